@@ -86,6 +86,7 @@ pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<
         },
         order: minicbor::to_vec(&order).map_err(io::Error::other)?,
         errors: Some(2),
+        is_untraceable: false,
         kept: vec![writer.as_raw_fd()],
         outlives: false,
         namespace: None,

@@ -7,11 +7,17 @@ mod probe;
 pub(crate) use probe::main;
 
 use crate::role::LAUNCHER_NAME;
+use crate::sys;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// How long a measurement may take, after which it ends by itself unless somebody stops it.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The argument with which the launcher's program measures instead.
 pub(crate) const ARGUMENT: &str = "--cross-memory";
@@ -45,9 +51,9 @@ impl CrossMemory {
         CrossMemory::parse(&text).ok_or_else(|| {
             let text = String::from_utf8_lossy(&output.stderr);
             io::Error::other(format!(
-                "the probe of cross-memory attach fails: {}{}",
+                "the probe of cross-memory attach fails: {} ({})",
                 text.trim(),
-                text.trim()
+                output.status
             ))
         })
     }
@@ -76,6 +82,21 @@ impl CrossMemory {
             CrossMemory::Fails(_) => false,
         }
     }
+}
+
+/// Waits for the process, and kills it if it does not end in time.
+fn wait_at_most(mut process: Child, patience: Duration) -> io::Result<Output> {
+    let held = sys::pidfd(i32::try_from(process.id()).unwrap_or(0))?;
+    let mut fds = [libc::pollfd {
+        fd: held.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    let wait = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+    if sys::poll(&mut fds, wait).is_err() || fds[0].revents == 0 {
+        process.kill()?;
+    }
+    process.wait_with_output()
 }
 
 fn command(program: &Path) -> Command {
@@ -125,9 +146,9 @@ impl Probe {
     pub(crate) fn finish(self) -> Option<CrossMemory> {
         let found = match self.found {
             Ok(Running::Known(known)) => return Some(known),
-            Ok(Running::Measured(process)) => process
-                .wait_with_output()
-                .and_then(|output| CrossMemory::of(&output)),
+            Ok(Running::Measured(process)) => {
+                wait_at_most(process, PATIENCE).and_then(|output| CrossMemory::of(&output))
+            }
             Err(e) => Err(e),
         };
         let remember = |found: &CrossMemory| {
@@ -193,6 +214,16 @@ mod tests {
             assert_eq!(CrossMemory::parse(&format!("{found}\n")), Some(found));
         }
         assert_eq!(CrossMemory::parse(""), None);
+    }
+
+    /// Somebody may have stopped it.
+    #[test]
+    fn a_measurement_that_does_not_end_is_killed() {
+        let mut sleeper = Command::new("sleep");
+        let sleeper = sleeper.arg("600").stdout(Stdio::piped()).spawn().unwrap();
+        let output = wait_at_most(sleeper, Duration::from_millis(20)).unwrap();
+        assert!(!output.status.success());
+        CrossMemory::of(&output).unwrap_err();
     }
 
     #[test]

@@ -2,21 +2,16 @@
 //! connections to step daemons.
 
 use crate::sys;
-use nix::cmsg_space;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockType, UnixAddr, getsockname, getsockopt,
-    recvmsg, sendmsg, sockopt,
+    ControlMessage, MsgFlags, SockType, UnixAddr, getsockname, getsockopt, sendmsg, sockopt,
 };
 use nix::sys::stat::SFlag;
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-
-/// How many the kernel lets anybody send at once: what comes must fit, or it would stay open without an owner.
-const SENT_MAX: usize = 253;
 
 /// What is sent with descriptors that come without a message.
 const ALONE: u8 = b'+';
@@ -142,19 +137,10 @@ pub(crate) fn receive(
     chunk: &mut [u8],
     received: &mut VecDeque<OwnedFd>,
 ) -> io::Result<usize> {
-    let mut space = cmsg_space!([RawFd; SENT_MAX]);
-    let mut chunks = [IoSliceMut::new(chunk)];
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let got = recvmsg::<()>(socket.as_raw_fd(), &mut chunks, Some(&mut space), flags)?;
-    let mut with: Vec<OwnedFd> = Vec::new();
-    for message in got.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(numbers) = message {
-            with.extend(numbers.into_iter().map(sys::adopt));
-        }
-    }
-    let (count, lost) = (with.len(), got.flags.contains(MsgFlags::MSG_CTRUNC));
+    let got = sys::receive_descriptors(socket, chunk)?;
+    let (count, lost) = (got.descriptors.len(), got.is_truncated);
     // They are the caller's to close.
-    received.extend(with);
+    received.extend(got.descriptors);
     if count > COME_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,

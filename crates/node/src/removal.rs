@@ -91,6 +91,7 @@ fn start(argument: &str, user: &User, order: &RemovalOrder, outlives: bool) -> i
         order: minicbor::to_vec(order).expect("writing to memory cannot fail"),
         // The log is root's: what is the user's has no descriptor of it.
         errors: (argument == REMOVAL_ARGUMENT).then_some(libc::STDERR_FILENO),
+        is_untraceable: argument == CONTENT_ARGUMENT,
         kept: Vec::new(),
         outlives,
         namespace: None,

@@ -25,6 +25,10 @@ pub const CREDENTIAL_NAME: &str = "muster-credential";
 /// Name under which the binary's own executable is started to make tokens of auth/slurm for users.
 pub const SACK_NAME: &str = "muster-sack";
 
+/// A user and group of processes that are nobody's: a number that no account has. No process of others may look into such a one or signal
+/// it, and there are such of the user nobody: jobs, and programs of the system.
+pub(crate) const NO_ACCOUNT: u32 = 65_530;
+
 /// Descriptor of the order, which the role reads when it starts; what else it keeps follows.
 const ORDER_FD: RawFd = 3;
 /// The first descriptor that follows.
@@ -41,6 +45,9 @@ pub(crate) struct Start<'a> {
     pub(crate) order: Vec<u8>,
     /// What it gets as its standard error. Otherwise that is /dev/null, as its other standard streams are.
     pub(crate) errors: Option<RawFd>,
+    /// No other process of the user's may trace it or read its memory. For what is not in a job: it has root's control groups and
+    /// session, which the user would get by it.
+    pub(crate) is_untraceable: bool,
     /// Descriptors from [`FIRST_FD`] on.
     pub(crate) kept: Vec<RawFd>,
     /// It goes on when this process is gone.
@@ -72,7 +79,7 @@ impl Start<'_> {
                         if !is_agent {
                             sys::leave_protection();
                         }
-                        leave_root(self.user, parent)
+                        leave_root(self.user, parent, self.is_untraceable)
                     });
                 let e = match failed {
                     Ok(()) => sys::exec(OWN_FILE, &words, &environment).into(),
@@ -93,11 +100,14 @@ fn join(namespace: Option<RawFd>) -> io::Result<()> {
     joined.map_err(|e| io::Error::from_raw_os_error(e.0))
 }
 
-fn leave_root(user: &User, parent: Option<u32>) -> io::Result<()> {
+fn leave_root(user: &User, parent: Option<u32>, is_untraceable: bool) -> io::Result<()> {
     sys::restore_signals();
     sys::restore_file_limit();
     if Uid::effective().is_root() {
-        sys::become_user(user.uid, user.gid, &user.groups)?;
+        match is_untraceable {
+            true => sys::become_untraceable_user(user.uid, user.gid, &user.groups)?,
+            false => sys::become_user(user.uid, user.gid, &user.groups)?,
+        }
     }
     sys::refuse_privileges()?;
     if parent.is_some_and(|parent| !sys::die_with_parent_of(parent)) {

@@ -92,6 +92,7 @@ impl SackProcess {
             },
             order: self.order.clone(),
             errors: Some(log.map_or(libc::STDERR_FILENO, File::as_raw_fd)),
+            is_untraceable: false,
             kept: Vec::new(),
             outlives: false,
             namespace: None,

@@ -10,11 +10,14 @@ mod limits;
 mod memory_file;
 pub(crate) mod mounts;
 mod oom;
+mod received;
 mod slots;
 pub(crate) mod vm_clone;
 
 pub(crate) use file_kind::kind_of;
-pub(crate) use identity::{acting_as, become_user, refuse_privileges, set_undumpable};
+pub(crate) use identity::{
+    acting_as, become_untraceable_user, become_user, refuse_privileges, set_undumpable,
+};
 pub(crate) use limits::{
     SoftLimits, change_own_limits, first_limits, restore_file_limit, set_first_limits,
     with_first_limits,
@@ -22,6 +25,7 @@ pub(crate) use limits::{
 pub(crate) use memory_file::{memory_file, sealed_program};
 pub(crate) use muster_script::bare;
 pub(crate) use oom::{leave_protection, protect};
+pub(crate) use received::receive_descriptors;
 pub(crate) use slots::SharedSlots;
 
 use muster_model::cpuset::CpuSet;

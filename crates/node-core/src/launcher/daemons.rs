@@ -125,7 +125,8 @@ impl StepDaemons {
         dirs: Vec<PathBuf>,
     ) {
         let (id, pid) = (stepd.id, stepd.pid);
-        state.records.step(run, step, pid);
+        let now_ms = state.now.mono_ms;
+        state.records.step(run, step, pid, now_ms);
         state.roles.insert(pid, Role::Step(run, step));
         self.stepds.insert(id, StepdPlace::Step(run, step));
         if let Some(entry) = state.jobs.get_mut(&run) {
@@ -215,7 +216,8 @@ impl StepDaemons {
             entry.enter_step(step, process);
         }
         let end = EncodedEnd::of(&end);
-        state.records.step(run, step, 0);
+        let now_ms = state.now.mono_ms;
+        state.records.step(run, step, 0, now_ms);
         state.records.step_ended(run, step, end.clone());
         self.end_of_step(state, run, step, end, false);
     }
@@ -478,7 +480,8 @@ impl StepDaemons {
                 if !dirs.is_empty() {
                     state.records.step_dirs(run, step, &dirs);
                 }
-                state.records.step(run, step, pid);
+                let now_ms = state.now.mono_ms;
+                state.records.step(run, step, pid, now_ms);
                 let process = StepProcess {
                     dirs,
                     ..StepProcess::new(pid, stepd)

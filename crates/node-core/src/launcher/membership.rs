@@ -35,6 +35,12 @@ impl Launcher {
         self.state.sessions.get(&session).copied()
     }
 
+    /// Whether a job is of this user.
+    pub fn has_uid(&self, run: JobAttempt, uid: Option<u32>) -> bool {
+        let entry = self.state.jobs.get(&run);
+        entry.is_some_and(|e| Some(e.uid) == uid)
+    }
+
     /// Whether no job here is of the user.
     pub fn has_no_job_of(&self, uid: u32) -> bool {
         !self

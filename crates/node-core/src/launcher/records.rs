@@ -72,6 +72,8 @@ pub struct RecordedAttempt {
     pub released: bool,
     /// Step daemons.
     pub steps: BTreeMap<StepNo, i32>,
+    /// When their daemons had begun, milliseconds since boot: a process that has started later has only got the number.
+    pub steps_at_ms: BTreeMap<StepNo, u64>,
     /// How steps ended, as far as they reported it.
     pub step_ends: BTreeMap<StepNo, EncodedEnd>,
     /// Steps that were forgotten, as far as the file has not been rewritten since.
@@ -103,6 +105,8 @@ struct Live {
 struct LiveStep {
     /// Its daemon's process.
     pid: Option<i32>,
+    /// When that was there, milliseconds since boot.
+    at_ms: Option<u64>,
     /// Directories, each but the last with a zero byte after it.
     dirs: Option<Vec<u8>>,
     end: Option<EncodedEnd>,
@@ -135,8 +139,11 @@ impl Live {
         match kind {
             "K" => self.keep(key, unhex(value).unwrap_or_default().into()),
             "S" => {
-                let pid = value.parse().ok().filter(|pid| *pid > 0);
-                self.step(step).pid = pid;
+                // Earlier versions do not say when.
+                let (pid, at_ms) = value.split_once(' ').unwrap_or((value, ""));
+                let live = self.step(step);
+                live.pid = pid.parse().ok().filter(|pid| *pid > 0);
+                live.at_ms = at_ms.parse().ok();
             }
             "M" => self.step(step).dirs = unhex(value),
             "Z" => self.step(step).end = unhex(value).and_then(|b| EncodedEnd::checked(&b)),
@@ -151,6 +158,8 @@ impl Live {
         for (&step, live) in &self.steps {
             if let Some(pid) = live.pid {
                 old.steps.insert(step, pid);
+                old.steps_at_ms
+                    .extend(live.at_ms.map(|at_ms| (step, at_ms)));
             }
             if let Some(dirs) = &live.dirs {
                 let dirs = dirs.split(|byte| *byte == 0);
@@ -174,7 +183,7 @@ impl Live {
                 text.step_dirs(run, *step, dirs);
             }
             if let Some(pid) = live.pid {
-                text.step(run, *step, pid);
+                text.step(run, *step, pid, live.at_ms);
             }
             if let Some(end) = &live.end {
                 text.step_ended(run, *step, end);
@@ -192,10 +201,11 @@ impl Lines {
         self.numbered(run, b'K', key, bytes);
     }
 
-    fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
+    fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32, at_ms: Option<u64>) {
         self.begin(run, b'S');
-        for number in [step.0, pid.unsigned_abs()] {
-            self.number(number.into());
+        let numbers = [step.0, pid.unsigned_abs()].map(u64::from);
+        for number in numbers.into_iter().chain(at_ms) {
+            self.number(number);
         }
         self.0.push(b'\n');
     }
@@ -355,9 +365,10 @@ impl Records {
     }
 
     /// A step daemon was forked.
-    pub(super) fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
-        self.pending.step(run, step, pid);
-        self.live_step(run, step).pid = Some(pid);
+    pub(super) fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32, at_ms: u64) {
+        self.pending.step(run, step, pid, Some(at_ms));
+        let live = self.live_step(run, step);
+        (live.pid, live.at_ms) = (Some(pid), Some(at_ms));
     }
 
     /// It has these directories outside the spool directory.
@@ -658,12 +669,12 @@ mod tests {
         let mut text = records.rewritten();
         records.came(run(1), 1000, true, 77);
         records.forked(run(1), 4242);
-        records.step(run(1), StepNo(0), 4300);
+        records.step(run(1), StepNo(0), 4300, 77_000);
         records.step_dirs(run(1), StepNo(0), &dirs);
         records.step_dirs(run(1), StepNo(5), &dirs);
         records.step_gone(run(1), StepNo(5));
         for step in [StepNo(6), StepNo(7)] {
-            records.step(run(1), step, 4301);
+            records.step(run(1), step, 4301, 77_000);
             records.step_ended(run(1), step, EncodedEnd::of(&end_of_a_step()));
         }
         records.step_gone(run(1), StepNo(6));
@@ -736,6 +747,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back_and_forgotten_attempts_are_not() {
         assert_is_read(&example());
+        let (_, old, _) = Records::read(&example(), "boot-1");
+        assert_eq!(old[&run(1)].steps_at_ms[&StepNo(0)], 77_000);
     }
 
     /// A launcher reads what those before it wrote: lines may be added to the fixture, and none change.

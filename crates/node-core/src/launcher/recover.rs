@@ -161,7 +161,11 @@ impl State {
         let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
         let ended = old.step_ends.get(&step).cloned();
         let is_over = ended.is_some();
-        let is_it = |start_ms: &u64| is_of(*start_ms, old.boot_ms, u64::MAX);
+        // Its number may have gone to another process since. Earlier versions do not say when it began.
+        let at_ms = old.steps_at_ms.get(&step).copied();
+        let last_ms = at_ms.map_or(u64::MAX, |at_ms| at_ms.saturating_add(START_SLACK_MS));
+        let is_it =
+            |start_ms: &u64| is_of(*start_ms, old.boot_ms, u64::MAX) && *start_ms <= last_ms;
         let runs = !is_over && processes.get(&pid).is_some_and(is_it);
         if runs {
             self.roles.insert(pid, Role::Step(run, step));
@@ -196,5 +200,5 @@ impl State {
 
 /// Whether a process that has started then is the one that was about to be started at `boot_ms`, at most `slack` later.
 fn is_of(start_ms: u64, boot_ms: u64, slack: u64) -> bool {
-    start_ms + START_SLACK_MS >= boot_ms && start_ms <= boot_ms.saturating_add(slack)
+    start_ms.saturating_add(START_SLACK_MS) >= boot_ms && start_ms <= boot_ms.saturating_add(slack)
 }

@@ -469,7 +469,8 @@ impl State {
     }
 
     pub(super) fn enter_assigned(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
-        self.records.step(run, step, pid);
+        let now_ms = self.now.mono_ms;
+        self.records.step(run, step, pid, now_ms);
         let Some(entry) = self.jobs.get_mut(&run) else {
             return;
         };

@@ -164,6 +164,8 @@ struct World {
     watched: BTreeSet<i32>,
     results: BTreeSet<(JobAttempt, StepNo)>,
     stepds: BTreeMap<StepdId, Connection>,
+    /// Numbers that have gone to other processes, with when those started.
+    started_ms: BTreeMap<i32, u64>,
     look_ups: BTreeSet<Account>,
     last_id: u64,
     /// Processes cannot be started for now.
@@ -222,6 +224,7 @@ impl World {
             watched: BTreeSet::new(),
             results: BTreeSet::new(),
             stepds: BTreeMap::new(),
+            started_ms: BTreeMap::new(),
             look_ups: BTreeSet::new(),
             last_id: 100,
             lacks: false,
@@ -555,7 +558,9 @@ impl World {
             let pids = old.pid.into_iter().chain(noted);
             let pids = pids.chain(old.steps.values().copied());
             for pid in pids.filter(|pid| self.processes.contains_key(pid)) {
-                left.processes.insert(pid, old.boot_ms);
+                let started_ms = self.started_ms.get(&pid).copied();
+                left.processes
+                    .insert(pid, started_ms.unwrap_or(old.boot_ms));
                 self.watched.insert(pid);
             }
         }

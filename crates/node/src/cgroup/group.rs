@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -146,14 +147,16 @@ impl Group {
         if self.version == Version::V2 && self.write("cgroup.kill", "1").is_ok() {
             return;
         }
-        // None can fork while it is frozen, and none can end: numbers stay theirs.
+        // None can fork while it is frozen, and none can end. While it freezes some still may: what is signalled is a member after its
+        // number was held, too.
         for _ in 0..ROUNDS_MAX {
             self.freeze(true);
             let members = self.members();
-            for pid in &members {
-                if let Ok(held) = sys::pidfd(*pid) {
-                    let _ = sys::cells::signal_by(&held, libc::SIGKILL);
-                }
+            let held = |pid: &i32| Some((*pid, sys::pidfd(*pid).ok()?));
+            let held: Vec<(i32, OwnedFd)> = members.iter().filter_map(held).collect();
+            let still: BTreeSet<i32> = self.members().into_iter().collect();
+            for (_, held) in held.iter().filter(|(pid, _)| still.contains(pid)) {
+                let _ = sys::cells::signal_by(held, libc::SIGKILL);
             }
             self.freeze(false);
             if members.is_empty() {

@@ -90,9 +90,9 @@ impl Jobs {
 
     fn take_over(&mut self, node: &Group, at: &Hierarchy, all: &Hierarchies, known: &[JobAttempt]) {
         let is_tracking = all.tracking() == Some(at);
-        for name in node.children_like("job_") {
-            let job = name.strip_prefix("job_").and_then(|n| n.parse().ok());
-            let run = known.iter().rev().find(|run| Some(run.job.0) == job);
+        let names = node.children_like("job_");
+        for name in names.clone() {
+            let run = run_of_group(&name, &names, known);
             let Ok(group) = node.below(&name) else {
                 continue;
             };
@@ -455,4 +455,46 @@ fn node_group(at: &Hierarchy, own: &str, used: Controller) -> io::Result<Group> 
     }
     pass_on(&group)?;
     Ok(group)
+}
+
+/// The attempt whose group has this name among these: `job_7`, or `job_7.2` where that of an attempt before was not gone yet.
+fn run_of_group<'k>(
+    name: &str,
+    names: &[String],
+    known: &'k [JobAttempt],
+) -> Option<&'k JobAttempt> {
+    let number = name.strip_prefix("job_")?;
+    let of_attempt = |run: &JobAttempt| format!("job_{}.{}", run.job, run.attempt.0);
+    if number.contains('.') {
+        return known.iter().find(|run| of_attempt(run) == name);
+    }
+    let job: u64 = number.parse().ok()?;
+    let has_other = |run: &JobAttempt| names.contains(&of_attempt(run));
+    let mut of_job = known.iter().filter(|run| run.job.0 == job);
+    of_job.find(|run| !has_other(run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::ids::{Attempt, JobId};
+
+    /// A group that was not recognized was taken for what is left of no job: all in it was killed when a launcher followed another.
+    #[test]
+    fn each_group_is_the_attempts_that_it_was_made_for() {
+        let run = |job, attempt| JobAttempt::new(JobId(job), Attempt(attempt));
+        let known = [run(7, 1), run(7, 2), run(8, 3), run(77, 1)];
+        let names = [
+            "job_7", "job_7.2", "job_8", "job_9", "job_77", "job_x", "job_7.9",
+        ];
+        let names = names.map(str::to_owned);
+        let of = |name: &str| run_of_group(name, &names, &known).copied();
+        assert_eq!(of("job_7"), Some(run(7, 1)));
+        assert_eq!(of("job_7.2"), Some(run(7, 2)));
+        assert_eq!(of("job_8"), Some(run(8, 3)));
+        assert_eq!(of("job_77"), Some(run(77, 1)));
+        for name in ["job_9", "job_x", "job_7.9"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::CrossMemory;
+use crate::role::NO_ACCOUNT;
 use crate::sys;
 use std::fs;
 use std::io;
@@ -21,8 +22,6 @@ const PIECE: usize = 32 << 10;
 const PIECES: usize = 8;
 /// Seconds that all of it may take.
 const PATIENCE_S: u32 = 10;
-/// A user and group without rights: `nobody` nearly everywhere.
-const NOBODY: u32 = 65534;
 
 /// What both processes see.
 #[repr(C)]
@@ -55,7 +54,8 @@ pub(crate) fn main() -> std::process::ExitCode {
 
 fn measure() -> io::Result<CrossMemory> {
     if nix::unistd::geteuid().is_root() {
-        sys::become_user(NOBODY, NOBODY, &[NOBODY])?;
+        sys::leave_protection();
+        sys::become_user(NO_ACCOUNT, NO_ACCOUNT, &[])?;
         // As after exec(2): a change of user has made this process one that others may not look into.
         sys::set_dumpable();
     }

@@ -161,6 +161,12 @@ impl LauncherExecutor {
                 .filter(|(step, _)| !old.step_ends.contains_key(step));
             for pid in script.chain(live.map(|(_, pid)| *pid)) {
                 let started = self.search.watch(pid);
+                // Watched first: from then on the number is its own.
+                let is_its = self.search.members.may_be_of(*run, pid);
+                if !is_its {
+                    self.search.unwatch(pid);
+                }
+                let started = started.filter(|_| is_its);
                 left.processes.extend(started.map(|started| (pid, started)));
             }
         }

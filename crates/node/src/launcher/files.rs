@@ -33,6 +33,7 @@ impl Message {
             user,
             order: minicbor::to_vec(self).expect("writing to memory cannot fail"),
             errors: None,
+            is_untraceable: true,
             kept: Vec::new(),
             outlives: false,
             namespace: namespace.descriptor(),

@@ -1,7 +1,7 @@
 //! Looks up groups of users in the system's user database, which loads modules of the site: each time by a process of its own
 //! that is executed afresh without privileges.
 
-use crate::role::{self, LAUNCHER_NAME, Start};
+use crate::role::{self, LAUNCHER_NAME, NO_ACCOUNT, Start};
 use muster_node_core::launcher::Account;
 use muster_node_core::messages::User;
 use nix::unistd::{Gid, getgrouplist};
@@ -14,10 +14,6 @@ use std::process::ExitCode;
 
 /// The argument with which the launcher's program looks up groups instead.
 pub(super) const GROUPS_ARGUMENT: &str = "--groups";
-/// The user and group that a look-up runs as: numbers that no account has. What it answers becomes groups of jobs, so no process of
-/// others may look into it or signal it, and there are such of the user nobody: jobs, and programs of the system.
-const LOOK_UP_ID: u32 = 65_530;
-
 /// The groups that an answer names, if it is whole; else only the primary one.
 pub(super) fn groups_of((name, gid): &Account, answer: &[u8]) -> Vec<u32> {
     minicbor::decode(answer).unwrap_or_else(|_| {
@@ -36,6 +32,7 @@ pub(super) fn start(account: &Account) -> io::Result<(i32, UnixStream)> {
         user: &look_up_user(),
         order: minicbor::to_vec(account).expect("writing to memory cannot fail"),
         errors: None,
+        is_untraceable: true,
         kept: vec![far_end.as_raw_fd()],
         outlives: false,
         namespace: None,
@@ -44,10 +41,11 @@ pub(super) fn start(account: &Account) -> io::Result<(i32, UnixStream)> {
     Ok((pid, answer))
 }
 
+/// What it answers becomes groups of jobs.
 fn look_up_user() -> User {
     User {
-        uid: LOOK_UP_ID,
-        gid: LOOK_UP_ID,
+        uid: NO_ACCOUNT,
+        gid: NO_ACCOUNT,
         groups: Vec::new(),
         name: String::new(),
     }

@@ -92,6 +92,7 @@ pub(super) fn start(listed: Listed, wanted: Wanted) -> io::Result<(i32, UnixStre
         user: &own,
         order: minicbor::to_vec(MeasureOrder { listed, wanted }).map_err(io::Error::other)?,
         errors: None,
+        is_untraceable: false,
         kept: vec![far_end.as_raw_fd()],
         outlives: false,
         namespace: None,

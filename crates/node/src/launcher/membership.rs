@@ -233,6 +233,11 @@ impl Membership {
         }
     }
 
+    /// Whether a process is a job's, as far as sessions tell.
+    pub(super) fn may_be_of(&self, run: JobAttempt, pid: i32) -> bool {
+        !self.works || self.of(pid) == Belongs::To(run)
+    }
+
     /// Whether sessions tell what processes belong to.
     pub(super) fn knows_sessions(&self) -> bool {
         self.works

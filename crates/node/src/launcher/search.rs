@@ -237,10 +237,12 @@ impl Search {
             true => signal_foreign(pid, signal, since_ms),
             false => self.members.signal(of.run, pid, signal),
         };
+        // What was found may also be a member of the job's groups that is below another process.
+        let is_child = |pid| Stat::of(pid).is_some_and(|stat| stat.parent == own_pid());
         for pid in roots {
-            match of.is_recovered {
-                false => drop(sys::kill(*pid, signal)),
-                true => signal_one(*pid),
+            match !of.is_recovered && is_child(*pid) {
+                true => drop(sys::kill(*pid, signal)),
+                false => signal_one(*pid),
             }
         }
         below.iter().copied().for_each(signal_one);
@@ -315,7 +317,11 @@ impl Search {
             let is_one = match self.members.of(pid) {
                 Belongs::To(owner) => owner == run,
                 Belongs::ToSite => false,
-                Belongs::Unknown => launcher.owner_of_session(stat.session) == Some(run),
+                // The number of the session's leader may have been an ended daemon's before: nobody else's process is the job's.
+                Belongs::Unknown => {
+                    launcher.owner_of_session(stat.session) == Some(run)
+                        && launcher.has_uid(run, processes::owner(pid))
+                }
             };
             if is_one {
                 found.push(pid);

@@ -17,7 +17,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, socket};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::net::UnixStream;
@@ -68,10 +68,15 @@ impl Channel {
         }
     }
 
-    /// Sends a message, and descriptors with it.
+    /// Sends a message, and descriptors with it. Where the daemon takes a part of it only, the connection is closed: what comes later
+    /// would be read as the rest.
     fn send(&self, frame: &[u8], fds: &[RawFd]) -> io::Result<()> {
         let sent = descriptors::send(&self.stream, frame, fds)?;
-        (&self.stream).write_all(&frame[sent..])
+        let rest = (&self.stream).write_all(&frame[sent..]);
+        if rest.is_err() {
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+        rest
     }
 
     /// What a daemon that was asked has answered, once it has.
@@ -168,7 +173,7 @@ impl Stepds {
     /// Sends to a daemon; whether it takes it.
     pub(super) fn send(&self, id: StepdId, command: &StepdCommand) -> bool {
         let channel = self.channels.get(&id);
-        channel.is_some_and(|c| (&c.stream).write_all(&frame::encode(command)).is_ok())
+        channel.is_some_and(|c| c.send(&frame::encode(command), &[]).is_ok())
     }
 
     /// Delivers what a daemon reports from now on: see [`Stepds::next_event`].

@@ -74,6 +74,7 @@ pub(super) fn start_relay(
         user: account,
         order: Vec::new(),
         errors: Some(libc::STDERR_FILENO),
+        is_untraceable: false,
         kept: vec![listener.as_raw_fd(), of_relay.as_raw_fd()],
         outlives: true,
         namespace: None,

@@ -52,6 +52,96 @@ fn set_groups(groups: &[u32]) -> io::Result<()> {
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
 }
 
+/// Capabilities of which one keeps other processes of a user's out: what they allow does no harm, and no program here uses it.
+const HARMLESS: [u32; 4] = [
+    35, // CAP_WAKE_ALARM
+    36, // CAP_BLOCK_SUSPEND
+    10, // CAP_NET_BIND_SERVICE
+    29, // CAP_AUDIT_WRITE
+];
+
+/// The same, for a process that no other one of the user's may trace, also after it has executed a program: it keeps a capability that
+/// does no harm, and the kernel lets nobody trace what may do more than he (ptrace(2), "Ptrace access mode checking").
+///
+/// # Errors
+/// Those of [`become_user`]; root has none of these capabilities here.
+pub(crate) fn become_untraceable_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
+    if uid == 0 {
+        return become_user(uid, gid, groups);
+    }
+    let [permitted, ..] = capabilities()?;
+    let kept = HARMLESS.into_iter().find(|c| permitted >> c & 1 == 1);
+    let kept = kept.ok_or_else(|| {
+        io::Error::other("root has no capability that keeps other processes of the user's out")
+    })?;
+    // SAFETY: these take numbers only.
+    let set = |option, value: libc::c_ulong| check(unsafe { libc::prctl(option, value, 0, 0, 0) });
+    set(libc::PR_SET_KEEPCAPS, 1)?;
+    become_user(uid, gid, groups)?;
+    set(libc::PR_SET_KEEPCAPS, 0)?;
+    set_capabilities(1 << kept)?;
+    let raise = libc::c_ulong::from(libc::PR_CAP_AMBIENT_RAISE.unsigned_abs());
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, libc::c_ulong::from(kept), 0, 0) })?;
+    Ok(())
+}
+
+/// capget(2): the version with 64 bits, in two halves.
+const CAPABILITIES_VERSION: u32 = 0x2008_0522;
+
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct CapabilityHalf {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// This thread's: permitted, effective, inheritable.
+fn capabilities() -> io::Result<[u64; 3]> {
+    let mut header = CapabilityHeader {
+        version: CAPABILITIES_VERSION,
+        pid: 0,
+    };
+    let mut halves = [CapabilityHalf::default(); 2];
+    // SAFETY: this version of the call writes two halves, which are there.
+    let rc = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, halves.as_mut_ptr()) };
+    check(i32::try_from(rc).unwrap_or(-1))?;
+    let [low, high] = halves;
+    let joined = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    Ok([
+        joined(low.permitted, high.permitted),
+        joined(low.effective, high.effective),
+        joined(low.inheritable, high.inheritable),
+    ])
+}
+
+/// Has this thread be permitted these only, none in effect, and pass them on.
+fn set_capabilities(kept: u64) -> io::Result<()> {
+    let mut header = CapabilityHeader {
+        version: CAPABILITIES_VERSION,
+        pid: 0,
+    };
+    let half = |shift: u32| {
+        let bits = u32::try_from(kept >> shift & u64::from(u32::MAX)).unwrap_or(0);
+        CapabilityHalf {
+            effective: 0,
+            permitted: bits,
+            inheritable: bits,
+        }
+    };
+    let halves = [half(0), half(32)];
+    // SAFETY: this version of the call reads two halves, which are there.
+    let rc = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, halves.as_ptr()) };
+    check(i32::try_from(rc).unwrap_or(-1)).map(drop)
+}
+
 /// Lets no process without privileges look into this one, and has it leave no core, until it executes a program.
 pub(crate) fn set_undumpable() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
@@ -62,4 +152,52 @@ pub(crate) fn set_undumpable() -> io::Result<()> {
 pub(crate) fn refuse_privileges() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Child, Command, Stdio};
+
+    const UID: u32 = 65_533;
+
+    fn sleeper(become_one: fn(u32, u32, &[u32]) -> io::Result<()>) -> Child {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        // SAFETY: system calls only.
+        unsafe { command.pre_exec(move || become_one(UID, UID, &[])) };
+        command.spawn().unwrap()
+    }
+
+    /// Whether a process of that user may read its memory, which takes the same right as tracing it.
+    fn may_read(pid: u32) -> bool {
+        let mut dd = Command::new("dd");
+        dd.arg(format!("if=/proc/{pid}/mem")).arg("count=0");
+        dd.uid(UID).gid(UID);
+        dd.stderr(Stdio::null()).status().unwrap().success()
+    }
+
+    /// A user had a message for a job written by a process in root's session and groups, traced it, and had what ran there outlive
+    /// all jobs.
+    #[test]
+    fn a_process_of_the_user_may_not_be_traced() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("only root becomes others; this test looked at nothing");
+            return;
+        }
+        let mut plain = sleeper(become_user);
+        assert!(may_read(plain.id()));
+        plain.kill().unwrap();
+        plain.wait().unwrap();
+        let mut kept_out = sleeper(become_untraceable_user);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", kept_out.id())).unwrap();
+        assert!(
+            status.contains(&format!("Uid:\t{UID}\t{UID}\t{UID}\t{UID}")),
+            "{status}"
+        );
+        assert!(!may_read(kept_out.id()));
+        kept_out.kill().unwrap();
+        kept_out.wait().unwrap();
+    }
 }

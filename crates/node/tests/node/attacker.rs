@@ -71,6 +71,7 @@ pub fn run(args: &[String]) -> ExitCode {
         ["unknown-jobs", socket, count, bytes] => {
             unknown_jobs(socket, count.parse().unwrap(), bytes.parse().unwrap());
         }
+        ["trace"] => super::dumpable::trace(),
         ["memory", secret, waiting] => super::dumpable::read_memory(secret, waiting),
         ref other => panic!("{other:?}"),
     }

@@ -7,16 +7,22 @@ use super::cluster::{Dir, JobMaker, Node, PATIENCE, fifo};
 use super::secrets::secret;
 use super::steps::{Srun, allocate, spec};
 use muster_model::effect::TerminateReason;
+use muster_model::ids::{Attempt, JobId};
 use muster_model::job::ExitStatus;
 use muster_model::spec::Owner;
+use muster_proto::node::Order;
 use muster_proto::step::StepSpec;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, chown};
 use std::time::Instant;
 
 pub const TESTS: &[Test] = &[
     ("roots_memory_stays_its_own_where_all_is_dumpable", memory),
+    (
+        "a_user_does_not_trace_what_writes_a_message_for_a_job",
+        traced,
+    ),
     ("a_task_epilog_has_what_tasks_have", task_epilog),
     ("a_script_opens_no_descriptor_of_the_launchers", descriptors),
     (
@@ -30,6 +36,8 @@ pub const TESTS: &[Test] = &[
 ];
 
 const DUMPABLE: &str = "/proc/sys/fs/suid_dumpable";
+/// Messages while the attacker looks.
+const MESSAGES: u64 = 100;
 /// Launches while the attacker looks.
 const LAUNCHES: u64 = 300;
 
@@ -252,6 +260,69 @@ fn out_of_memory() {
 }
 
 /// It is the user's program, and was the step daemon's: umask, limits, and who is ended when memory runs out.
+/// A message for a job is written by a process of the job's user that is in root's control groups and session: the user had what ran
+/// there outlive all jobs.
+fn traced() {
+    let dir = Dir::new("traced");
+    let mut node = Node::start(&dir, "n1");
+    fs::set_permissions(&dir.0, fs::Permissions::from_mode(0o755)).unwrap();
+    let errors = dir.path("errors");
+    fs::write(&errors, "").unwrap();
+    chown(&errors, Some(UID), Some(UID)).unwrap();
+    let mut job = JobMaker::new(1, &dir.0, "#!/bin/sh\necho up >&2\nexec sleep 600\n");
+    job.spec.owner = nobody();
+    job.spec.stdio.stdout = Some("/dev/null".to_owned());
+    job.spec.stdio.stderr = Some(errors.to_string_lossy().into_owned());
+    node.run(&job);
+    let wait_for = |text: &str| {
+        let until = Instant::now() + PATIENCE;
+        while !fs::read_to_string(&errors).unwrap().contains(text) {
+            assert!(Instant::now() < until, "{text}");
+        }
+    };
+    wait_for("up\n");
+    let mut attack = Attack::start(&["trace"]);
+    assert_eq!(attack.line(), "begun");
+    for number in 1..=MESSAGES {
+        let text = format!("message {number}");
+        let tell = Order::Tell {
+            job: JobId(1),
+            attempt: Attempt(1),
+            text: text.clone(),
+        };
+        node.order(Vec::new(), vec![tell]);
+        wait_for(&text);
+    }
+    attack.end();
+    assert_eq!(attack.line(), "");
+    node.terminate(1, TerminateReason::Finished);
+    node.released(1);
+}
+
+/// The attacker: tries to trace processes that the launcher starts as its user, until it is killed. Says so when it begins, and when
+/// it could.
+pub fn trace() {
+    attacker::say("begun");
+    let mut load = String::new();
+    loop {
+        load.clear();
+        File::open("/proc/loadavg")
+            .unwrap()
+            .read_to_string(&mut load)
+            .unwrap();
+        let last: u32 = load.split_whitespace().last().unwrap().parse().unwrap();
+        for pid in last.saturating_sub(6)..=last {
+            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            // What opens it may trace it.
+            if command.starts_with(b"muster-shim") && File::open(format!("/proc/{pid}/mem")).is_ok()
+            {
+                attacker::say("opened");
+                return;
+            }
+        }
+    }
+}
+
 fn task_epilog() {
     let dir = Dir::new("epilog");
     let mut node = Node::start(&dir, "n1");

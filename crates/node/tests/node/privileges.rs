@@ -3,14 +3,17 @@
 
 use super::Test;
 use super::cluster::{Dir, JobMaker, Node, PATIENCE, wait_for_end};
-use super::steps::{Srun, allocate, spec, step_end};
+use super::steps::{Srun, allocate, another_shim, spec, step_end};
 use muster_model::effect::TerminateReason;
 use muster_model::job::ExitStatus;
 use muster_proto::step::ToStepd;
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::unistd::Pid;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -23,6 +26,7 @@ pub const TESTS: &[Test] = &[
     ("the_agent_cannot_read_what_root_keeps", spool_files),
     ("the_account_of_the_agent_orders_nothing", own_account),
     ("a_step_survives_each_process_of_its_node", killed),
+    ("a_full_queue_of_a_step_holds_up_no_launcher", full_queue),
     ("a_supervisor_that_is_told_to_ends_its_agent", told_to_end),
     ("a_supervisor_takes_its_agent_along", taken_along),
 ];
@@ -223,6 +227,42 @@ fn killed() {
         (supervisor, agent),
         (node.supervisor_pid(), node.agent_pid())
     );
+    srun.send(&ToStepd::Stdin {
+        task: None,
+        bytes: b"x\n".to_vec().into(),
+    });
+    assert_eq!(srun.finish().exits[&0], ExitStatus { code: 5, signal: 0 });
+    assert_eq!(step_end(&mut node, 1, 0).exit.code, 5);
+    node.terminate(1, TerminateReason::Finished);
+    node.released(1);
+}
+
+/// The socket of a step is its user's: who fills the queue there had the next launcher wait without end.
+fn full_queue() {
+    let dir = Dir::new("fullqueue");
+    let mut node = Node::start(&dir, "n1");
+    allocate(1, &dir, &mut [&mut node], 1);
+    let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 5"])).connect();
+    let task = srun.started()[0];
+    let daemon: i32 = status_of(task.try_into().unwrap(), "PPid:")[0]
+        .parse()
+        .unwrap();
+    let daemon = Pid::from_raw(daemon);
+    kill(daemon, Signal::SIGSTOP).unwrap();
+    let address = UnixAddr::new(&node.spool.join("step-1.0.sock")).unwrap();
+    let mut queue = Vec::new();
+    let full = loop {
+        let flags = SockFlag::SOCK_NONBLOCK;
+        let own = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+        match connect(own.as_raw_fd(), &address) {
+            Ok(()) => queue.push(own),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(full, Errno::EAGAIN);
+    another_shim(&mut node);
+    drop(queue);
+    kill(daemon, Signal::SIGCONT).unwrap();
     srun.send(&ToStepd::Stdin {
         task: None,
         bytes: b"x\n".to_vec().into(),

@@ -511,6 +511,38 @@ fn a_step_goes_on_when_the_launcher_is_lost_and_is_reported() {
     assert!(world.stepds.is_empty());
 }
 
+/// A user's process, by chance or by forking until it had it: root sent it TERM and KILL when the job ended.
+#[test]
+fn a_process_with_the_number_of_an_ended_step_daemon_is_not_the_steps() {
+    let mut world = World::new();
+    let job = batch(&mut world);
+    world.start_step(job, StepNo(0));
+    let stepd = world.pids(|kind| matches!(kind, Kind::Stepd(..)))[0];
+    // The daemon ends while there is no launcher, without a word.
+    world.stepds.clear();
+    world.owned.clear();
+    let other = Process {
+        kind: Kind::Orphan(run(2)),
+        ..world.processes.remove(&stepd).unwrap()
+    };
+    world.processes.insert(stepd, other);
+    world.started_ms.insert(stepd, u64::MAX);
+    world.crash();
+    assert!(!world.launcher.state.roles.contains_key(&stepd));
+    assert!(!world.watched.contains(&stepd), "it is let go");
+}
+
+/// Where the kernel's sessions do not tell, those of setsid(2) do, and a number of theirs may have become another user's.
+#[test]
+fn a_jobs_sessions_have_nobody_elses_processes() {
+    let mut world = World::new();
+    let job = batch(&mut world);
+    assert!(world.launcher.has_uid(job, Some(UID)));
+    assert!(!world.launcher.has_uid(job, Some(UID + 1)));
+    assert!(!world.launcher.has_uid(job, None));
+    assert!(!world.launcher.has_uid(run(9), Some(UID)));
+}
+
 #[test]
 fn a_step_daemon_that_is_too_old_is_left_alone_and_its_result_reported() {
     let mut world = World::new();

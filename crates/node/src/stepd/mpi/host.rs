@@ -99,6 +99,7 @@ pub(super) fn start(
         user: &order.user,
         order: minicbor::to_vec(&host_order).expect("writing to memory cannot fail"),
         errors: Some(errors_writer.as_raw_fd()),
+        is_untraceable: false,
         kept,
         outlives: false,
         namespace: None,
