@@ -2,6 +2,7 @@
 //! order; waits and holds are answered whenever their time comes.
 
 mod kind;
+mod node_keys;
 mod subject;
 mod subordinate;
 mod verify;
@@ -16,7 +17,7 @@ use crate::network::NO_USER_TOKENS;
 use crate::node_link::located;
 use crate::outbox::Outbox;
 use crate::passed;
-use crate::peer::{Origin, Peer};
+use crate::peer::{NodeProof, Origin, Peer};
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
@@ -55,6 +56,8 @@ struct Connection {
     node: Option<AgentConnection>,
     /// From where it is made on another host.
     address: Option<IpAddr>,
+    /// What shows for which node it is.
+    proof: NodeProof,
     write: OwnedWriteHalf,
     /// Answers to waits.
     later: Outbox,
@@ -82,6 +85,7 @@ pub(crate) async fn serve(
     if origin.host.is_some() {
         identity.host = origin.host;
     }
+    identity.is_ordinary = origin.is_vouched_for && origin.node.is_none();
     let charged = share.uid().unwrap_or(uid);
     if identity.user == uid.to_string() && shared.users.is_subordinate(uid) {
         return subordinate::refuse(stream, (uid, charged), refuses_descriptors);
@@ -97,6 +101,7 @@ pub(crate) async fn serve(
         held: Vec::new(),
         node: None,
         address: origin.address,
+        proof: origin.proof,
         pid,
         share,
         answered: None,
@@ -325,7 +330,12 @@ impl Connection {
                 .may(rights::Request::NodeHello, &format!("node {}", hello.name))
                 .await?
             {
-                Ok(_) => return Ok(Served::Node(located(hello, self.address))),
+                Ok(_) => match self.refusal_of_proof(&hello.name) {
+                    Some(detail) => self.refuse(RefusalCode::AccessDenied, detail).await?,
+                    None => {
+                        return Ok(Served::Node(located(hello, self.address, self.proof)));
+                    }
+                },
                 Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
             },
             RequestBody::ServeNode(node) => match self
@@ -337,6 +347,11 @@ impl Connection {
             },
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
             RequestBody::Token { user, lifespan_s } => self.make_token(user, lifespan_s).await?,
+            RequestBody::NodeToken { node, lifespan_s } => {
+                self.make_node_token(node, lifespan_s).await?
+            }
+            RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await?,
+            RequestBody::NodeKeys => self.list_node_keys().await?,
             RequestBody::Shutdown { nodes } => match self
                 .may(rights::Request::Shutdown, shutdown_subject(nodes))
                 .await?

@@ -17,6 +17,7 @@ A cluster on this machine, without any configuration:
 A site's own cluster:
   muster config check FILE                           say what Muster does with each line of a slurm.conf
   muster config fetch SERVER DIR                     get the configuration from a controller that gives it
+  muster node token|join|list|forget                 keys of nodes: hosts that need neither munge nor a cluster's key
   muster import sge DIR NEW                          a Grid Engine site's qconf output as a configuration
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster logs JOBID [--follow]                       what a batch job has written, and what it writes
@@ -45,7 +46,7 @@ and those of Grid Engine:
 ";
 
 /// What `--help` prints after each of these commands.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 9] = [
     ("up", UP),
     ("down", DOWN),
     ("env", ENV),
@@ -54,6 +55,7 @@ const COMMANDS: [(&str, &str); 8] = [
     ("import", IMPORT),
     ("install", INSTALL),
     ("generate", GENERATE),
+    ("node", NODE),
 ];
 
 const IMPORT: &str = "\
@@ -130,6 +132,27 @@ The exit status is 1 if there are errors: the controller would not start with th
 'fetch' gets the configuration from a controller whose slurm.conf has SlurmctldParameters=enable_configless, as
 'slurmd --conf-server' does, and keeps it in DIRECTORY/conf. USER is that controller's SlurmUser (default: slurm, if
 there is such an account, else root). The exit status is 75 if the same may succeed later.
+";
+
+const NODE: &str = "\
+Usage: muster node token [NODES] [--lifespan SECONDS]
+       muster node join TOKEN|- [--controller HOST[:PORT]] [-N NODE] [--spool DIR]
+       muster node list
+       muster node forget NODES
+Has nodes known by keys of their own, so that their hosts need neither munge nor a key of the cluster.
+
+  token       on the controller's host, an administrator: prints a token that is good once, for this node (a list has a line
+              for each; without NODES, for any node that has no key). It is good for an hour, or for --lifespan (at most a week)
+  join        on the node, root: makes a key in SlurmdSpoolDir and has the controller keep the public half; the node keeps the
+              controller's. - reads the token from standard input, where no other user of the host can see it
+  list        nodes with keys or tokens, and how many connections in their names were refused
+  forget      from now on the node is believed as those without a key, and its tokens are good for nothing
+  --controller  where it is (default: as slurm.conf of this host says)
+  -N NODE       the node's name, if the token names none (default: this host's)
+  --spool DIR   in place of SlurmdSpoolDir (default without a slurm.conf: /var/spool/slurmd)
+  -h, --help    print this help
+
+A node with a key is known by nothing else. Another token for it, and 'join', put another key in its place.
 ";
 
 const INSTALL: &str = "\

@@ -24,6 +24,7 @@ mod import;
 mod install;
 mod logging;
 mod mpi;
+mod node;
 mod roles;
 mod sackd;
 mod scratch;
@@ -94,6 +95,7 @@ fn muster(args: &[String]) -> ExitCode {
         "generate" => report(generate::run(rest)),
         "import" => report(import::main(rest)),
         "install" => report(cluster::install(rest)),
+        "node" => report(node::main(rest)),
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),

@@ -8,6 +8,7 @@
 
 mod containers;
 mod controller_key;
+pub use controller_key::pin_controller;
 mod executor;
 mod files;
 mod groups;
