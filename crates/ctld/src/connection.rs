@@ -2,9 +2,9 @@
 //! order; waits and holds are answered whenever their time comes.
 
 mod kind;
-mod node_keys;
 mod subject;
 mod subordinate;
+mod tokens;
 mod verify;
 
 use crate::accounting::AccountingQuery;
@@ -13,7 +13,6 @@ use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
-use crate::network::NO_USER_TOKENS;
 use crate::node_link::located;
 use crate::outbox::Outbox;
 use crate::passed;
@@ -443,36 +442,6 @@ impl Connection {
         entry.done();
         self.send(&frame::encode(&Response::Done)).await?;
         Ok(Served::Next)
-    }
-
-    async fn make_token(
-        &mut self,
-        user: Option<String>,
-        lifespan_s: Option<u32>,
-    ) -> io::Result<Served> {
-        let subject = format!("user {:?}", user.as_deref().unwrap_or(""));
-        let entry = match self.may(rights::Request::Token, &subject).await? {
-            Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
-        };
-        let Some(verifier) = self.shared.verifier.clone() else {
-            let detail = NO_USER_TOKENS.to_owned();
-            return self.refuse(RefusalCode::InvalidValue, detail).await;
-        };
-        let uid = self.identity.uid;
-        // Names are looked up, which may take long.
-        let _leave = self.share.query().await;
-        let made = tokio::task::spawn_blocking(move || {
-            verifier.make_user_token(uid, user.as_deref(), lifespan_s)
-        });
-        match made.await.map_err(io::Error::other)? {
-            Ok(token) => {
-                entry.done();
-                self.send(&frame::encode(&Response::Token(token))).await?;
-                Ok(Served::Next)
-            }
-            Err(refusal) => self.refuse(refusal.code, refusal.detail).await,
-        }
     }
 
     /// What the site's verifiers make of a command: who asks, with what they have granted, and what the user is answered besides.

@@ -211,7 +211,7 @@ impl NodeTrust {
     }
 
     /// Pins the key of a node that has shown that it has a token and that key: durably, and the token is used up with it. The same
-    /// node may say the same again, since it may not have heard the answer.
+    /// node may say the same again, since the answer may have been lost.
     ///
     /// # Errors
     /// The token is not good for that; the text says why.

@@ -382,7 +382,7 @@ fn keep(directory: &Path, files: &[ConfigurationFile], receiver: &User) -> Resul
 fn check(conf: &Path, receiver: &User) -> Result<()> {
     ensure!(conf.exists(), "there is no slurm.conf in the answer");
     if own_key()?.is_some() {
-        // Who could answer has the controller's key, whoever SlurmUser is.
+        // Who could answer has the controller's key, whatever account SlurmUser is.
         return Ok(());
     }
     let (config, _) = muster_conf::load(conf);

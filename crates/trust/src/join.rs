@@ -3,8 +3,8 @@
 //! The secret of the channel by which the node sends its own public key follows from both: who is between the hosts has neither, and
 //! can speak for nobody.
 
+use crate::credential::Proof;
 use crate::node_key::NodeKey;
-use crate::proof::Proof;
 use crate::{KEY, KeyPair, VerifyError, base64url};
 use muster_channel::{SECRET, Scheme};
 use sha2::{Digest as _, Sha256};

@@ -6,6 +6,7 @@
 //! A signature of each batch would do the same for fifty times the processor time, on both sides.
 
 mod base64url;
+mod credential;
 pub mod join;
 pub mod jwt;
 pub mod munge;

@@ -2,7 +2,7 @@
 //! node the controller's. Both derive the secret of each channel from them, so that neither a stranger nor another node can speak for
 //! this one, and nobody for the controller. No key of the whole cluster is needed on such a host.
 
-use crate::proof::Proof;
+use crate::credential::Proof;
 pub use crate::token::now_s;
 use crate::{KEY, KeyPair, VerifyError};
 use muster_channel::{Purpose, SECRET, Scheme};

@@ -1,6 +1,7 @@
 //! Proofs of who connects from another host: a credential, and the secret that only its maker and its receiver know, with which
 //! a channel between them begins ([`muster_channel`]).
 
+pub use crate::credential::Proof;
 use crate::munge::{Munge, MungeError};
 use crate::sack::{self, SackError};
 use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles};
@@ -20,24 +21,6 @@ pub struct Ask<'a> {
     pub purpose: Purpose,
     /// The user who is to read it: `SlurmUser`.
     pub receiver_uid: u32,
-}
-
-/// What a connection begins with.
-#[derive(Clone)]
-pub struct Proof {
-    /// Kind of the credential.
-    pub scheme: Scheme,
-    /// The credential.
-    pub credential: Vec<u8>,
-    /// What its receiver knows from it.
-    pub secret: [u8; SECRET],
-}
-
-/// The secret does not reach logs.
-impl std::fmt::Debug for Proof {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Proof({})", self.scheme)
-    }
 }
 
 /// What a credential proves.

@@ -5,8 +5,8 @@
 //! The process does nothing else, has one thread, and waits for nobody: a user who holds connections holds a bounded number
 //! for a bounded time.
 
+use crate::credential::Proof;
 use crate::node_key::{self, NodeKey, Speaker};
-use crate::proof::Proof;
 use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles, KeyStamp};
 use crate::subordinate::SubordinateUids;
 use crate::token::{self, Claims, Minting};

@@ -1,3 +1,5 @@
+//! Who gets a key, and who does not.
+
 use super::*;
 use muster_trust::node_key::{NodeKey, Speaker};
 
@@ -71,11 +73,8 @@ fn a_token_is_good_once_for_one_node_and_time() {
     assert!(!place.knows(&key));
     let late = place.join(&token, &key, NOW + 60).unwrap_err();
     assert!(late.contains("expired"), "{late}");
-    let elsewhere = place.join(&token, &place.key("n2"), NOW).unwrap_err();
-    assert!(
-        elsewhere.contains("is for node n1, not for n2"),
-        "{elsewhere}"
-    );
+    let misused = place.join(&token, &place.key("n2"), NOW).unwrap_err();
+    assert!(misused.contains("is for node n1, not for n2"), "{misused}");
     place.restart();
     place.join(&token, &key, NOW).unwrap();
     place.restart();
@@ -96,9 +95,9 @@ fn what_is_no_token_of_this_controller_is_none() {
     let unknown = place.join(&guessed, &place.key("n1"), NOW).unwrap_err();
     assert!(unknown.contains("knows no such token"), "{unknown}");
     // Another cluster's controller that somehow has the token.
-    let mut elsewhere = JoinToken::parse(&token.text()).unwrap();
-    elsewhere.cluster = "d".to_owned();
-    let wrong = place.join(&elsewhere, &place.key("n1"), NOW).unwrap_err();
+    let mut other = JoinToken::parse(&token.text()).unwrap();
+    other.cluster = "d".to_owned();
+    let wrong = place.join(&other, &place.key("n1"), NOW).unwrap_err();
     assert!(wrong.contains("another cluster's"), "{wrong}");
     // A key that somebody else has.
     let offer = JoinOffer::decode(&token.proof("n1").unwrap().credential).unwrap();

@@ -1,6 +1,7 @@
-//! Keys of nodes, as administrators see to them: tokens, the list, what is forgotten.
+//! Tokens of users; keys of nodes, as administrators see to them: tokens, the list, what is forgotten.
 
 use super::{Connection, Served};
+use crate::network::NO_USER_TOKENS;
 use crate::node_trust::refusal_of_other;
 use crate::peer::NodeProof;
 use muster_core::state::State;
@@ -12,7 +13,8 @@ use muster_trust::node_key::now_s;
 use std::io;
 
 /// What is said to who asks from another host.
-const ELSEWHERE: &str = "keys of nodes are seen to on the controller's host: run the command there";
+const ON_CONTROLLER: &str =
+    "keys of nodes are seen to on the controller's host: run the command there";
 /// What is said where no other host can join.
 const ALONE: &str = "this controller serves no other hosts: name a node on one in slurm.conf, or set MaxNodeCount, and restart slurmctld";
 
@@ -28,6 +30,36 @@ impl Connection {
             );
             refusal_of_other(node)
         })
+    }
+
+    pub(super) async fn make_token(
+        &mut self,
+        user: Option<String>,
+        lifespan_s: Option<u32>,
+    ) -> io::Result<Served> {
+        let subject = format!("user {:?}", user.as_deref().unwrap_or(""));
+        let entry = match self.may(rights::Request::Token, &subject).await? {
+            Ok(entry) => entry,
+            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+        };
+        let Some(verifier) = self.shared.verifier.clone() else {
+            let detail = NO_USER_TOKENS.to_owned();
+            return self.refuse(RefusalCode::InvalidValue, detail).await;
+        };
+        let uid = self.identity.uid;
+        // Names are looked up, which may take long.
+        let _leave = self.share.query().await;
+        let made = tokio::task::spawn_blocking(move || {
+            verifier.make_user_token(uid, user.as_deref(), lifespan_s)
+        });
+        match made.await.map_err(io::Error::other)? {
+            Ok(token) => {
+                entry.done();
+                self.send(&frame::encode(&Response::Token(token))).await?;
+                Ok(Served::Next)
+            }
+            Err(refusal) => self.refuse(refusal.code, refusal.detail).await,
+        }
     }
 
     pub(super) async fn make_node_token(
@@ -65,7 +97,7 @@ impl Connection {
     async fn check_token(&self, node: Option<String>) -> io::Result<Result<(), Refusal>> {
         let refusal = |code, text: &str| Err(Refusal::new(code, text.to_owned()));
         if self.address.is_some() {
-            return Ok(refusal(RefusalCode::AccessDenied, ELSEWHERE));
+            return Ok(refusal(RefusalCode::AccessDenied, ON_CONTROLLER));
         }
         if self.shared.verifier.is_none() {
             return Ok(refusal(RefusalCode::InvalidValue, ALONE));
@@ -97,7 +129,7 @@ impl Connection {
             Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
         };
         if self.address.is_some() {
-            let refusal = Refusal::new(RefusalCode::AccessDenied, ELSEWHERE.to_owned());
+            let refusal = Refusal::new(RefusalCode::AccessDenied, ON_CONTROLLER.to_owned());
             entry.refused(&refusal);
             return self.refuse_as(refusal).await;
         }
