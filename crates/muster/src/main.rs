@@ -21,6 +21,7 @@ mod help;
 mod home;
 mod hosts;
 mod import;
+mod init;
 mod install;
 mod logging;
 mod mpi;
@@ -96,6 +97,7 @@ fn muster(args: &[String]) -> ExitCode {
         "import" => report(import::main(rest)),
         "install" => report(cluster::install(rest)),
         "node" => report(node::main(rest)),
+        "init" => report(init::main(rest)),
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),
