@@ -147,7 +147,7 @@ what is to be run on each host. At a terminal it asks for what is missing; witho
   --node-from FILE      what 'slurmd -C' has printed on the nodes, one after the other; - is standard input
   --ssh HOSTS           run 'slurmd -C' on these hosts by ssh, such as n[1-4]
   --partition NAME      the partition with all nodes (default: main)
-  --auth KIND           how nodes are known: keys (each its own, 'muster node token'; default), munge, or slurm (slurm.key)
+  --auth KIND           how nodes are known: keys (each by its own, the default), munge, or slurm (slurm.key)
   --accounting yes|no   keep accounting (default: yes)
   --cgroups yes|no      hold jobs by control groups, cgroup.conf (default: yes)
   --dir DIR             where it is written (default: /etc/slurm)
@@ -162,10 +162,11 @@ Usage: muster node token [NODES] [--lifespan SECONDS]
        muster node forget NODES
 Has nodes known by keys of their own, so that their hosts need neither munge nor a key of the cluster.
 
-  token       on the controller's host, an administrator: prints a token that is good once, for this node (of a list, a line
-              for each; without NODES, for any node that has no key), and for an hour, or --lifespan (at most a week)
-  join        on the node, root: makes a key in SlurmdSpoolDir and has the controller keep the public half; the node keeps
-              the controller's. - reads the token from standard input, where no other user of the host can see it
+  token       on the controller's host, an administrator: prints a token that is good once, for this node (of a list,
+              a line for each; without NODES, for any node that has no key), and for an hour, or --lifespan
+              (at most a week)
+  join        on the node, root: makes a key in SlurmdSpoolDir and has the controller keep the public half; the node
+              keeps the controller's. - reads the token from standard input, where no other user of the host sees it
   list        nodes with keys or tokens, and how many connections in their names were refused
   forget      from now on the node is believed as those without a key, and its tokens are good for nothing
   --controller  where it is (default: as slurm.conf of this host says)

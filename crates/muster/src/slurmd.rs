@@ -48,8 +48,9 @@ pub(crate) static DAEMON: Daemon = Daemon {
             "FILE",
             "read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)",
         ),
-        flag('F', "FEATURE", "come up as a dynamic future node")
-            .refused("nodes are named in slurm.conf"),
+        flag('F', "FEATURE", "come up as a dynamic future node").refused(
+            "FUTURE nodes of slurm.conf do not become real: use -Z, which joins under its own name",
+        ),
         flag('G', "", "print this machine's devices").refused("devices are named in gres.conf"),
         flag('h', "", "print this help"),
         flag('L', "FILE", "log here instead of SlurmdLogFile"),
@@ -262,7 +263,12 @@ fn node_key_directory(config: &Config, node: &str, spool: &Path) -> Result<PathB
     let is_own = |key: &NodeKey| key.check(&config.cluster_name, node, usual).is_ok();
     let found = match NodeKey::find(spool)? {
         Some(key) => Some((spool, key)),
-        None => NodeKey::find(usual)?.filter(is_own).map(|key| (usual, key)),
+        // Another cluster's may be there.
+        None => NodeKey::find(usual)
+            .ok()
+            .flatten()
+            .filter(is_own)
+            .map(|key| (usual, key)),
     };
     let Some((directory, key)) = found else {
         return Ok(spool.to_owned());

@@ -12,6 +12,9 @@ use muster_proto::frame;
 use muster_trust::node_key::now_s;
 use std::io;
 
+/// What is said to who asks for a token of a user, on a node with a key of its own.
+const VOUCHED_FOR: &str =
+    "a node with a key of its own gets no tokens for its users: ask on the controller's host";
 /// What is said to who asks from another host.
 const ON_CONTROLLER: &str =
     "keys of nodes are seen to on the controller's host: run the command there";
@@ -42,6 +45,12 @@ impl Connection {
             Ok(entry) => entry,
             Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
         };
+        // A token has its user's role wherever it is used; what a node says of a user has not.
+        if self.identity.is_ordinary {
+            let refusal = Refusal::new(RefusalCode::AccessDenied, VOUCHED_FOR.to_owned());
+            entry.refused(&refusal);
+            return self.refuse_as(refusal).await;
+        }
         let Some(verifier) = self.shared.verifier.clone() else {
             let detail = NO_USER_TOKENS.to_owned();
             return self.refuse(RefusalCode::InvalidValue, detail).await;

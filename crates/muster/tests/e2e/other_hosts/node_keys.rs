@@ -87,6 +87,8 @@ fn nodes_with_keys_of_their_own_need_no_key_of_the_cluster() {
         "{denied}"
     );
     assert_eq!(hosts.beside_controller(&update), "");
+    let token = inside(&hosts, n1, &format!("{sack}; {AS_USER} scontrol token"));
+    assert!(token.contains("gets no tokens for its users"), "{token}");
     // A token is good once, and nobody guesses one.
     let again = hosts.on("n1", &format!("muster node join {first}"));
     assert!(again.contains("was used already, for node n1"), "{again}");
