@@ -18,7 +18,7 @@ pub(super) fn text(settings: &Settings, files: &[&Path]) -> String {
         text += &format!("  {}\n", file.display());
     }
     text += &format!(
-        "\nOn {controller}, root (in the directory of the packages; with RPM: dnf install, .rpm):\n\
+        "\nOn {controller}, root (in the directory of the packages; with RPM: dnf install, .rpm, /etc/sysconfig):\n\
          \x20 apt install ./muster-common_*.deb ./muster-client_*.deb ./muster-slurmctld_*.deb\n"
     );
     if settings.auth == Auth::Munge {
