@@ -26,10 +26,21 @@ pub enum Scheme {
     Jwt,
     /// The number of a job; the secret follows from the job's key.
     Job,
+    /// What a node says that has a key of its own; the secret follows from that key and the controller's.
+    Node,
+    /// A token by which a node gets a key of its own; the secret follows from that and the controller's key.
+    Join,
 }
 
 impl Scheme {
-    const ALL: [Scheme; 4] = [Scheme::Munge, Scheme::Slurm, Scheme::Job, Scheme::Jwt];
+    const ALL: [Scheme; 6] = [
+        Scheme::Munge,
+        Scheme::Slurm,
+        Scheme::Job,
+        Scheme::Jwt,
+        Scheme::Node,
+        Scheme::Join,
+    ];
 
     /// Its number in the protocol.
     pub fn number(self) -> u8 {
@@ -38,6 +49,8 @@ impl Scheme {
             Scheme::Slurm => 2,
             Scheme::Job => 3,
             Scheme::Jwt => 4,
+            Scheme::Node => 5,
+            Scheme::Join => 6,
         }
     }
 
@@ -56,6 +69,8 @@ impl fmt::Display for Scheme {
             Scheme::Slurm => "auth/slurm",
             Scheme::Job => "job key",
             Scheme::Jwt => "auth/jwt",
+            Scheme::Node => "node key",
+            Scheme::Join => "join token",
         })
     }
 }

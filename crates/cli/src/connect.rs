@@ -11,6 +11,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::shared_spec::SpecTable;
 use muster_proto::client::{JobFilter, Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, client, frame};
+use muster_trust::sack;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -308,9 +309,12 @@ fn local_or_remote(endpoint: &Endpoint) -> Result<UnixStream, ConnectError> {
 /// Whether the controller is to be looked for on another host, since its socket is not here.
 fn is_remote(endpoint: &Endpoint, error: &io::Error) -> bool {
     let absent = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
-    endpoint.authentication.method != AuthMethod::None
-        && absent.contains(&error.kind())
-        && !endpoint.hosts.iter().any(|host| is_own(host))
+    // A node with a key of its own proves who asks whatever AuthType is.
+    let can_prove = endpoint.authentication.method != AuthMethod::None
+        || sack::sockets(&endpoint.cluster)
+            .iter()
+            .any(|path| path.exists());
+    can_prove && absent.contains(&error.kind()) && !endpoint.hosts.iter().any(|host| is_own(host))
 }
 
 /// Has the program `muster` beside this one go on, if the controller is on another host: who asks is proved there by a library,

@@ -41,6 +41,7 @@ mod why;
 mod zone;
 
 use muster_model::command::UserCommand;
+use muster_model::time::Timestamp;
 use std::process::ExitCode;
 
 /// The version of Slurm whose behaviour the commands follow, as `--version` prints it.
@@ -97,6 +98,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn run(name: &str, args: &[String]) -> Option<ExitCode> {
     let (_, main) = COMMANDS.iter().find(|(known, _)| *known == name)?;
     Some(main(args))
+}
+
+/// A time in the user's time zone, as listings print it.
+#[must_use]
+pub fn local_time(at: Timestamp) -> String {
+    zone::show(at)
 }
 
 /// `muster class`: the site's job classes.

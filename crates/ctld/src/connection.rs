@@ -4,6 +4,7 @@
 mod kind;
 mod subject;
 mod subordinate;
+mod tokens;
 mod verify;
 
 use crate::accounting::AccountingQuery;
@@ -12,11 +13,10 @@ use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
-use crate::network::NO_USER_TOKENS;
 use crate::node_link::located;
 use crate::outbox::Outbox;
 use crate::passed;
-use crate::peer::{Origin, Peer};
+use crate::peer::{NodeProof, Origin, Peer};
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
@@ -55,6 +55,8 @@ struct Connection {
     node: Option<AgentConnection>,
     /// From where it is made on another host.
     address: Option<IpAddr>,
+    /// What shows for which node it is.
+    proof: NodeProof,
     write: OwnedWriteHalf,
     /// Answers to waits.
     later: Outbox,
@@ -82,6 +84,7 @@ pub(crate) async fn serve(
     if origin.host.is_some() {
         identity.host = origin.host;
     }
+    identity.is_ordinary = origin.is_vouched_for && origin.node.is_none();
     let charged = share.uid().unwrap_or(uid);
     if identity.user == uid.to_string() && shared.users.is_subordinate(uid) {
         return subordinate::refuse(stream, (uid, charged), refuses_descriptors);
@@ -97,6 +100,7 @@ pub(crate) async fn serve(
         held: Vec::new(),
         node: None,
         address: origin.address,
+        proof: origin.proof,
         pid,
         share,
         answered: None,
@@ -325,7 +329,12 @@ impl Connection {
                 .may(rights::Request::NodeHello, &format!("node {}", hello.name))
                 .await?
             {
-                Ok(_) => return Ok(Served::Node(located(hello, self.address))),
+                Ok(_) => match self.refusal_of_proof(&hello.name) {
+                    Some(detail) => self.refuse(RefusalCode::AccessDenied, detail).await?,
+                    None => {
+                        return Ok(Served::Node(located(hello, self.address, self.proof)));
+                    }
+                },
                 Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
             },
             RequestBody::ServeNode(node) => match self
@@ -337,6 +346,11 @@ impl Connection {
             },
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
             RequestBody::Token { user, lifespan_s } => self.make_token(user, lifespan_s).await?,
+            RequestBody::NodeToken { node, lifespan_s } => {
+                self.make_node_token(node, lifespan_s).await?
+            }
+            RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await?,
+            RequestBody::NodeKeys => self.list_node_keys().await?,
             RequestBody::Shutdown { nodes } => match self
                 .may(rights::Request::Shutdown, shutdown_subject(nodes))
                 .await?
@@ -428,36 +442,6 @@ impl Connection {
         entry.done();
         self.send(&frame::encode(&Response::Done)).await?;
         Ok(Served::Next)
-    }
-
-    async fn make_token(
-        &mut self,
-        user: Option<String>,
-        lifespan_s: Option<u32>,
-    ) -> io::Result<Served> {
-        let subject = format!("user {:?}", user.as_deref().unwrap_or(""));
-        let entry = match self.may(rights::Request::Token, &subject).await? {
-            Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
-        };
-        let Some(verifier) = self.shared.verifier.clone() else {
-            let detail = NO_USER_TOKENS.to_owned();
-            return self.refuse(RefusalCode::InvalidValue, detail).await;
-        };
-        let uid = self.identity.uid;
-        // Names are looked up, which may take long.
-        let _leave = self.share.query().await;
-        let made = tokio::task::spawn_blocking(move || {
-            verifier.make_user_token(uid, user.as_deref(), lifespan_s)
-        });
-        match made.await.map_err(io::Error::other)? {
-            Ok(token) => {
-                entry.done();
-                self.send(&frame::encode(&Response::Token(token))).await?;
-                Ok(Served::Next)
-            }
-            Err(refusal) => self.refuse(refusal.code, refusal.detail).await,
-        }
     }
 
     /// What the site's verifiers make of a command: who asks, with what they have granted, and what the user is answered besides.

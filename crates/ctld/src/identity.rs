@@ -116,6 +116,7 @@ fn nameless(uid: u32, gid: u32) -> Identity {
         // A peer on a Unix socket is on this host, whatever it says.
         host: Some(crate::answer::hostname()),
         granted: Default::default(),
+        is_ordinary: false,
     }
 }
 

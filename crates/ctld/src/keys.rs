@@ -50,6 +50,11 @@ impl Keys {
         }))
     }
 
+    /// The pair of keys by which nodes know the controller.
+    pub(crate) fn pair(&self) -> &KeyPair {
+        &self.0.pair
+    }
+
     /// The public key by which agents know the controller.
     pub fn public(&self) -> Vec<u8> {
         self.0.pair.public().to_vec()

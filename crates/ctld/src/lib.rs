@@ -27,6 +27,7 @@ pub mod mail;
 mod mail_address;
 mod network;
 pub mod node_link;
+mod node_trust;
 pub mod notify;
 pub mod outbox;
 mod passed;

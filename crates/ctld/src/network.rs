@@ -7,6 +7,7 @@
 
 mod configuration;
 mod http;
+mod joining;
 mod names;
 mod setup;
 
@@ -15,7 +16,8 @@ pub use http::{HttpAnswer, HttpPages};
 pub(crate) use setup::{NO_USER_TOKENS, NetworkSettings, NodeAddresses, Setup, prepare};
 
 use crate::failure;
-use crate::peer::{Origin, Peer};
+use crate::node_trust::{NodeTrust, refusal_of_other};
+use crate::peer::{NodeProof, Origin, Peer};
 use crate::watchdog::{Doing, Pulse};
 use log::{debug, info};
 use muster_channel::admission::Bounds;
@@ -78,6 +80,8 @@ pub(crate) struct Verified {
     purpose: Purpose,
     /// What he and this controller know.
     secret: [u8; SECRET],
+    /// The node whose own key it was made with.
+    by_node: Option<String>,
 }
 
 /// Verifies credentials of connections.
@@ -141,6 +145,7 @@ pub(crate) fn start(
         verifier,
         configuration,
         has_metrics,
+        trust,
     }: Setup,
     pages: HttpPages,
     cluster: String,
@@ -170,6 +175,8 @@ pub(crate) fn start(
             pages,
             making: Semaphore::new(http::MADE_MAX),
             kept: RefCell::default(),
+            trust,
+            tries: RefCell::default(),
         });
         local.block_on(&runtime, network.run(listeners, &pulse))
     })?;
@@ -190,6 +197,10 @@ struct Network {
     pages: HttpPages,
     making: Semaphore,
     kept: RefCell<http::KeptPages>,
+    /// Keys of nodes.
+    trust: NodeTrust,
+    /// Attempts to join without a token.
+    tries: RefCell<joining::FailedTries>,
 }
 
 impl Network {
@@ -238,6 +249,10 @@ impl Network {
                 return Ok(None);
             }
         };
+        if opening.scheme == Scheme::Join {
+            self.admit_node(&mut tcp, &opening, from).await?;
+            return Ok(None);
+        }
         match self.identify(&opening, from).await {
             Ok((identified, local, answer, channel)) => {
                 let sent = tcp.write_all(&answer).await;
@@ -280,8 +295,12 @@ impl Network {
     > {
         let verified = self.verify(opening, from.ip()).await?;
         let accepted = Responder::accept(opening, &verified.secret);
-        let (responder, hello) = accepted.map_err(|e| match opening.scheme {
-            Scheme::Jwt => FOREIGN_TOKEN.to_owned(),
+        let (responder, hello) = accepted.map_err(|e| match (opening.scheme, &verified.by_node) {
+            (Scheme::Jwt, _) => FOREIGN_TOKEN.to_owned(),
+            (_, Some(node)) => {
+                self.trust.count_refused(node);
+                format!("node {node} has another key here than the one that was used: 'muster node join' there with a token for it")
+            }
             _ => e.to_string(),
         })?;
         let (uid, gid) = self.account_of(&verified.maker, from.ip()).await?;
@@ -295,6 +314,10 @@ impl Network {
             Purpose::Configuration => {
                 self.configuration.check(uid)?;
                 None
+            }
+            Purpose::Node(name) if verified.by_node.is_none() && self.trust.is_pinned(name) => {
+                self.trust.count_refused(name);
+                return Err(refusal_of_other(name));
             }
             Purpose::Node(name) => {
                 self.check_node(name, from.ip()).await?;
@@ -326,6 +349,12 @@ impl Network {
                 host: Some(host),
                 address: Some(from.ip().to_canonical()),
                 node,
+                proof: match opening.scheme {
+                    Scheme::Node => NodeProof::OwnKey,
+                    Scheme::Slurm => NodeProof::Slurm,
+                    _ => NodeProof::Munge,
+                },
+                is_vouched_for: verified.by_node.is_some(),
             },
         };
         Ok((Identified::Arrival(arrival), local, answer, channel))

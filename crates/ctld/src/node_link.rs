@@ -6,6 +6,7 @@ use crate::frames::{Frame, FrameReader};
 use crate::keys::Keys;
 use crate::link_queue::LinkQueue;
 use crate::mail::{Link, ToLink, ToWriter};
+use crate::peer::NodeProof;
 use crate::shared::Shared;
 use crate::stats::Stats;
 use log::{info, warn};
@@ -52,8 +53,13 @@ pub struct Outgoing {
     sent: VecDeque<BlobId>,
 }
 
-/// A node that joins from another host is there from where it connects, whatever it says.
-pub(crate) fn located(mut hello: Box<NodeHello>, address: Option<IpAddr>) -> Box<NodeHello> {
+/// A node that joins from another host is there from where it connects, and is believed by what it has shown, whatever it says.
+pub(crate) fn located(
+    mut hello: Box<NodeHello>,
+    address: Option<IpAddr>,
+    proof: NodeProof,
+) -> Box<NodeHello> {
+    hello.info.trusted_by = proof.text();
     if let (Some(config), Some(address)) = (&mut hello.dynamic, address) {
         config.addr = address.to_string();
     }

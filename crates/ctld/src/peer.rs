@@ -20,4 +20,35 @@ pub(crate) struct Origin {
     pub(crate) address: Option<IpAddr>,
     /// It is for the agent of this node and nothing else.
     pub(crate) node: Option<String>,
+    /// What has shown that, if it is.
+    pub(crate) proof: NodeProof,
+    /// It is a node that says who the user is, by a key of its own.
+    pub(crate) is_vouched_for: bool,
+}
+
+/// What shows for which node an agent speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NodeProof {
+    /// The kernel of the controller's own host.
+    #[default]
+    Kernel,
+    /// Munge's key.
+    Munge,
+    /// The cluster's key.
+    Slurm,
+    /// A key of the node's own.
+    OwnKey,
+}
+
+impl NodeProof {
+    /// As `scontrol show node` prints it.
+    pub(crate) fn text(self) -> Option<String> {
+        let text = match self {
+            NodeProof::Kernel => return None,
+            NodeProof::Munge => "munge",
+            NodeProof::Slurm => "auth/slurm",
+            NodeProof::OwnKey => "its own key",
+        };
+        Some(text.to_owned())
+    }
 }

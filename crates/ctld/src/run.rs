@@ -15,6 +15,7 @@ use crate::mail::{ToReplica, ToWriter};
 use crate::network::{
     self, Arrival, GivenConfiguration, HttpPages, NetworkSettings, NodeAddresses,
 };
+use crate::node_trust::NodeTrust;
 use crate::notify::Notify;
 use crate::passed;
 use crate::patience::Patience;
@@ -108,6 +109,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     // The journal's lock comes first: nothing of another controller's state is touched.
     let journal = open_journal(&dir, &read)?;
     let keys = Keys::open(&dir)?;
+    let trust = NodeTrust::open(&dir, &read.config.cluster_name, keys.clone())?;
     let (mut store, reader) = open_store(&dir, read.config.accounting)?;
     let without = Without::jobs(options.without_jobs.iter().copied());
     let snapshot_now = !without.is_empty();
@@ -216,7 +218,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     let listeners = Listeners::open(&socket).inspect_err(|_| failure::stopping())?;
     let given = GivenConfiguration::default();
     given.set(read.given.clone());
-    let setup = network::prepare(&read.config, &node_addresses, &given)
+    let setup = network::prepare(&read.config, &node_addresses, &given, &trust)
         .inspect_err(|_| failure::stopping())?;
     let verifier = setup.as_ref().map(|setup| Arc::clone(&setup.verifier));
     let network = setup
@@ -252,6 +254,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
         refuses_descriptors,
         node_addresses,
         given,
+        trust,
         network: NetworkSettings::of(&read.config),
         verifier,
         verifiers: verifiers.pools(),

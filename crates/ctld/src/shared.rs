@@ -11,6 +11,7 @@ use crate::keys::Keys;
 use crate::links::Links;
 use crate::mail::{ToReplica, ToWriter};
 use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier};
+use crate::node_trust::NodeTrust;
 use crate::patience::Patience;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) node_addresses: NodeAddresses,
     /// What hosts without configuration are given.
     pub(crate) given: GivenConfiguration,
+    /// Keys of nodes.
+    pub(crate) trust: NodeTrust,
     /// As the controller was started with.
     pub(crate) network: NetworkSettings,
     /// What verifies connections from other hosts, if there are any.
@@ -99,6 +102,8 @@ pub(crate) struct Parts {
     pub(crate) node_addresses: NodeAddresses,
     /// What hosts without configuration are given.
     pub(crate) given: GivenConfiguration,
+    /// Keys of nodes.
+    pub(crate) trust: NodeTrust,
     /// As the controller was started with.
     pub(crate) network: NetworkSettings,
     /// What verifies connections from other hosts, if there are any.
@@ -135,6 +140,7 @@ impl Shared {
             refuses_descriptors: parts.refuses_descriptors,
             node_addresses: parts.node_addresses,
             given: parts.given,
+            trust: parts.trust,
             network: parts.network,
             verifier: parts.verifier,
             verifiers: RefCell::new(parts.verifiers.into()),
@@ -161,6 +167,9 @@ impl Shared {
     /// # Errors
     /// When the controller stops.
     pub(crate) async fn role(&self, identity: &Identity) -> io::Result<Role> {
+        if identity.is_ordinary {
+            return Ok(Role::User);
+        }
         if identity.uid == 0 {
             return Ok(Role::Root);
         }

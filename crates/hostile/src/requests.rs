@@ -91,7 +91,8 @@ kinds!(
 kinds!(
     /// Kinds of requests to the controller.
     BODIES, body_name, RequestBody:
-    Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug ServeNode Token
+    Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug ServeNode Token NodeToken
+    ForgetNodeKeys NodeKeys
 );
 kinds!(
     /// Kinds of requests to an agent.
@@ -570,6 +571,18 @@ pub fn samples(ids: &Ids) -> Vec<Sample> {
             Rights::Administrator,
             RequestBody::SetDebug("info".to_owned()),
         ),
+        sample(
+            Rights::Administrator,
+            RequestBody::NodeToken {
+                node: Some("n1".to_owned()),
+                lifespan_s: None,
+            },
+        ),
+        sample(
+            Rights::Administrator,
+            RequestBody::ForgetNodeKeys(vec!["n1".to_owned()]),
+        ),
+        sample(Rights::Administrator, RequestBody::NodeKeys),
         sample(
             Rights::Administrator,
             RequestBody::ServeNode("n1".to_owned()),

@@ -43,6 +43,8 @@ pub struct Identity {
     pub host: Option<String>,
     /// Parts of this one request that a verifier of the site has set: they are allowed for every user.
     pub granted: crate::granted::Granted,
+    /// A node says who it is, by a key of its own: whatever the user's role, it is that of an ordinary user.
+    pub is_ordinary: bool,
 }
 
 impl Identity {

@@ -473,4 +473,8 @@ pub struct NodeInfo {
     /// What control groups can do for jobs there, as `scontrol show node` prints it; absent if unknown.
     #[n(15)]
     pub control_groups: Option<String>,
+    /// By what the controller knows that it is this node, as `scontrol show node` prints it; absent on the controller's own host,
+    /// where the kernel says so. It is the controller that fills it in.
+    #[n(16)]
+    pub trusted_by: Option<String>,
 }

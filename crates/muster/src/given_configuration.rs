@@ -10,6 +10,7 @@ use muster_proto::configuration::{ConfigurationAnswer, ConfigurationFile};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
+use muster_trust::node_key::{NodeKey, Speaker, USUAL_DIRECTORY};
 use muster_trust::proof::{self, Ask};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -243,7 +244,7 @@ fn receiver(name: Option<&str>) -> Result<User> {
 }
 
 /// A server as it is written: `host`, `host:port`, `[address]:port`, or an address of IPv6.
-fn place(server: &str) -> Result<(&str, u16)> {
+pub(crate) fn place(server: &str) -> Result<(&str, u16)> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').context("']' is missing")?;
@@ -265,17 +266,21 @@ fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure>
     let tcp = muster_channel::dial((host, port), CONNECT_MAX)
         .with_context(|| format!("cannot reach {server}"))
         .map_err(Failure::Later)?;
-    let proof = proof::make(
-        &authentication(),
-        &Ask {
-            cluster: "",
-            purpose: Purpose::Configuration,
-            receiver_uid: receiver.uid.as_raw(),
-        },
-    );
-    let proof = proof
-        .context("no credential could be made")
-        .map_err(Failure::Later)?;
+    let proof = match own_key().map_err(Failure::Final)? {
+        Some(key) => key
+            .proof(Speaker::Configuration)
+            .context("the node's key cannot be used"),
+        None => proof::make(
+            &authentication(),
+            &Ask {
+                cluster: "",
+                purpose: Purpose::Configuration,
+                receiver_uid: receiver.uid.as_raw(),
+            },
+        )
+        .context("no credential could be made"),
+    };
+    let proof = proof.map_err(Failure::Later)?;
     let host = nix::unistd::gethostname().unwrap_or_default();
     let hello = frame::encode(&ChannelHello {
         greeting: Versions::CLUSTER.greeting(),
@@ -312,7 +317,12 @@ fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure>
     }
 }
 
-/// How this host proves who it is: by the key of auth/slurm if it has one, else by munge.
+/// The key of this host's node, if 'muster node join' has made one here.
+fn own_key() -> Result<Option<NodeKey>> {
+    Ok(NodeKey::find(Path::new(USUAL_DIRECTORY))?)
+}
+
+/// How this host proves who it is otherwise: by the key of auth/slurm if it has one, else by munge.
 fn authentication() -> Authentication {
     let usual = Path::new(DEFAULT_PATH).parent();
     authentication_by(usual.unwrap_or(Path::new("/")))
@@ -371,6 +381,10 @@ fn keep(directory: &Path, files: &[ConfigurationFile], receiver: &User) -> Resul
 /// Who could answer is whom the credential was for: a configuration of another's is somebody else's.
 fn check(conf: &Path, receiver: &User) -> Result<()> {
     ensure!(conf.exists(), "there is no slurm.conf in the answer");
+    if own_key()?.is_some() {
+        // Who could answer has the controller's key, whatever account SlurmUser is.
+        return Ok(());
+    }
     let (config, _) = muster_conf::load(conf);
     let name = &config.slurm_user;
     let user = User::from_name(name).ok().flatten();

@@ -15,8 +15,10 @@ A cluster on this machine, without any configuration:
   muster up -f slurm.conf --emulate [--run-time T]   all its nodes from one process; jobs only take their time
 
 A site's own cluster:
+  muster init [OPTIONS]                              write a new cluster's slurm.conf, and say what each host needs
   muster config check FILE                           say what Muster does with each line of a slurm.conf
   muster config fetch SERVER DIR                     get the configuration from a controller that gives it
+  muster node token|join|list|forget                 keys of nodes: hosts that need neither munge nor a cluster's key
   muster import sge DIR NEW                          a Grid Engine site's qconf output as a configuration
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster logs JOBID [--follow]                       what a batch job has written, and what it writes
@@ -45,7 +47,7 @@ and those of Grid Engine:
 ";
 
 /// What `--help` prints after each of these commands.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 10] = [
     ("up", UP),
     ("down", DOWN),
     ("env", ENV),
@@ -54,6 +56,8 @@ const COMMANDS: [(&str, &str); 8] = [
     ("import", IMPORT),
     ("install", INSTALL),
     ("generate", GENERATE),
+    ("node", NODE),
+    ("init", INIT),
 ];
 
 const IMPORT: &str = "\
@@ -130,6 +134,47 @@ The exit status is 1 if there are errors: the controller would not start with th
 'fetch' gets the configuration from a controller whose slurm.conf has SlurmctldParameters=enable_configless, as
 'slurmd --conf-server' does, and keeps it in DIRECTORY/conf. USER is that controller's SlurmUser (default: slurm, if
 there is such an account, else root). The exit status is 75 if the same may succeed later.
+";
+
+const INIT: &str = "\
+Usage: muster init --cluster NAME --controller HOST (--node-from FILE | --ssh HOSTS) [OPTIONS]
+Writes the configuration of a new cluster on the controller's host, checks it as 'muster config check' does, and prints
+what is to be run on each host. At a terminal it asks for what is missing; without one it names that and ends.
+
+  --cluster NAME        name of the cluster
+  --controller HOST     the controller's host
+  --user NAME           account of the controller, SlurmUser (default: slurm)
+  --node-from FILE      what 'slurmd -C' has printed on the nodes, one after the other; - is standard input
+  --ssh HOSTS           run 'slurmd -C' on these hosts by ssh, such as n[1-4]
+  --partition NAME      the partition with all nodes (default: main)
+  --auth KIND           how nodes are known: keys (each by its own, the default), munge, or slurm (slurm.key)
+  --accounting yes|no   keep accounting (default: yes)
+  --cgroups yes|no      hold jobs by control groups, cgroup.conf (default: yes)
+  --dir DIR             where it is written (default: /etc/slurm)
+  --force               replace slurm.conf and cgroup.conf that are there; a key is never replaced
+  -h, --help            print this help
+";
+
+const NODE: &str = "\
+Usage: muster node token [NODES] [--lifespan SECONDS]
+       muster node join TOKEN|- [--controller HOST[:PORT]] [-N NODE] [--spool DIR]
+       muster node list
+       muster node forget NODES
+Has nodes known by keys of their own, so that their hosts need neither munge nor a key of the cluster.
+
+  token       on the controller's host, an administrator: prints a token that is good once, for this node (of a list,
+              a line for each; without NODES, for any node that has no key), and for an hour, or --lifespan
+              (at most a week)
+  join        on the node, root: makes a key in SlurmdSpoolDir and has the controller keep the public half; the node
+              keeps the controller's. - reads the token from standard input, where no other user of the host sees it
+  list        nodes with keys or tokens, and how many connections in their names were refused
+  forget      from now on the node is believed as those without a key, and its tokens are good for nothing
+  --controller  where it is (default: as slurm.conf of this host says)
+  -N NODE       the node's name, if the token names none (default: this host's)
+  --spool DIR   in place of SlurmdSpoolDir (default without a slurm.conf: /var/spool/slurmd)
+  -h, --help    print this help
+
+A node with a key is known by nothing else. Another token for it, and 'join', put another key in its place.
 ";
 
 const INSTALL: &str = "\

@@ -21,9 +21,11 @@ mod help;
 mod home;
 mod hosts;
 mod import;
+mod init;
 mod install;
 mod logging;
 mod mpi;
+mod node;
 mod roles;
 mod sackd;
 mod scratch;
@@ -94,6 +96,8 @@ fn muster(args: &[String]) -> ExitCode {
         "generate" => report(generate::run(rest)),
         "import" => report(import::main(rest)),
         "install" => report(cluster::install(rest)),
+        "node" => report(node::main(rest)),
+        "init" => report(init::main(rest)),
         "sim" => report(simulate::main(rest)),
         "doctor" => report(doctor::main(rest)),
         "bench" => report(bench::main(rest)),

@@ -175,6 +175,7 @@ fn start(args: Args) -> Result<()> {
 fn token_server(endpoint: &Endpoint, user: &User) -> Result<SackServer> {
     let authentication = &endpoint.authentication;
     let settings = SackSettings {
+        node_key: None,
         cluster: endpoint.cluster.clone(),
         files: key_files(&authentication.key_dir),
         slurm_uid: user.uid.as_raw(),

@@ -13,6 +13,7 @@ use muster_conf::endpoint::{conf_path, controller_socket};
 use muster_conf::{AuthMethod, Config, NodeDef, expand_path};
 use muster_ctld::notify::Notify;
 use muster_node::{AgentLog, AgentOptions, NetworkOptions, SocketUnit};
+use muster_trust::node_key::{self, NodeKey, USUAL_DIRECTORY};
 use nix::unistd::User;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -47,8 +48,9 @@ pub(crate) static DAEMON: Daemon = Daemon {
             "FILE",
             "read this slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)",
         ),
-        flag('F', "FEATURE", "come up as a dynamic future node")
-            .refused("nodes are named in slurm.conf"),
+        flag('F', "FEATURE", "come up as a dynamic future node").refused(
+            "FUTURE nodes of slurm.conf do not become real: use -Z, which joins under its own name",
+        ),
         flag('G', "", "print this machine's devices").refused("devices are named in gres.conf"),
         flag('h', "", "print this help"),
         flag('L', "FILE", "log here instead of SlurmdLogFile"),
@@ -255,9 +257,32 @@ fn place(address: &str, port: u16) -> String {
     }
 }
 
+/// The directory with the node's own key, if it has one: that of the node, else the one of hosts without slurm.conf.
+fn node_key_directory(config: &Config, node: &str, spool: &Path) -> Result<PathBuf> {
+    let usual = Path::new(USUAL_DIRECTORY);
+    let is_own = |key: &NodeKey| key.check(&config.cluster_name, node, usual).is_ok();
+    let found = match NodeKey::find(spool)? {
+        Some(key) => Some((spool, key)),
+        // Another cluster's may be there.
+        None => NodeKey::find(usual)
+            .ok()
+            .flatten()
+            .filter(is_own)
+            .map(|key| (usual, key)),
+    };
+    let Some((directory, key)) = found else {
+        return Ok(spool.to_owned());
+    };
+    key.check(&config.cluster_name, node, directory)?;
+    muster_node::pin_controller(spool, &key.cluster, &key.controller)
+        .with_context(|| format!("the controller's key is not kept in {}", spool.display()))?;
+    Ok(directory.to_owned())
+}
+
 /// How the controller is reached if it is on another host, and where other hosts reach this node if there are others.
-fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
-    let none = config.authentication().method == AuthMethod::None;
+fn network(config: &Config, node: &NodeDef, node_key: PathBuf) -> Result<NetworkOptions> {
+    let has_key = node_key.join(node_key::FILE).exists();
+    let none = config.authentication().method == AuthMethod::None && !has_key;
     let hosts = &config.slurmctld;
     let is_here = hosts
         .iter()
@@ -271,6 +296,7 @@ fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
     let mut network = NetworkOptions {
         port: (listens && !shares).then_some(node.port),
         place: place(&node.addr, node.port),
+        node_key,
         ..NetworkOptions::default()
     };
     if is_here {
@@ -289,6 +315,7 @@ fn network(config: &Config, node: &NodeDef) -> Result<NetworkOptions> {
         .flatten()
         .map(|user| user.uid.as_raw())
         .or_else(|| config.slurm_user.parse().ok());
+    let user = user.or(has_key.then_some(0));
     network.receiver_uid = user.with_context(|| {
         format!(
             "this host has no user '{}' (SlurmUser), for whom credentials to the controller are: make one with the uid that \
@@ -349,6 +376,7 @@ fn start(args: Args) -> Result<ExitCode> {
     let fetch = server.as_deref().map_or_else(Vec::new, |server| {
         given_configuration::command(server, args.server_user.as_deref())
     });
+    let node_key = node_key_directory(&config, &node.name, &spool_dir)?;
     let options = AgentOptions {
         name: node.name.clone(),
         address: node.addr.clone(),
@@ -366,7 +394,7 @@ fn start(args: Args) -> Result<ExitCode> {
         claimed_memory_mib: Some(node.real_memory_mib),
         launcher_program: None,
         slurmd_user: config.slurmd_user.clone(),
-        network: network(&config, node)?,
+        network: network(&config, node, node_key)?,
         conf: conf.display().to_string(),
         fetch,
         dynamic: args.dynamic.then(|| Box::new(found.config(&[]))),

@@ -11,7 +11,8 @@ use minicbor::{Decode, Encode};
 use muster_channel::{Purpose, SECRET, Scheme};
 use muster_conf::Authentication;
 use muster_node_core::messages::User;
-use muster_trust::proof::{self, Ask};
+use muster_trust::node_key::NodeKey;
+use muster_trust::proof::{self, Ask, Proof};
 use nix::fcntl::OFlag;
 use nix::unistd::{getegid, geteuid, pipe2};
 use std::fs::File;
@@ -41,6 +42,9 @@ struct CredentialOrder {
     #[n(6)]
     #[cbor(default)]
     key_dir: PathBuf,
+    #[n(7)]
+    #[cbor(default)]
+    node_key: PathBuf,
 }
 
 /// What it says.
@@ -75,6 +79,7 @@ pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<
         receiver_uid: network.receiver_uid,
         secret: secret.into(),
         key_dir: network.key_dir.clone(),
+        node_key: network.node_key.clone(),
     };
     let start = Start {
         words: &[CREDENTIAL_NAME],
@@ -108,6 +113,29 @@ pub fn credential_main() -> ExitCode {
 fn make() -> anyhow::Result<()> {
     let order: CredentialOrder = minicbor::decode(&role::read_order()?).context("its order")?;
     let mut pipe = File::from(role::take_descriptor(FIRST_FD)?);
+    let said = match make_proof(&order) {
+        Ok(proof) => Said::Made {
+            scheme: proof.scheme.number(),
+            credential: proof.credential,
+            secret: Some(proof.secret.into()).filter(|made| made != &order.secret),
+        },
+        Err(e) => Said::Failed(format!("{e:#}")),
+    };
+    pipe.write_all(&minicbor::to_vec(&said)?)?;
+    Ok(())
+}
+
+/// With the node's own key if it has one, else by `AuthType`.
+fn make_proof(order: &CredentialOrder) -> anyhow::Result<Proof> {
+    let purpose = Purpose::Node(order.node.clone());
+    let own = match order.node_key.as_os_str().is_empty() {
+        true => None,
+        false => NodeKey::find(&order.node_key)?,
+    };
+    if let Some(key) = own {
+        key.check(&order.cluster, &order.node, &order.node_key)?;
+        return Ok(key.proof_for(&purpose)?);
+    }
     let authentication = Authentication::parse(
         order.auth_type.as_deref(),
         order.auth_info.as_deref(),
@@ -115,20 +143,10 @@ fn make() -> anyhow::Result<()> {
     );
     let ask = Ask {
         cluster: &order.cluster,
-        purpose: Purpose::Node(order.node),
+        purpose,
         receiver_uid: order.receiver_uid,
     };
-    let made = proof::make_with(&authentication, &ask, *order.secret);
-    let said = match made {
-        Ok(proof) => Said::Made {
-            scheme: proof.scheme.number(),
-            credential: proof.credential,
-            secret: Some(proof.secret.into()).filter(|made| made != &order.secret),
-        },
-        Err(e) => Said::Failed(e.to_string()),
-    };
-    pipe.write_all(&minicbor::to_vec(&said)?)?;
-    Ok(())
+    Ok(proof::make_with(&authentication, &ask, *order.secret)?)
 }
 
 /// A credential that was made.

@@ -168,6 +168,7 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
                     .then(|| u32::try_from(node.numa_distances.len().isqrt()).unwrap_or(u32::MAX)),
                 numa_distances: node.numa_distances.clone(),
                 cross_memory: None,
+                trusted_by: None,
                 ..machine.clone()
             };
             let name = node.name.clone();

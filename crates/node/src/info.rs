@@ -113,6 +113,7 @@ pub(crate) fn of_machine(agent_start: Timestamp) -> NodeInfo {
         numa_distances: Vec::new(),
         // The agent knows, once it has measured.
         cross_memory: None,
+        trusted_by: None,
         control_groups: None,
     }
 }

@@ -9,6 +9,7 @@
 mod connection;
 mod containers;
 mod controller_key;
+pub use controller_key::pin_controller;
 mod executor;
 mod files;
 mod groups;

@@ -88,6 +88,10 @@ pub struct NetworkOptions {
     #[n(7)]
     #[cbor(default)]
     pub key_dir: PathBuf,
+    /// The directory that has the node's own key, if it has one: `SlurmdSpoolDir`, or what a host uses without slurm.conf.
+    #[n(8)]
+    #[cbor(default)]
+    pub node_key: PathBuf,
 }
 
 impl AgentOptions {

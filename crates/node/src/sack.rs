@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use minicbor::{Decode, Encode};
 use muster_conf::{AuthMethod, Authentication};
 use muster_node_core::messages::User;
+use muster_trust::node_key;
 use muster_trust::sack::{SackServer, SackSettings, SackSocket, own_socket};
 use muster_trust::slurm_key::KeyFiles;
 use nix::unistd::{getegid, geteuid};
@@ -38,6 +39,9 @@ struct TokenOrder {
     ttl_s: Option<u32>,
     #[n(4)]
     socket: PathBuf,
+    #[n(5)]
+    #[cbor(default)]
+    node_key: PathBuf,
 }
 
 /// The process, as the supervisor knows it.
@@ -58,7 +62,8 @@ impl SackProcess {
         let network = &options.network;
         let (kind, info) = (network.auth_type.as_deref(), network.auth_info.as_deref());
         let authentication = Authentication::parse(kind, info, &network.key_dir);
-        let is_needed = authentication.method == AuthMethod::Slurm
+        let has_own_key = network.node_key.join(node_key::FILE).exists();
+        let is_needed = (authentication.method == AuthMethod::Slurm || has_own_key)
             && !network.controllers.is_empty()
             && geteuid().is_root();
         if !is_needed {
@@ -70,6 +75,7 @@ impl SackProcess {
             slurm_uid: network.receiver_uid,
             ttl_s: authentication.ttl_s,
             socket: own_socket(false),
+            node_key: network.node_key.clone(),
         };
         let mut process = SackProcess {
             order: minicbor::to_vec(&order).map_err(io::Error::other)?,
@@ -152,6 +158,7 @@ fn run() -> anyhow::Result<()> {
         files: KeyFiles::of_directory(&order.key_dir),
         slurm_uid: order.slurm_uid,
         ttl_s: order.ttl_s,
+        node_key: Some(order.node_key).filter(|path| !path.as_os_str().is_empty()),
         log: |line| eprintln!("{SACK_NAME}: {line}"),
     };
     serve(SackServer::new(settings, socket), never()?)

@@ -98,6 +98,28 @@ pub enum RequestBody {
         #[n(1)]
         lifespan_s: Option<u32>,
     },
+    /// Makes a token by which a node gets a key of its own (`muster node token`). Answered by [`Response::Token`].
+    /// Administrator, on the controller's host.
+    #[n(203)]
+    NodeToken {
+        /// The node; none if it is for any that has no key.
+        #[n(0)]
+        node: Option<String>,
+        /// For how long it is good, seconds.
+        #[n(1)]
+        lifespan_s: Option<u32>,
+    },
+    /// Forgets keys and tokens of nodes (`muster node forget`). Answered by [`Response::Done`]. Administrator, on the controller's
+    /// host.
+    #[n(204)]
+    ForgetNodeKeys(
+        #[n(0)]
+        #[valid(max_items = QUERY_ITEMS_MAX)]
+        Vec<String>,
+    ),
+    /// Keys and tokens of nodes (`muster node list`): [`Response::NodeKeys`]. Administrator.
+    #[n(205)]
+    NodeKeys,
 }
 
 impl Message for Request {
@@ -311,9 +333,12 @@ pub enum Response {
     /// To `SetDebug`.
     #[n(201)]
     Done,
-    /// To `Token`.
+    /// To `Token` and `NodeToken`.
     #[n(202)]
     Token(#[n(0)] String),
+    /// To `NodeKeys`, by name.
+    #[n(203)]
+    NodeKeys(#[n(0)] Vec<crate::node_trust::NodeKeyRecord>),
     /// To `JobCounts`: of those that the caller may see.
     #[n(420)]
     JobCounts(#[n(0)] Vec<muster_model::job_counts::JobCountGroup>),

@@ -16,6 +16,7 @@ pub mod hello;
 pub mod job_container;
 pub mod jsv;
 pub mod node;
+pub mod node_trust;
 pub mod preencoded;
 mod rights;
 mod shape;

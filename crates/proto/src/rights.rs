@@ -19,6 +19,9 @@ impl From<&RequestBody> for Request {
             RequestBody::SetDebug(_) => Request::SetDebug,
             RequestBody::ServeNode(_) => Request::ServeNode,
             RequestBody::Token { .. } => Request::Token,
+            RequestBody::NodeToken { .. } => Request::NodeToken,
+            RequestBody::ForgetNodeKeys(_) => Request::ForgetNodeKeys,
+            RequestBody::NodeKeys => Request::NodeKeys,
         }
     }
 }

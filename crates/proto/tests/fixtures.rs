@@ -8,6 +8,7 @@ use muster_proto::configuration::ConfigurationAnswer;
 use muster_proto::frame::{self, Message};
 use muster_proto::hello::{ChannelAnswer, ChannelHello, HostAnswer, HostHello, JobCredential};
 use muster_proto::node::{Orders, ToCtld, ToNode};
+use muster_proto::node_trust::{JoinAnswer, JoinHello};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};
 
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
@@ -72,6 +73,8 @@ fn messages_within_the_key_exchange_of_channels_are_read() {
         Root::new("proto::hello::JobCredential", message::<JobCredential>),
         Root::new("proto::hello::HostHello", message::<HostHello>),
         Root::new("proto::hello::HostAnswer", message::<HostAnswer>),
+        Root::new("proto::node_trust::JoinHello", message::<JoinHello>),
+        Root::new("proto::node_trust::JoinAnswer", message::<JoinAnswer>),
     ];
     check(PACKAGE, "tests/fixtures/channel.txt", &roots, "");
 }

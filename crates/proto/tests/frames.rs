@@ -25,6 +25,7 @@ use muster_proto::frame::{self, FrameError, Frames, Message};
 use muster_proto::node::{
     JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode, Welcome,
 };
+use muster_proto::node_trust::JoinHello;
 use muster_proto::step::{
     AgentReply, AgentRequest, Attach, FromStepd, HetStep, StepCreated, StepLaunch, StepNode,
     StepShare, StepSpec, ToStepd,
@@ -433,6 +434,16 @@ fn samples() -> Vec<Sample> {
             user: Some("ada".to_owned()),
             lifespan_s: Some(60),
         })),
+        sample(&of(RequestBody::NodeToken {
+            node: Some("n1".to_owned()),
+            lifespan_s: Some(60),
+        })),
+        sample(&of(RequestBody::ForgetNodeKeys(vec!["n1".to_owned()]))),
+        sample(&JoinHello {
+            greeting: Versions::CLUSTER.greeting(),
+            key: bytes(),
+            proof: bytes(),
+        }),
         sample(&of(RequestBody::NodeHello(Box::new(hello)))),
         sample(&of(RequestBody::WaitNodes(3))),
         sample(&Response::Welcome(Box::new(Welcome {

@@ -161,6 +161,7 @@ impl Node {
                 numa_domains: None,
                 numa_distances: Vec::new(),
                 cross_memory: None,
+                trusted_by: None,
                 control_groups: None,
             },
             key: key.into(),

@@ -6,8 +6,11 @@
 //! A signature of each batch would do the same for fifty times the processor time, on both sides.
 
 mod base64url;
+mod credential;
+pub mod join;
 pub mod jwt;
 pub mod munge;
+pub mod node_key;
 pub mod proof;
 pub mod sack;
 pub mod slurm_key;
@@ -166,6 +169,35 @@ impl KeyPair {
     ) -> Result<Session, VerifyError> {
         let controller = public_key(controller)?;
         self.session(peers, &controller, &controller, &self.public)
+    }
+
+    /// A secret that only this side and the one with the other key of a pair can derive: X25519, then HMAC-SHA256 of what it is for
+    /// and of all that it is bound to.
+    ///
+    /// # Errors
+    /// The other key is none.
+    pub(crate) fn derive(
+        &self,
+        other: &[u8],
+        purpose: &[u8],
+        bound_to: &[&[u8]],
+    ) -> Result<[u8; KEY], VerifyError> {
+        let shared = self.secret.diffie_hellman(&public_key(other)?);
+        if !shared.was_contributory() {
+            return Err(VerifyError::Weak);
+        }
+        let mut derived = keyed(shared.as_bytes());
+        for part in std::iter::once(&purpose).chain(bound_to) {
+            // Lengths, so that no two lists of parts are the same bytes.
+            derived.update(&(part.len() as u64).to_be_bytes());
+            derived.update(part);
+        }
+        Ok(derived.finalize().into_bytes().into())
+    }
+
+    /// The bytes that it was made of.
+    pub(crate) fn secret_bytes(&self) -> zeroize::Zeroizing<[u8; KEY]> {
+        zeroize::Zeroizing::new(self.secret.to_bytes())
     }
 
     fn session(

@@ -1,6 +1,7 @@
 //! Proofs of who connects from another host: a credential, and the secret that only its maker and its receiver know, with which
 //! a channel between them begins ([`muster_channel`]).
 
+pub use crate::credential::Proof;
 use crate::munge::{Munge, MungeError};
 use crate::sack::{self, SackError};
 use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles};
@@ -20,24 +21,6 @@ pub struct Ask<'a> {
     pub purpose: Purpose,
     /// The user who is to read it: `SlurmUser`.
     pub receiver_uid: u32,
-}
-
-/// What a connection begins with.
-#[derive(Clone)]
-pub struct Proof {
-    /// Kind of the credential.
-    pub scheme: Scheme,
-    /// The credential.
-    pub credential: Vec<u8>,
-    /// What its receiver knows from it.
-    pub secret: [u8; SECRET],
-}
-
-/// The secret does not reach logs.
-impl std::fmt::Debug for Proof {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Proof({})", self.scheme)
-    }
 }
 
 /// What a credential proves.
@@ -112,22 +95,41 @@ pub fn make_with(
     secret: [u8; SECRET],
 ) -> Result<Proof, ProofError> {
     match authentication.method {
-        AuthMethod::None => Err(ProofError::None),
+        AuthMethod::None => by_node(ask, ProofError::None),
         AuthMethod::Slurm => make_token(authentication, ask),
         AuthMethod::Munge => {
-            let statement = Statement {
-                cluster: ask.cluster.to_owned(),
-                purpose: ask.purpose.clone(),
-                secret,
-            };
-            let munge = Munge::open(authentication.socket.as_deref(), authentication.ttl_s)?;
-            Ok(Proof {
-                scheme: Scheme::Munge,
-                credential: munge.encode(&statement.encode(), ask.receiver_uid)?,
-                secret,
-            })
+            make_by_munge(authentication, ask, secret).or_else(|e| by_node(ask, e))
         }
     }
+}
+
+/// A user of a node that has a key of its own needs neither munge nor the cluster's key; without that, why there is none of these.
+fn by_node(ask: &Ask<'_>, why: ProofError) -> Result<Proof, ProofError> {
+    match ask.purpose {
+        Purpose::User => match sack::ask(ask.cluster) {
+            Err(SackError::Absent(_)) => Err(why),
+            asked => Ok(asked?),
+        },
+        Purpose::Node(_) | Purpose::Configuration => Err(why),
+    }
+}
+
+fn make_by_munge(
+    authentication: &Authentication,
+    ask: &Ask<'_>,
+    secret: [u8; SECRET],
+) -> Result<Proof, ProofError> {
+    let statement = Statement {
+        cluster: ask.cluster.to_owned(),
+        purpose: ask.purpose.clone(),
+        secret,
+    };
+    let munge = Munge::open(authentication.socket.as_deref(), authentication.ttl_s)?;
+    Ok(Proof {
+        scheme: Scheme::Munge,
+        credential: munge.encode(&statement.encode(), ask.receiver_uid)?,
+        secret,
+    })
 }
 
 /// Makes a token with the key if this process can read it, as root and `SlurmUser` can; otherwise asks who has the key.
@@ -141,8 +143,7 @@ fn make_token(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, P
     let keys = match ClusterKeys::read(&files, ask.receiver_uid) {
         Ok(keys) => keys,
         Err(e) if e.is_not_for_this_process() && ask.purpose == Purpose::User => {
-            let (token, secret) = sack::ask(ask.cluster)?;
-            return Ok(proof(token, secret));
+            return Ok(sack::ask(ask.cluster)?);
         }
         Err(e) => return Err(e.into()),
     };

@@ -5,10 +5,12 @@
 //! The process does nothing else, has one thread, and waits for nobody: a user who holds connections holds a bounded number
 //! for a bounded time.
 
+use crate::credential::Proof;
+use crate::node_key::{self, NodeKey, Speaker};
 use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles, KeyStamp};
 use crate::subordinate::SubordinateUids;
 use crate::token::{self, Claims, Minting};
-use muster_channel::{CREDENTIAL_BYTES_MAX, Purpose, SECRET};
+use muster_channel::{CREDENTIAL_BYTES_MAX, Purpose, SECRET, Scheme};
 use muster_model::limits::may_connect;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -33,6 +35,8 @@ const REQUEST: &[u8] = b"muster sack 1\n";
 /// What an answer begins with, and a refusal.
 const MADE: u8 = 1;
 const REFUSED: u8 = 2;
+/// What an answer begins with that was made with the key of this node.
+const MADE_BY_NODE: u8 = 3;
 /// Bytes of a request: its beginning and the name of a cluster.
 const REQUEST_BYTES_MAX: usize = 256;
 /// Bytes of an answer.
@@ -89,15 +93,15 @@ pub fn own_socket(has_directory: bool) -> PathBuf {
     }
 }
 
-/// Asks for a token for this process's user: the token and its secret.
+/// Asks for a proof for this process's user.
 ///
 /// # Errors
 /// See [`SackError`].
-pub fn ask(cluster: &str) -> Result<(Vec<u8>, [u8; SECRET]), SackError> {
+pub fn ask(cluster: &str) -> Result<Proof, SackError> {
     ask_at(&sockets(cluster), cluster)
 }
 
-fn ask_at(sockets: &[PathBuf], cluster: &str) -> Result<(Vec<u8>, [u8; SECRET]), SackError> {
+fn ask_at(sockets: &[PathBuf], cluster: &str) -> Result<Proof, SackError> {
     for path in sockets {
         let shown = || path.display().to_string();
         let silent = |e: Errno| SackError::Silent(shown(), e.desc().to_owned());
@@ -114,10 +118,16 @@ fn ask_at(sockets: &[PathBuf], cluster: &str) -> Result<(Vec<u8>, [u8; SECRET]),
         let answered = recv(connection.as_raw_fd(), &mut answer, MsgFlags::empty());
         let length = answered.map_err(|e| silent(sent.err().unwrap_or(e)))?;
         return match answer.get(..length).and_then(<[u8]>::split_first) {
-            Some((&MADE, rest)) if rest.len() > SECRET => {
-                let (secret, token) = rest.split_at(SECRET);
-                let secret = secret.try_into().expect("it has been cut to that length");
-                Ok((token.to_vec(), secret))
+            Some((&kind @ (MADE | MADE_BY_NODE), rest)) if rest.len() > SECRET => {
+                let (secret, credential) = rest.split_at(SECRET);
+                Ok(Proof {
+                    scheme: match kind {
+                        MADE => Scheme::Slurm,
+                        _ => Scheme::Node,
+                    },
+                    credential: credential.to_vec(),
+                    secret: secret.try_into().expect("it has been cut to that length"),
+                })
             }
             Some((&REFUSED, why)) => {
                 let why = String::from_utf8_lossy(why).into_owned();
@@ -158,6 +168,8 @@ pub struct SackSettings {
     pub slurm_uid: u32,
     /// `ttl=` of `AuthInfo`.
     pub ttl_s: Option<u32>,
+    /// Where this node's own key is, which is used in place of the cluster's if it is there.
+    pub node_key: Option<PathBuf>,
     /// Where lines for the administrator go.
     pub log: fn(&str),
 }
@@ -281,7 +293,13 @@ impl SackServer {
     pub fn new(settings: SackSettings, socket: SackSocket) -> SackServer {
         let stamp = settings.files.stamp();
         let keys = ClusterKeys::read(&settings.files, settings.slurm_uid);
-        if let Err(e) = &keys {
+        let has_own = settings
+            .node_key
+            .as_deref()
+            .is_some_and(|directory| directory.join(node_key::FILE).exists());
+        if let Err(e) = &keys
+            && !has_own
+        {
             (settings.log)(&e.to_string());
         }
         SackServer {
@@ -420,6 +438,13 @@ impl SackServer {
         }
     }
 
+    /// This node's own key, if it has one.
+    fn node_key(&self) -> Result<Option<NodeKey>, String> {
+        let directory = self.settings.node_key.as_deref();
+        let found = directory.map_or(Ok(None), NodeKey::find);
+        found.map_err(|e| e.to_string())
+    }
+
     fn make(&self, request: &[u8], user: &UnixCredentials) -> Result<Vec<u8>, String> {
         let cluster = request
             .strip_prefix(REQUEST)
@@ -433,6 +458,12 @@ impl SackServer {
                 "tokens of this host are for cluster '{own}', and slurm.conf says '{theirs}': start a sackd of that cluster, \
                  with RUNTIME_DIRECTORY=/run/slurm-{theirs}"
             ));
+        }
+        if let Some(key) = self.node_key()? {
+            let (uid, gid) = (user.uid(), user.gid());
+            let proof = key.proof(Speaker::User { uid, gid });
+            let proof = proof.map_err(|e| e.to_string())?;
+            return Ok([&[MADE_BY_NODE], &proof.secret[..], &proof.credential].concat());
         }
         let claims = Claims {
             cluster: own.clone(),
@@ -504,6 +535,7 @@ mod tests {
                 files: KeyFiles::of_directory(&running.dir),
                 slurm_uid: geteuid().as_raw(),
                 ttl_s: None,
+                node_key: Some(running.dir.join("spool")),
                 log: |_| (),
             };
             let socket = SackSocket::try_open(&running.path()).unwrap().unwrap();
@@ -518,6 +550,12 @@ mod tests {
         }
 
         fn ask(&self, cluster: &str) -> Result<(Vec<u8>, [u8; SECRET]), SackError> {
+            let proof = self.ask_for_proof(cluster)?;
+            assert_eq!(proof.scheme, Scheme::Slurm);
+            Ok((proof.credential, proof.secret))
+        }
+
+        fn ask_for_proof(&self, cluster: &str) -> Result<Proof, SackError> {
             ask_at(&[self.dir.join("none"), self.path()], cluster)
         }
     }
@@ -552,6 +590,27 @@ mod tests {
         let mut answer = [0; 200];
         let length = recv(connection.as_raw_fd(), &mut answer, MsgFlags::empty()).unwrap();
         assert_eq!(answer[0], REFUSED, "{:?}", &answer[..length]);
+    }
+
+    #[test]
+    fn a_node_with_a_key_of_its_own_says_with_it_who_asks() {
+        let running = Running::start("node");
+        let controller = crate::KeyPair::of([3; crate::KEY]);
+        let key = NodeKey::make("c", "n1", controller.public()).unwrap();
+        let spool = running.dir.join("spool");
+        fs::create_dir(&spool).unwrap();
+        key.write(&spool.join(node_key::FILE)).unwrap();
+        let proof = running.ask_for_proof("c").unwrap();
+        assert_eq!(proof.scheme, Scheme::Node);
+        let claim = node_key::NodeClaim::decode(&proof.credential).unwrap();
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        assert_eq!(claim.speaker, Speaker::User { uid, gid });
+        let own = claim.secret_for_controller(&controller, &key.public());
+        assert_eq!(own, Ok(proof.secret));
+        // What is no key is not used, and nothing else in its place.
+        fs::write(spool.join(node_key::FILE), "").unwrap();
+        let why = running.ask_for_proof("c").unwrap_err().to_string();
+        assert!(why.contains("has no key of a node"), "{why}");
     }
 
     #[test]

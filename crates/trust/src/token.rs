@@ -108,7 +108,7 @@ impl Minting {
 }
 
 /// Now, in seconds since 1970.
-pub(crate) fn now_s() -> u64 {
+pub fn now_s() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

@@ -2,6 +2,8 @@
 
 use muster_channel::Scheme;
 use muster_conf::{AuthMethod, Authentication, UserTokenSettings};
+use muster_trust::join::{JoinOffer, JoinToken};
+use muster_trust::node_key::NodeClaim;
 use muster_trust::proof::ProofVerifier;
 use muster_trust::slurm_key::{ClusterKeys, KeyFiles};
 use muster_trust::user_token::{self, UserTokens};
@@ -61,7 +63,14 @@ pub(super) fn run(data: &[u8]) {
             let _ = KEYS.users.open(data);
         }
         2 => {
-            let _ = user_token::show(&String::from_utf8_lossy(data));
+            let text = String::from_utf8_lossy(data);
+            let _ = user_token::show(&text);
+            assert!(JoinToken::parse(&text).is_err(), "a token was guessed");
+            let _ = JoinOffer::decode(data);
+            if let Ok(claim) = NodeClaim::decode(data) {
+                let again = NodeClaim::decode(&claim.encode());
+                assert_eq!(again.as_ref(), Ok(&claim), "a claim has two texts");
+            }
         }
         _ => {
             write_key(&KEYS.dir.join("slurm.jwks"), data);

@@ -285,6 +285,7 @@ fn identity(by: u64) -> Identity {
         gids: vec![uid],
         host: None,
         granted: Default::default(),
+        is_ordinary: false,
     }
 }
 

@@ -438,6 +438,7 @@ pub(crate) fn node(number: u32, used: u32, free_mib: u64, last_busy: i64) -> Nod
             numa_domains: None,
             numa_distances: Vec::new(),
             cross_memory: None,
+            trusted_by: None,
             control_groups: None,
         }),
         link: NodeLink::Up,

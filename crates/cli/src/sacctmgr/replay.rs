@@ -71,6 +71,7 @@ impl Ledger for Table {
             gids: vec![uid],
             host: None,
             granted: Default::default(),
+            is_ordinary: false,
         };
         let command = UserCommand::EditAccounts(Box::new(edit));
         match self.run(Command::User(identity, command)) {

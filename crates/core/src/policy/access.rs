@@ -24,6 +24,9 @@ pub const ALL: [Role; 5] = [
 
 /// The role of the user who asks, as of this state.
 pub fn role_of(state: &State, identity: &Identity) -> Role {
+    if identity.is_ordinary {
+        return Role::User;
+    }
     if identity.uid == 0 {
         return Role::Root;
     }

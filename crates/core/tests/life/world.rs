@@ -131,6 +131,7 @@ pub(crate) fn user(uid: u32) -> Identity {
         gids: vec![uid],
         host: None,
         granted: Default::default(),
+        is_ordinary: false,
     }
 }
 

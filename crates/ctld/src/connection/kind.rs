@@ -58,6 +58,9 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
         RequestBody::WaitStarted(_) | RequestBody::WaitEnded(_) => "REQUEST_JOB_READY",
         RequestBody::WaitNodes(_) => "REQUEST_NODE_INFO",
         RequestBody::Token { .. } => "REQUEST_AUTH_TOKEN",
+        RequestBody::NodeToken { .. } | RequestBody::ForgetNodeKeys(_) | RequestBody::NodeKeys => {
+            "MUSTER_NODE_KEYS"
+        }
         RequestBody::SetDebug(_) => "REQUEST_SET_DEBUG_LEVEL",
         RequestBody::Hold(_) => "REQUEST_RESOURCE_ALLOCATION",
         RequestBody::NodeHello(_) | RequestBody::ServeNode(_) => "MESSAGE_NODE_REGISTRATION_STATUS",

@@ -168,6 +168,7 @@ impl Network {
                 host: Some(from.ip().to_string()),
                 address: Some(from.ip()),
                 node: None,
+                ..Origin::default()
             },
         };
         let taken = self.arrivals.send(arrival).await;

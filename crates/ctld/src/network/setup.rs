@@ -1,13 +1,15 @@
 //! Whether and where the controller listens for other hosts, by slurm.conf.
 
 use super::{GivenConfiguration, Maker, Verified, Verifier};
-use anyhow::{Context as _, Result, bail};
+use crate::node_trust::NodeTrust;
+use anyhow::{Context as _, Result};
 use log::{info, warn};
 use muster_channel::host::is_own;
 use muster_channel::{Purpose, Scheme};
 use muster_conf::{AuthMethod, Authentication, Config, UserTokenSettings};
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_trust::node_key::{NodeClaim, Speaker, now_s};
 use muster_trust::proof::ProofVerifier;
 use muster_trust::user_token::UserTokens;
 use nix::unistd::{Uid, User, geteuid};
@@ -93,6 +95,8 @@ pub(crate) struct Setup {
     pub(crate) configuration: GivenConfiguration,
     /// Everybody who can connect gets metrics.
     pub(crate) has_metrics: bool,
+    /// Keys of nodes.
+    pub(crate) trust: NodeTrust,
 }
 
 /// Gets ready to serve other hosts; none if the cluster has no others, or says that nobody there is believed.
@@ -103,14 +107,16 @@ pub(crate) fn prepare(
     config: &Config,
     addresses: &NodeAddresses,
     configuration: &GivenConfiguration,
+    trust: &NodeTrust,
 ) -> Result<Option<Setup>> {
     let authentication = config.authentication();
     let other = remote_node(config);
     if authentication.method == AuthMethod::None
         && let Some(node) = other
     {
-        bail!(
-            "node {node} is on another host, and AuthType=auth/none believes nobody there: write AuthType=auth/munge or auth/slurm"
+        info!(
+            "node {node} is on another host: with AuthType=auth/none, hosts are believed that have keys of their own ('muster node token'), \
+             and no others"
         );
     }
     let own_uid = geteuid().as_raw();
@@ -130,18 +136,22 @@ pub(crate) fn prepare(
             other,
         ) {
             (Ok(proofs), _) => Some(proofs),
-            (Err(e), Some(node)) if is_given => {
+            // Nodes with keys of their own need none of that.
+            (Err(e), Some(node)) if is_given && !trust.is_used() => {
                 return Err(e).with_context(|| unserved(node));
             }
             (Err(e), other) => {
                 let other = other.unwrap_or("none");
-                warn!("other hosts are not served (nodes on other hosts: {other}): {e:#}");
+                warn!(
+                    "other hosts are served only if they have keys of their own (nodes on other hosts: {other}): {e:#}"
+                );
                 None
             }
         },
     };
     let has_metrics = config.has_metrics();
-    if proofs.is_none() && user_tokens.is_none() && !has_metrics {
+    let has_nodes = other.is_some() || config.limits.max_node_count > 0 || trust.is_used();
+    if proofs.is_none() && user_tokens.is_none() && !has_metrics && !has_nodes {
         return Ok(None);
     }
     let is_asked_for = user_tokens.is_some() || has_metrics || other.is_some() && is_given;
@@ -158,7 +168,9 @@ pub(crate) fn prepare(
         listeners,
         configuration: configuration.clone(),
         has_metrics,
+        trust: trust.clone(),
         verifier: Arc::new(ClusterVerifier {
+            trust: trust.clone(),
             proofs,
             user_tokens,
             addresses: addresses.clone(),
@@ -246,6 +258,8 @@ struct ClusterVerifier {
     addresses: NodeAddresses,
     /// `SlurmUser`.
     own_uid: u32,
+    /// Keys of nodes.
+    trust: NodeTrust,
 }
 
 /// What is said where there are no tokens of users.
@@ -260,6 +274,33 @@ impl ClusterVerifier {
             maker: Maker::Named(name),
             purpose: Purpose::User,
             secret,
+            by_node: None,
+        })
+    }
+
+    /// For whom a node speaks that has a key of its own, if it has it: the channel shows that which begins with the secret.
+    fn verify_claim(&self, credential: &[u8]) -> Result<Verified, String> {
+        let claim = NodeClaim::decode(credential).map_err(|e| e.to_string())?;
+        let secret = self.trust.secret_of_claim(&claim, now_s())?;
+        let of_root = Maker::Account { uid: 0, gid: 0 };
+        let (maker, purpose) = match claim.speaker {
+            Speaker::Agent => (of_root, Purpose::Node(claim.node.clone())),
+            Speaker::Configuration => (of_root, Purpose::Configuration),
+            // A node is root's on its own host, and on no other.
+            Speaker::User { uid, .. } if uid == 0 || uid == self.own_uid => {
+                return Err(format!(
+                    "root and SlurmUser of node {} are nobody here, since it has a key of its own: use the controller's host, or a token \
+                     (SLURM_JWT)",
+                    claim.node.escape_default()
+                ));
+            }
+            Speaker::User { uid, gid } => (Maker::Account { uid, gid }, Purpose::User),
+        };
+        Ok(Verified {
+            maker,
+            purpose,
+            secret,
+            by_node: Some(claim.node),
         })
     }
 }
@@ -269,8 +310,11 @@ impl Verifier for ClusterVerifier {
         if scheme == Scheme::Jwt {
             return self.verify_user_token(credential);
         }
+        if scheme == Scheme::Node {
+            return self.verify_claim(credential);
+        }
         let proofs = self.proofs.as_ref().ok_or(
-            "other hosts are not served here but with SLURM_JWT: write AuthType= into slurm.conf",
+            "other hosts are served here only with keys of their own ('muster node token') or SLURM_JWT: see AuthType in slurm.conf",
         )?;
         let proved = proofs.verify(scheme, credential);
         let proved = proved.map_err(|e| e.to_string())?;
@@ -281,6 +325,7 @@ impl Verifier for ClusterVerifier {
             },
             purpose: proved.statement.purpose,
             secret: proved.statement.secret,
+            by_node: None,
         })
     }
 

@@ -424,6 +424,7 @@ mod tests {
             gids: Vec::new(),
             host: None,
             granted: Default::default(),
+            is_ordinary: false,
         };
         let command = UserCommand::EditAccounts(Box::new(edit.clone()));
         let decision = decide(

@@ -250,6 +250,12 @@ requests! {
     SetDebug = Connection, Administrator, "scontrol setdebug";
     /// Makes a token by which commands connect as a user; for others than oneself root and SlurmUser.
     Token = Connection, Anyone, "scontrol token";
+    /// Makes a token by which a node gets a key of its own; on the controller's host alone.
+    NodeToken = Connection, Administrator, "muster node token";
+    /// Forgets keys and tokens of nodes; on the controller's host alone.
+    ForgetNodeKeys = Connection, Administrator, "muster node forget";
+    /// Lists keys and tokens of nodes.
+    NodeKeys = Connection, Administrator, "muster node list";
 
     /// Makes a step.
     CreateStep = Agent, NodeOwnerOrKey, "srun";

@@ -139,7 +139,8 @@ fn every_command_has_help() {
         );
     }
     // Not that of all commands.
-    let own = "up down env config import install generate why class sim doctor bench emulate";
+    let own =
+        "up down env config import install node init generate why class sim doctor bench emulate";
     for command in own.split_whitespace() {
         let text = help_by(&[command, "--help"]);
         let first = text.lines().next().unwrap_or_default();

@@ -3,6 +3,7 @@
 
 mod given;
 mod joining;
+mod node_keys;
 
 use muster_channel::{Initiator, SECRET, Scheme};
 use muster_model::ids::JobId;
@@ -37,6 +38,8 @@ enum Auth {
     Slurm,
     /// The same, with tokens of users.
     SlurmAndTokens,
+    /// By keys of nodes, and by nothing else.
+    Own,
 }
 
 /// An ordinary user's command.
@@ -86,6 +89,7 @@ impl Hosts {
             Auth::Munge => ("m", "munged"),
             Auth::Slurm => ("s", "setpriv"),
             Auth::SlurmAndTokens => ("j", "setpriv"),
+            Auth::Own => ("o", "setpriv"),
         };
         let tag = format!("{letter}{}{nth}", id % 100_000);
         let look = format!("ip netns list && command -v {needed}");
@@ -121,8 +125,9 @@ impl Hosts {
         let controller = hosts.daemon("ctl", "slurmctld -D");
         hosts.controller = controller.id();
         hosts.daemons.push(controller);
-        hosts.until("the controller is up", || {
-            hosts.on("login", "scontrol ping").ends_with("is UP")
+        hosts.until("the controller is up", || match auth {
+            Auth::Own => hosts.beside_controller("scontrol ping").ends_with("is UP"),
+            _ => hosts.on("login", "scontrol ping").ends_with("is UP"),
         });
         Some(hosts)
     }
@@ -186,6 +191,10 @@ impl Hosts {
         let (here, there) = match self.auth {
             Auth::Munge => (socket("munge"), socket("other")),
             Auth::Slurm | Auth::SlurmAndTokens => (key.clone(), key),
+            Auth::Own => {
+                let none = "AuthType=auth/none\nSlurmUser=daemon\n".to_owned();
+                (none.clone(), none)
+            }
         };
         ok(&format!("mkdir {}/others", self.dir.display()));
         self.write_conf("slurm.conf", &here);
@@ -203,6 +212,7 @@ impl Hosts {
                 );
                 self.write_key("others/slurm.key", other);
             }
+            Auth::Own => {}
         }
     }
 
@@ -298,7 +308,12 @@ impl Hosts {
 
     /// The same on the controller's host, where it has the sockets that the controller made.
     fn beside_controller(&self, script: &str) -> String {
-        let (dir, pid) = (self.dir.display(), self.controller);
+        self.in_name_spaces(self.controller, script)
+    }
+
+    /// The same where a process is.
+    fn in_name_spaces(&self, pid: u32, script: &str) -> String {
+        let dir = self.dir.display();
         let inside = format!("export SLURM_CONF={dir}/slurm.conf PATH={dir}/bin:$PATH; {script}");
         let mut command = Command::new("nsenter");
         command.args([

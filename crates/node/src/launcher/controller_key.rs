@@ -25,6 +25,19 @@ pub(super) fn check(spool: &Path, cluster: &str, key: &[u8]) -> Result<(), Strin
     }
 }
 
+/// Has the key of a cluster's controller be this one from now on, which was shown by who made the token for this node: the launcher
+/// believes no other then, and not the first that it sees.
+///
+/// # Errors
+/// It cannot be kept.
+pub fn pin_controller(spool: &Path, cluster: &str, key: &[u8]) -> io::Result<()> {
+    let path = key_path(spool, cluster);
+    match fs::read(&path) {
+        Ok(known) if known == key => Ok(()),
+        _ => pin(&path, key),
+    }
+}
+
 /// Keeps a controller's key: whole, whenever the disk is full or the machine stops, as a part of one would be another key.
 fn pin(path: &Path, key: &[u8]) -> io::Result<()> {
     let next = path.with_extension("next");

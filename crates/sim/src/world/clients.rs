@@ -508,6 +508,7 @@ impl Users<'_> {
             user,
             host: None,
             granted: Default::default(),
+            is_ordinary: false,
         };
         match &submission {
             Some(submission) => trace!(

@@ -129,6 +129,10 @@ fn history(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: Style) {
     out.push_str("CurrentWatts=0 AveWatts=0");
     style.newline(out);
     out.push_str("ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s");
+    if let Some(text) = report.and_then(|r| r.trusted_by.as_deref()) {
+        style.newline(out);
+        put!(out, "TrustedBy={text}");
+    }
     if let Some(text) = report.and_then(|r| r.cross_memory.as_deref()) {
         style.newline(out);
         out.push_str(text);

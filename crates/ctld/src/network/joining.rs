@@ -1,0 +1,188 @@
+//! Nodes that get a key of their own by a token. Who has none is bounded in attempts, and learns nothing from them.
+
+use super::Network;
+use crate::node_trust::{Joining, fingerprint};
+use log::warn;
+use muster_channel::relay::confirmed;
+use muster_channel::{Opening, Responder, UnconfirmedChannel};
+use muster_proto::frame;
+use muster_proto::hello::ChannelAnswer;
+use muster_proto::node_trust::{JoinAnswer, JoinHello};
+use muster_proto::version::Versions;
+use muster_trust::join::JoinOffer;
+use muster_trust::node_key::now_s;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+/// Attempts without a token that an address has in a time.
+const TRIES_MAX: u32 = 10;
+/// That time.
+const TRIES_TIME: Duration = Duration::from_secs(60);
+/// Addresses whose attempts are counted.
+const ADDRESSES_MAX: usize = 4096;
+
+/// Attempts to join that failed.
+#[derive(Debug, Default)]
+pub(super) struct FailedTries(HashMap<IpAddr, (Instant, u32)>);
+
+impl FailedTries {
+    /// Whether an address may try again.
+    fn may_try(&self, from: IpAddr, now: Instant) -> bool {
+        self.0.get(&from).is_none_or(|(since, count)| {
+            now.saturating_duration_since(*since) >= TRIES_TIME || *count < TRIES_MAX
+        })
+    }
+
+    fn note(&mut self, from: IpAddr, now: Instant) {
+        let is_over = |since: &Instant| now.saturating_duration_since(*since) >= TRIES_TIME;
+        if self.0.len() >= ADDRESSES_MAX {
+            self.0.retain(|_, (since, _)| !is_over(since));
+        }
+        if self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(&from) {
+            return;
+        }
+        let (since, count) = self.0.entry(from).or_insert((now, 0));
+        if is_over(since) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+    }
+}
+
+/// A node that has shown that it has a token.
+struct Admitted {
+    offer: JoinOffer,
+    hello: JoinHello,
+    answer: Vec<u8>,
+    channel: UnconfirmedChannel,
+}
+
+impl Network {
+    /// Serves a node that joins, until all is said.
+    pub(super) async fn admit_node(
+        self: &Rc<Network>,
+        tcp: &mut TcpStream,
+        opening: &Opening,
+        from: SocketAddr,
+    ) -> Result<(), String> {
+        let ip = from.ip();
+        if !self.tries.borrow().may_try(ip, Instant::now()) {
+            let why = "too many attempts to join from there: try again in a minute";
+            let _ = tcp.write_all(&Responder::refusal(why)).await;
+            let _ = tcp.shutdown().await;
+            return Err(why.to_owned());
+        }
+        let admitted = match self.offered(opening, ip).await {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                self.tries.borrow_mut().note(ip, Instant::now());
+                // It may have gone.
+                let _ = tcp.write_all(&Responder::refusal(&why)).await;
+                let _ = tcp.shutdown().await;
+                return Err(format!("a node that joins is refused: {why}"));
+            }
+        };
+        let sent = tcp.write_all(&admitted.answer).await;
+        sent.map_err(|e| e.to_string())?;
+        // Who repeats what somebody has said before comes no further.
+        let mut channel = confirmed(tcp, admitted.channel).await?;
+        let pinned = self.pin(admitted.offer, admitted.hello, ip).await;
+        let said = match &pinned {
+            Ok(()) => JoinAnswer::Joined,
+            Err(why) => JoinAnswer::Refused(why.clone()),
+        };
+        let mut sealed = Vec::new();
+        let seal = channel.sealer.seal(&frame::encode(&said), &mut sealed);
+        seal.and_then(|()| channel.sealer.seal_end(&mut sealed))
+            .map_err(|e| e.to_string())?;
+        tcp.write_all(&sealed).await.map_err(|e| e.to_string())?;
+        let _ = tcp.shutdown().await;
+        pinned.map_err(|why| format!("a node that joins is refused: {why}"))
+    }
+
+    /// What the other side says, if it has a token of this controller's.
+    async fn offered(
+        self: &Rc<Network>,
+        opening: &Opening,
+        from: IpAddr,
+    ) -> Result<Admitted, String> {
+        let offer = JoinOffer::decode(&opening.credential).ok_or("it shows no token")?;
+        let (asked, trust) = (offer.clone(), self.trust.clone());
+        let secret = self
+            .ask(from, move |_| trust.secret_of_offer(&asked))
+            .await?;
+        let accepted = Responder::accept(opening, &secret);
+        let (responder, hello) =
+            accepted.map_err(|_| "it does not have the token that it shows".to_owned())?;
+        let hello: JoinHello =
+            frame::decode(&hello).map_err(|e| format!("its greeting cannot be read: {e}"))?;
+        Versions::CLUSTER
+            .check(&hello.greeting, "'muster node join' there", "slurmctld")
+            .map_err(|refusal| refusal.detail)?;
+        let said = frame::encode(&ChannelAnswer {
+            greeting: Versions::CLUSTER.greeting(),
+            cluster: self.cluster.clone(),
+        });
+        let said = said.get(4..).unwrap_or_default();
+        let (answer, channel) = responder.answer(said).map_err(|e| e.to_string())?;
+        Ok(Admitted {
+            offer,
+            hello,
+            answer,
+            channel,
+        })
+    }
+
+    /// Pins the key of a node, which connects from its `NodeAddr`.
+    async fn pin(
+        self: &Rc<Network>,
+        offer: JoinOffer,
+        hello: JoinHello,
+        from: IpAddr,
+    ) -> Result<(), String> {
+        self.check_node(&offer.node, from).await?;
+        let (node, key) = (offer.node.clone(), fingerprint(&hello.key));
+        let trust = self.trust.clone();
+        // It waits for the disk.
+        let pin = move |_: &dyn super::Verifier| {
+            let joining = Joining {
+                offer: &offer,
+                key: &hello.key,
+                proof: &hello.proof,
+                address: from.to_string(),
+            };
+            trust.pin(&joining, now_s())
+        };
+        self.ask(from, pin).await?;
+        warn!("node {node} has a key of its own from now on ({key}), and joined from {from}");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_guesses_has_few_tries_in_a_time() {
+        let (mut tries, now) = (FailedTries::default(), Instant::now());
+        let from = |last: u32| IpAddr::from(last.to_be_bytes());
+        for _ in 0..TRIES_MAX {
+            assert!(tries.may_try(from(1), now));
+            tries.note(from(1), now);
+        }
+        assert!(!tries.may_try(from(1), now) && tries.may_try(from(2), now));
+        let later = now + TRIES_TIME;
+        assert!(tries.may_try(from(1), later));
+        tries.note(from(1), later);
+        assert!(tries.may_try(from(1), later), "it begins again");
+        for last in 0..100_000 {
+            tries.note(from(last), later);
+        }
+        assert!(tries.0.len() <= ADDRESSES_MAX);
+    }
+}
