@@ -17,7 +17,7 @@ mod window;
 pub use change::{Change, JobRow, NodeNow, RunKey, changes, resync};
 pub use follower::{Follower, Full, Health, Stopped, Unflushed};
 pub use sqlite::{
-    Copied, CopySource, ImportMark, Imported, ImportedJob, Importer, Reader, Rows, SqliteStore,
-    Stage, Suspension, UseKey, UseSum,
+    After, Copied, CopySource, Gone, ImportMark, Imported, ImportedJob, Importer, OutSum, Purged,
+    Purger, Reader, RowKey, Rows, SqliteStore, Stage, Suspension, UseKey, UseSum, UsedSum,
 };
-pub use store::{History, NoStore, Store, StoreError};
+pub use store::{History, NoStore, Store, StoreError, Use};

@@ -8,17 +8,21 @@ mod copy;
 mod import;
 mod log;
 mod plan;
+mod purge;
 mod read;
 mod records;
+mod rollup;
 mod row;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod text;
+mod usage;
 mod write;
 
-pub use copy::{Copied, CopySource, Rows, Stage, Suspension};
+pub use copy::{Copied, CopySource, Gone, OutSum, Rows, Stage, Suspension, UsedSum};
 pub use import::{ImportMark, Imported, ImportedJob, Importer, UseKey, UseSum};
+pub use purge::{After, Purged, Purger, RowKey};
 pub use read::Reader;
 
 use crate::change::Change;
@@ -91,11 +95,14 @@ impl SqliteStore {
             texts: &mut self.texts,
             open_nodes: &mut self.open_nodes,
             is_logged: log::is_kept(&transaction)?,
+            rollup: rollup::Rollup::default(),
         };
         for plan in &plans {
             writer.carry_out(plan)?;
         }
-        if writer.is_logged {
+        let is_logged = writer.is_logged;
+        writer.finish()?;
+        if is_logged {
             log::bound(&transaction)?;
         }
         schema::set_position(&transaction, position)?;
