@@ -11,6 +11,7 @@ mod plan;
 mod purge;
 mod read;
 mod records;
+mod restore;
 mod rollup;
 mod row;
 mod schema;
@@ -24,6 +25,7 @@ pub use copy::{Copied, CopySource, Gone, OutSum, Rows, Stage, Suspension, UsedSu
 pub use import::{ImportMark, Imported, ImportedJob, Importer, UseKey, UseSum};
 pub use purge::{After, Purged, Purger, RowKey};
 pub use read::Reader;
+pub use restore::{Restored, Restorer};
 
 use crate::change::Change;
 use crate::store::{Store, StoreError};

@@ -2,6 +2,7 @@
 //! slurmdbd(8). It runs beside the controller, as `SlurmUser`, and reads the file in `StateSaveLocation` that the controller writes;
 //! nothing connects to it. It purges that file as well ([`purge`]).
 
+mod archive;
 mod purge;
 
 use crate::conf_owner;
@@ -10,6 +11,7 @@ use crate::flags::{Daemon, flag};
 use crate::logging;
 use crate::sackd::{drop_root, user};
 use anyhow::{Context as _, Result, bail, ensure};
+use archive::ArchiveSettings;
 use muster_acct::{CopySource, Stage};
 use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
@@ -137,8 +139,9 @@ impl Settings {
         );
         let file = config.paths.state_save_location.join("accounting.db");
         let min_job_age_s = config.timeouts.min_job_age_s;
+        let archive = ArchiveSettings::read(&dbd, &config.cluster_name)?;
         Ok(Settings {
-            purge: PurgeSettings::read(&dbd, file.clone(), min_job_age_s)?,
+            purge: PurgeSettings::read(&dbd, file.clone(), min_job_age_s, archive)?,
             dbd,
             cluster: config.cluster_name,
             file,

@@ -236,7 +236,7 @@ impl CopySource {
 }
 
 /// The number of a database, which it gets when it is copied first.
-fn origin(connection: &Connection) -> Result<i64, StoreError> {
+pub(super) fn origin(connection: &Connection) -> Result<i64, StoreError> {
     let known = || -> rusqlite::Result<Option<i64>> {
         connection
             .prepare_cached("SELECT value FROM meta WHERE key = 'origin'")?

@@ -2,6 +2,7 @@
 //! journal position alone. They have numbers of runs that no run of the controller's has, so neither overwrites the other.
 
 use super::log::{self, Written};
+use super::purge::PURGED;
 use super::rollup::Rollup;
 use super::row::{
     Context, IMPORTED_RUN, OPEN, Owner, RESIZED, cbor, exit_key, first_row, last_row, limit_key,
@@ -200,10 +201,13 @@ impl Importer {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let is_logged = log::is_kept(&transaction)?;
+        let purged = purged_until(&transaction, PURGED[1])?;
         let mut rollup = Rollup::default();
         let mut added = 0;
         for event in events {
-            let Some(end) = event.end else { continue };
+            let Some(end) = event.end.filter(|end| end.0 > purged) else {
+                continue;
+            };
             let new = transaction
                 .prepare_cached(
                     "INSERT INTO node_event (node, start_ms, end_ms, down, drain, fail, reason, uid)
@@ -243,10 +247,11 @@ impl Importer {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let is_logged = log::is_kept(&transaction)?;
+        let purged = purged_until(&transaction, PURGED[2])?;
         let mut added = 0;
         for LoggedTransaction {
             at, transaction: t, ..
-        } in all
+        } in all.iter().filter(|logged| logged.at.0 > purged)
         {
             let Transaction {
                 actor,
@@ -317,8 +322,8 @@ impl Importer {
     /// What the database says.
     pub fn purged_month(&self) -> Result<Option<String>, StoreError> {
         let month = self.connection.query_row(
-            "SELECT strftime('%Y-%m', max(value) / 1000, 'unixepoch') FROM meta WHERE key = 'imported_purged'",
-            [],
+            "SELECT strftime('%Y-%m', max(value) / 1000, 'unixepoch') FROM meta WHERE key = ?1",
+            [PURGED[0]],
             |row| row.get(0),
         )?;
         Ok(month)
@@ -338,12 +343,20 @@ impl Importer {
     }
 }
 
+/// Until when rows of a kind are gone by intention, milliseconds.
+fn purged_until(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    let until = connection
+        .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
+        .query_row([name], |row| row.get(0));
+    Ok(until.optional()?.unwrap_or(i64::MIN))
+}
+
 /// One transaction.
-struct RowWriter<'a> {
-    connection: &'a Connection,
-    texts: &'a mut Interned,
-    is_logged: bool,
-    rollup: Rollup,
+pub(super) struct RowWriter<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) texts: &'a mut Interned,
+    pub(super) is_logged: bool,
+    pub(super) rollup: Rollup,
 }
 
 impl RowWriter<'_> {
@@ -353,7 +366,7 @@ impl RowWriter<'_> {
             .finish(self.connection, self.texts, self.is_logged)
     }
 
-    fn log(&self, written: Written) -> rusqlite::Result<()> {
+    pub(super) fn log(&self, written: Written) -> rusqlite::Result<()> {
         match self.is_logged {
             true => log::append(self.connection, written),
             false => Ok(()),
@@ -391,6 +404,11 @@ impl RowWriter<'_> {
     /// Writes a run in full, in place of what there was.
     fn put(&mut self, row: i64, imported: &ImportedJob) -> Result<(), StoreError> {
         self.rollup.touch(self.connection, self.texts, row)?;
+        self.put_rows(row, imported)
+    }
+
+    /// The same, where sums have the run already.
+    pub(super) fn put_rows(&mut self, row: i64, imported: &ImportedJob) -> Result<(), StoreError> {
         for sql in [
             "DELETE FROM step WHERE job = ?1",
             "DELETE FROM suspension WHERE job = ?1",
@@ -496,7 +514,7 @@ impl RowWriter<'_> {
     }
 
     /// In the order of [`super::row::STEP_START`] and [`super::row::STEP_END`].
-    fn put_step(&self, row: i64, step: &AcctStep) -> Result<(), StoreError> {
+    pub(super) fn put_step(&self, row: i64, step: &AcctStep) -> Result<(), StoreError> {
         let line = cut(&step.submit_line, step_line_max(step.step));
         let usage = step.usage.clone();
         // What has columns of its own is not stored twice.

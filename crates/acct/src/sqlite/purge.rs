@@ -163,6 +163,11 @@ impl Purger {
         }
     }
 
+    /// For reading rows.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     fn numbers(
         &self,
         sql: &str,
@@ -267,12 +272,13 @@ const JOBS: &str = "SELECT row FROM job AS j INDEXED BY job_end WHERE end_ms < ?
 
 const _: () = assert!(RUN_BITS == 16 && OPEN == 9_223_372_036_854_775_807);
 
-/// Removes a row; whether it was there. A run that was imported is not imported again.
+/// Removes a row; whether it was there. What was imported is not imported again.
 fn remove_row(connection: &Connection, key: RowKey) -> rusqlite::Result<bool> {
     let one = |sql: &str, number: i64| connection.prepare_cached(sql)?.execute([number]);
     let two = |sql: &str, first: i64, second: i64| {
         connection.prepare_cached(sql)?.execute((first, second))
     };
+    note_purged(connection, key)?;
     let count = match key {
         RowKey::Event(id) => one(
             "DELETE FROM node_event WHERE id = ?1 AND end_ms IS NOT NULL",
@@ -288,15 +294,12 @@ fn remove_row(connection: &Connection, key: RowKey) -> rusqlite::Result<bool> {
             start,
         )?,
         RowKey::Job(row) => {
-            let is_imported = row & i64::from(IMPORTED_RUN) != 0;
-            if is_imported {
-                forget_imported(connection, row)?;
-            }
             let sql = "DELETE FROM job WHERE row = ?1 AND end_ms <> ?2";
             let count = two(sql, row, OPEN)?;
             if count > 0 {
                 one("DELETE FROM step WHERE job = ?1", row)?;
                 one("DELETE FROM suspension WHERE job = ?1", row)?;
+                one("UPDATE imported SET row = -1 WHERE row = ?1", row)?;
             }
             count
         }
@@ -304,17 +307,28 @@ fn remove_row(connection: &Connection, key: RowKey) -> rusqlite::Result<bool> {
     Ok(count > 0)
 }
 
-/// Notes of a run that was imported that it is gone by intention, and until when such runs are.
-fn forget_imported(connection: &Connection, row: i64) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO meta SELECT 'imported_purged', end_ms FROM job WHERE row = ?1
-             ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)",
-        )?
-        .execute([row])?;
-    connection
-        .prepare_cached("UPDATE imported SET row = -1 WHERE row = ?1")?
-        .execute([row])?;
+/// Until when what an import brings is gone here by intention, milliseconds: runs, events of nodes, changes of accounting's records.
+pub(super) const PURGED: [&str; 3] = ["imported_purged", "events_purged", "txn_purged"];
+
+/// Notes until when rows are gone by intention, before one goes that ended then.
+fn note_purged(connection: &Connection, key: RowKey) -> rusqlite::Result<()> {
+    let [runs, events, transactions] = PURGED;
+    let (name, ends, row) = match key {
+        RowKey::Job(row) if row & i64::from(IMPORTED_RUN) != 0 => {
+            (runs, "SELECT ?2, end_ms FROM job WHERE row = ?1", row)
+        }
+        RowKey::Event(id) => (
+            events,
+            "SELECT ?2, end_ms FROM node_event WHERE id = ?1 AND end_ms IS NOT NULL",
+            id,
+        ),
+        RowKey::Transaction(id) => (transactions, "SELECT ?2, at_ms FROM txn WHERE id = ?1", id),
+        _ => return Ok(()),
+    };
+    let sql = format!(
+        "INSERT INTO meta {ends} ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)"
+    );
+    connection.prepare_cached(&sql)?.execute((row, name))?;
     Ok(())
 }
 

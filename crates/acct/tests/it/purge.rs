@@ -2,13 +2,14 @@
 
 use crate::support::{Directory, Driver, Op, at};
 use muster_acct::{
-    After, Change, Copied, CopySource, History, ImportMark, ImportedJob, Importer, Purged, Purger,
+    After, ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived, Change, Copied,
+    CopySource, History, ImportMark, ImportedJob, Importer, Purged, Purger, Restorer, RowKey,
     SqliteStore, Stage, Store, changes,
 };
 use muster_fixtures::sample;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, UsageQuery};
+use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, UsageQuery};
 use std::ops::ControlFlow;
 
 fn jobs(store: &SqliteStore) -> Vec<AcctJob> {
@@ -171,6 +172,29 @@ fn an_imported_run_that_was_purged_does_not_come_again() {
     assert_eq!((jobs(&store).len(), importer.runs().unwrap()), (1, 1));
     let now = store.reader().unwrap().usage(&period, at(0)).unwrap();
     assert_eq!(now, used);
+
+    let event = NodeEvent {
+        node: "n1".to_owned(),
+        start: at(10),
+        end: Some(at(500)),
+        down: true,
+        drain: false,
+        fail: false,
+        reason: String::new(),
+        uid: 0,
+    };
+    let later = NodeEvent {
+        end: Some(at(90_000)),
+        start: at(600),
+        ..event.clone()
+    };
+    let events = [event, later];
+    assert_eq!(importer.write_events(&events).unwrap(), 2);
+    let used = store.reader().unwrap().usage(&period, at(0)).unwrap();
+    assert_eq!(purge(&mut purger, Purged::Events, at(1000), 10), (1, 1));
+    assert_eq!(importer.write_events(&events).unwrap(), 0);
+    let now = store.reader().unwrap().usage(&period, at(0)).unwrap();
+    assert_eq!(now, used);
 }
 
 #[test]
@@ -196,4 +220,110 @@ fn a_copy_learns_what_is_gone() {
         copied = next;
     }
     assert_eq!((gone_jobs, gone_sums), (jobs, sums));
+}
+
+fn rows_of(purger: &Purger, what: Purged, before: Timestamp) -> Vec<(RowKey, Archived)> {
+    let mut after = After::default();
+    let keys = purger.find(what, before, &mut after, 100_000).unwrap();
+    let rows = keys.into_iter();
+    rows.map(|key| (key, purger.read(key).unwrap().unwrap()))
+        .collect()
+}
+
+/// Everything that jobs, events, transactions and sums are read as.
+fn everything(store: &SqliteStore) -> String {
+    let mut reader = store.reader().unwrap();
+    let period = UsageQuery {
+        start: at(-86_400),
+        end: at(86_400 * 60),
+    };
+    let events = reader.node_events(&[], None, None).unwrap();
+    let used = reader.usage(&period, at(86_400 * 30)).unwrap();
+    let log = reader.transactions(None, None).unwrap();
+    format!("{:?}\n{events:?}\n{used:?}\n{log:?}", jobs(store))
+}
+
+#[test]
+fn what_was_purged_comes_back_as_it_was_and_only_once() {
+    let directory = Directory::new();
+    let file = directory.file("acct.db");
+    let store = random_store(&file);
+    let before = everything(&store);
+    let mut purger = Purger::open(&file).unwrap();
+    let cut = at(86_400 * 4);
+    let mut restorer = Restorer::open(&file).unwrap();
+    assert_eq!(purger.origin().unwrap(), restorer.origin());
+    let header = ArchiveHeader {
+        cluster: "c".to_owned(),
+        origin: restorer.origin(),
+        what: "all".to_owned(),
+        written: at(0),
+    };
+    let mut writer = ArchiveWriter::begin(Vec::new(), &header).unwrap();
+    let mut count = 0;
+    // Steps and suspensions first, then runs without them: they come back in the other order.
+    let mut parts = Vec::new();
+    for what in Purged::ALL {
+        let rows = rows_of(&purger, what, cut);
+        let keys: Vec<RowKey> = rows.iter().map(|(key, _)| *key).collect();
+        if !matches!(what, Purged::Usage) {
+            parts.push((what, rows));
+        }
+        if matches!(what, Purged::Steps | Purged::Suspensions) {
+            purger.remove(&keys).unwrap();
+        }
+    }
+    parts.sort_by_key(|(what, _)| !matches!(what, Purged::Jobs));
+    for (_, rows) in &parts {
+        for (_, row) in rows {
+            writer.add(row).unwrap();
+            count += 1;
+        }
+        let keys: Vec<RowKey> = rows.iter().map(|(key, _)| *key).collect();
+        purger.remove(&keys).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    assert_ne!(everything(&store), before);
+
+    let mut reader = ArchiveReader::begin(bytes.as_slice()).unwrap();
+    assert_eq!(reader.header(), &header);
+    let mut rows = Vec::new();
+    while let Some(row) = reader.next_row().unwrap() {
+        rows.push(row);
+    }
+    assert_eq!(rows.len(), count);
+    restorer.write(&rows).unwrap();
+    assert_eq!(everything(&store), before);
+    let again = restorer.write(&rows).unwrap();
+    assert_eq!((again.added, again.alone), (0, 0));
+
+    let mut sums: Vec<Archived> = Vec::new();
+    loop {
+        let rows = rows_of(&purger, Purged::Usage, at(86_400 * 400));
+        let keys: Vec<RowKey> = rows.iter().map(|(key, _)| *key).collect();
+        if keys.is_empty() {
+            break;
+        }
+        purger.remove(&keys).unwrap();
+        sums.extend(rows.into_iter().map(|(_, row)| row));
+    }
+    assert!(sums.len() > 10);
+    assert_ne!(everything(&store), before);
+    assert_eq!(restorer.write(&sums).unwrap().added, sums.len() as u64);
+    assert_eq!(restorer.write(&sums).unwrap().added, 0);
+    assert_eq!(everything(&store), before);
+
+    // A file of which any byte is another, or that ends before its end, is refused and never read as another.
+    for place in (0..bytes.len()).step_by(bytes.len() / 300) {
+        let mut changed = bytes.clone();
+        changed[place] ^= 1 << (place % 8);
+        for damaged in [changed.as_slice(), &bytes[..place]] {
+            let read = || -> Result<(), ArchiveError> {
+                let mut reader = ArchiveReader::begin(damaged)?;
+                while reader.next_row()?.is_some() {}
+                Ok(())
+            };
+            assert!(read().is_err(), "{place}");
+        }
+    }
 }

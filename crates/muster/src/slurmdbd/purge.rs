@@ -1,8 +1,9 @@
 //! The thread of slurmdbd that purges: at the beginning of each hour, day or month, what is so many of these older.
 
+use super::archive::{ArchiveSettings, FILE_ROWS};
 use anyhow::{Context as _, Result, ensure};
 use jiff::{Span, Unit, Zoned, ZonedRound};
-use muster_acct::{After, Purged, Purger, RowKey, StoreError};
+use muster_acct::{After, Purged, Purger};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ const STEP_ROWS: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often it is looked whether an hour has begun.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often it is looked whether the site's program has ended.
+const SCRIPT_INTERVAL: Duration = Duration::from_millis(100);
 /// First wait after a failure; each further one is twice as long.
 const RETRY_MIN: Duration = Duration::from_secs(10);
 /// Longest wait after a failure.
@@ -32,16 +35,6 @@ const KEYS: [(&str, Purged); 6] = [
     ("PurgeSuspendAfter", Purged::Suspensions),
     ("PurgeTXNAfter", Purged::Transactions),
     ("PurgeUsageAfter", Purged::Usage),
-];
-
-/// What would be kept in files.
-const ARCHIVE_KEYS: [&str; 6] = [
-    "ArchiveEvents",
-    "ArchiveJobs",
-    "ArchiveSteps",
-    "ArchiveSuspend",
-    "ArchiveTXN",
-    "ArchiveUsage",
 ];
 
 /// After how long something is purged.
@@ -101,6 +94,7 @@ pub(super) struct PurgeSettings {
     /// For how long the controller keeps jobs that have ended.
     kept: Duration,
     file: PathBuf,
+    archive: ArchiveSettings,
 }
 
 impl PurgeSettings {
@@ -109,22 +103,14 @@ impl PurgeSettings {
         dbd: &FlatSettings,
         file: PathBuf,
         min_job_age_s: u64,
+        archive: ArchiveSettings,
     ) -> Result<PurgeSettings> {
-        let archived = ARCHIVE_KEYS.into_iter().find(|key| {
-            dbd.text(key)
-                .is_some_and(|word| word.eq_ignore_ascii_case("yes"))
-        });
         let mut ages = Vec::new();
         for (key, what) in KEYS {
             if let Some(text) = dbd.text(key).filter(|text| !text.is_empty()) {
                 ages.push((what, Age::parse(key, text)?));
             }
         }
-        ensure!(
-            archived.is_none() || ages.is_empty(),
-            "{} in slurmdbd.conf asks for archives, which are not made yet: what is purged would be lost; leave out it or the Purge keys",
-            archived.unwrap_or_default()
-        );
         let limit = match dbd.text("MaxPurgeLimit").filter(|text| !text.is_empty()) {
             Some(text) => text.parse().context("MaxPurgeLimit in slurmdbd.conf")?,
             None => STEP_ROWS,
@@ -134,6 +120,7 @@ impl PurgeSettings {
             step_rows: limit.clamp(1, STEP_ROWS),
             kept: Duration::from_secs(min_job_age_s).saturating_add(LATE),
             file,
+            archive,
         })
     }
 
@@ -248,12 +235,21 @@ impl Worker {
         if !self.settings.file.exists() {
             return Ok(None);
         }
-        for (what, age) in self.settings.ages.clone() {
-            let before = self.settings.before(age, now)?;
-            if self.done.get(&what).is_some_and(|done| *done >= before) {
-                continue;
+        let mut due = BTreeMap::new();
+        for (what, age) in &self.settings.ages {
+            let before = self.settings.before(*age, now)?;
+            if self.done.get(what).is_none_or(|done| *done < before) {
+                due.insert(*what, before);
             }
-            let mut purger = Purger::open(&self.settings.file)?;
+        }
+        if due.is_empty() {
+            return Ok(None);
+        }
+        if let Some(stopped) = self.run_script(&due)? {
+            return Ok(Some(stopped));
+        }
+        let mut purger = Purger::open(&self.settings.file)?;
+        for (what, before) in due {
             if let Some(stopped) = self.purge(&mut purger, what, before)? {
                 return Ok(Some(stopped));
             }
@@ -262,22 +258,60 @@ impl Worker {
         Ok(None)
     }
 
-    /// Purges what is of one kind, a step at a time.
+    /// Waits for the site's program that archives. Nothing is purged unless it succeeds.
+    fn run_script(&self, due: &BTreeMap<Purged, Timestamp>) -> Result<Option<Stopped>> {
+        let Some(mut child) = self.settings.archive.start_script(due)? else {
+            return Ok(None);
+        };
+        loop {
+            if let Some(status) = child.try_wait()? {
+                ensure!(
+                    status.success(),
+                    "ArchiveScript failed ({status}): nothing is purged"
+                );
+                return Ok(None);
+            }
+            if self.stop.wait(SCRIPT_INTERVAL) {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(Some(Stopped));
+            }
+        }
+    }
+
+    /// Purges what is of one kind, a step at a time. What is archived is on disk before.
     fn purge(
         &self,
         purger: &mut Purger,
         what: Purged,
         before: Timestamp,
     ) -> Result<Option<Stopped>> {
+        let archive = &self.settings.archive;
+        let step_rows = self.settings.step_rows;
+        let most = match archive.writes(what) {
+            true => FILE_ROWS,
+            false => step_rows,
+        };
         let (mut after, mut removed) = (After::default(), 0);
         loop {
-            let keys = self.find(purger, what, before, &mut after)?;
+            let keys = purger.find(what, before, &mut after, most)?;
             if keys.is_empty() {
                 break;
             }
-            removed += purger.remove(&keys)?;
-            if self.stop.wait(PAUSE) {
-                return Ok(Some(Stopped));
+            if archive.writes(what) {
+                let path = archive.write(purger, what, &keys, before)?;
+                log::info!(
+                    "archived {} {} in {}",
+                    keys.len(),
+                    what.name(),
+                    path.display()
+                );
+            }
+            for step in keys.chunks(step_rows) {
+                removed += purger.remove(step)?;
+                if self.stop.wait(PAUSE) {
+                    return Ok(Some(Stopped));
+                }
             }
         }
         if removed > 0 {
@@ -285,16 +319,6 @@ impl Worker {
             log::info!("purged {removed} {} of before {at}", what.name());
         }
         Ok(None)
-    }
-
-    fn find(
-        &self,
-        purger: &Purger,
-        what: Purged,
-        before: Timestamp,
-        after: &mut After,
-    ) -> Result<Vec<RowKey>, StoreError> {
-        purger.find(what, before, after, self.settings.step_rows)
     }
 }
 
