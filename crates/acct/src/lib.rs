@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod archive;
 mod array_text;
 mod change;
 mod follower;
@@ -14,10 +15,14 @@ mod sqlite;
 mod store;
 mod window;
 
+pub use archive::{
+    ArchiveError, ArchiveHeader, ArchiveReader, ArchiveWriter, Archived, ArchivedJob, ArchivedSum,
+};
 pub use change::{Change, JobRow, NodeNow, RunKey, changes, resync};
 pub use follower::{Follower, Full, Health, Stopped, Unflushed};
 pub use sqlite::{
-    Copied, CopySource, ImportMark, Imported, ImportedJob, Importer, Reader, Rows, SqliteStore,
-    Stage, Suspension, UseKey, UseSum,
+    After, Copied, CopySource, Gone, ImportMark, Imported, ImportedJob, Importer, OutSum, Purged,
+    Purger, Reader, Restored, Restorer, RowKey, Rows, SqliteStore, Stage, Suspension, UseKey,
+    UseSum, UsedSum,
 };
-pub use store::{History, NoStore, Store, StoreError};
+pub use store::{History, NoStore, Store, StoreError, Use};

@@ -8,18 +8,24 @@ mod copy;
 mod import;
 mod log;
 mod plan;
+mod purge;
 mod read;
 mod records;
+mod restore;
+mod rollup;
 mod row;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod text;
+mod usage;
 mod write;
 
-pub use copy::{Copied, CopySource, Rows, Stage, Suspension};
+pub use copy::{Copied, CopySource, Gone, OutSum, Rows, Stage, Suspension, UsedSum};
 pub use import::{ImportMark, Imported, ImportedJob, Importer, UseKey, UseSum};
+pub use purge::{After, Purged, Purger, RowKey};
 pub use read::Reader;
+pub use restore::{Restored, Restorer};
 
 use crate::change::Change;
 use crate::store::{Store, StoreError};
@@ -91,11 +97,14 @@ impl SqliteStore {
             texts: &mut self.texts,
             open_nodes: &mut self.open_nodes,
             is_logged: log::is_kept(&transaction)?,
+            rollup: rollup::Rollup::default(),
         };
         for plan in &plans {
             writer.carry_out(plan)?;
         }
-        if writer.is_logged {
+        let is_logged = writer.is_logged;
+        writer.finish()?;
+        if is_logged {
             log::bound(&transaction)?;
         }
         schema::set_position(&transaction, position)?;

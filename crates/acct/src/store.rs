@@ -3,7 +3,9 @@
 use crate::change::Change;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, LoggedTransaction, NodeEvent};
+use muster_proto::acct::{
+    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeOutage, UsageQuery, UsageRow,
+};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -74,6 +76,12 @@ pub trait History: Send {
         end: Option<Timestamp>,
     ) -> Result<Vec<NodeEvent>, StoreError>;
 
+    /// What was used within a period, by now.
+    ///
+    /// # Errors
+    /// What the database says.
+    fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError>;
+
     /// Changes of accounting's records within a window, the oldest first.
     ///
     /// # Errors
@@ -83,6 +91,15 @@ pub trait History: Send {
         start: Option<Timestamp>,
         end: Option<Timestamp>,
     ) -> Result<Vec<LoggedTransaction>, StoreError>;
+}
+
+/// What was used within a period.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// By account, user and key, in order.
+    pub rows: Vec<UsageRow>,
+    /// How long nodes were out of service, by name.
+    pub outages: Vec<NodeOutage>,
 }
 
 /// Why accounting could not be read or written.

@@ -84,8 +84,8 @@ pub(crate) static SPEC: Spec = Spec {
             configuration, event, federation, problem, qos, reservation, resource, runawayjobs, stats, transaction, tres, \
             user, wckey. To add and delete: account, cluster, coordinator, qos, user; to modify: account, cluster, job, \
             qos, user. 'dump CLUSTER [file=FILE]' writes accounts and users to a file, 'load FILE [clean]' reads it. \
-            Accounting is one SQLite file, which is archived by copying it ('sqlite3 FILE .backup'), so there is no \
-            'archive'. Federations and resources of several clusters are refused.\n",
+            There is no 'archive': slurmdbd archives what it purges, and 'muster import archive' takes that back. \
+            Federations and resources of several clusters are refused.\n",
 };
 
 /// Runs sacctmgr.

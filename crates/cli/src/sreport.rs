@@ -1,10 +1,11 @@
-//! sreport: what was used of the cluster in a period, by account, user, size of jobs and reservation. Reports are made
-//! from the rows of accounting themselves, not from sums that are kept by the hour; a period has whole hours all the
-//! same, as Slurm's have.
+//! sreport: what was used of the cluster in a period, by account, user, size of jobs and reservation. Reports on
+//! clusters and users are made from sums that accounting keeps by hour, day and month, the others from its rows; a period has
+//! whole hours.
 
 pub(crate) mod measure;
 mod reports;
 mod sizes;
+mod used;
 
 use crate::SLURM_VERSION;
 use crate::connect::Client;
@@ -188,6 +189,14 @@ struct ReportRequest {
 }
 
 impl ReportRequest {
+    /// Whether it is on all jobs, so that the sums that are kept answer it.
+    fn is_of_sums(&self) -> bool {
+        self.jobs.is_empty()
+            && self.nodes.is_empty()
+            && self.partitions.is_empty()
+            && self.gids.is_empty()
+    }
+
     fn read(given: &[String], settings: &mut Settings) -> Result<ReportRequest, Failure> {
         let mut request = ReportRequest::default();
         for word in given {
@@ -338,7 +347,7 @@ fn report(kind: &str, given: &[String], settings: &Settings) -> Result<(), Failu
     let period = request.period(&Zoned::now())?;
     let failed = failed_call("sreport");
     let mut client = Client::connect().map_err(&failed)?;
-    let facts = reports::Facts::ask(&mut client, &request, period).map_err(&failed)?;
+    let facts = reports::Facts::ask(&mut client, kind, &request, period).map_err(&failed)?;
     let table = reports::make(kind, report, &facts, &request, &settings)?;
     print(&table.render(settings.style));
     Ok(())

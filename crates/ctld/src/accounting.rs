@@ -8,7 +8,9 @@ use log::{error, warn};
 use muster_acct::{Follower, History, StoreError};
 use muster_core::policy::access::privacy::JobScope;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_proto::acct::{AcctJob, AcctQuery, NodeEventQuery, TransactionQuery};
+use muster_proto::acct::{
+    AcctJob, AcctQuery, NodeEventQuery, TransactionQuery, UsagePart, UsageQuery,
+};
 use muster_proto::client::{AccountingPart, Response};
 use muster_proto::frame;
 use std::borrow::Cow;
@@ -26,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum AccountingQuery {
     /// Jobs, of those that the user may see.
     Jobs(Box<AcctQuery>, JobScope),
+    /// What was used: by jobs that the user may see, and whether outages of nodes may be seen as well.
+    Usage(UsageQuery, JobScope, bool),
     /// When nodes were out of service.
     NodeEvents(NodeEventQuery),
     /// Who changed what with sacctmgr.
@@ -126,6 +130,15 @@ fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Recei
                     AccountingQuery::Jobs(query, scope) => {
                         reply(history.as_mut(), query, scope, &question.answer);
                     }
+                    AccountingQuery::Usage(query, scope, shows_outages) => {
+                        usage(
+                            history.as_mut(),
+                            query,
+                            scope,
+                            *shows_outages,
+                            &question.answer,
+                        );
+                    }
                     AccountingQuery::NodeEvents(query) => {
                         events(history.as_mut(), query, &question.answer);
                     }
@@ -173,6 +186,39 @@ fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &Outbox) {
         Err(e) => failed(&e),
     };
     let _ = answer.send(frame::encode(&response));
+}
+
+/// What was used, without what others used whose jobs the user may not see.
+fn usage(
+    history: &mut dyn History,
+    query: &UsageQuery,
+    scope: &JobScope,
+    shows_outages: bool,
+    answer: &Outbox,
+) {
+    let now = crate::clock::now();
+    let found = match history.usage(query, now) {
+        Ok(found) => found,
+        Err(e) => return drop(answer.send(frame::encode(&failed(&e)))),
+    };
+    let mut rows = found.rows;
+    rows.retain(|row| scope.contains(row.uid, &row.account));
+    let mut outages = shows_outages.then_some(found.outages);
+    let mut rows = rows.into_iter().peekable();
+    loop {
+        let part = UsagePart {
+            rows: rows.by_ref().take(PART).collect(),
+            outages: outages.take(),
+            more: rows.peek().is_some(),
+            now,
+            withheld: *scope != JobScope::All,
+        };
+        let more = part.more;
+        let sent = answer.send(frame::encode(&Response::Usage(Box::new(part))));
+        if sent.is_err() || !more {
+            return;
+        }
+    }
 }
 
 /// Changes by all, or by one user who may not see those of others.

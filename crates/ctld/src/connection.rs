@@ -556,6 +556,13 @@ impl Connection {
                 let asked = AccountingQuery::Jobs(query, self.shared.look(scope).await?);
                 self.shared.accounting.ask(self.identity.uid, asked, answer);
             }
+            Query::Usage(query) => {
+                let scope = move |state: &State| JobScope::of_usage(state, &identity);
+                let scope = self.shared.look(scope).await?;
+                let shows_outages = !self.hides(PrivateData::EVENTS).await?;
+                let asked = AccountingQuery::Usage(query, scope, shows_outages);
+                self.shared.accounting.ask(self.identity.uid, asked, answer);
+            }
             Query::NodeEvents(query) => {
                 if self.hides(PrivateData::EVENTS).await? {
                     let refusal = Refusal::from(RefusalCode::AccessDenied);

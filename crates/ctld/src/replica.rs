@@ -356,7 +356,10 @@ impl Replica {
                 RefusalCode::ProtocolError,
                 "files are read by the connection, not by the replica",
             ))),
-            Query::Accounting(_) | Query::NodeEvents(_) | Query::Transactions(_) => {
+            Query::Accounting(_)
+            | Query::Usage(_)
+            | Query::NodeEvents(_)
+            | Query::Transactions(_) => {
                 send(Response::Refused(Refusal::new(
                     RefusalCode::ProtocolError,
                     "accounting is asked of the store, not of the replica",

@@ -62,12 +62,15 @@ pub struct Compared {
     pub here: UseSum,
     /// The source has purged jobs of this month.
     pub is_purged: bool,
+    /// They have been purged here.
+    pub is_purged_here: bool,
 }
 
 impl Compared {
     /// Whether nothing is missing.
     pub fn is_complete(&self) -> bool {
         self.source == self.here
+            || self.is_purged_here
             || self.is_purged
                 && self.source.jobs <= self.here.jobs
                 && self.source.cpu_s <= self.here.cpu_s
@@ -101,13 +104,14 @@ pub fn import_history(
         Ok(())
     })?;
     let sums = source.sums()?;
-    summary.sums = compare(sums.clone(), store.sums()?);
+    let purged = store.purged_month()?;
+    summary.sums = compare(sums.clone(), store.sums()?, purged.as_deref());
     let is_complete = summary.sums.iter().all(Compared::is_complete);
     if !is_complete && was_partial {
         // Rows may have come there with old times, as from an archive.
         store.write(&[], ImportMark::default())?;
         pass(source, store, names, &mut summary, progress)?;
-        summary.sums = compare(sums, store.sums()?);
+        summary.sums = compare(sums, store.sums()?, purged.as_deref());
     }
     source.end_snapshot()?;
     Ok(summary)
@@ -148,8 +152,12 @@ fn pass(
     Ok(())
 }
 
-/// Both sums of each account and user in each month.
-fn compare(source: Vec<(UseKey, UseSum)>, here: Vec<(UseKey, UseSum)>) -> Vec<Compared> {
+/// Both sums of each account and user in each month; `purged` is the month up to which runs were purged here.
+fn compare(
+    source: Vec<(UseKey, UseSum)>,
+    here: Vec<(UseKey, UseSum)>,
+    purged: Option<&str>,
+) -> Vec<Compared> {
     let oldest = source.iter().map(|(key, _)| key.month.clone()).min();
     let mut all: BTreeMap<UseKey, [UseSum; 2]> = BTreeMap::new();
     for (place, sums) in [source, here].into_iter().enumerate() {
@@ -160,6 +168,7 @@ fn compare(source: Vec<(UseKey, UseSum)>, here: Vec<(UseKey, UseSum)>) -> Vec<Co
         }
     }
     let compared = all.into_iter().map(|(key, [source, here])| Compared {
+        is_purged_here: purged.is_some_and(|purged| key.month.as_str() <= purged),
         is_purged: oldest.as_ref().is_none_or(|oldest| key.month <= *oldest),
         key,
         source,
@@ -191,6 +200,7 @@ mod tests {
                 sum("2026-03", 3),
                 sum("2026-04", 4),
             ],
+            None,
         );
         let complete: Vec<bool> = compared.iter().map(Compared::is_complete).collect();
         assert_eq!(complete, [true, true, false, true]);

@@ -4,6 +4,7 @@ use crate::database::{Database, DatabaseError};
 use crate::sql::{Statement, Value, deletes, upserts};
 use crate::{schema, tables};
 use muster_acct::{Copied, CopySource, Rows, Stage};
+use std::collections::BTreeSet;
 
 /// Rows that are copied in one transaction, about.
 const ROWS: usize = 1000;
@@ -144,9 +145,21 @@ impl Replica {
         let transactions = rows.transactions.iter().map(|t| owner.transaction(t));
         let reset = || rows.reset.iter().copied();
         let unsuspended = rows.unsuspended.union(&rows.reset).copied();
+        let used = rows.used.iter().map(|(id, sum)| owner.used(*id, sum));
+        let out = rows.out.iter().map(|(id, sum)| owner.out(*id, sum));
+        let gone = |table, key, numbers: &BTreeSet<i64>| {
+            deletes(kind, table, key, of, numbers.iter().copied())
+        };
         [
-            deletes(kind, "muster_step", of, reset()),
-            deletes(kind, "muster_suspension", of, unsuspended),
+            deletes(kind, "muster_step", "run", of, reset()),
+            deletes(kind, "muster_suspension", "run", of, unsuspended),
+            gone("muster_job", "run", &rows.gone.jobs),
+            gone("muster_node_event", "id", &rows.gone.events),
+            gone("muster_transaction", "id", &rows.gone.transactions),
+            gone("muster_used", "id", &rows.gone.used),
+            gone("muster_out_of_service", "id", &rows.gone.out),
+            upserts(kind, "muster_used", tables::USED, 3, used.collect()),
+            upserts(kind, "muster_out_of_service", tables::OUT, 3, out.collect()),
             upserts(kind, "muster_job", tables::JOB, 3, jobs.collect()),
             upserts(kind, "muster_step", tables::STEP, 4, steps.collect()),
             upserts(
@@ -186,12 +199,14 @@ const COPY: &[&str] = &[
 ];
 
 /// Numbers of stages in the database.
-const STAGES: [(Stage, i64); 5] = [
+const STAGES: [(Stage, i64); 7] = [
     (Stage::New, 0),
     (Stage::Jobs, 1),
     (Stage::Events, 2),
     (Stage::Transactions, 3),
     (Stage::Following, 4),
+    (Stage::Used, 5),
+    (Stage::Out, 6),
 ];
 
 fn number(stage: Stage) -> i64 {

@@ -7,7 +7,9 @@ use crate::sql::{Kind, Statement, Value};
 
 /// Each entry brings the tables from the format of its index to the next. Entries never change once released. `KEY` is a text that
 /// may be in a key, `TEXT` any other.
-const MIGRATIONS: &[&[&str]] = &[&[
+const MIGRATIONS: &[&[&str]] = &[FORMAT_1, FORMAT_2];
+
+const FORMAT_1: &[&str] = &[
     "CREATE TABLE muster_copy (
         cluster KEY NOT NULL, origin BIGINT NOT NULL, stage BIGINT NOT NULL, reached_row BIGINT NOT NULL,
         log_number BIGINT NOT NULL, turn BIGINT NOT NULL, PRIMARY KEY (cluster, origin))",
@@ -52,7 +54,23 @@ const MIGRATIONS: &[&[&str]] = &[&[
         cluster KEY NOT NULL, origin BIGINT NOT NULL, id BIGINT NOT NULL, at_ms BIGINT NOT NULL,
         actor TEXT NOT NULL, action TEXT NOT NULL, target TEXT NOT NULL, info TEXT NOT NULL,
         users TEXT NOT NULL, accounts TEXT NOT NULL, PRIMARY KEY (cluster, origin, id))",
-]];
+];
+
+/// Sums, which copies that were complete before get as well.
+const FORMAT_2: &[&str] = &[
+    "CREATE TABLE muster_used (
+        cluster KEY NOT NULL, origin BIGINT NOT NULL, id BIGINT NOT NULL, length KEY NOT NULL,
+        begin_ms BIGINT NOT NULL, account KEY NOT NULL, uid BIGINT NOT NULL, user_name KEY NOT NULL,
+        wckey KEY NOT NULL, device KEY NOT NULL, run_ms BIGINT NOT NULL, cpu_ms BIGINT NOT NULL,
+        mem_mib_ms BIGINT NOT NULL, node_ms BIGINT NOT NULL, planned_cpu_ms BIGINT NOT NULL,
+        PRIMARY KEY (cluster, origin, id))",
+    "CREATE INDEX muster_used_begin ON muster_used (cluster, length, begin_ms)",
+    "CREATE TABLE muster_out_of_service (
+        cluster KEY NOT NULL, origin BIGINT NOT NULL, id BIGINT NOT NULL, length KEY NOT NULL,
+        begin_ms BIGINT NOT NULL, node KEY NOT NULL, out_ms BIGINT NOT NULL,
+        PRIMARY KEY (cluster, origin, id))",
+    "UPDATE muster_copy SET stage = 5, reached_row = 0 WHERE stage = 4",
+];
 
 /// Longest text of a key, characters.
 pub(crate) const KEY_CHARACTERS_MAX: usize = 191;

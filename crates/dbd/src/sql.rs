@@ -169,10 +169,11 @@ fn upsert(kind: Kind, table: &str, columns: &[&str], keys: usize, values: Vec<Va
     Statement { sql, values }
 }
 
-/// Removes the rows of some runs.
+/// Removes rows whose key has some numbers.
 pub(crate) fn deletes(
     kind: Kind,
     table: &str,
+    key: &str,
     (cluster, origin): (&str, i64),
     runs: impl Iterator<Item = i64>,
 ) -> Vec<Statement> {
@@ -180,7 +181,7 @@ pub(crate) fn deletes(
     let part = |runs: &[i64]| {
         let places = vec!["?"; runs.len()].join(", ");
         let sql =
-            format!("DELETE FROM {table} WHERE cluster = ? AND origin = ? AND run IN ({places})");
+            format!("DELETE FROM {table} WHERE cluster = ? AND origin = ? AND {key} IN ({places})");
         let mut values = vec![Value::text(cluster), Value::Integer(origin)];
         values.extend(runs.iter().copied().map(Value::Integer));
         Statement::new(kind, &sql, values)

@@ -2,7 +2,7 @@
 
 use crate::schema::KEY_CHARACTERS_MAX;
 use crate::sql::Value;
-use muster_acct::Suspension;
+use muster_acct::{OutSum, Suspension, UsedSum};
 use muster_model::job::ExitStatus;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{AcctJob, AcctStep, LoggedTransaction, NodeEvent};
@@ -114,6 +114,29 @@ pub(crate) const NODE_EVENT: &[&str] = &[
 /// Columns of `muster_transaction`.
 pub(crate) const TRANSACTION: &[&str] = &[
     "cluster", "origin", "id", "at_ms", "actor", "action", "target", "info", "users", "accounts",
+];
+
+/// Columns of `muster_used`.
+pub(crate) const USED: &[&str] = &[
+    "cluster",
+    "origin",
+    "id",
+    "length",
+    "begin_ms",
+    "account",
+    "uid",
+    "user_name",
+    "wckey",
+    "device",
+    "run_ms",
+    "cpu_ms",
+    "mem_mib_ms",
+    "node_ms",
+    "planned_cpu_ms",
+];
+/// Columns of `muster_out_of_service`.
+pub(crate) const OUT: &[&str] = &[
+    "cluster", "origin", "id", "length", "begin_ms", "node", "out_ms",
 ];
 
 /// Of which database of which cluster rows are.
@@ -254,6 +277,36 @@ impl Owner<'_> {
             event.fail.into(),
             Value::text(&event.reason),
             event.uid.into(),
+        ];
+        self.row(id, rest)
+    }
+
+    /// In the order of [`USED`].
+    pub(crate) fn used(self, id: i64, sum: &UsedSum) -> Vec<Value> {
+        let rest = [
+            key(sum.length),
+            sum.begin.0.into(),
+            key(&sum.account),
+            sum.uid.into(),
+            key(&sum.user),
+            key(&sum.wckey),
+            key(&sum.device),
+            sum.run_ms.into(),
+            sum.cpu_ms.into(),
+            sum.mem_mib_ms.into(),
+            sum.node_ms.into(),
+            sum.planned_cpu_ms.into(),
+        ];
+        self.row(id, rest)
+    }
+
+    /// In the order of [`OUT`].
+    pub(crate) fn out(self, id: i64, sum: &OutSum) -> Vec<Value> {
+        let rest = [
+            key(sum.length),
+            sum.begin.0.into(),
+            key(&sum.node),
+            sum.out_ms.into(),
         ];
         self.row(id, rest)
     }

@@ -15,7 +15,7 @@ use muster_model::spec::{
     JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, StdioSpec, WarnSignal,
 };
 use muster_model::time::{TimeLimit, Timestamp};
-use muster_proto::acct::{NodeEventQuery, TransactionQuery};
+use muster_proto::acct::{NodeEventQuery, TransactionQuery, UsageQuery};
 use muster_proto::client::{JobFilter, Query, RequestBody};
 use muster_proto::node::NodeHello;
 use muster_proto::step::{AgentRequest, HetStep, StepLaunch, StepShare, StepSpec};
@@ -86,7 +86,7 @@ kinds!(
     /// Kinds of queries.
     QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
-    Differences Accounts Priorities Licenses Listing Why Crontab JobCounts
+    Differences Accounts Priorities Licenses Listing Why Crontab JobCounts Usage
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -495,6 +495,13 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Anyone, Query::Why(ids.pending)),
         (Anyone, Query::Crontab { uid: None }),
         (Anyone, Query::JobCounts),
+        (
+            Anyone,
+            Query::Usage(UsageQuery {
+                start: Timestamp(1_000),
+                end: Timestamp(4_102_444_800_000),
+            }),
+        ),
     ]
 }
 

@@ -55,5 +55,6 @@ pub mod time;
 pub mod topology;
 pub mod tree;
 pub mod usage;
+pub mod use_slots;
 pub mod validate;
 pub mod visible_text;

@@ -32,6 +32,7 @@ A site's own cluster:
   muster sackd                                       tokens for users of a login host (AuthType=auth/slurm)
   muster dbd                                         copies accounting to MariaDB or PostgreSQL; as a link: slurmdbd
   muster restd                                       HTTP and JSON in front of the controller; as a link: slurmrestd
+  muster import archive FILE                         take back what slurmdbd has purged into a file
   muster import slurmdbd --conf FILE                 bring a Slurm's accounting here; 'import --help'
   muster emulate nodes [NODELIST]                    speak for nodes without running anything; 'emulate --help'
   muster install DIR                                 the daemons and commands by their names, into DIR
@@ -63,6 +64,7 @@ const COMMANDS: [(&str, &str); 10] = [
 const IMPORT: &str = "\
 Usage: muster import sge DIR NEW [--controller HOST]
        muster import slurmdbd (--conf FILE | --from URL) [OPTIONS]
+       muster import archive FILE...
 Brings a site's configuration or accounting here.
 
   sge DIR NEW       what qconf printed of a Grid Engine cell becomes a configuration in a new directory

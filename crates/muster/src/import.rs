@@ -1,5 +1,6 @@
 //! `muster import`: what a site has of another workload manager, as Muster's own.
 
+mod archive;
 mod sge;
 mod slurmdbd;
 
@@ -14,6 +15,11 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some("sge") => sge::main(words),
+        Some("archive") if crate::help::is_wanted(words) => {
+            say!("{}", archive::HELP);
+            Ok(ExitCode::SUCCESS)
+        }
+        Some("archive") => archive::main(words),
         Some("slurmdbd") => slurmdbd::main(words),
         Some(other) => bail!("'{other}' cannot be imported: 'muster import --help' says what can"),
         None => bail!("what is to be imported? 'muster import --help' says what can be"),

@@ -1,6 +1,9 @@
 //! `slurmdbd`: copies the controller's accounting to the MariaDB or PostgreSQL that slurmdbd.conf names, with the options of
 //! slurmdbd(8). It runs beside the controller, as `SlurmUser`, and reads the file in `StateSaveLocation` that the controller writes;
-//! nothing connects to it.
+//! nothing connects to it. It purges that file as well ([`purge`]).
+
+mod archive;
+mod purge;
 
 use crate::conf_owner;
 use crate::daemon::{self, PidFile, Ready};
@@ -8,6 +11,7 @@ use crate::flags::{Daemon, flag};
 use crate::logging;
 use crate::sackd::{drop_root, user};
 use anyhow::{Context as _, Result, bail, ensure};
+use archive::ArchiveSettings;
 use muster_acct::{CopySource, Stage};
 use muster_conf::Severity;
 use muster_conf::endpoint::conf_path;
@@ -19,6 +23,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{User, geteuid};
+use purge::{PurgeSettings, Purging};
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -29,14 +34,15 @@ use std::time::{Duration, Instant};
 /// slurmdbd.
 pub(crate) static DAEMON: Daemon = Daemon {
     name: "slurmdbd",
-    about: "Copies accounting to MariaDB or PostgreSQL, as slurmdbd.conf beside slurm.conf says. Runs beside slurmctld.",
+    about: "Copies accounting to MariaDB or PostgreSQL and purges what is old, as slurmdbd.conf beside slurm.conf says. Runs beside slurmctld.",
     operands: "",
     flags: &[
         flag('D', "", "stay in the foreground and log to the terminal"),
         flag('h', "", "print this help"),
         flag('n', "N", "run at this nice value").stored("it waits most of the time"),
-        flag('R', "", "roll up usage from the beginning")
-            .refused("nothing is rolled up: reports are made from the jobs"),
+        flag('R', "", "roll up usage from the beginning").refused(
+            "sums are written with the rows that they are of: there is nothing to make anew",
+        ),
         flag('s', "", "change to the log's directory").stored("no core file is written there"),
         flag('u', "", "only update the tables")
             .refused("the tables are brought up to date at each start"),
@@ -103,6 +109,7 @@ struct Settings {
     /// What the controller writes.
     file: PathBuf,
     user: User,
+    purge: PurgeSettings,
 }
 
 impl Settings {
@@ -130,10 +137,14 @@ impl Settings {
             "{} has AccountingStorageType=accounting_storage/none: nothing is kept that could be copied",
             conf.display()
         );
+        let file = config.paths.state_save_location.join("accounting.db");
+        let min_job_age_s = config.timeouts.min_job_age_s;
+        let archive = ArchiveSettings::read(&dbd, &config.cluster_name)?;
         Ok(Settings {
+            purge: PurgeSettings::read(&dbd, file.clone(), min_job_age_s, archive)?,
             dbd,
             cluster: config.cluster_name,
-            file: config.paths.state_save_location.join("accounting.db"),
+            file,
             user,
         })
     }
@@ -221,6 +232,7 @@ fn start(args: Args) -> Result<()> {
     let address = address_of(&settings.dbd, &settings.user.name)?;
     ready.tell();
     Notify::from_environment().send("READY=1");
+    let _purging = Purging::start(settings.purge.clone()).context("purge")?;
     let mut service = Service {
         settings,
         signals,

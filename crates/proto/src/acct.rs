@@ -7,6 +7,7 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::use_slots::RunSpan;
 use muster_model::validate::Validate;
 
 /// A run of a job. A requeued job has one row per run.
@@ -371,4 +372,113 @@ pub struct NodeEvent {
     /// Uid of who said so.
     #[n(7)]
     pub uid: u32,
+}
+
+/// What was used is asked for: of a period of whole hours, in whose place one goes that has them wholly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct UsageQuery {
+    /// Since when.
+    #[n(0)]
+    pub start: Timestamp,
+    /// Until when.
+    #[n(1)]
+    pub end: Timestamp,
+}
+
+/// What jobs of one account, user and key used. Amounts are milliseconds times what there was of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct UsageRow {
+    /// The account.
+    #[n(0)]
+    pub account: String,
+    /// Owner of the jobs.
+    #[n(1)]
+    pub uid: u32,
+    /// The owner's name.
+    #[n(2)]
+    pub user: String,
+    /// Workload characterization key; empty for none.
+    #[n(3)]
+    pub wckey: String,
+    /// Run times together.
+    #[n(4)]
+    pub run_ms: u64,
+    /// CPUs.
+    #[n(5)]
+    pub cpu_ms: u64,
+    /// MiB of memory.
+    #[n(6)]
+    pub mem_mib_ms: u64,
+    /// Nodes.
+    #[n(7)]
+    pub node_ms: u64,
+    /// CPUs that were waited for by jobs that could have run.
+    #[n(8)]
+    pub planned_cpu_ms: u64,
+    /// Devices, by name and by name and type: `gres/gpu`.
+    #[n(9)]
+    pub devices: Vec<(String, u64)>,
+}
+
+/// How long a node was out of service.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct NodeOutage {
+    /// Its name.
+    #[n(0)]
+    pub node: String,
+    /// Milliseconds.
+    #[n(1)]
+    pub out_ms: u64,
+}
+
+/// What was used, in parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct UsagePart {
+    /// By account, user and key.
+    #[n(0)]
+    pub rows: Vec<UsageRow>,
+    /// Of each node that was out of service (first part only); absent where `PrivateData=events` hides them.
+    #[n(1)]
+    pub outages: Option<Vec<NodeOutage>>,
+    /// Another part follows.
+    #[n(2)]
+    pub more: bool,
+    /// The controller's time, up to which jobs that run are counted.
+    #[n(3)]
+    pub now: Timestamp,
+    /// What others used is not among it because of `PrivateData`.
+    #[n(4)]
+    pub withheld: bool,
+}
+
+impl UsageRow {
+    /// What a run used in a period, by now.
+    pub fn of(job: &AcctJob, start: Timestamp, end: Timestamp, now: Timestamp) -> UsageRow {
+        let until = job.end.unwrap_or(now);
+        let span = job.start.map(|start| RunSpan {
+            start,
+            end: until,
+            suspended_ms: job.suspended_ms,
+        });
+        let run_ms = span.map_or(0, |span| span.ran_ms(start, end));
+        let waited = job.eligible.map_or(0, |since| {
+            let until = job.start.unwrap_or(until).min(end);
+            until.since_ms(since.max(start))
+        });
+        let devices = job.gres.iter();
+        UsageRow {
+            account: job.account.clone(),
+            uid: job.uid,
+            user: job.user.clone(),
+            wckey: job.wckey.clone(),
+            run_ms,
+            cpu_ms: run_ms.saturating_mul(job.alloc_cpus.into()),
+            mem_mib_ms: run_ms.saturating_mul(job.alloc_mem_mib),
+            node_ms: run_ms.saturating_mul(job.alloc_nodes.into()),
+            planned_cpu_ms: waited.saturating_mul(job.req_cpus.into()),
+            devices: devices
+                .map(|(name, count)| (name.clone(), run_ms.saturating_mul(*count)))
+                .collect(),
+        }
+    }
 }

@@ -198,6 +198,9 @@ pub enum Query {
     /// Numbers of jobs, for metrics: one [`Response::JobCounts`].
     #[n(420)]
     JobCounts,
+    /// What was used in a period, for sreport: one or more [`Response::Usage`].
+    #[n(430)]
+    Usage(#[n(0)] crate::acct::UsageQuery),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -342,6 +345,9 @@ pub enum Response {
     /// To `JobCounts`: of those that the caller may see.
     #[n(420)]
     JobCounts(#[n(0)] Vec<muster_model::job_counts::JobCountGroup>),
+    /// To `Usage`, in parts.
+    #[n(430)]
+    Usage(#[n(0)] Box<crate::acct::UsagePart>),
     /// To `Crontab`: its text, if there is one.
     #[n(400)]
     Crontab(#[n(0)] Option<String>),

@@ -46,6 +46,7 @@ impl From<&Query> for Request {
             Query::Accounts => Request::Accounts,
             Query::Priorities => Request::Priorities,
             Query::JobCounts => Request::JobCounts,
+            Query::Usage(_) => Request::Usage,
             Query::Licenses => Request::Licenses,
             Query::Listing(_) => Request::Listing,
             Query::Why(_) => Request::Why,

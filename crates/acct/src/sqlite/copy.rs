@@ -5,9 +5,10 @@
 
 use super::log::{self, Written};
 use super::read::bytes_of;
-use super::records::{RawJob, Records, job_columns};
+use super::records::{RawJob, Records, job_columns, owner_name};
 use super::row::{small, step_key, time};
 use super::text::Texts;
+use super::usage::amount;
 use crate::store::StoreError;
 use muster_model::accounts::Transaction;
 use muster_model::time::Timestamp;
@@ -39,6 +40,10 @@ pub enum Stage {
     Events,
     /// Changes of accounting's records.
     Transactions,
+    /// Sums of what was used.
+    Used,
+    /// Sums of times in which nodes were out of service.
+    Out,
     /// All is copied once, and what changes follows.
     Following,
 }
@@ -60,6 +65,69 @@ pub struct Rows {
     pub events: Vec<(i64, NodeEvent)>,
     /// Changes of accounting's records.
     pub transactions: Vec<LoggedTransaction>,
+    /// Sums of what was used.
+    pub used: Vec<(i64, UsedSum)>,
+    /// Sums of outages.
+    pub out: Vec<(i64, OutSum)>,
+    /// Rows that are not there any more.
+    pub gone: Gone,
+}
+
+/// Numbers of rows that were purged.
+#[derive(Debug, Default)]
+pub struct Gone {
+    /// Runs, which go with their steps and suspensions.
+    pub jobs: BTreeSet<i64>,
+    /// Events of nodes.
+    pub events: BTreeSet<i64>,
+    /// Changes of accounting's records.
+    pub transactions: BTreeSet<i64>,
+    /// Sums of what was used.
+    pub used: BTreeSet<i64>,
+    /// Sums of outages.
+    pub out: BTreeSet<i64>,
+}
+
+/// What was used in an hour, a day or a month. Amounts are milliseconds times what there was of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedSum {
+    /// `hour`, `day` or `month`, of UTC.
+    pub length: &'static str,
+    /// When that begins.
+    pub begin: Timestamp,
+    /// The account.
+    pub account: String,
+    /// The user's number.
+    pub uid: u32,
+    /// The user.
+    pub user: String,
+    /// Workload characterization key; empty for none.
+    pub wckey: String,
+    /// The device that `run_ms` is times the number of; empty in the row of what all jobs have.
+    pub device: String,
+    /// Run times.
+    pub run_ms: i64,
+    /// CPUs.
+    pub cpu_ms: i64,
+    /// MiB of memory.
+    pub mem_mib_ms: i64,
+    /// Nodes.
+    pub node_ms: i64,
+    /// CPUs that were waited for.
+    pub planned_cpu_ms: i64,
+}
+
+/// How long a node was out of service in an hour, a day or a month.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutSum {
+    /// `hour`, `day` or `month`, of UTC.
+    pub length: &'static str,
+    /// When that begins.
+    pub begin: Timestamp,
+    /// The node.
+    pub node: String,
+    /// Milliseconds.
+    pub out_ms: i64,
 }
 
 /// A time in which a run did not run.
@@ -168,7 +236,7 @@ impl CopySource {
 }
 
 /// The number of a database, which it gets when it is copied first.
-fn origin(connection: &Connection) -> Result<i64, StoreError> {
+pub(super) fn origin(connection: &Connection) -> Result<i64, StoreError> {
     let known = || -> rusqlite::Result<Option<i64>> {
         connection
             .prepare_cached("SELECT value FROM meta WHERE key = 'origin'")?
@@ -207,7 +275,9 @@ impl Selection<'_> {
         let (table, key, next) = match stage {
             Stage::Jobs => ("job", "row", Stage::Events),
             Stage::Events => ("node_event", "id", Stage::Transactions),
-            _ => ("txn", "id", Stage::Following),
+            Stage::Transactions => ("txn", "id", Stage::Used),
+            Stage::Used => ("used", "id", Stage::Out),
+            _ => ("out_of_service", "id", Stage::Following),
         };
         let sql = format!("SELECT {key} FROM {table} WHERE {key} > ?1 ORDER BY {key} LIMIT ?2");
         let numbers = self.numbers(&sql, (copied.row, most as i64))?;
@@ -216,7 +286,9 @@ impl Selection<'_> {
             match stage {
                 Stage::Jobs => self.whole_job(number)?,
                 Stage::Events => self.event(number)?,
-                _ => self.transaction(number)?,
+                Stage::Transactions => self.transaction(number)?,
+                Stage::Used => self.used(number)?,
+                _ => self.out(number)?,
             }
             last = Some(number);
             if self.bytes >= BYTES_MAX {
@@ -268,6 +340,8 @@ impl Selection<'_> {
             Written::Suspension(row) => self.suspensions(row),
             Written::NodeEvent(id) => self.event(id),
             Written::Transaction(id) => self.transaction(id),
+            Written::Used(id) => self.used(id),
+            Written::Out(id) => self.out(id),
         }
     }
 
@@ -276,11 +350,17 @@ impl Selection<'_> {
         self.reset(number)
     }
 
-    /// A run, which is gone if it was never there.
+    /// A run, which may have been purged since.
     fn job(&mut self, number: i64) -> Result<(), StoreError> {
-        if let Some(job) = self.read_job(number)? {
-            self.bytes += bytes_of(&job);
-            self.rows.jobs.push((number, job));
+        match self.read_job(number)? {
+            Some(job) => {
+                self.bytes += bytes_of(&job);
+                self.rows.jobs.push((number, job));
+            }
+            None => {
+                self.rows.gone.jobs.insert(number);
+                self.rows.reset.insert(number);
+            }
         }
         Ok(())
     }
@@ -365,8 +445,10 @@ impl Selection<'_> {
                 uid: small(row.get(7)?),
             })
         });
-        let event = event.optional()?;
-        self.rows.events.extend(event.map(|event| (id, event)));
+        match event.optional()? {
+            Some(event) => self.rows.events.push((id, event)),
+            None => drop(self.rows.gone.events.insert(id)),
+        }
         Ok(())
     }
 
@@ -374,8 +456,70 @@ impl Selection<'_> {
         let mut statement = self.records.connection.prepare_cached(
             "SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn WHERE id = ?1",
         )?;
-        let found = statement.query_row([id], logged_transaction).optional()?;
-        self.rows.transactions.extend(found);
+        match statement.query_row([id], logged_transaction).optional()? {
+            Some(found) => self.rows.transactions.push(found),
+            None => drop(self.rows.gone.transactions.insert(id)),
+        }
+        Ok(())
+    }
+
+    fn used(&mut self, id: i64) -> Result<(), StoreError> {
+        let connection = self.records.connection;
+        let mut statement = connection.prepare_cached(
+            "SELECT length, begin_ms, account, uid, owner, wckey, device, run_ms, cpu_ms, mem_mib_ms,
+             node_ms, planned_cpu_ms FROM used WHERE id = ?1",
+        )?;
+        let mut rows = statement.query([id])?;
+        let Some(row) = rows.next()? else {
+            self.rows.gone.used.insert(id);
+            return Ok(());
+        };
+        let owner = self.records.texts.text(connection, row.get(4)?)?;
+        let sum = UsedSum {
+            length: length_name(row.get(0)?),
+            begin: Timestamp(row.get(1)?),
+            account: self.text(row.get(2)?)?,
+            uid: small(row.get(3)?),
+            user: owner_name(&owner),
+            wckey: self.text(row.get(5)?)?,
+            device: self.text(row.get(6)?)?,
+            run_ms: amount(row, 7)?,
+            cpu_ms: amount(row, 8)?,
+            mem_mib_ms: amount(row, 9)?,
+            node_ms: amount(row, 10)?,
+            planned_cpu_ms: amount(row, 11)?,
+        };
+        self.rows.used.push((id, sum));
+        Ok(())
+    }
+
+    /// A text, which is empty where its number is 0.
+    fn text(&mut self, number: i64) -> Result<String, StoreError> {
+        match number {
+            0 => Ok(String::new()),
+            number => self.records.text(number),
+        }
+    }
+
+    fn out(&mut self, id: i64) -> Result<(), StoreError> {
+        let sum = self
+            .records
+            .connection
+            .prepare_cached(
+                "SELECT length, begin_ms, node, out_ms FROM out_of_service WHERE id = ?1",
+            )?
+            .query_row([id], |row| {
+                Ok(OutSum {
+                    length: length_name(row.get(0)?),
+                    begin: Timestamp(row.get(1)?),
+                    node: row.get(2)?,
+                    out_ms: amount(row, 3)?,
+                })
+            });
+        match sum.optional()? {
+            Some(sum) => self.rows.out.push((id, sum)),
+            None => drop(self.rows.gone.out.insert(id)),
+        }
         Ok(())
     }
 
@@ -383,6 +527,14 @@ impl Selection<'_> {
         let mut statement = self.records.connection.prepare_cached(sql)?;
         let rows = statement.query_map(of, |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+fn length_name(key: i64) -> &'static str {
+    match key {
+        0 => "hour",
+        1 => "day",
+        _ => "month",
     }
 }
 

@@ -2,6 +2,8 @@
 //! journal position alone. They have numbers of runs that no run of the controller's has, so neither overwrites the other.
 
 use super::log::{self, Written};
+use super::purge::PURGED;
+use super::rollup::Rollup;
 use super::row::{
     Context, IMPORTED_RUN, OPEN, Owner, RESIZED, cbor, exit_key, first_row, last_row, limit_key,
     signed, some, state_key, step_key,
@@ -164,16 +166,19 @@ impl Importer {
             connection: &transaction,
             texts: &mut self.texts,
             is_logged: log::is_kept(&transaction)?,
+            rollup: Rollup::default(),
         };
         let mut imported = Imported::default();
         for job in jobs {
             let (row, is_new) = writer.row_of(self.source, job)?;
             match is_new {
+                _ if row < 0 => continue,
                 true => imported.added += 1,
                 false => imported.again += 1,
             }
             writer.put(row, job)?;
         }
+        writer.finish()?;
         transaction.execute(
             "UPDATE import_source SET after = ?2, began_s = ?3, since_s = ?4 WHERE id = ?1",
             (
@@ -196,9 +201,13 @@ impl Importer {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let is_logged = log::is_kept(&transaction)?;
+        let purged = purged_until(&transaction, PURGED[1])?;
+        let mut rollup = Rollup::default();
         let mut added = 0;
         for event in events {
-            let Some(end) = event.end else { continue };
+            let Some(end) = event.end.filter(|end| end.0 > purged) else {
+                continue;
+            };
             let new = transaction
                 .prepare_cached(
                     "INSERT INTO node_event (node, start_ms, end_ms, down, drain, fail, reason, uid)
@@ -217,12 +226,14 @@ impl Importer {
                 ))?;
             if new > 0 {
                 added += 1;
+                rollup.add_outage(&event.node, event.start.0, end.0);
                 if is_logged {
                     let id = transaction.last_insert_rowid();
                     log::append(&transaction, Written::NodeEvent(id))?;
                 }
             }
         }
+        rollup.finish(&transaction, &mut self.texts, is_logged)?;
         transaction.commit()?;
         Ok(added)
     }
@@ -236,10 +247,11 @@ impl Importer {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let is_logged = log::is_kept(&transaction)?;
+        let purged = purged_until(&transaction, PURGED[2])?;
         let mut added = 0;
         for LoggedTransaction {
             at, transaction: t, ..
-        } in all
+        } in all.iter().filter(|logged| logged.at.0 > purged)
         {
             let Transaction {
                 actor,
@@ -304,13 +316,26 @@ impl Importer {
         Ok(sums.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The month, as in [`UseKey`], up to which runs that were imported have been purged here; none if none have.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn purged_month(&self) -> Result<Option<String>, StoreError> {
+        let month = self.connection.query_row(
+            "SELECT strftime('%Y-%m', max(value) / 1000, 'unixepoch') FROM meta WHERE key = ?1",
+            [PURGED[0]],
+            |row| row.get(0),
+        )?;
+        Ok(month)
+    }
+
     /// How many runs came from this source.
     ///
     /// # Errors
     /// What the database says.
     pub fn runs(&self) -> Result<u64, StoreError> {
         let count: i64 = self.connection.query_row(
-            "SELECT count(*) FROM imported WHERE source = ?1",
+            "SELECT count(*) FROM imported WHERE source = ?1 AND row >= 0",
             [self.source],
             |row| row.get(0),
         )?;
@@ -318,22 +343,37 @@ impl Importer {
     }
 }
 
+/// Until when rows of a kind are gone by intention, milliseconds.
+fn purged_until(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    let until = connection
+        .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
+        .query_row([name], |row| row.get(0));
+    Ok(until.optional()?.unwrap_or(i64::MIN))
+}
+
 /// One transaction.
-struct RowWriter<'a> {
-    connection: &'a Connection,
-    texts: &'a mut Interned,
-    is_logged: bool,
+pub(super) struct RowWriter<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) texts: &'a mut Interned,
+    pub(super) is_logged: bool,
+    pub(super) rollup: Rollup,
 }
 
 impl RowWriter<'_> {
-    fn log(&self, written: Written) -> rusqlite::Result<()> {
+    /// Writes what changed of sums.
+    fn finish(self) -> Result<(), StoreError> {
+        self.rollup
+            .finish(self.connection, self.texts, self.is_logged)
+    }
+
+    pub(super) fn log(&self, written: Written) -> rusqlite::Result<()> {
         match self.is_logged {
             true => log::append(self.connection, written),
             false => Ok(()),
         }
     }
 
-    /// The row that the run has, or gets: after those of other runs of a job of this number that were imported.
+    /// The row that the run has (below 0 if it was purged), or gets: after those of other runs of a job of this number that were imported.
     fn row_of(&self, source: i64, job: &ImportedJob) -> Result<(i64, bool), StoreError> {
         let number = signed(job.number);
         let known = self
@@ -363,6 +403,12 @@ impl RowWriter<'_> {
 
     /// Writes a run in full, in place of what there was.
     fn put(&mut self, row: i64, imported: &ImportedJob) -> Result<(), StoreError> {
+        self.rollup.touch(self.connection, self.texts, row)?;
+        self.put_rows(row, imported)
+    }
+
+    /// The same, where sums have the run already.
+    pub(super) fn put_rows(&mut self, row: i64, imported: &ImportedJob) -> Result<(), StoreError> {
         for sql in [
             "DELETE FROM step WHERE job = ?1",
             "DELETE FROM suspension WHERE job = ?1",
@@ -468,7 +514,7 @@ impl RowWriter<'_> {
     }
 
     /// In the order of [`super::row::STEP_START`] and [`super::row::STEP_END`].
-    fn put_step(&self, row: i64, step: &AcctStep) -> Result<(), StoreError> {
+    pub(super) fn put_step(&self, row: i64, step: &AcctStep) -> Result<(), StoreError> {
         let line = cut(&step.submit_line, step_line_max(step.step));
         let usage = step.usage.clone();
         // What has columns of its own is not stored twice.

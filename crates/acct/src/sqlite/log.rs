@@ -22,6 +22,10 @@ pub(super) enum Written {
     NodeEvent(i64),
     /// A change of accounting's records.
     Transaction(i64),
+    /// A sum of what was used.
+    Used(i64),
+    /// A sum of outages.
+    Out(i64),
 }
 
 impl Written {
@@ -33,6 +37,8 @@ impl Written {
             Written::Suspension(row) => (4, row, 0),
             Written::NodeEvent(id) => (5, id, 0),
             Written::Transaction(id) => (6, id, 0),
+            Written::Used(id) => (7, id, 0),
+            Written::Out(id) => (8, id, 0),
         }
     }
 
@@ -45,6 +51,8 @@ impl Written {
             4 => Written::Suspension(first),
             5 => Written::NodeEvent(first),
             6 => Written::Transaction(first),
+            7 => Written::Used(first),
+            8 => Written::Out(first),
             _ => return None,
         })
     }

@@ -5,13 +5,13 @@ use super::records::{RawJob, Records, decode, job_columns};
 use super::row::{first_row, last_row, row_run, small, time};
 use super::text::{Texts, find};
 use crate::array_text::pending_text;
-use crate::store::{History, StoreError};
+use crate::store::{History, StoreError, Use};
 use crate::window::{Life, Window};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::spec::ArraySpec;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, LoggedTransaction, NodeEvent};
+use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, LoggedTransaction, NodeEvent, UsageQuery};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -118,6 +118,11 @@ impl History for Reader {
         let mut events = events.collect::<rusqlite::Result<Vec<NodeEvent>>>()?;
         events.retain(|event| nodes.is_empty() || nodes.contains(&event.node));
         Ok(events)
+    }
+
+    fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError> {
+        let transaction = self.connection.unchecked_transaction()?;
+        super::usage::read(&transaction, &mut self.texts, query, now)
     }
 
     fn transactions(

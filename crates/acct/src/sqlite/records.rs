@@ -145,6 +145,11 @@ pub(super) fn job_columns() -> String {
     columns.join(", ")
 }
 
+/// The user's name in a text of `owner`; empty of one that is damaged, which is reported where its job is read.
+pub(super) fn owner_name(text: &[u8]) -> String {
+    minicbor::decode(text).map_or_else(|_| String::new(), |owner: Owner| owner.user)
+}
+
 pub(super) fn decode<'b, T: Decode<'b, ()>>(
     run: &RawJob<'_>,
     column: &'static str,

@@ -8,7 +8,9 @@ use std::path::Path;
 const APPLICATION: i64 = 0x4d75_7374;
 
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
-const MIGRATIONS: &[&str] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6];
+const MIGRATIONS: &[&str] = &[
+    FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7,
+];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
 /// and grows at its end. Texts that repeat are numbers of rows in `text`. A run that has not ended has the highest
@@ -107,6 +109,25 @@ CREATE INDEX node_event_start ON node_event (node, start_ms);
 CREATE INDEX txn_at ON txn (at_ms, id);
 ";
 
+/// What was used, by hour, day and month ([`super::rollup`]).
+const FORMAT_7: &str = "
+CREATE TABLE used (
+    id INTEGER PRIMARY KEY, length INTEGER NOT NULL, begin_ms INTEGER NOT NULL,
+    account INTEGER NOT NULL, uid INTEGER NOT NULL, owner INTEGER NOT NULL, wckey INTEGER NOT NULL,
+    device INTEGER NOT NULL, run_ms INTEGER NOT NULL, cpu_ms INTEGER NOT NULL,
+    mem_mib_ms INTEGER NOT NULL, node_ms INTEGER NOT NULL, planned_cpu_ms INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX used_once ON used (length, begin_ms, account, uid, owner, wckey, device);
+CREATE TABLE out_of_service (
+    id INTEGER PRIMARY KEY, length INTEGER NOT NULL, begin_ms INTEGER NOT NULL, node TEXT NOT NULL,
+    out_ms INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX out_of_service_once ON out_of_service (length, begin_ms, node);
+CREATE INDEX imported_row ON imported (row);
+";
+/// The format that brought sums, which are made of the rows then.
+const SUMS_SINCE: i64 = 7;
+
 /// Settings of the connection, then the tables.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Open {
@@ -145,6 +166,9 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
         transaction.execute_batch(migration)?;
+    }
+    if found < SUMS_SINCE {
+        super::rollup::begin(&transaction)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", known)?;

@@ -2,6 +2,7 @@
 
 use super::log::{self, Written};
 use super::plan::{JobWrite, Plan, StepWrite};
+use super::rollup::Rollup;
 use super::row::{
     ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, first_row,
     limit_key, signed, some, state_key, step_key,
@@ -37,6 +38,7 @@ pub(super) fn cut(text: &str, most: usize) -> &str {
 /// A node's event that has not ended.
 pub(super) struct OpenNode {
     id: i64,
+    start: i64,
     down: bool,
     drain: bool,
     fail: bool,
@@ -113,11 +115,12 @@ impl<'s, 'c> Binder<'s, 'c> {
 /// The events of nodes that have not ended.
 pub(super) fn open_nodes(connection: &Connection) -> Result<HashMap<String, OpenNode>, StoreError> {
     let mut statement = connection.prepare(
-        "SELECT node, id, down, drain, fail, reason, uid FROM node_event WHERE end_ms IS NULL",
+        "SELECT node, id, down, drain, fail, reason, uid, start_ms FROM node_event WHERE end_ms IS NULL",
     )?;
     let nodes = statement.query_map([], |row| {
         let open = OpenNode {
             id: row.get(1)?,
+            start: row.get(7)?,
             down: row.get(2)?,
             drain: row.get(3)?,
             fail: row.get(4)?,
@@ -136,6 +139,8 @@ pub(super) struct Writer<'a> {
     pub(super) open_nodes: &'a mut HashMap<String, OpenNode>,
     /// Which rows are written is logged.
     pub(super) is_logged: bool,
+    /// How sums change.
+    pub(super) rollup: Rollup,
 }
 
 impl Writer<'_> {
@@ -144,6 +149,17 @@ impl Writer<'_> {
             true => log::append(self.connection, written),
             false => Ok(()),
         }
+    }
+
+    /// Writes what changed of sums, after all else.
+    pub(super) fn finish(self) -> Result<(), StoreError> {
+        self.rollup
+            .finish(self.connection, self.texts, self.is_logged)
+    }
+
+    /// A run is about to be written.
+    fn touch(&mut self, row: i64) -> Result<(), StoreError> {
+        self.rollup.touch(self.connection, self.texts, row)
     }
 
     pub(super) fn carry_out(&mut self, plan: &Plan<'_>) -> Result<(), StoreError> {
@@ -178,6 +194,7 @@ impl Writer<'_> {
             self.note(*job, *owner, note)?;
         }
         if let Some((run, next, at)) = plan.resized {
+            self.touch(run)?;
             self.connection
                 .prepare_cached("UPDATE job SET requeued = ?2, end_ms = ?3 WHERE row = ?1")?
                 .execute((run, RESIZED, at.0))?;
@@ -196,6 +213,7 @@ impl Writer<'_> {
     }
 
     fn job(&mut self, write: &JobWrite<'_>) -> Result<(), StoreError> {
+        self.touch(write.row)?;
         if write.fresh {
             for sql in [
                 "DELETE FROM step WHERE job = ?1",
@@ -401,6 +419,12 @@ impl Writer<'_> {
             .derived_exit
             .map(|signal| exit_key(ExitStatus { code: 0, signal }));
         let (first, last) = (first_row(job)?, first_row(JobId(job.0 + 1))?);
+        let rows = self.rows(first, last)?;
+        if wckey.is_some() {
+            for row in &rows {
+                self.touch(*row)?;
+            }
+        }
         self.connection
             .prepare_cached(
                 "UPDATE job SET comment = coalesce(?3, comment),
@@ -417,16 +441,19 @@ impl Writer<'_> {
                 exit,
                 owner,
             ))?;
-        if self.is_logged {
-            let mut rows = self
-                .connection
-                .prepare_cached("SELECT row FROM job WHERE row >= ?1 AND row < ?2")?;
-            let rows = rows.query_map((first, last), |row| row.get(0))?;
-            for row in rows.collect::<rusqlite::Result<Vec<i64>>>()? {
-                self.log(Written::Job(row))?;
-            }
+        for row in rows {
+            self.log(Written::Job(row))?;
         }
         Ok(())
+    }
+
+    /// Numbers of the runs within two rows, the last one left out.
+    fn rows(&self, first: i64, last: i64) -> rusqlite::Result<Vec<i64>> {
+        let mut rows = self
+            .connection
+            .prepare_cached("SELECT row FROM job WHERE row >= ?1 AND row < ?2")?;
+        let rows = rows.query_map((first, last), |row| row.get(0))?;
+        rows.collect()
     }
 
     /// A node's state: ends the event that it differs from and begins another if it is out of service.
@@ -445,6 +472,7 @@ impl Writer<'_> {
                 .prepare_cached("UPDATE node_event SET end_ms = ?2 WHERE id = ?1")?
                 .execute((open.id, now.at.0))?;
             self.log(Written::NodeEvent(open.id))?;
+            self.rollup.add_outage(&now.node, open.start, now.at.0);
             self.open_nodes.remove(&now.node);
         }
         if out {
@@ -460,6 +488,7 @@ impl Writer<'_> {
             self.log(Written::NodeEvent(id))?;
             let open = OpenNode {
                 id,
+                start: now.at.0,
                 down: now.down,
                 drain: now.drain,
                 fail: now.fail,

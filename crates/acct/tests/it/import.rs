@@ -18,6 +18,7 @@ fn job(number: u64, id: u64) -> ImportedJob {
         array: None,
         array_pending: None,
         resized: false,
+        eligible: Some(at(5)),
         start: Some(at(10)),
         end: Some(at(70)),
         suspended_ms: 10_000,

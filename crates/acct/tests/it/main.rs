@@ -7,5 +7,7 @@ mod fixtures;
 mod follower;
 mod import;
 mod life;
+mod purge;
 mod query;
 mod support;
+mod usage;

@@ -60,6 +60,8 @@ pub(crate) struct Op(pub(crate) u8, pub(crate) u16, pub(crate) u8);
 pub(crate) struct Driver {
     pub(crate) state: State,
     now: i64,
+    /// Seconds from one event to the next, beside one.
+    pub(crate) pace_s: i64,
 }
 
 pub(crate) fn config(nodes: u32) -> ClusterConfig {
@@ -133,7 +135,7 @@ impl Driver {
     }
 
     pub(crate) fn events(&mut self, op: &Op) -> Vec<Event> {
-        self.now += 1;
+        self.now += 1 + self.pace_s;
         let now = at(self.now);
         if self.state.config.is_none() {
             return vec![Event::Configured {

@@ -13,7 +13,8 @@ use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
-    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, TransactionQuery,
+    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, TransactionQuery, UsagePart,
+    UsageQuery,
 };
 use muster_proto::client::{
     AccountsAnswer, ClusterPart, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
@@ -286,6 +287,30 @@ pub(crate) fn accounting_in_parts(
                 take(part.jobs, part.now);
                 if !part.more {
                     return Ok((part.now, part.withheld));
+                }
+            }
+            other => return Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Asks what was used in a period: all parts as one.
+pub(crate) fn usage(client: &mut Client, query: UsageQuery) -> Result<UsagePart, ConnectError> {
+    send(client, Query::Usage(query))?;
+    let mut all: Option<UsagePart> = None;
+    loop {
+        match client.receive()? {
+            Response::Usage(part) => {
+                let more = part.more;
+                let all = match &mut all {
+                    None => all.insert(*part),
+                    Some(all) => {
+                        all.rows.extend(part.rows);
+                        all
+                    }
+                };
+                if !more {
+                    return Ok(std::mem::take(all));
                 }
             }
             other => return Err(unexpected(&other)),

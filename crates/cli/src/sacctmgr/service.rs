@@ -64,23 +64,9 @@ pub(super) fn configuration(session: &mut Invocation<'_>) -> Result<(), Failure>
     let host = answer.hosts.first().cloned().unwrap_or_default();
     let started = time(&ctx, answer.started);
     let own = [
-        ("ArchiveEvents", "No"),
-        ("ArchiveJobs", "No"),
-        ("ArchiveResvs", "No"),
-        ("ArchiveSteps", "No"),
-        ("ArchiveSuspend", "No"),
-        ("ArchiveTXN", "No"),
-        ("ArchiveUsage", "No"),
         ("BOOT_TIME", started.as_str()),
         ("DbdHost", host.as_str()),
         ("PrivateData", private.as_str()),
-        ("PurgeEventAfter", "NONE"),
-        ("PurgeJobAfter", "NONE"),
-        ("PurgeResvAfter", "NONE"),
-        ("PurgeStepAfter", "NONE"),
-        ("PurgeSuspendAfter", "NONE"),
-        ("PurgeTXNAfter", "NONE"),
-        ("PurgeUsageAfter", "NONE"),
         ("SLURMDBD_VERSION", crate::SLURM_VERSION),
         ("TrackWCKey", tracks.as_str()),
     ];

@@ -77,7 +77,7 @@ impl<'a> Invocation<'a> {
                 flat_file::load(self, rest)
             }
             () if is("archive", 3) => Err(Failure::new(
-                "sacctmgr: error: there is no archive here: accounting is one SQLite file, which 'sqlite3 FILE .backup' copies",
+                "sacctmgr: error: slurmdbd archives what it purges, as slurmdbd.conf says; 'muster import archive FILE' on the controller's host takes that back",
             )),
             () if is("clear", 3) => service::clear(self, rest),
             () if is("reconfigure", 3) => service::reconfigure(self),

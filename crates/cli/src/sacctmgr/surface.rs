@@ -40,7 +40,9 @@ const COMMANDS: &[(&str, Status)] = &[
     ("add, modify, delete resource", ONE_CLUSTER),
     (
         "archive",
-        Status::Refused("accounting is one SQLite file, which 'sqlite3 FILE .backup' copies"),
+        Status::Refused(
+            "slurmdbd archives what it purges, and 'muster import archive FILE' on the controller's host takes that back",
+        ),
     ),
     (
         "shutdown",
@@ -61,7 +63,7 @@ const SHOWN: &[(&str, Status)] = &[
     ("problem", WORKS),
     (
         "configuration",
-        Status::Partly("of slurmdbd what the controller has: nothing is archived or purged"),
+        Status::Partly("of slurmdbd what the controller has: not the Archive and Purge keys"),
     ),
     (
         "event",

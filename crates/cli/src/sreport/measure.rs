@@ -1,7 +1,8 @@
 //! Amounts of trackable resources over time, and how they are written.
 
 use muster_model::time::Timestamp;
-use muster_proto::acct::AcctJob;
+use muster_model::use_slots::RunSpan;
+use muster_proto::acct::{AcctJob, UsageRow};
 
 /// How amounts are written (`-t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,23 +108,25 @@ impl Period {
 /// Seconds that a job ran in a period, without those in which it was stopped.
 pub(crate) fn ran_s(job: &AcctJob, period: Period, now: Timestamp) -> f64 {
     let Some(start) = job.start else { return 0.0 };
-    let end = job.end.unwrap_or(now);
-    let within = period.overlap(start, Some(end));
-    let all = end.since_ms(start) as f64 / 1000.0;
-    // When it was stopped is not in the row: as if it had been evenly.
-    let stopped = job.suspended_ms as f64 / 1000.0;
-    if all > 0.0 {
-        within * ((all - stopped) / all).max(0.0)
-    } else {
-        0.0
-    }
+    let span = RunSpan {
+        start,
+        end: job.end.unwrap_or(now),
+        suspended_ms: job.suspended_ms,
+    };
+    span.ran_ms(period.start, period.end) as f64 / 1000.0
 }
 
-/// Seconds of a period that a job could have run and waited.
-pub(super) fn waited_s(job: &AcctJob, period: Period, now: Timestamp) -> f64 {
-    let until = job.start.or(job.end).unwrap_or(now);
-    job.eligible
-        .map_or(0.0, |since| period.overlap(since, Some(until)))
+/// Milliseconds times how much of a trackable resource there was.
+pub(super) fn used_ms(row: &UsageRow, tres: &str) -> u64 {
+    match tres {
+        "cpu" | "billing" => row.cpu_ms,
+        "mem" => row.mem_mib_ms,
+        "node" => row.node_ms,
+        other => {
+            let device = row.devices.iter().find(|(name, _)| name == other);
+            device.map_or(0, |(_, ms)| *ms)
+        }
+    }
 }
 
 /// How much of a trackable resource a job has.

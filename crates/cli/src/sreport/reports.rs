@@ -1,18 +1,18 @@
 //! The reports themselves: sums over rows of accounting, and which of them stand in which column.
 
-use super::measure::{Period, TRES, has, ran_s, waited_s};
+use super::measure::{Period, TRES, ran_s, used_ms};
+use super::used::Used;
 use super::{ReportRequest, Settings};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::table::{Cell, Column, Table};
 use crate::listing::{Failure, query};
 use muster_model::accounts::{Accounts, ROOT};
-use muster_model::ids::JobId;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
 use muster_model::reservation::Reservation;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent, NodeEventQuery};
+use muster_proto::acct::{AcctJob, NodeOutage, UsageRow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The data of reports.
@@ -20,14 +20,17 @@ pub(super) struct Facts {
     pub(super) cluster: String,
     pub(super) period: Period,
     pub(super) now: Timestamp,
+    /// Of reports on jobs and reservations.
     pub(super) jobs: Vec<AcctJob>,
+    /// What was used, of reports on clusters and users.
+    pub(super) usage: Vec<UsageRow>,
     pub(super) accounts: Accounts,
     pub(super) reservations: Vec<Reservation>,
     /// CPUs of each reservation.
     pub(super) reserved_cpus: Vec<u64>,
     /// Name, CPUs and MiB of each node.
     pub(super) nodes: Vec<(String, u32, u64)>,
-    pub(super) outages: Vec<NodeEvent>,
+    pub(super) outages: Vec<NodeOutage>,
     /// Nothing of it was withheld because of `PrivateData`.
     pub(super) whole: bool,
 }
@@ -36,6 +39,7 @@ impl Facts {
     /// Asks for all of it.
     pub(super) fn ask(
         client: &mut Client,
+        kind: &str,
         request: &ReportRequest,
         period: Period,
     ) -> Result<Facts, ConnectError> {
@@ -43,32 +47,10 @@ impl Facts {
         query::cluster(client, &mut ctx)?;
         let reservations = query::reservations(client)?;
         let accounts = query::accounts(client)?;
-        let asked = NodeEventQuery {
-            nodes: Vec::new(),
-            start: Some(period.start),
-            end: Some(period.end),
+        let used = match kind {
+            "cluster" | "user" if request.is_of_sums() => Used::ask(client, period)?,
+            _ => Used::ask_rows(client, request, period)?,
         };
-        let (outages, events) = match query::node_events(client, asked) {
-            Ok(outages) => (outages, true),
-            // Only the cluster's use as a whole depends on them.
-            Err(ConnectError::Refused(r)) if r.code == RefusalCode::AccessDenied => {
-                (Vec::new(), false)
-            }
-            Err(e) => return Err(e),
-        };
-        let asked = AcctQuery {
-            jobs: request.jobs.iter().map(|id| (JobId(*id), None)).collect(),
-            nodes: request.nodes.clone(),
-            partitions: request.partitions.clone(),
-            gids: request.gids.clone(),
-            start: Some(period.start),
-            end: Some(period.end),
-            duplicates: true,
-            allocations_only: true,
-            usage: true,
-            ..AcctQuery::default()
-        };
-        let (jobs, now, withheld) = query::accounting(client, asked)?;
         let nodes = ctx.nodes.iter().map(|node| {
             let config = &node.config;
             (config.name.clone(), config.cpus, config.memory_mib)
@@ -76,14 +58,17 @@ impl Facts {
         Ok(Facts {
             cluster: accounts.cluster.clone(),
             period,
-            now,
-            jobs,
+            now: used.part.now,
+            jobs: used.jobs,
+            usage: used.part.rows,
             accounts: accounts.accounts,
             reservations: reservations.reservations,
             reserved_cpus: reservations.cpus,
             nodes: nodes.collect(),
-            outages,
-            whole: events && !withheld && !ctx.withheld.has(PrivateData::NODES),
+            whole: used.part.outages.is_some()
+                && !used.part.withheld
+                && !ctx.withheld.has(PrivateData::NODES),
+            outages: used.part.outages.unwrap_or_default(),
         })
     }
 
@@ -100,10 +85,6 @@ impl Facts {
             "node" => self.nodes.len() as f64,
             _ => 0.0,
         }
-    }
-
-    fn used(&self, job: &AcctJob, tres: &str) -> f64 {
-        ran_s(job, self.period, self.now) * has(job, tres)
     }
 
     /// An account and those above it, the root last.
@@ -130,9 +111,9 @@ fn tres_of(settings: &Settings, facts: &Facts) -> Result<(Vec<String>, bool), Fa
     };
     let gres = || {
         facts
-            .jobs
+            .usage
             .iter()
-            .flat_map(|job| &job.gres)
+            .flat_map(|row| &row.devices)
             .map(|(name, _)| name.clone())
     };
     let mut known: Vec<String> = TRES.iter().map(|t| (*t).to_owned()).collect();
@@ -350,20 +331,14 @@ fn utilization(
     let lines = tres.iter().filter(|t| *t != "node").map(|tres| {
         let count = facts.total(tres);
         let reported = count * facts.so_far_s();
-        let used: f64 = facts.jobs.iter().map(|job| facts.used(job, tres)).sum();
-        let used = used.min(reported);
+        let sum = |of: fn(&UsageRow, &str) -> u64| -> f64 {
+            let rows = facts.usage.iter().map(|row| of(row, tres) as f64);
+            rows.sum::<f64>() / 1000.0
+        };
+        let used = sum(used_ms).min(reported);
         let down = down(facts, tres).min(reported - used);
         let left = reported - used - down;
-        // Only CPUs are planned for.
-        let wanted: f64 = match tres.as_str() {
-            "cpu" => {
-                let waiting = facts.jobs.iter();
-                waiting
-                    .map(|j| waited_s(j, facts.period, facts.now) * f64::from(j.req_cpus))
-                    .sum()
-            }
-            _ => 0.0,
-        };
+        let wanted = sum(planned_ms);
         let planned = wanted.min(left);
         let whole = |name: &str| match name {
             "Reported" => count * facts.period.seconds(),
@@ -404,30 +379,47 @@ fn down(facts: &Facts, tres: &str) -> f64 {
             _ => 0.0,
         })
     };
-    let outages = facts.outages.iter().filter(|e| e.down || e.drain || e.fail);
-    outages
-        .map(|e| {
-            let end = e.end.unwrap_or(facts.now);
-            facts.period.overlap(e.start, Some(end)) * of_node(&e.node)
-        })
-        .sum()
+    let outages = facts.outages.iter();
+    let sum: f64 = outages
+        .map(|outage| outage.out_ms as f64 * of_node(&outage.node))
+        .sum();
+    sum / 1000.0
+}
+
+/// What was waited for; only CPUs are planned for.
+fn planned_ms(row: &UsageRow, tres: &str) -> u64 {
+    match tres {
+        "cpu" => row.planned_cpu_ms,
+        _ => 0,
+    }
 }
 
 /// Use by account and user.
 type Uses = BTreeMap<(String, String), Vec<f64>>;
 
-fn uses(facts: &Facts, tres: &[String], counts: impl Fn(&AcctJob) -> bool) -> Uses {
+fn uses(facts: &Facts, tres: &[String], counts: impl Fn(&UsageRow) -> bool) -> Uses {
+    let counted = facts.usage.iter().filter(|row| counts(row));
+    sums(counted, tres, |row| (row.account.clone(), row.user.clone()))
+}
+
+/// Sums, seconds, by two words of each row. Rows in which nothing ran are no rows of a report.
+fn sums<'a>(
+    rows: impl Iterator<Item = &'a UsageRow>,
+    tres: &[String],
+    words: impl Fn(&UsageRow) -> (String, String),
+) -> Uses {
     let mut uses = Uses::new();
-    for job in facts.jobs.iter().filter(|job| counts(job)) {
-        if ran_s(job, facts.period, facts.now) <= 0.0 {
-            continue;
-        }
+    for row in rows.filter(|row| row.run_ms > 0) {
         let of = uses
-            .entry((job.account.clone(), job.user.clone()))
+            .entry(words(row))
             .or_insert_with(|| vec![0.0; tres.len()]);
         for (sum, tres) in of.iter_mut().zip(tres) {
-            *sum += facts.used(job, tres);
+            *sum += used_ms(row, tres) as f64;
         }
+    }
+    // Milliseconds are whole numbers, of which no sum loses anything.
+    for sum in uses.values_mut().flatten() {
+        *sum /= 1000.0;
     }
     uses
 }
@@ -569,8 +561,8 @@ fn by_user(
     let (tres, named) = tres_of(settings, facts)?;
     let words = ["Cluster", "Login", "Proper", "Account"];
     let columns = columns(USE, &usual(&words, named), request, settings)?;
-    let counts = |job: &AcctJob| {
-        wanted(&request.users, &job.user) && wanted(&request.accounts, &job.account)
+    let counts = |row: &UsageRow| {
+        wanted(&request.users, &row.user) && wanted(&request.accounts, &row.account)
     };
     let mut rows: Vec<(String, Vec<String>, Vec<f64>)> = Vec::new();
     for ((account, user), amounts) in uses(facts, &tres, counts) {
@@ -627,22 +619,15 @@ fn by_wckey(
     let mut usual: Vec<&'static str> = usual(&words, named);
     usual.retain(|name| *name != "Energy");
     let columns = columns(USE, &usual, request, settings)?;
-    let mut sums: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
-    let jobs = facts.jobs.iter().filter(|job| {
-        !job.wckey.is_empty()
-            && wanted(&request.wckeys, &job.wckey)
-            && wanted(&request.users, &job.user)
+    let rows = facts.usage.iter().filter(|row| {
+        !row.wckey.is_empty()
+            && wanted(&request.wckeys, &row.wckey)
+            && wanted(&request.users, &row.user)
     });
-    for job in jobs.filter(|job| ran_s(job, facts.period, facts.now) > 0.0) {
-        let key = match key_first {
-            true => (job.wckey.clone(), job.user.clone()),
-            false => (job.user.clone(), job.wckey.clone()),
-        };
-        let of = sums.entry(key).or_insert_with(|| vec![0.0; tres.len()]);
-        for (sum, tres) in of.iter_mut().zip(&tres) {
-            *sum += facts.used(job, tres);
-        }
-    }
+    let sums = sums(rows, &tres, |row| match key_first {
+        true => (row.wckey.clone(), row.user.clone()),
+        false => (row.user.clone(), row.wckey.clone()),
+    });
     let lines = sums.iter().flat_map(|((first, second), amounts)| {
         let (key, user) = if key_first {
             (first, second)

@@ -42,6 +42,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Script(_) => "REQUEST_BATCH_SCRIPT",
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
+            Query::Usage(_) => "DBD_GET_ASSOC_USAGE",
             Query::NodeEvents(_) => "DBD_GET_EVENTS",
             Query::Transactions(_) => "DBD_GET_TXN",
             Query::Diag => "REQUEST_STATS_INFO",

@@ -25,6 +25,7 @@ pub(super) fn query_subject(query: &Query) -> String {
         | Query::Partitions
         | Query::Config
         | Query::Accounting(_)
+        | Query::Usage(_)
         | Query::NodeEvents(_)
         | Query::Transactions(_)
         | Query::Diag

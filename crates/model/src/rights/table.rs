@@ -203,6 +203,8 @@ requests! {
     Allocation = Query, OwnerAlone, "srun and sstat with a job's number";
     /// Jobs of accounting (PrivateData=jobs; of sreport usage as well).
     Accounting = Query, Anyone, "sacct, sreport";
+    /// What was used in a period (PrivateData=jobs, usage, events).
+    Usage = Query, Anyone, "sreport";
     /// When nodes were out of service (PrivateData=events).
     NodeEvents = Query, Anyone, "sacctmgr show event";
     /// Who changed what with sacctmgr.

@@ -1,6 +1,6 @@
 //! `muster import slurmdbd` with a real MariaDB that has what a real slurmdbd (22.05) has written into it.
 
-use crate::cluster::{Cluster, Ran};
+use crate::cluster::{Cluster, Ran, alive};
 use crate::slurmdbd::Server;
 use std::process::Command;
 
@@ -94,6 +94,91 @@ fn a_slurms_accounting_is_imported_once_however_often_that_is_tried() {
         differs.out.contains("differs") && differs.err.contains("1 of "),
         "{differs:?}"
     );
+    is_purged(&c);
+}
+
+/// slurmdbd purges what came, sums stay, and what is purged does not come again.
+fn is_purged(c: &Cluster) {
+    let report = || {
+        c.ok("sreport -nP -t seconds cluster AccountUtilizationByUser start=2026-10-01 end=2026-11-27 format=account,login,used; \
+              sreport -nP -t seconds cluster Utilization start=2026-10-01 end=2026-11-27")
+    };
+    let before = report();
+    assert!(runs(c) > 150 && before.contains("physics|amy"), "{before}");
+    let conf = format!(
+        "PurgeJobAfter=1hours\nPurgeEventAfter=1hours\nArchiveJobs=yes\nArchiveEvents=yes\nArchiveDir={dir}\n\
+         LogFile={log}\nPidFile={pid}\n",
+        dir = c.path("old").display(),
+        log = c.path("log/dbd.log").display(),
+        pid = c.path("run/dbd.pid").display()
+    );
+    c.ok("install -d -o $(stat -c %U ../log) ../old");
+    c.write("../slurmdbd.conf", &format!("{conf}PurgeStepAfter=0\n"));
+    c.ok("chmod 600 ../slurmdbd.conf");
+    let refused = c.run("slurmdbd");
+    assert!(refused.err.contains("PurgeStepAfter=0"), "{refused:?}");
+    c.write("../slurmdbd.conf", &conf);
+    c.ok("slurmdbd");
+    c.until("all that came is purged", || runs(c) < 10);
+    let mine = c.ok("sacct -D -X -n -P -j 1 -o jobname");
+    assert_eq!(mine.trim(), "mine");
+    c.until("it is said", || {
+        let log = c.read("../log/dbd.log");
+        log.contains(" jobs of before") && log.contains(" events of before")
+    });
+    assert_eq!(report(), before);
+    let again = import(c, "");
+    assert!(again.out.contains("jobs 0 added"), "{again:?}");
+    assert!(again.out.contains("node events 0"), "{again:?}");
+    assert!(runs(c) < 10);
+    assert_eq!(report(), before);
+    let pid: i32 = c.read("../run/dbd.pid").trim().parse().unwrap();
+    c.ok(&format!("kill {pid}"));
+    c.until("it ends", || !alive(pid));
+    comes_back(c);
+    assert_eq!(report(), before);
+}
+
+/// What was purged is in files, which are taken back once; what is no such file is refused.
+fn comes_back(c: &Cluster) {
+    let files = c.ok("stat -c '%a %n' ../old/*");
+    assert_eq!(files.lines().count(), 2, "{files}");
+    assert!(
+        files
+            .lines()
+            .all(|line| line.starts_with("600 ../old/new_")),
+        "{files}"
+    );
+    let back = c.ok("muster import archive ../old/*");
+    assert!(
+        back.lines()
+            .all(|line| line.contains(" 0 were there, 0 are of jobs")),
+        "{back}"
+    );
+    assert!(runs(c) > 150);
+    let again = c.ok("muster import archive ../old/*");
+    assert!(
+        again
+            .lines()
+            .all(|line| line.contains(": 0 rows taken back")),
+        "{again}"
+    );
+    c.ok("mkfifo pipe; cat ../old/*_job_* | head -c 9000 >cut; sed 's/rootjob/ROOTJOB/' ../old/*_job_* >changed");
+    c.ok("chmod 644 cut changed");
+    for (file, says) in [
+        ("pipe", "no regular file"),
+        ("/etc/passwd", "no archive"),
+        ("cut", "damaged"),
+        ("changed", "damaged"),
+        ("/dev/zero", "no regular file"),
+    ] {
+        let refused = c.run(&format!("muster import archive {file}"));
+        assert!(
+            refused.code == 1 && refused.err.contains(says),
+            "{refused:?}"
+        );
+        assert!(!refused.err.contains("root:"), "{refused:?}");
+    }
 }
 
 /// Killed in the middle, the import has all at the end, and nothing twice.

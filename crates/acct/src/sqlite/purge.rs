@@ -1,0 +1,346 @@
+//! Removing what is older than a site keeps it: beside the controller, a part at a time, each in a short transaction of its own,
+//! which the controller's own wait for. Sums of what was used stay, until they are purged themselves; what is not over is not
+//! purged.
+
+use super::log::{self, Written};
+use super::row::{IMPORTED_RUN, OPEN, RUN_BITS};
+use super::{open_read_only, schema, set_up};
+use crate::store::StoreError;
+use muster_model::time::Timestamp;
+use rusqlite::{Connection, TransactionBehavior};
+use std::path::Path;
+use std::time::Duration;
+
+/// How long to wait while the controller writes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is purged, each by its own age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purged {
+    /// Times in which nodes were out of service.
+    Events,
+    /// Runs of jobs, with their steps and suspensions.
+    Jobs,
+    /// Steps of runs that have ended.
+    Steps,
+    /// Suspensions of runs that have ended.
+    Suspensions,
+    /// Changes of accounting's records.
+    Transactions,
+    /// Sums of what was used.
+    Usage,
+}
+
+impl Purged {
+    /// All, in the order in which they are purged.
+    pub const ALL: [Purged; 6] = [
+        Purged::Events,
+        Purged::Jobs,
+        Purged::Steps,
+        Purged::Suspensions,
+        Purged::Transactions,
+        Purged::Usage,
+    ];
+
+    /// As logs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Purged::Events => "events",
+            Purged::Jobs => "jobs",
+            Purged::Steps => "steps",
+            Purged::Suspensions => "suspensions",
+            Purged::Transactions => "transactions",
+            Purged::Usage => "sums of usage",
+        }
+    }
+}
+
+/// The key of a row that a purge removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowKey {
+    /// An event of a node.
+    Event(i64),
+    /// A run.
+    Job(i64),
+    /// A step, by run.
+    Step(i64, i64),
+    /// A suspension, by run and start.
+    Suspension(i64, i64),
+    /// A change of accounting's records.
+    Transaction(i64),
+    /// A sum of what was used.
+    Used(i64),
+    /// A sum of outages.
+    Out(i64),
+}
+
+/// From where on rows are looked for: after the run of this end and number. Steps and suspensions are found by their runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    end_ms: i64,
+    row: i64,
+}
+
+impl Default for After {
+    fn default() -> After {
+        After {
+            end_ms: i64::MIN,
+            row: i64::MIN,
+        }
+    }
+}
+
+/// Finds old rows and removes them.
+pub struct Purger {
+    connection: Connection,
+}
+
+impl Purger {
+    /// Opens the file that a controller of this release has made.
+    ///
+    /// # Errors
+    /// The file is not there, or is another's, or of another release.
+    pub fn open(path: &Path) -> Result<Purger, StoreError> {
+        // What is not there is not made.
+        drop(open_read_only(path)?);
+        let failed = |source| StoreError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let connection = Connection::open(path).map_err(failed)?;
+        set_up(&connection).map_err(failed)?;
+        connection.busy_timeout(PATIENCE).map_err(failed)?;
+        schema::check_format(&connection, path)?;
+        Ok(Purger { connection })
+    }
+
+    /// Rows that were over before a time, at most so many, those of runs after a place, which is moved on; none when there are no
+    /// more.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn find(
+        &self,
+        what: Purged,
+        before: Timestamp,
+        after: &mut After,
+        most: usize,
+    ) -> Result<Vec<RowKey>, StoreError> {
+        let most = i64::try_from(most.max(1)).unwrap_or(i64::MAX);
+        match what {
+            Purged::Events => self.numbers(
+                "SELECT id FROM node_event WHERE end_ms < ?1 ORDER BY id LIMIT ?2",
+                (before.0, most),
+                RowKey::Event,
+            ),
+            Purged::Transactions => self.numbers(
+                "SELECT id FROM txn WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2",
+                (before.0, most),
+                RowKey::Transaction,
+            ),
+            Purged::Jobs => self.numbers(JOBS, (before.0, most), RowKey::Job),
+            Purged::Usage => {
+                let used = self.sums("used", before, most, RowKey::Used)?;
+                match used.is_empty() {
+                    true => self.sums("out_of_service", before, most, RowKey::Out),
+                    false => Ok(used),
+                }
+            }
+            Purged::Steps => self.parts(
+                "SELECT job, step FROM step WHERE job = ?1",
+                before,
+                after,
+                most,
+                RowKey::Step,
+            ),
+            Purged::Suspensions => self.parts(
+                "SELECT job, start_ms FROM suspension WHERE job = ?1",
+                before,
+                after,
+                most,
+                RowKey::Suspension,
+            ),
+        }
+    }
+
+    /// For reading rows.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    fn numbers(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        key: fn(i64) -> RowKey,
+    ) -> Result<Vec<RowKey>, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let rows = statement.query_map(parameters, |row| row.get(0).map(key))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Sums of hours, days and months that ended before a time.
+    fn sums(
+        &self,
+        table: &str,
+        before: Timestamp,
+        most: i64,
+        key: fn(i64) -> RowKey,
+    ) -> Result<Vec<RowKey>, StoreError> {
+        use muster_model::use_slots::Length;
+        for length in Length::ALL {
+            let sql =
+                format!("SELECT id FROM {table} WHERE length = ?1 AND begin_ms < ?2 LIMIT ?3");
+            // What begins before the one that the time is in has ended by then.
+            let from = length.begin(before);
+            let found = self.numbers(&sql, (super::rollup::length_key(length), from, most), key)?;
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Steps or suspensions of runs that ended before a time.
+    fn parts(
+        &self,
+        sql: &str,
+        before: Timestamp,
+        after: &mut After,
+        most: i64,
+        key: fn(i64, i64) -> RowKey,
+    ) -> Result<Vec<RowKey>, StoreError> {
+        let mut runs = self.connection.prepare_cached(
+            "SELECT end_ms, row FROM job INDEXED BY job_end WHERE end_ms < ?1 AND (end_ms, row) > (?2, ?3)
+             ORDER BY end_ms, row LIMIT ?4",
+        )?;
+        let mut parts = self.connection.prepare_cached(sql)?;
+        loop {
+            let found = runs.query_map((before.0, after.end_ms, after.row, most), |row| {
+                Ok(After {
+                    end_ms: row.get(0)?,
+                    row: row.get(1)?,
+                })
+            })?;
+            let found = found.collect::<rusqlite::Result<Vec<After>>>()?;
+            let mut keys = Vec::new();
+            for run in &found {
+                let own = parts.query_map([run.row], |row| Ok(key(row.get(0)?, row.get(1)?)))?;
+                keys.extend(own.collect::<rusqlite::Result<Vec<RowKey>>>()?);
+                *after = *run;
+                if i64::try_from(keys.len()).is_ok_and(|count| count >= most) {
+                    break;
+                }
+            }
+            if !keys.is_empty() || found.is_empty() {
+                return Ok(keys);
+            }
+        }
+    }
+
+    /// Removes rows, in one transaction; how many were there.
+    ///
+    /// # Errors
+    /// What the database says; then nothing of it was removed.
+    pub fn remove(&mut self, keys: &[RowKey]) -> Result<u64, StoreError> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let is_logged = log::is_kept(&transaction)?;
+        let mut removed = 0;
+        for key in keys {
+            let gone = remove_row(&transaction, *key)?;
+            removed += u64::from(gone);
+            if gone && is_logged {
+                log::append(&transaction, written(*key))?;
+            }
+        }
+        transaction.commit()?;
+        Ok(removed)
+    }
+}
+
+/// Runs that have ended, but not those of jobs that wait or run again, and tasks of arrays only after the record that says which of
+/// them are left.
+const JOBS: &str = "SELECT row FROM job AS j INDEXED BY job_end WHERE end_ms < ?1
+     AND NOT EXISTS (SELECT 1 FROM job AS o WHERE o.row BETWEEN (j.row & ~65535) AND (j.row | 65535)
+         AND o.end_ms = 9223372036854775807)
+     AND (j.array_id IS NULL OR NOT EXISTS (SELECT 1 FROM job AS r
+         WHERE r.row BETWEEN (j.array_id << 16) AND ((j.array_id << 16) | 65535)
+         AND r.array_spec IS NOT NULL AND r.row <> j.row))
+     ORDER BY end_ms LIMIT ?2";
+
+const _: () = assert!(RUN_BITS == 16 && OPEN == 9_223_372_036_854_775_807);
+
+/// Removes a row; whether it was there. What was imported is not imported again.
+fn remove_row(connection: &Connection, key: RowKey) -> rusqlite::Result<bool> {
+    let one = |sql: &str, number: i64| connection.prepare_cached(sql)?.execute([number]);
+    let two = |sql: &str, first: i64, second: i64| {
+        connection.prepare_cached(sql)?.execute((first, second))
+    };
+    note_purged(connection, key)?;
+    let count = match key {
+        RowKey::Event(id) => one(
+            "DELETE FROM node_event WHERE id = ?1 AND end_ms IS NOT NULL",
+            id,
+        )?,
+        RowKey::Transaction(id) => one("DELETE FROM txn WHERE id = ?1", id)?,
+        RowKey::Used(id) => one("DELETE FROM used WHERE id = ?1", id)?,
+        RowKey::Out(id) => one("DELETE FROM out_of_service WHERE id = ?1", id)?,
+        RowKey::Step(job, step) => two("DELETE FROM step WHERE job = ?1 AND step = ?2", job, step)?,
+        RowKey::Suspension(job, start) => two(
+            "DELETE FROM suspension WHERE job = ?1 AND start_ms = ?2",
+            job,
+            start,
+        )?,
+        RowKey::Job(row) => {
+            let sql = "DELETE FROM job WHERE row = ?1 AND end_ms <> ?2";
+            let count = two(sql, row, OPEN)?;
+            if count > 0 {
+                one("DELETE FROM step WHERE job = ?1", row)?;
+                one("DELETE FROM suspension WHERE job = ?1", row)?;
+                one("UPDATE imported SET row = -1 WHERE row = ?1", row)?;
+            }
+            count
+        }
+    };
+    Ok(count > 0)
+}
+
+/// Until when what an import brings is gone here by intention, milliseconds: runs, events of nodes, changes of accounting's records.
+pub(super) const PURGED: [&str; 3] = ["imported_purged", "events_purged", "txn_purged"];
+
+/// Notes until when rows are gone by intention, before one goes that ended then.
+fn note_purged(connection: &Connection, key: RowKey) -> rusqlite::Result<()> {
+    let [runs, events, transactions] = PURGED;
+    let (name, ends, row) = match key {
+        RowKey::Job(row) if row & i64::from(IMPORTED_RUN) != 0 => {
+            (runs, "SELECT ?2, end_ms FROM job WHERE row = ?1", row)
+        }
+        RowKey::Event(id) => (
+            events,
+            "SELECT ?2, end_ms FROM node_event WHERE id = ?1 AND end_ms IS NOT NULL",
+            id,
+        ),
+        RowKey::Transaction(id) => (transactions, "SELECT ?2, at_ms FROM txn WHERE id = ?1", id),
+        _ => return Ok(()),
+    };
+    let sql = format!(
+        "INSERT INTO meta {ends} ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)"
+    );
+    connection.prepare_cached(&sql)?.execute((row, name))?;
+    Ok(())
+}
+
+/// What the log says of a row that is gone.
+fn written(key: RowKey) -> Written {
+    match key {
+        RowKey::Event(id) => Written::NodeEvent(id),
+        RowKey::Job(row) => Written::Job(row),
+        RowKey::Step(job, _) => Written::Reset(job),
+        RowKey::Suspension(job, _) => Written::Suspension(job),
+        RowKey::Transaction(id) => Written::Transaction(id),
+        RowKey::Used(id) => Written::Used(id),
+        RowKey::Out(id) => Written::Out(id),
+    }
+}

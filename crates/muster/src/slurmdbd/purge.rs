@@ -1,0 +1,360 @@
+//! The thread of slurmdbd that purges: at the beginning of each hour, day or month, what is so many of these older.
+
+use super::archive::{ArchiveSettings, FILE_ROWS};
+use anyhow::{Context as _, Result, ensure};
+use jiff::{Span, Unit, Zoned, ZonedRound};
+use muster_acct::{After, Purged, Purger};
+use muster_conf::files::FlatSettings;
+use muster_model::time::Timestamp;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Rows of one transaction at most: the controller's own wait that long.
+const STEP_ROWS: usize = 1000;
+/// How long others may write between two transactions.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often it is looked whether an hour has begun.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often it is looked whether the site's program has ended.
+const SCRIPT_INTERVAL: Duration = Duration::from_millis(100);
+/// First wait after a failure; each further one is twice as long.
+const RETRY_MIN: Duration = Duration::from_secs(10);
+/// Longest wait after a failure.
+const RETRY_MAX: Duration = Duration::from_secs(600);
+/// For how long the controller may still write what is about jobs that it keeps no more.
+const LATE: Duration = Duration::from_secs(600);
+
+/// The keys of slurmdbd.conf, and what each is about.
+const KEYS: [(&str, Purged); 6] = [
+    ("PurgeEventAfter", Purged::Events),
+    ("PurgeJobAfter", Purged::Jobs),
+    ("PurgeStepAfter", Purged::Steps),
+    ("PurgeSuspendAfter", Purged::Suspensions),
+    ("PurgeTXNAfter", Purged::Transactions),
+    ("PurgeUsageAfter", Purged::Usage),
+];
+
+/// After how long something is purged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Age {
+    count: u32,
+    unit: Unit,
+}
+
+impl Age {
+    /// Reads `12hours`, `50days`, `12` or `12months`.
+    pub(super) fn parse(key: &str, text: &str) -> Result<Age> {
+        let end = text.find(|c: char| !c.is_ascii_digit());
+        let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+        let unit = match unit.to_ascii_lowercase().as_str() {
+            "hour" | "hours" => Unit::Hour,
+            "day" | "days" => Unit::Day,
+            "" | "month" | "months" => Unit::Month,
+            _ => anyhow::bail!("{key}={text}: expected a number of hours, days or months"),
+        };
+        let count: u32 = number.parse().with_context(|| format!("{key}={text}"))?;
+        ensure!(
+            count > 0,
+            "{key}={text} would purge all that is over: leave the key out, or name a time"
+        );
+        Ok(Age { count, unit })
+    }
+
+    /// What is over before then is old enough, since the beginning of this hour, day or month.
+    fn before(self, now: &Zoned) -> Result<Timestamp, jiff::Error> {
+        let hour = ZonedRound::new()
+            .smallest(Unit::Hour)
+            .mode(jiff::RoundMode::Trunc);
+        let count = i64::from(self.count);
+        let at = match self.unit {
+            Unit::Hour => now
+                .round(hour)?
+                .checked_sub(Span::new().try_hours(count)?)?,
+            Unit::Day => now
+                .start_of_day()?
+                .checked_sub(Span::new().try_days(count)?)?,
+            _ => now
+                .first_of_month()?
+                .start_of_day()?
+                .checked_sub(Span::new().try_months(count)?)?,
+        };
+        Ok(Timestamp(at.timestamp().as_millisecond()))
+    }
+}
+
+/// What slurmdbd.conf says of purging.
+#[derive(Clone, Debug)]
+pub(super) struct PurgeSettings {
+    ages: Vec<(Purged, Age)>,
+    /// Rows of one transaction.
+    step_rows: usize,
+    /// For how long the controller keeps jobs that have ended.
+    kept: Duration,
+    file: PathBuf,
+    archive: ArchiveSettings,
+}
+
+impl PurgeSettings {
+    /// Reads them. `min_job_age_s` is that of slurm.conf.
+    pub(super) fn read(
+        dbd: &FlatSettings,
+        file: PathBuf,
+        min_job_age_s: u64,
+        archive: ArchiveSettings,
+    ) -> Result<PurgeSettings> {
+        let mut ages = Vec::new();
+        for (key, what) in KEYS {
+            if let Some(text) = dbd.text(key).filter(|text| !text.is_empty()) {
+                ages.push((what, Age::parse(key, text)?));
+            }
+        }
+        let limit = match dbd.text("MaxPurgeLimit").filter(|text| !text.is_empty()) {
+            Some(text) => text.parse().context("MaxPurgeLimit in slurmdbd.conf")?,
+            None => STEP_ROWS,
+        };
+        Ok(PurgeSettings {
+            ages,
+            step_rows: limit.clamp(1, STEP_ROWS),
+            kept: Duration::from_secs(min_job_age_s).saturating_add(LATE),
+            file,
+            archive,
+        })
+    }
+
+    /// Before when something is old enough: never what the controller may still write.
+    fn before(&self, age: Age, now: &Zoned) -> Result<Timestamp, jiff::Error> {
+        let kept = i64::try_from(self.kept.as_millis()).unwrap_or(i64::MAX);
+        let latest = now.timestamp().as_millisecond().saturating_sub(kept);
+        let hour = 3_600_000;
+        let latest = Timestamp(latest.div_euclid(hour) * hour);
+        Ok(age.before(now)?.min(latest))
+    }
+}
+
+/// The running thread; dropping it ends it after the transaction that it is in.
+pub(super) struct Purging {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Stop {
+    is_stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits; whether the thread is to end.
+    fn wait(&self, time: Duration) -> bool {
+        let is_stopped = self
+            .is_stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (is_stopped, _) = self
+            .changed
+            .wait_timeout_while(is_stopped, time, |is_stopped| !*is_stopped)
+            .unwrap_or_else(PoisonError::into_inner);
+        *is_stopped
+    }
+}
+
+impl Purging {
+    /// Starts it, if anything is to be purged.
+    pub(super) fn start(settings: PurgeSettings) -> Result<Option<Purging>> {
+        if settings.ages.is_empty() {
+            return Ok(None);
+        }
+        let stop = Arc::new(Stop::default());
+        let worker = Worker {
+            settings,
+            stop: stop.clone(),
+            done: BTreeMap::new(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("purge".to_owned())
+            .spawn(move || worker.run())?;
+        Ok(Some(Purging {
+            stop,
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for Purging {
+    fn drop(&mut self) {
+        *self
+            .stop
+            .is_stopped
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Worker {
+    settings: PurgeSettings,
+    stop: Arc<Stop>,
+    /// Before when all is purged.
+    done: BTreeMap<Purged, Timestamp>,
+}
+
+/// The thread is to end.
+struct Stopped;
+
+impl Worker {
+    fn run(mut self) {
+        let mut retry = RETRY_MIN;
+        loop {
+            let wait = match self.purge_all(&Zoned::now()) {
+                Ok(Some(Stopped)) => return,
+                Ok(None) => {
+                    retry = RETRY_MIN;
+                    LOOK_INTERVAL
+                }
+                Err(error) => {
+                    log::error!("purge: {error:#}; it is tried again");
+                    let wait = retry;
+                    retry = (retry * 2).min(RETRY_MAX);
+                    wait
+                }
+            };
+            if self.stop.wait(wait) {
+                return;
+            }
+        }
+    }
+
+    /// Purges what has become old enough since it was looked last.
+    fn purge_all(&mut self, now: &Zoned) -> Result<Option<Stopped>> {
+        if !self.settings.file.exists() {
+            return Ok(None);
+        }
+        let mut due = BTreeMap::new();
+        for (what, age) in &self.settings.ages {
+            let before = self.settings.before(*age, now)?;
+            if self.done.get(what).is_none_or(|done| *done < before) {
+                due.insert(*what, before);
+            }
+        }
+        if due.is_empty() {
+            return Ok(None);
+        }
+        if let Some(stopped) = self.run_script(&due)? {
+            return Ok(Some(stopped));
+        }
+        let mut purger = Purger::open(&self.settings.file)?;
+        for (what, before) in due {
+            if let Some(stopped) = self.purge(&mut purger, what, before)? {
+                return Ok(Some(stopped));
+            }
+            self.done.insert(what, before);
+        }
+        Ok(None)
+    }
+
+    /// Waits for the site's program that archives. Nothing is purged unless it succeeds.
+    fn run_script(&self, due: &BTreeMap<Purged, Timestamp>) -> Result<Option<Stopped>> {
+        let Some(mut child) = self.settings.archive.start_script(due)? else {
+            return Ok(None);
+        };
+        loop {
+            if let Some(status) = child.try_wait()? {
+                ensure!(
+                    status.success(),
+                    "ArchiveScript failed ({status}): nothing is purged"
+                );
+                return Ok(None);
+            }
+            if self.stop.wait(SCRIPT_INTERVAL) {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(Some(Stopped));
+            }
+        }
+    }
+
+    /// Purges what is of one kind, a step at a time. What is archived is on disk before.
+    fn purge(
+        &self,
+        purger: &mut Purger,
+        what: Purged,
+        before: Timestamp,
+    ) -> Result<Option<Stopped>> {
+        let archive = &self.settings.archive;
+        let step_rows = self.settings.step_rows;
+        let most = match archive.writes(what) {
+            true => FILE_ROWS,
+            false => step_rows,
+        };
+        let (mut after, mut removed) = (After::default(), 0);
+        loop {
+            let keys = purger.find(what, before, &mut after, most)?;
+            if keys.is_empty() {
+                break;
+            }
+            if archive.writes(what) {
+                let path = archive.write(purger, what, &keys, before)?;
+                log::info!(
+                    "archived {} {} in {}",
+                    keys.len(),
+                    what.name(),
+                    path.display()
+                );
+            }
+            for step in keys.chunks(step_rows) {
+                removed += purger.remove(step)?;
+                if self.stop.wait(PAUSE) {
+                    return Ok(Some(Stopped));
+                }
+            }
+        }
+        if removed > 0 {
+            let at = jiff::Timestamp::from_millisecond(before.0)?;
+            log::info!("purged {removed} {} of before {at}", what.name());
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn before(age: &str, now: &str) -> String {
+        let zone = jiff::tz::TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let now = now.parse::<jiff::Timestamp>().unwrap();
+        let now = now.to_zoned(zone.clone());
+        let at = Age::parse("PurgeJobAfter", age).unwrap().before(&now);
+        let at = jiff::Timestamp::from_millisecond(at.unwrap().0).unwrap();
+        at.to_zoned(zone).strftime("%Y-%m-%dT%H:%M%:z").to_string()
+    }
+
+    #[test]
+    fn ages_count_from_the_beginning_of_their_unit() {
+        assert_eq!(
+            before("12hours", "2026-11-28T10:59:00Z"),
+            "2026-11-27T23:00+01:00"
+        );
+        assert_eq!(
+            before("1day", "2026-10-25T12:00:00Z"),
+            "2026-10-24T00:00+02:00"
+        );
+        assert_eq!(
+            before("2", "2026-11-28T10:59:00Z"),
+            "2026-09-01T00:00+02:00"
+        );
+        assert_eq!(
+            before("1Months", "2026-03-31T22:30:00Z"),
+            "2026-03-01T00:00+01:00"
+        );
+        for wrong in ["0", "0days", "days", "1week", "", "-1"] {
+            assert!(Age::parse("PurgeJobAfter", wrong).is_err(), "{wrong}");
+        }
+    }
+}
