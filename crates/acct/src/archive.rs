@@ -131,9 +131,21 @@ pub struct ArchivedSum {
     /// The device; empty for what all jobs have.
     #[n(6)]
     pub device: String,
-    /// Run times, and these times CPUs, MiB and nodes; CPUs that were waited for.
+    /// Run times, milliseconds.
     #[n(7)]
-    pub amounts: [i64; 5],
+    pub run_ms: i64,
+    /// The same times CPUs.
+    #[n(8)]
+    pub cpu_ms: i64,
+    /// Times MiB of memory.
+    #[n(9)]
+    pub mem_mib_ms: i64,
+    /// Times nodes.
+    #[n(10)]
+    pub node_ms: i64,
+    /// CPUs that were waited for.
+    #[n(11)]
+    pub planned_cpu_ms: i64,
 }
 
 /// Why a file cannot be read.

@@ -169,13 +169,11 @@ impl RowReader<'_> {
             owner: ByteVec::from(owner.to_vec()),
             wckey,
             device,
-            amounts: [
-                amount(row, 7)?,
-                amount(row, 8)?,
-                amount(row, 9)?,
-                amount(row, 10)?,
-                amount(row, 11)?,
-            ],
+            run_ms: amount(row, 7)?,
+            cpu_ms: amount(row, 8)?,
+            mem_mib_ms: amount(row, 9)?,
+            node_ms: amount(row, 10)?,
+            planned_cpu_ms: amount(row, 11)?,
         }))))
     }
 
@@ -415,7 +413,6 @@ impl RowWriter<'_> {
             text => self.texts.number(connection, text.as_bytes()),
         };
         let (wckey, device) = (text(&sum.wckey)?, text(&sum.device)?);
-        let [run, cpu, mem, node, planned] = sum.amounts;
         let added = connection
             .prepare_cached(
                 "INSERT OR IGNORE INTO used (length, begin_ms, account, uid, owner, wckey, device,
@@ -430,11 +427,11 @@ impl RowWriter<'_> {
                 owner,
                 wckey,
                 device,
-                run,
-                cpu,
-                mem,
-                node,
-                planned,
+                sum.run_ms,
+                sum.cpu_ms,
+                sum.mem_mib_ms,
+                sum.node_ms,
+                sum.planned_cpu_ms,
             ))?;
         self.outcome(added, Written::Used)
     }

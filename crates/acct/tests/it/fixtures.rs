@@ -4,8 +4,10 @@
 
 use crate::support::{Directory, at};
 use minicbor::Decode;
-use muster_acct::{Change, History, JobRow, NodeNow, Reader, RunKey, SqliteStore, Store};
-use muster_fixtures::{assert_same, from_hex, sample, to_hex};
+use muster_acct::{
+    ArchiveHeader, Archived, Change, History, JobRow, NodeNow, Reader, RunKey, SqliteStore, Store,
+};
+use muster_fixtures::{Root, assert_same, check, from_hex, sample, to_hex};
 use muster_model::het::HetPart;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Allocation, ExitStatus, JobState, Reason, Step, StepEnd};
@@ -293,4 +295,13 @@ fn stores_of_all_formats_are_read() {
         assert_eq!(pragma(&migrated, "user_version"), newest);
         assert_eq!(schema(&migrated), expected, "format {format}");
     }
+}
+
+#[test]
+fn rows_of_archives_are_read() {
+    let roots = [
+        Root::plain::<ArchiveHeader>("acct::archive::ArchiveHeader"),
+        Root::plain::<Archived>("acct::archive::Archived"),
+    ];
+    check(PACKAGE, "tests/fixtures/archive.txt", &roots, "");
 }
