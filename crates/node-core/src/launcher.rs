@@ -18,6 +18,7 @@ mod ending;
 pub mod event;
 mod groups;
 mod job;
+mod known;
 mod launch;
 mod launches;
 mod measure;
@@ -52,7 +53,7 @@ pub use records::{Fault, RecordedAttempt, Records};
 pub use steps::{is_step_dir, step_of_result};
 
 use crate::binding::Machine;
-use crate::messages::{Attach, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
+use crate::messages::{Attach, LauncherCommand, LauncherEvent, MachineClaim};
 use crate::now::Now;
 use event::{Action, ConnId, Event, TimerKey};
 use job::JobEntry;
@@ -364,18 +365,7 @@ impl Launcher {
         self.site.forget(&mut self.state.actions);
         self.state.actions.is_attached = true;
         self.launches.daemons.take_back(&mut self.state);
-        let known = self.state.jobs.iter().map(|(&run, e)| KnownJob {
-            run,
-            grant: e.grant.as_deref().map(encoded),
-            kept: self
-                .state
-                .records
-                .kept(run)
-                .map(|(k, v)| (k, v.clone()))
-                .collect(),
-            steps: e.steps.keys().copied().collect(),
-        });
-        let mut events = vec![LauncherEvent::State(known.collect())];
+        let mut events = known::all_known(&self.state);
         for (&run, e) in &self.state.jobs {
             events.extend(e.outcome.clone());
             for (&step, process) in &e.steps {

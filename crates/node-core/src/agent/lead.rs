@@ -72,6 +72,8 @@ struct LedStep {
     run: JobAttempt,
     state: LedStepState,
     record: Record,
+    /// Bytes of the record when it was kept first.
+    kept_bytes: usize,
     /// The request that it hangs on, while srun is there.
     client: Option<(ConnId, RequestId)>,
     /// Answers of its nodes that are still out.
@@ -339,6 +341,7 @@ impl LedSteps {
             unknown_parts: unended.map(|(position, _)| position).collect(),
             addresses: vec![String::new(); record.nodes.len()],
             wires: Vec::new(),
+            kept_bytes: bytes.len(),
             record,
             client: None,
             unanswered: 0,

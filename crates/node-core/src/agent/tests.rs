@@ -1,5 +1,6 @@
 //! The machine driven by events, with an executor that keeps account of what the machine holds.
 
+mod floods;
 mod parts;
 mod random;
 mod scenarios;
@@ -187,7 +188,10 @@ impl Bench {
 
     fn connect_launcher(&mut self, known: Vec<KnownJob>) {
         self.event(AgentEvent::LauncherUp);
-        self.launcher(LauncherEvent::State(known));
+        self.launcher(LauncherEvent::State {
+            jobs: known,
+            is_last: true,
+        });
     }
 
     fn connect_controller(&mut self) {

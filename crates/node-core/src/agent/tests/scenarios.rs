@@ -233,7 +233,10 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
         kept: Vec::new(),
         steps: Vec::new(),
     };
-    bench.launcher(LauncherEvent::State(vec![known.clone()]));
+    bench.launcher(LauncherEvent::State {
+        jobs: vec![known.clone()],
+        is_last: true,
+    });
     assert!(!bench.stepds.contains_key(&first));
     let second = bench.start_ready();
     assert!(matches!(
@@ -268,12 +271,10 @@ fn a_launcher_gets_orders_once_it_has_said_what_it_knows() {
     bench.event(AgentEvent::LauncherUp);
     bench.create(1, step_spec(1));
     assert!(bench.starts.is_empty());
-    bench.launcher(LauncherEvent::State(vec![KnownJob {
-        run: RUN,
-        grant: None,
-        kept: Vec::new(),
-        steps: Vec::new(),
-    }]));
+    bench.launcher(LauncherEvent::State {
+        jobs: vec![KnownJob::new(RUN)],
+        is_last: true,
+    });
     assert_eq!(bench.starts.len(), 1);
 }
 
