@@ -13,6 +13,7 @@ mod containers;
 pub mod context;
 mod daemons;
 mod delivery;
+mod early_steps;
 mod end;
 mod ending;
 pub mod event;

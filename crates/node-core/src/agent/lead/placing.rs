@@ -3,7 +3,7 @@
 use super::super::state::AgentState;
 use super::super::steps::Steps;
 use super::{LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state};
-use crate::agent::{AgentAction, encode};
+use crate::agent::encode;
 use crate::layout::{self, Held};
 use crate::record::Record;
 use muster_model::cpuset::CpuSet;
@@ -115,6 +115,7 @@ impl Steps {
             record,
             kept_bytes,
             client: Some((waiting.conn, waiting.id)),
+            charged: Some(waiting.id),
             unanswered: placed.len(),
             unknown_parts: BTreeSet::new(),
             addresses: vec![String::new(); placed.len()],
@@ -124,7 +125,6 @@ impl Steps {
             direct: false,
         };
         self.led.placed.insert((grant.job, step), led);
-        state.out.push(AgentAction::ReleaseBytes(waiting.id));
         let launch = StepLaunch {
             key: grant.key.clone(),
             spec,

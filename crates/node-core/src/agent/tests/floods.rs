@@ -40,3 +40,36 @@ fn records_of_steps_have_bounded_lines_and_are_bounded_by_user() {
     let all: usize = steps.iter().sum();
     assert!((31 << 20..=32 << 20).contains(&all), "{all}");
 }
+
+/// A prolog runs, and the launcher answers for no step: what was asked for is held there, however soon the clients go.
+#[test]
+fn bytes_count_until_the_launcher_has_answered() {
+    let mut bench = Bench::with_job(1);
+    let spec = StepSpec {
+        overlap: true,
+        ..step_spec(1)
+    };
+    let requests: Vec<RequestId> = (0..6).map(|n| bench.create(n, spec.clone())).collect();
+    assert_eq!(bench.starts.len(), 6);
+    for conn in 0..3 {
+        bench.event(AgentEvent::ConnClosed(ConnId(conn)));
+    }
+    assert_eq!(bench.with_bytes, requests.iter().copied().collect());
+    assert_eq!(bench.left, requests[..3].iter().copied().collect());
+    let failed = |step: u32| LauncherEvent::StepFailed {
+        run: RUN,
+        step: StepNo(step),
+        error: "no".to_owned(),
+    };
+    // One client of each kind has a step that fails.
+    bench.launcher(failed(0));
+    bench.launcher(failed(3));
+    assert!(!bench.with_bytes.contains(&requests[0]) && !bench.with_bytes.contains(&requests[3]));
+    bench.starts.remove(3);
+    bench.starts.remove(0);
+    for left in (0..4).rev() {
+        bench.start_ready();
+        assert_eq!(bench.with_bytes.len(), left);
+    }
+    bench.end_job();
+}

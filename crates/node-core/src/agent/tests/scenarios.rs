@@ -18,8 +18,9 @@ fn refusal(reply: &AgentReply) -> RefusalCode {
 fn a_step_is_created_ends_and_is_reported_once() {
     let mut bench = Bench::with_job(1);
     let request = bench.create(1, step_spec(1));
-    assert!(bench.with_bytes.is_empty(), "its bytes are not kept");
+    assert!(bench.with_bytes.contains(&request), "the launcher has it");
     let stepd = bench.start_ready();
+    assert!(bench.with_bytes.is_empty(), "its bytes are not kept");
     assert!(matches!(
         bench.replies_to(request)[..],
         [AgentReply::Created(_)]

@@ -311,3 +311,43 @@ fn what_is_kept_of_a_user_is_bounded() {
     assert!(!keep(&mut world, jobs[0], 0, 0));
     assert!(keep(&mut world, jobs[2], 91, 900 << 10));
 }
+
+/// Steps with environments of 8 MiB come while the prologs of their user's jobs run.
+#[test]
+fn steps_that_wait_for_a_prolog_are_bounded_by_user() {
+    let mut world = World::new();
+    world.prolog = vec!["/prolog".to_owned()];
+    world.attach();
+    for (number, uid) in [(1, UID), (2, UID), (3, OTHER)] {
+        world.wake_up(vec![launch_of(run(number), uid)]);
+        world.answer_look_ups();
+        assert_eq!(world.phase(run(number)), Phase::Prolog);
+    }
+    let start = |world: &mut World, job: u64, step: u32| {
+        let mut order = step_order(run(job), StepNo(step));
+        order.launch.spec.argv = vec!["x".repeat(8 << 20)];
+        let before = world.sent.len();
+        world.deliver(Event::StartStep {
+            order,
+            random: Some(1),
+        });
+        match world.sent.get(before..) {
+            Some([LauncherEvent::StepFailed { error, .. }]) => Some(error.clone()),
+            Some([]) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let waiting = |world: &World| {
+        let jobs = world.launcher.state.jobs.values();
+        jobs.map(|entry| entry.early_steps.len()).sum::<usize>()
+    };
+    for step in 0..7 {
+        assert_eq!(start(&mut world, 1 + u64::from(step % 2), step), None);
+    }
+    for step in 7..20 {
+        let refused = start(&mut world, 1 + u64::from(step % 2), step);
+        assert!(refused.unwrap().contains("64 MiB"));
+    }
+    assert_eq!(waiting(&world), 7);
+    assert_eq!(start(&mut world, 3, 0), None);
+}
