@@ -64,6 +64,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::ids::JobAttempt;
 use muster_model::job::Usage;
+use muster_model::visible_text::debug_beginning;
 use muster_proto::node::JobGrant;
 use session::{Place, Session};
 use site::SitePrograms;
@@ -262,7 +263,7 @@ impl Launcher {
     /// Carries out what an agent asks for, where it may.
     fn take_command(&mut self, command: LauncherCommand) {
         if let Some(why) = self.refusal(&command) {
-            let line = format!("{why}: {:.200}", format!("{command:?}"));
+            let line = format!("{why}: {}", debug_beginning(&command, 200));
             self.state.actions.log_refusal(&line);
             if let LauncherCommand::StepAssigned { run, step, .. } = command {
                 self.state.report_lost(run, step);
