@@ -2,6 +2,7 @@
 //! moves a terminal's cursor.
 
 use std::borrow::Cow;
+use std::fmt::{self, Debug, Write};
 
 /// Whether a character does something to the line that it is printed in: controls of ASCII and of ISO 6429, and those that
 /// turn the direction of text.
@@ -36,6 +37,30 @@ pub fn beginning(text: &str, bytes_max: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
+/// How a value looks, for a line of a log: at most so many bytes. However large the value is, no more is written than that.
+pub fn debug_beginning(value: &dyn Debug, bytes_max: usize) -> String {
+    /// Takes no more than fits.
+    struct Short(String, usize);
+
+    impl Write for Short {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let left = self.1.saturating_sub(self.0.len());
+            let fits = beginning(text, left);
+            self.0.push_str(fits);
+            match fits.len() == text.len() {
+                true => Ok(()),
+                false => Err(fmt::Error),
+            }
+        }
+    }
+
+    let mut short = Short(String::new(), bytes_max);
+    match write!(short, "{value:?}") {
+        Ok(()) => short.0,
+        Err(fmt::Error) => short.0 + "...",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +70,15 @@ mod tests {
         let text = "a\nJobId=1\t\u{1b}[2J\u{9b}1A\u{202e}é\u{7f}";
         assert_eq!(visible(text), "a JobId=1 ?[2J?1A?é?");
         assert!(matches!(visible("plain é"), Cow::Borrowed(_)));
+    }
+
+    /// `{:.60?}` cuts no text: precision is each value's own, and texts and lists have none.
+    #[test]
+    fn what_a_large_value_looks_like_is_short() {
+        let value = (vec!["ä".repeat(1 << 20); 4], "end");
+        let shown = debug_beginning(&value, 60);
+        assert!(shown.len() <= 63 && shown.starts_with("([\"ää") && shown.ends_with("..."));
+        assert_eq!(debug_beginning(&Some("x\ny"), 60), r#"Some("x\ny")"#);
     }
 
     #[test]

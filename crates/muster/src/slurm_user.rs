@@ -111,7 +111,7 @@ fn check_owner(path: &Path, user: &User) -> Result<()> {
 
 /// Sees to a file that the user writes, where only root can make one. In other directories the user makes it, later: there,
 /// root could be led to a file of somebody else.
-fn own_file(path: &Path, user: &User) -> Result<()> {
+pub(crate) fn own_file(path: &Path, user: &User) -> Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     let roots =
         only_root_leads_to(dir).with_context(|| format!("cannot look at {}", dir.display()))?;

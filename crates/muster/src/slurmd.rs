@@ -353,8 +353,8 @@ fn start(args: Args) -> Result<ExitCode> {
     let paths = &config.paths;
     let spool_dir = expand(&paths.slurmd_spool_dir);
     let pid_file = expand(&paths.slurmd_pid_file);
-    std::fs::create_dir_all(&spool_dir)
-        .with_context(|| format!("cannot create SlurmdSpoolDir {}", spool_dir.display()))?;
+    // Here the terminal still sees the error.
+    muster_node::make_spool(&spool_dir)?;
     let ready = if args.foreground {
         Ready::foreground()
     } else {

@@ -6,10 +6,11 @@ mod archive;
 mod purge;
 
 use crate::conf_owner;
-use crate::daemon::{self, PidFile, Ready};
+use crate::daemon::{self, PidFile, Ready, lock_path};
 use crate::flags::{Daemon, flag};
 use crate::logging;
 use crate::sackd::{drop_root, user};
+use crate::slurm_user::own_file;
 use anyhow::{Context as _, Result, bail, ensure};
 use archive::ArchiveSettings;
 use muster_acct::{CopySource, Stage};
@@ -18,6 +19,7 @@ use muster_conf::endpoint::conf_path;
 use muster_conf::files::{Flat, FlatSettings, load_flat};
 use muster_ctld::notify::Notify;
 use muster_dbd::{Address, DatabaseError, Kind, Replica};
+use muster_node::only_root_leads_to;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
@@ -51,6 +53,12 @@ pub(crate) static DAEMON: Daemon = Daemon {
     ],
 };
 
+/// Files that root makes for a daemon whose slurmdbd.conf is `SlurmUser`'s, which only root can make in these places.
+const USUAL_FILES: [&str; 3] = [
+    "/var/run/slurmdbd.pid",
+    "/var/run/slurm/slurmdbd.pid",
+    "/var/log/slurm/slurmdbd.log",
+];
 /// How often the controller's file is looked at while there is nothing to copy.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// First wait after a failure; each further one is twice as long.
@@ -113,17 +121,14 @@ struct Settings {
 }
 
 impl Settings {
+    /// Reads both files, and becomes `SlurmUser` before anything is opened that slurmdbd.conf names.
     fn read() -> Result<Settings> {
         let conf = fs::canonicalize(conf_path())
             .with_context(|| format!("cannot read {}", conf_path().display()))?;
         let (config, _) = conf_owner::load(&conf)?;
         let path = conf.with_file_name("slurmdbd.conf");
         let user = user(&config.slurm_user)?;
-        check_file(&path, &user)?;
-        let (dbd, findings) = load_flat(Flat::Slurmdbd, &path);
-        if let Some(error) = findings.iter().find(|f| f.severity == Severity::Error) {
-            bail!("{error}");
-        }
+        let dbd = read_as_owner(&path, &user)?;
         let named = dbd.text("SlurmUser").unwrap_or(&user.name);
         ensure!(
             named == user.name || named.parse() == Ok(user.uid.as_raw()),
@@ -148,6 +153,58 @@ impl Settings {
             user,
         })
     }
+}
+
+/// Becomes `SlurmUser`, and gives what slurmdbd.conf says. Root reads a file that is root's alone, and makes the log and the PID file that
+/// it names, where only root can. One of `SlurmUser`'s is read as that user: it may be a link, and names what its owner chooses.
+fn read_as_owner(path: &Path, user: &User) -> Result<FlatSettings> {
+    if !geteuid().is_root() || user.uid.is_root() {
+        return read_file(path, user);
+    }
+    let show = || format!("cannot look at {}", path.display());
+    let is_roots = only_root_leads_to(path).with_context(show)?
+        && fs::metadata(path).with_context(show)?.uid() == 0;
+    if !is_roots {
+        give_files(USUAL_FILES.map(PathBuf::from), user)?;
+        drop_root(user)?;
+        return read_file(path, user);
+    }
+    let dbd = read_file(path, user)?;
+    give_files(log_file(&dbd).into_iter().chain([pid_file(&dbd)]), user)?;
+    drop_root(user)?;
+    Ok(dbd)
+}
+
+fn read_file(path: &Path, user: &User) -> Result<FlatSettings> {
+    check_file(path, user)?;
+    let (dbd, findings) = load_flat(Flat::Slurmdbd, path);
+    match findings.iter().find(|f| f.severity == Severity::Error) {
+        Some(error) => bail!("{error}"),
+        None => Ok(dbd),
+    }
+}
+
+/// Sees to files that the user writes, in directories that are there, and to the locks of PID files.
+fn give_files(files: impl IntoIterator<Item = PathBuf>, user: &User) -> Result<()> {
+    for file in files {
+        if !file.parent().is_some_and(Path::is_dir) {
+            continue;
+        }
+        own_file(&file, user)?;
+        if file.extension().is_some_and(|end| end == "pid") {
+            own_file(&lock_path(&file), user)?;
+        }
+    }
+    Ok(())
+}
+
+fn log_file(dbd: &FlatSettings) -> Option<PathBuf> {
+    dbd.text("LogFile").map(PathBuf::from)
+}
+
+fn pid_file(dbd: &FlatSettings) -> PathBuf {
+    let named = dbd.text("PidFile").unwrap_or("/var/run/slurmdbd.pid");
+    PathBuf::from(named)
 }
 
 /// The database that slurmdbd.conf names; none if it names none. `name` is its user where the file names none.
@@ -214,20 +271,15 @@ pub(crate) fn check_file(path: &Path, user: &User) -> Result<()> {
 
 fn start(args: Args) -> Result<()> {
     let settings = Settings::read()?;
-    let text = |key: &str| settings.dbd.text(key).map(PathBuf::from);
     let ready = match args.foreground {
         true => Ready::foreground(),
         false => daemon::daemonise()?,
     };
     let level = settings.dbd.text("DebugLevel").unwrap_or("info");
     let level = logging::level(level, args.verbose);
-    logging::start(text("LogFile").as_deref(), args.foreground, level)?;
-    let pid_file = text("PidFile").unwrap_or_else(|| "/var/run/slurmdbd.pid".into());
-    let _pid_file = PidFile::take(&pid_file)?;
+    logging::start(log_file(&settings.dbd).as_deref(), args.foreground, level)?;
+    let _pid_file = PidFile::take(&pid_file(&settings.dbd))?;
     let signals = watch_signals().context("signals")?;
-    if geteuid().is_root() {
-        drop_root(&settings.user)?;
-    }
     prctl::set_dumpable(false).context("this process cannot be protected from others")?;
     let address = address_of(&settings.dbd, &settings.user.name)?;
     ready.tell();

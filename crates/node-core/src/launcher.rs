@@ -13,11 +13,13 @@ mod containers;
 pub mod context;
 mod daemons;
 mod delivery;
+mod early_steps;
 mod end;
 mod ending;
 pub mod event;
 mod groups;
 mod job;
+mod known;
 mod launch;
 mod launches;
 mod measure;
@@ -52,7 +54,7 @@ pub use records::{Fault, RecordedAttempt, Records};
 pub use steps::{is_step_dir, step_of_result};
 
 use crate::binding::Machine;
-use crate::messages::{Attach, KnownJob, LauncherCommand, LauncherEvent, MachineClaim};
+use crate::messages::{Attach, LauncherCommand, LauncherEvent, MachineClaim};
 use crate::now::Now;
 use event::{Action, ConnId, Event, TimerKey};
 use job::JobEntry;
@@ -62,6 +64,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::ids::JobAttempt;
 use muster_model::job::Usage;
+use muster_model::visible_text::debug_beginning;
 use muster_proto::node::JobGrant;
 use session::{Place, Session};
 use site::SitePrograms;
@@ -260,7 +263,7 @@ impl Launcher {
     /// Carries out what an agent asks for, where it may.
     fn take_command(&mut self, command: LauncherCommand) {
         if let Some(why) = self.refusal(&command) {
-            let line = format!("{why}: {:.200}", format!("{command:?}"));
+            let line = format!("{why}: {}", debug_beginning(&command, 200));
             self.state.actions.log_refusal(&line);
             if let LauncherCommand::StepAssigned { run, step, .. } = command {
                 self.state.report_lost(run, step);
@@ -364,18 +367,7 @@ impl Launcher {
         self.site.forget(&mut self.state.actions);
         self.state.actions.is_attached = true;
         self.launches.daemons.take_back(&mut self.state);
-        let known = self.state.jobs.iter().map(|(&run, e)| KnownJob {
-            run,
-            grant: e.grant.as_deref().map(encoded),
-            kept: self
-                .state
-                .records
-                .kept(run)
-                .map(|(k, v)| (k, v.clone()))
-                .collect(),
-            steps: e.steps.keys().copied().collect(),
-        });
-        let mut events = vec![LauncherEvent::State(known.collect())];
+        let mut events = known::all_known(&self.state);
         for (&run, e) in &self.state.jobs {
             events.extend(e.outcome.clone());
             for (&step, process) in &e.steps {

@@ -12,7 +12,11 @@ use muster_model::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::time::Timestamp;
 use muster_model::validate::Validate;
+use muster_model::visible_text::beginning;
 use muster_proto::step::StepSpec;
+
+/// Bytes of its command line that are kept of a step. It is for listings and accounting.
+const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
@@ -133,7 +137,7 @@ fn describe(
         memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
         start_time: now,
         stdio: spec.stdio.clone(),
-        submit_line: spec.submit_line.clone(),
+        submit_line: beginning(&spec.submit_line, LINE_BYTES_MAX).to_owned(),
         time_limit: spec.time_limit,
         distribution: Some(spread.title()),
         maker: spec.maker.clone(),

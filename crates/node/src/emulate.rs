@@ -17,6 +17,7 @@ use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::node::NodeInfo;
 use muster_model::spec::JobKind;
 use muster_model::time::Timestamp;
+use muster_model::visible_text::debug_beginning;
 use muster_proto::client::{Request, RequestBody, Response, daemon_socket};
 use muster_proto::frame::{self, Frames};
 use muster_proto::node::{
@@ -322,7 +323,7 @@ impl Node {
                     None => continue,
                     Some(Response::Welcome(welcome)) => self.check(&welcome.cluster)?,
                     Some(Response::Refused(r)) => bail!("node {} is refused: {r}", self.name),
-                    Some(other) => bail!("unexpected answer {other:.60?}"),
+                    Some(other) => bail!("unexpected answer {}", debug_beginning(&other, 60)),
                 }
                 welcomed = true;
                 *wait = RETRY_MIN;

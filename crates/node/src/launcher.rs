@@ -33,6 +33,7 @@ use crate::{now, removal, sys};
 use connection::Connection;
 use executor::{LauncherExecutor, Source};
 use log::Log;
+use muster_model::visible_text::debug_beginning;
 use muster_node_core::launcher::check_agent;
 use muster_node_core::launcher::event::{ConnId, Event};
 use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
@@ -50,6 +51,8 @@ use std::process::ExitCode;
 
 /// Connections at the same time: an agent, the one before it, and commands.
 const CONNECTIONS_MAX: usize = 16;
+/// Bytes of a message in a line of the log.
+const SHOWN_BYTES: usize = 60;
 /// Where the launcher of a spool directory listens.
 pub(crate) fn socket_path(spool: &Path) -> PathBuf {
     spool.join("shim.sock")
@@ -298,7 +301,8 @@ impl Loop {
             },
             // Root attaches and stops; an agent has a connection on which that is done.
             message if !conn.is_attached() || message.is_roots() => {
-                eprintln!("a message that is no agent's is refused: {message:.60?}");
+                let shown = debug_beginning(&message, SHOWN_BYTES);
+                eprintln!("a message that is no agent's is refused: {shown}");
                 return false;
             }
             LauncherCommand::StartStep(order) => {
@@ -458,7 +462,10 @@ pub fn stop_launcher(spool: &Path, kill: bool) -> io::Result<LauncherStop> {
     muster_proto::frame::write(&mut stream, &LauncherCommand::Stop { kill })?;
     match muster_proto::frame::read(&mut stream) {
         Ok(LauncherEvent::Busy(jobs)) => Ok(LauncherStop::Busy(jobs)),
-        Ok(other) => Err(io::Error::other(format!("unexpected answer {other:?}"))),
+        Ok(other) => {
+            let shown = debug_beginning(&other, SHOWN_BYTES);
+            Err(io::Error::other(format!("unexpected answer {shown}")))
+        }
         // The connection closes when the process ends.
         Err(_) => Ok(LauncherStop::Stopped),
     }

@@ -56,7 +56,7 @@ pub use role::{
 pub use root_files::{only_root_leads_to, only_user_leads_to, open_log, open_own};
 pub use sack::{sack_main, serve as serve_tokens};
 pub use stepd::{pmix_host_main, stepd_main};
-pub use supervisor::{AgentLog, FETCH_LATER, check_account, run};
+pub use supervisor::{AgentLog, FETCH_LATER, check_account, make_spool, run};
 pub use sys::pidfd;
 pub use topology::{Shape, SocketUnit};
 

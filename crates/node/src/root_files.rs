@@ -23,6 +23,14 @@ pub fn only_root_leads_to(path: &Path) -> io::Result<bool> {
 /// # Errors
 /// See [`only_root_leads_to`].
 pub fn only_user_leads_to(path: &Path, uid: u32) -> io::Result<bool> {
+    others_directory(path, uid).map(|found| found.is_none())
+}
+
+/// The first directory on the way to a path in which others than root and this user decide what its names lead to, if there is one.
+///
+/// # Errors
+/// See [`only_root_leads_to`].
+pub(crate) fn others_directory(path: &Path, uid: u32) -> io::Result<Option<PathBuf>> {
     let is_trusted = |owner: u32| owner == 0 || owner == uid;
     let mut left: Vec<PathBuf> = components(&std::path::absolute(path)?);
     let (mut at, mut links) = (PathBuf::from("/"), 0);
@@ -31,17 +39,17 @@ pub fn only_user_leads_to(path: &Path, uid: u32) -> io::Result<bool> {
         let others_write = dir.mode() & 0o022 != 0;
         let sticky = dir.mode() & libc::S_ISVTX != 0;
         if !is_trusted(dir.uid()) || others_write && !sticky {
-            return Ok(false);
+            return Ok(Some(at));
         }
         let next = at.join(&name);
         let found = match fs::symlink_metadata(&next) {
             Ok(found) => found,
             // A user who may add names here may do so meanwhile.
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(!others_write),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(others_write.then_some(at)),
             Err(e) => return Err(e),
         };
         if others_write && !is_trusted(found.uid()) {
-            return Ok(false);
+            return Ok(Some(at));
         }
         if !found.is_symlink() {
             at = match name.as_os_str() == ".." {
@@ -60,7 +68,7 @@ pub fn only_user_leads_to(path: &Path, uid: u32) -> io::Result<bool> {
         }
         left.extend(components(&target));
     }
-    Ok(true)
+    Ok(None)
 }
 
 /// The names of a path, last first.

@@ -20,6 +20,7 @@ mod spool;
 pub use account::check_account;
 pub use order::AgentLog;
 pub(crate) use order::{Inherited, inherited};
+pub use spool::make_spool;
 
 use crate::credential;
 use crate::cross_memory;

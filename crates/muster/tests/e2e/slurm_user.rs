@@ -1,6 +1,6 @@
 //! The controller as SlurmUser: what it is left with, and that a cluster works that way.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, alive};
 
 /// An account that each Debian has and that owns nothing.
 const USER: &str = "daemon";
@@ -86,4 +86,57 @@ fn the_sites_programs_on_the_controllers_host_run_as_slurm_user() {
     c.ok("srun true");
     assert_eq!(std::fs::read_to_string(&said).unwrap(), "1\n");
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// slurmdbd.conf is SlurmUser's, as Slurm wants it, and names root's files; then what a site has.
+#[test]
+fn a_slurmdbd_of_slurm_user_opens_nothing_as_root() {
+    let Some(c) = start("") else { return };
+    let secret = c.path("secret");
+    let kept = format!("stat -c '%u %a %s' {}", secret.display());
+    c.write("../secret", "root's, and long enough to be cut off\n");
+    c.ok(&format!("chmod 600 {}", secret.display()));
+    let before = c.ok(&kept);
+    let conf = |log: &str, pid: &str| {
+        let path = |name| c.path(name).display().to_string();
+        c.ok("rm -f ../slurmdbd.conf");
+        let text = format!("LogFile={}\nPidFile={}\n", path(log), path(pid));
+        c.write("../slurmdbd.conf", &text);
+        c.ok("chmod 600 ../slurmdbd.conf");
+    };
+    let run = || c.run("timeout 60 slurmdbd -D");
+    c.ok(&format!("install -d -o {USER} ../theirs"));
+    for (log, pid) in [("secret", "theirs/dbd.pid"), ("theirs/dbd.log", "secret")] {
+        conf(log, pid);
+        c.ok(&format!("chown {USER} ../slurmdbd.conf"));
+        let refused = run();
+        assert!(
+            refused.code == 1 && refused.err.contains("ermission denied"),
+            "{refused:?}"
+        );
+    }
+    // Another file in its place is not read, however its lines look.
+    c.ok("rm ../slurmdbd.conf && ln -s ../secret ../theirs/slurmdbd.conf && ln -s theirs/slurmdbd.conf ../slurmdbd.conf");
+    let refused = run();
+    assert!(
+        refused.code == 1 && !refused.err.contains("long enough"),
+        "{refused:?}"
+    );
+    assert_eq!(c.ok(&kept), before);
+    for (owner, place) in [(USER, "theirs"), ("root", "log")] {
+        conf(&format!("{place}/own.log"), &format!("{place}/own.pid"));
+        c.ok(&format!("chown {owner} ../slurmdbd.conf"));
+        c.ok("slurmdbd");
+        let files = format!("cd ../{place} && stat -c %U own.log own.pid own.pid.lock");
+        assert_eq!(c.ok(&files), format!("{USER}\n{USER}\n{USER}"));
+        let pid = c
+            .read(&format!("../{place}/own.pid"))
+            .trim()
+            .parse()
+            .unwrap();
+        let uids = c.ok(&format!("grep ^Uid: /proc/{pid}/status"));
+        assert!(uids.contains("\t1\t1\t1\t1"), "{uids}");
+        c.ok(&format!("kill {pid}"));
+        c.until("it ends", || !alive(pid));
+    }
 }

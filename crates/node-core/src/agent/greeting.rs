@@ -127,12 +127,14 @@ impl Agent {
 
     pub(super) fn launcher_up(&mut self) {
         self.state.out.has_launcher = true;
+        self.state.known = Vec::new();
         self.state.is_synced = false;
         self.steps.stepds.retire(&mut self.state.out);
     }
 
     pub(super) fn launcher_lost(&mut self) {
         self.state.out.has_launcher = false;
+        self.state.known = Vec::new();
         self.forget_measurements();
         self.state.has_lost_a_launcher |= self.state.is_synced;
         self.state.is_synced = false;

@@ -181,6 +181,8 @@ pub enum AgentAction {
     Reply(RequestId, AgentReply),
     /// The bytes of a request are not held any more; it will be answered still.
     ReleaseBytes(RequestId),
+    /// The client of a request is gone. Its bytes are held until the request is over.
+    LeaveBytes(RequestId),
     /// A request is over.
     EndRequest(RequestId),
     /// Ask another agent.

@@ -29,7 +29,7 @@ impl Agent {
                 | LauncherEvent::Vanished(run)
                 | LauncherEvent::Released(run)
                 | LauncherEvent::StepEnded { run, .. } => Some(run),
-                LauncherEvent::State(_)
+                LauncherEvent::State { .. }
                 | LauncherEvent::LaunchFailed { .. }
                 | LauncherEvent::StepReady { .. }
                 | LauncherEvent::StepFailed { .. }
@@ -66,7 +66,7 @@ impl Agent {
 
     pub(super) fn on_launcher_event(&mut self, event: LauncherEvent) {
         match event {
-            LauncherEvent::State(known) => self.sync(known),
+            LauncherEvent::State { jobs, is_last } => self.take_known(jobs, is_last),
             LauncherEvent::SessionKey(key) => self.greet(key),
             LauncherEvent::SessionBegun(error) => self.sessions.begun(&mut self.state.out, error),
             LauncherEvent::SessionFailed(error) => {
@@ -188,6 +188,20 @@ impl Agent {
             end: Box::new(end),
         };
         self.conclude(run, report);
+    }
+
+    /// Takes a part of what the launcher knows. What is done about it depends on all parts.
+    fn take_known(&mut self, jobs: Vec<KnownJob>, is_last: bool) {
+        for job in jobs {
+            match self.state.known.last_mut() {
+                Some(last) if last.run == job.run => last.add(job),
+                _ => self.state.known.push(job),
+            }
+        }
+        if is_last {
+            let known = std::mem::take(&mut self.state.known);
+            self.sync(known);
+        }
     }
 
     /// Compares what the launcher knows with what the agent knows. After an agent's restart the former is all there

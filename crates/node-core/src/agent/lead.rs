@@ -72,8 +72,12 @@ struct LedStep {
     run: JobAttempt,
     state: LedStepState,
     record: Record,
+    /// Bytes of the record when it was kept first.
+    kept_bytes: usize,
     /// The request that it hangs on, while srun is there.
     client: Option<(ConnId, RequestId)>,
+    /// The request whose bytes are held, by this node or others, until all nodes have answered.
+    charged: Option<RequestId>,
     /// Answers of its nodes that are still out.
     unanswered: usize,
     /// Positions of nodes that are to be asked whether they have their part.
@@ -173,9 +177,27 @@ impl LedSteps {
 
     /// The client of a step has all that it gets.
     fn release_client(&mut self, out: &mut Actions, key: StepKey) {
-        let step = self.placed.get_mut(&key);
-        if let Some((_, request)) = step.and_then(|s| s.client.take()) {
-            out.push(AgentAction::EndRequest(request));
+        let Some(step) = self.placed.get_mut(&key) else {
+            return;
+        };
+        if let Some((_, request)) = step.client.take() {
+            out.push(match step.charged == Some(request) {
+                true => AgentAction::LeaveBytes(request),
+                false => AgentAction::EndRequest(request),
+            });
+        }
+    }
+
+    /// No node holds what a step was asked for with any more.
+    fn release_bytes(&mut self, out: &mut Actions, key: StepKey) {
+        let Some(step) = self.placed.get_mut(&key) else {
+            return;
+        };
+        if let Some(request) = step.charged.take() {
+            out.push(match step.client {
+                Some(_) => AgentAction::ReleaseBytes(request),
+                None => AgentAction::EndRequest(request),
+            });
         }
     }
 
@@ -225,6 +247,7 @@ impl Steps {
             let was_created = self.led.is_created(key);
             if self.led.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
                 // Its srun would wait for an answer for ever: the connection stays.
+                self.led.release_bytes(&mut state.out, key);
                 self.led.answer_client(&mut state.out, key, was_created);
                 self.led.release_client(&mut state.out, key);
                 self.led.placed.remove(&key);
@@ -339,8 +362,10 @@ impl LedSteps {
             unknown_parts: unended.map(|(position, _)| position).collect(),
             addresses: vec![String::new(); record.nodes.len()],
             wires: Vec::new(),
+            kept_bytes: bytes.len(),
             record,
             client: None,
+            charged: None,
             unanswered: 0,
             error: None,
             width: 0,

@@ -5,6 +5,7 @@ use super::job_table::Jobs;
 use super::node::Node;
 use super::reports::Reports;
 use super::{AgentConfig, AgentEvent};
+use crate::messages::KnownJob;
 use crate::now::Now;
 use muster_model::ids::JobAttempt;
 use muster_model::time::Timestamp;
@@ -29,6 +30,8 @@ pub(super) struct AgentState {
     pub(super) is_controller_up: bool,
     /// Since when, or when it was last, by the clock of [`Now::mono_ms`].
     pub(super) controller_up_ms: u64,
+    /// What the launcher has said of that so far, in parts.
+    pub(super) known: Vec<KnownJob>,
     /// The launcher has said what it knows.
     pub(super) is_synced: bool,
     /// A launcher that had done so is gone: the next one knows nothing of steps that is news.
@@ -48,6 +51,7 @@ impl AgentState {
             reading: None,
             is_controller_up: false,
             controller_up_ms: 0,
+            known: Vec::new(),
             is_synced: false,
             has_lost_a_launcher: false,
             jobs: Jobs::default(),

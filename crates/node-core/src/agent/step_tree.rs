@@ -13,6 +13,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
 use muster_model::tree;
+use muster_model::visible_text::debug_beginning;
 use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -545,10 +546,11 @@ fn answers(answer: Result<AgentReply, String>, names: &[String]) -> Vec<BelowSta
             (first, below)
         }
         Ok(AgentReply::Refused(refusal)) => (error(format!("node {head}: {refusal}")), Vec::new()),
-        Ok(other) => (
-            error(format!("node {head}: unexpected answer {other:?}")),
-            Vec::new(),
-        ),
+        Ok(other) => {
+            let shown = debug_beginning(&other, 60);
+            let error = error(format!("node {head}: unexpected answer {shown}"));
+            (error, Vec::new())
+        }
         Err(e) => (error(format!("node {head}: {e}")), Vec::new()),
     };
     for name in names.iter().skip(1 + rest.len()) {

@@ -1,5 +1,6 @@
 //! The machine driven by events, with an executor that keeps account of what the machine holds.
 
+mod floods;
 mod parts;
 mod random;
 mod scenarios;
@@ -112,6 +113,8 @@ struct Bench {
     /// Those of agents that have no answer.
     agents_requests: BTreeSet<RequestId>,
     with_bytes: BTreeSet<RequestId>,
+    /// Those whose client is gone, and whose bytes are held.
+    left: BTreeSet<RequestId>,
     stdio: BTreeSet<StdioId>,
     /// Channels to step daemons, and the orders that made them.
     stepds: BTreeMap<StepdId, Box<StepOrder>>,
@@ -156,6 +159,7 @@ impl Bench {
             requests: BTreeSet::new(),
             agents_requests: BTreeSet::new(),
             with_bytes: BTreeSet::new(),
+            left: BTreeSet::new(),
             stdio: BTreeSet::new(),
             stepds: BTreeMap::new(),
             unread: BTreeMap::new(),
@@ -187,7 +191,10 @@ impl Bench {
 
     fn connect_launcher(&mut self, known: Vec<KnownJob>) {
         self.event(AgentEvent::LauncherUp);
-        self.launcher(LauncherEvent::State(known));
+        self.launcher(LauncherEvent::State {
+            jobs: known,
+            is_last: true,
+        });
     }
 
     fn connect_controller(&mut self) {
@@ -289,6 +296,13 @@ impl Bench {
                 self.replies.push((request, reply));
             }
             AgentAction::ReleaseBytes(request) => {
+                assert!(self.with_bytes.remove(&request), "{request:?} twice");
+            }
+            AgentAction::LeaveBytes(request) => {
+                assert!(self.requests.remove(&request), "{request:?} twice");
+                assert!(self.left.insert(request), "{request:?} twice");
+            }
+            AgentAction::EndRequest(request) if self.left.remove(&request) => {
                 assert!(self.with_bytes.remove(&request), "{request:?} twice");
             }
             AgentAction::EndRequest(request) => {
@@ -417,6 +431,7 @@ impl Bench {
     fn assert_quiet(&self) {
         assert_eq!(self.requests, BTreeSet::new());
         assert_eq!(self.with_bytes, BTreeSet::new());
+        assert_eq!(self.left, BTreeSet::new());
         assert_eq!(self.stdio, BTreeSet::new());
         assert!(self.asks.is_empty(), "{:?}", self.asks);
         assert_eq!(self.agent.steps.led.states(), []);

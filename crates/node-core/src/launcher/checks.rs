@@ -4,6 +4,7 @@
 
 use super::Launcher;
 use super::job::JobEntry;
+use super::known::kept_of_user;
 use super::node::Node;
 use crate::messages::{Attach, LauncherCommand, PmixOrder, StepBounds, StepOrder, User, VERSIONS};
 use crate::pmix_place;
@@ -11,12 +12,14 @@ use crate::signals;
 use crate::step_bounds::{max_step_count, max_tasks_per_node};
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::NodeShare;
-use muster_model::limits::NOTE_BYTES_MAX;
+use muster_model::limits::{FRAME_BYTES_MAX, NOTE_BYTES_MAX};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-/// What an agent has kept of one job, bytes.
-const KEPT_BYTES_MAX: usize = 32 << 20;
+/// What an agent has kept of all jobs of one user, bytes.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one entry of that: it goes in one frame with what it is of.
+const ENTRY_BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
 
 /// Whether an agent speaks a version that is spoken here.
 ///
@@ -127,13 +130,16 @@ impl Launcher {
             LauncherCommand::PrintLine { text, .. } if text.chars().any(char::is_control) => {
                 Some("the message has control characters".to_owned())
             }
-            LauncherCommand::Keep { run, bytes, .. } => {
-                let kept = self
-                    .state
-                    .records
-                    .kept_bytes(*run)
-                    .saturating_add(bytes.len());
-                (kept > KEPT_BYTES_MAX).then(|| "too much is kept of the job".to_owned())
+            LauncherCommand::Keep { run, key, bytes } => {
+                let (records, length) = (&self.state.records, bytes.len());
+                let more = length.saturating_sub(records.kept_length(*run, *key));
+                let fits = |kept: usize| kept.saturating_add(more) <= KEPT_BYTES_MAX;
+                // Whose it is need be looked at only where there is much.
+                let is_too_much = length > ENTRY_BYTES_MAX
+                    || (more > 0
+                        && !fits(records.all_kept_bytes())
+                        && !fits(kept_of_user(&self.state, *run)));
+                is_too_much.then(|| "too much is kept of the jobs of its user".to_owned())
             }
             LauncherCommand::StepAssigned { step, .. }
                 if step.0 >= max_step_count(&self.state.node.settings) =>

@@ -100,6 +100,8 @@ pub(super) enum Program {
 pub(super) struct EarlyStep {
     pub(super) order: Box<StepOrder>,
     pub(super) random: Option<u64>,
+    /// About how many it takes, where it waits.
+    pub(super) bytes: usize,
 }
 
 /// Where a script's standard error goes, for messages.

@@ -342,6 +342,17 @@ impl Records {
         self.live.get(&run).map_or(0, |live| live.kept_bytes)
     }
 
+    /// How much is kept of all attempts.
+    pub(super) fn all_kept_bytes(&self) -> usize {
+        self.live.values().map(|live| live.kept_bytes).sum()
+    }
+
+    /// How much is kept under this number.
+    pub(super) fn kept_length(&self, run: JobAttempt, key: u32) -> usize {
+        let kept = self.live.get(&run).and_then(|live| live.kept.get(&key));
+        kept.map_or(0, |bytes| bytes.len())
+    }
+
     /// Whether something is kept under this number.
     pub(super) fn keeps(&self, run: JobAttempt, key: u32) -> bool {
         let live = self.live.get(&run);

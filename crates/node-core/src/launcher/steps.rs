@@ -2,6 +2,7 @@
 //! is kept until the agent knows it. The executor delivers what step daemons have reported before what the agent says.
 
 use super::Phase;
+use super::early_steps;
 use super::end::EncodedEnd;
 use super::event::{Action, ResultPurpose, StepdId};
 use super::job::{EarlyStep, JobEntry};
@@ -22,8 +23,6 @@ use std::path::{Path, PathBuf};
 
 /// How names of directories begin that a step has for itself.
 const STEP_DIR: &str = "muster-pmix.";
-/// Steps that wait for one job to begin.
-const EARLY_MAX: usize = 4096;
 /// A step daemon to which the launcher has a connection.
 #[derive(Debug)]
 pub(super) struct Stepd {
@@ -163,7 +162,11 @@ impl Node {
 impl State {
     /// Starts a step daemon, or gives one that is there a step.
     pub(super) fn start_step(&mut self, order: Box<StepOrder>, random: Option<u64>) {
-        let early = EarlyStep { order, random };
+        let early = EarlyStep {
+            order,
+            random,
+            bytes: 0,
+        };
         let Some(EarlyStep { mut order, .. }) = self.wait_for_job(early) else {
             return;
         };
@@ -209,20 +212,23 @@ impl State {
                 entry.user = user;
             }
         }
-        match self.jobs.get_mut(&run).filter(|_| waits) {
-            Some(entry) if entry.early_steps.len() < EARLY_MAX => {
-                entry.early_steps.push(early);
-                None
+        if !waits {
+            return Some(early);
+        }
+        let bytes = early_steps::bytes_of(&early.order);
+        match early_steps::may_wait(self, run, bytes) {
+            Ok(()) => {
+                let entry = self.jobs.get_mut(&run);
+                let early = EarlyStep { bytes, ..early };
+                entry?.early_steps.push(early);
             }
-            Some(_) => {
+            Err(error) => {
                 let step = early.order.launch.step;
-                let error = "too many steps wait for the job to begin".to_owned();
                 self.actions
                     .send(LauncherEvent::StepFailed { run, step, error });
-                None
             }
-            None => Some(early),
         }
+        None
     }
 
     pub(super) fn place_step(&mut self, order: Box<StepOrder>, bounds: StepBounds, random: u64) {

@@ -24,7 +24,7 @@ use muster_proto::version::Greeting;
 pub enum LauncherCommand {
     /// First message of a connection, by root: an agent is about to use it, and gives orders by the pipe whose end for reading comes with
     /// this. Answered by [`LauncherEvent::Greeting`] and
-    /// [`LauncherEvent::State`], then by every outcome that was not forgotten; or by [`LauncherEvent::Refused`].
+    /// all parts of [`LauncherEvent::State`], then by every outcome that was not forgotten; or by [`LauncherEvent::Refused`].
     #[n(0)]
     Attach(#[n(0)] Box<Attach>),
     /// The agent dials the controller: answered by [`LauncherEvent::SessionKey`].
@@ -216,9 +216,16 @@ pub struct MachineClaim {
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum LauncherEvent {
-    /// All it knows.
+    /// A part of all it knows: other events follow the last one.
     #[n(0)]
-    State(#[n(0)] Vec<KnownJob>),
+    State {
+        /// Jobs. What there is of one may be in several parts that follow each other.
+        #[n(0)]
+        jobs: Vec<KnownJob>,
+        /// There are no further parts.
+        #[n(1)]
+        is_last: bool,
+    },
     /// The batch script ended.
     #[n(1)]
     BatchEnded {
@@ -400,6 +407,25 @@ pub struct KnownJob {
     /// Steps that run here.
     #[n(3)]
     pub steps: Vec<StepNo>,
+}
+
+impl KnownJob {
+    /// A job of which nothing more is said.
+    pub fn new(run: JobAttempt) -> KnownJob {
+        KnownJob {
+            run,
+            grant: None,
+            kept: Vec::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Adds what another part says of it.
+    pub fn add(&mut self, more: KnownJob) {
+        self.grant = self.grant.take().or(more.grant);
+        self.kept.extend(more.kept);
+        self.steps.extend(more.steps);
+    }
 }
 
 /// What a task uses.

@@ -8,6 +8,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::ExecContext;
+use muster_model::visible_text::debug_beginning;
 use muster_proto::client::AllocationInfo;
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepSpec};
 use std::collections::VecDeque;
@@ -556,7 +557,8 @@ impl Creation {
 }
 
 fn unexpected(out: &mut Actions, reply: &AgentReply) -> Progress {
-    out.error(&format!("unexpected answer of the agent: {reply:.60?}"));
+    let shown = debug_beginning(reply, 60);
+    out.error(&format!("unexpected answer of the agent: {shown}"));
     FAILED
 }
 

@@ -9,6 +9,7 @@ use super::supervisor_link::Dialer;
 use crate::options::AgentOptions;
 use crate::sys;
 use anyhow::{Context as _, bail, ensure};
+use muster_model::visible_text::debug_beginning;
 use muster_node_core::agent::{AgentEvent, DialId};
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames, Message};
@@ -69,7 +70,7 @@ async fn session(
     let welcome = match read_one(&link).await? {
         Response::Welcome(welcome) => *welcome,
         Response::Refused(refusal) => bail!("it refuses this node: {refusal}"),
-        other => bail!("unexpected answer {other:.60?}"),
+        other => bail!("unexpected answer {}", debug_beginning(&other, 60)),
     };
     let theirs = welcome.greeting.clone().unwrap_or_default();
     let spoken = Versions::CLUSTER.check(&theirs, "slurmctld", "this node's slurmd");

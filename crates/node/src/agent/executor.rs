@@ -37,7 +37,8 @@ const QUESTIONS_MAX: usize = 256;
 
 /// A request that is not over.
 struct OpenRequest {
-    reply: mpsc::UnboundedSender<AgentReply>,
+    /// None once the client is gone.
+    reply: Option<mpsc::UnboundedSender<AgentReply>>,
     /// What the audit log says of it if it is refused.
     audited: AuditedRequest,
     /// Counts against what its user may have waiting here.
@@ -295,6 +296,11 @@ impl Executor {
                     request.charge = None;
                 }
             }
+            AgentAction::LeaveBytes(request) => {
+                if let Some(request) = self.requests.get_mut(&request) {
+                    request.reply = None;
+                }
+            }
             AgentAction::EndRequest(request) => drop(self.requests.remove(&request)),
             AgentAction::AskPeer {
                 request,
@@ -367,7 +373,9 @@ impl Executor {
             _ => None,
         };
         // The client may have disconnected.
-        let _ = open.reply.send(reply);
+        if let Some(client) = &open.reply {
+            let _ = client.send(reply);
+        }
         if let Some((audited, refusal)) = denied {
             self.note_refusal(&audited, &refusal);
         }
@@ -467,7 +475,7 @@ impl Executor {
         self.next_id += 1;
         let (id, stdio) = (RequestId(self.next_id), StdioId(self.next_id));
         let open = OpenRequest {
-            reply,
+            reply: Some(reply),
             audited: AuditedRequest::new(asker.uid, asker.pid, asker.is_agent, &request),
             charge: Some(asker.charge),
         };

@@ -187,7 +187,10 @@ mod tests {
                 release: "0.0.1".to_owned(),
             })
         };
-        let state = || LauncherEvent::State(Vec::new());
+        let state = || LauncherEvent::State {
+            jobs: Vec::new(),
+            is_last: true,
+        };
         for said in [
             vec![of(VERSIONS.oldest - 1), state()],
             // Older than versions are.
@@ -211,7 +214,7 @@ mod tests {
                     Input::Event(AgentEvent::Launcher(first)),
                     Input::LauncherLost,
                 ] => {
-                    assert!(matches!(**first, LauncherEvent::State(_)));
+                    assert!(matches!(**first, LauncherEvent::State { .. }));
                 }
                 other => panic!("{} inputs", other.len()),
             }

@@ -17,6 +17,7 @@ use crate::removal::Removal;
 use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
+use muster_model::visible_text::debug_beginning;
 use muster_node_core::launcher::event::{
     Action, ConnId, Event, Failure, LaunchFiles, ProgramKind, Recovered, ScriptFile, ScriptLaunch,
     ScriptNotStarted,
@@ -465,7 +466,8 @@ impl LauncherExecutor {
             }
             // Carried out by the functions that lead here.
             other => {
-                eprintln!("nothing carries out {other:?}");
+                let shown = debug_beginning(&other, 60);
+                eprintln!("nothing carries out {shown}");
                 None
             }
         };

@@ -11,6 +11,7 @@ use super::log;
 use crate::removal::Removal;
 use crate::sys;
 use muster_model::cpuset::CpuSet;
+use muster_model::visible_text::debug_beginning;
 use muster_node_core::messages::{PmixOrder, StepOrder, UcxOrder};
 use muster_node_core::stepd::{Action, HostCommand, HostEvent};
 use muster_pmix::control::{Environments, FromHost, ToHost};
@@ -237,7 +238,7 @@ impl Pmix {
                 leftovers::remove(&std::mem::take(&mut self.shared), user);
             }
             other => {
-                let other = crate::step_links::shown(&format!("{other:.80?}"));
+                let other = debug_beginning(&other, 80);
                 log::line(&format!("there is nothing to do this to: {other}"));
             }
         }

@@ -1,8 +1,10 @@
 //! `SlurmdSpoolDir`: taken by one supervisor at a time, and written by root alone. Others find in it what they know by name, such
 //! as the socket of a step that they started, and cannot list it: names and owners of its files tell of all users' jobs.
 
+use crate::root_files::others_directory;
 use crate::sys;
 use anyhow::Context as _;
+use nix::unistd::geteuid;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -12,17 +14,60 @@ use std::path::Path;
 /// Longest spool path: socket names in it must fit into an address of 108 bytes.
 const PATH_MAX: usize = 72;
 
-/// Makes the directory and takes it for this process, as long as what is given lives.
-pub(super) fn take(spool: &Path) -> anyhow::Result<File> {
+/// Makes the directory, with those above it, if it is not there. All that is done in it later goes by its path: root makes and takes
+/// none to which others lead.
+///
+/// # Errors
+/// Others lead to it, and what is to be done about that; or it cannot be made.
+pub fn make_spool(spool: &Path) -> anyhow::Result<()> {
     let length = spool.as_os_str().len();
     anyhow::ensure!(
         spool.is_absolute() && length <= PATH_MAX,
         "SlurmdSpoolDir '{}': give an absolute path of at most {PATH_MAX} bytes, so that socket names fit",
         spool.display()
     );
-    std::fs::create_dir_all(spool)
-        .and_then(|()| keep_to_ourselves(spool))
-        .with_context(|| format!("SlurmdSpoolDir {}", spool.display()))?;
+    let show = || format!("SlurmdSpoolDir {}", spool.display());
+    // Who owns `/` can replace this program as well: only the root of a user's own name space meets that.
+    let owns_all = geteuid().is_root() && std::fs::metadata("/").is_ok_and(|root| root.uid() == 0);
+    if !owns_all {
+        return std::fs::create_dir_all(spool).with_context(show);
+    }
+    let is_missing = |dir: &&Path| !dir.exists();
+    let mut missing: Vec<&Path> = spool.ancestors().take_while(is_missing).collect();
+    missing.reverse();
+    for dir in missing {
+        // The directory above is looked at, too. One of root's in `/tmp` is safe once it is there; a link in its place is not followed.
+        let above = dir.parent().unwrap_or(Path::new("/"));
+        check_way(&above.join(".."), spool)?;
+        if let Err(e) = std::fs::create_dir(dir) {
+            return Err(e).with_context(show);
+        }
+    }
+    check_way(spool, spool)
+}
+
+/// Refuses a path on which others decide what is where.
+fn check_way(path: &Path, spool: &Path) -> anyhow::Result<()> {
+    let show = || format!("SlurmdSpoolDir {}", spool.display());
+    if let Some(theirs) = others_directory(path, 0).with_context(show)? {
+        let found = std::fs::metadata(&theirs).with_context(show)?;
+        let theirs = theirs.display();
+        anyhow::bail!(
+            "SlurmdSpoolDir {}: others than root (uid {}, mode {:o}) decide what is in {theirs}, and could lead root's files to other \
+             places: 'chown root {theirs}' and 'chmod go-w {theirs}', or name a directory to which only root leads, such as \
+             /var/spool/slurmd",
+            spool.display(),
+            found.uid(),
+            found.mode() & 0o7777
+        );
+    }
+    Ok(())
+}
+
+/// Makes the directory and takes it for this process, as long as what is given lives.
+pub(super) fn take(spool: &Path) -> anyhow::Result<File> {
+    make_spool(spool)?;
+    keep_to_ourselves(spool).with_context(|| format!("SlurmdSpoolDir {}", spool.display()))?;
     let path = spool.join("noded.lock");
     let lock = OpenOptions::new()
         .create(true)
@@ -52,7 +97,7 @@ fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
         .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
     let dir = open.open(spool)?;
     let found = dir.metadata()?;
-    if found.uid() != nix::unistd::geteuid().as_raw() {
+    if found.uid() != geteuid().as_raw() {
         let text = format!(
             "it belongs to uid {}, and not to slurmd's user",
             found.uid()
@@ -72,6 +117,45 @@ fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// SlurmUser has a directory of its own, and slurmd's in it: it renames that, and puts a link to another place there.
+    #[test]
+    fn root_takes_no_directory_that_others_could_replace() {
+        if !geteuid().is_root() {
+            eprintln!("not root: there is nothing to be led to; this test looked at nothing");
+            return;
+        }
+        let place = std::env::temp_dir().join(format!("muster-way.{}", std::process::id()));
+        let (theirs, secret) = (place.join("slurm"), place.join("secret"));
+        std::fs::create_dir_all(&theirs).unwrap();
+        std::fs::create_dir(&secret).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(65534), None).unwrap();
+        let spool = theirs.join("d");
+        let why = take(&spool).unwrap_err().to_string();
+        let chown = format!("chown root {}", theirs.display());
+        assert!(why.contains(&chown), "{why}");
+        assert!(!spool.exists(), "nothing was made");
+        // One that is there, and root's.
+        std::fs::create_dir(&spool).unwrap();
+        take(&spool).unwrap_err();
+        std::fs::remove_dir(&spool).unwrap();
+        std::os::unix::fs::symlink(&secret, &spool).unwrap();
+        take(&spool).unwrap_err();
+        make_spool(&spool.join("new")).unwrap_err();
+        assert_eq!(std::fs::read_dir(&secret).unwrap().count(), 0);
+        // As the message says.
+        std::fs::remove_file(&spool).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(0), None).unwrap();
+        take(&spool.join("n1")).unwrap();
+        // Others write here too, and cannot take root's away.
+        let shared = place.join("tmp");
+        std::fs::create_dir(&shared).unwrap();
+        std::fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+        take(&shared.join("a").join("b")).unwrap();
+        std::fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
+        take(&shared.join("a").join("b")).unwrap_err();
+        std::fs::remove_dir_all(&place).unwrap();
+    }
 
     /// With `PrivateData=jobs` too, the sockets of steps said whose jobs run here.
     #[test]

@@ -484,7 +484,7 @@ impl AgentExecutor<'_> {
                 let event = NodeEvent::AgentTimer { life, timer };
                 self.world.machine_later(after_ms, node, event);
             }
-            AgentAction::ReleaseBytes(_) => {}
+            AgentAction::ReleaseBytes(_) | AgentAction::LeaveBytes(_) => {}
             // Only the controller's stop, which it is never ordered here, leads to this.
             _ => {}
         }

@@ -3,16 +3,20 @@
 use super::super::state::AgentState;
 use super::super::steps::Steps;
 use super::{LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state};
-use crate::agent::{AgentAction, encode};
+use crate::agent::encode;
 use crate::layout::{self, Held};
 use crate::record::Record;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{JobAttempt, StepNo};
-use muster_model::refusal::RefusalCode;
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
 use muster_proto::step::{StepLaunch, StepShare};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+
+/// Bytes of the records of steps of one user that go on: half of what the launcher keeps, which has also those of steps of whose ends
+/// the controller does not know yet.
+const RECORDS_BYTES_MAX: usize = 32 << 20;
 
 impl LedSteps {
     /// What steps of a job hold, by node of the allocation.
@@ -34,6 +38,32 @@ impl LedSteps {
         }
         held
     }
+
+    /// Whether so many more bytes of records would be more than one user may have on this node.
+    fn keeps_too_much(&self, state: &AgentState, uid: u32, more: usize) -> bool {
+        let is_of = |run: JobAttempt| {
+            let grant = state.jobs.get(run).and_then(|job| job.grant.as_ref());
+            grant.is_some_and(|grant| grant.spec.owner.uid == uid)
+        };
+        let steps = || self.placed.values();
+        // Whose they are need be looked at only where there is much.
+        let fits = |kept: usize| kept.saturating_add(more) <= RECORDS_BYTES_MAX;
+        !fits(steps().map(|step| step.kept_bytes).sum())
+            && !fits(
+                steps()
+                    .filter(|step| is_of(step.run))
+                    .map(|step| step.kept_bytes)
+                    .sum(),
+            )
+    }
+}
+
+fn too_much_kept() -> Refusal {
+    let detail = format!(
+        "records of your steps on this node would take more than {} MiB: wait until some have ended",
+        RECORDS_BYTES_MAX >> 20
+    );
+    Refusal::new(RefusalCode::StepLimit, detail)
 }
 
 impl Steps {
@@ -68,13 +98,24 @@ impl Steps {
             .collect();
         let now = state.now.wall;
         let record = Record::new(step, &spec, key.clone(), (&placed, &names), now);
-        state.out.keep(run, step.0, encode(&record));
+        let kept = encode(&record);
+        let kept_bytes = kept.len();
+        if self
+            .led
+            .keeps_too_much(state, grant.spec.owner.uid, kept_bytes)
+        {
+            state.out.close_stdio(waiting.stdio);
+            return state.out.refuse(waiting.id, too_much_kept());
+        }
+        state.out.keep(run, step.0, kept);
         let placed_event = next_led_step_state(LedStepState::Waiting, LedStepEvent::Placed);
         let led = LedStep {
             run,
             state: placed_event.unwrap_or(LedStepState::Starting),
             record,
+            kept_bytes,
             client: Some((waiting.conn, waiting.id)),
+            charged: Some(waiting.id),
             unanswered: placed.len(),
             unknown_parts: BTreeSet::new(),
             addresses: vec![String::new(); placed.len()],
@@ -84,7 +125,6 @@ impl Steps {
             direct: false,
         };
         self.led.placed.insert((grant.job, step), led);
-        state.out.push(AgentAction::ReleaseBytes(waiting.id));
         let launch = StepLaunch {
             key: grant.key.clone(),
             spec,

@@ -101,6 +101,7 @@ impl Steps {
 
     /// All nodes have answered.
     pub(in crate::agent) fn step_answered(&mut self, state: &mut AgentState, key: StepKey) {
+        self.led.release_bytes(&mut state.out, key);
         let Some(step) = self.led.placed.get(&key) else {
             return;
         };

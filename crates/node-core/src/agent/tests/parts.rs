@@ -19,14 +19,32 @@ fn after_a_lost_agent(began: impl Fn(u32) -> bool) -> Bench {
             kept.insert(*key, bytes.clone());
         }
     }
-    let known = KnownJob {
-        run: RUN,
-        grant: Some(encode(&grant(0))),
-        kept: kept.into_iter().collect(),
-        steps: Vec::new(),
-    };
     let mut bench = Bench::of_node(1);
-    bench.connect_launcher(vec![known]);
+    bench.event(AgentEvent::LauncherUp);
+    // What there is comes bit by bit.
+    bench.launcher(LauncherEvent::State {
+        jobs: vec![KnownJob {
+            grant: Some(encode(&grant(0))),
+            ..KnownJob::new(RUN)
+        }],
+        is_last: false,
+    });
+    for entry in kept {
+        assert!(!bench.agent.state.is_synced);
+        let kept = vec![entry];
+        bench.launcher(LauncherEvent::State {
+            jobs: vec![KnownJob {
+                kept,
+                ..KnownJob::new(RUN)
+            }],
+            is_last: false,
+        });
+    }
+    bench.launcher(LauncherEvent::State {
+        jobs: Vec::new(),
+        is_last: true,
+    });
+    assert!(bench.agent.state.is_synced);
     bench.connect_controller();
     bench
 }

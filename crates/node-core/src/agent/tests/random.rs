@@ -298,7 +298,10 @@ impl World {
             kept: self.kept.clone().into_iter().collect(),
             steps: self.running.keys().copied().collect(),
         };
-        self.answers.push_back(LauncherEvent::State(vec![known]));
+        self.answers.push_back(LauncherEvent::State {
+            jobs: vec![known],
+            is_last: true,
+        });
         for step in self.ended.clone() {
             self.answers.push_back(ended_event(step));
         }

@@ -18,8 +18,9 @@ fn refusal(reply: &AgentReply) -> RefusalCode {
 fn a_step_is_created_ends_and_is_reported_once() {
     let mut bench = Bench::with_job(1);
     let request = bench.create(1, step_spec(1));
-    assert!(bench.with_bytes.is_empty(), "its bytes are not kept");
+    assert!(bench.with_bytes.contains(&request), "the launcher has it");
     let stepd = bench.start_ready();
+    assert!(bench.with_bytes.is_empty(), "its bytes are not kept");
     assert!(matches!(
         bench.replies_to(request)[..],
         [AgentReply::Created(_)]
@@ -233,7 +234,10 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
         kept: Vec::new(),
         steps: Vec::new(),
     };
-    bench.launcher(LauncherEvent::State(vec![known.clone()]));
+    bench.launcher(LauncherEvent::State {
+        jobs: vec![known.clone()],
+        is_last: true,
+    });
     assert!(!bench.stepds.contains_key(&first));
     let second = bench.start_ready();
     assert!(matches!(
@@ -268,12 +272,10 @@ fn a_launcher_gets_orders_once_it_has_said_what_it_knows() {
     bench.event(AgentEvent::LauncherUp);
     bench.create(1, step_spec(1));
     assert!(bench.starts.is_empty());
-    bench.launcher(LauncherEvent::State(vec![KnownJob {
-        run: RUN,
-        grant: None,
-        kept: Vec::new(),
-        steps: Vec::new(),
-    }]));
+    bench.launcher(LauncherEvent::State {
+        jobs: vec![KnownJob::new(RUN)],
+        is_last: true,
+    });
     assert_eq!(bench.starts.len(), 1);
 }
 

@@ -3,7 +3,9 @@
 use super::super::notices::NOTICES_MAX;
 use super::super::waiting::SEARCHES_MAX;
 use super::*;
+use crate::messages::KnownJob;
 use crate::signals::{SIGCONT, SIGSTOP};
+use muster_proto::frame;
 
 const FLOOD: usize = 10_000;
 const OTHER: u32 = 2000;
@@ -239,4 +241,113 @@ fn notices_that_wait_are_written_with_the_end() {
     world.end_and_reap(world.script(job), SIGTERM);
     assert!(world.is_released(job));
     assert_eq!(world.messages.len(), 2);
+}
+
+/// The records that a user's steps leave are more than a frame takes, and come to the next agent all the same.
+#[test]
+fn what_is_known_comes_in_frames_however_much_it_is() {
+    let mut world = World::new();
+    let jobs = world.run_jobs(UID, 1..4);
+    let record: minicbor::bytes::ByteVec = vec![b'y'; 960 << 10].into();
+    // As a launcher has them on file that had no bound for all jobs.
+    for job in &jobs {
+        for step in 0..8 {
+            let records = &mut world.launcher.state.records;
+            records.keep(*job, step, record.clone());
+        }
+    }
+    world.attach();
+    let (mut known, mut last) = (Vec::<KnownJob>::new(), 0);
+    for event in &world.sent {
+        let bytes = frame::encode(event);
+        assert!(bytes.len() < 8 << 20, "{} bytes", bytes.len());
+        frame::decode::<LauncherEvent>(&bytes[4..]).unwrap();
+        let LauncherEvent::State { jobs, is_last } = event else {
+            continue;
+        };
+        assert_eq!(last, 0, "nothing follows the last part");
+        last += usize::from(*is_last);
+        for job in jobs {
+            match known.last_mut() {
+                Some(known) if known.run == job.run => known.add(job.clone()),
+                _ => known.push(job.clone()),
+            }
+        }
+    }
+    assert_eq!((known.len(), last), (3, 1));
+    for job in known {
+        assert!(job.grant.is_some());
+        let keys: Vec<u32> = job.kept.iter().map(|(key, _)| *key).collect();
+        assert_eq!(keys, (0..8).collect::<Vec<_>>());
+    }
+}
+
+/// What an agent has kept is bounded by user, over all jobs, and what was kept can always be dropped.
+#[test]
+fn what_is_kept_of_a_user_is_bounded() {
+    let mut world = World::new();
+    let jobs = world.run_jobs(UID, 1..4);
+    let others = world.run_jobs(OTHER, 11..12)[0];
+    let keep = |world: &mut World, run: JobAttempt, key: u32, bytes: usize| {
+        let bytes = vec![b'y'; bytes].into();
+        world.command(LauncherCommand::Keep { run, key, bytes });
+        world.launcher.state.records.keeps(run, key)
+    };
+    let kept = |world: &World| {
+        let bytes = |run: &JobAttempt| world.launcher.state.records.kept_bytes(*run);
+        jobs.iter().map(bytes).sum::<usize>()
+    };
+    for step in 0..90 {
+        for job in &jobs {
+            keep(&mut world, *job, step, 960 << 10);
+        }
+    }
+    assert!((60 << 20..=64 << 20).contains(&kept(&world)));
+    assert!(!keep(&mut world, jobs[2], 90, 2 << 20));
+    // The same again is no more, and others have their own.
+    assert!(keep(&mut world, jobs[0], 0, 960 << 10));
+    assert!(keep(&mut world, others, 0, 960 << 10));
+    assert!(!keep(&mut world, others, 1, 33 << 20), "it takes a frame");
+    assert!(!keep(&mut world, jobs[0], 0, 0));
+    assert!(keep(&mut world, jobs[2], 91, 900 << 10));
+}
+
+/// Steps with environments of 8 MiB come while the prologs of their user's jobs run.
+#[test]
+fn steps_that_wait_for_a_prolog_are_bounded_by_user() {
+    let mut world = World::new();
+    world.prolog = vec!["/prolog".to_owned()];
+    world.attach();
+    for (number, uid) in [(1, UID), (2, UID), (3, OTHER)] {
+        world.wake_up(vec![launch_of(run(number), uid)]);
+        world.answer_look_ups();
+        assert_eq!(world.phase(run(number)), Phase::Prolog);
+    }
+    let start = |world: &mut World, job: u64, step: u32| {
+        let mut order = step_order(run(job), StepNo(step));
+        order.launch.spec.argv = vec!["x".repeat(8 << 20)];
+        let before = world.sent.len();
+        world.deliver(Event::StartStep {
+            order,
+            random: Some(1),
+        });
+        match world.sent.get(before..) {
+            Some([LauncherEvent::StepFailed { error, .. }]) => Some(error.clone()),
+            Some([]) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let waiting = |world: &World| {
+        let jobs = world.launcher.state.jobs.values();
+        jobs.map(|entry| entry.early_steps.len()).sum::<usize>()
+    };
+    for step in 0..7 {
+        assert_eq!(start(&mut world, 1 + u64::from(step % 2), step), None);
+    }
+    for step in 7..20 {
+        let refused = start(&mut world, 1 + u64::from(step % 2), step);
+        assert!(refused.unwrap().contains("64 MiB"));
+    }
+    assert_eq!(waiting(&world), 7);
+    assert_eq!(start(&mut world, 3, 0), None);
 }

@@ -660,7 +660,7 @@ fn a_step_that_a_lost_agent_gave_is_reported_to_the_next() {
         world.sent.clear();
         world.attach();
         let known = world.sent.iter().find_map(|event| match event {
-            LauncherEvent::State(jobs) => Some(jobs[0].steps.clone()),
+            LauncherEvent::State { jobs, .. } => Some(jobs[0].steps.clone()),
             _ => None,
         });
         assert!(known.unwrap().contains(&StepNo(1)));

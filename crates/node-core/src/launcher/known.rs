@@ -1,0 +1,78 @@
+//! What the launcher knows, as a new agent is sent it: in parts, as one frame does not take all that users' jobs may have here.
+
+use super::encoded;
+use super::state::State;
+use crate::messages::{KnownJob, LauncherEvent};
+use minicbor::bytes::ByteVec;
+use muster_model::ids::JobAttempt;
+
+/// Bytes of a part. One entry that is longer has a part of its own.
+const PART_BYTES: usize = 4 << 20;
+/// What an entry takes beside its bytes, at most.
+const ENTRY_BYTES: usize = 32;
+
+/// Parts that are being put together.
+#[derive(Default)]
+struct Parts {
+    full: Vec<Vec<KnownJob>>,
+    last: Vec<KnownJob>,
+    /// About how many bytes the last one has.
+    bytes: usize,
+}
+
+impl Parts {
+    /// The job, in a part that takes so many more bytes.
+    fn job(&mut self, run: JobAttempt, bytes: usize) -> &mut KnownJob {
+        let more = bytes.saturating_add(ENTRY_BYTES);
+        if self.bytes > 0 && self.bytes.saturating_add(more) > PART_BYTES {
+            self.full.push(std::mem::take(&mut self.last));
+            self.bytes = 0;
+        }
+        self.bytes = self.bytes.saturating_add(more);
+        if self.last.last().is_none_or(|job| job.run != run) {
+            self.last.push(KnownJob::new(run));
+        }
+        let at = self.last.len() - 1;
+        &mut self.last[at]
+    }
+
+    fn add(&mut self, state: &State, run: JobAttempt) {
+        let Some(entry) = state.jobs.get(&run) else {
+            return;
+        };
+        let grant: Option<ByteVec> = entry.grant.as_deref().map(encoded);
+        let bytes = grant.as_ref().map_or(0, |grant| grant.len());
+        self.job(run, bytes).grant = grant;
+        for (key, bytes) in state.records.kept(run) {
+            let job = self.job(run, bytes.len());
+            job.kept.push((key, bytes.clone()));
+        }
+        for step in entry.steps.keys() {
+            self.job(run, 0).steps.push(*step);
+        }
+    }
+}
+
+/// How many bytes are kept of all jobs of the user whose job this is.
+pub(super) fn kept_of_user(state: &State, run: JobAttempt) -> usize {
+    let uid = state.jobs.get(&run).map(|entry| entry.uid);
+    let its = state.jobs.iter().filter(|(_, e)| Some(e.uid) == uid);
+    its.map(|(run, _)| state.records.kept_bytes(*run)).sum()
+}
+
+/// Everything that was not forgotten, for an agent.
+pub(super) fn all_known(state: &State) -> Vec<LauncherEvent> {
+    let mut parts = Parts::default();
+    for run in state.jobs.keys() {
+        parts.add(state, *run);
+    }
+    let Parts { mut full, last, .. } = parts;
+    full.push(last);
+    let count = full.len();
+    let parts = full.into_iter().zip(1..);
+    let part = |(jobs, number)| LauncherEvent::State {
+        jobs,
+        is_last: number == count,
+    };
+    parts.map(part).collect()
+}
