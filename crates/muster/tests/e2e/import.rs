@@ -137,6 +137,51 @@ fn is_purged(c: &Cluster) {
     c.until("it ends", || !alive(pid));
     comes_back(c);
     assert_eq!(report(), before);
+    is_archived_by_script(c, &conf);
+    assert_eq!(report(), before);
+}
+
+/// The site's program archives: as SlurmUser, with nothing but Slurm's variables. Nothing is purged where it fails.
+fn is_archived_by_script(c: &Cluster, conf: &str) {
+    let script = c.path("archive.sh");
+    c.write(
+        "../archive.sh",
+        "#!/bin/sh\ncd ${0%/*}/old && env | sort >env && id -u >uid && exit $(cat status)\n",
+    );
+    c.ok("chmod 755 ../archive.sh; echo 1 >../old/status; : >../log/dbd.log");
+    let conf = format!("{conf}ArchiveScript={}\n", script.display());
+    c.write("../slurmdbd.conf", &conf);
+    let purge_until = |what: &str, is_so: &dyn Fn() -> bool| {
+        c.ok("env SECRET=x slurmdbd");
+        c.until(what, is_so);
+        let pid: i32 = c.read("../run/dbd.pid").trim().parse().unwrap();
+        c.ok(&format!("kill {pid}"));
+        c.until("it ends", || !alive(pid));
+    };
+    purge_until("its failure is said", &|| {
+        let log = c.read("../log/dbd.log");
+        log.contains("ArchiveScript failed")
+    });
+    assert!(runs(c) > 150);
+    c.ok("echo 0 >../old/status");
+    purge_until("all is purged again", &|| runs(c) < 10);
+    assert_eq!(
+        c.read("../old/uid").trim(),
+        c.ok("stat -c %u ../log").trim()
+    );
+    let env = c.read("../old/env");
+    for line in [
+        "SLURM_ARCHIVE_JOBS=1\n",
+        "SLURM_ARCHIVE_EVENTS=1\n",
+        "SLURM_ARCHIVE_STEPS=0\n",
+        "SLURM_ARCHIVE_LAST_JOB=1",
+    ] {
+        assert!(env.contains(line), "{env}");
+    }
+    assert!(!env.contains("SECRET"), "{env}");
+    // It has archived, so that slurmdbd writes no files.
+    let files = c.ok("ls ../old/new_* | wc -l");
+    assert_eq!(files.trim(), "2");
 }
 
 /// What was purged is in files, which are taken back once; what is no such file is refused.
