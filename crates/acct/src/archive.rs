@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 /// The first line.
 const MAGIC: &[u8] = b"muster archive 1\n";
 /// Bytes of a part at most: a job may have tens of thousands of steps.
-const PART_BYTES_MAX: u32 = 64 << 20;
+const PART_BYTES_MAX: u32 = 256 << 20;
 
 /// Of what a file is.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

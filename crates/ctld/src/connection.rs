@@ -11,6 +11,7 @@ use crate::accounting::AccountingQuery;
 use crate::audit::Entry;
 use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
+use crate::identity::check_ordinary;
 use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
 use crate::node_link::located;
@@ -86,6 +87,12 @@ pub(crate) async fn serve(
     }
     identity.is_ordinary = origin.is_vouched_for && origin.node.is_none();
     let charged = share.uid().unwrap_or(uid);
+    if identity.is_ordinary
+        && let Err(why) = check_ordinary(&identity)
+    {
+        log::warn!("a connection from {:?} is refused: {why}", identity.host);
+        return subordinate::turn_away(stream, charged, refuses_descriptors, why);
+    }
     if identity.user == uid.to_string() && shared.users.is_subordinate(uid) {
         return subordinate::refuse(stream, (uid, charged), refuses_descriptors);
     }

@@ -120,6 +120,33 @@ fn nameless(uid: u32, gid: u32) -> Identity {
     }
 }
 
+/// The least number of an ordinary user's account (`UID_MIN` of login.defs(5), as distributions have it).
+const ORDINARY_MIN: u32 = 1000;
+/// Numbers that are systemd's, of agents without an account, and of processes that are nobody's. The user nobody has jobs as others do.
+const RESERVED: std::ops::Range<u32> = 61_184..65_534;
+
+/// Whether a node with a key of its own may speak for a user: one with an account here, of an ordinary number, and a group of that account.
+/// Root of such a node would otherwise be in any group of all other nodes, and what daemons run as there.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check_ordinary(identity: &Identity) -> Result<(), String> {
+    let (uid, gid) = (identity.uid, identity.gid);
+    let why = if identity.user == uid.to_string() {
+        "has no account on the controller's host".to_owned()
+    } else if uid < ORDINARY_MIN || RESERVED.contains(&uid) {
+        format!("is no ordinary user ({ORDINARY_MIN} and above, without 61184 to 65533)")
+    } else if !identity.gids.contains(&gid) {
+        format!("is not in group {gid} on the controller's host")
+    } else {
+        return Ok(());
+    };
+    Err(format!(
+        "uid {uid} {why}, and the node that says who it is is believed for ordinary users only, since it has a key of its own: use the \
+         controller's host, or a token (SLURM_JWT)"
+    ))
+}
+
 fn look_up(uid: u32, gid: u32) -> Identity {
     let mut identity = nameless(uid, gid);
     if let Ok(Some(group)) = Group::from_gid(Gid::from_raw(gid)) {
@@ -180,6 +207,30 @@ mod tests {
             }
             assert_eq!(LOOKED_UP.load(Ordering::Relaxed), 9);
         });
+    }
+
+    /// Root of a node with a key of its own had jobs of group 0, and of daemons' accounts, on all other nodes.
+    #[test]
+    fn a_nodes_word_counts_for_ordinary_users_in_their_groups() {
+        let of = |uid: u32, gid: u32, user: &str| Identity {
+            user: user.to_owned(),
+            gids: vec![100, 2000],
+            ..nameless(uid, gid)
+        };
+        check_ordinary(&of(1000, 100, "amy")).unwrap();
+        check_ordinary(&of(70_000, 2000, "amy")).unwrap();
+        for (identity, why) in [
+            (of(1000, 0, "amy"), "not in group 0"),
+            (of(1000, 6, "amy"), "not in group 6"),
+            (of(1000, 100, "1000"), "no account"),
+            (of(110, 100, "munge"), "no ordinary user"),
+            (of(65_520, 100, "agent"), "no ordinary user"),
+            (of(65_530, 100, "probe"), "no ordinary user"),
+            (of(0, 0, "root"), "no ordinary user"),
+        ] {
+            let refused = check_ordinary(&identity).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 
     #[test]

@@ -283,6 +283,7 @@ impl Loop {
                     break;
                 }
             }
+            self.conns[at].settle();
         }
     }
 

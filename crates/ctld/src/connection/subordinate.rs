@@ -1,4 +1,5 @@
-//! Connections of uids that are a user namespace's (subuid(5)).
+//! Connections of users who are turned away: uids that are a user namespace's (subuid(5)), and accounts for which the host that names
+//! them is not believed.
 
 use crate::passed;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -8,12 +9,15 @@ use tokio::net::UnixStream;
 
 /// Turns away a user who is one of a user namespace's: each of those would have jobs, limits and priorities of its own.
 pub(super) fn refuse(stream: UnixStream, (uid, charged): (u32, u32), refuses_descriptors: bool) {
-    let refusal = Refusal::new(
-        RefusalCode::AccessDenied,
-        format!(
-            "uid {uid} has no account, and is a user namespace's (/etc/subuid): run the command outside of that, as the user"
-        ),
+    let why = format!(
+        "uid {uid} has no account, and is a user namespace's (/etc/subuid): run the command outside of that, as the user"
     );
+    turn_away(stream, charged, refuses_descriptors, why);
+}
+
+/// Says why, and closes the connection.
+pub(super) fn turn_away(stream: UnixStream, charged: u32, refuses_descriptors: bool, why: String) {
+    let refusal = Refusal::new(RefusalCode::AccessDenied, why);
     // A new socket takes as much.
     let _ = stream.try_write(&frame::encode(&Response::Refused(refusal)));
     if let (Ok(stream), false) = (stream.into_std(), refuses_descriptors) {

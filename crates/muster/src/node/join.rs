@@ -12,9 +12,9 @@ use muster_proto::version::Versions;
 use muster_trust::join::JoinToken;
 use muster_trust::node_key::{FILE, NodeKey, USUAL_DIRECTORY};
 use nix::unistd::geteuid;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -117,15 +117,10 @@ fn spool_of(conf: Option<&Config>, node: &str) -> Result<PathBuf> {
     Ok(expand_path(&config.paths.slurmd_spool_dir, node, &host))
 }
 
-/// Makes a directory in which nobody else puts anything.
+/// Makes a directory in which nobody else puts anything, and to which only root leads.
 fn make_own(spool: &Path) -> Result<()> {
     let shown = spool.display();
-    let mut builder = DirBuilder::new();
-    builder
-        .recursive(true)
-        .mode(0o711)
-        .create(spool)
-        .with_context(|| format!("cannot create {shown}"))?;
+    muster_node::make_spool(spool)?;
     let found = fs::symlink_metadata(spool).with_context(|| shown.to_string())?;
     ensure!(
         found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0,

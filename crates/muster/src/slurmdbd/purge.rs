@@ -249,13 +249,16 @@ impl Worker {
             return Ok(Some(stopped));
         }
         let mut purger = Purger::open(&self.settings.file)?;
+        // One kind that cannot be purged keeps no other.
+        let mut failed = Ok(None);
         for (what, before) in due {
-            if let Some(stopped) = self.purge(&mut purger, what, before)? {
-                return Ok(Some(stopped));
+            match self.purge(&mut purger, what, before) {
+                Ok(None) => drop(self.done.insert(what, before)),
+                Ok(stopped) => return Ok(stopped),
+                Err(e) => failed = Err(e.context(format!("{} are not purged", what.name()))),
             }
-            self.done.insert(what, before);
         }
-        Ok(None)
+        failed
     }
 
     /// Waits for the site's program that archives. Nothing is purged unless it succeeds.

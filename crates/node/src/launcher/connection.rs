@@ -31,6 +31,8 @@ pub(super) struct Connection {
     /// Nothing has come: what comes first is said by who has connected, which is root.
     pub(super) is_new: bool,
     pub(super) is_open: bool,
+    /// Nothing more comes by the socket.
+    is_at_end: bool,
 }
 
 impl Connection {
@@ -45,6 +47,7 @@ impl Connection {
             output: Output::default(),
             is_new: true,
             is_open: true,
+            is_at_end: false,
         })
     }
 
@@ -65,6 +68,11 @@ impl Connection {
         fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         self.orders = Some(pipe.into());
         Ok(())
+    }
+
+    /// What has come is carried out: a connection that has ended, and has become no agent's, is closed.
+    pub(super) fn settle(&mut self) {
+        self.is_open &= !self.is_at_end || self.is_attached();
     }
 
     /// Another agent has followed.
@@ -92,7 +100,7 @@ impl Connection {
             false => libc::POLLIN,
         };
         let stream = entry(self.stream.as_raw_fd(), read | out);
-        let orders = self.orders.as_ref();
+        let orders = self.orders.as_ref().filter(|_| !self.output.is_much());
         let orders = orders.map(|pipe| entry(pipe.as_raw_fd(), libc::POLLIN));
         std::iter::once(stream).chain(orders).collect()
     }
@@ -113,7 +121,9 @@ impl Connection {
                 None => descriptors::receive(&self.stream, &mut chunk, &mut self.received),
             };
             match read {
-                Ok(0) => self.is_open = false,
+                Ok(0) if self.is_attached() => self.is_open = false,
+                // Root has shut its end down: what it has said may make this the agent's.
+                Ok(0) => self.is_at_end = true,
                 Ok(n) => {
                     self.input.push(&chunk[..n]);
                     // A read that did not fill the buffer has emptied it.

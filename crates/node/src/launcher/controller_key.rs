@@ -41,7 +41,12 @@ pub fn pin_controller(spool: &Path, cluster: &str, key: &[u8]) -> io::Result<()>
 /// Keeps a controller's key: whole, whenever the disk is full or the machine stops, as a part of one would be another key.
 fn pin(path: &Path, key: &[u8]) -> io::Result<()> {
     let next = path.with_extension("next");
-    let mut file = fs::File::create(&next)?;
+    // What is there was left by a power failure, or is a link of somebody's.
+    match fs::remove_file(&next) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut file = fs::File::create_new(&next)?;
     file.write_all(key)?;
     file.sync_all()?;
     fs::rename(&next, path)?;
@@ -53,6 +58,8 @@ fn pin(path: &Path, key: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys;
+    use nix::sys::resource::{Resource, setrlimit};
     use std::os::unix::fs::symlink;
 
     fn dir(name: &str) -> PathBuf {
@@ -77,21 +84,40 @@ mod tests {
         fs::remove_dir_all(&dir).unwrap();
     }
 
-    /// `/dev/full` takes no byte, as a full disk does.
+    /// Half of a key is written, as where a disk is full: in a process of its own, whose files may be that long.
     #[test]
     fn a_full_disk_leaves_no_part_of_a_key() {
         let dir = dir("pin");
         let path = key_path(&dir, "c");
         let next = path.with_extension("next");
-        symlink("/dev/full", &next).unwrap();
-        assert!(pin(&path, &[7; 32]).is_err());
+        match sys::fork().unwrap() {
+            sys::Fork::Child => {
+                sys::ignore_signal(libc::SIGXFSZ);
+                let limited = setrlimit(Resource::RLIMIT_FSIZE, 16, 16).is_ok();
+                let is_refused = pin(&path, &[7; 32]).is_err();
+                sys::exit_now(i32::from(!(limited && is_refused)))
+            }
+            sys::Fork::Parent(pid) => assert_eq!(sys::exit_code_of(pid), Some(0)),
+        }
         assert!(!path.exists());
-        fs::remove_file(&next).unwrap();
+        assert_eq!(fs::read(&next).unwrap(), [7; 16]);
         // What an earlier try has left is no part of the next one.
-        fs::write(&next, [1; 99]).unwrap();
         pin(&path, &[7; 32]).unwrap();
         assert_eq!(fs::read(&path).unwrap(), [7; 32]);
         assert!(!next.exists());
         fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// Whoever could put a link there had root write where it led.
+    #[test]
+    fn a_link_in_the_place_of_a_new_key_is_not_followed() {
+        let dir = dir("link");
+        let (path, victim) = (dir.join("controller.x"), dir.join("victim"));
+        fs::write(&victim, "kept").unwrap();
+        symlink(&victim, path.with_extension("next")).unwrap();
+        pin(&path, b"key").unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"kept");
+        assert_eq!(fs::read(&path).unwrap(), b"key");
+        fs::remove_dir_all(dir).unwrap();
     }
 }

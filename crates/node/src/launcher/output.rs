@@ -10,8 +10,10 @@ use std::os::unix::net::UnixStream;
 
 /// Bytes that an agent has not read. What it has missed, the next one receives when it attaches.
 const BYTES_MAX: usize = 512 << 20;
-/// Descriptors that an agent has not read.
-const DESCRIPTORS_MAX: usize = 256;
+/// The same of descriptors. As many may come of one event: steps that have waited for a prolog start together.
+const DESCRIPTORS_MAX: usize = 16 << 10;
+/// Descriptors that wait beyond which no more orders are read.
+const DESCRIPTORS_MANY: usize = 128;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -49,6 +51,11 @@ impl Output {
     /// Whether somebody who had read would not have left so much.
     pub(super) fn is_too_much(&self) -> bool {
         self.bytes.len() > BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX
+    }
+
+    /// Whether so much waits that orders, which bring more of it, can wait as well.
+    pub(super) fn is_much(&self) -> bool {
+        self.descriptors.len() > DESCRIPTORS_MANY
     }
 
     pub(super) fn clear(&mut self) {

@@ -52,16 +52,19 @@ fn set_groups(groups: &[u32]) -> io::Result<()> {
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
 }
 
-/// Capabilities of which one keeps other processes of a user's out: what they allow does no harm, and no program here uses it.
+/// Capabilities that together keep other processes of a user's out: what they allow does no harm, and no program here uses it. Users may
+/// have some of them (systemd gives CAP_WAKE_ALARM to those who sit at the machine), and hardly have one of [`RARE`].
 const HARMLESS: [u32; 4] = [
-    35, // CAP_WAKE_ALARM
-    36, // CAP_BLOCK_SUSPEND
     10, // CAP_NET_BIND_SERVICE
     29, // CAP_AUDIT_WRITE
+    35, // CAP_WAKE_ALARM
+    36, // CAP_BLOCK_SUSPEND
 ];
+/// Those of them that no user has.
+const RARE: u64 = 1 << 29 | 1 << 36;
 
-/// The same, for a process that no other one of the user's may trace, also after it has executed a program: it keeps a capability that
-/// does no harm, and the kernel lets nobody trace what may do more than he (ptrace(2), "Ptrace access mode checking").
+/// The same, for a process that no other one of the user's may trace, also after it has executed a program: it keeps capabilities
+/// that do no harm, and the kernel lets nobody trace what may do more than he (ptrace(2), "Ptrace access mode checking").
 ///
 /// # Errors
 /// Those of [`become_user`]; root has none of these capabilities here.
@@ -70,19 +73,26 @@ pub(crate) fn become_untraceable_user(uid: u32, gid: u32, groups: &[u32]) -> io:
         return become_user(uid, gid, groups);
     }
     let [permitted, ..] = capabilities()?;
-    let kept = HARMLESS.into_iter().find(|c| permitted >> c & 1 == 1);
-    let kept = kept.ok_or_else(|| {
-        io::Error::other("root has no capability that keeps other processes of the user's out")
-    })?;
+    let kept = HARMLESS.into_iter().filter(|c| permitted >> c & 1 == 1);
+    let kept: Vec<u32> = kept.collect();
+    let set_of_kept: u64 = kept.iter().map(|c| 1 << c).sum();
+    if set_of_kept & RARE == 0 {
+        return Err(io::Error::other(
+            "root has no capability that keeps other processes of the user's out",
+        ));
+    }
     // SAFETY: these take numbers only.
     let set = |option, value: libc::c_ulong| check(unsafe { libc::prctl(option, value, 0, 0, 0) });
     set(libc::PR_SET_KEEPCAPS, 1)?;
     become_user(uid, gid, groups)?;
     set(libc::PR_SET_KEEPCAPS, 0)?;
-    set_capabilities(1 << kept)?;
+    set_capabilities(set_of_kept)?;
     let raise = libc::c_ulong::from(libc::PR_CAP_AMBIENT_RAISE.unsigned_abs());
-    // SAFETY: takes numbers only.
-    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, libc::c_ulong::from(kept), 0, 0) })?;
+    for capability in kept {
+        let capability = libc::c_ulong::from(capability);
+        // SAFETY: takes numbers only.
+        check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, capability, 0, 0) })?;
+    }
     Ok(())
 }
 

@@ -46,7 +46,7 @@ fn configure(node: &mut Node, prolog: Option<PathBuf>, epilog: Option<PathBuf>) 
 fn around() {
     let dir = Dir::new("around");
     let mut node = Node::start(&dir, "n1");
-    nix::unistd::chown(&dir.0, Some(65534.into()), Some(65534.into())).unwrap();
+    dir.open();
     let log = dir.path("log");
     let line = |word: &str| format!("echo {word} $(id -u) >>{}\n", log.display());
     std::fs::create_dir(dir.path("prolog.d")).unwrap();

@@ -37,6 +37,12 @@ impl Dir {
         Dir(path)
     }
 
+    /// Has all users make files there, as in `/tmp`. It stays root's, as what is above a spool directory has to.
+    pub fn open(&self) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+        std::fs::set_permissions(&self.0, mode).unwrap();
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -53,7 +53,7 @@ fn nobodys(id: u64, dir: &Dir, script: &str) -> JobMaker {
 /// A directory of `nobody`'s.
 fn dir_of_nobody(name: &str) -> Dir {
     let dir = Dir::new(name);
-    nix::unistd::chown(&dir.0, Some(NOBODY.into()), Some(NOBODY.into())).unwrap();
+    dir.open();
     dir
 }
 

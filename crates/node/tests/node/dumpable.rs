@@ -228,7 +228,7 @@ fn out_of_memory() {
     );
     job.spec.owner = nobody();
     job.spec.stdio.stdout = Some(dir.path("out").to_string_lossy().into_owned());
-    chown(&dir.0, Some(UID), None).unwrap();
+    dir.open();
     node.run(&job);
     assert_eq!(node.batch_exit(1), ExitStatus::default());
     assert_eq!(dir.text("of_prolog"), "0\n");
