@@ -212,6 +212,25 @@ mod tests {
         reports.push(JobId(1), Attempt(1), end);
     }
 
+    /// Steps of a user wait while the controller knows nothing of too many that were before.
+    #[test]
+    fn steps_without_acknowledgement_are_bounded() {
+        let mut reports = Reports::new(Timestamp(1));
+        let of_user = |reports: &Reports| reports.step_bytes(|run| run.job == JobId(1));
+        let mut count = 0;
+        while !reports.are_too_many(of_user(&reports)) {
+            started(&mut reports, count);
+            count += 1;
+            assert!(count < 100_000, "{}", of_user(&reports));
+        }
+        assert!(count > 1000, "{count}");
+        let last = reports.queue.back().unwrap().seq;
+        reports.acknowledge(last - 1);
+        assert!(!reports.are_too_many(of_user(&reports)));
+        reports.acknowledge(last);
+        assert_eq!(of_user(&reports), 0);
+    }
+
     #[test]
     fn a_start_waits_for_its_end_or_for_the_timer() {
         let now = 1000;

@@ -12,7 +12,7 @@ use muster_model::refusal::RefusalCode;
 use muster_model::spec::{JobKind, JobSpec, MemoryAsk, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::frame;
-use muster_proto::node::{NodeSettings, Order, ToNode};
+use muster_proto::node::{NodeSettings, Order};
 use muster_proto::step::{AgentReply, AgentRequest, HetStep, StepLaunch, StepSpec};
 use muster_trust::{JobKeyUse, derive_job_key, prove_step_number};
 use std::fs;
@@ -33,7 +33,6 @@ pub const TESTS: &[Test] = &[
     ("attack_connections", connections),
     ("attack_connections_to_emulated_nodes", emulated),
     ("attack_unknown_jobs", unknown_jobs),
-    ("attack_steps_without_acknowledgement", unacknowledged),
     ("a_panic_of_a_part_ends_the_agent", panic_of_a_part),
 ];
 
@@ -494,32 +493,4 @@ fn unknown_jobs() {
     let resident = resident_mib(node.agent_pid());
     assert!(resident < 250, "{resident} MiB");
     answers(&node);
-}
-
-/// Steps wait while the controller knows nothing of too many that were before.
-fn unacknowledged() {
-    let dir = Dir::new("unacknowledged");
-    let mut node = Node::start(&dir, "n1");
-    own_allocation(1, &dir, &mut node, |_| ());
-    node.ack = false;
-    let mut long = spec(1, &dir, &["true"]);
-    long.submit_line = "x".repeat(1 << 20);
-    for _ in 0..16 {
-        let outcome = Srun::ask(&node, long.clone()).connect().finish();
-        assert_eq!(outcome.exits[&0], ExitStatus::default());
-    }
-    let mut agent = UnixStream::connect(socket(&node)).unwrap();
-    agent.set_read_timeout(Some(PATIENCE)).unwrap();
-    frame::write(&mut agent, &AgentRequest::Create(Box::new(long))).unwrap();
-    match frame::read(&mut agent).unwrap() {
-        AgentReply::Queued(text) => assert!(text.contains("acknowledged"), "{text}"),
-        other => panic!("{other:?}"),
-    }
-    node.ack = true;
-    node.send(&ToNode::Ping);
-    node.health();
-    match frame::read(&mut agent).unwrap() {
-        AgentReply::Created(_) => {}
-        other => panic!("{other:?}"),
-    }
 }

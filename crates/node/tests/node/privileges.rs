@@ -8,6 +8,7 @@ use muster_model::effect::TerminateReason;
 use muster_model::job::ExitStatus;
 use muster_proto::step::ToStepd;
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use nix::unistd::Pid;
@@ -240,6 +241,9 @@ fn killed() {
 /// The socket of a step is its user's: who fills the queue there had the next launcher wait without end.
 fn full_queue() {
     let dir = Dir::new("fullqueue");
+    // A queue may be longer than a process may have descriptors.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let mut node = Node::start(&dir, "n1");
     allocate(1, &dir, &mut [&mut node], 1);
     let mut srun = Srun::ask(&node, spec(1, &dir, &["sh", "-c", "read x; exit 5"])).connect();
