@@ -108,7 +108,7 @@ mod tests {
         fs::remove_dir_all(&dir).unwrap();
     }
 
-    /// Whoever could put a link there had root write where it led.
+    /// Who could put a link there had root write where it led.
     #[test]
     fn a_link_in_the_place_of_a_new_key_is_not_followed() {
         let dir = dir("link");
