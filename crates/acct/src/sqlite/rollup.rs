@@ -289,7 +289,7 @@ impl Rollup {
     }
 }
 
-/// How a length stands in the tables.
+/// The number of a length in the tables.
 pub(super) fn length_key(length: Length) -> i64 {
     match length {
         Length::Hour => 0,

@@ -120,7 +120,7 @@ fn add_outages(
     Ok(())
 }
 
-/// Runs that have not ended, by their rows: so many as wait and run now.
+/// Runs that have not ended, by their rows: no more than wait and run now.
 fn add_open_runs(
     connection: &Connection,
     sums: &mut BTreeMap<Whose, Sum>,

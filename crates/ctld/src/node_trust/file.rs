@@ -13,7 +13,7 @@ use std::path::Path;
 pub(super) const NAME: &str = "node_keys";
 /// What it begins with.
 const KIND: &str = "muster node keys 1";
-/// What stands for nothing.
+/// The word of an empty field.
 const NONE: &str = "-";
 
 /// A text as it is one word of a line.
