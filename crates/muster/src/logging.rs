@@ -4,6 +4,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The file that is logged to.
@@ -11,8 +12,23 @@ static FILE: Mutex<Option<File>> = Mutex::new(None);
 /// Its path, where this process opens it again.
 static PATH: OnceLock<PathBuf> = OnceLock::new();
 
-struct Logger {
-    stderr: bool,
+struct Logger;
+
+/// Whether standard error is logged to.
+static STDERR: AtomicBool = AtomicBool::new(false);
+
+/// Logs a line that is whole.
+pub(crate) fn append(line: &str) {
+    write(&format!("{line}\n"));
+}
+
+fn write(line: &str) {
+    if let Some(file) = current().as_mut() {
+        let _ = file.write_all(line.as_bytes());
+    }
+    if STDERR.load(Ordering::Relaxed) {
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
 }
 
 impl Log for Logger {
@@ -35,13 +51,7 @@ impl Log for Logger {
             log::Level::Debug => "debug: ",
             log::Level::Trace => "debug2: ",
         };
-        let line = format!("[{time}] {level}{}\n", record.args());
-        if let Some(file) = current().as_mut() {
-            let _ = file.write_all(line.as_bytes());
-        }
-        if self.stderr {
-            let _ = io::stderr().write_all(line.as_bytes());
-        }
+        write(&format!("[{time}] {level}{}\n", record.args()));
     }
 
     fn flush(&self) {}
@@ -94,7 +104,8 @@ fn current() -> MutexGuard<'static, Option<File>> {
 /// Logs to a file that is open, to standard error, or both.
 pub(crate) fn start_with(file: Option<File>, stderr: bool, level: LevelFilter) {
     *current() = file;
-    if log::set_boxed_logger(Box::new(Logger { stderr })).is_ok() {
+    STDERR.store(stderr, Ordering::Relaxed);
+    if log::set_logger(&Logger).is_ok() {
         log::set_max_level(level);
         // A daemon's standard error is /dev/null.
         muster_ctld::failure::log_panics();

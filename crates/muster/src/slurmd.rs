@@ -101,10 +101,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 /// Runs what the supervisor starts without privileges.
 pub(crate) fn agent_main() -> ExitCode {
-    muster_node::agent_main(
-        |log| logging::start_with(log.file, log.to_stderr, log.level),
-        logging::replace,
-    )
+    muster_node::agent_main(|level| logging::start_with(None, true, level))
 }
 
 fn parse(args: &[String]) -> Result<Option<Args>> {
@@ -367,11 +364,11 @@ fn start(args: Args) -> Result<ExitCode> {
         file: log_file.as_deref().map(logging::open).transpose()?,
         path: log_file,
         replace: logging::replace,
-        to_stderr: args.foreground,
+        append: logging::append,
         level: logging::level(config.slurmd_debug, args.verbose),
     };
     let own = log.file.as_ref().map(File::try_clone).transpose()?;
-    logging::start_with(own, log.to_stderr, log.level);
+    logging::start_with(own, args.foreground, log.level);
     let controller = controller_socket(&paths.slurmctld_pid_file, *config.slurmctld_ports.start());
     let fetch = server.as_deref().map_or_else(Vec::new, |server| {
         given_configuration::command(server, args.server_user.as_deref())

@@ -22,9 +22,10 @@ use muster_proto::version::Versions;
 /// launchers: the newer side finds out which version the other speaks, and if that is too old, leaves it alone.
 ///
 /// 2: the agent gives the launcher its orders by a pipe, and the launcher makes the control channels of step daemons.
+/// 3: a TCP connection takes the place of the pipe.
 pub const VERSIONS: Versions = Versions {
-    oldest: 2,
-    newest: 2,
+    oldest: 3,
+    newest: 3,
 };
 
 /// What the launcher keeps of a job for the agent, by number.

@@ -34,7 +34,7 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     if name.ends_with(AGENT_NAME) {
-        muster_node::agent_main(|_| (), drop);
+        muster_node::agent_main(|_| ());
         return Ok(());
     }
     let args: Vec<String> = args.collect();
@@ -85,7 +85,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         file: None,
         path: None,
         replace: drop,
-        to_stderr: true,
+        append: |line| eprintln!("{line}"),
         level: LevelFilter::Off,
     };
     muster_node::run(options, log).map(drop)

@@ -13,7 +13,7 @@ mod executor;
 mod launcher_link;
 mod listener;
 mod mpi_probe;
-mod order_pipe;
+mod order_link;
 mod peers;
 pub(crate) mod quota;
 mod relay_link;
@@ -26,19 +26,19 @@ pub(crate) use peers::Peers;
 use crate::cross_memory::CrossMemory;
 use crate::failure;
 use crate::role::AGENT_NAME;
-use crate::supervisor::{self, AgentLog, Inherited};
+use crate::supervisor::{self, Inherited};
 use crate::sys;
 use crate::syscall_filter;
 use anyhow::Context as _;
 use controller::Link;
 use executor::Executor;
 use launcher_link::LauncherOutlet;
+use log::LevelFilter;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::refusal::Refusal;
 use muster_node_core::agent::{AgentEvent, DialId, StepdId};
 use muster_proto::step::{AgentReply, AgentRequest};
-use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -93,14 +93,15 @@ enum Input {
 }
 
 /// Runs as an agent, as the supervisor has started this process, until it is ordered to stop (SIGTERM, SIGINT, or the
-/// controller). First it says where to log.
-pub fn agent_main(start_log: impl FnOnce(AgentLog), replace_log: fn(File)) -> ExitCode {
+/// controller). First it starts the log, which goes to
+/// standard error.
+pub fn agent_main(start_log: impl FnOnce(LevelFilter)) -> ExitCode {
     let inherited = sys::set_undumpable()
         .context("this process cannot be protected from others")
-        .and_then(|()| supervisor::inherited(replace_log));
+        .and_then(|()| supervisor::inherited());
     let inherited = match inherited {
-        Ok((inherited, log)) => {
-            start_log(log);
+        Ok((inherited, level)) => {
+            start_log(level);
             inherited
         }
         Err(e) => {
@@ -112,7 +113,7 @@ pub fn agent_main(start_log: impl FnOnce(AgentLog), replace_log: fn(File)) -> Ex
     if let Err(e) = syscall_filter::apply() {
         log::warn!("the agent runs without a filter of system calls: {e:#}");
     }
-    match run(inherited, replace_log) {
+    match run(inherited) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             log::error!("{e:#}");
@@ -121,12 +122,12 @@ pub fn agent_main(start_log: impl FnOnce(AgentLog), replace_log: fn(File)) -> Ex
     }
 }
 
-fn run(inherited: Inherited, replace_log: fn(File)) -> anyhow::Result<()> {
+fn run(inherited: Inherited) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the asynchronous runtime")?
-        .block_on(serve(inherited, replace_log))
+        .block_on(serve(inherited))
 }
 
 /// What is found out when an agent starts.
@@ -138,18 +139,14 @@ struct NodeProbe {
     listens_at: Option<IpAddr>,
 }
 
-async fn serve(inherited: Inherited, replace_log: fn(File)) -> anyhow::Result<()> {
+async fn serve(inherited: Inherited) -> anyhow::Result<()> {
     let found = NodeProbe {
         cross_memory: inherited.cross_memory,
         listens_at: mpi_probe::own_address(&inherited.options.address),
     };
     let (inputs, mut inbox) = mpsc::unbounded_channel();
     let (requests, options) = (inherited.requests, inherited.options);
-    tokio::spawn(supervisor_link::follow_news(
-        inherited.logs,
-        replace_log,
-        inputs.clone(),
-    ));
+    tokio::spawn(supervisor_link::follow_news(inherited.news, inputs.clone()));
     let dialer = PeerDialer::new(inherited.peers, requests.clone())?;
     let peers = Peers::by_supervisor(dialer, &options.name);
     let mut executor = Executor::new(options.clone(), found, peers, inputs.clone());

@@ -3,6 +3,7 @@
 //! libmunge, which may wait for munged, has no business in the supervisor. The credential is for this node and nothing else:
 //! an agent that is taken over gets no other.
 
+use crate::one_way_link::OneWayLink;
 use crate::options::AgentOptions;
 use crate::role::{self, CREDENTIAL_NAME, FIRST_FD, Start};
 use anyhow::Context as _;
@@ -13,8 +14,7 @@ use muster_conf::Authentication;
 use muster_node_core::messages::User;
 use muster_trust::node_key::NodeKey;
 use muster_trust::proof::{self, Ask, Proof};
-use nix::fcntl::OFlag;
-use nix::unistd::{getegid, geteuid, pipe2};
+use nix::unistd::{getegid, geteuid};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -69,7 +69,7 @@ enum Said {
 
 /// Starts the process: its number, and where to read what it says.
 pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<(i32, OwnedFd)> {
-    let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+    let OneWayLink { reader, writer } = OneWayLink::open()?;
     let network = &options.network;
     let order = CredentialOrder {
         cluster: options.cluster.clone(),
@@ -112,7 +112,7 @@ pub fn credential_main() -> ExitCode {
 
 fn make() -> anyhow::Result<()> {
     let order: CredentialOrder = minicbor::decode(&role::read_order()?).context("its order")?;
-    let mut pipe = File::from(role::take_descriptor(FIRST_FD)?);
+    let mut link = File::from(role::take_descriptor(FIRST_FD)?);
     let said = match make_proof(&order) {
         Ok(proof) => Said::Made {
             scheme: proof.scheme.number(),
@@ -121,7 +121,7 @@ fn make() -> anyhow::Result<()> {
         },
         Err(e) => Said::Failed(format!("{e:#}")),
     };
-    pipe.write_all(&minicbor::to_vec(&said)?)?;
+    link.write_all(&minicbor::to_vec(&said)?)?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! a part of itself missing. Its supervisor starts it again; jobs do not depend on it.
 
 use crate::sys;
+use std::io::Write as _;
 
 /// Exit status after a panic, as Rust's own.
 const STATUS: i32 = 101;
@@ -20,7 +21,13 @@ pub(crate) fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let backtrace = std::backtrace::Backtrace::capture();
         log::error!("this process ends because of a defect: {info}\n{backtrace}");
-        eprintln!("this process ends because of a defect: {info}");
+        // What has no log has standard error.
+        if log::max_level() == log::LevelFilter::Off {
+            let _ = writeln!(
+                std::io::stderr(),
+                "this process ends because of a defect: {info}"
+            );
+        }
         log::logger().flush();
         sys::exit_now(STATUS);
     }));

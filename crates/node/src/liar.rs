@@ -2,6 +2,7 @@
 
 use crate::descriptors::{SrunStdio, receive, send};
 use crate::launcher::{attach_frame, socket_path};
+use crate::one_way_link::OneWayLink;
 use crate::options::AgentOptions;
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
@@ -11,9 +12,7 @@ use muster_node_core::messages::{
 };
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{StepLaunch, StepSpec};
-use nix::fcntl::OFlag;
 use nix::sys::socket::{Shutdown, shutdown};
-use nix::unistd::pipe2;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -232,30 +231,27 @@ impl Liar {
         if let Some(orders) = &mut self.orders {
             return orders.write_all(&frame);
         }
-        let (launchers_end, orders) = pipe2(OFlag::O_CLOEXEC)?;
-        send(&self.stream, &frame, &[launchers_end.as_raw_fd()])?;
+        let orders = OneWayLink::open()?;
+        send(&self.stream, &frame, &[orders.reader.as_raw_fd()])?;
         shutdown(self.stream.as_raw_fd(), Shutdown::Write)?;
-        self.orders = Some(orders.into());
+        self.orders = Some(orders.writer.into());
         Ok(())
     }
 
-    /// The same, without the pipe for orders.
+    /// The same, without the link for orders.
     ///
     /// # Errors
     /// The launcher is gone.
-    pub fn attach_without_pipe(&mut self, options: &AgentOptions) -> io::Result<()> {
+    pub fn attach_without_link(&mut self, options: &AgentOptions) -> io::Result<()> {
         self.stream.write_all(&attach_frame(options))
     }
 
-    /// Sends the launcher a descriptor by each way that an agent has: the errors.
-    pub fn send_descriptor(&self, fd: &impl AsRawFd) -> Vec<io::Error> {
-        let orders = self.orders.as_ref().map(AsRawFd::as_raw_fd);
-        let ways = [Some(self.stream.as_raw_fd()), orders];
-        let sent = ways
-            .into_iter()
-            .flatten()
-            .map(|way| send(&way, b"x", &[fd.as_raw_fd()]));
-        sent.filter_map(Result::err).collect()
+    /// Sends the launcher a descriptor by the connection.
+    ///
+    /// # Errors
+    /// It is shut down for writing.
+    pub fn send_descriptor(&self, fd: &impl AsRawFd) -> io::Result<usize> {
+        send(&self.stream, b"x", &[fd.as_raw_fd()])
     }
 
     fn order(&mut self, order: &LauncherCommand) -> io::Result<()> {

@@ -24,6 +24,7 @@ mod launcher;
 #[doc(hidden)]
 pub mod liar;
 mod numa;
+mod one_way_link;
 mod options;
 mod processes;
 mod reaping;

@@ -22,6 +22,7 @@ use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -39,10 +40,15 @@ const STRANGERS: Bounds = Bounds {
 const STRANGER_MAX: Duration = Duration::from_secs(20);
 /// Where lines about connections go.
 const LOG: Log = Log {
-    refused: |line| eprintln!("{RELAY_NAME}: {line}"),
+    refused: |line| log_line(line),
     // Both ends of a connection notice what has become of it.
     failed: |_| (),
 };
+
+/// Logs a line, as long as there is a supervisor that takes it.
+fn log_line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{RELAY_NAME}: {text}");
+}
 
 /// Runs as a relay, as the supervisor has started this process.
 pub fn relay_main() -> ExitCode {
@@ -50,7 +56,7 @@ pub fn relay_main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("{RELAY_NAME}: {e:#}");
+            log_line(&format!("{e:#}"));
             ExitCode::FAILURE
         }
     }
@@ -62,7 +68,7 @@ fn run() -> anyhow::Result<()> {
     let listener = std::net::TcpListener::from(role::take_descriptor(FIRST_FD)?);
     let agent = role::take_descriptor(FIRST_FD + 1)?;
     if let Err(e) = syscall_filter::apply() {
-        eprintln!("{RELAY_NAME}: there is no filter of system calls: {e:#}");
+        log_line(&format!("there is no filter of system calls: {e:#}"));
     }
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -84,7 +90,7 @@ fn run() -> anyhow::Result<()> {
             }) => {}
             ended = relay.take_answers() => {
                 if let Err(e) = ended {
-                    eprintln!("{RELAY_NAME}: the agent is not understood: {e}");
+                    log_line(&format!("the agent is not understood: {e}"));
                 }
             }
         }

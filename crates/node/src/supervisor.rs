@@ -6,10 +6,11 @@
 //! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, and to the agent
 //! of another node on this machine, and a credential for this node, by which a
 //! controller on another host knows it. With auth/slurm it starts the process that makes tokens for users too. Requests name no path but that of another agent's socket, which is looked at, and no
-//! descriptor can come with one. SIGTERM and SIGINT are passed on. When the agent ends, so does the supervisor, with its
+//! descriptor can come with one. What the agent logs comes by another link ([`agent_lines`]). SIGTERM and SIGINT are passed on. When the agent ends, so does the supervisor, with its
 //! status; when the supervisor is killed, the kernel kills the agent.
 
 mod account;
+mod agent_lines;
 mod launcher;
 pub(crate) mod lines;
 mod network;
@@ -31,6 +32,7 @@ use crate::role::{self, AGENT_NAME};
 use crate::root_files::open_log;
 use crate::sack::SackProcess;
 use crate::sys;
+use agent_lines::AgentLines;
 use anyhow::Context as _;
 use launcher::{LauncherLink, Starting};
 use lines::{
@@ -51,7 +53,7 @@ use nix::sys::stat::Mode;
 use order::AgentOrder;
 use sockets::NodeSocket;
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
@@ -78,7 +80,8 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     let cross_memory = probe.finish();
     let socket = NodeSocket::open(&options.spool_dir)?;
     network::name_host(&options, &account).context("the file that names this host")?;
-    let relay = network::start_relay(&options, &account)?;
+    let (lines, agents_log) = AgentLines::open()?;
+    let relay = network::start_relay(&options, &account, &agents_log)?;
     let signals = watch_signals().context("signals")?;
     let sack = SackProcess::start(&options, log.file.as_ref()).unwrap_or_else(|e| {
         log::error!("no tokens of auth/slurm are made for users of this host: {e}");
@@ -88,13 +91,16 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         options: options.clone(),
         cross_memory: cross_memory.map(|found| found.to_string()),
         log_level: log.level.to_string(),
-        log_to_stderr: log.to_stderr,
-        has_log_file: log.file.is_some(),
         has_relay: relay.is_some(),
         supervisor_uid: nix::unistd::geteuid().as_raw(),
     };
-    let inherited = (&socket, relay);
-    let mut supervisor = Supervisor::start(options, &order, inherited, log, &account, signals)?;
+    let given = Given {
+        socket: &socket,
+        relay,
+        log: agents_log,
+    };
+    let log = (log, lines);
+    let mut supervisor = Supervisor::start(options, &order, given, log, &account, signals)?;
     supervisor.sack = sack;
     let ended = supervisor.serve();
     // A client that asks now has no agent to wait for.
@@ -130,6 +136,14 @@ fn watch_signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&mask, flags)?)
 }
 
+/// What the agent gets besides its connections to the supervisor.
+struct Given<'a> {
+    socket: &'a NodeSocket,
+    relay: Option<OwnedFd>,
+    /// Its standard error.
+    log: OwnedFd,
+}
+
 struct Supervisor {
     options: AgentOptions,
     signals: SignalFd,
@@ -141,9 +155,11 @@ struct Supervisor {
     launcher: OwnedFd,
     controller: OwnedFd,
     peers: OwnedFd,
-    /// Where files to log to go.
-    logs: OwnedFd,
+    /// Where what becomes of the configuration is said.
+    news: OwnedFd,
     log: AgentLog,
+    /// What agent and relay log.
+    lines: AgentLines,
     /// A launcher that is being started, for which the agent waits.
     starting: Option<Starting>,
     /// The process that makes a credential.
@@ -166,19 +182,18 @@ impl Supervisor {
     fn start(
         options: AgentOptions,
         order: &AgentOrder,
-        (socket, relay): (&NodeSocket, Option<OwnedFd>),
-        log: AgentLog,
+        given: Given<'_>,
+        (log, agents_lines): (AgentLog, AgentLines),
         account: &User,
         signals: SignalFd,
     ) -> anyhow::Result<Supervisor> {
         let lines = || -> io::Result<_> { Ok([answers()?, answers()?, answers()?, answers()?]) };
-        let [launcher, controller, peers, logs] = lines().context("connections to the agent")?;
+        let [launcher, controller, peers, news] = lines().context("connections to the agent")?;
         let (requests, sender) = lines::requests().context("connections to the agent")?;
-        let ends = [&sender, &launcher.1, &controller.1, &peers.1, &logs.1];
+        let ends = [&sender, &launcher.1, &controller.1, &peers.1, &news.1];
         let mut kept: Vec<RawFd> = ends.map(|end| end.as_raw_fd()).into();
-        kept.push(socket.number());
-        kept.extend(log.file.as_ref().map(File::as_raw_fd));
-        kept.extend(relay.as_ref().map(OwnedFd::as_raw_fd));
+        kept.push(given.socket.number());
+        kept.extend(given.relay.as_ref().map(OwnedFd::as_raw_fd));
         let environment = KEPT_VARIABLES.iter().filter_map(|name| {
             let value = std::env::var(name).ok()?;
             CString::new(format!("{name}={value}")).ok()
@@ -188,7 +203,7 @@ impl Supervisor {
             environment: environment.collect(),
             user: account,
             order: order.encoded(),
-            errors: Some(libc::STDERR_FILENO),
+            errors: Some(given.log.as_raw_fd()),
             is_untraceable: false,
             kept,
             outlives: false,
@@ -204,8 +219,9 @@ impl Supervisor {
             launcher: launcher.0,
             controller: controller.0,
             peers: peers.0,
-            logs: logs.0,
+            news: news.0,
             log,
+            lines: agents_lines,
             starting: None,
             credential: None,
             fetching: None,
@@ -218,15 +234,20 @@ impl Supervisor {
     /// Serves the agent until it ends.
     fn serve(&mut self) -> io::Result<ExitCode> {
         loop {
-            let fds = [self.signals.as_fd().as_raw_fd(), self.requests.number()];
+            let signals = self.signals.as_fd().as_raw_fd();
+            let fds = [signals, self.requests.number(), self.lines.number()];
             let mut fds = fds.map(|fd| libc::pollfd {
                 fd,
                 events: libc::POLLIN,
                 revents: 0,
             });
             sys::poll(&mut fds, -1)?;
-            let [signals, requests] = fds.map(|fd| fd.revents != 0);
+            let [signals, requests, lines] = fds.map(|fd| fd.revents != 0);
+            if lines {
+                self.lines.pass_on(self.log.append);
+            }
             if signals && let Some(status) = self.take_signals() {
+                self.lines.finish(self.log.append);
                 return Ok(status);
             }
             if requests {
@@ -309,7 +330,7 @@ impl Supervisor {
                 self.options.conf
             ))),
         };
-        answer(&self.logs, CONFIGURATION, said);
+        answer(&self.news, CONFIGURATION, said);
         if std::mem::take(&mut self.fetch_again) || self.fetch_failed {
             self.fetch_configuration();
         }
@@ -325,16 +346,14 @@ impl Supervisor {
         Ok(said)
     }
 
-    /// Opens the log file anew, for this process and the agent: what was there was moved away (slurmd(8), SIGUSR2).
+    /// Opens the log file anew: what was there was moved away (slurmd(8), SIGUSR2).
     fn reopen_log(&self) {
         let Some(path) = &self.log.path else {
             return;
         };
-        let opened = open_log(path).and_then(|file| Ok((file.try_clone()?, file)));
-        match opened {
-            Ok((own, agents)) => {
-                (self.log.replace)(own);
-                answer(&self.logs, 0, Ok(agents.into()));
+        match open_log(path) {
+            Ok(file) => {
+                (self.log.replace)(file);
                 log::info!("the log file was opened anew");
             }
             Err(e) => log::error!("the log file {} cannot be opened anew: {e}", path.display()),

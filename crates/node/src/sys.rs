@@ -12,6 +12,8 @@ pub(crate) mod mounts;
 mod oom;
 mod received;
 mod slots;
+#[cfg(test)]
+pub(crate) mod stalled_memory;
 pub(crate) mod vm_clone;
 
 pub(crate) use file_kind::kind_of;
@@ -257,10 +259,22 @@ pub(crate) fn watch<T: Into<OwnedFd> + AsRawFd>(
 
 /// Whether the other side of a Unix socket has read all that was sent to it. Where that is not known, it has not.
 pub(crate) fn is_all_read(socket: BorrowedFd<'_>) -> bool {
-    let mut left: libc::c_int = 1;
+    unread_bytes(socket).is_ok_and(|left| left == 0)
+}
+
+/// Bytes that were sent by a Unix socket and that the other side has not read, with what the kernel needs for them; those sent by TCP
+/// that have not come to the other side.
+///
+/// # Errors
+/// It is no socket.
+pub(crate) fn unread_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut left: libc::c_int = 0;
     // SAFETY: the request writes one int, which `left` is, and the descriptor is borrowed.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut left) };
-    done == 0 && left == 0
+    match done {
+        0 => Ok(usize::try_from(left).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Whether the other side of a socket is gone.

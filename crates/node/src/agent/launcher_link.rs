@@ -1,7 +1,7 @@
 //! The connection to the launcher, which the supervisor makes, and starts the launcher whenever it is not there.
 
 use super::Input;
-use super::order_pipe::OrderPipe;
+use super::order_link::OrderLink;
 use super::socket::{Socket, receive_frames};
 use super::supervisor_link::Dialer;
 use muster_node_core::agent::AgentEvent;
@@ -20,15 +20,15 @@ const REFUSED_RETRY: Duration = Duration::from_secs(30);
 
 /// The way to the launcher.
 pub(super) struct LauncherOutlet {
-    orders: OrderPipe,
+    orders: OrderLink,
     queue: mpsc::UnboundedSender<Vec<u8>>,
     /// Entries of the queue that are not written.
     queued: Arc<AtomicUsize>,
 }
 
 impl LauncherOutlet {
-    /// The outlet of a connection, and the task that writes what the pipe does not take at once.
-    fn new(orders: OrderPipe) -> LauncherOutlet {
+    /// The outlet of a connection, and the task that writes what the link does not take at once.
+    fn new(orders: OrderLink) -> LauncherOutlet {
         let (queue, mut inbox) = mpsc::unbounded_channel::<Vec<u8>>();
         let queued = Arc::new(AtomicUsize::new(0));
         let (writer, left) = (orders.clone(), Arc::clone(&queued));
@@ -90,7 +90,7 @@ pub(super) fn keep(dialer: Dialer, inputs: mpsc::UnboundedSender<Input>) {
 }
 
 /// Serves a connection until it ends, if the launcher speaks a version that is spoken here.
-async fn serve((events, orders): (Socket, OrderPipe), inputs: &mpsc::UnboundedSender<Input>) {
+async fn serve((events, orders): (Socket, OrderLink), inputs: &mpsc::UnboundedSender<Input>) {
     let (mut is_up, mut refusal) = (false, None);
     let mut channels = VecDeque::new();
     let ended = receive_frames(&events, &mut channels, |message, channels| {
@@ -149,17 +149,15 @@ fn check_version(first: &LauncherEvent) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::one_way_link::OneWayLink;
     use muster_proto::frame;
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
-    use nix::unistd::pipe2;
     use std::fs::File;
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
 
-    fn pipe() -> (File, OrderPipe) {
-        let (launchers_end, orders) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).unwrap();
-        fcntl(&launchers_end, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
-        (launchers_end.into(), OrderPipe::new(orders))
+    fn link() -> (File, OrderLink) {
+        let link = OneWayLink::open().unwrap();
+        (link.reader.into(), OrderLink::new(link.writer).unwrap())
     }
 
     /// What the agent gets of a launcher that sends this and then waits, if it is used; else the connection is closed.
@@ -171,7 +169,7 @@ mod tests {
             far.shutdown(std::net::Shutdown::Write).unwrap();
         }
         let (inputs, mut inbox) = mpsc::unbounded_channel();
-        let (_launchers_end, orders) = pipe();
+        let (_launchers_end, orders) = link();
         serve((Socket::new(near).unwrap(), orders), &inputs).await;
         if !is_used {
             assert_eq!(far.read(&mut [0]).unwrap(), 0, "it is closed");
@@ -224,13 +222,13 @@ mod tests {
     /// What a step is given by has to be preceded by what is kept of it.
     #[tokio::test]
     async fn what_is_sent_at_once_is_there_or_said_not_to_be() {
-        let (mut far, orders) = pipe();
+        let (mut far, orders) = link();
         let outlet = LauncherOutlet::new(orders);
         assert!(outlet.send_now(b"one".to_vec()));
         let mut read = [0; 3];
         far.read_exact(&mut read).unwrap();
         assert_eq!(&read, b"one");
-        // More than the pipe takes; and what comes behind it.
+        // More than the link takes; and what comes behind it.
         let much = vec![b'm'; 4 << 20];
         assert!(!outlet.send_now(much.clone()));
         assert!(!outlet.send_now(b"two".to_vec()));

@@ -1,7 +1,7 @@
 //! What the agent asks its supervisor for: connections. See [`crate::supervisor::lines`].
 
 use super::Input;
-use super::order_pipe::OrderPipe;
+use super::order_link::OrderLink;
 use super::socket::Socket;
 use crate::credential::{self, Credential, SAID_MAX};
 use crate::supervisor::lines::{
@@ -34,12 +34,12 @@ impl Dialer {
     }
 
     /// A new connection to the launcher.
-    pub(super) async fn connect_launcher(&self) -> io::Result<(Socket, OrderPipe)> {
+    pub(super) async fn connect_launcher(&self) -> io::Result<(Socket, OrderLink)> {
         self.requests.send(&SupervisorRequest::Launcher)?;
         let events = self.answer(LAUNCHER_EVENTS).await?;
         let orders = self.answer(LAUNCHER_ORDERS).await?;
         let events = Socket::new(UnixStream::from(events))?;
-        Ok((events, OrderPipe::new(orders)))
+        Ok((events, OrderLink::new(orders)?))
     }
 
     /// A new connection to the controller.
@@ -64,10 +64,10 @@ impl Dialer {
             number,
             secret: secret.into(),
         };
-        let pipe = File::from(self.descriptor(number, &request).await?);
+        let link = File::from(self.descriptor(number, &request).await?);
         let read = move || {
             let mut said = Vec::new();
-            pipe.take(SAID_MAX as u64)
+            link.take(SAID_MAX as u64)
                 .read_to_end(&mut said)
                 .map(|_| said)
         };
@@ -104,25 +104,17 @@ impl Dialer {
     }
 }
 
-/// Takes what the supervisor says by itself: logs to each file that it opens, and passes on what became of the configuration.
-pub(super) async fn follow_news(
-    line: OwnedFd,
-    replace: fn(File),
-    inputs: mpsc::UnboundedSender<Input>,
-) {
+/// Takes what the supervisor says by itself: what became of the configuration.
+pub(super) async fn follow_news(line: OwnedFd, inputs: mpsc::UnboundedSender<Input>) {
     let line = match sys::watch(line, Interest::READABLE) {
         Ok(line) => line,
-        Err(e) => return log::error!("the log file is not followed when it is opened anew: {e}"),
+        Err(e) => return log::error!("what becomes of the configuration is not seen: {e}"),
     };
     let take = |line: &OwnedFd| take_answer(line);
-    while let Ok((number, said)) = line.async_io(Interest::READABLE, take).await {
-        match said {
-            applied if number == CONFIGURATION => {
-                let error = applied.err().map(|e| e.to_string());
-                let _ = inputs.send(Input::Configuration(error));
-            }
-            Ok(file) => replace(file.into()),
-            Err(e) => log::error!("no other log file came: {e}"),
+    while let Ok((number, applied)) = line.async_io(Interest::READABLE, take).await {
+        if number == CONFIGURATION {
+            let error = applied.err().map(|e| e.to_string());
+            let _ = inputs.send(Input::Configuration(error));
         }
     }
 }

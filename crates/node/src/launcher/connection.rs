@@ -1,14 +1,14 @@
-//! A connection to the launcher: of root, or of the agent to which root has given it. An agent gives its orders by a pipe, since a
-//! pipe carries no descriptors: whatever an agent that is taken over sends, nothing arrives that the launcher would have to close,
-//! which can block. Root has shut the agent's end of the socket down for writing.
+//! A connection to the launcher: of root, or of the agent to which root has given it. An agent gives its orders by a
+//! one-way link: whatever an agent that is taken over sends, nothing arrives that the launcher would have to close, which can block,
+//! and nothing that it does holds who reads. Root has shut the agent's end of the socket down for writing.
 
 use super::output::Output;
-use crate::{descriptors, sys};
+use crate::descriptors;
 use muster_node_core::launcher::event::ConnId;
 use muster_node_core::messages::LauncherCommand;
 use muster_proto::frame::Frames;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::stat::SFlag;
+use nix::sys::socket::{SockaddrIn, getsockname};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -59,14 +59,13 @@ impl Connection {
     /// From now on it is the agent's.
     ///
     /// # Errors
-    /// The pipe for its orders has not come.
+    /// The link for its orders has not come.
     pub(super) fn attach(&mut self) -> io::Result<()> {
-        let is_pipe =
-            |fd: &OwnedFd| sys::kind_of(fd).is_some_and(|(kind, _)| kind == SFlag::S_IFIFO);
-        let pipe = self.received.pop_front().filter(is_pipe);
-        let pipe = pipe.ok_or_else(|| io::Error::other("no pipe for orders has come"))?;
-        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        self.orders = Some(pipe.into());
+        let is_tcp = |fd: &OwnedFd| getsockname::<SockaddrIn>(fd.as_raw_fd()).is_ok();
+        let link = self.received.pop_front().filter(is_tcp);
+        let link = link.ok_or_else(|| io::Error::other("no link for orders has come"))?;
+        fcntl(&link, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        self.orders = Some(link.into());
         Ok(())
     }
 
@@ -82,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// What to wait for: on the socket, and on the pipe for orders, if there is one. No other entries: the kernel takes no more than
+    /// What to wait for: on the socket, and on the link for orders, if there is one. No other entries: the kernel takes no more than
     /// there may be descriptors.
     pub(super) fn polled(&self) -> Vec<libc::pollfd> {
         let entry = |fd, events| libc::pollfd {
@@ -101,23 +100,23 @@ impl Connection {
         };
         let stream = entry(self.stream.as_raw_fd(), read | out);
         let orders = self.orders.as_ref().filter(|_| !self.output.is_much());
-        let orders = orders.map(|pipe| entry(pipe.as_raw_fd(), libc::POLLIN));
+        let orders = orders.map(|link| entry(link.as_raw_fd(), libc::POLLIN));
         std::iter::once(stream).chain(orders).collect()
     }
 
-    /// Takes in what has come, if something was seen on the socket or on the pipe.
+    /// Takes in what has come, if something was seen on the socket or on the link.
     pub(super) fn read(&mut self, seen: &[libc::pollfd]) -> bool {
         let mut seen = seen.iter().map(|entry| entry.revents & !libc::POLLOUT != 0);
         let on_stream = seen.next().unwrap_or(false);
-        let on_pipe = seen.next().unwrap_or(false);
-        if !on_stream && !on_pipe {
+        let on_link = seen.next().unwrap_or(false);
+        if !on_stream && !on_link {
             return false;
         }
         // Small: after each fork the first write to a page copies it.
         let mut chunk = [0; 4 << 10];
         for _ in 0..READ_MAX / chunk.len() {
             let read = match &mut self.orders {
-                Some(pipe) => pipe.read(&mut chunk),
+                Some(link) => link.read(&mut chunk),
                 None => descriptors::receive(&self.stream, &mut chunk, &mut self.received),
             };
             match read {

@@ -3,12 +3,12 @@
 use super::lines;
 use crate::descriptors;
 use crate::launcher::{attach_frame, socket_path};
+use crate::one_way_link::OneWayLink;
 use crate::options::AgentOptions;
 use crate::role::LAUNCHER_NAME;
 use anyhow::Context as _;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{Shutdown, shutdown};
-use nix::unistd::pipe2;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
@@ -24,9 +24,6 @@ const HEAP: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127");
 /// site names. Nothing else of an operator's shell stays with a process that outlives this one.
 const KEPT_VARIABLES: [&str; 4] = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];
 
-/// Bytes of orders that wait for the launcher.
-const ORDERS_BYTES: i32 = 256 << 10;
-
 /// Whether a connection failed because nobody listens.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(
@@ -39,7 +36,7 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 pub(crate) struct LauncherLink {
     /// Brings what the launcher sends. Nothing can be sent by it.
     pub(crate) events: OwnedFd,
-    /// The end for writing of a pipe for orders.
+    /// Takes orders.
     pub(crate) orders: OwnedFd,
 }
 
@@ -47,16 +44,15 @@ pub(crate) struct LauncherLink {
 /// here.
 pub(crate) fn connect(options: &AgentOptions) -> io::Result<LauncherLink> {
     let events = reach(options)?;
-    let (launchers_end, orders) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
-    // What does not fit waits in the agent.
-    let _ = fcntl(&orders, FcntlArg::F_SETPIPE_SZ(ORDERS_BYTES));
+    let orders = OneWayLink::open()?;
     let frame = attach_frame(options);
     // So little is taken at once.
-    let sent = descriptors::send(&events, &frame, &[launchers_end.as_raw_fd()])?;
+    let sent = descriptors::send(&events, &frame, &[orders.reader.as_raw_fd()])?;
     if sent != frame.len() {
         return Err(io::ErrorKind::WriteZero.into());
     }
     shutdown(events.as_raw_fd(), Shutdown::Write)?;
+    let orders = orders.writer;
     Ok(LauncherLink { events, orders })
 }
 

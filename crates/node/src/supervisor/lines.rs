@@ -1,27 +1,29 @@
-//! What passes between supervisor and agent. Requests come by a pipe, since a pipe carries no descriptors: whatever an agent
-//! that is taken over writes there, nothing arrives that the supervisor would have to close, which can block. Answers go by
+//! What passes between supervisor and agent. Requests come by a one-way link: whatever an agent that is taken over writes there,
+//! nothing arrives that the supervisor would have to close, which can block. Answers go by
 //! socket pairs, one for each kind, of which the supervisor's end is shut down for reading: the agent cannot send there. An
 //! answer is a descriptor, or why there is none.
 
 use crate::descriptors;
+use crate::one_way_link::OneWayLink;
+use crate::sys;
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use muster_channel::SECRET;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::sys::socket::{
-    AddressFamily, Shutdown, SockFlag, SockType, UnixAddr, connect as connect_to, shutdown, socket,
-    socketpair,
+    AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, UnixAddr, connect as connect_to, recv,
+    send, shutdown, socket, socketpair,
 };
-use nix::unistd::{pipe2, read, write};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Longest message. A pipe takes as much whole, or not at all.
+/// Longest message.
 const MESSAGE_MAX: usize = 1024;
+/// Bytes of requests that wait for the supervisor. There is room for more: each is sent whole, or not at all.
+const WAITING_MAX: usize = 64 * MESSAGE_MAX;
 /// Longest reason in one.
 const REASON_MAX: usize = 512;
 
@@ -57,13 +59,13 @@ pub(crate) enum SupervisorRequest {
     Configuration,
 }
 
-/// The agent's end of the pipe. Clones are the same one.
+/// The agent's end of the link. Clones are the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestSender(Arc<OwnedFd>);
 
 impl RequestSender {
-    pub(crate) fn new(pipe: OwnedFd) -> RequestSender {
-        RequestSender(Arc::new(pipe))
+    pub(crate) fn new(link: OwnedFd) -> RequestSender {
+        RequestSender(Arc::new(link))
     }
 
     /// Sends a request, without waiting.
@@ -77,46 +79,52 @@ impl RequestSender {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let framed = [&length.to_be_bytes()[..], &bytes].concat();
-        write(&*self.0, &framed)?;
-        Ok(())
+        if sys::unread_bytes(self.0.as_fd())? + framed.len() > WAITING_MAX {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        match send(self.0.as_raw_fd(), &framed, flags)? {
+            sent if sent == framed.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
     }
 }
 
-/// The supervisor's end of the pipe.
+/// The supervisor's end of the link.
 #[derive(Debug)]
 pub(super) struct RequestReceiver {
     /// None once the agent has closed its end, or is not understood.
-    pipe: Option<OwnedFd>,
+    link: Option<OwnedFd>,
     input: Vec<u8>,
 }
 
-/// Makes the pipe.
+/// Makes the link.
 pub(super) fn requests() -> io::Result<(RequestReceiver, OwnedFd)> {
-    let (receiver, sender) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    let link = OneWayLink::open()?;
     let receiver = RequestReceiver {
-        pipe: Some(receiver),
+        link: Some(link.reader),
         input: Vec::new(),
     };
-    Ok((receiver, sender))
+    Ok((receiver, link.writer))
 }
 
 impl RequestReceiver {
     /// The number to wait for; -1 when nothing comes any more.
     pub(super) fn number(&self) -> RawFd {
-        self.pipe.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+        self.link.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     /// Takes what has come.
     pub(super) fn receive(&mut self) -> Vec<SupervisorRequest> {
-        let Some(pipe) = &self.pipe else {
+        let Some(link) = &self.link else {
             return Vec::new();
         };
         let mut chunk = [0; 4 * MESSAGE_MAX];
-        match read(pipe, &mut chunk) {
-            Ok(0) => self.pipe = None,
+        match recv(link.as_raw_fd(), &mut chunk, MsgFlags::MSG_DONTWAIT) {
+            Ok(0) => self.link = None,
             Ok(n) => self.input.extend_from_slice(&chunk[..n]),
             Err(Errno::EAGAIN | Errno::EINTR) => {}
-            Err(_) => self.pipe = None,
+            Err(_) => self.link = None,
         }
         let mut requests = Vec::new();
         while let Some((length, rest)) = self.input.split_first_chunk() {
@@ -127,7 +135,7 @@ impl RequestReceiver {
                 Some(Ok(request)) => requests.push(request),
                 None | Some(Err(_)) => {
                     log::error!("the agent is not understood: it gets nothing more");
-                    self.pipe = None;
+                    self.link = None;
                     self.input.clear();
                     break;
                 }
@@ -146,8 +154,8 @@ pub(super) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((supervisor, agent))
 }
 
-/// On the line of log files, the number of what is said about the configuration: with a descriptor that stands for nothing it was
-/// applied, with a reason it was not.
+/// The number of what the supervisor says about the configuration by itself: with a descriptor that means nothing it was applied,
+/// with a reason it was not.
 pub(crate) const CONFIGURATION: u64 = 1;
 
 /// See [`SupervisorRequest::Launcher`].
@@ -210,7 +218,7 @@ pub(super) fn connect(path: &Path) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+    use nix::sys::socket::{ControlMessage, sendmsg};
     use std::io::IoSlice;
 
     fn send_descriptor(to: RawFd) -> nix::Result<usize> {
@@ -229,8 +237,6 @@ mod tests {
     /// On every kernel: what is not received needs no close.
     #[test]
     fn no_descriptor_of_an_agent_gets_as_far_as_the_supervisor() {
-        let (_receiver, sender) = requests().unwrap();
-        assert_eq!(send_descriptor(sender.as_raw_fd()), Err(Errno::ENOTSOCK));
         let (supervisor, agent) = answers().unwrap();
         assert_eq!(send_descriptor(agent.as_raw_fd()), Err(Errno::EPIPE));
         // Answers still go the other way.
@@ -266,10 +272,34 @@ mod tests {
     }
 
     #[test]
+    fn a_request_for_which_there_is_no_room_is_not_sent_in_part() {
+        let (mut receiver, sender) = requests().unwrap();
+        let sender = RequestSender::new(sender);
+        let request = SupervisorRequest::Peer {
+            number: 1,
+            path: "x".repeat(900),
+        };
+        let mut sent = 0;
+        let full = loop {
+            match sender.send(&request) {
+                Ok(()) => sent += 1,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let mut received = 0;
+        while received < sent {
+            received += receiver.receive().len();
+        }
+        sender.send(&SupervisorRequest::Controller).unwrap();
+        while receiver.receive() != [SupervisorRequest::Controller] {}
+    }
+
+    #[test]
     fn who_is_not_understood_gets_nothing_more() {
         for bytes in [&[0xff, 0xff, 0][..], &[0, 1, 0xff], &[0, 0]] {
             let (mut receiver, sender) = requests().unwrap();
-            write(&sender, bytes).unwrap();
+            send(sender.as_raw_fd(), bytes, MsgFlags::empty()).unwrap();
             assert_eq!(receiver.receive(), []);
             assert_eq!(receiver.number(), -1, "{bytes:?}");
         }

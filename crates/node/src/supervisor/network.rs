@@ -57,10 +57,12 @@ fn write_host(spool: &Path, path: &Path) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// Starts the relay, if the node serves other hosts: the agent's end of what connects both.
+/// Starts the relay, if the node serves other hosts: the agent's end of what connects both. It logs to this
+/// link.
 pub(super) fn start_relay(
     options: &AgentOptions,
     account: &User,
+    log: &OwnedFd,
 ) -> anyhow::Result<Option<OwnedFd>> {
     let Some(port) = options.network.port else {
         return Ok(None);
@@ -73,7 +75,7 @@ pub(super) fn start_relay(
         environment: Vec::new(),
         user: account,
         order: Vec::new(),
-        errors: Some(libc::STDERR_FILENO),
+        errors: Some(log.as_raw_fd()),
         is_untraceable: false,
         kept: vec![listener.as_raw_fd(), of_relay.as_raw_fd()],
         outlives: true,

@@ -5,25 +5,26 @@ use crate::cross_memory::CrossMemory;
 use crate::options::AgentOptions;
 use crate::role;
 use anyhow::Context as _;
+use log::LevelFilter;
 use minicbor::{Decode, Encode};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-/// Where an agent logs.
+/// Where a node's daemons log.
 #[derive(Debug)]
 pub struct AgentLog {
     /// To this file, which is open.
     pub file: Option<File>,
-    /// Where that file is; nothing in an agent, which gets files from its supervisor.
+    /// Where that file is.
     pub path: Option<PathBuf>,
     /// Has this process log to another file.
     pub replace: fn(File),
-    /// To standard error.
-    pub to_stderr: bool,
+    /// Logs a line of another process's, which has its time.
+    pub append: fn(&str),
     /// Messages of this level, and more important ones.
-    pub level: log::LevelFilter,
+    pub level: LevelFilter,
 }
 
 /// The rest.
@@ -36,10 +37,6 @@ pub(super) struct AgentOrder {
     pub(super) cross_memory: Option<String>,
     #[n(2)]
     pub(super) log_level: String,
-    #[n(3)]
-    pub(super) log_to_stderr: bool,
-    #[n(4)]
-    pub(super) has_log_file: bool,
     /// The user of the supervisor, which makes connections to other agents.
     #[n(5)]
     pub(super) supervisor_uid: u32,
@@ -69,19 +66,19 @@ pub(crate) struct Inherited {
     pub(crate) controller: OwnedFd,
     /// Brings connections to other agents.
     pub(crate) peers: OwnedFd,
-    /// Brings files to log to.
-    pub(crate) logs: OwnedFd,
+    /// Brings what becomes of the configuration.
+    pub(crate) news: OwnedFd,
     /// Where srun and other agents connect.
     pub(crate) listener: UnixListener,
     /// Leads to the relay for other hosts.
     pub(crate) relay: Option<OwnedFd>,
 }
 
-/// In an agent: what the supervisor has given it, and where it is to log.
+/// In an agent: what the supervisor has given it, and which messages it is to log.
 ///
 /// # Errors
 /// It was started by somebody else.
-pub(crate) fn inherited(replace: fn(File)) -> anyhow::Result<(Inherited, AgentLog)> {
+pub(crate) fn inherited() -> anyhow::Result<(Inherited, LevelFilter)> {
     let order = role::read_order()?;
     let order: AgentOrder = minicbor::decode(&order).context("the order cannot be read")?;
     let mut next = role::FIRST_FD;
@@ -98,22 +95,13 @@ pub(crate) fn inherited(replace: fn(File)) -> anyhow::Result<(Inherited, AgentLo
         launcher: take()?,
         controller: take()?,
         peers: take()?,
-        logs: take()?,
+        news: take()?,
         listener: take()?.into(),
         relay: None,
     };
-    let log = AgentLog {
-        file: match order.has_log_file {
-            true => Some(take()?.into()),
-            false => None,
-        },
-        path: None,
-        replace,
-        to_stderr: order.log_to_stderr,
-        level: order.log_level.parse().context("its level of messages")?,
-    };
+    let level = order.log_level.parse().context("its level of messages")?;
     if order.has_relay {
         inherited.relay = Some(take()?);
     }
-    Ok((inherited, log))
+    Ok((inherited, level))
 }

@@ -461,6 +461,8 @@ fn panic_of_a_part() {
     let (pipe, gate) = (dir.path("pipe"), dir.path("gate"));
     fifo(&pipe);
     fifo(&gate);
+    // The agent opens it.
+    fs::set_permissions(&pipe, fs::Permissions::from_mode(0o666)).unwrap();
     node.start_panicking_agent(&pipe);
     node.accept();
     let script = format!("#!/bin/sh\nread x < {}\nexit 3\n", gate.display());

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         return muster_node::pmix_host_main();
     }
     if name.ends_with(AGENT_NAME) {
-        return muster_node::agent_main(|log| log.file.into_iter().for_each(panic_by), drop);
+        return muster_node::agent_main(|_| panic_by_pipe());
     }
     let args: Vec<String> = args.collect();
     if args.first().is_some_and(|a| a == "agent") {
@@ -130,11 +130,16 @@ fn emulate(args: &[String]) -> ExitCode {
 /// A test: its name, and what it does.
 type Test = (&'static str, fn());
 
-/// Variable with the path of a pipe: when that is written to, a thread of the agent panics. The agent gets the pipe as its
-/// log.
-const PANIC_BY: &str = "TEST_PANIC_BY";
+/// Variable with the path of a pipe: when that is written to, a thread of the agent panics. It is one that agents get.
+const PANIC_BY: &str = "RUST_BACKTRACE";
 
-fn panic_by(mut pipe: File) {
+fn panic_by_pipe() {
+    let Some(path) = std::env::var_os(PANIC_BY) else {
+        return;
+    };
+    let Ok(mut pipe) = File::options().read(true).write(true).open(path) else {
+        return;
+    };
     std::thread::spawn(move || {
         pipe.read_exact(&mut [0]).unwrap();
         panic!("as the test wants it");
@@ -162,13 +167,11 @@ fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptio
 }
 
 fn agent(args: &[String]) -> ExitCode {
-    let pipe = std::env::var(PANIC_BY).ok();
-    let open = |path| File::options().read(true).write(true).open(path).unwrap();
     let log = AgentLog {
-        file: pipe.map(open),
+        file: None,
         path: None,
         replace: drop,
-        to_stderr: true,
+        append: |line| eprintln!("{line}"),
         level: LevelFilter::Off,
     };
     let options = options(&args[0], args[1].as_ref(), args[2].as_ref());

@@ -35,6 +35,11 @@ pub const TESTS: &[Test] = &[
 /// First argument of the program in the role of somebody who looks at the node.
 pub const ROLE: &str = "privileges";
 
+/// Whether what a descriptor leads to is a pipe.
+fn is_pipe(target: &Path) -> bool {
+    target.to_string_lossy().starts_with("pipe:")
+}
+
 fn status_of(pid: i32, key: &str) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text.lines().find_map(|l| l.strip_prefix(key)).unwrap();
@@ -73,12 +78,22 @@ fn agent_status() {
         let name = variable.split('=').next().unwrap();
         assert!(["TZ", "RUST_BACKTRACE"].contains(&name), "{variable}");
     }
-    // Of files it has its program's log, if there is one, and nothing of the spool directory.
-    for fd in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
-        let Ok(target) = fs::read_link(fd.path()) else {
-            continue;
-        };
-        assert!(!target.starts_with(&node.spool), "{}", target.display());
+    // It has no file, and no pipe but its own: what it writes there could hold root, who writes or reads too.
+    let pipes_of = |pid: i32| -> Vec<PathBuf> {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        let targets = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        targets
+            .filter(|to| to != Path::new("/dev/null"))
+            .filter(|to| to.is_absolute() || is_pipe(to))
+            .collect()
+    };
+    let roots: Vec<PathBuf> = [node.supervisor_pid(), node.shim_pid()]
+        .into_iter()
+        .flat_map(pipes_of)
+        .collect();
+    for target in pipes_of(pid) {
+        let is_own = is_pipe(&target) && !roots.contains(&target);
+        assert!(is_own, "{}", target.display());
     }
     // The others are root's, and nobody else's.
     for pid in [node.supervisor_pid(), node.shim_pid()] {

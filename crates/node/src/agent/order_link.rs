@@ -1,20 +1,25 @@
-//! The pipe by which the launcher gets the agent's orders.
+//! The link by which the launcher gets the agent's orders.
 
 use crate::sys;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use tokio::io::Interest;
 
 /// The end for writing, which does not block; clones are the same one.
 #[derive(Clone, Debug)]
-pub(super) struct OrderPipe(Arc<File>);
+pub(super) struct OrderLink(Arc<File>);
 
-impl OrderPipe {
+impl OrderLink {
     /// Takes it over.
-    pub(super) fn new(pipe: OwnedFd) -> OrderPipe {
-        OrderPipe(Arc::new(pipe.into()))
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    pub(super) fn new(link: OwnedFd) -> io::Result<OrderLink> {
+        fcntl(&link, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(OrderLink(Arc::new(link.into())))
     }
 
     /// Writes as much as it takes at once; how many bytes that is.
@@ -22,6 +27,10 @@ impl OrderPipe {
     /// # Errors
     /// The launcher is gone.
     pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        // The first write after the launcher's end would go well.
+        if self.is_closed() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         loop {
             match (&*self.0).write(bytes) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -29,6 +38,16 @@ impl OrderPipe {
                 written => return written,
             }
         }
+    }
+
+    /// Whether the launcher has closed it.
+    fn is_closed(&self) -> bool {
+        let mut fds = [libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLRDHUP,
+            revents: 0,
+        }];
+        sys::poll(&mut fds, 0).is_err() || fds[0].revents != 0
     }
 
     /// Writes all.

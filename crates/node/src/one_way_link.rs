@@ -1,0 +1,134 @@
+//! A stream of bytes by which a process without rights says something to root's: a TCP connection within the host.
+//!
+//! It carries no descriptors, as a Unix socket does, which root would have to close. And the two ends share nothing in the kernel that
+//! a writer can hold: a pipe and a file do, for as long as a write takes, and a write from a mapping of a file of a user's
+//! file system (FUSE) takes as long as the user likes. The reader would wait for that in the kernel.
+
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// How long it may take to be made. Nothing but the kernel takes part.
+const MAKE_MAX: Duration = Duration::from_secs(1);
+/// Bytes that wait for the reader, before the writer has to.
+const BYTES: usize = 256 << 10;
+
+/// Both ends, which block and are closed at the next exec.
+#[derive(Debug)]
+pub(crate) struct OneWayLink {
+    pub(crate) reader: OwnedFd,
+    pub(crate) writer: OwnedFd,
+}
+
+impl OneWayLink {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// There is no loopback interface, or no descriptor is left.
+    pub(crate) fn open() -> io::Result<OneWayLink> {
+        OneWayLink::connect().map_err(|e| {
+            let text =
+                format!("no connection within this host (is its loopback interface up?): {e}");
+            io::Error::new(e.kind(), text)
+        })
+    }
+
+    fn connect() -> io::Result<OneWayLink> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let writer = TcpStream::connect_timeout(&listener.local_addr()?, MAKE_MAX)?;
+        let reader = accept(&listener, writer.local_addr()?)?;
+        reader.set_nonblocking(false)?;
+        writer.set_nodelay(true)?;
+        setsockopt(&writer, sockopt::SndBuf, &BYTES)?;
+        Ok(OneWayLink {
+            reader: reader.into(),
+            writer: writer.into(),
+        })
+    }
+}
+
+/// The connection from there. Any process of the host may have connected too.
+fn accept(listener: &TcpListener, from: SocketAddr) -> io::Result<TcpStream> {
+    loop {
+        // What is connected waits here: there is no other moment to look for it.
+        let (accepted, peer) = listener.accept()?;
+        if peer == from {
+            return Ok(accepted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::stalled_memory::StalledMemory;
+    use nix::errno::Errno;
+    use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
+    use std::fs::File;
+    use std::io::{IoSlice, Read as _, Write as _};
+    use std::os::fd::AsRawFd as _;
+    use std::sync::{Arc, mpsc};
+
+    #[test]
+    fn what_is_written_comes_and_then_its_end() {
+        let link = OneWayLink::open().unwrap();
+        let mut writer = File::from(link.writer);
+        let written = std::thread::spawn(move || writer.write_all(&[7; 3 << 20]));
+        let mut read = Vec::new();
+        File::from(link.reader).read_to_end(&mut read).unwrap();
+        written.join().unwrap().unwrap();
+        assert_eq!(read, [7; 3 << 20]);
+    }
+
+    #[test]
+    fn no_descriptor_comes_by_it() {
+        let link = OneWayLink::open().unwrap();
+        let file = File::open("/dev/null").unwrap();
+        let numbers = [file.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&numbers)];
+        let text = [IoSlice::new(b"x")];
+        let flags = MsgFlags::MSG_NOSIGNAL;
+        let sent = sendmsg::<()>(link.writer.as_raw_fd(), &text, &rights, flags, None);
+        // The kernel refuses it, or sends the text without.
+        assert!(matches!(sent, Err(Errno::EINVAL) | Ok(1)), "{sent:?}");
+        if sent.is_ok() {
+            let mut received = std::collections::VecDeque::new();
+            crate::descriptors::receive(&link.reader, &mut [0; 8], &mut received).unwrap();
+            assert!(received.is_empty());
+        }
+    }
+
+    /// Who reads a pipe waits in the kernel for who writes to it.
+    #[test]
+    fn a_writer_that_waits_for_its_memory_holds_no_reader() {
+        let link = OneWayLink::open().unwrap();
+        let (memory, writer) = (Arc::new(StalledMemory::new().unwrap()), link.writer);
+        let stalled = Arc::clone(&memory);
+        let written = std::thread::spawn(move || stalled.write_to(writer.as_raw_fd()));
+        memory.until_read().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let read = recv(link.reader.as_raw_fd(), &mut [0], MsgFlags::MSG_DONTWAIT);
+            sender.send((read, link.reader)).unwrap();
+        });
+        let (read, reader) = receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(read, Err(Errno::EAGAIN));
+        memory.release().unwrap();
+        assert_eq!(written.join().unwrap(), 4096);
+        assert_eq!(recv(reader.as_raw_fd(), &mut [1], MsgFlags::empty()), Ok(1));
+    }
+
+    #[test]
+    fn a_connection_of_another_process_is_not_taken() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let place = listener.local_addr().unwrap();
+        let _others = [TcpStream::connect(place), TcpStream::connect(place)];
+        let own = TcpStream::connect(place).unwrap();
+        let accepted = accept(&listener, own.local_addr().unwrap()).unwrap();
+        assert_eq!(accepted.peer_addr().unwrap(), own.local_addr().unwrap());
+    }
+}
