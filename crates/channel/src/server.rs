@@ -4,6 +4,7 @@
 use crate::admission::{Bounds, Refusals, StrangerId, Strangers};
 use crate::handshake::Channel;
 use crate::relay::relay;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,6 +26,8 @@ pub struct IdentifiedConnection {
     pub remote: TcpStream,
     /// The channel between.
     pub channel: Channel,
+    /// Dropped when the connection has ended: what counts it as its owner's.
+    pub share: Option<Box<dyn Any>>,
 }
 
 /// Lines for the daemon's log.
@@ -136,12 +139,14 @@ impl ChannelServer {
             local,
             remote,
             channel,
+            share,
         } = connection;
         self.carried.set(self.carried.get() + 1);
         tokio::task::spawn_local(async move {
             if let Err(e) = relay(local, remote, channel).await {
                 (server.log.failed)(&format!("connection from {from}: {e}"));
             }
+            drop(share);
             server.carried.set(server.carried.get() - 1);
             server.all_ended.notify_one();
         });
@@ -192,6 +197,7 @@ mod tests {
             local: near,
             remote: tcp,
             channel,
+            share: None,
         }))
     }
 

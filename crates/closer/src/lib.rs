@@ -13,6 +13,10 @@
 //! descriptors a user has in queues (`RLIMIT_NOFILE`).
 
 mod interrupt;
+pub mod passed;
+mod sys;
+
+pub use sys::refuse_descriptors;
 
 use interrupt::Thread;
 use log::error;

@@ -2,8 +2,8 @@
 //! waits for room in its user's quota before it is read.
 
 use crate::executor::pause;
-use crate::passed;
 use crate::quota::{Leave, SMALL_FRAME, Share};
+use muster_closer::passed;
 use muster_proto::client::Request;
 use muster_proto::frame;
 use std::io;

@@ -30,7 +30,6 @@ pub mod node_link;
 mod node_trust;
 pub mod notify;
 pub mod outbox;
-mod passed;
 pub mod patience;
 mod peer;
 pub mod priority;

@@ -168,7 +168,7 @@ pub(crate) fn start(
             configuration,
             arrivals,
             server: ChannelServer::new(STRANGERS, STRANGER_MAX, LOG),
-            verifying: Semaphore::new(VERIFIED_MAX),
+            verifying: Arc::new(Semaphore::new(VERIFIED_MAX)),
             verifying_of: RefCell::default(),
             names: Rc::new(Names::new()),
             has_metrics,
@@ -189,8 +189,8 @@ struct Network {
     configuration: GivenConfiguration,
     arrivals: mpsc::Sender<Arrival>,
     server: Rc<ChannelServer>,
-    verifying: Semaphore,
-    verifying_of: RefCell<HashMap<IpAddr, Rc<Semaphore>>>,
+    verifying: Arc<Semaphore>,
+    verifying_of: RefCell<HashMap<IpAddr, Arc<Semaphore>>>,
     names: Rc<Names>,
     /// Whether everybody gets metrics (`MetricsType`).
     has_metrics: bool,
@@ -269,6 +269,7 @@ impl Network {
                     local,
                     remote: tcp,
                     channel,
+                    share: None,
                 }))
             }
             Err(why) => {
@@ -388,17 +389,21 @@ impl Network {
         let of_address = {
             let mut all = self.verifying_of.borrow_mut();
             if all.len() > STRANGERS.all {
-                all.retain(|_, turns| Rc::strong_count(turns) > 1);
+                all.retain(|_, turns| Arc::strong_count(turns) > 1);
             }
             let turns = all
                 .entry(from)
-                .or_insert_with(|| Rc::new(Semaphore::new(VERIFIED_OF_ADDRESS_MAX)));
-            Rc::clone(turns)
+                .or_insert_with(|| Arc::new(Semaphore::new(VERIFIED_OF_ADDRESS_MAX)));
+            Arc::clone(turns)
         };
-        let _own = of_address.acquire().await;
-        let _all = self.verifying.acquire().await;
+        let own = of_address.acquire_owned().await;
+        let all = Arc::clone(&self.verifying).acquire_owned().await;
         let verifier = Arc::clone(&self.verifier);
-        let asking = tokio::task::spawn_blocking(move || question(&*verifier));
+        let asking = tokio::task::spawn_blocking(move || {
+            // Who asks may be gone before there is an answer: it takes its turn as long as it takes.
+            let _turns = (own, all);
+            question(&*verifier)
+        });
         asking.await.map_err(|e| e.to_string())?
     }
 

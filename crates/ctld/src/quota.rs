@@ -3,10 +3,10 @@
 //! node's agent has a few connections ([`AgentConnection`]), and descriptors are kept in reserve for them.
 
 use crate::outbox::{self, ByteCount, Inbox, Outbox};
-use crate::passed;
 use crate::rate_limit::RateLimit;
 use crate::stats::Stats;
 use log::{info, warn};
+use muster_closer::passed;
 use muster_model::limits::may_connect;
 use muster_trust::subordinate::SubordinateUids;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

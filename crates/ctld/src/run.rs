@@ -17,7 +17,6 @@ use crate::network::{
 };
 use crate::node_trust::NodeTrust;
 use crate::notify::Notify;
-use crate::passed;
 use crate::patience::Patience;
 use crate::priority;
 use crate::program_settings::ProgramSettings;
@@ -39,6 +38,7 @@ use crate::{failure, fault};
 use anyhow::{Context, Result, bail};
 use log::{error, info, warn};
 use muster_acct::{Follower, NoStore, Reader, SqliteStore, Store, changes};
+use muster_closer::passed;
 use muster_conf::endpoint::controller_socket;
 use muster_core::state::State;
 use muster_journal::{DirStorage, Log};
@@ -440,8 +440,8 @@ impl Listeners {
     /// Has the kernel refuse descriptors at both: connections are read as if none came then, and an agent may be somebody
     /// else's by now.
     fn refuse_descriptors(&self) -> nix::Result<()> {
-        crate::sys::refuse_descriptors(&self.users)?;
-        crate::sys::refuse_descriptors(&self.daemons)
+        muster_closer::refuse_descriptors(&self.users)?;
+        muster_closer::refuse_descriptors(&self.daemons)
     }
 }
 

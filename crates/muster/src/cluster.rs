@@ -452,10 +452,8 @@ fn memory_mib() -> Result<u64> {
 /// Starts a daemon: on this machine, or on its host.
 fn start(home: &Home, host: &str, link: &str, args: &[&str], what: &str) -> Result<()> {
     let log = home.at(&format!("log/{link}.out"));
-    let out = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(&log)?;
+    let out = muster_node::open_own(&log, fs::OpenOptions::new().create(true).append(true))
+        .with_context(|| format!("cannot open {}", log.display()))?;
     let program = home.at("bin").join(link);
     let mut command = match hosts::are_in(home) {
         true => hosts::command(home, host, &program)?,

@@ -12,8 +12,8 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{geteuid, sethostname};
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -232,9 +232,10 @@ fn start_munged(home: &Home) -> Result<()> {
         fs::File::open("/dev/urandom")
             .and_then(|mut file| file.read_exact(&mut bytes))
             .context("cannot read /dev/urandom")?;
-        fs::write(&key, "").context("cannot make munge's key")?;
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
-        fs::write(&key, bytes).context("cannot write munge's key")?;
+        let mut options = fs::OpenOptions::new();
+        let made = options.create_new(true).write(true).mode(0o600).open(&key);
+        made.and_then(|mut file| file.write_all(&bytes))
+            .context("cannot make munge's key")?;
     }
     let option = |name: &str, file: &str| format!("--{name}={}", dir.join(file).display());
     let output = command(home, CONTROLLER, Path::new("munged"))?

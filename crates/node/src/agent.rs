@@ -8,7 +8,6 @@
 mod audit;
 mod closing;
 mod controller;
-mod descriptor_limit;
 mod executor;
 mod launcher_link;
 mod listener;
@@ -24,6 +23,7 @@ mod supervisor_link;
 pub(crate) use peers::Peers;
 
 use crate::cross_memory::CrossMemory;
+use crate::descriptor_limit;
 use crate::failure;
 use crate::role::AGENT_NAME;
 use crate::supervisor::{self, Inherited};
@@ -74,7 +74,7 @@ enum Input {
     /// The relay asks who may connect from another host.
     ChannelAsked(relay_link::Question),
     /// Who did is gone, or has no key.
-    ChannelGone(u64),
+    ChannelGone(relay_link::Gone),
     /// A connection was closed for want of rights to this.
     Denied(audit::AuditedRequest, Refusal),
     /// Lines of the audit log were left out a while ago.

@@ -13,6 +13,7 @@ mod audit_session;
 mod cgroup;
 mod credential;
 mod cross_memory;
+mod descriptor_limit;
 mod descriptors;
 mod emulate;
 mod failure;

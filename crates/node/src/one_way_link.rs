@@ -4,14 +4,22 @@
 //! a writer can hold: a pipe and a file do, for as long as a write takes, and a write from a mapping of a file of a user's
 //! file system (FUSE) takes as long as the user likes. The reader would wait for that in the kernel.
 
-use nix::sys::socket::{setsockopt, sockopt};
+use crate::sys;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, connect, listen, setsockopt,
+    socket, sockopt,
+};
+use nix::unistd::geteuid;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::ops::Range;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// How long it may take to be made. Nothing but the kernel takes part.
-const MAKE_MAX: Duration = Duration::from_secs(1);
+/// Connections that wait to be accepted. There is one, unless somebody else finds the port in that moment.
+const WAITING_MAX: i32 = 128;
+/// Ports of root's, of these the ones that programs take that need any (rresvport(3), mount.nfs).
+const PORTS: Range<u16> = 665..1024;
 /// Bytes that wait for the reader, before the writer has to.
 const BYTES: usize = 256 << 10;
 
@@ -36,9 +44,15 @@ impl OneWayLink {
     }
 
     fn connect() -> io::Result<OneWayLink> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let listener = bind_socket()?;
+        listen(&listener, Backlog::new(WAITING_MAX)?)?;
+        let listener = TcpListener::from(listener);
         listener.set_nonblocking(true)?;
-        let writer = TcpStream::connect_timeout(&listener.local_addr()?, MAKE_MAX)?;
+        let writer = bind_socket()?;
+        let place = SockaddrIn::from(place_of(listener.local_addr()?)?);
+        // Within a host this waits for nobody, unless there is no room: then for as long as a packet takes that is lost.
+        connect(writer.as_raw_fd(), &place)?;
+        let writer = TcpStream::from(writer);
         let reader = accept(&listener, writer.local_addr()?)?;
         reader.set_nonblocking(false)?;
         writer.set_nodelay(true)?;
@@ -47,6 +61,44 @@ impl OneWayLink {
             reader: reader.into(),
             writer: writer.into(),
         })
+    }
+}
+
+/// A socket of this host's own address. Root's has a port that no user can have: users can take all others.
+fn bind_socket() -> io::Result<OwnedFd> {
+    let own = socket(
+        AddressFamily::Inet,
+        SockType::Stream,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    if geteuid().is_root() {
+        let mut random = [0; 2];
+        sys::fill_randomly(&mut random)?;
+        let (count, first) = (PORTS.end - PORTS.start, u16::from_ne_bytes(random));
+        for at in 0..count {
+            let port = PORTS.start + (first % count + at) % count;
+            match bind(own.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, port)) {
+                Ok(()) => {
+                    // A service that is started later may have the port too.
+                    setsockopt(&own, sockopt::ReuseAddr, &true)?;
+                    return Ok(own);
+                }
+                Err(Errno::EADDRINUSE) => {}
+                // It has not all of root's rights.
+                Err(Errno::EACCES) => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+    bind(own.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0))?;
+    Ok(own)
+}
+
+fn place_of(address: SocketAddr) -> io::Result<SocketAddrV4> {
+    match address {
+        SocketAddr::V4(place) => Ok(place),
+        SocketAddr::V6(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
     }
 }
 
@@ -65,12 +117,12 @@ fn accept(listener: &TcpListener, from: SocketAddr) -> io::Result<TcpStream> {
 mod tests {
     use super::*;
     use crate::sys::stalled_memory::StalledMemory;
-    use nix::errno::Errno;
     use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
     use std::fs::File;
     use std::io::{IoSlice, Read as _, Write as _};
-    use std::os::fd::AsRawFd as _;
+    use std::net::Ipv4Addr;
     use std::sync::{Arc, mpsc};
+    use std::time::Duration;
 
     #[test]
     fn what_is_written_comes_and_then_its_end() {
@@ -81,6 +133,16 @@ mod tests {
         File::from(link.reader).read_to_end(&mut read).unwrap();
         written.join().unwrap().unwrap();
         assert_eq!(read, [7; 3 << 20]);
+    }
+
+    #[test]
+    fn roots_links_have_ports_that_users_cannot_take() {
+        let link = OneWayLink::open().unwrap();
+        let ends = [TcpStream::from(link.reader), TcpStream::from(link.writer)];
+        for end in ends {
+            let port = end.local_addr().unwrap().port();
+            assert_eq!(PORTS.contains(&port), geteuid().is_root(), "{port}");
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@
 //! restarted. Once its agent is gone it accepts nobody any more, and ends with its last connection.
 
 pub(crate) mod control;
+mod shares;
 
+use crate::descriptor_limit;
 use crate::failure;
 use crate::role::{self, FIRST_FD, RELAY_NAME};
 use crate::sys;
@@ -20,6 +22,7 @@ use muster_channel::{Opening, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
+use shares::Shares;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -37,7 +40,7 @@ const STRANGERS: Bounds = Bounds {
     of_address: 256,
 };
 /// How long somebody may remain one. The controller's word of a job may still be on its way to the agent.
-const STRANGER_MAX: Duration = Duration::from_secs(20);
+pub(crate) const STRANGER_MAX: Duration = Duration::from_secs(20);
 /// Where lines about connections go.
 const LOG: Log = Log {
     refused: |line| log_line(line),
@@ -70,6 +73,7 @@ fn run() -> anyhow::Result<()> {
     if let Err(e) = syscall_filter::apply() {
         log_line(&format!("there is no filter of system calls: {e:#}"));
     }
+    let descriptors = descriptor_limit::raise();
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -80,6 +84,7 @@ fn run() -> anyhow::Result<()> {
         let relay = Rc::new(Relay {
             agent: Control::new(agent)?,
             answers: RefCell::default(),
+            shares: Shares::of(descriptors),
         });
         let server = ChannelServer::new(STRANGERS, STRANGER_MAX, LOG);
         let listener = TcpListener::from_std(listener)?;
@@ -100,12 +105,30 @@ fn run() -> anyhow::Result<()> {
 }
 
 /// Where the agent's answer to a question goes.
-type Answer = oneshot::Sender<Result<([u8; SECRET], Option<String>), String>>;
+type Answer = oneshot::Sender<Result<Verified, String>>;
+
+/// Who may connect.
+struct Verified {
+    secret: [u8; SECRET],
+    /// To this socket; to the agent itself if absent.
+    path: Option<String>,
+    uid: u32,
+}
+
+/// Somebody who has the key, and what comes of that.
+struct Met {
+    place: Place,
+    /// What is sent first.
+    answer: Vec<u8>,
+    channel: UnconfirmedChannel,
+    uid: u32,
+}
 
 struct Relay {
     agent: Control,
     /// Where answers to questions go that the agent has not answered.
     answers: RefCell<HashMap<StrangerId, Answer>>,
+    shares: Rc<Shares>,
 }
 
 /// What a connection leads to.
@@ -138,7 +161,11 @@ impl Relay {
                     number,
                     secret,
                     path,
-                } => (number, Ok((*secret, path))),
+                    uid,
+                } => {
+                    let secret = *secret;
+                    (number, Ok(Verified { secret, path, uid }))
+                }
                 ToRelay::Refused { number, why } => (number, Err(why)),
             };
             // It may have gone meanwhile.
@@ -160,11 +187,12 @@ impl Relay {
         let opening = read_opening(&mut tcp).await?;
         let _asked = Asked { relay: self, id };
         match self.connect(id, &opening).await {
-            Ok((place, answer, channel)) => {
-                let sent = tcp.write_all(&answer).await;
+            Ok(met) => {
+                let sent = tcp.write_all(&met.answer).await;
                 sent.map_err(|e| e.to_string())?;
-                let channel = confirmed(&mut tcp, channel).await?;
-                let local = match place {
+                let channel = confirmed(&mut tcp, met.channel).await?;
+                let share = self.shares.take(met.uid)?;
+                let local = match met.place {
                     Place::Stepd(socket) => socket,
                     Place::Agent => self.connect_agent(id).map_err(|e| e.to_string())?,
                 };
@@ -172,6 +200,7 @@ impl Relay {
                     local,
                     remote: tcp,
                     channel,
+                    share: Some(Box::new(share)),
                 })
             }
             Err(why) => {
@@ -183,15 +212,11 @@ impl Relay {
         }
     }
 
-    async fn connect(
-        &self,
-        id: StrangerId,
-        opening: &Opening,
-    ) -> Result<(Place, Vec<u8>, UnconfirmedChannel), String> {
+    async fn connect(&self, id: StrangerId, opening: &Opening) -> Result<Met, String> {
         if opening.scheme != Scheme::Job {
             return Err("nodes are reached with the key of a job".to_owned());
         }
-        let (secret, path) = self.ask_agent(id, &opening.credential).await?;
+        let Verified { secret, path, uid } = self.ask_agent(id, &opening.credential).await?;
         let (responder, hello) = Responder::accept(opening, &secret).map_err(|e| e.to_string())?;
         let hello: ChannelHello =
             frame::decode(&hello).map_err(|e| format!("its greeting cannot be read: {e}"))?;
@@ -211,14 +236,15 @@ impl Relay {
         });
         let said = said.get(4..).unwrap_or_default();
         let (answer, channel) = responder.answer(said).map_err(|e| e.to_string())?;
-        Ok((place, answer, channel))
+        Ok(Met {
+            place,
+            answer,
+            channel,
+            uid,
+        })
     }
 
-    async fn ask_agent(
-        &self,
-        id: StrangerId,
-        credential: &[u8],
-    ) -> Result<([u8; SECRET], Option<String>), String> {
+    async fn ask_agent(&self, id: StrangerId, credential: &[u8]) -> Result<Verified, String> {
         let (answer, answered) = oneshot::channel();
         self.answers.borrow_mut().insert(id, answer);
         let question = ToAgent::Verify {

@@ -8,6 +8,7 @@ mod listen;
 mod pages;
 mod places;
 mod server;
+mod user_stream;
 
 pub use identity::Authentication;
 pub use listen::{Address, AddressError, Listeners};

@@ -1,6 +1,7 @@
 //! Where requests come in: addresses of the command line, sockets that systemd has made, or the one connection that is standard
 //! input (inetd).
 
+use muster_closer::refuse_descriptors;
 use muster_trust::sack::open_to_all;
 use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
 use std::fs;
@@ -108,7 +109,10 @@ impl Listeners {
         let mut all = Listeners::default();
         for at in 0..given.len() {
             match given.take_unix_listener(at) {
-                Ok(Some(listener)) => all.unix.push(listener),
+                Ok(Some(listener)) => {
+                    let _ = refuse_descriptors(&listener);
+                    all.unix.push(listener);
+                }
                 _ => all.tcp.extend(given.take_tcp_listener(at)?),
             }
         }
@@ -152,6 +156,8 @@ fn unix(path: &Path) -> io::Result<UnixListener> {
         fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
+    // On older kernels they are closed where nobody waits.
+    let _ = refuse_descriptors(&listener);
     open_to_all(path)?;
     Ok(listener)
 }

@@ -5,6 +5,7 @@ use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
 use crate::pages;
 use crate::places::{Kept, Origin, Place, Places, STALL_MAX};
+use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -15,6 +16,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
 use muster_cli::rest::{self, Answer, Status};
+use muster_closer::passed;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -121,6 +123,7 @@ pub fn serve(
         large: Arc::new(Semaphore::new(LARGE)),
         log: Arc::default(),
     });
+    passed::start().context("no thread to close what users send")?;
     runtime.block_on(run(listeners, shared))
 }
 
@@ -165,6 +168,7 @@ async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
             let peer = unix_peer(&stream);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::UnixStream::from_std(stream)?;
+            let stream = UserStream::new(stream, peer.uid);
             connection_of(stream, peer, place, shared.clone()).await;
         }
     }
@@ -203,6 +207,7 @@ async fn accept_unix(listener: tokio::net::UnixListener, shared: Arc<Shared>) {
             Ok((stream, _)) => {
                 let peer = unix_peer(&stream);
                 let origin = peer.uid.map_or(Origin::Unknown, Origin::User);
+                let stream = UserStream::new(stream, peer.uid);
                 begin(stream, peer, origin, &shared);
             }
             Err(error) => pause(&error).await,

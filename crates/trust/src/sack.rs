@@ -2,8 +2,8 @@
 //! listens at a socket of this host, asks the kernel who connects, and makes a token for that user and nobody else. It reads
 //! one bounded datagram of a connection, which says for which cluster the token is to be, and answers with one.
 //!
-//! The process does nothing else, has one thread, and waits for nobody: a user who holds connections holds a bounded number
-//! for a bounded time.
+//! The process does nothing else, has one thread but for closing what users send, and waits for nobody: a user who holds connections
+//! holds a bounded number for a bounded time.
 
 use crate::credential::Proof;
 use crate::node_key::{self, NodeKey, Speaker};
@@ -11,6 +11,7 @@ use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles, KeyStamp};
 use crate::subordinate::SubordinateUids;
 use crate::token::{self, Claims, Minting};
 use muster_channel::{CREDENTIAL_BYTES_MAX, Purpose, SECRET, Scheme};
+use muster_closer::{passed, refuse_descriptors};
 use muster_model::limits::may_connect;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,7 +23,7 @@ use nix::sys::time::{TimeVal, TimeValLike as _};
 use std::collections::HashMap;
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
@@ -178,6 +179,8 @@ pub struct SackSettings {
 #[derive(Debug)]
 pub struct SackSocket {
     listener: UnixListener,
+    /// The kernel lets nobody send descriptors to it.
+    refuses_descriptors: bool,
     path: PathBuf,
     /// Held as long as the socket is served.
     _lock: File,
@@ -231,10 +234,13 @@ impl SackSocket {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
         bind(listener.as_raw_fd(), &UnixAddr::new(path)?)?;
+        let refuses_descriptors = refuse_descriptors(&listener).is_ok();
+        passed::start()?;
         open_to_all(path)?;
         listen(&listener, Backlog::new(BACKLOG)?)?;
         Ok(SackSocket {
             listener: listener.into(),
+            refuses_descriptors,
             path: path.to_owned(),
             _lock: lock,
         })
@@ -264,9 +270,44 @@ impl Drop for SackSocket {
 }
 
 struct Connection {
-    socket: UnixStream,
+    /// None while it is being closed.
+    socket: Option<UnixStream>,
+    /// The kernel lets nobody send descriptors by it, which would be closed with it.
+    refuses_descriptors: bool,
     user: UnixCredentials,
+    /// Whose connection it counts as.
+    charged: u32,
     until: Instant,
+}
+
+impl Connection {
+    fn number(&self) -> RawFd {
+        self.socket.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Takes the next message, as far as there is room.
+    fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match &self.socket {
+            Some(socket) => passed::receive_into(self.charged, socket, bytes),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn refuse(&self, why: &str) {
+        // A connection that is closed with bytes in it is reset, and the answer is lost.
+        let _ = self.receive(&mut [0; 1]);
+        let answer = [&[REFUSED], why.as_bytes()].concat();
+        // Who has gone needs no answer.
+        let _ = send(self.number(), &answer, quietly());
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(socket) = self.socket.take().filter(|_| !self.refuses_descriptors) {
+            passed::close_messages(self.charged, socket.into());
+        }
+    }
 }
 
 /// Makes tokens for who connects. It reads the key anew when its files have changed.
@@ -351,9 +392,11 @@ impl SackServer {
         let ready = {
             let listener = self.socket.listener.as_fd();
             let own = [watched, listener];
-            let all = own
-                .into_iter()
-                .chain(self.connections.iter().map(|open| open.socket.as_fd()));
+            let all = own.into_iter().chain(
+                self.connections
+                    .iter()
+                    .filter_map(|open| open.socket.as_ref().map(UnixStream::as_fd)),
+            );
             let mut fds: Vec<PollFd> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             match poll(&mut fds, self.timeout()) {
                 Ok(_) | Err(Errno::EINTR) => {}
@@ -397,8 +440,7 @@ impl SackServer {
     fn accept(&mut self, now: Instant) {
         let mut of_uid: HashMap<u32, usize> = HashMap::new();
         for open in &self.connections {
-            let charged = self.subordinate.charged(open.user.uid());
-            *of_uid.entry(charged).or_default() += 1;
+            *of_uid.entry(open.charged).or_default() += 1;
         }
         for _ in 0..CONNECTIONS_MAX {
             // It accepts sockets of this kind as well.
@@ -411,30 +453,31 @@ impl SackServer {
             let charged = self.subordinate.charged(user.uid());
             let count = of_uid.entry(charged).or_default();
             let (own, all) = (*count as u64, self.connections.len() as u64);
+            let connection = Connection {
+                socket: Some(socket),
+                refuses_descriptors: self.socket.refuses_descriptors,
+                user,
+                charged,
+                until: now + REQUEST_TIMEOUT,
+            };
             if !may_connect(own, all, CONNECTIONS_OF_UID_MAX, CONNECTIONS_MAX) {
-                refuse(&socket, "too many connections at a time: try again");
+                connection.refuse("too many connections at a time: try again");
                 continue;
             }
             *count += 1;
-            let connection = Connection {
-                socket,
-                user,
-                until: now + REQUEST_TIMEOUT,
-            };
             self.connections.push(connection);
         }
     }
 
     fn answer(&self, connection: &Connection) {
         let mut request = [0; REQUEST_BYTES_MAX];
-        let socket = connection.socket.as_raw_fd();
         // What is longer is cut, and then refused.
-        let Ok(length) = recv(socket, &mut request, MsgFlags::MSG_DONTWAIT) else {
+        let Ok(length) = connection.receive(&mut request) else {
             return;
         };
         match self.make(&request[..length], &connection.user) {
-            Ok(answer) => drop(send(socket, &answer, quietly())),
-            Err(why) => refuse(&connection.socket, &why),
+            Ok(answer) => drop(send(connection.number(), &answer, quietly())),
+            Err(why) => connection.refuse(&why),
         }
     }
 
@@ -483,14 +526,6 @@ impl SackServer {
 
 fn quietly() -> MsgFlags {
     MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL
-}
-
-fn refuse(socket: &UnixStream, why: &str) {
-    // A connection that is closed with bytes in it is reset, and the answer is lost.
-    let _ = recv(socket.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT);
-    let answer = [&[REFUSED], why.as_bytes()].concat();
-    // Who has gone needs no answer.
-    let _ = send(socket.as_raw_fd(), &answer, quietly());
 }
 
 /// The name of this host without its domain.

@@ -70,7 +70,7 @@ const IMPORTS: [(&str, &[&str]); 26] = [
     ("node-core", &["model", "proto", "trust"]),
     ("pmix", &["channel", "model", "proto"]),
     ("proto", &["model"]),
-    ("restd", &["cli", "trust"]),
+    ("restd", &["cli", "closer", "trust"]),
     ("sched", &["core", "model"]),
     ("script", &[]),
     (
@@ -87,7 +87,7 @@ const IMPORTS: [(&str, &[&str]); 26] = [
             "trust",
         ],
     ),
-    ("trust", &["channel", "conf", "model"]),
+    ("trust", &["channel", "closer", "conf", "model"]),
     ("validate-derive", &[]),
     ("verifier", &["conf", "model", "proto"]),
 ];

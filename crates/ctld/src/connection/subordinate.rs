@@ -1,7 +1,7 @@
 //! Connections of users who are turned away: uids that are a user namespace's (subuid(5)), and accounts for which the host that names
 //! them is not believed.
 
-use crate::passed;
+use muster_closer::passed;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::client::Response;
 use muster_proto::frame;

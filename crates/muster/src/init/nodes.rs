@@ -56,7 +56,7 @@ pub(super) fn from_file(path: &str) -> Result<Vec<NodeLine>> {
 /// The node that a host says it is.
 pub(super) fn from_host(host: &str) -> Result<NodeLine> {
     ensure!(is_name(host), "'{host}' is no name of a host");
-    let output = Command::new("ssh")
+    let mut child = Command::new("ssh")
         .args([
             "-o",
             "BatchMode=yes",
@@ -68,14 +68,20 @@ pub(super) fn from_host(host: &str) -> Result<NodeLine> {
             "-C",
         ])
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
-        .output()
+        .spawn()
         .context("cannot run ssh")?;
+    let mut said = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        // What more a host says gets no reader.
+        stdout.take(BYTES_MAX).read_to_end(&mut said)?;
+    }
     ensure!(
-        output.status.success(),
+        child.wait()?.success(),
         "'ssh {host} slurmd -C' failed: install slurmd there, and give ssh a key"
     );
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&said);
     let mut nodes = parse(&text).with_context(|| format!("slurmd -C on {host}"))?;
     let short = host.split('.').next().unwrap_or(host);
     match (nodes.pop(), nodes.is_empty()) {

@@ -26,8 +26,9 @@ pub(super) fn text(settings: &Settings, files: &[&Path]) -> String {
     }
     text += &format!(
         "  id {slurm_user}\n  systemctl enable --now slurmctld\n\nFor all nodes, on {controller}:\n  for host in {names}; do\n\
-         \x20   scp ./muster-common_*.deb ./muster-client_*.deb ./muster-slurmd_*.deb $host:/tmp/\n\
-         \x20   ssh $host 'apt install -y /tmp/muster-*.deb'\n\
+         \x20   dir=$(ssh $host mktemp -d) &&\n\
+         \x20   scp ./muster-common_*.deb ./muster-client_*.deb ./muster-slurmd_*.deb $host:$dir/ &&\n\
+         \x20   ssh $host \"chmod 755 $dir && apt install -y $dir/muster-*.deb; rm -r $dir\"\n\
          \x20   ssh $host \"echo SLURMD_OPTIONS=--conf-server={controller} > /etc/default/slurmd\"\n"
     );
     text += &match settings.auth {
@@ -48,4 +49,29 @@ pub(super) fn text(settings: &Settings, files: &[&Path]) -> String {
         text += "\nUsers log in on the controller's host, or have tokens (SLURM_JWT) on login hosts: see docs/security.md, Keys of nodes.\n";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In /tmp, users of a node could have put packages of their own for root.
+    #[test]
+    fn packages_are_installed_from_a_directory_that_is_made_for_them() {
+        let settings = Settings {
+            cluster: "c".to_owned(),
+            controller: "login".to_owned(),
+            slurm_user: "slurm".to_owned(),
+            partition: "batch".to_owned(),
+            auth: Auth::Keys,
+            has_accounting: false,
+            has_cgroups: false,
+            nodes: Vec::new(),
+            directory: Path::new("/etc/slurm").to_owned(),
+            is_forced: false,
+        };
+        let steps = text(&settings, &[]);
+        assert!(!steps.contains("/tmp"), "{steps}");
+        assert!(steps.contains("dir=$(ssh $host mktemp -d)"), "{steps}");
+    }
 }

@@ -15,6 +15,9 @@ const ABORT_WAIT_MS: u64 = 2_000;
 /// Ranks that a host can name: tasks of a node, of all components of a heterogeneous job.
 const RANKS_MAX: usize = 1 << 16;
 
+/// Lines of a message that are shown.
+const MESSAGE_LINES_MAX: usize = 256;
+
 /// The host and what is known of the tasks through it.
 #[derive(Debug)]
 pub(super) struct Host {
@@ -111,7 +114,7 @@ impl Step {
             HostEvent::Abort { rank, status, text } => self.aborted(rank, status, &text, out),
             HostEvent::Note(line) => self.up.send(FromStepd::Note(line), out),
             HostEvent::Message(text) => {
-                for line in text.lines() {
+                for line in text.lines().take(MESSAGE_LINES_MAX) {
                     self.up.message(line.to_owned(), out);
                 }
             }

@@ -179,8 +179,9 @@ impl Executor {
                 self.answer_questions();
                 None
             }
-            Input::ChannelGone(number) => {
-                self.questions.remove(&number);
+            Input::ChannelGone(gone) => {
+                self.questions.remove(&gone.number);
+                gone.forget();
                 None
             }
             Input::Denied(audited, refusal) => {

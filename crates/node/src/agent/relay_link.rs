@@ -2,6 +2,7 @@
 
 use super::Input;
 use super::listener::{Caller, CallerOf, Server};
+use crate::relay::STRANGER_MAX;
 use crate::relay::control::{Control, ToAgent, ToRelay};
 use muster_channel::SECRET;
 use muster_node_core::agent::{ChannelPeer, ChannelTarget};
@@ -13,6 +14,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// Users of connections that were verified and have not come yet.
@@ -30,11 +32,32 @@ pub(super) struct Question {
 #[derive(Clone, Debug)]
 struct RelayLink {
     control: Control,
-    verified: Arc<Mutex<HashMap<u64, Caller>>>,
+    verified: Arc<Mutex<HashMap<u64, Verified>>>,
+}
+
+/// Somebody who was verified and has not come yet.
+#[derive(Debug)]
+struct Verified {
+    caller: Caller,
+    since: Instant,
+}
+
+/// A connection that the relay has closed, or whose user has no key.
+#[derive(Debug)]
+pub(super) struct Gone {
+    pub(super) number: u64,
+    link: RelayLink,
+}
+
+impl Gone {
+    /// Forgets who it was. To be done after its question has been answered, which comes by the same queue.
+    pub(super) fn forget(self) {
+        self.link.verified().remove(&self.number);
+    }
 }
 
 impl RelayLink {
-    fn verified(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Caller>> {
+    fn verified(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Verified>> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,16 +80,24 @@ impl Question {
         if let Some(of) = of {
             let mut verified = self.link.verified();
             if verified.len() >= VERIFIED_MAX {
+                // The relay keeps none as long: it could not say that these are gone.
+                verified.retain(|_, entry| entry.since.elapsed() < STRANGER_MAX);
+            }
+            if verified.len() >= VERIFIED_MAX {
                 drop(verified);
                 return self.refuse("too many others connect at this moment");
             }
-            let uid = peer.uid;
-            verified.insert(self.number, Caller { uid, of });
+            let entry = Verified {
+                caller: Caller { uid: peer.uid, of },
+                since: Instant::now(),
+            };
+            verified.insert(self.number, entry);
         }
         self.link.send(&ToRelay::Verified {
             number: self.number,
             secret: secret.into(),
             path,
+            uid: peer.uid,
         });
     }
 
@@ -122,16 +153,75 @@ async fn serve(
                 }
             }
             ToAgent::Connected(number) => {
-                let caller = link.verified().remove(&number);
-                if let (Some(caller), Some(stream)) = (caller, with) {
-                    server.serve_remote(UnixStream::from(stream), caller);
+                let entry = link.verified().remove(&number);
+                if let (Some(entry), Some(stream)) = (entry, with) {
+                    server.serve_remote(UnixStream::from(stream), entry.caller);
                 }
             }
             ToAgent::Gone(number) => {
-                link.verified().remove(&number);
-                let _ = inputs.send(Input::ChannelGone(number));
+                let link = link.clone();
+                let _ = inputs.send(Input::ChannelGone(Gone { number, link }));
             }
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::control;
+    use muster_model::ids::JobId;
+
+    /// A link, and the relay's end of it.
+    fn link() -> (RelayLink, OwnedFd) {
+        let (of_relay, of_agent) = control::pair().unwrap();
+        let link = RelayLink {
+            control: Control::new(of_agent).unwrap(),
+            verified: Arc::default(),
+        };
+        (link, of_relay)
+    }
+
+    fn verify(link: &RelayLink, number: u64) {
+        let question = Question {
+            number,
+            credential: JobCredential::Owner(JobId(1)),
+            link: link.clone(),
+        };
+        question.answer(ChannelPeer {
+            key: vec![1; 32].into(),
+            target: ChannelTarget::Agent(JobId(1)),
+            uid: 7,
+        });
+    }
+
+    /// Who has asked and gone again before the answer leaves nothing.
+    #[tokio::test]
+    async fn a_connection_that_is_gone_is_forgotten_after_its_answer() {
+        let (link, _relay) = link();
+        verify(&link, 1);
+        assert_eq!(link.verified().len(), 1);
+        let gone = Gone {
+            number: 1,
+            link: link.clone(),
+        };
+        gone.forget();
+        assert!(link.verified().is_empty());
+    }
+
+    #[tokio::test]
+    async fn those_of_whom_nothing_was_said_make_room_in_time() {
+        let (link, _relay) = link();
+        let Some(since) = Instant::now().checked_sub(STRANGER_MAX) else {
+            return;
+        };
+        for number in 0..VERIFIED_MAX as u64 {
+            let of = CallerOf::Job(JobId(1));
+            let caller = Caller { uid: 7, of };
+            link.verified().insert(number, Verified { caller, since });
+        }
+        verify(&link, VERIFIED_MAX as u64);
+        assert_eq!(link.verified().len(), 1);
+    }
 }

@@ -49,6 +49,9 @@ pub(crate) enum ToRelay {
         /// To this socket; to the agent itself if absent.
         #[n(2)]
         path: Option<String>,
+        /// The user.
+        #[n(3)]
+        uid: u32,
     },
     /// Nobody may.
     #[n(1)]

@@ -161,6 +161,15 @@ fn a_host_that_fails_fails_the_step() {
 }
 
 #[test]
+fn of_a_message_of_a_host_few_lines_are_shown() {
+    let mut world = World::running(with_host());
+    world.host(HostEvent::Message("\n".repeat(1 << 20)));
+    world.wake_up(ALL);
+    let shown = world.has_received(|m: &FromStepd| matches!(m, FromStepd::Message(_)));
+    assert_eq!(shown, 256);
+}
+
+#[test]
 fn an_abort_ends_the_step_where_srun_does_not() {
     let mut world = World::running(with_host());
     world.prepare(2);

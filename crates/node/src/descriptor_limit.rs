@@ -1,9 +1,9 @@
-//! How many descriptors the agent may have: as many as the hard limit allows, as it serves all users of the node.
+//! How many descriptors agent and relay may have: as many as the hard limit allows, as they serve all users of the node.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Raises the soft limit to the hard one; gives what it is then.
-pub(super) fn raise() -> u64 {
+pub(crate) fn raise() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return 1024;
     };

@@ -1,10 +1,11 @@
-//! Descriptors that clients send with their bytes. The controller expects none. Closing one may take as long as its sender
+//! Descriptors that clients send with their bytes, to servers that expect none. Closing one may take as long as its sender
 //! wants (a TCP socket with `SO_LINGER`, a file of a file system in user space), so it is never done on a thread that
-//! others wait for. Where the kernel can refuse descriptors, none arrive; on older kernels they are received, and closed where nobody
-//! waits ([`muster_closer`]). A user for whom many wait has nothing received any more, and gets no further connection.
+//! others wait for. Where the kernel can refuse descriptors ([`refuse_descriptors`](crate::refuse_descriptors)), none arrive; on older
+//! kernels they are received, and closed where nobody waits. A user for whom many wait has nothing received any more, and gets no
+//! further connection.
 
 use crate::sys;
-use muster_closer::{Closers, WAITING_MAX, close_without_linger, holds_descriptors};
+use crate::{Closers, WAITING_MAX, close_without_linger, holds_descriptors};
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, Shutdown, UnixAddr, recvmsg, shutdown};
 use std::cell::RefCell;
@@ -22,21 +23,29 @@ static CLOSERS: LazyLock<Closers<OwnedFd>> = LazyLock::new(|| Closers::new(close
 ///
 /// # Errors
 /// There is no thread that could close what they send.
-pub(crate) fn start() -> io::Result<()> {
+pub fn start() -> io::Result<()> {
     CLOSERS.keep_reserve()
 }
 
 thread_local! {
-    static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> =
-        RefCell::new((vec![0; READ], cmsg_space!([RawFd; MESSAGE_MAX])));
+    static BYTES: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+    static CONTROL: RefCell<Vec<u8>> = RefCell::new(cmsg_space!([RawFd; MESSAGE_MAX]));
 }
 
 /// Reads what a user has sent, without waiting, and appends it. Descriptors that came with it are closed by another thread.
 ///
 /// # Errors
 /// What the socket gives; `InvalidInput` if there were descriptors, or if too many of the user's wait to be closed.
-pub(crate) fn receive(uid: u32, socket: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
+pub fn receive(uid: u32, socket: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
     receive_by(&CLOSERS, uid, socket, into)
+}
+
+/// The same, as much as there is room for.
+///
+/// # Errors
+/// Those of [`receive`].
+pub fn receive_into(uid: u32, socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
+    receive_into_by(&CLOSERS, uid, socket, bytes)
 }
 
 fn receive_by(
@@ -45,10 +54,23 @@ fn receive_by(
     socket: &impl AsFd,
     into: &mut Vec<u8>,
 ) -> io::Result<usize> {
+    BYTES.with_borrow_mut(|bytes| {
+        let count = receive_into_by(closers, uid, socket, bytes)?;
+        into.extend_from_slice(&bytes[..count]);
+        Ok(count)
+    })
+}
+
+fn receive_into_by(
+    closers: &Closers<OwnedFd>,
+    uid: u32,
+    socket: &impl AsFd,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
     if is_full(closers, uid) {
         return Err(invalid("descriptors that you have sent wait to be closed"));
     }
-    BUFFERS.with_borrow_mut(|(bytes, control)| {
+    CONTROL.with_borrow_mut(|control| {
         let mut slices = [IoSliceMut::new(bytes)];
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
         let descriptor = socket.as_fd().as_raw_fd();
@@ -61,7 +83,6 @@ fn receive_by(
         }
         let count = message.bytes;
         if passed.is_empty() {
-            into.extend_from_slice(&bytes[..count]);
             return Ok(count);
         }
         let text = format!(
@@ -79,7 +100,7 @@ fn invalid(text: &str) -> io::Error {
 
 /// Closes a socket of a client. Descriptors that it was sent and nobody received go with it, so where there are any it is done
 /// by another thread.
-pub(crate) fn close(uid: u32, socket: OwnedFd) {
+pub fn close(uid: u32, socket: OwnedFd) {
     close_by(&CLOSERS, uid, socket);
 }
 
@@ -91,8 +112,14 @@ fn close_by(closers: &Closers<OwnedFd>, uid: u32, socket: OwnedFd) {
     }
 }
 
+/// Closes a socket for messages of a client: always where nobody waits, since what is in such a queue cannot be looked at (a message may
+/// have no bytes). Where the kernel refuses descriptors it may be closed at once.
+pub fn close_messages(uid: u32, socket: OwnedFd) {
+    CLOSERS.close(uid, socket);
+}
+
 /// Whether so many descriptors of a user wait to be closed that no more are to come. Root has no limits.
-pub(crate) fn has_too_many(uid: u32) -> bool {
+pub fn has_too_many(uid: u32) -> bool {
     is_full(&CLOSERS, uid)
 }
 
@@ -226,7 +253,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("muster-passed-{}", std::process::id()));
         let _ = std::fs::remove_file(&dir);
         let listener = std::os::unix::net::UnixListener::bind(&dir).unwrap();
-        if let Err(e) = crate::sys::refuse_descriptors(&listener) {
+        if let Err(e) = crate::refuse_descriptors(&listener) {
             eprintln!("this kernel has no SO_PASSRIGHTS ({e}); this test looked at nothing");
             return;
         }
