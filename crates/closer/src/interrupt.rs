@@ -13,6 +13,9 @@ const SIGNAL: Signal = Signal::SIGURG;
 #[derive(Clone, Copy)]
 pub(crate) struct Thread(libc::pthread_t);
 
+// SAFETY: it is a name of a thread, which is a pointer in some C libraries, and nothing is read by it here.
+unsafe impl Send for Thread {}
+
 extern "C" fn nothing(_: libc::c_int) {}
 
 impl Thread {

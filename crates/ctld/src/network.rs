@@ -10,6 +10,7 @@ mod http;
 mod joining;
 mod names;
 mod setup;
+mod turns;
 
 pub(crate) use configuration::{GivenConfiguration, read_given, version_of};
 pub use http::{HttpAnswer, HttpPages};
@@ -30,7 +31,6 @@ use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
 use names::{LOOKUPS_MAX, Names};
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -40,6 +40,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
+use turns::{TURNS_MAX, Turns};
 
 /// Strangers at a time.
 const STRANGERS: Bounds = Bounds {
@@ -48,10 +49,6 @@ const STRANGERS: Bounds = Bounds {
 };
 /// How long somebody may remain one.
 const STRANGER_MAX: Duration = Duration::from_secs(10);
-/// Credentials that are verified at the same time: each may wait for munged.
-const VERIFIED_MAX: usize = 8;
-/// Those of one address.
-const VERIFIED_OF_ADDRESS_MAX: usize = 4;
 /// Verified connections that the event loop has not taken yet.
 const ARRIVALS_MAX: usize = 256;
 /// What is said of a token of a user whose signature is not this controller's.
@@ -158,7 +155,7 @@ pub(crate) fn start(
     failure::spawn_essential("network", move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(VERIFIED_MAX + 2 * LOOKUPS_MAX + http::MADE_MAX)
+            .max_blocking_threads(TURNS_MAX + 2 * LOOKUPS_MAX + http::MADE_MAX)
             .build();
         let runtime = runtime.map_err(|e| format!("no event loop: {e}"))?;
         let local = tokio::task::LocalSet::new();
@@ -168,8 +165,7 @@ pub(crate) fn start(
             configuration,
             arrivals,
             server: ChannelServer::new(STRANGERS, STRANGER_MAX, LOG),
-            verifying: Arc::new(Semaphore::new(VERIFIED_MAX)),
-            verifying_of: RefCell::default(),
+            turns: Turns::new(STRANGERS.all),
             names: Rc::new(Names::new()),
             has_metrics,
             pages,
@@ -189,8 +185,8 @@ struct Network {
     configuration: GivenConfiguration,
     arrivals: mpsc::Sender<Arrival>,
     server: Rc<ChannelServer>,
-    verifying: Arc<Semaphore>,
-    verifying_of: RefCell<HashMap<IpAddr, Arc<Semaphore>>>,
+    /// Of asking the verifier.
+    turns: Turns,
     names: Rc<Names>,
     /// Whether everybody gets metrics (`MetricsType`).
     has_metrics: bool,
@@ -386,25 +382,8 @@ impl Network {
         from: IpAddr,
         question: impl FnOnce(&dyn Verifier) -> Result<A, String> + Send + 'static,
     ) -> Result<A, String> {
-        let of_address = {
-            let mut all = self.verifying_of.borrow_mut();
-            if all.len() > STRANGERS.all {
-                all.retain(|_, turns| Arc::strong_count(turns) > 1);
-            }
-            let turns = all
-                .entry(from)
-                .or_insert_with(|| Arc::new(Semaphore::new(VERIFIED_OF_ADDRESS_MAX)));
-            Arc::clone(turns)
-        };
-        let own = of_address.acquire_owned().await;
-        let all = Arc::clone(&self.verifying).acquire_owned().await;
         let verifier = Arc::clone(&self.verifier);
-        let asking = tokio::task::spawn_blocking(move || {
-            // Who asks may be gone before there is an answer: it takes its turn as long as it takes.
-            let _turns = (own, all);
-            question(&*verifier)
-        });
-        asking.await.map_err(|e| e.to_string())?
+        self.turns.run(from, move || question(&*verifier)).await
     }
 
     /// Whether the agent of a node may connect from an address.
