@@ -40,6 +40,8 @@ mod watch;
 mod why;
 mod zone;
 
+pub use submit::filters::set_lua;
+
 use muster_model::command::UserCommand;
 use muster_model::time::Timestamp;
 use std::process::ExitCode;

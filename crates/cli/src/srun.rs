@@ -16,6 +16,7 @@ pub(crate) mod terminal;
 use crate::connect::{Client, ConnectError, TOKEN_VARIABLE, own_token, unexpected};
 use crate::process;
 use crate::say;
+use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, NotGranted};
 use crate::submit::line::{self, Line};
 use crate::submit::verbose;
@@ -36,6 +37,7 @@ const PREFIX: &str = "Unable to allocate resources";
 #[derive(Clone, Copy)]
 struct Call<'c> {
     args: &'c [String],
+    filters: &'c Filters,
     /// `KillWait`, seconds.
     kill_wait_s: u32,
 }
@@ -46,7 +48,8 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
-    let mut lines = line::read_in(Command::Srun, args, het::variable)?;
+    let filters = Filters::of_site(Command::Srun, args)?;
+    let mut lines = line::read_in(Command::Srun, args, &filters, het::variable)?;
     let say = lines[0].say;
     if own_token().is_some() {
         let text = format!(
@@ -58,6 +61,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say::stdout(&mpi_kinds());
         return Ok(ExitCode::SUCCESS);
     }
+    filters.pre_submit(&mut lines)?;
     verbose::list_options(&lines);
     if let Some(text) = binding_help(&lines[0].chosen) {
         say::stdout(text);
@@ -81,6 +85,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     let job = own_job(&lines[0].chosen).map_err(|e| say.option_error(&e))?;
     let call = Call {
         args,
+        filters: &filters,
         kill_wait_s: site.map_or(endpoint::KILL_WAIT_S, |site: Endpoint| site.kill_wait_s),
     };
     let groups = het::groups(&lines).map_err(|e| say.option_error(&e))?;
@@ -208,7 +213,7 @@ fn inside(line: &mut Line, job: JobId, call: Call<'_>) -> Result<ExitCode, ExitC
         parts: vec![part],
         ..config
     };
-    Ok(Executor::new(config, None).run())
+    Ok(Executor::new(config, None, call.filters).run())
 }
 
 /// A job of its own for the step.
@@ -245,7 +250,7 @@ fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
         parts: vec![part],
         ..config
     };
-    Ok(Executor::new(config, Some(holder)).run())
+    Ok(Executor::new(config, Some(holder), call.filters).run())
 }
 
 /// What srun knows when it begins, but for the parts of the step. `kills` is whether a bad exit of a task ends all.

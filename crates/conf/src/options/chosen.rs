@@ -7,6 +7,8 @@ use super::{OptionError, find};
 /// Where a value came from; later ones are stronger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
+    /// What a filter of the site's or the user's takes where nobody says anything.
+    Default,
     /// An `#SBATCH` line.
     Directive,
     /// The environment.
