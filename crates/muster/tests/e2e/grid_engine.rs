@@ -535,3 +535,24 @@ fn devices_are_granted_by_number() {
     c.ok("touch go.2 go.3 go.4");
     c.until_prints("qstat | wc -l", "0");
 }
+
+#[test]
+fn exit_codes_bring_a_job_back_or_into_error_state() {
+    let c = Cluster::start(1, 4);
+    c.write(
+        "again.sh",
+        "#!/bin/sh\n#$ -cwd -N again -j y -o out\necho run $RESTARTED\n\
+         test -e second && exit 100\ntest -e first && { touch second; exit 99; }\ntouch first; exit 99\n",
+    );
+    let job = c.ok("qsub -terse again.sh").trim().to_owned();
+    c.until("the job is in error state", || {
+        c.ok("qstat").contains(" Eqw ")
+    });
+    assert_eq!(c.read("out").lines().count(), 3);
+    c.ok("rm first second");
+    c.write("second", "");
+    let cleared = c.ok(&format!("qmod -cj {job}"));
+    assert!(cleared.contains("cleared error state of job"), "{cleared}");
+    c.until("it has run again", || c.read("out").lines().count() == 4);
+    c.ok(&format!("qdel {job}"));
+}
