@@ -47,7 +47,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
 /// # Errors
 /// The exit code, after the error was written.
 pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
-    let filters = Filters::none(Command::Sbatch);
+    let filters = Filters::options_of_site(Command::Sbatch)?;
     prepared(args, &filters).map(|(_, command)| command)
 }
 

@@ -22,7 +22,7 @@ use crate::submit::line::{self, Line};
 use crate::submit::verbose;
 use executor::Executor;
 use muster_conf::endpoint::{self, Endpoint};
-use muster_conf::options::{Chosen, Command, OptionError, Source, values};
+use muster_conf::options::{Chosen, Command, Group, OptionError, Source, values};
 use muster_model::ids::JobId;
 use muster_model::job_env;
 use muster_node_core::srun::config::{
@@ -83,6 +83,16 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         return Err(say.fatal("No command given to execute."));
     }
     let job = own_job(&lines[0].chosen).map_err(|e| say.option_error(&e))?;
+    let all = lines.iter().flat_map(|line| line.chosen.iter());
+    let of_site: Vec<&str> = all
+        .filter(|given| given.row.group == Group::Site)
+        .map(|given| given.row.long)
+        .collect();
+    if let (Some(job), Some(long)) = (job, of_site.first()) {
+        return Err(say.fatal(&format!(
+            "--{long} is an option of jobs: job {job} is there already, and a step has none of its own"
+        )));
+    }
     let call = Call {
         args,
         filters: &filters,

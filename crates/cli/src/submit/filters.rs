@@ -7,7 +7,8 @@ use muster_conf::endpoint::{self, Endpoint};
 use muster_conf::options::filter::{
     CliFilter, FilterLevel, FilterLoader, FilterLog, FilterOptions,
 };
-use muster_conf::options::{Chosen, Command, Source};
+use muster_conf::options::{Chosen, Command, OptionRow, Source};
+use muster_conf::site_options::{self, SiteOptions};
 use std::cell::Cell;
 use std::os::unix::process::CommandExt as _;
 use std::process::{self, ExitCode};
@@ -31,15 +32,35 @@ pub fn set_lua(loader: FilterLoader) {
 pub(crate) struct Filters {
     say: Rc<Cell<Say>>,
     filters: Vec<Box<dyn CliFilter>>,
+    /// Options of the site's own.
+    pub(crate) site: &'static [OptionRow],
 }
 
 impl Filters {
-    /// None: for requests that are made of options by a program that is no command.
-    pub(crate) fn none(command: Command) -> Filters {
+    fn none(command: Command) -> Filters {
         Filters {
             say: Rc::new(Cell::new(Say::new(command.name()))),
             filters: Vec::new(),
+            site: &[],
         }
+    }
+
+    /// None, with the options of the site's own: for requests that are made of options by a program that is no command.
+    ///
+    /// # Errors
+    /// The exit code, after it was said what is wrong with the file.
+    pub(crate) fn options_of_site(command: Command) -> Result<Filters, ExitCode> {
+        let mut all = Filters::none(command);
+        let path = endpoint::conf_path().with_file_name(site_options::FILE);
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            return Ok(all);
+        };
+        let (options, findings) = SiteOptions::parse(&text, &path.display().to_string());
+        if let Some(finding) = findings.first() {
+            return Err(all.say.get().fatal(&finding.to_string()));
+        }
+        all.site = options.rows();
+        Ok(all)
     }
 
     /// Those of slurm.conf.
@@ -47,7 +68,7 @@ impl Filters {
     /// # Errors
     /// The exit code, after the filter that cannot run was named.
     pub(crate) fn of_site(command: Command, args: &[String]) -> Result<Filters, ExitCode> {
-        let mut all = Filters::none(command);
+        let mut all = Filters::options_of_site(command)?;
         // A file that cannot be read is complained about where its other keys are needed.
         let Ok(site) = endpoint::read(&endpoint::conf_path()) else {
             return Ok(all);
@@ -101,8 +122,10 @@ impl Filters {
     /// # Errors
     /// The exit code, after it was said which filter refuses.
     pub(crate) fn defaults(&self, command: Command, is_early: bool) -> Result<Chosen, ExitCode> {
+        let mut chosen = Chosen::new(command);
+        chosen.site = self.site;
         let mut options = FilterOptions {
-            chosen: Chosen::new(command),
+            chosen,
             words: Vec::new(),
             source: Source::Default,
         };

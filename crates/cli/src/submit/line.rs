@@ -97,7 +97,7 @@ pub(crate) fn read_in(
     variable: impl Fn(&Variables, usize, &str) -> Option<String>,
 ) -> Result<Vec<Line>, ExitCode> {
     let say = Say::new(command.name());
-    let parts = components::split(command, args).map_err(|text| {
+    let parts = components::split(command, args, filters.site).map_err(|text| {
         say.option_error(&OptionError {
             lines: vec![text],
             exit: 255,
@@ -113,7 +113,7 @@ pub(crate) fn read_in(
         }
         for (row, value) in part.options {
             match row.long {
-                "help" => return Err(print(&help::help(command))),
+                "help" => return Err(print(&help::help(command, filters.site))),
                 "usage" => return Err(print(&help::usage(command))),
                 "version" => return Err(say::version()),
                 _ => chosen.give(row, value, Source::CommandLine),

@@ -104,7 +104,9 @@ impl FilterOptions {
     /// The option of that name that the command has, by its usual name.
     fn row(&self, name: &str) -> Option<&'static OptionRow> {
         let command = self.chosen.command;
-        let row = find(command, name).filter(|row| row.group != Group::Help)?;
+        let of_site = || self.chosen.site.iter().find(|row| row.long == name);
+        let row = find(command, name).or_else(of_site);
+        let row = row.filter(|row| row.group != Group::Help)?;
         match row.same_as {
             Some(usual) => find(command, usual),
             None => Some(row),
@@ -124,7 +126,8 @@ impl FilterOptions {
         if row.long == "verbose" {
             return Some(self.chosen.verbose.to_string());
         }
-        let Some(given) = self.chosen.get(row.long) else {
+        let given = self.chosen.iter().find(|given| given.row.long == row.long);
+        let Some(given) = given else {
             return unset();
         };
         let Some(value) = given.value.as_deref() else {

@@ -1,4 +1,4 @@
-//! Filters of the command line: cli_filter.lua and defaults of users, in sbatch, srun and salloc.
+//! Filters of the command line, cli_filter.lua and defaults of users, and options of the site's own, in sbatch, srun and salloc.
 
 use crate::cluster::Cluster;
 
@@ -103,4 +103,87 @@ fn filters_that_cannot_run_are_named() {
         "sbatch: fatal: CliFilterPlugins=syslog is not supported: lua, user_defaults and none are\n"
     );
     assert_eq!(c.ok("squeue -h | wc -l"), "0");
+}
+
+#[test]
+fn options_of_the_site_are_variables_of_jobs_and_programs() {
+    let c = Cluster::start(1, 4);
+    let options = "option gpu-mode\nvalues shared,exclusive\nhelp how GPUs are shared\n\
+                   option scratch\nnumber 1-500\ndefault 10\nplugin disk\noption quick\n";
+    std::fs::write(c.path("site_options.conf"), options).unwrap();
+    let (prolog, seen) = (c.path("prolog"), c.path("seen"));
+    let script = format!(
+        "#!/bin/sh\nenv | grep ^SPANK_ | sort >> {}\n",
+        seen.display()
+    );
+    std::fs::write(&prolog, script).unwrap();
+    c.ok(&format!("chmod 755 {}", prolog.display()));
+    let conf = c.path("slurm.conf");
+    let text = std::fs::read_to_string(&conf).unwrap();
+    std::fs::write(&conf, format!("{text}\nProlog={}\n", prolog.display())).unwrap();
+    c.ok("scontrol reconfigure");
+    let help = c.ok("srun --help");
+    assert!(help.contains("Options of this site:"), "{help}");
+    assert!(help.contains("--gpu-mode=shared|exclusive"), "{help}");
+    c.write(
+        "job.sh",
+        "#!/bin/sh\n#SBATCH --gpu-mode=exclusive -o out\nenv | grep ^_SLURM_SPANK | sort\n",
+    );
+    let job = c.ok("sbatch --parsable --quick job.sh").trim().to_owned();
+    let id: u64 = job.parse().unwrap();
+    c.until("the job has run", || c.state(id) == "COMPLETED");
+    let variables = [
+        "_SLURM_SPANK_OPTION_disk_scratch=10",
+        "_SLURM_SPANK_OPTION_site_gpu_mode=exclusive",
+        "_SLURM_SPANK_OPTION_site_quick=",
+    ];
+    assert_eq!(c.read("out").lines().collect::<Vec<_>>(), variables);
+    let of_prolog = std::fs::read_to_string(&seen).unwrap();
+    assert_eq!(
+        of_prolog.lines().collect::<Vec<_>>(),
+        variables.map(|line| format!("SPANK_{line}"))
+    );
+    let text = "site_gpu_mode=exclusive,site_quick,disk_scratch=10";
+    let shown = c.ok(&format!("scontrol show job {job}"));
+    let options = shown.split("SiteOptions=").nth(1).unwrap_or_default();
+    let mut words: Vec<&str> = options
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .split(',')
+        .collect();
+    words.sort_unstable();
+    let mut wanted: Vec<&str> = text.split(',').collect();
+    wanted.sort_unstable();
+    assert_eq!(words, wanted, "{shown}");
+    let accounted = c.ok(&format!("sacct -X -n -P -j {job} -o AdminComment"));
+    assert!(accounted.contains("site_gpu_mode=exclusive"), "{accounted}");
+    let ran = c.run("srun --scratch=7 sh -c 'echo $_SLURM_SPANK_OPTION_disk_scratch'");
+    assert_eq!(ran.out, "7\n", "{}", ran.err);
+    for (options, error) in [
+        (
+            "--gpu-mode=none",
+            "--gpu-mode=none: one of shared, exclusive is expected",
+        ),
+        (
+            "--scratch=501",
+            "--scratch=501: a number from 1 to 500 is expected",
+        ),
+    ] {
+        let ran = c.run(&format!("sbatch {options} --wrap true"));
+        assert!(ran.code == 1 && ran.err.contains(error), "{}", ran.err);
+    }
+    let inside = c.run("salloc -Q srun --quick true");
+    assert!(
+        inside.err.contains("--quick is an option of jobs"),
+        "{}",
+        inside.err
+    );
+    std::fs::write(c.path("site_options.conf"), "option time\n").unwrap();
+    let refused = c.run("scontrol reconfigure");
+    assert!(
+        refused.err.contains("Slurm has an option --time"),
+        "{}",
+        refused.err
+    );
 }
