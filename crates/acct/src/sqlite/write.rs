@@ -569,6 +569,14 @@ fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
     (!pairs.is_empty()).then(|| cbor(&pairs))
 }
 
+/// The administrators' comment, and the options of the site's own that the job has.
+fn with_site_options(comment: Option<&str>, spec: &JobSpec) -> Option<String> {
+    match (comment, site_options_text(spec)) {
+        (Some(comment), Some(options)) => Some(format!("{comment}; {options}")),
+        (comment, options) => options.or_else(|| comment.map(str::to_owned)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -580,13 +588,5 @@ mod tests {
         assert!(all < 16 << 20, "{all}");
         assert_eq!(step_line_max(StepNo(0)), TEXT_BYTES_MAX);
         assert_eq!(step_line_max(StepNo::BATCH), TEXT_BYTES_MAX);
-    }
-}
-
-/// The administrators' comment, and the options of the site's own that the job has.
-fn with_site_options(comment: Option<&str>, spec: &JobSpec) -> Option<String> {
-    match (comment, site_options_text(spec)) {
-        (Some(comment), Some(options)) => Some(format!("{comment}; {options}")),
-        (comment, options) => options.or_else(|| comment.map(str::to_owned)),
     }
 }

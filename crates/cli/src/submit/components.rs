@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn shown(command: Command, text: &str) -> Vec<String> {
-        let parts = split(command, &words(text)).unwrap();
+        let parts = split(command, &words(text), &[]).unwrap();
         let show = |part: Part| {
             let options = part
                 .options
@@ -151,7 +151,12 @@ mod tests {
     #[test]
     fn every_option_that_is_passed_on_exists() {
         for long in PASSED_ON {
-            assert!(table().iter().any(|row| row.long == long), "--{long}");
+            assert!(
+                muster_conf::options::table()
+                    .iter()
+                    .any(|row| row.long == long),
+                "--{long}"
+            );
         }
     }
 }

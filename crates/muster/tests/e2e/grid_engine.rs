@@ -556,3 +556,42 @@ fn exit_codes_bring_a_job_back_or_into_error_state() {
     c.until("it has run again", || c.read("out").lines().count() == 4);
     c.ok(&format!("qdel {job}"));
 }
+
+#[test]
+fn advance_reservations_are_made_shown_used_and_deleted() {
+    let c = Cluster::start(1, 4);
+    let granted = |number: u32| format!("Your advance reservation {number} has been granted\n");
+    assert_eq!(
+        c.ok("qrsub -a 203001021530 -d 1:00:00 -pe smp 3 -N later"),
+        granted(1)
+    );
+    assert_eq!(c.ok("qrsub -d 600"), granted(2));
+    let table = c.ok("qrstat");
+    let later = table.lines().find(|line| line.contains(" later "));
+    let words: Vec<&str> = later.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(
+        (words[0], words[3], words[4], words[8]),
+        ("1", "w", "01/02/2030", "01:00:00"),
+        "{table}"
+    );
+    assert!(c.ok("scontrol show reservation 1").contains("CoreCnt=3"));
+    let job = c.ok("echo true | qsub -terse -ar 2 -o /dev/null -j y");
+    let id: u64 = job.trim().parse().unwrap();
+    c.until("the job has run", || c.state(id) == "COMPLETED");
+    let none = c.run("qrstat -ar 7");
+    assert_eq!(
+        none.err,
+        "Following advance reservations do not exist:\n7\n"
+    );
+    let deleted = c.run("qrdel 1,7");
+    assert_eq!(deleted.code, 1);
+    assert!(
+        deleted
+            .out
+            .ends_with(" has deleted advance reservation \"1\"\n")
+    );
+    assert_eq!(
+        deleted.err,
+        "denied: advance_reservation \"7\" does not exist\n"
+    );
+}
