@@ -560,7 +560,7 @@ fn exit_codes_bring_a_job_back_or_into_error_state() {
 #[test]
 fn advance_reservations_are_made_shown_used_and_deleted() {
     let c = Cluster::start(1, 4);
-    let granted = |number: u32| format!("Your advance reservation {number} has been granted\n");
+    let granted = |number: u32| format!("Your advance reservation {number} has been granted");
     assert_eq!(
         c.ok("qrsub -a 203001021530 -d 1:00:00 -pe smp 3 -N later"),
         granted(1)
@@ -575,7 +575,7 @@ fn advance_reservations_are_made_shown_used_and_deleted() {
         "{table}"
     );
     assert!(c.ok("scontrol show reservation 1").contains("CoreCnt=3"));
-    let job = c.ok("echo true | qsub -terse -ar 2 -o /dev/null -j y");
+    let job = c.ok("echo true | qsub -terse -ar 2 -l h_rt=60 -o /dev/null -j y");
     let id: u64 = job.trim().parse().unwrap();
     c.until("the job has run", || c.state(id) == "COMPLETED");
     let none = c.run("qrstat -ar 7");

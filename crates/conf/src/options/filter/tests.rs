@@ -1,3 +1,5 @@
+//! What filters see and set of options.
+
 use super::*;
 
 fn options(source: Source) -> FilterOptions {

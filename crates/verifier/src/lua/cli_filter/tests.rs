@@ -1,3 +1,5 @@
+//! Scripts as the site writes them: what they see and set, and what is said of those with errors.
+
 use super::*;
 use muster_conf::options::{Chosen, Command, Source};
 
