@@ -16,6 +16,7 @@ pub(crate) mod qhost;
 pub(crate) mod qmod;
 pub(crate) mod qping;
 pub(crate) mod qresub;
+pub(crate) mod qrsub;
 pub(crate) mod qstat;
 pub(crate) mod qsub;
 mod request;
@@ -46,6 +47,9 @@ pub(crate) static SPECS: &[&Spec] = &[
     &qconf::SPEC,
     &qping::SPEC,
     &qresub::SPEC,
+    &qrsub::QRSUB,
+    &qrsub::QRDEL,
+    &qrsub::QRSTAT,
     &interactive::QRSH,
     &interactive::QLOGIN,
     &interactive::QSH,

@@ -40,6 +40,8 @@ mod watch;
 mod why;
 mod zone;
 
+pub use submit::filters::set_lua;
+
 use muster_model::command::UserCommand;
 use muster_model::time::Timestamp;
 use std::process::ExitCode;
@@ -50,7 +52,7 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 35] = [
+const COMMANDS: [(&str, Main); 38] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
@@ -83,6 +85,9 @@ const COMMANDS: [(&str, Main); 35] = [
     ("qconf", grid_engine::qconf::main),
     ("qping", grid_engine::qping::main),
     ("qresub", grid_engine::qresub::main),
+    ("qrsub", grid_engine::qrsub::submit_main),
+    ("qrdel", grid_engine::qrsub::delete_main),
+    ("qrstat", grid_engine::qrsub::show_main),
     ("qrsh", grid_engine::interactive::rsh_main),
     ("qlogin", grid_engine::interactive::login_main),
     ("qsh", grid_engine::interactive::sh_main),

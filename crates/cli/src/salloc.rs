@@ -2,6 +2,7 @@
 
 use crate::say::Say;
 use crate::submit::capture;
+use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, NotGranted, timeout};
 use crate::submit::line::{self, Line};
 use crate::submit::signals::Signals;
@@ -25,7 +26,9 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
-    let mut lines = line::read(Program::Salloc, args)?;
+    let filters = Filters::of_site(Program::Salloc, args)?;
+    let mut lines = line::read(Program::Salloc, args, &filters)?;
+    filters.pre_submit(&mut lines)?;
     verbose::list_options(&lines);
     let mut specs = Vec::with_capacity(lines.len());
     for line in &mut lines {
@@ -51,6 +54,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     }
     let holder = Holder::obtain(&line, specs, PREFIX).map_err(|NotGranted(code)| code)?;
     let say = line.say;
+    filters.post_submit(0, holder.job.0, None);
     say.info(&format!("Granted job allocation {}", holder.job));
     if wants_bell(&line) {
         let _ = std::io::stdout().write_all(b"\x07");

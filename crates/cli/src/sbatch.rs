@@ -4,10 +4,11 @@ mod script;
 
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::say::{self, Say};
+use crate::submit::filters::Filters;
 use crate::submit::line::{self, Line};
 use crate::submit::{capture, components, holder, verbose};
 use crate::zone;
-use muster_conf::options::{Chosen, Command, Source, directives, environment};
+use muster_conf::options::{Command, Source, directives, environment};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::ExitStatus;
@@ -25,7 +26,8 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
-    let (lines, command) = prepared(args)?;
+    let filters = Filters::of_site(Command::Sbatch, args)?;
+    let (lines, command) = prepared(args, &filters)?;
     let line = &lines[0];
     let mut client = line::connect(line, PREFIX)?;
     let reply = client
@@ -34,25 +36,34 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
             true => holder::test_failed(&line.say, PREFIX, &e),
             false => line.say.connect_error(PREFIX, &e),
         })?;
+    if let Reply::Submitted { id, .. } = &reply {
+        filters.post_submit(0, id.0, None);
+    }
     report(line, client, reply)
 }
 
-/// What a command line asks the controller for.
+/// What a command line asks the controller for. Filters of the command line are not run.
 ///
 /// # Errors
 /// The exit code, after the error was written.
 pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
-    prepared(args).map(|(_, command)| command)
+    let filters = Filters::options_of_site(Command::Sbatch)?;
+    prepared(args, &filters).map(|(_, command)| command)
 }
 
-fn prepared(args: &[String]) -> Result<(Vec<Line>, UserCommand), ExitCode> {
-    let mut lines = line::read(Command::Sbatch, args)?;
+fn prepared(args: &[String], filters: &Filters) -> Result<(Vec<Line>, UserCommand), ExitCode> {
+    if !filters.is_empty() {
+        // As sbatch of Slurm asks, too, for what it needs to know before it reads the script; there is nothing of it here.
+        filters.defaults(Command::Sbatch, true)?;
+    }
+    let mut lines = line::read(Command::Sbatch, args, filters)?;
     let last = lines.last().expect("a command line has a first component");
     // --wrap is the whole job's, whichever component it is said of.
     let wrap = lines.iter().rev().find_map(|l| l.chosen.value("wrap"));
     let script = read_script(last, wrap)?;
     let words = last.words.clone();
-    read_directives(&mut lines, &script)?;
+    read_directives(&mut lines, &script, filters)?;
+    filters.pre_submit(&mut lines)?;
     for line in &mut lines {
         line.say.quiet = line.chosen.has("quiet");
         line.say.verbose = line.chosen.verbose;
@@ -63,7 +74,11 @@ fn prepared(args: &[String]) -> Result<(Vec<Line>, UserCommand), ExitCode> {
 }
 
 /// Options in the script, component by component; there are as many components as the command line or the script has.
-fn read_directives(lines: &mut Vec<Line>, script: &Script) -> Result<(), ExitCode> {
+fn read_directives(
+    lines: &mut Vec<Line>,
+    script: &Script,
+    filters: &Filters,
+) -> Result<(), ExitCode> {
     let name = if script.path.is_empty() {
         &script.name
     } else {
@@ -72,7 +87,7 @@ fn read_directives(lines: &mut Vec<Line>, script: &Script) -> Result<(), ExitCod
     let say = lines[0].say;
     let sections = directives::sections(script.head(), name).map_err(|e| say.option_error(&e))?;
     while lines.len() < sections.len() {
-        let mut chosen = Chosen::new(Command::Sbatch);
+        let mut chosen = filters.defaults(Command::Sbatch, false)?;
         if let Some(before) = lines.last() {
             components::pass_on(&before.chosen, &mut chosen, Source::CommandLine);
         }

@@ -16,12 +16,13 @@ pub(crate) mod terminal;
 use crate::connect::{Client, ConnectError, TOKEN_VARIABLE, own_token, unexpected};
 use crate::process;
 use crate::say;
+use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, NotGranted};
 use crate::submit::line::{self, Line};
 use crate::submit::verbose;
 use executor::Executor;
 use muster_conf::endpoint::{self, Endpoint};
-use muster_conf::options::{Chosen, Command, OptionError, Source, values};
+use muster_conf::options::{Chosen, Command, Group, OptionError, Source, values};
 use muster_model::ids::JobId;
 use muster_model::job_env;
 use muster_node_core::srun::config::{
@@ -36,6 +37,7 @@ const PREFIX: &str = "Unable to allocate resources";
 #[derive(Clone, Copy)]
 struct Call<'c> {
     args: &'c [String],
+    filters: &'c Filters,
     /// `KillWait`, seconds.
     kill_wait_s: u32,
 }
@@ -46,7 +48,8 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 }
 
 fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
-    let mut lines = line::read_in(Command::Srun, args, het::variable)?;
+    let filters = Filters::of_site(Command::Srun, args)?;
+    let mut lines = line::read_in(Command::Srun, args, &filters, het::variable)?;
     let say = lines[0].say;
     if own_token().is_some() {
         let text = format!(
@@ -58,6 +61,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say::stdout(&mpi_kinds());
         return Ok(ExitCode::SUCCESS);
     }
+    filters.pre_submit(&mut lines)?;
     verbose::list_options(&lines);
     if let Some(text) = binding_help(&lines[0].chosen) {
         say::stdout(text);
@@ -79,8 +83,19 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         return Err(say.fatal("No command given to execute."));
     }
     let job = own_job(&lines[0].chosen).map_err(|e| say.option_error(&e))?;
+    let all = lines.iter().flat_map(|line| line.chosen.iter());
+    let of_site: Vec<&str> = all
+        .filter(|given| given.row.group == Group::Site)
+        .map(|given| given.row.long)
+        .collect();
+    if let (Some(job), Some(long)) = (job, of_site.first()) {
+        return Err(say.fatal(&format!(
+            "--{long} is an option of jobs: job {job} is there already, and a step has none of its own"
+        )));
+    }
     let call = Call {
         args,
+        filters: &filters,
         kill_wait_s: site.map_or(endpoint::KILL_WAIT_S, |site: Endpoint| site.kill_wait_s),
     };
     let groups = het::groups(&lines).map_err(|e| say.option_error(&e))?;
@@ -208,7 +223,7 @@ fn inside(line: &mut Line, job: JobId, call: Call<'_>) -> Result<ExitCode, ExitC
         parts: vec![part],
         ..config
     };
-    Ok(Executor::new(config, None).run())
+    Ok(Executor::new(config, None, call.filters).run())
 }
 
 /// A job of its own for the step.
@@ -245,7 +260,7 @@ fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
         parts: vec![part],
         ..config
     };
-    Ok(Executor::new(config, Some(holder)).run())
+    Ok(Executor::new(config, Some(holder), call.filters).run())
 }
 
 /// What srun knows when it begins, but for the parts of the step. `kills` is whether a bad exit of a task ends all.

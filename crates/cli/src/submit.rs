@@ -3,6 +3,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod components;
+pub(crate) mod filters;
 pub(crate) mod holder;
 pub(crate) mod incoming;
 pub(crate) mod line;

@@ -7,6 +7,7 @@ use crate::diagnostic::{Diagnostic, Findings, Severity};
 use crate::grid_engine::{self, Mapping};
 use crate::job_classes::{self, JobClasses};
 use crate::load::load_with;
+use crate::site_options::{self, SiteOptions};
 use crate::source::{ReadFile, read_from_disk};
 use crate::verifier::{self, Bounds};
 use crate::{Config, files, job_container, topology};
@@ -160,6 +161,11 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
                     .any(|partition| partition.name == name)
             }),
         );
+    }
+    let file = directory.join(site_options::FILE);
+    if let Ok(text) = read(&file) {
+        let text = String::from_utf8_lossy(&text);
+        diagnostics.extend(SiteOptions::parse(&text, &file.display().to_string()).1);
     }
     let file = directory.join(job_classes::FILE);
     if let Ok(text) = read(&file) {

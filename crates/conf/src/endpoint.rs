@@ -39,6 +39,8 @@ pub struct Endpoint {
     pub kill_wait_s: u32,
     /// `GresTypes`.
     pub gres_types: Vec<String>,
+    /// `CliFilterPlugins`, in order.
+    pub cli_filters: Vec<String>,
 }
 
 /// `$SLURM_CONF`, else `/etc/slurm/slurm.conf`, else what the controller has given this host.
@@ -100,6 +102,7 @@ pub fn read(path: &Path) -> io::Result<Endpoint> {
         wait_time: scan.wait_time,
         kill_wait_s: scan.kill_wait_s.unwrap_or(KILL_WAIT_S),
         gres_types: scan.gres_types,
+        cli_filters: scan.cli_filters,
     })
 }
 
@@ -124,6 +127,7 @@ struct Scan {
     wait_time: Option<String>,
     kill_wait_s: Option<u32>,
     gres_types: Vec<String>,
+    cli_filters: Vec<String>,
 }
 
 const INCLUDE_DEPTH_MAX: u32 = 16;
@@ -171,6 +175,10 @@ impl Scan {
         match key.trim().to_ascii_lowercase().as_str() {
             "authtype" => self.auth_type = Some(value.to_owned()),
             "authinfo" => self.auth_info = Some(value.to_owned()),
+            "clifilterplugins" => {
+                let names = value.split(',').filter(|name| !name.is_empty());
+                self.cli_filters = names.map(str::to_owned).collect();
+            }
             "clustername" => self.cluster = Some(value.to_owned()),
             "killonbadexit" => {
                 let yes = ["1", "yes", "true"];

@@ -26,6 +26,7 @@ mod power;
 mod reader;
 pub mod scheduler_parameters;
 mod show;
+pub mod site_options;
 mod slurmctld_parameters;
 mod source;
 pub mod topology;

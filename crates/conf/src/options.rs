@@ -6,6 +6,7 @@ mod affinity;
 pub mod chosen;
 pub mod directives;
 pub mod environment;
+pub mod filter;
 mod general;
 pub mod getopt;
 mod gpu;

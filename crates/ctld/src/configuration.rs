@@ -10,6 +10,7 @@ use crate::verifier::Settings;
 use anyhow::{Result, bail};
 use log::{info, warn};
 use muster_conf as conf;
+use muster_conf::site_options::{self, SiteOptions};
 use muster_conf::{Config, Diagnostic, Severity};
 use muster_model::command::KeptPartitions;
 use muster_model::config::ClusterConfig;
@@ -43,6 +44,8 @@ pub(crate) struct Read {
     pub verifiers: Vec<Settings>,
     /// Job classes.
     pub classes: SiteClasses,
+    /// Options of the site's own.
+    pub site_options: SiteOptions,
     /// Warnings about the files, a line each.
     pub warnings: Vec<String>,
 }
@@ -92,10 +95,18 @@ impl Source {
             answer: answer(&config),
             verifiers: Settings::of(&config).map_err(anyhow::Error::msg)?,
             classes: SiteClasses::of(&config),
+            site_options: site_options(&config),
             given,
             config,
         })
     }
+}
+
+/// The options of the file beside slurm.conf. What is wrong with it was found when the configuration was checked.
+fn site_options(config: &Config) -> SiteOptions {
+    let path = config.path.with_file_name(site_options::FILE);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    SiteOptions::parse(&text, site_options::FILE).0
 }
 
 /// `ReconfigFlags`: what of partitions outlives `scontrol reconfigure`.

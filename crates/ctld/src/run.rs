@@ -259,6 +259,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
         verifier,
         verifiers: verifiers.pools(),
         classes: read.classes,
+        site_options: read.site_options,
     });
     audit::start().context("no thread for the audit log")?;
     // Not a strong reference: the thread that stops the controller must be the last to have one.

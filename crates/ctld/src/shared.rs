@@ -19,6 +19,7 @@ use crate::stats::Stats;
 use crate::verifier::{Pool, Tried};
 use crate::watchdog::Pulses;
 use log::warn;
+use muster_conf::site_options::SiteOptions;
 use muster_core::policy::access::role_of;
 use muster_core::state::State;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     verifiers: RefCell<Rc<[Rc<Pool>]>>,
     /// Job classes of the site.
     classes: RefCell<Rc<SiteClasses>>,
+    /// Options of the site's own.
+    site_options: RefCell<Rc<SiteOptions>>,
 }
 
 /// The parts of a server.
@@ -112,6 +115,8 @@ pub(crate) struct Parts {
     pub(crate) verifiers: Vec<Rc<Pool>>,
     /// Job classes of the site.
     pub(crate) classes: SiteClasses,
+    /// Options of the site's own.
+    pub(crate) site_options: SiteOptions,
 }
 
 impl Shared {
@@ -145,6 +150,7 @@ impl Shared {
             verifier: parts.verifier,
             verifiers: RefCell::new(parts.verifiers.into()),
             classes: RefCell::new(Rc::new(parts.classes)),
+            site_options: RefCell::new(Rc::new(parts.site_options)),
         }
     }
 
@@ -204,6 +210,11 @@ impl Shared {
     /// What verifies submissions and changes of jobs, in order.
     pub(crate) fn verifiers(&self) -> Rc<[Rc<Pool>]> {
         Rc::clone(&self.verifiers.borrow())
+    }
+
+    /// Options of the site's own.
+    pub(crate) fn site_options(&self) -> Rc<SiteOptions> {
+        Rc::clone(&self.site_options.borrow())
     }
 
     /// Job classes of the site.
@@ -321,6 +332,7 @@ impl Shared {
         let before = self.verifiers.replace(tried.pools().into());
         before.iter().for_each(|pool| pool.close());
         self.classes.replace(Rc::new(read.classes));
+        self.site_options.replace(Rc::new(read.site_options));
         self.node_addresses.configure(&read.config);
         self.given.set(read.given);
         *self.admins.borrow_mut() = read.cluster.admin_uids.clone();

@@ -12,7 +12,7 @@ use crate::job::{Allocation, ArrayInfo, ArrayRole, GpuEnv, GresShare};
 use crate::spec::{GPU, GresAsk, JobSpec, MemoryAsk};
 use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
-use crate::{gpu_bind, gpu_parts};
+use crate::{gpu_bind, gpu_parts, site_option};
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -208,6 +208,9 @@ pub fn allocation_env(view: &JobView) -> Variables {
         "SLURM_TASKS_PER_NODE",
         per_node_text(alloc.nodes.iter().map(|n| n.tasks.max(1))),
     );
+    for (name, value) in site_option::site_options(spec) {
+        env.set(name, value);
+    }
     asked(view, &mut env);
     env.set("SLURM_JOB_START_TIME", view.start_time.unix_s().to_string());
     if let Some(limit) = view.time_limit.seconds() {
@@ -507,6 +510,9 @@ pub fn program_env(view: &JobView, position: usize) -> Variables {
     if let ArrayRole::Task { base, index } = view.array {
         env.set("SLURM_ARRAY_JOB_ID", base.to_string());
         env.set("SLURM_ARRAY_TASK_ID", index.to_string());
+    }
+    for (name, value) in site_option::site_options(spec) {
+        env.set(&format!("{}{name}", site_option::PROGRAM_PREFIX), value);
     }
     env.0
 }

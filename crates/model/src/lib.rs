@@ -50,6 +50,7 @@ pub mod refusal;
 pub mod reservation;
 pub mod rights;
 pub mod shared_spec;
+pub mod site_option;
 pub mod spec;
 pub mod time;
 pub mod topology;

@@ -115,6 +115,9 @@ pub(crate) fn run(role: Role, name: &str, args: &[String]) -> ExitCode {
         Role::RestServer => crate::slurmrestd::main(args),
         Role::Verifier => muster_verifier::process::main(),
         Role::PmixHost => muster_node::pmix_host_main(),
-        Role::Command => muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE),
+        Role::Command => {
+            muster_cli::set_lua(muster_verifier::load_cli_filter);
+            muster_cli::run(name, args).unwrap_or(ExitCode::FAILURE)
+        }
     }
 }

@@ -23,6 +23,7 @@ use actions::Actions;
 use config::{ExitCodes, Feed, SrunConfig, Streams};
 use creation::{CreatedStep, Creation, Progress};
 use interface::{AgentId, Interest, SrunAction, SrunEvent, StepdId, StreamsToOpen};
+use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ExitStatus;
 use muster_proto::step::{FromStepd, StdinTask};
 use output::{OutputRules, Outputs};
@@ -114,6 +115,11 @@ impl Srun {
             self.handle(event);
         }
         self.cx.out.move_to(actions);
+    }
+
+    /// The steps that srun has made, one for each part, once it has.
+    pub fn steps(&self) -> impl Iterator<Item = (JobId, StepNo)> {
+        self.step.nodes.steps()
     }
 
     /// What srun waits for.

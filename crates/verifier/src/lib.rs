@@ -11,4 +11,4 @@ mod lua;
 pub mod message;
 pub mod process;
 
-pub use lua::{Host, Script};
+pub use lua::{Host, Script, load_cli_filter};

@@ -1,8 +1,11 @@
 //! A Lua machine with job_submit.lua in it: the global `slurm`, the tables that its functions get, and bounds on time and
 //! memory. It does no I/O of its own; what it says and asks for goes by [`Host`].
 
+mod cli_filter;
 mod constants;
 mod tables;
+
+pub use cli_filter::load as load_cli_filter;
 
 use crate::description::Description;
 use crate::message::{

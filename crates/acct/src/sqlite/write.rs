@@ -14,7 +14,8 @@ use muster_model::accounts::{JobNote, Transaction};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use muster_model::limits::TEXT_BYTES_MAX;
-use muster_model::spec::{JobKind, StdioSpec};
+use muster_model::site_option::site_options_text;
+use muster_model::spec::{JobKind, JobSpec, StdioSpec};
 use muster_model::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, ToSql};
 use std::collections::{BTreeMap, HashMap};
@@ -313,7 +314,8 @@ impl Writer<'_> {
         let comment = spec.comment.as_deref().and_then(some);
         binder.bind(comment.map(|text| cut(text, most)))?;
         let of_admin = shown("AdminComment").or_else(|| shown("admin-comment"));
-        binder.bind(of_admin.map(|text| cut(text, most)))?;
+        let of_admin = with_site_options(of_admin, spec);
+        binder.bind(of_admin.as_deref().map(|text| cut(text, most)))?;
         binder.bind(spec.ask.min_cpus())?;
         binder.bind(spec.ask.min_nodes)?;
         binder.bind(spec.kind == JobKind::Batch)?;
@@ -565,6 +567,14 @@ fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
     }
     let pairs: Vec<(String, u64)> = sums.into_iter().collect();
     (!pairs.is_empty()).then(|| cbor(&pairs))
+}
+
+/// The administrators' comment, and the options of the site's own that the job has.
+fn with_site_options(comment: Option<&str>, spec: &JobSpec) -> Option<String> {
+    match (comment, site_options_text(spec)) {
+        (Some(comment), Some(options)) => Some(format!("{comment}; {options}")),
+        (comment, options) => options.or_else(|| comment.map(str::to_owned)),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::arguments::{self, Parsed, Words};
 use super::request::{Request, WorkDir};
 use super::submission::{self, places};
-use super::{fail, qsub, site, unreachable};
+use super::{fail, jsv, qsub, site, unreachable};
 use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
@@ -52,6 +52,12 @@ const NOTES: &str =
 
 static OPTIONS: &[Opt] = &[
     opt("ar", "reservation", "run in this reservation"),
+    opt(
+        "jsv",
+        "url",
+        "program that verifies the job before it is sent",
+    )
+    .partly("of the command line; sge_request files are not read"),
     opt("A", "account_string", "text for accounting"),
     opt("b", "y|n", "the operand is a command").stored("it always is"),
     opt("binding", "strategy", "bind to cores")
@@ -151,6 +157,7 @@ fn words(name: &str, parsed: &Parsed) -> Result<Vec<String>, ExitCode> {
             .take(given)
             .map_err(|refused| qsub::complain(&refused))?;
     }
+    let command = verified(name, parsed, &mut request, command)?;
     let mut words = options(name, &request, command.as_deref())?;
     if parsed.last("now").is_none_or(|now| now.starts_with('y')) {
         words.push(format!("--immediate={AT_ONCE_S}"));
@@ -176,6 +183,44 @@ fn words(name: &str, parsed: &Parsed) -> Result<Vec<String>, ExitCode> {
     ];
     words.extend(program);
     Ok(words)
+}
+
+/// Has the program of `-jsv` verify the job; gives the command as it is after that.
+fn verified(
+    name: &str,
+    parsed: &Parsed,
+    request: &mut Request,
+    command: Option<String>,
+) -> Result<Option<String>, ExitCode> {
+    let Some(url) = parsed.last("jsv") else {
+        return Ok(command);
+    };
+    if name == "qsh" || command.is_none() {
+        let mut none = qsub::Program {
+            script: Vec::new(),
+            path: "NONE".to_owned(),
+            args: Vec::new(),
+            name: name.to_ascii_uppercase(),
+        };
+        jsv::verify(&[url.to_owned()], name, request, &mut none)?;
+        if !none.args.is_empty() {
+            return Err(super::unable_to_run(
+                "the JSV adds arguments, and there is no command that could have any",
+            ));
+        }
+        return Ok(command);
+    }
+    let mut words = parsed.operands.iter().cloned();
+    let path = words.next().unwrap_or_default();
+    let mut program = qsub::Program {
+        script: Vec::new(),
+        name: line::base_name(&path),
+        path,
+        args: words.collect(),
+    };
+    jsv::verify(&[url.to_owned()], name, request, &mut program)?;
+    let words: Vec<String> = std::iter::once(program.path).chain(program.args).collect();
+    Ok(Some(words.join(" ")))
 }
 
 /// What the shell on the host reads: variables that Grid Engine promises, then the command or a login shell.

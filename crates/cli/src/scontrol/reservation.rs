@@ -143,6 +143,15 @@ impl Session {
     }
 }
 
+/// A new reservation of `Key=Value` words, as of `scontrol create reservation`.
+///
+/// # Errors
+/// What is wrong with them, in scontrol's words.
+pub(crate) fn of_words(words: &[String]) -> Result<ReservationAsk, String> {
+    let made = read(words, &now(), false).and_then(|ask| complete(ask, words));
+    made.map_err(|Wrong(text)| text)
+}
+
 fn now() -> Zoned {
     Zoned::now()
 }

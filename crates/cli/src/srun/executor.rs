@@ -9,6 +9,7 @@ use super::terminal::{self, Raw};
 use crate::agent::AgentStream;
 use crate::connect::ConnectError;
 use crate::say;
+use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, timeout};
 use crate::submit::signals::Signals;
 use muster_node_core::srun::Srun;
@@ -42,7 +43,7 @@ const CAUGHT: [Signal; 9] = [
 ];
 
 /// srun, with all that it holds.
-pub(super) struct Executor {
+pub(super) struct Executor<'f> {
     srun: Srun,
     /// When time began for the machine: when it first could matter. A short step never asks the kernel for it.
     started: Option<Instant>,
@@ -57,6 +58,8 @@ pub(super) struct Executor {
     terminal: Option<Raw>,
     holder: Option<Holder>,
     exit: Option<u8>,
+    /// Who is to be informed of the step once it is there.
+    filters: Option<&'f Filters>,
 }
 
 /// What is there to be read.
@@ -69,9 +72,13 @@ struct Ready {
     stepds: Vec<usize>,
 }
 
-impl Executor {
+impl<'f> Executor<'f> {
     /// srun with what it knows when it begins; `holder` keeps the allocation, if it is ours.
-    pub(super) fn new(config: SrunConfig, holder: Option<Holder>) -> Executor {
+    pub(super) fn new(
+        config: SrunConfig,
+        holder: Option<Holder>,
+        filters: &'f Filters,
+    ) -> Executor<'f> {
         Executor {
             srun: Srun::new(config),
             started: None,
@@ -85,6 +92,7 @@ impl Executor {
             terminal: None,
             holder,
             exit: None,
+            filters: Some(filters).filter(|filters| !filters.is_empty()),
         }
     }
 
@@ -111,6 +119,18 @@ impl Executor {
                 self.execute(action);
             }
             next = self.events.pop_front();
+        }
+        self.inform_filters();
+    }
+
+    /// Filters of the command line are informed of the step once.
+    fn inform_filters(&mut self) {
+        let Some(filters) = self.filters else {
+            return;
+        };
+        for (component, (job, step)) in self.srun.steps().enumerate() {
+            filters.post_submit(component, job.0, Some(step.0));
+            self.filters = None;
         }
     }
 

@@ -111,7 +111,7 @@ pub(super) fn inside(
         parts,
         ..config
     };
-    Ok(Executor::new(config, None).run())
+    Ok(Executor::new(config, None, call.filters).run())
 }
 
 /// An allocation of several components, and a step over all of them.
@@ -155,7 +155,7 @@ pub(super) fn outside(mut lines: Vec<Line>, call: Call<'_>) -> Result<ExitCode, 
                 parts,
                 ..config
             };
-            Ok(Executor::new(config, Some(holder)).run())
+            Ok(Executor::new(config, Some(holder), call.filters).run())
         }
         Err(code) => {
             holder.finish(ExitStatus { code: 1, signal: 0 });
@@ -179,7 +179,7 @@ fn programs(lines: &[Line]) -> Vec<Vec<String>> {
 fn of_component(line: &Line, group: usize) -> Line {
     let mut chosen = Chosen::new(line.chosen.command);
     for given in line.chosen.iter() {
-        if given.source == Source::CommandLine {
+        if given.source != Source::Environment {
             chosen.give(given.row, given.value.clone(), given.source);
         }
     }

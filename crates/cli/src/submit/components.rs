@@ -1,8 +1,9 @@
 //! Components of heterogeneous jobs on the command line: options of each, separated by `:`, and what one passes on to
 //! the next.
 
+use muster_conf::options::chosen::rows;
 use muster_conf::options::getopt::{self, Order, Parsed};
-use muster_conf::options::{Chosen, Command, OptionRow, Source, table};
+use muster_conf::options::{Chosen, Command, Group, OptionRow, Source};
 
 /// What stands between components.
 const SEPARATOR: &str = ":";
@@ -70,12 +71,15 @@ pub(crate) type Part = Parsed<'static, OptionRow>;
 ///
 /// # Errors
 /// getopt_long's sentence.
-pub(crate) fn split(command: Command, args: &[String]) -> Result<Vec<Part>, String> {
+pub(crate) fn split(
+    command: Command,
+    args: &[String],
+    site: &'static [OptionRow],
+) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     let mut rest: Option<Vec<String>> = Some(args.to_vec());
     while let Some(args) = rest.take() {
-        let rows = table().iter().filter(|r| r.commands.has(command));
-        let mut part = getopt::parse(rows, &args, Order::StopAtWord)?;
+        let mut part = getopt::parse(rows(command, site), &args, Order::StopAtWord)?;
         let at = match command {
             Command::Srun => part.words.iter().position(|w| w == SEPARATOR),
             Command::Sbatch | Command::Salloc => {
@@ -95,7 +99,7 @@ pub(crate) fn split(command: Command, args: &[String]) -> Result<Vec<Part>, Stri
 /// Gives a component what the one before it passes on.
 pub(crate) fn pass_on(from: &Chosen, to: &mut Chosen, source: Source) {
     for given in from.iter().filter(|given| given.source == source) {
-        if PASSED_ON.contains(&given.row.long) {
+        if PASSED_ON.contains(&given.row.long) || given.row.group == Group::Site {
             to.give(given.row, given.value.clone(), source);
         }
     }
@@ -110,7 +114,7 @@ mod tests {
     }
 
     fn shown(command: Command, text: &str) -> Vec<String> {
-        let parts = split(command, &words(text)).unwrap();
+        let parts = split(command, &words(text), &[]).unwrap();
         let show = |part: Part| {
             let options = part
                 .options
@@ -147,7 +151,12 @@ mod tests {
     #[test]
     fn every_option_that_is_passed_on_exists() {
         for long in PASSED_ON {
-            assert!(table().iter().any(|row| row.long == long), "--{long}");
+            assert!(
+                muster_conf::options::table()
+                    .iter()
+                    .any(|row| row.long == long),
+                "--{long}"
+            );
         }
     }
 }

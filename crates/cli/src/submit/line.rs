@@ -2,6 +2,7 @@
 //! job before it is sent.
 
 use super::components;
+use super::filters::Filters;
 use crate::connect::{Client, ConnectError};
 use crate::people;
 use crate::process;
@@ -33,8 +34,12 @@ pub(crate) struct Line {
 ///
 /// # Errors
 /// The exit code, when there is nothing more to do: help was printed, or an option was wrong.
-pub(crate) fn read(command: Command, args: &[String]) -> Result<Vec<Line>, ExitCode> {
-    read_in(command, args, |own, _, name| own.value(name))
+pub(crate) fn read(
+    command: Command,
+    args: &[String],
+    filters: &Filters,
+) -> Result<Vec<Line>, ExitCode> {
+    read_in(command, args, filters, |own, _, name| own.value(name))
 }
 
 /// The caller's variables that can be options: a hundred names are looked for, and to walk the whole environment for each
@@ -88,10 +93,11 @@ fn mark(name: &str) -> (usize, u64) {
 pub(crate) fn read_in(
     command: Command,
     args: &[String],
+    filters: &Filters,
     variable: impl Fn(&Variables, usize, &str) -> Option<String>,
 ) -> Result<Vec<Line>, ExitCode> {
     let say = Say::new(command.name());
-    let parts = components::split(command, args).map_err(|text| {
+    let parts = components::split(command, args, filters.site).map_err(|text| {
         say.option_error(&OptionError {
             lines: vec![text],
             exit: 255,
@@ -101,13 +107,13 @@ pub(crate) fn read_in(
     let own = Variables::read();
     let mut lines: Vec<Line> = Vec::with_capacity(parts.len());
     for (number, part) in parts.into_iter().enumerate() {
-        let mut chosen = Chosen::new(command);
+        let mut chosen = filters.defaults(command, false)?;
         if let Some(before) = lines.last() {
             components::pass_on(&before.chosen, &mut chosen, Source::CommandLine);
         }
         for (row, value) in part.options {
             match row.long {
-                "help" => return Err(print(&help::help(command))),
+                "help" => return Err(print(&help::help(command, filters.site))),
                 "usage" => return Err(print(&help::usage(command))),
                 "version" => return Err(say::version()),
                 _ => chosen.give(row, value, Source::CommandLine),

@@ -7,6 +7,8 @@ use super::{OptionError, find};
 /// Where a value came from; later ones are stronger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
+    /// What a filter of the site's or the user's takes where nobody says anything.
+    Default,
     /// An `#SBATCH` line.
     Directive,
     /// The environment.
@@ -35,6 +37,8 @@ pub struct Chosen {
     given: Vec<Given>,
     /// How often `--verbose` was given.
     pub verbose: u32,
+    /// Options of the site's own that the command has beside those of the table.
+    pub site: &'static [OptionRow],
 }
 
 impl Chosen {
@@ -44,7 +48,13 @@ impl Chosen {
             command,
             given: Vec::new(),
             verbose: 0,
+            site: &[],
         }
+    }
+
+    /// The options that the command has: those of the table, and the site's.
+    pub fn rows(&self) -> impl Iterator<Item = &'static OptionRow> + Clone + use<> {
+        rows(self.command, self.site)
     }
 
     /// Adds an option, unless a stronger source has given it.
@@ -141,6 +151,15 @@ impl Chosen {
         }
         Ok(warnings)
     }
+}
+
+/// The options of a command: those of the table, and the site's.
+pub fn rows(
+    command: Command,
+    site: &'static [OptionRow],
+) -> impl Iterator<Item = &'static OptionRow> + Clone {
+    let own = super::table().iter();
+    own.filter(move |row| row.commands.has(command)).chain(site)
 }
 
 impl Given {

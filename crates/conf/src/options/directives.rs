@@ -4,7 +4,6 @@
 use super::OptionError;
 use super::chosen::{Chosen, Source};
 use super::getopt::{self, Order};
-use super::row::Command;
 
 /// Adds the options of a script's directives, those of its first component if it has several. `name` is the script's,
 /// for messages.
@@ -48,14 +47,12 @@ pub fn apply(chosen: &mut Chosen, args: &[String]) -> Result<(), OptionError> {
     if args.is_empty() {
         return Ok(());
     }
-    let rows = super::table()
-        .iter()
-        .filter(|r| r.commands.has(Command::Sbatch));
-    let parsed = getopt::parse(rows, args, Order::StopAtWord).map_err(|text| OptionError {
-        lines: vec![text],
-        exit: 255,
-        bare: true,
-    })?;
+    let parsed =
+        getopt::parse(chosen.rows(), args, Order::StopAtWord).map_err(|text| OptionError {
+            lines: vec![text],
+            exit: 255,
+            bare: true,
+        })?;
     if let Some(word) = parsed.words.first() {
         return Err(OptionError::invalid(format!(
             "Invalid directive found in batch script: {word}"
@@ -105,6 +102,7 @@ fn words(line: &str, name: &str, number: usize, args: &mut Vec<String>) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use super::super::row::Command;
     use super::*;
     use proptest::prelude::*;
 

@@ -16,8 +16,8 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Other, "Other options:"),
 ];
 
-/// What `--help` prints.
-pub fn help(command: Command) -> String {
+/// What `--help` prints; `site` are options of the site's own.
+pub fn help(command: Command, site: &[OptionRow]) -> String {
     let mut text = format!("Usage: {}\n", synopsis(command));
     for (group, title) in GROUPS {
         let mut rows: Vec<&OptionRow> = super::table()
@@ -32,6 +32,10 @@ pub fn help(command: Command) -> String {
         for row in rows {
             push_row(&mut text, row);
         }
+    }
+    if !site.is_empty() {
+        text.push_str("\nOptions of this site:\n");
+        site.iter().for_each(|row| push_row(&mut text, row));
     }
     text
 }

@@ -5,7 +5,7 @@ mod bind;
 mod devices;
 
 use super::chosen::Chosen;
-use super::row::Command;
+use super::row::{Command, Group};
 use super::values::time::Zone;
 use super::values::{self, number};
 use super::{OptionError, values::time};
@@ -316,7 +316,17 @@ fn immediate(chosen: &Chosen) -> Result<Option<u32>, OptionError> {
     }
 }
 
-/// Options that listings show and nothing else uses.
+/// Options of the site's own, by their variables.
+fn of_site(chosen: &Chosen) -> impl Iterator<Item = (String, String)> {
+    let given = chosen.iter().filter(|given| given.row.group == Group::Site);
+    given.filter_map(|given| {
+        let variable = given.row.env_of(chosen.command).first()?;
+        let value = given.value.clone().unwrap_or_default();
+        Some(((*variable).to_owned(), value))
+    })
+}
+
+/// Options that listings show and nothing else uses, and those of the site's own.
 fn shown(chosen: &Chosen) -> Vec<(String, String)> {
     [
         "extra",
@@ -339,6 +349,7 @@ fn shown(chosen: &Chosen) -> Vec<(String, String)> {
             .value(long)
             .map(|v| ((*long).to_owned(), v.to_owned()))
     })
+    .chain(of_site(chosen))
     .collect()
 }
 

@@ -81,6 +81,8 @@ pub enum Group {
     Affinity,
     /// GPUs.
     Gpu,
+    /// The site's own, of no table.
+    Site,
     /// `--help` itself.
     Help,
     /// Anything else.
@@ -162,6 +164,20 @@ pub(super) const fn opt(
 }
 
 impl OptionRow {
+    /// An option of the site's own, whose value the job keeps by the name of its variable.
+    pub fn of_site(
+        long: &'static str,
+        arg: Arg,
+        placeholder: &'static str,
+        help: &'static str,
+        variable: &'static [&'static str],
+    ) -> OptionRow {
+        let mut row = flag(long, help).group(Group::Site);
+        (row.arg, row.placeholder) = (arg, placeholder);
+        row.env = [variable; 3];
+        row
+    }
+
     pub(super) const fn optional(mut self) -> OptionRow {
         self.arg = Arg::Optional;
         self

@@ -7,7 +7,8 @@ use super::{power, reboot, tick, turns};
 use crate::event::{Event, JobChange, NodeChange};
 use crate::state::Note;
 use muster_model::command::NodeCommand;
-use muster_model::ids::{JobAttempt, NodeIdx, StepNo};
+use muster_model::grid_engine::is_marked;
+use muster_model::ids::{JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Job, JobState, Phase, Reason, Step, StepEnd};
 use muster_model::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
 use muster_model::node::{NodeInfo, NodeLink, NodeReason};
@@ -243,7 +244,7 @@ fn batch_ended(
         let how = super::preempt::end_of(job).with_exit(exit);
         return ending::end(draft, id, how);
     }
-    match requeue_after(draft, exit, oom) {
+    match requeue_after(draft, id, exit, oom) {
         None => ending::end(draft, id, End::exited(exit, oom)),
         Some(hold) => {
             ending::end(draft, id, End::requeue(Reason::NonZeroExitCode, hold));
@@ -254,8 +255,14 @@ fn batch_ended(
     }
 }
 
-/// `RequeueExit`, `RequeueExitHold`: whether an exit code brings the job back to the queue, and held.
-fn requeue_after(draft: &Draft<'_>, exit: ExitStatus, oom: bool) -> Option<bool> {
+/// Exit code by which a script of Grid Engine asks to be run again.
+const RESCHEDULE_EXIT: u32 = 99;
+/// Exit code by which it says that it cannot run: its job waits in error state, held.
+const ERROR_STATE_EXIT: u32 = 100;
+
+/// `RequeueExit`, `RequeueExitHold`, and the exit codes of Grid Engine for its jobs: whether an exit code brings the job back to the
+/// queue, and held.
+fn requeue_after(draft: &Draft<'_>, id: JobId, exit: ExitStatus, oom: bool) -> Option<bool> {
     let config = draft.state.config.as_ref()?;
     if oom || exit.signal != 0 {
         return None;
@@ -265,9 +272,16 @@ fn requeue_after(draft: &Draft<'_>, exit: ExitStatus, oom: bool) -> Option<bool>
         ranges.any(|(first, last)| (*first..=*last).contains(&exit.code))
     };
     if in_any(&config.requeue_exit_hold) {
-        Some(true)
-    } else {
-        in_any(&config.requeue_exit).then_some(false)
+        return Some(true);
+    }
+    if in_any(&config.requeue_exit) {
+        return Some(false);
+    }
+    let is_of_grid_engine = || draft.job(id).is_some_and(|job| is_marked(&job.spec));
+    match exit.code {
+        RESCHEDULE_EXIT => is_of_grid_engine().then_some(false),
+        ERROR_STATE_EXIT => is_of_grid_engine().then_some(true),
+        _ => None,
     }
 }
 

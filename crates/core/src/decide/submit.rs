@@ -20,6 +20,7 @@ use muster_model::limits::{
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
+use muster_model::site_option::{COUNT_MAX, VALUE_BYTES_MAX, is_site_option};
 use muster_model::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::validate::Validate;
@@ -495,9 +496,17 @@ pub(super) fn check_files(stdio: &StdioSpec) -> Result<(), Refusal> {
 
 /// Refuses texts that are shown only if no option has such, and those that are too long.
 pub(super) fn check_shown(shown: &[(String, String)]) -> Result<(), Refusal> {
+    let of_site = shown.iter().filter(|(key, _)| is_site_option(key));
+    if of_site.count() > COUNT_MAX {
+        return Err(Refusal::new(
+            RefusalCode::InvalidValue,
+            format!("the job has more than {COUNT_MAX} options of the site"),
+        ));
+    }
     for (at, (key, text)) in shown.iter().enumerate() {
         let known = SHOWN.iter().chain(&grid_engine::NAMES);
-        if !known.into_iter().any(|own| own == key)
+        let of_site = is_site_option(key);
+        if !(of_site || known.into_iter().any(|own| own == key))
             || shown[..at].iter().any(|(other, _)| other == key)
         {
             return Err(Refusal::new(
@@ -505,7 +514,10 @@ pub(super) fn check_shown(shown: &[(String, String)]) -> Result<(), Refusal> {
                 "the job has a text that no option sets",
             ));
         }
-        too_long(key, text, TEXT_BYTES_MAX)?;
+        match of_site {
+            true => one_line(key, text, VALUE_BYTES_MAX)?,
+            false => too_long(key, text, TEXT_BYTES_MAX)?,
+        }
     }
     Ok(())
 }

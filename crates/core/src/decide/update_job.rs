@@ -16,6 +16,7 @@ use muster_model::limits::{
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
+use muster_model::site_option::is_site_option;
 use muster_model::spec::{JobKind, JobSpec};
 use muster_model::time::TimeLimit;
 use muster_model::visible_text::visible;
@@ -479,6 +480,12 @@ fn set_texts(spec: &mut JobSpec, update: &JobUpdate) -> Result<(), Refusal> {
                 one_line("MailUser", value, NAME_BYTES_MAX)?;
                 spec.mail = Some((mail().0, value.clone()));
                 continue;
+            }
+            key if is_site_option(key) => {
+                return Err(Refusal::new(
+                    RefusalCode::InvalidValue,
+                    "options of the site cannot be changed: submit the job again",
+                ));
             }
             _ => super::submit::check_shown(&[(key.clone(), value.clone())])?,
         }

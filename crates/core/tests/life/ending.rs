@@ -5,6 +5,7 @@ use muster_core::event::Event;
 use muster_model::command::{Command, NodeCommand, SignalScope, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::{Effect, TerminateReason};
+use muster_model::grid_engine::COMMAND;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{ExitStatus, Hold, JobState, Reason};
 use muster_model::spec::{JobSpec, WarnSignal};
@@ -477,5 +478,39 @@ fn some_exit_codes_bring_a_job_back() {
         world.state_of(id),
         (JobState::Failed, Reason::NonZeroExitCode)
     );
+    world.check_replay();
+}
+
+#[test]
+fn a_script_of_grid_engine_asks_to_be_run_again_by_its_exit_code() {
+    let mut world = World::with(config());
+    let marked = JobSpec {
+        shown: vec![(COMMAND.to_owned(), "qsub".to_owned())],
+        ..spec("j")
+    };
+    let id = world.submit(marked);
+    world.start(id, &[0]);
+    world.finish(id, 99);
+    let job = world.job(id);
+    assert_eq!(
+        (job.state, job.hold, job.restarts, job.special_exit),
+        (JobState::Pending, Hold::None, 1, false)
+    );
+    world.start(id, &[0]);
+    world.finish(id, 100);
+    let job = world.job(id);
+    assert_eq!((job.state, job.special_exit), (JobState::Pending, true));
+    assert_ne!(job.hold, Hold::None);
+    world.must(1000, UserCommand::Release { target: target(id) });
+    assert!(!world.job(id).special_exit);
+    for code in [99, 100] {
+        let other = world.submit(spec("of sbatch"));
+        world.start(other, &[1]);
+        world.finish(other, code);
+        assert_eq!(
+            world.state_of(other),
+            (JobState::Failed, Reason::NonZeroExitCode)
+        );
+    }
     world.check_replay();
 }

@@ -30,6 +30,7 @@ pub(super) async fn verify(
     command: &mut UserCommand,
 ) -> Result<Remarks, Refusal> {
     let before = name_of(command);
+    check_site_options(shared, command)?;
     // Before the site's programs, which see what the class has made of a job.
     classes(shared, identity, command).await?;
     let pools = shared.verifiers();
@@ -45,6 +46,25 @@ pub(super) async fn verify(
     }
     let name = name_of(command).filter(|name| before.as_ref() != Some(name));
     Ok(Remarks { lines, name })
+}
+
+/// Checks options of the site's own that jobs have, and adds those that jobs have by default.
+///
+/// # Errors
+/// A job has one that the site does not have, or another value.
+fn check_site_options(shared: &Shared, command: &mut UserCommand) -> Result<(), Refusal> {
+    let specs = match command {
+        UserCommand::Submit { spec, .. } => std::slice::from_mut(&mut **spec),
+        UserCommand::SubmitHet { specs, .. } => specs.as_mut_slice(),
+        UserCommand::SetCrontab(ask) => ask.jobs.as_mut_slice(),
+        _ => return Ok(()),
+    };
+    let options = shared.site_options();
+    for spec in specs {
+        let checked = options.apply(&mut spec.shown);
+        checked.map_err(|why| Refusal::new(RefusalCode::InvalidValue, why))?;
+    }
+    Ok(())
 }
 
 fn name_of(command: &UserCommand) -> Option<String> {

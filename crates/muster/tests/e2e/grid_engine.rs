@@ -535,3 +535,63 @@ fn devices_are_granted_by_number() {
     c.ok("touch go.2 go.3 go.4");
     c.until_prints("qstat | wc -l", "0");
 }
+
+#[test]
+fn exit_codes_bring_a_job_back_or_into_error_state() {
+    let c = Cluster::start(1, 4);
+    c.write(
+        "again.sh",
+        "#!/bin/sh\n#$ -cwd -N again -j y -o out\necho run $RESTARTED\n\
+         test -e second && exit 100\ntest -e first && { touch second; exit 99; }\ntouch first; exit 99\n",
+    );
+    let job = c.ok("qsub -terse again.sh").trim().to_owned();
+    c.until("the job is in error state", || {
+        c.ok("qstat").contains(" Eqw ")
+    });
+    assert_eq!(c.read("out").lines().count(), 3);
+    c.ok("rm first second");
+    c.write("second", "");
+    let cleared = c.ok(&format!("qmod -cj {job}"));
+    assert!(cleared.contains("cleared error state of job"), "{cleared}");
+    c.until("it has run again", || c.read("out").lines().count() == 4);
+    c.ok(&format!("qdel {job}"));
+}
+
+#[test]
+fn advance_reservations_are_made_shown_used_and_deleted() {
+    let c = Cluster::start(1, 4);
+    let granted = |number: u32| format!("Your advance reservation {number} has been granted");
+    assert_eq!(
+        c.ok("qrsub -a 203001021530 -d 1:00:00 -pe smp 3 -N later"),
+        granted(1)
+    );
+    assert_eq!(c.ok("qrsub -d 600"), granted(2));
+    let table = c.ok("qrstat");
+    let later = table.lines().find(|line| line.contains(" later "));
+    let words: Vec<&str> = later.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(
+        (words[0], words[3], words[4], words[8]),
+        ("1", "w", "01/02/2030", "01:00:00"),
+        "{table}"
+    );
+    assert!(c.ok("scontrol show reservation 1").contains("CoreCnt=3"));
+    let job = c.ok("echo true | qsub -terse -ar 2 -l h_rt=60 -o /dev/null -j y");
+    let id: u64 = job.trim().parse().unwrap();
+    c.until("the job has run", || c.state(id) == "COMPLETED");
+    let none = c.run("qrstat -ar 7");
+    assert_eq!(
+        none.err,
+        "Following advance reservations do not exist:\n7\n"
+    );
+    let deleted = c.run("qrdel 1,7");
+    assert_eq!(deleted.code, 1);
+    assert!(
+        deleted
+            .out
+            .ends_with(" has deleted advance reservation \"1\"\n")
+    );
+    assert_eq!(
+        deleted.err,
+        "denied: advance_reservation \"7\" does not exist\n"
+    );
+}

@@ -238,3 +238,29 @@ fn verifiers_of_users_change_what_qsub_sends() {
     assert!(ran.out.starts_with("Your job 3"), "{} {}", ran.out, ran.err);
     assert_eq!(c.ok("squeue -h -j 3 -o '%k %l'"), "python x 2:00");
 }
+
+#[test]
+fn a_users_verifier_sees_what_qrsh_asks_for() {
+    let c = Cluster::start(1, 4);
+    let path = program(
+        &c,
+        "mine",
+        &shell(
+            r#"
+            test "$(jsv_get_param CLIENT)" = qrsh || { jsv_reject "not for $(jsv_get_param CLIENT)"; return; }
+            jsv_set_param N checked
+            jsv_set_param CMDARG0 "$(jsv_get_param CMDNAME) of $(jsv_get_param CMDARG0)"
+            jsv_correct changed"#,
+        ),
+    );
+    let ran = c.run(&format!("qrsh -jsv {path} echo mine"));
+    assert_eq!(ran.out, "echo of mine\n", "{}", ran.err);
+    assert_eq!(c.ok("squeue -h -t all -o %j"), "checked");
+    let refused = c.run(&format!("qlogin -jsv {path}"));
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.err.contains("Unable to run job: not for qlogin"),
+        "{}",
+        refused.err
+    );
+}

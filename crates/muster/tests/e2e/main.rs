@@ -6,6 +6,7 @@
 mod batch;
 mod binding;
 mod cgroups;
+mod cli_filter;
 mod cluster;
 mod containers;
 mod containment;

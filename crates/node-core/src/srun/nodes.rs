@@ -137,6 +137,11 @@ impl Nodes {
         }
     }
 
+    /// The steps of all parts.
+    pub(super) fn steps(&self) -> impl Iterator<Item = (JobId, StepNo)> {
+        self.parts.iter().map(|part| (part.job, part.step))
+    }
+
     /// A node.
     pub(super) fn node(&self, at: usize) -> &StepNode {
         &self.nodes[at].node

@@ -309,14 +309,7 @@ pub(super) fn set(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<()> {
         }
     })?;
     slurm.set("get_qos_priority", priority)?;
-    let minutes = lua.create_function(|_, text: String| {
-        Ok(match muster_conf::options::job::read_limit(&text) {
-            Ok(TimeLimit::Minutes(minutes)) => i64::from(minutes),
-            Ok(TimeLimit::Unlimited) => INFINITE,
-            Err(_) => NO_VAL,
-        })
-    })?;
-    slurm.set("time_str2mins", minutes)?;
+    slurm.set("time_str2mins", minutes(lua)?)?;
     let raw_next: Function = lua.globals().get("next")?;
     let next = lua.create_function(move |_, (table, key): (Table, Value)| {
         let load = table
@@ -329,4 +322,15 @@ pub(super) fn set(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<()> {
         raw_next.call::<MultiValue>((table, key))
     })?;
     lua.globals().set("next", next)
+}
+
+/// `slurm.time_str2mins`.
+pub(super) fn minutes(lua: &Lua) -> mlua::Result<Function> {
+    lua.create_function(|_, text: String| {
+        Ok(match muster_conf::options::job::read_limit(&text) {
+            Ok(TimeLimit::Minutes(minutes)) => i64::from(minutes),
+            Ok(TimeLimit::Unlimited) => INFINITE,
+            Err(_) => NO_VAL,
+        })
+    })
 }

@@ -7,6 +7,7 @@ use crate::listing::step_fields::StepRow;
 use crate::listing::text::{self, put};
 use muster_model::job::{GresShare, NodeShare, Reason};
 use muster_model::preemption::PreemptType;
+use muster_model::site_option::site_options_text;
 use muster_model::spec::{JobKind, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 
@@ -400,6 +401,10 @@ fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
     if let Some(class) = &spec.class {
         style.newline(out);
         put!(out, "JobClass={} ", class.name);
+    }
+    if let Some(options) = site_options_text(spec) {
+        style.newline(out);
+        put!(out, "SiteOptions={options} ");
     }
     if let Some(comment) = row.shown("admin-comment") {
         style.newline(out);
