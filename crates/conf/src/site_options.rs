@@ -360,7 +360,7 @@ mod tests {
             (
                 "site_note",
                 "a\nb",
-                "--note=a\u{fffd}b: a text of 1 to 8 bytes is expected",
+                "--note=a b: a text of 1 to 8 bytes is expected",
             ),
             ("site_quick", "1", "--quick=1: no value is expected"),
             (
@@ -371,10 +371,7 @@ mod tests {
         ] {
             let mut shown = vec![(format!("{PREFIX}{key}"), value.to_owned())];
             let refused = options.apply(&mut shown).unwrap_err();
-            assert_eq!(
-                refused.replace('?', "\u{fffd}"),
-                error.replace('?', "\u{fffd}")
-            );
+            assert_eq!(refused, error);
         }
         let rows = options.rows();
         assert_eq!(rows[1].placeholder, "1-500");
