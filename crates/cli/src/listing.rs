@@ -2,6 +2,7 @@
 //! feeds every format; views over the wire's records (`job`, `node`, `account`) hold the rules. Nothing here changes the cluster.
 
 pub(crate) mod account;
+pub(crate) mod changes;
 pub(crate) mod context;
 pub(crate) mod document;
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod call;
 mod cancel;
 mod cluster;
 mod errno;
+pub mod events;
 mod job_change;
 mod job_keys;
 mod jobs;

@@ -1,6 +1,7 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+mod changes;
 mod kind;
 mod subject;
 mod subordinate;
@@ -293,6 +294,11 @@ impl Connection {
             && let Err(over) = self.share.wait()
         {
             return self.refuse(RefusalCode::Busy, over.to_string()).await;
+        }
+        if let RequestBody::Query(query) = &request.body
+            && let Query::Changes(changes) = **query
+        {
+            return self.changes(changes, kind, started).await;
         }
         let served = match request.body {
             RequestBody::Command(command) if last && is_batch(&command) => {

@@ -7,6 +7,7 @@
 //! that a flood of one delays only what that one asks.
 
 use crate::answer;
+use crate::changes::Changes;
 use crate::failure::{Panicked, caught};
 use crate::fair_queue::FairQueue;
 use crate::forecaster::{ForecastQuery, Forecaster};
@@ -38,7 +39,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,8 @@ pub(crate) struct Replica {
     pub counted_since: Timestamp,
     /// Clients that wait for jobs.
     pub waiting: Waiting,
+    /// Changes of late, and clients that wait for more.
+    pub changes: Changes,
     /// Mails and other programs of the site.
     pub programs: Programs,
     /// When the next snapshot is due.
@@ -111,12 +114,15 @@ impl Replica {
         loop {
             self.pulse.rest();
             if self.questions.is_empty() {
-                let Ok(message) = self.inbox.recv() else {
-                    return Ok(());
-                };
-                self.pulse.begin(Doing::Applying);
-                if self.take(message)?.is_break() {
-                    return Ok(());
+                match self.next_message() {
+                    Ok(message) => {
+                        self.pulse.begin(Doing::Applying);
+                        if self.take(message)?.is_break() {
+                            return Ok(());
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             }
             self.pulse.begin(Doing::Applying);
@@ -128,6 +134,7 @@ impl Replica {
                     return Ok(());
                 }
             }
+            self.pass_changes_on();
             if let Some((uid, question)) = self.questions.next() {
                 let begun = Instant::now();
                 self.pulse.begin(Doing::Answering);
@@ -136,6 +143,28 @@ impl Replica {
                 self.questions
                     .charge(uid, u64::try_from(took).unwrap_or(u64::MAX));
             }
+        }
+    }
+
+    /// Waits for a message, or until clients are to have what has changed.
+    fn next_message(&self) -> Result<ToReplica, RecvTimeoutError> {
+        match self.changes.due_in(Instant::now()) {
+            Some(wait) => self.inbox.recv_timeout(wait),
+            None => self.inbox.recv().map_err(RecvTimeoutError::from),
+        }
+    }
+
+    /// Answers the clients that wait for changes, where it is time to.
+    fn pass_changes_on(&mut self) {
+        let now = Instant::now();
+        if self.changes.due_in(now) != Some(Duration::ZERO) {
+            return;
+        }
+        self.pulse.begin(Doing::Answering);
+        let (changes, state) = (&mut self.changes, &self.state);
+        if let Err(Panicked(why)) = caught(|| changes.pass_on(state, now)) {
+            error!("those who wait for changes are given up: {why}");
+            self.changes.give_up_waiting();
         }
     }
 
@@ -250,8 +279,10 @@ impl Replica {
     /// Accounting has stopped.
     fn follow(&mut self, first: Position, events: &[Event]) -> Result<(), String> {
         let mut rows = Vec::new();
-        for event in events {
+        for (position, event) in (first..).zip(events) {
+            self.changes.before(&self.state, event);
             self.state.apply(event);
+            self.changes.after(&self.state, position, event);
             if self.accounting {
                 rows.extend(changes(&self.state, event));
             }
@@ -330,6 +361,10 @@ impl Replica {
             Query::Priorities => send(answer::priorities(&self.state, identity)),
             Query::Crontab { uid } => send(answer::crontab(&self.state, identity, *uid)),
             Query::Reservations => send(answer::reservations(&self.state, identity)),
+            Query::Changes(query) => {
+                self.changes
+                    .ask(&self.state, (identity, *query), out, Instant::now());
+            }
             Query::Licenses => {
                 let licenses = self.state.licenses(crate::clock::now());
                 send(Response::Licenses(licenses));

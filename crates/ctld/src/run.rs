@@ -3,6 +3,7 @@
 use crate::accounting::Accounting;
 use crate::answer;
 use crate::audit;
+use crate::changes::Changes;
 use crate::clock;
 use crate::clock::now;
 use crate::configuration::{Read, Source};
@@ -142,6 +143,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
         started: now(),
         counted_since: now(),
         waiting: Waiting::default(),
+        changes: Changes::new(position),
         programs,
         pace: recovered.pace,
         snapshot_thread: None,

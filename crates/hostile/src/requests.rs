@@ -16,6 +16,7 @@ use muster_model::spec::{
 };
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{NodeEventQuery, TransactionQuery, UsageQuery};
+use muster_proto::changes::ChangesQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
 use muster_proto::node::NodeHello;
 use muster_proto::step::{AgentRequest, HetStep, StepLaunch, StepShare, StepSpec};
@@ -87,6 +88,7 @@ kinds!(
     QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
     Differences Accounts Priorities Licenses Listing Why Crontab JobCounts Usage
+    Changes
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -502,6 +504,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
                 end: Timestamp(4_102_444_800_000),
             }),
         ),
+        (Anyone, Query::Changes(ChangesQuery::default())),
     ]
 }
 

@@ -201,6 +201,9 @@ pub enum Query {
     /// What was used in a period, for sreport: one or more [`Response::Usage`].
     #[n(430)]
     Usage(#[n(0)] crate::acct::UsageQuery),
+    /// What has changed since: one [`Response::Changes`], at any time if it waits.
+    #[n(440)]
+    Changes(#[n(0)] crate::changes::ChangesQuery),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -348,6 +351,9 @@ pub enum Response {
     /// To `Usage`, in parts.
     #[n(430)]
     Usage(#[n(0)] Box<crate::acct::UsagePart>),
+    /// To `Changes`.
+    #[n(440)]
+    Changes(#[n(0)] Box<crate::changes::ChangesAnswer>),
     /// To `Crontab`: its text, if there is one.
     #[n(400)]
     Crontab(#[n(0)] Option<String>),

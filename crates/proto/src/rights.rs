@@ -47,6 +47,7 @@ impl From<&Query> for Request {
             Query::Priorities => Request::Priorities,
             Query::JobCounts => Request::JobCounts,
             Query::Usage(_) => Request::Usage,
+            Query::Changes(_) => Request::Changes,
             Query::Licenses => Request::Licenses,
             Query::Listing(_) => Request::Listing,
             Query::Why(_) => Request::Why,

@@ -3,6 +3,7 @@
 //! this host, and only from its own user or root, are requests taken without a token; they are those of its own user.
 
 mod connections;
+mod events;
 mod identity;
 mod listen;
 mod pages;

@@ -1,6 +1,7 @@
 //! HTTP: one task a connection, one request of it at a time. What asks the controller waits for it on a thread of its own.
 
 use crate::connections::{Connections, ConnectionsOf};
+use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
 use crate::pages;
@@ -71,6 +72,7 @@ struct Shared {
     places: Arc<Places>,
     /// Requests that need much memory.
     large: Arc<Semaphore>,
+    feeds: Arc<Feeds>,
     log: Arc<LineLimit>,
 }
 
@@ -112,6 +114,7 @@ pub fn serve(
         .build()
         .context("cannot start the event loop")?;
     let shared = Arc::new(Shared {
+        feeds: Feeds::new(conf.clone(), limits.connections),
         conf,
         allowed,
         connections: Connections::default(),
@@ -291,12 +294,18 @@ async fn respond(
     peer: Arc<Peer>,
     place: &Arc<Place>,
     shared: Arc<Shared>,
-) -> Response<AnswerBody> {
+) -> Response<SentBody> {
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
     let source = peer.source.clone();
     let log = shared.log.clone();
-    let answer = answer(request, peer, place, shared).await;
+    let (answer, stream) = match method == Method::GET && path == rest::events::PATH {
+        true => match stream(request, peer, place, shared).await {
+            Ok(stream) => (EVENTS, Some(stream)),
+            Err(answer) => (answer, None),
+        },
+        false => (answer(request, peer, place, shared).await, None),
+    };
     if log.may_write(answer.status != Status::UNAUTHORIZED) {
         let path: String = path.chars().take(LOGGED_CHARS).collect();
         log::info!(
@@ -306,12 +315,22 @@ async fn respond(
             answer.status.0
         );
     }
-    response(answer, place)
+    response(answer, stream, place)
 }
 
-fn response(answer: Answer, place: &Arc<Place>) -> Response<AnswerBody> {
+/// The head of a stream of events.
+const EVENTS: Answer = Answer {
+    status: Status::OK,
+    media_type: "text/event-stream",
+    body: Cow::Borrowed(""),
+};
+
+fn response(answer: Answer, stream: Option<EventBody>, place: &Arc<Place>) -> Response<SentBody> {
     let status = StatusCode::from_u16(answer.status.0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = Response::new(AnswerBody::new(answer.body, place));
+    let mut response = Response::new(match stream {
+        Some(stream) => SentBody::Stream(stream),
+        None => SentBody::Whole(AnswerBody::new(answer.body, place)),
+    });
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(
@@ -425,6 +444,34 @@ async fn answer(
     })
 }
 
+/// Begins a stream of events.
+async fn stream(
+    request: Request<Incoming>,
+    peer: Arc<Peer>,
+    place: &Arc<Place>,
+    shared: Arc<Shared>,
+) -> Result<EventBody, Answer> {
+    let (head, _) = request.into_parts();
+    let nobody = |text: &str| Answer::text(Status::UNAUTHORIZED, text);
+    let given = credentials(&head.headers).map_err(nobody)?;
+    if given.token.is_none() && peer.uid.is_none() {
+        return Err(nobody("Authentication failure"));
+    }
+    let last_event_id = head.headers.get("last-event-id");
+    let last_event_id = last_event_id.map(|value| value.to_str().unwrap_or("?"));
+    let query = head.uri.query().unwrap_or("");
+    let (filter, after) = rest::events::StreamFilter::read(query, last_event_id)?;
+    let identity = identify(given, peer, place, &shared).await?;
+    let opened = shared.feeds.open(identity, filter, after);
+    opened.map_err(|why| match why {
+        NoStream::OfUser => Answer::text(Status(429), "You have many streams of events already."),
+        NoStream::OfAll => Answer::text(
+            Status::UNAVAILABLE,
+            "All places for streams of events are taken (--max-connections).",
+        ),
+    })
+}
+
 /// Finds out whose a request is, before anything of it is kept: who has no token that the controller believes gets no further.
 async fn identify(
     given: Credentials,
@@ -508,6 +555,41 @@ async fn read_whole(mut body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answ
         bytes.extend_from_slice(&data);
     }
     Ok(bytes)
+}
+
+/// What is sent.
+enum SentBody {
+    Whole(AnswerBody),
+    Stream(EventBody),
+}
+
+impl Body for SentBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            SentBody::Whole(body) => Pin::new(body).poll_frame(context),
+            SentBody::Stream(body) => Pin::new(body).poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            SentBody::Whole(body) => body.is_end_stream(),
+            SentBody::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            SentBody::Whole(body) => body.size_hint(),
+            SentBody::Stream(body) => body.size_hint(),
+        }
+    }
 }
 
 /// The body of an answer. It is given away in parts, so that it is known how much of it was sent.

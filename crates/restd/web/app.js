@@ -2,7 +2,15 @@
 // texts only, never as HTML.
 
 const API = "/slurm/v0.0.45/";
+const EVENTS = "/muster/v1/events";
+/** How often a page asks while there is no stream of events. */
 const PERIOD_MS = 15000;
+/** How long after a change a page asks: others may follow at once. */
+const PAUSE_MS = 300;
+/** By how much the time between two questions is longer than the answer took: a long list is not asked for without pause. */
+const PAUSE_FACTOR = 20;
+/** Without a sign of life for this long, a stream is taken to be broken. */
+const SILENCE_MS = 60000;
 const ROWS_MAX = 500;
 const main = document.getElementById("main");
 const notice = document.getElementById("status");
@@ -501,7 +509,102 @@ async function show(by) {
   if (fresh) main.focus({ preventScroll: false });
 }
 
+/** Which changes a page shows. */
+function concerns(kind, data) {
+  const [, page = "overview", word] = location.hash.split("/");
+  if (kind === "reset" || data.change === "reconfigured") return true;
+  const name = word && decodeURIComponent(word);
+  switch (page) {
+    case "job": return kind === "job" && [data.job_id, data.array_job_id].map(String).includes(name?.split("_")[0]);
+    case "node": return kind === "job" || (kind === "node" && data.name === name);
+    case "nodes": return kind === "job" || kind === "node";
+    case "jobs": return kind === "job";
+    case "partitions": return kind === "partition" || kind === "node";
+    case "reservations": return kind === "reservation";
+    case "reports": return false;
+    default: return kind === "job" || kind === "node";
+  }
+}
+
+/** The stream of changes: a page is asked for anew when something that it shows has changed, and by the clock where there is no stream. */
+const stream = {
+  last: "",
+  follows: false,
+  abort: undefined,
+  timer: undefined,
+  /** When the last answer had come, and how long it took. */
+  asked: { at: 0, took: 0 },
+
+  changed() {
+    if (this.timer !== undefined) return;
+    const wait = Math.max(PAUSE_MS, this.asked.at + PAUSE_FACTOR * this.asked.took - performance.now());
+    this.timer = setTimeout(() => this.ask(), wait);
+  },
+
+  async ask() {
+    this.timer = undefined;
+    // What changes while nobody looks is asked for when somebody does.
+    if (document.hidden) { this.missed = true; return; }
+    const began = performance.now();
+    await show("clock");
+    const now = performance.now();
+    this.asked = { at: now, took: now - began };
+  },
+
+  take(text) {
+    const event = { data: "{}" };
+    for (const line of text.split("\n")) {
+      const at = line.indexOf(": ");
+      if (at > 0) event[line.slice(0, at)] = line.slice(at + 2);
+    }
+    if (event.id) this.last = event.id;
+    if (!event.event) return;
+    if (event.event === "ready") { this.follows = true; this.changed(); return; }
+    if (concerns(event.event, JSON.parse(event.data))) this.changed();
+  },
+
+  async follow() {
+    const headers = { "X-SLURM-USER-TOKEN": token.get(), ...(this.last ? { "Last-Event-ID": this.last } : {}) };
+    this.abort = new AbortController();
+    let silence = setTimeout(() => this.abort.abort(), SILENCE_MS);
+    try {
+      const answer = await fetch(EVENTS, { headers, signal: this.abort.signal });
+      if (!answer.ok) return;
+      if (this.last) this.follows = true;
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let text = ""; ;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        clearTimeout(silence);
+        silence = setTimeout(() => this.abort.abort(), SILENCE_MS);
+        const events = (text + value).split("\n\n");
+        text = events.pop();
+        events.forEach((event) => this.take(event));
+      }
+    } catch {
+      // The server or the way to it is gone for now.
+    } finally {
+      clearTimeout(silence);
+      this.follows = false;
+    }
+  },
+
+  async run() {
+    for (;;) {
+      if (token.get()) await this.follow();
+      await new Promise((resolve) => { setTimeout(resolve, 2000); });
+    }
+  },
+
+  stop() {
+    this.last = "";
+    this.abort?.abort();
+  },
+};
+
 window.addEventListener("hashchange", show);
-document.getElementById("sign-out").addEventListener("click", () => { token.clear(); document.getElementById("user").textContent = ""; document.getElementById("sign-out").hidden = true; show(); });
-setInterval(() => { if (!document.hidden && token.get()) show("clock"); }, PERIOD_MS);
+document.addEventListener("visibilitychange", () => { if (!document.hidden && stream.missed) { stream.missed = false; stream.changed(); } });
+document.getElementById("sign-out").addEventListener("click", () => { token.clear(); stream.stop(); document.getElementById("user").textContent = ""; document.getElementById("sign-out").hidden = true; show(); });
+setInterval(() => { if (!document.hidden && token.get() && !stream.follows) show("clock"); }, PERIOD_MS);
 show();
+stream.run();

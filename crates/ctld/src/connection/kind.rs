@@ -52,6 +52,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Differences => "REQUEST_RECONFIGURE",
             Query::Accounts => "REQUEST_SHARE_INFO",
             Query::JobCounts => "REQUEST_JOB_STATE",
+            Query::Changes(_) => "MUSTER_CHANGES",
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",
             Query::Why(_) => "REQUEST_JOB_INFO_SINGLE",
             Query::Crontab { .. } => "REQUEST_CRONTAB",

@@ -34,6 +34,7 @@ pub(super) fn query_subject(query: &Query) -> String {
         | Query::Differences
         | Query::Accounts
         | Query::JobCounts
+        | Query::Changes(_)
         | Query::Priorities => String::new(),
     }
 }

@@ -221,6 +221,8 @@ requests! {
     Accounts = Query, Anyone, "sacctmgr show, sshare";
     /// Numbers of jobs, for metrics (PrivateData=jobs).
     JobCounts = Query, Anyone, "/metrics";
+    /// Changes of jobs, nodes, partitions and reservations (PrivateData=jobs, nodes, partitions, reservations).
+    Changes = Query, Anyone, "/muster/v1/events, muster top";
     /// Priorities of jobs that wait (PrivateData=jobs).
     Priorities = Query, Anyone, "sprio";
     /// Licenses.

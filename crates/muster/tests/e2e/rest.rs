@@ -1,5 +1,6 @@
 //! slurmrestd before a real controller: requests over its socket, with tokens of users.
 
+mod events;
 mod shapes;
 mod verified;
 
