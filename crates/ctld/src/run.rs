@@ -9,12 +9,13 @@ use crate::clock::now;
 use crate::configuration::{Read, Source};
 use crate::debug_level;
 use crate::disk::Reserve;
+use crate::durable::{self, Durable};
 use crate::fair_queue::FairQueue;
 use crate::forecaster::Forecaster;
-use crate::keys::Keys;
+use crate::listeners::Listeners;
 use crate::mail::{ToReplica, ToWriter};
 use crate::network::{
-    self, Arrival, GivenConfiguration, HttpPages, NetworkSettings, NodeAddresses,
+    self, Arrival, GivenConfiguration, HttpPages, NetworkSettings, NodeAddresses, Verifier,
 };
 use crate::node_trust::NodeTrust;
 use crate::notify::Notify;
@@ -25,7 +26,6 @@ use crate::programs::Programs;
 use crate::quarantine::Quarantine;
 use crate::quota::{Users, raise_descriptors};
 use crate::rate_limit::RateLimit;
-use crate::recover::{self, Opened, Recovered, Without};
 use crate::replica::Replica;
 use crate::server;
 use crate::shared::{self, Shared};
@@ -36,24 +36,25 @@ use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
 use crate::writer::{Parts, Rebuild, Writer, joining};
 use crate::{failure, fault};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use log::{error, info, warn};
-use muster_acct::{Follower, NoStore, Reader, SqliteStore, Store, changes};
+use muster_acct::{Follower, Reader};
 use muster_closer::passed;
 use muster_conf::endpoint::controller_socket;
 use muster_core::state::State;
-use muster_journal::{DirStorage, Log};
+use muster_journal::Log as _;
 use muster_model::command::{Identity, JobSelection, KeptPartitions, UserCommand};
 use muster_model::ids::JobId;
 use muster_proto::client::daemon_socket;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,17 +62,8 @@ use tokio::sync::mpsc;
 
 /// Rows that may wait for the accounting store.
 const ACCOUNTING_ROOM: usize = 1 << 20;
-/// Rows written at once while accounting catches up at start.
-const CATCH_UP: usize = 8192;
-
 /// How long a controller that stops waits for agents to take what it has sent them.
 const LINKS_WAIT: Duration = Duration::from_secs(5);
-
-/// Connections that wait to be accepted, of users.
-const BACKLOG: i32 = 512;
-/// The same of agents, of which each has one: as many as the kernel allows by default
-/// (net.core.somaxconn).
-const DAEMONS_BACKLOG: i32 = 4096;
 
 /// How a controller is started.
 #[derive(Clone, Debug)]
@@ -97,175 +89,264 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     sys::keep_descriptors();
     let source = Source::new(&options.conf);
     let read = source.read()?;
-    let dir = read.config.paths.state_save_location.clone();
-    fs::create_dir_all(&dir).with_context(|| {
-        format!(
-            "cannot create StateSaveLocation {}; create it or change the setting",
-            dir.display()
-        )
-    })?;
-    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))
-        .with_context(|| format!("cannot protect {}", dir.display()))?;
+    let dir = durable::make_directory(&read)?;
     let verifiers = Tried::start(&read.verifiers).map_err(anyhow::Error::msg)?;
-    // The journal's lock comes first: nothing of another controller's state is touched.
-    let journal = open_journal(&dir, &read)?;
-    let keys = Keys::open(&dir)?;
-    let trust = NodeTrust::open(&dir, &read.config.cluster_name, keys.clone())?;
-    let (mut store, reader) = open_store(&dir, read.config.accounting)?;
-    let without = Without::jobs(options.without_jobs.iter().copied());
-    let snapshot_now = !without.is_empty();
-    let recovered = open_state(&dir, &read, store.as_mut(), journal, without)?;
-    clock::start(&dir, &recovered.state);
-    let stats = Arc::new(Stats::default());
-    let (to_writer, writer_inbox) = channel();
-    let (to_replica, replica_inbox) = channel();
-    let follower = Follower::start(store, ACCOUNTING_ROOM).context("no thread for accounting")?;
-    let follower = Arc::new(follower);
-    let position = recovered.log.last_position();
-    let stored = Arc::clone(&follower);
-    let unheld = interactive(&recovered.state);
-    let programs = Programs::start(
-        ProgramSettings::read(&read.config),
-        &recovered.state,
-        to_writer.clone(),
-    )
-    .context("no thread for the site's programs")?;
-    let replica = Replica {
-        state: recovered.state.clone(),
-        position,
-        inbox: replica_inbox,
-        writer: to_writer.clone(),
-        follower: Arc::clone(&follower),
-        accounting: read.config.accounting,
-        keys: keys.clone(),
-        stats: Arc::clone(&stats),
-        config: read.answer.clone(),
-        started: now(),
-        counted_since: now(),
-        waiting: Waiting::default(),
-        changes: Changes::new(position),
-        programs,
-        pace: recovered.pace,
-        snapshot_thread: None,
-        forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
-        questions: FairQueue::default(),
-        head: answer::Head::default(),
-        rows: answer::Rows::default(),
-        pulse: Arc::new(Pulse::new("replica")),
-        snapshot_now,
-    };
-    let pulses = Pulses {
-        writer: Arc::new(Pulse::new("writer")),
-        replica: Arc::clone(&replica.pulse),
-        server: Arc::new(Pulse::new("event loop")),
-        network: Arc::new(Pulse::new("network")),
-    };
-    let node_addresses = NodeAddresses::default();
-    node_addresses.configure(&read.config);
-    let begun = Instant::now();
-    let writer = Writer::new(Parts {
-        state: recovered.state,
-        log: Box::new(recovered.log),
-        replica: to_replica.clone(),
-        keys: keys.clone(),
-        stats: Arc::clone(&stats),
-        accounted: Box::new(move || stored.stored()),
-        reserve: Reserve::new(dir.clone()),
-        stopwatch: Box::new(move || begun.elapsed()),
-    })
-    .rebuilt_by(copy_of_replica(to_replica.clone()))
-    .with_quarantine(Quarantine::new(&dir))
-    .watched_by(Arc::clone(&pulses.writer));
-    let writer = joining::with_addresses(writer, node_addresses.clone());
-    let _ = to_writer.send(ToWriter::Configure {
-        config: Arc::clone(&read.cluster),
-        settings: Box::new(read.settings.clone()),
-        keep: KeptPartitions::All,
-        done: None,
-    });
-    if options.clear {
-        let (reply, _) = tokio::sync::oneshot::channel();
-        let selection = JobSelection::default();
-        let _ = to_writer.send(ToWriter::User {
-            identity: Identity {
-                user: "root".to_owned(),
-                ..Identity::default()
-            },
-            command: Box::new(UserCommand::Cancel { selection }),
-            reply: reply.into(),
-        });
-    }
-    let accounting = match reader {
-        Some(reader) => {
-            let durable = Arc::clone(&stats);
-            let position = Box::new(move || durable.durable());
-            Accounting::start(Box::new(reader), Arc::downgrade(&follower), position)
-                .context("no thread for sacct")?
-        }
-        None => Accounting::disabled(),
-    };
-    stats.set_durable(position);
+    let durable = Durable::open(dir, &read, &options.without_jobs)?;
+    let trust = durable.trust.clone();
+    let keys = durable.keys.clone();
+    let core = Core::build(&read, durable)?;
+    core.send_first_commands(&read, options.clear);
     let socket = controller_socket(
         &read.config.paths.slurmctld_pid_file,
         *read.config.slurmctld_ports.start(),
     );
-    let admins = read.cluster.admin_uids.clone();
     let users = Users::new(
         raise_descriptors(),
         RateLimit::new(read.config.rate_limits),
-        Arc::clone(&stats),
+        Arc::clone(&core.stats),
     );
     passed::start().context("no thread to close what users send")?;
-    // Threads end with this function then, which is not why it ends.
-    let listeners = Listeners::open(&socket).inspect_err(|_| failure::stopping())?;
-    let given = GivenConfiguration::default();
-    given.set(read.given.clone());
-    let setup = network::prepare(&read.config, &node_addresses, &given, &trust)
-        .inspect_err(|_| failure::stopping())?;
-    let verifier = setup.as_ref().map(|setup| Arc::clone(&setup.verifier));
-    let network = setup
-        .map(|setup| {
-            let cluster = read.cluster.cluster_name.clone();
-            network::start(setup, pages, cluster, Arc::clone(&pulses.network))
-        })
-        .transpose()
-        .context("no thread for the network")?;
-    let refuses_descriptors = match listeners.refuse_descriptors() {
-        Ok(()) => true,
-        Err(e) => {
-            info!(
-                "this kernel cannot refuse descriptors that clients send ({e}); they are closed as they come"
-            );
-            false
-        }
-    };
+    let front = Front::open(&read, &core, &socket, (&trust, pages))?;
     let shared = Shared::new(shared::Parts {
         keys,
-        stats,
-        accounting,
-        writer: to_writer.clone(),
-        replica: to_replica,
+        stats: core.stats,
+        accounting: core.accounting,
+        writer: core.to_writer.clone(),
+        replica: core.to_replica,
         config: source,
-        admins,
-        unheld,
+        admins: read.cluster.admin_uids.clone(),
+        unheld: core.unheld,
         more_debug: debug_level::above(read.config.slurmctld_debug),
         slurm_user: read.config.slurm_user.clone(),
-        pulses: pulses.clone(),
+        pulses: core.pulses.clone(),
         users,
         patience: options.patience,
-        refuses_descriptors,
-        node_addresses,
-        given,
+        refuses_descriptors: front.refuses_descriptors,
+        node_addresses: core.node_addresses,
+        given: front.given,
         trust,
         network: NetworkSettings::of(&read.config),
-        verifier,
+        verifier: front.verifier,
         verifiers: verifiers.pools(),
         classes: read.classes,
         site_options: read.site_options,
     });
     audit::start().context("no thread for the audit log")?;
+    let bound = Duration::from_secs(read.config.timeouts.slurmctld_s);
+    start_watchdog(&core.pulses, &core.follower, bound)?;
+    let threads = start_threads(core.writer, core.writer_inbox, core.replica)?;
+    let ready = || {
+        Notify::from_environment().send("READY=1");
+        ready();
+    };
+    let served = serve(
+        Rc::new(shared),
+        (front.listeners, front.network),
+        &socket,
+        options.reopen_log,
+        ready,
+    );
+    // From here on the watchdog sees to it that this comes to an end.
+    failure::stopping();
+    Notify::from_environment().send("STOPPING=1");
+    let _ = core.to_writer.send(ToWriter::Stop { nodes: false });
+    drop(core.to_writer);
+    for thread in threads {
+        let _ = thread.join();
+    }
+    finish_accounting(core.follower);
+    for socket in [daemon_socket(&socket), socket] {
+        let _ = fs::remove_file(&socket);
+    }
+    served
+}
+
+/// The writer and the replica before their threads run, and what others need of them.
+struct Core {
+    to_writer: Sender<ToWriter>,
+    writer_inbox: Receiver<ToWriter>,
+    writer: Writer,
+    to_replica: Sender<ToReplica>,
+    replica: Replica,
+    follower: Arc<Follower>,
+    accounting: Accounting,
+    stats: Arc<Stats>,
+    pulses: Pulses,
+    node_addresses: NodeAddresses,
+    /// Allocations that clients held when the controller stopped.
+    unheld: HashMap<JobId, Identity>,
+}
+
+impl Core {
+    /// Both go on from the state that was recovered.
+    fn build(read: &Read, durable: Durable) -> Result<Core> {
+        let (to_writer, writer_inbox) = channel();
+        let (to_replica, replica_inbox) = channel();
+        let recovered = durable.recovered;
+        let position = recovered.log.last_position();
+        clock::start(&durable.dir, &recovered.state);
+        let stats = Arc::new(Stats::default());
+        let follower = Follower::start(durable.store, ACCOUNTING_ROOM);
+        let follower = Arc::new(follower.context("no thread for accounting")?);
+        let unheld = interactive(&recovered.state);
+        let programs = Programs::start(
+            ProgramSettings::read(&read.config),
+            &recovered.state,
+            to_writer.clone(),
+        );
+        let replica = Replica {
+            state: recovered.state.clone(),
+            position,
+            inbox: replica_inbox,
+            writer: to_writer.clone(),
+            follower: Arc::clone(&follower),
+            accounting: read.config.accounting,
+            keys: durable.keys.clone(),
+            stats: Arc::clone(&stats),
+            config: read.answer.clone(),
+            started: now(),
+            counted_since: now(),
+            waiting: Waiting::default(),
+            changes: Changes::new(position),
+            programs: programs.context("no thread for the site's programs")?,
+            pace: recovered.pace,
+            snapshot_thread: None,
+            forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
+            questions: FairQueue::default(),
+            head: answer::Head::default(),
+            rows: answer::Rows::default(),
+            pulse: Arc::new(Pulse::new("replica")),
+            snapshot_now: durable.has_left_out,
+        };
+        let pulses = Pulses {
+            writer: Arc::new(Pulse::new("writer")),
+            replica: Arc::clone(&replica.pulse),
+            server: Arc::new(Pulse::new("event loop")),
+            network: Arc::new(Pulse::new("network")),
+        };
+        let node_addresses = NodeAddresses::default();
+        node_addresses.configure(&read.config);
+        let (begun, stored) = (Instant::now(), Arc::clone(&follower));
+        let writer = Writer::new(Parts {
+            state: recovered.state,
+            log: Box::new(recovered.log),
+            replica: to_replica.clone(),
+            keys: durable.keys,
+            stats: Arc::clone(&stats),
+            accounted: Box::new(move || stored.stored()),
+            reserve: Reserve::new(durable.dir.clone()),
+            stopwatch: Box::new(move || begun.elapsed()),
+        })
+        .rebuilt_by(copy_of_replica(to_replica.clone()))
+        .with_quarantine(Quarantine::new(&durable.dir))
+        .watched_by(Arc::clone(&pulses.writer));
+        let accounting = start_accounting(durable.reader, &follower, &stats)?;
+        stats.set_durable(position);
+        Ok(Core {
+            to_writer,
+            writer_inbox,
+            writer: joining::with_addresses(writer, node_addresses.clone()),
+            to_replica,
+            replica,
+            follower,
+            accounting,
+            stats,
+            pulses,
+            node_addresses,
+            unheld,
+        })
+    }
+
+    /// The configuration, and the end of all jobs if that is wanted (`slurmctld -c`).
+    fn send_first_commands(&self, read: &Read, clear: bool) {
+        let _ = self.to_writer.send(ToWriter::Configure {
+            config: Arc::clone(&read.cluster),
+            settings: Box::new(read.settings.clone()),
+            keep: KeptPartitions::All,
+            done: None,
+        });
+        if clear {
+            let (reply, _) = tokio::sync::oneshot::channel();
+            let selection = JobSelection::default();
+            let _ = self.to_writer.send(ToWriter::User {
+                identity: Identity {
+                    user: "root".to_owned(),
+                    ..Identity::default()
+                },
+                command: Box::new(UserCommand::Cancel { selection }),
+                reply: reply.into(),
+            });
+        }
+    }
+}
+
+/// Who answers sacct.
+fn start_accounting(
+    reader: Option<Reader>,
+    follower: &Arc<Follower>,
+    stats: &Arc<Stats>,
+) -> Result<Accounting> {
+    let Some(reader) = reader else {
+        return Ok(Accounting::disabled());
+    };
+    let durable = Arc::clone(stats);
+    let position = Box::new(move || durable.durable());
+    Accounting::start(Box::new(reader), Arc::downgrade(follower), position)
+        .context("no thread for sacct")
+}
+
+/// Where clients, agents and other hosts connect.
+struct Front {
+    listeners: Listeners,
+    /// The kernel refuses descriptors that clients send.
+    refuses_descriptors: bool,
+    given: GivenConfiguration,
+    /// Who finds out whose connections from other hosts are, and what they bring.
+    verifier: Option<Arc<dyn Verifier>>,
+    network: Option<mpsc::Receiver<Arrival>>,
+}
+
+impl Front {
+    fn open(
+        read: &Read,
+        core: &Core,
+        socket: &Path,
+        (trust, pages): (&NodeTrust, HttpPages),
+    ) -> Result<Front> {
+        // Threads end with this function then, which is not why it ends.
+        let listeners = Listeners::open(socket).inspect_err(|_| failure::stopping())?;
+        let given = GivenConfiguration::default();
+        given.set(read.given.clone());
+        let setup = network::prepare(&read.config, &core.node_addresses, &given, trust)
+            .inspect_err(|_| failure::stopping())?;
+        let verifier = setup.as_ref().map(|setup| Arc::clone(&setup.verifier));
+        let network = setup
+            .map(|setup| {
+                let cluster = read.cluster.cluster_name.clone();
+                network::start(setup, pages, cluster, Arc::clone(&core.pulses.network))
+            })
+            .transpose()
+            .context("no thread for the network")?;
+        let refused = listeners.refuse_descriptors();
+        if let Err(e) = &refused {
+            info!(
+                "this kernel cannot refuse descriptors that clients send ({e}); they are closed as they come"
+            );
+        }
+        Ok(Front {
+            listeners,
+            refuses_descriptors: refused.is_ok(),
+            given,
+            verifier,
+            network,
+        })
+    }
+}
+
+/// Ends the process if a thread does not go on.
+fn start_watchdog(pulses: &Pulses, follower: &Arc<Follower>, bound: Duration) -> Result<()> {
     // Not a strong reference: the thread that stops the controller must be the last to have one.
-    let watched = Arc::downgrade(&follower);
+    let watched = Arc::downgrade(follower);
     let ended = move || {
         let ended = watched
             .upgrade()
@@ -275,49 +356,39 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     let watchdog = Watchdog {
         pulses: pulses.all(),
         checks: vec![Box::new(ended)],
-        bound: Duration::from_secs(read.config.timeouts.slurmctld_s),
+        bound,
         notify: Notify::from_environment(),
     };
-    watchdog.start().context("no thread for the watchdog")?;
+    watchdog.start().context("no thread for the watchdog")
+}
+
+fn start_threads(
+    writer: Writer,
+    inbox: Receiver<ToWriter>,
+    replica: Replica,
+) -> Result<[JoinHandle<()>; 2]> {
     let writer = failure::spawn_essential("writer", move || {
         priority::urgent();
-        writer.run(&writer_inbox)
-    })
-    .context("no thread for the writer")?;
+        writer.run(&inbox)
+    });
     let replica = failure::spawn_essential("replica", move || {
         priority::urgent();
         replica.run()
-    })
-    .context("no thread for the replica")?;
-    let ready = || {
-        Notify::from_environment().send("READY=1");
-        ready();
-    };
-    let served = serve(
-        Rc::new(shared),
-        (listeners, network),
-        &socket,
-        options.reopen_log,
-        ready,
-    );
-    // From here on the watchdog sees to it that this comes to an end.
-    failure::stopping();
-    Notify::from_environment().send("STOPPING=1");
-    let _ = to_writer.send(ToWriter::Stop { nodes: false });
-    drop(to_writer);
-    for thread in [writer, replica] {
-        let _ = thread.join();
-    }
+    });
+    Ok([
+        writer.context("no thread for the writer")?,
+        replica.context("no thread for the replica")?,
+    ])
+}
+
+/// Writes what accounting lacks, as far as there is time.
+fn finish_accounting(follower: Arc<Follower>) {
     match Arc::try_unwrap(follower) {
         Ok(follower) => follower
             .shutdown(Duration::from_secs(10))
             .unwrap_or_else(|e| warn!("{e}")),
         Err(_) => warn!("accounting is still in use; what it lacks follows from the journal"),
     }
-    for socket in [daemon_socket(&socket), socket] {
-        let _ = fs::remove_file(&socket);
-    }
-    served
 }
 
 /// Gives the writer the replica's state, which is the one as of the last commit.
@@ -327,80 +398,6 @@ fn copy_of_replica(replica: Sender<ToReplica>) -> Rebuild {
         replica.send(ToReplica::Copy { answer }).ok()?;
         copied.recv().ok().map(|state| *state)
     })
-}
-
-/// The accounting store, and who reads it. Where accounting is off, what there was of it stays as it is.
-fn open_store(dir: &Path, on: bool) -> Result<(Box<dyn Store>, Option<Reader>)> {
-    if !on {
-        return Ok((Box::new(NoStore::default()), None));
-    }
-    let store = SqliteStore::open(&dir.join("accounting.db"))
-        .context("the accounting store cannot be opened")?;
-    let reader = store
-        .reader()
-        .context("the accounting store cannot be read")?;
-    Ok((Box::new(store), Some(reader)))
-}
-
-/// Opens and locks the journal.
-fn open_journal(dir: &Path, read: &Read) -> Result<Opened> {
-    let journal = dir.join("journal");
-    let storage = DirStorage::new(&journal);
-    storage
-        .make_dir()
-        .with_context(|| format!("cannot create {}", journal.display()))?;
-    let options = muster_journal::Options::default();
-    recover::open(Arc::new(storage), &read.cluster.cluster_name, options)
-}
-
-/// Recovers the state, and writes to accounting what it lacks.
-fn open_state(
-    dir: &Path,
-    read: &Read,
-    store: &mut dyn Store,
-    journal: Opened,
-    without: Without,
-) -> Result<Recovered> {
-    let known = store.position();
-    let mut missed = Vec::new();
-    let mut reached = known;
-    let mut written = Ok(());
-    let recovered = journal.replay(without, |state, position, event| {
-        if read.config.accounting && position > known && written.is_ok() {
-            missed.extend(changes(state, event));
-            reached = position;
-            if missed.len() > CATCH_UP {
-                written = store.write(&missed, reached);
-                missed.clear();
-            }
-        }
-    })?;
-    if reached > known {
-        info!("accounting catches up with {} events", reached - known);
-        written
-            .and_then(|()| store.write(&missed, reached))
-            .context("accounting cannot catch up")?;
-    }
-    if read.config.accounting && !recovered.withdrawn.is_empty() {
-        let withdrawn = recovered.withdrawn.iter().cloned();
-        let changes: Vec<_> = withdrawn.map(|job| job.change(now())).collect();
-        store
-            .write(&changes, reached)
-            .context("accounting cannot record which jobs were left out")?;
-    }
-    let last = recovered.log.last_position();
-    if !read.config.accounting {
-        // Nothing is owed to a store that keeps nothing.
-        store.write(&[], last).context("accounting")?;
-    }
-    if known > last {
-        bail!(
-            "accounting.db knows events up to {known}, the journal ends at {last}: they do not belong together. \
-             Restore the journal of {}, or move accounting.db away to begin a new history",
-            dir.display()
-        );
-    }
-    Ok(recovered)
 }
 
 /// Allocations that a client held when the controller stopped.
@@ -421,51 +418,6 @@ fn interactive(state: &State) -> HashMap<JobId, Identity> {
         (job.id, identity)
     })
     .collect()
-}
-
-/// The sockets of the controller.
-struct Listeners {
-    users: std::os::unix::net::UnixListener,
-    /// For agents, in a queue of their own: nobody but root and SlurmUser can connect there.
-    daemons: std::os::unix::net::UnixListener,
-}
-
-impl Listeners {
-    fn open(socket: &Path) -> Result<Listeners> {
-        let users = listen(socket, BACKLOG)?;
-        let path = daemon_socket(socket);
-        let daemons = listen(&path, DAEMONS_BACKLOG)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
-            .with_context(|| format!("cannot close {} to users", path.display()))?;
-        Ok(Listeners { users, daemons })
-    }
-
-    /// Has the kernel refuse descriptors at both: connections are read as if none came then, and an agent may be somebody
-    /// else's by now.
-    fn refuse_descriptors(&self) -> nix::Result<()> {
-        muster_closer::refuse_descriptors(&self.users)?;
-        muster_closer::refuse_descriptors(&self.daemons)
-    }
-}
-
-fn listen(socket: &Path, backlog: i32) -> Result<std::os::unix::net::UnixListener> {
-    // The journal's lock is held: whatever socket is there belongs to a controller that is gone.
-    let _ = fs::remove_file(socket);
-    if let Some(dir) = socket.parent() {
-        let mut builder = fs::DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o755)
-            .create(dir)
-            .with_context(|| format!("cannot create {}", dir.display()))?;
-    }
-    let listener = std::os::unix::net::UnixListener::bind(socket)
-        .with_context(|| format!("cannot listen on {}", socket.display()))?;
-    // Everybody waits for all who are in this queue. Beyond it each process waits in its own call, one connection of each
-    // thread, and is let in as it came.
-    nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(backlog)?)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// Logs to a new file: the old one was moved away (slurmctld(8), SIGUSR2).
@@ -539,35 +491,4 @@ fn serve(
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
-    use std::io::IoSlice;
-    use std::os::fd::AsRawFd as _;
-    use std::os::unix::net::UnixStream;
-
-    /// The sockets of daemons took them, and the event loop closed what came by them: it waited as long as a sender wanted.
-    #[test]
-    fn neither_socket_takes_descriptors() {
-        let dir = std::env::temp_dir().join(format!("muster-listeners-{}", std::process::id()));
-        let socket = dir.join("socket");
-        let listeners = Listeners::open(&socket).unwrap();
-        if let Err(e) = listeners.refuse_descriptors() {
-            eprintln!("this kernel has no SO_PASSRIGHTS ({e}); this test looked at nothing");
-            return;
-        }
-        for path in [daemon_socket(&socket), socket] {
-            let client = UnixStream::connect(&path).unwrap();
-            let rights = [client.as_raw_fd()];
-            let control = [ControlMessage::ScmRights(&rights)];
-            let bytes = [IoSlice::new(b"x")];
-            let flags = MsgFlags::empty();
-            let sent = sendmsg::<UnixAddr>(client.as_raw_fd(), &bytes, &control, flags, None);
-            assert_eq!(sent, Err(nix::errno::Errno::EPERM), "{}", path.display());
-        }
-        fs::remove_dir_all(&dir).unwrap();
-    }
 }
