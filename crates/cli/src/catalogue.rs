@@ -10,7 +10,7 @@ use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
 use crate::{
     class, logs, report, sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo,
-    sprio, squeue, sreport, sshare, sstat, watch, why,
+    sprio, squeue, sreport, sshare, sstat, top, watch, why,
 };
 use muster_conf::options::{self as submission, Command as Submission};
 
@@ -135,6 +135,7 @@ pub fn commands() -> Vec<Command> {
     all.push(of_spec(&class::SPEC, Vec::new()));
     all.push(of_spec(&logs::SPEC, Vec::new()));
     all.push(of_spec(&watch::SPEC, Vec::new()));
+    all.push(of_spec(&top::SPEC, Vec::new()));
     all.push(of_spec(&report::SPEC, Vec::new()));
     all.extend(grid_engine::SPECS.iter().map(|spec| Command {
         exits: grid_engine::exits(spec.name),

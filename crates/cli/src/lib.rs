@@ -36,6 +36,7 @@ mod sshare;
 mod sstat;
 mod submit;
 mod targets;
+mod top;
 mod watch;
 mod why;
 mod zone;
@@ -121,6 +122,12 @@ pub fn class(args: &[String]) -> ExitCode {
 #[must_use]
 pub fn logs(args: &[String]) -> ExitCode {
     listing::report(logs::run(args))
+}
+
+/// `muster top`: the cluster on a terminal, as it changes.
+#[must_use]
+pub fn top(args: &[String]) -> ExitCode {
+    top::run(args).unwrap_or_else(listing::Failure::report)
 }
 
 /// `muster watch`: a job's way until it has ended, and its exit status.

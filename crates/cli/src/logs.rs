@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 /// muster logs.
 pub(crate) static SPEC: Spec = Spec {
@@ -187,6 +188,59 @@ fn open(found: &Found, mut job: Option<&mut Running>) -> Result<File, Failure> {
             _ => unreadable(&found.path, &error),
         });
     }
+}
+
+/// The end of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// The file.
+    pub(crate) path: String,
+    /// Its last lines.
+    pub(crate) text: String,
+}
+
+/// The last lines of what a job has written, of the last bytes at most.
+///
+/// # Errors
+/// Why there are none.
+pub(crate) fn end_of(word: &str, lines: usize) -> Result<End, String> {
+    let mut client = Client::connect().map_err(|e| e.to_string())?;
+    let found = find(&mut client, word, Stdio::Out).map_err(|failure| failure.to_string())?;
+    if found.is_waiting {
+        return Err(format!("job {word} has not started"));
+    }
+    let wrong = |e: io::Error| format!("{}: {e}", found.path);
+    // A name that leads to a pipe must not keep who looks waiting.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(&found.path);
+    let mut file = file.map_err(|e| match &found.host {
+        Some(host) if e.kind() == io::ErrorKind::NotFound => {
+            format!(
+                "{} is not there on this host; the job writes it on {host}",
+                found.path
+            )
+        }
+        _ => wrong(e),
+    })?;
+    let about = file.metadata().map_err(wrong)?;
+    if !about.is_file() {
+        return Err(format!("{} is no file with lines", found.path));
+    }
+    let begin = about.len().saturating_sub(PART as u64);
+    file.seek(SeekFrom::Start(begin)).map_err(wrong)?;
+    let mut bytes = Vec::new();
+    file.take(PART as u64)
+        .read_to_end(&mut bytes)
+        .map_err(wrong)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let last = text.lines().rev().take(lines).collect::<Vec<_>>();
+    let text = last.into_iter().rev().collect::<Vec<_>>().join("\n");
+    Ok(End {
+        path: found.path,
+        text,
+    })
 }
 
 /// Goes to where the last lines begin.

@@ -1,7 +1,7 @@
 //! `muster why`: what a job waits for, who is ahead of it, when it is expected to start and what would start it sooner.
 //! The controller works it out (`muster_sched::explain`); here it is put into lines.
 
-use crate::connect::{Client, unexpected};
+use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, failed_call, print};
 use crate::options::{HelpForm, Spec, flag};
@@ -58,16 +58,26 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let failed = failed_call("muster why");
     let mut client = Client::connect().map_err(&failed)?;
     let ctx = Ctx::new(&client.endpoint.cluster);
-    let explanation = match client.query(Query::Why(id)).map_err(&failed)? {
-        Response::Why(explanation) => explanation,
-        other => return Err(failed(unexpected(&other))),
-    };
+    let explanation = ask(&mut client, id).map_err(&failed)?;
     if has("json") {
         print(&format!("{:#}\n", document(&explanation)));
     } else {
         print(&text(&explanation, &ctx));
     }
     Ok(())
+}
+
+fn ask(client: &mut Client, id: JobId) -> Result<Box<Explanation>, ConnectError> {
+    match client.query(Query::Why(id))? {
+        Response::Why(explanation) => Ok(explanation),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What a job waits for, in lines.
+pub(crate) fn text_of(client: &mut Client, id: JobId) -> Result<String, ConnectError> {
+    let ctx = Ctx::new(&client.endpoint.cluster);
+    Ok(text(&*ask(client, id)?, &ctx))
 }
 
 /// A start that is further off waits for jobs without a limit, which are taken to run for a year.

@@ -23,6 +23,7 @@ A site's own cluster:
   muster why JOBID [--json]                          what a job waits for, and what would start it sooner
   muster logs JOBID [--follow]                       what a batch job has written, and what it writes
   muster watch JOBID                                 a job's way until it has ended, with a progress bar
+  muster top                                         queue, own jobs, nodes, events on the terminal, as they change
   muster report [--by LIST] [--every month]          how jobs ran and what they used, by user, application, node and so on
   muster class list|show NAME|check                  job classes: templates of jobs with rules of what users may change
   muster sim TRACE.swf[.gz] [--policy WORD]          replay a recorded workload through the scheduler; 'sim --help'
@@ -210,7 +211,7 @@ pub(crate) fn of_command(command: &str) -> Option<&'static str> {
 pub(crate) fn is_own(command: &str) -> bool {
     of_command(command).is_some()
         || [
-            "sim", "doctor", "bench", "why", "logs", "watch", "class", "report", "emulate",
+            "sim", "doctor", "bench", "why", "logs", "watch", "top", "class", "report", "emulate",
         ]
         .contains(&command)
 }

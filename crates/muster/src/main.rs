@@ -106,6 +106,7 @@ fn muster(args: &[String]) -> ExitCode {
         "class" => muster_cli::class(rest),
         "logs" => muster_cli::logs(rest),
         "watch" => muster_cli::watch(rest),
+        "top" => muster_cli::top(rest),
         "report" => muster_cli::report(rest),
         "emulate" => report(emulate::main(rest)),
         other => match roles::by_command(other) {

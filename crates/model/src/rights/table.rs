@@ -222,7 +222,7 @@ requests! {
     /// Numbers of jobs, for metrics (PrivateData=jobs).
     JobCounts = Query, Anyone, "/metrics";
     /// Changes of jobs, nodes, partitions and reservations (PrivateData=jobs, nodes, partitions, reservations).
-    Changes = Query, Anyone, "/muster/v1/events";
+    Changes = Query, Anyone, "/muster/v1/events, muster top";
     /// Priorities of jobs that wait (PrivateData=jobs).
     Priorities = Query, Anyone, "sprio";
     /// Licenses.

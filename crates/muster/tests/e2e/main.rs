@@ -59,6 +59,7 @@ mod slurm_user;
 mod slurmdbd;
 mod start;
 mod steps;
+mod top;
 mod tree;
 mod trust;
 mod verifier;
