@@ -110,7 +110,9 @@ impl SiteOption {
                 number.is_some_and(|n: u64| (*least..=*most).contains(&n))
             }
             SiteValue::Text(most) => {
-                !value.is_empty() && value.len() <= *most && !value.contains(is_control)
+                // Listings have several in a line, and accounting has them behind the administrators' comment.
+                let is_refused = |c: char| is_control(c) || matches!(c, ',' | ';');
+                !value.is_empty() && value.len() <= *most && !value.contains(is_refused)
             }
         };
         match is_in {
@@ -129,7 +131,7 @@ impl SiteOption {
             SiteValue::Flag => "no value".to_owned(),
             SiteValue::OneOf(words) => format!("one of {}", words.join(", ")),
             SiteValue::Number { least, most } => format!("a number from {least} to {most}"),
-            SiteValue::Text(most) => format!("a text of 1 to {most} bytes"),
+            SiteValue::Text(most) => format!("a text of 1 to {most} bytes without , and ;"),
         }
     }
 
@@ -172,7 +174,15 @@ impl SiteOptions {
                 findings.push(finding(&file, number, key, message));
             }
         }
-        for option in &made.options {
+        for (at, option) in made.options.iter().enumerate() {
+            let same = |other: &&SiteOption| other.variable() == option.variable();
+            if let Some(other) = made.options[..at].iter().find(same) {
+                let text = format!(
+                    "options {} and {} have the same variable: give one another plugin",
+                    other.name, option.name
+                );
+                findings.push(finding(&file, 0, "plugin", text));
+            }
             let wrong = option.default.as_deref().map(|own| option.check(own));
             if let Some(Err(why)) = wrong {
                 findings.push(finding(&file, 0, "default", format!("default: {why}")));
@@ -277,9 +287,17 @@ impl SiteOptions {
     /// # Errors
     /// It has one that is not there, or a value that is none of the option's.
     pub fn apply(&self, shown: &mut Vec<(String, String)>) -> Result<(), String> {
-        for (key, value) in shown.iter().filter(|(key, _)| key.starts_with(PREFIX)) {
-            let option = self.options.iter().find(|o| o.variable() == *key);
-            match option {
+        let given = || shown.iter().filter(|(key, _)| key.starts_with(PREFIX));
+        if given().nth(COUNT_MAX).is_some() {
+            return Err(format!("a job has at most {COUNT_MAX} options of the site"));
+        }
+        let variables: Vec<String> = self.options.iter().map(SiteOption::variable).collect();
+        let option_of = |key: &str| {
+            let at = variables.iter().position(|own| own == key)?;
+            self.options.get(at)
+        };
+        for (key, value) in given() {
+            match option_of(key) {
                 Some(option) => option.check(value)?,
                 None => {
                     let name = key.strip_prefix(PREFIX).unwrap_or_default();
@@ -290,8 +308,7 @@ impl SiteOptions {
                 }
             }
         }
-        for option in &self.options {
-            let key = option.variable();
+        for (option, key) in self.options.iter().zip(variables) {
             if let Some(default) = &option.default
                 && !shown.iter().any(|(own, _)| *own == key)
             {

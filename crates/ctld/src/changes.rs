@@ -56,7 +56,7 @@ pub(crate) struct Changes {
     count: u64,
     /// What the next event makes: records that it takes away.
     going: Vec<ChangedRecord>,
-    waiting: Vec<Waiting>,
+    waiting: VecDeque<Waiting>,
     /// Something has changed since clients were looked after.
     is_fresh: bool,
     looked_after: Option<Instant>,
@@ -137,7 +137,7 @@ impl Changes {
             last,
             count: 0,
             going: Vec::new(),
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             is_fresh: false,
             looked_after: None,
             #[cfg(test)]
@@ -291,7 +291,7 @@ impl Changes {
             // It has what there is.
             (self.is_fresh, self.looked_after) = (false, Some(now));
         }
-        self.waiting.push(Waiting {
+        self.waiting.push_back(Waiting {
             identity: identity.clone(),
             after: answer.last,
             count: self.count,
@@ -304,7 +304,11 @@ impl Changes {
         (self.is_fresh, self.looked_after) = (false, Some(now));
         // What those see who were looked after: mostly all see the same.
         let mut made: Vec<Made> = Vec::new();
-        for mut waiting in std::mem::take(&mut self.waiting) {
+        // Those who are not looked at before a fault are still there after it.
+        for _ in 0..self.waiting.len() {
+            let Some(mut waiting) = self.waiting.pop_front() else {
+                break;
+            };
             if waiting.out.is_closed() {
                 continue;
             }
@@ -333,7 +337,7 @@ impl Changes {
             } else {
                 waiting.after = made.last;
                 self.is_fresh |= made.more;
-                self.waiting.push(waiting);
+                self.waiting.push_back(waiting);
             }
         }
     }

@@ -105,8 +105,8 @@ impl Source {
 /// The options of the file beside slurm.conf. What is wrong with it was found when the configuration was checked.
 fn site_options(config: &Config) -> SiteOptions {
     let path = config.path.with_file_name(site_options::FILE);
-    let text = std::fs::read_to_string(&path).unwrap_or_default();
-    SiteOptions::parse(&text, site_options::FILE).0
+    let text = std::fs::read(&path).unwrap_or_default();
+    SiteOptions::parse(&String::from_utf8_lossy(&text), site_options::FILE).0
 }
 
 /// `ReconfigFlags`: what of partitions outlives `scontrol reconfigure`.

@@ -6,6 +6,7 @@
 
 use crate::sys;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, connect, listen, setsockopt,
     socket, sockopt,
@@ -14,10 +15,12 @@ use nix::unistd::geteuid;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::ops::Range;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 /// Connections that wait to be accepted. There is one, unless somebody else finds the port in that moment.
 const WAITING_MAX: i32 = 128;
+/// How long its packets may take within the host, milliseconds.
+const ACCEPT_MAX_MS: u16 = 1000;
 /// Ports of root's, of these the ones that programs take that need any (rresvport(3), mount.nfs).
 const PORTS: Range<u16> = 665..1024;
 /// Bytes that wait for the reader, before the writer has to.
@@ -105,10 +108,17 @@ fn place_of(address: SocketAddr) -> io::Result<SocketAddrV4> {
 /// The connection from there. Any process of the host may have connected too.
 fn accept(listener: &TcpListener, from: SocketAddr) -> io::Result<TcpStream> {
     loop {
-        // What is connected waits here: there is no other moment to look for it.
-        let (accepted, peer) = listener.accept()?;
-        if peer == from {
-            return Ok(accepted);
+        match listener.accept() {
+            Ok((accepted, peer)) if peer == from => return Ok(accepted),
+            Ok(_) => {}
+            // The last packet by which a connection is made may come after connect(2) has returned.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+                if poll(&mut fds, ACCEPT_MAX_MS)? == 0 {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            Err(e) => return Err(e),
         }
     }
 }

@@ -58,9 +58,13 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Variables that the agent gets of the supervisor's.
 const KEPT_VARIABLES: [&str; 2] = ["TZ", "RUST_BACKTRACE"];
+
+/// How long an agent waits before it asks for the launcher again, at least.
+const LAUNCHER_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs a node's agent, and the launcher if none runs, until the agent ends. Gives the agent's exit status. The launcher
 /// and the jobs go on.
@@ -80,8 +84,10 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     let cross_memory = probe.finish();
     let socket = NodeSocket::open(&options.spool_dir)?;
     network::name_host(&options, &account).context("the file that names this host")?;
-    let (lines, agents_log) = AgentLines::open()?;
-    let relay = network::start_relay(&options, &account, &agents_log)?;
+    let (of_agent, agents_log) = AgentLines::open()?;
+    let (of_relay, relays_log) = AgentLines::open()?;
+    let relay = network::start_relay(&options, &account, &relays_log)?;
+    drop(relays_log);
     let signals = watch_signals().context("signals")?;
     let sack = SackProcess::start(&options, log.file.as_ref()).unwrap_or_else(|e| {
         log::error!("no tokens of auth/slurm are made for users of this host: {e}");
@@ -99,7 +105,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         relay,
         log: agents_log,
     };
-    let log = (log, lines);
+    let log = (log, [of_agent, of_relay]);
     let mut supervisor = Supervisor::start(options, &order, given, log, &account, signals)?;
     supervisor.sack = sack;
     let ended = supervisor.serve();
@@ -159,7 +165,9 @@ struct Supervisor {
     news: OwnedFd,
     log: AgentLog,
     /// What agent and relay log.
-    lines: AgentLines,
+    lines: [AgentLines; 2],
+    /// When the agent last asked for the launcher.
+    launcher_asked: Option<Instant>,
     /// A launcher that is being started, for which the agent waits.
     starting: Option<Starting>,
     /// The process that makes a credential.
@@ -183,7 +191,7 @@ impl Supervisor {
         options: AgentOptions,
         order: &AgentOrder,
         given: Given<'_>,
-        (log, agents_lines): (AgentLog, AgentLines),
+        (log, agents_lines): (AgentLog, [AgentLines; 2]),
         account: &User,
         signals: SignalFd,
     ) -> anyhow::Result<Supervisor> {
@@ -222,6 +230,7 @@ impl Supervisor {
             news: news.0,
             log,
             lines: agents_lines,
+            launcher_asked: None,
             starting: None,
             credential: None,
             fetching: None,
@@ -235,19 +244,23 @@ impl Supervisor {
     fn serve(&mut self) -> io::Result<ExitCode> {
         loop {
             let signals = self.signals.as_fd().as_raw_fd();
-            let fds = [signals, self.requests.number(), self.lines.number()];
+            let [agents, relays] = self.lines.each_ref().map(AgentLines::number);
+            let fds = [signals, self.requests.number(), agents, relays];
             let mut fds = fds.map(|fd| libc::pollfd {
                 fd,
                 events: libc::POLLIN,
                 revents: 0,
             });
             sys::poll(&mut fds, -1)?;
-            let [signals, requests, lines] = fds.map(|fd| fd.revents != 0);
-            if lines {
-                self.lines.pass_on(self.log.append);
+            let [signals, requests, agents, relays] = fds.map(|fd| fd.revents != 0);
+            for (lines, have_come) in self.lines.iter_mut().zip([agents, relays]) {
+                if have_come {
+                    lines.pass_on(self.log.append);
+                }
             }
             if signals && let Some(status) = self.take_signals() {
-                self.lines.finish(self.log.append);
+                let [agents, _] = &mut self.lines;
+                agents.finish(self.log.append);
                 return Ok(status);
             }
             if requests {
@@ -396,6 +409,12 @@ impl Supervisor {
     fn answer_launcher_request(&mut self) {
         if self.starting.is_some() {
             return;
+        }
+        // Each link takes ports of root's for a while.
+        let last = self.launcher_asked.replace(Instant::now());
+        if last.is_some_and(|last| last.elapsed() < LAUNCHER_PAUSE) {
+            let often = io::Error::other("the launcher was asked for too often");
+            return self.give_launcher(Err(often));
         }
         let connected = match launcher::connect(&self.options) {
             Err(e) if launcher::is_absent(&e) => {

@@ -37,7 +37,9 @@ const STREAM_LIFE: Duration = Duration::from_secs(540);
 /// Bytes that are given to a page at a time, about.
 const PART_BYTES: usize = 32 << 10;
 /// Connections to the controller that are begun at a time.
-const CONNECTING: usize = 2;
+const CONNECTING: usize = 4;
+/// How long the first answer on one may take: others wait for the turn.
+const FIRST_ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Why there is no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub(crate) struct Feeds {
     /// Streams that there may be.
     all: Arc<Semaphore>,
     connecting: Arc<Semaphore>,
+    /// The turns of each user, of which one at a time waits for the common ones.
+    connecting_of: Mutex<HashMap<u32, Weak<Semaphore>>>,
 }
 
 /// What a user's pages are given.
@@ -148,6 +152,7 @@ impl Feeds {
             users: Mutex::default(),
             all: Arc::new(Semaphore::new(connections.div_ceil(2))),
             connecting: Arc::new(Semaphore::new(CONNECTING)),
+            connecting_of: Mutex::default(),
         })
     }
 
@@ -183,14 +188,7 @@ impl Feeds {
     }
 
     fn streams_of(&self, uid: u32) -> Arc<Semaphore> {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = users.get(&uid).and_then(Weak::upgrade) {
-            return known;
-        }
-        users.retain(|_, streams| streams.strong_count() > 0);
-        let made = Arc::new(Semaphore::new(STREAMS_OF_ONE));
-        users.insert(uid, Arc::downgrade(&made));
-        made
+        permits_of(&self.users, uid, STREAMS_OF_ONE)
     }
 
     /// The feed of a user, which begins with the first page and ends with the last.
@@ -221,17 +219,41 @@ impl Feeds {
         identity: &Identity,
         after: Option<StreamPlace>,
     ) -> Result<(Client, StreamedChanges), ConnectError> {
-        // Never closed.
+        // Never closed. A user whose own requests have to wait keeps one turn of all at most.
+        let own = permits_of(&self.connecting_of, identity.caller.uid, 1);
+        let _own_turn = own.acquire().await;
         let _turn = self.connecting.acquire().await;
         let (identity, conf) = (identity.clone(), self.conf.clone());
         blocking(move || {
             let mut client = identity.connect(&conf)?;
+            let set_timeout = |client: &Client, timeout| {
+                let set = client.stream().set_read_timeout(timeout);
+                set.map_err(ConnectError::Broken)
+            };
+            set_timeout(&client, Some(FIRST_ANSWER_MAX))?;
             events::ask(&mut client, after, false)?;
             let changes = events::receive(&mut client)?;
+            set_timeout(&client, None)?;
             Ok((client, changes))
         })
         .await
     }
+}
+
+/// The permits of a user, which are there as long as somebody has them.
+fn permits_of(
+    all: &Mutex<HashMap<u32, Weak<Semaphore>>>,
+    uid: u32,
+    count: usize,
+) -> Arc<Semaphore> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.get(&uid).and_then(Weak::upgrade) {
+        return known;
+    }
+    all.retain(|_, permits| permits.strong_count() > 0);
+    let made = Arc::new(Semaphore::new(count));
+    all.insert(uid, Arc::downgrade(&made));
+    made
 }
 
 /// Runs what waits for the controller on a thread that may wait.

@@ -513,7 +513,12 @@ async function show(by) {
 function concerns(kind, data) {
   const [, page = "overview", word] = location.hash.split("/");
   if (kind === "reset" || data.change === "reconfigured") return true;
-  const name = word && decodeURIComponent(word);
+  let name;
+  try {
+    name = word && decodeURIComponent(word);
+  } catch {
+    return false;
+  }
   switch (page) {
     case "job": return kind === "job" && [data.job_id, data.array_job_id].map(String).includes(name?.split("_")[0]);
     case "node": return kind === "job" || (kind === "node" && data.name === name);

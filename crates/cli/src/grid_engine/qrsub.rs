@@ -144,7 +144,7 @@ fn words(parsed: &Parsed, partition: Option<&str>) -> Result<Vec<String>, String
     let mut words = Vec::new();
     let (mut start, mut cores) = ("now".to_owned(), "1".to_owned());
     let mut users = own_user();
-    let mut account = None;
+    let (mut account, mut are_users_given) = (None, false);
     for given in &parsed.options {
         match given.name {
             "a" => start = time(given)?,
@@ -161,17 +161,25 @@ fn words(parsed: &Parsed, partition: Option<&str>) -> Result<Vec<String>, String
                 let count = count.ok_or_else(|| format!("invalid number of slots \"{slots}\""))?;
                 cores = count.to_string();
             }
-            "u" => given.value().clone_into(&mut users),
+            "u" => {
+                given.value().clone_into(&mut users);
+                are_users_given = true;
+            }
             "A" => account = Some(given.value().to_owned()),
             _ => {}
         }
     }
     words.push(format!("StartTime={start}"));
     words.push(format!("CoreCnt={cores}"));
-    words.push(match account {
-        Some(account) => format!("Accounts={account}"),
-        None => format!("Users={users}"),
-    });
+    // Who is named may use it; otherwise the account, or oneself.
+    match (account, are_users_given) {
+        (Some(account), false) => words.push(format!("Accounts={account}")),
+        (Some(account), true) => {
+            words.push(format!("Accounts={account}"));
+            words.push(format!("Users={users}"));
+        }
+        (None, _) => words.push(format!("Users={users}")),
+    }
     words.extend(partition.map(|partition| format!("PartitionName={partition}")));
     Ok(words)
 }

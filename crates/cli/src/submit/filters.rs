@@ -52,9 +52,10 @@ impl Filters {
     pub(crate) fn options_of_site(command: Command) -> Result<Filters, ExitCode> {
         let mut all = Filters::none(command);
         let path = endpoint::conf_path().with_file_name(site_options::FILE);
-        let Ok(text) = std::fs::read_to_string(&path) else {
+        let Ok(text) = std::fs::read(&path) else {
             return Ok(all);
         };
+        let text = String::from_utf8_lossy(&text);
         let (options, findings) = SiteOptions::parse(&text, &path.display().to_string());
         if let Some(finding) = findings.first() {
             return Err(all.say.get().fatal(&finding.to_string()));

@@ -262,11 +262,8 @@ impl Page {
             };
         }
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => {
-                if self.overlay.take().is_none() && key.code == KeyCode::Char('q') {
-                    return Some(Deed::Quit);
-                }
-            }
+            KeyCode::Char('q') if self.overlay.is_none() => return Some(Deed::Quit),
+            KeyCode::Char('q') | KeyCode::Esc => self.overlay = None,
             KeyCode::Up | KeyCode::Char('k') => self.go(-1),
             KeyCode::Down | KeyCode::Char('j') => self.go(1),
             KeyCode::PageUp => self.go(-(PAGE_LINES as isize)),

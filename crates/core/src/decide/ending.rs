@@ -309,8 +309,16 @@ pub(super) fn after_requeue(job: &Job, hold: bool) -> Hold {
     }
 }
 
-/// How long a job waits after a launch that failed: longer each time.
+/// How often an exit code brings a job back at once.
+const FREE_RESTARTS: u32 = 2;
+
+/// How long a job waits after a launch that failed: longer each time. The same after an exit code that brings it back, from the third
+/// time on: such a script could go on for ever.
 fn backoff_s(job: &Job) -> Option<u64> {
-    (job.reason == Reason::JobLaunchFailure)
-        .then(|| (u64::from(job.attempt.0) * LAUNCH_BACKOFF_S).min(LAUNCH_BACKOFF_MAX_S))
+    let failures = match job.reason {
+        Reason::JobLaunchFailure => job.attempt.0,
+        Reason::NonZeroExitCode => job.restarts.saturating_sub(FREE_RESTARTS),
+        _ => 0,
+    };
+    (failures > 0).then(|| (u64::from(failures) * LAUNCH_BACKOFF_S).min(LAUNCH_BACKOFF_MAX_S))
 }

@@ -26,8 +26,8 @@ pub(super) fn text(settings: &Settings, files: &[&Path]) -> String {
     }
     text += &format!(
         "  id {slurm_user}\n  systemctl enable --now slurmctld\n\nFor all nodes, on {controller}:\n  for host in {names}; do\n\
-         \x20   dir=$(ssh $host mktemp -d) &&\n\
-         \x20   scp ./muster-common_*.deb ./muster-client_*.deb ./muster-slurmd_*.deb $host:$dir/ &&\n\
+         \x20   dir=$(ssh $host mktemp -d) && case $dir in *[!A-Za-z0-9/._-]*) exit 1;; esac &&\n\
+         \x20   scp ./muster-common_*.deb ./muster-client_*.deb ./muster-slurmd_*.deb \"$host:$dir/\" &&\n\
          \x20   ssh $host \"chmod 755 $dir && apt install -y $dir/muster-*.deb; rm -r $dir\"\n\
          \x20   ssh $host \"echo SLURMD_OPTIONS=--conf-server={controller} > /etc/default/slurmd\"\n"
     );

@@ -54,9 +54,13 @@ impl AgentLines {
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(_) => self.link = None,
         }
-        while let Some(line) = self.next_line() {
-            append(&line);
+        let mut rest = &self.input[..];
+        while let Some((line, behind)) = next_line(rest, self.link.is_none()) {
+            append(&visible(&String::from_utf8_lossy(line)));
+            rest = behind;
         }
+        let taken = self.input.len() - rest.len();
+        self.input.drain(..taken);
     }
 
     /// The agent has ended: passes on what it has written last.
@@ -66,27 +70,23 @@ impl AgentLines {
             let left = until.saturating_duration_since(Instant::now());
             let left = u16::try_from(left.as_millis()).unwrap_or(0);
             let mut fds = [PollFd::new(link.as_fd(), PollFlags::POLLIN)];
-            // The relay, which goes on, has the other end too.
-            if !matches!(poll(&mut fds, left), Ok(1..)) {
+            if left == 0 || !matches!(poll(&mut fds, left), Ok(1..)) {
                 return;
             }
             self.pass_on(append);
         }
     }
+}
 
-    fn next_line(&mut self) -> Option<String> {
-        let within = &self.input[..self.input.len().min(LINE_MAX)];
-        let (length, taken) = match within.iter().position(|byte| *byte == b'\n') {
-            Some(at) => (at, at + 1),
-            None if within.len() == LINE_MAX || self.link.is_none() && !within.is_empty() => {
-                (within.len(), within.len())
-            }
-            None => return None,
-        };
-        let text = String::from_utf8_lossy(&self.input[..length]);
-        let line = visible(&text).into_owned();
-        self.input.drain(..taken);
-        Some(line)
+/// The first line of what has come, and what is behind it; nothing if its end is not there, unless nothing more comes.
+fn next_line(input: &[u8], is_all: bool) -> Option<(&[u8], &[u8])> {
+    let within = &input[..input.len().min(LINE_MAX)];
+    match within.iter().position(|byte| *byte == b'\n') {
+        Some(at) => Some((&input[..at], &input[at + 1..])),
+        None if within.len() == LINE_MAX || is_all && !within.is_empty() => {
+            Some(input.split_at(within.len()))
+        }
+        None => None,
     }
 }
 

@@ -85,7 +85,11 @@ impl RequestSender {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         match send(self.0.as_raw_fd(), &framed, flags)? {
             sent if sent == framed.len() => Ok(()),
-            _ => Err(io::ErrorKind::WriteZero.into()),
+            // The rest would be taken for another request: the agent ends with the link, and is started again.
+            _ => {
+                shutdown(self.0.as_raw_fd(), Shutdown::Both)?;
+                Err(io::ErrorKind::WriteZero.into())
+            }
         }
     }
 }
