@@ -377,7 +377,7 @@ mod tests {
             (
                 "site_note",
                 "a\nb",
-                "--note=a b: a text of 1 to 8 bytes is expected",
+                "--note=a b: a text of 1 to 8 bytes without , and ; is expected",
             ),
             ("site_quick", "1", "--quick=1: no value is expected"),
             (
@@ -413,5 +413,21 @@ mod tests {
             findings[7].message,
             "default: --b=z: one of x, y is expected"
         );
+    }
+
+    #[test]
+    fn two_options_have_no_variable_in_common() {
+        let text = "option y-z\nplugin x\noption z\nplugin x_y\n";
+        let (_, findings) = SiteOptions::parse(text, FILE);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].message.contains("y-z and z"), "{findings:?}");
+    }
+
+    #[test]
+    fn more_options_than_a_site_has_are_not_looked_at() {
+        let (options, _) = SiteOptions::parse(TEXT, FILE);
+        let one = (format!("{PREFIX}site_quick"), String::new());
+        let refused = options.apply(&mut vec![one; 1 << 20]).unwrap_err();
+        assert!(refused.contains("at most 32"), "{refused}");
     }
 }

@@ -309,8 +309,8 @@ pub(super) fn after_requeue(job: &Job, hold: bool) -> Hold {
     }
 }
 
-/// How often an exit code brings a job back at once.
-const FREE_RESTARTS: u32 = 2;
+/// Restarts that a job may have had when its exit code brings it back at once.
+const FREE_RESTARTS: u32 = 1;
 
 /// How long a job waits after a launch that failed: longer each time. The same after an exit code that brings it back, from the third
 /// time on: such a script could go on for ever.

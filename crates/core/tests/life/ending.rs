@@ -481,6 +481,27 @@ fn some_exit_codes_bring_a_job_back() {
     world.check_replay();
 }
 
+/// Otherwise it would keep controller, accounting and nodes busy for ever.
+#[test]
+fn a_script_that_asks_to_be_run_again_and_again_waits_longer_each_time() {
+    let mut world = World::with(config());
+    let marked = JobSpec {
+        shown: vec![(COMMAND.to_owned(), "qsub".to_owned())],
+        ..spec("j")
+    };
+    let id = world.submit(marked);
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        if world.job(id).state == JobState::Pending {
+            world.start(id, &[0]);
+        }
+        world.finish(id, 99);
+        waits.push(world.job(id).begin_at);
+    }
+    assert!(waits[0].is_none() && waits[1].is_none(), "{waits:?}");
+    assert!(waits[2..].iter().all(Option::is_some), "{waits:?}");
+}
+
 #[test]
 fn a_script_of_grid_engine_asks_to_be_run_again_by_its_exit_code() {
     let mut world = World::with(config());
