@@ -6,7 +6,7 @@ pub(crate) mod licenses;
 pub(crate) mod pick;
 pub(crate) mod task_counts;
 
-use crate::demand::device_demand::{DeviceDemand, JobShare};
+use crate::demand::device_demand::{Available, DeviceDemand, JobShare};
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
 use crate::nodes::part_cpus::CpuRule;
@@ -415,7 +415,7 @@ impl Demand {
             .min(self.tasks_max)
             .min(by_socket.unwrap_or(u32::MAX));
         if !self.devices.is_empty() {
-            let left = (usable, self.mib_of_gpu(), room);
+            let left = self.available(usable, room);
             tasks = tasks.min(self.devices.tasks_in(class, left));
         }
         if tasks < self.tasks_least() { 0 } else { tasks }
@@ -424,8 +424,15 @@ impl Demand {
     /// The devices that a node gives towards those of the whole job.
     pub(crate) fn share_in(&self, class: &NodeClass, room: &Room) -> JobShare {
         let usable = self.usable_cpus(class, room);
-        self.devices
-            .share_in(class, (usable, self.mib_of_gpu(), room))
+        self.devices.share_in(class, self.available(usable, room))
+    }
+
+    fn available<'r>(&self, usable: u32, room: &'r Room) -> Available<'r> {
+        Available {
+            usable,
+            mib_of_gpu: self.mib_of_gpu(),
+            room,
+        }
     }
 
     /// Whether the node holds so many tasks and devices of the whole job to the socket.

@@ -11,12 +11,40 @@ use muster_model::job::Job;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Order inside a shape: place, then number.
-pub(crate) type QueueKey = (Reverse<i64>, JobId);
-/// Compared before the rank: the preemption level of the QOS, then the tier of the partition. Higher is earlier.
-pub(crate) type PreemptTier = Reverse<(u32, u32)>;
-/// Order over all lanes: preemption tier, rank, number, place of the partition in the job's list.
-pub(crate) type HeadKey = (PreemptTier, Reverse<i64>, JobId, u32);
+/// Order of jobs inside a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct QueueKey {
+    /// The job's place in its shape ([`QueueOrder::within`]): higher is earlier.
+    pub(crate) within: Reverse<i64>,
+    pub(crate) job: JobId,
+}
+
+/// Compared before the rank; higher is earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PreemptTier {
+    /// Preemption level of the QOS.
+    pub(crate) level: Reverse<u32>,
+    /// PriorityTier of the partition.
+    pub(crate) tier: Reverse<u32>,
+}
+
+/// Order over all lanes, by their first jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HeadKey {
+    pub(crate) tier: PreemptTier,
+    /// Higher is earlier.
+    pub(crate) rank: Reverse<i64>,
+    pub(crate) job: JobId,
+    /// Place of the partition in the job's list.
+    pub(crate) ordinal: u32,
+}
+
+/// A lane in the order of its partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LaneHead {
+    pub(crate) key: HeadKey,
+    pub(crate) lane: u32,
+}
 
 /// Jobs of one class differ in the order by their age only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

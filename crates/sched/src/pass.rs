@@ -19,7 +19,7 @@ use crate::backfill::outlook::Outlook;
 use crate::demand::licenses::Licenses;
 use crate::nodes::fleet::PartView;
 use crate::nodes::node_map::{NumberMap, NumberSet};
-use crate::order::{HeadKey, PreemptTier, QueueKey};
+use crate::order::{HeadKey, LaneHead, PreemptTier, QueueKey};
 use crate::pass::preempt::PreemptOutcome;
 use crate::pass::scheduler::{Scheduler, array_budget};
 use crate::place::holds::Holds;
@@ -46,8 +46,50 @@ const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
 /// the longest wait stays near that of a plain queue, and means hardly grow.
 const WAIT_OF_LENGTH: u64 = 40;
 
-/// Order among those that pass by a waiting job: preemption tier, length, then the order of the queue.
-type PassingKey = (PreemptTier, i64, HeadKey, u32);
+/// Order among the lanes that pass by a waiting job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PassingKey {
+    tier: PreemptTier,
+    /// Milliseconds that the job is taken to run, less a credit for its wait; shorter is earlier.
+    length_ms: i64,
+    head: LaneHead,
+}
+
+/// A lane that did not fit, and may fit once its partition has gained as much as it lacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct UnblockedLane {
+    key: PassingKey,
+    /// The gain with which it may fit.
+    due: u64,
+    part: u32,
+}
+
+/// The outcome of a search for nodes.
+pub(crate) struct Attempt {
+    pub(crate) placement: Placement,
+    /// Promises to others were in the way.
+    pub(crate) narrowed: bool,
+    /// What was in the way other than a lack of nodes: a limit, licenses, a reservation.
+    pub(crate) cause: Option<Reason>,
+}
+
+impl Attempt {
+    /// Nothing but `cause` is known to be in the way.
+    fn failed(placement: Placement, cause: Option<Reason>) -> Attempt {
+        Attempt {
+            placement,
+            narrowed: false,
+            cause,
+        }
+    }
+}
+
+/// The lane whose turn it is.
+struct Turn {
+    head: LaneHead,
+    /// It comes in the order of the queue, not among those that pass by.
+    in_order: bool,
+}
 
 /// The state of a partition in a pass.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,7 +158,7 @@ pub(crate) struct Promises {
     /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
     jobs: NumberSet<JobId>,
     /// Reservations of heterogeneous jobs that are first in line, by leader.
-    het: NumberMap<JobId, Option<het::Promise>>,
+    het: NumberMap<JobId, Option<het::HetReservation>>,
     /// Outlooks of lanes behind the first waiting one, where nodes are kept for them too.
     outlooks: NumberMap<u32, Outlook>,
     /// Components in which the first that waits counts on limits.
@@ -156,13 +198,13 @@ impl<'a> Pass<'a> {
 
     pub(crate) fn run(mut self) -> Plan {
         self.seed();
-        while let Some((key, lane, in_order)) = self.next() {
+        while let Some(turn) = self.next() {
             let nodes = self.s.cost.nodes_visited;
             if self.plan.starts.len() >= STARTS_PER_PASS_MAX || nodes >= NODES_PER_PASS_MAX {
                 self.s.more = true;
                 break;
             }
-            self.visit(key, lane, in_order);
+            self.visit(turn);
         }
         self.finish();
         self.plan
@@ -170,17 +212,17 @@ impl<'a> Pass<'a> {
 
     /// The next lane, and whether it comes in the order of the queue: so until every partition has one that waits,
     /// then those that may pass by come, shortest first where run times are predicted.
-    fn next(&mut self) -> Option<(HeadKey, u32, bool)> {
+    fn next(&mut self) -> Option<Turn> {
         loop {
             let predicts = self.s.planned.predicts();
-            let first = self.lists.heap.peek().map(|Reverse((key, _))| *key);
-            let unblocked = self.lists.unblocked.peek().map(|Reverse((key, ..))| *key);
-            let in_line = unblocked.filter(|_| !predicts).map(|key| key.2);
+            let first = self.lists.heap.peek().map(|Reverse(head)| head.key);
+            let unblocked = self.lists.unblocked.peek().map(|Reverse(lane)| lane.key);
+            let in_line = unblocked.filter(|_| !predicts).map(|key| key.head.key);
             if self.drop_promises_before(first.into_iter().chain(in_line).min()) {
                 continue;
             }
             let unblocked_is_next = unblocked.is_some_and(|key| match (predicts, first) {
-                (false, Some(first)) => key.2 < first,
+                (false, Some(first)) => key.head.key < first,
                 (true, Some(_)) => false,
                 (_, None) => self
                     .lists
@@ -189,22 +231,25 @@ impl<'a> Pass<'a> {
                     .is_none_or(|Reverse(other)| key < *other),
             });
             if !unblocked_is_next {
-                if let Some(Reverse((key, lane))) = self.lists.heap.pop() {
-                    return Some((key, lane, true));
+                if let Some(Reverse(head)) = self.lists.heap.pop() {
+                    let in_order = true;
+                    return Some(Turn { head, in_order });
                 }
-                let Reverse((_, _, key, lane)) = self.lists.passing.pop()?;
-                return Some((key, lane, false));
+                let Reverse(PassingKey { head, .. }) = self.lists.passing.pop()?;
+                let in_order = false;
+                return Some(Turn { head, in_order });
             }
-            let Reverse(((_, _, key, lane), due, part)) = self.lists.unblocked.pop()?;
+            let Reverse(unblocked) = self.lists.unblocked.pop()?;
+            let head = unblocked.key.head;
             let parts = &self.s.queue.parts;
-            if due > parts[part as usize].gain() {
+            let is_due = |lane: &UnblockedLane| lane.due <= parts[lane.part as usize].gain();
+            if !is_due(&unblocked) {
                 // Others have taken it, from this one and from all that need as much.
-                self.lists
-                    .unblocked
-                    .retain(|Reverse((_, due, part))| *due <= parts[*part as usize].gain());
-            } else if self.lists.seen.insert(lane) {
+                self.lists.unblocked.retain(|Reverse(lane)| is_due(lane));
+            } else if self.lists.seen.insert(head.lane) {
                 self.s.cost.shapes_compared += 1;
-                return Some((key, lane, !predicts));
+                let in_order = !predicts;
+                return Some(Turn { head, in_order });
             }
         }
     }
@@ -216,30 +261,40 @@ impl<'a> Pass<'a> {
         let entry = |(due, lane): (u64, u32)| {
             let key = self.s.queue.lane(lane).key;
             let key = key.filter(|_| !self.lists.seen.contains(&lane))?;
-            let length = match predicts {
-                true => self.passing_place(lane, key.2),
+            let length_ms = match predicts {
+                true => self.passing_length_ms(lane, key.job),
                 false => 0,
             };
-            Some(Reverse(((key.0, length, key, lane), due, part)))
+            let key = PassingKey {
+                tier: key.tier,
+                length_ms,
+                head: LaneHead { key, lane },
+            };
+            Some(Reverse(UnblockedLane { key, due, part }))
         };
         let entries: Vec<_> = lanes.into_iter().filter_map(entry).collect();
         self.lists.unblocked.extend(entries);
     }
 
     /// A lane's turn comes again, or only now.
-    fn put_back(&mut self, key: HeadKey, lane: u32) {
+    fn put_back(&mut self, head: LaneHead) {
+        let LaneHead { key, lane } = head;
         let view = self.s.queue.lane(lane);
         let behind = self.lists.parts[view.part as usize].head.is_some();
         if behind && self.s.planned.predicts() {
-            let length = self.passing_place(lane, key.2);
-            self.lists.passing.push(Reverse((key.0, length, key, lane)));
+            let (tier, length_ms) = (key.tier, self.passing_length_ms(lane, key.job));
+            self.lists.passing.push(Reverse(PassingKey {
+                tier,
+                length_ms,
+                head,
+            }));
         } else {
-            self.lists.heap.push(Reverse((key, lane)));
+            self.lists.heap.push(Reverse(head));
         }
     }
 
     /// Where a job stands among those that may pass: the shortest first, but who has waited counts as shorter.
-    fn passing_place(&self, lane: u32, job: JobId) -> i64 {
+    fn passing_length_ms(&self, lane: u32, job: JobId) -> i64 {
         let length_ms = self.s.queue.lane(lane).planned_ms.unwrap_or(u64::MAX / 4);
         let credit_ms = waited_ms(self.state, job, self.now) / WAIT_OF_LENGTH;
         i64::try_from(length_ms).unwrap_or(i64::MAX / 2) - i64::try_from(credit_ms).unwrap_or(0)
@@ -272,7 +327,7 @@ impl<'a> Pass<'a> {
         let predicts = self.s.planned.predicts();
         let due = |p: &PartQueue| {
             p.reservation.as_ref().is_some_and(|r| {
-                let cautious = predicts && waits_long(self.state, r.key.2, self.now);
+                let cautious = predicts && waits_long(self.state, r.key.job, self.now);
                 r.start <= self.now || r.cautious != cautious
             })
         };
@@ -297,9 +352,8 @@ impl<'a> Pass<'a> {
                 continue;
             }
             self.lists.parts[number].touched = true;
-            let stands =
-                |promise: &BackfillReservation| part.order.contains(&(promise.key, promise.lane));
-            if part.reservation.as_ref().is_some_and(|r| !stands(r)) {
+            let waits = |made: &BackfillReservation| part.order.contains(&made.head());
+            if part.reservation.as_ref().is_some_and(|r| !waits(r)) {
                 gone.extend(part.reservation.take().map(|r| (view.component, r)));
             }
             let earlier = part.reservation.as_ref().map(|r| (r.key, number));
@@ -320,7 +374,7 @@ impl<'a> Pass<'a> {
         queue.touched.clear();
         let firsts: Vec<u32> = (queue.parts.iter().zip(&self.lists.parts))
             .filter(|(_, pass)| pass.touched)
-            .filter_map(|(part, _)| part.order.first().map(|(_, lane)| *lane))
+            .filter_map(|(part, _)| part.order.first().map(|head| head.lane))
             .collect();
         let woken = if self.backfill {
             queue.woken.iter().copied().collect()
@@ -337,7 +391,7 @@ impl<'a> Pass<'a> {
         let touched = self.s.queue.parts.iter().zip(&self.lists.parts);
         let lanes: Vec<u32> = touched
             .filter(|(_, pass)| pass.touched)
-            .flat_map(|(part, _)| part.order.iter().map(|(_, lane)| *lane))
+            .flat_map(|(part, _)| part.order.iter().map(|head| head.lane))
             .collect();
         for lane in lanes {
             self.s.queue.wake(&self.s.fleet, lane);
@@ -348,25 +402,23 @@ impl<'a> Pass<'a> {
         if let Some(key) = self.s.queue.lane(lane).key
             && self.lists.seen.insert(lane)
         {
-            self.lists.heap.push(Reverse((key, lane)));
+            self.lists.heap.push(Reverse(LaneHead { key, lane }));
         }
     }
 
-    fn visit(&mut self, key: HeadKey, lane: u32, in_order: bool) {
+    fn visit(&mut self, Turn { head, in_order }: Turn) {
+        let LaneHead { key, lane } = head;
         let part = self.s.queue.lane(lane).part;
         let pass = self.lists.parts[part as usize];
         if pass.head.is_none() {
             // Until somebody waits here, everyone in line is looked at.
             let order = &self.s.queue.parts[part as usize].order;
-            let after = (
-                std::ops::Bound::Excluded((key, lane)),
-                std::ops::Bound::Unbounded,
-            );
+            let after = (std::ops::Bound::Excluded(head), std::ops::Bound::Unbounded);
             let original = self.s.queue.lane(lane).key == Some(key);
             let next = order
                 .range(after)
                 .next()
-                .map(|(_, next)| *next)
+                .map(|next| next.lane)
                 .filter(|_| original);
             if let Some(next) = next {
                 self.push(next);
@@ -374,20 +426,24 @@ impl<'a> Pass<'a> {
         } else if !self.backfill {
             return;
         } else if in_order && self.s.planned.predicts() {
-            self.put_back(key, lane);
+            self.put_back(head);
             return;
         }
-        let Some(job) = self.head(lane) else {
+        let Some(first) = self.head(lane) else {
             // All of its jobs start in this pass, or wait for those who make room.
             if self.s.queue.has_claim(lane) {
                 self.s.queue.block(lane, Shortfall::ANYTHING, false);
             }
             return;
         };
-        let now_key = self.s.queue.head_key(lane, key.0, job);
-        if now_key != key {
+        let job = first.job;
+        let head = LaneHead {
+            key: self.s.queue.head_key(lane, key.tier, first),
+            lane,
+        };
+        if head.key != key {
             // Another lane of its shape has started what was its head.
-            self.put_back(now_key, lane);
+            self.put_back(head);
             return;
         }
         let length_ms = self.length_ms(lane);
@@ -407,15 +463,19 @@ impl<'a> Pass<'a> {
             || queue.woken.contains(&lane)
             || queue.is_unblocked(&self.s.fleet, lane, (&self.promises.holds, end))
         {
-            let (placement, narrowed, cause) = self.try_now(lane, job.1);
+            let Attempt {
+                placement,
+                narrowed,
+                cause,
+            } = self.try_now(lane, job);
             self.s.queue.set_cause(lane, cause);
             if placement == Placement::Scattered {
                 self.wait_for_switches(lane);
             }
             if let Placement::Here(picks) = placement {
                 self.s.queue.wake(&self.s.fleet, lane);
-                self.start(lane, job.1, &picks);
-                self.put_back(now_key, lane);
+                self.start(lane, job, &picks);
+                self.put_back(head);
                 return;
             }
             let short = match placement {
@@ -423,10 +483,10 @@ impl<'a> Pass<'a> {
                 _ => None,
             };
             let (other, held) =
-                match self.try_alternatives(lane, job.1, (narrowed, cause), short.is_some()) {
+                match self.try_alternatives(lane, job, (narrowed, cause), short.is_some()) {
                     Unplaced::Settled => {
                         self.s.queue.wake(&self.s.fleet, lane);
-                        return self.put_back(now_key, lane);
+                        return self.put_back(head);
                     }
                     Unplaced::Waits(short, held) => (short, held),
                 };
@@ -436,7 +496,7 @@ impl<'a> Pass<'a> {
             self.s.queue.block(lane, short, narrowed || held);
             if limited {
                 // Others' turn comes although it waits.
-                self.limited(lane, job.1);
+                self.limited(lane, job);
                 return;
             }
             if unlicensed && !self.backfill {
@@ -491,7 +551,7 @@ impl<'a> Pass<'a> {
     fn reserve_for(&mut self, lane: u32, key: HeadKey, het: Option<HetPart>) {
         let part = self.s.queue.lane(lane).part;
         let pass = self.lists.parts[part as usize];
-        let job = key.2;
+        let job = key.job;
         let het = het.filter(|_| self.backfill);
         if pass.head.is_none() {
             if het.is_some_and(|het| self.het_waits(het, lane, key)) {
@@ -513,8 +573,8 @@ impl<'a> Pass<'a> {
             // The next of its shape is promised nodes too.
             self.promises.jobs.insert(job);
             if let Some(next) = self.head(lane) {
-                let next = self.s.queue.head_key(lane, key.0, next);
-                self.put_back(next, lane);
+                let key = self.s.queue.head_key(lane, key.tier, next);
+                self.put_back(LaneHead { key, lane });
             }
         }
     }
@@ -522,22 +582,20 @@ impl<'a> Pass<'a> {
     /// The first job of a lane that has not been started.
     fn head(&mut self, lane: u32) -> Option<QueueKey> {
         let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
-        let from = self
-            .lists
-            .cursor
-            .get(&lane)
-            .copied()
-            .unwrap_or((Reverse(i64::MAX), JobId(0)));
+        let from = self.lists.cursor.get(&lane).copied().unwrap_or(QueueKey {
+            within: Reverse(i64::MAX),
+            job: JobId(0),
+        });
         for &key in shape.queue.range(from..) {
             self.s.cost.jobs_visited += 1;
-            let job = &self.state.jobs[&key.1];
-            if self.promises.jobs.contains(&key.1) {
+            let job = &self.state.jobs[&key.job];
+            if self.promises.jobs.contains(&key.job) {
                 continue;
             }
             let left = *self
                 .lists
                 .left
-                .entry(key.1)
+                .entry(key.job)
                 .or_insert_with(|| match &job.array {
                     ArrayRole::Pending { indices } => {
                         u32::try_from(indices.len()).unwrap_or(u32::MAX)
@@ -555,15 +613,15 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// Nodes for a job of the lane now, and whether promises or reservations were in the way.
-    fn try_now(&mut self, lane: u32, job: JobId) -> (Placement, bool, Option<Reason>) {
+    /// Looks for nodes for a job of the lane now.
+    fn try_now(&mut self, lane: u32, job: JobId) -> Attempt {
         self.s.cost.shapes_visited += 1;
         let end = end_after(self.now, self.length_ms(lane));
         let nowhere = Placement::Nowhere(Shortfall::ANYTHING);
         let lane_number = lane;
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
-            return (nowhere, false, None);
+            return Attempt::failed(nowhere, None);
         };
         let span = self.span(lane, demand);
         // Resources that this pass has taken may come back without an event.
@@ -578,11 +636,11 @@ impl<'a> Pass<'a> {
             .is_none()
         {
             let placement = no_nodes(self.budget.licenses.are_untaken());
-            return (placement, false, Some(Reason::Licenses));
+            return Attempt::failed(placement, Some(Reason::Licenses));
         }
         if let Some(limit) = self.limit_at_least(job, lane.part) {
             let placement = no_nodes(self.budget.limit_use.is_empty());
-            return (placement, false, Some(limit));
+            return Attempt::failed(placement, Some(limit));
         }
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
@@ -605,18 +663,22 @@ impl<'a> Pass<'a> {
         if let Placement::Here(picks) = &placement
             && let Some(limit) = self.limit_on(lane_number, job, picks)
         {
-            return (nowhere, false, Some(limit));
+            return Attempt::failed(nowhere, Some(limit));
         }
         let fits_not = matches!(placement, Placement::Nowhere(_));
         let cause = source.reserved.get().filter(|_| fits_not);
-        (placement, source.narrowed.get(), cause)
+        Attempt {
+            placement,
+            narrowed: source.narrowed.get(),
+            cause,
+        }
     }
 
     /// Jobs of the lane would fit now, but for their limit on leaf switches (--switches): their wait begins.
     fn wait_for_switches(&mut self, lane: u32) {
         let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
         let first = shape.queue.iter().take(SWITCH_WAITERS_MAX);
-        let new = first.map(|(_, id)| *id).filter(|id| {
+        let new = first.map(|key| key.job).filter(|id| {
             let job = &self.state.jobs[id];
             job.switch_wait_since.is_none() && self.lists.left.get(id) != Some(&0)
         });

@@ -17,7 +17,7 @@ use crate::demand::licenses::asked;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::rooms::narrow;
-use crate::order::{HeadKey, PreemptTier, QueueKey, QueueOrder};
+use crate::order::{HeadKey, LaneHead, PreemptTier, QueueKey, QueueOrder};
 use crate::place::Shortfall;
 use crate::place::holds::Holds;
 use crate::queue::feasibility_cache::FeasibilityCache;
@@ -164,7 +164,10 @@ impl Queue {
     pub(crate) fn put(&mut self, state: &State, fleet: &Fleet, job: &Job) {
         let known = self.shape_by_spec(job);
         let kind = || Kind::of(state, &self.order, job, fleet.by_user);
-        let key = (Reverse(self.order.within(state, job)), job.id);
+        let key = QueueKey {
+            within: Reverse(self.order.within(state, job)),
+            job: job.id,
+        };
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
             if known == Some(shape) || self.shapes.get(shape).kind == kind() {
                 if old != key {
@@ -336,30 +339,29 @@ impl Queue {
         let lane = self.lanes.get_mut(id);
         let view = &fleet.parts[lane.part as usize];
         let kind = &self.shapes.get(lane.shape).kind;
-        let tier = Reverse((
-            self.order.level(kind.qos.as_deref()),
-            view.config.priority_tier,
-        ));
-        let line = &kind.line;
-        let key = match (&lane.demand, first) {
-            (Ok(_), Some((Reverse(within), job))) => {
-                let rank = self.order.rank(line, lane.base, within);
-                Some((tier, Reverse(rank), job, lane.ordinal))
-            }
-            _ => None,
+        let tier = PreemptTier {
+            level: Reverse(self.order.level(kind.qos.as_deref())),
+            tier: Reverse(view.config.priority_tier),
         };
+        let line = &kind.line;
+        let key = first.filter(|_| lane.demand.is_ok()).map(|first| HeadKey {
+            tier,
+            rank: Reverse(self.order.rank(line, lane.base, first.within.0)),
+            job: first.job,
+            ordinal: lane.ordinal,
+        });
         let old = std::mem::replace(&mut lane.key, key);
         if old == key {
             return;
         }
         let queue = &mut self.parts[lane.part as usize];
         if let Some(old) = old {
-            queue.order.remove(&(old, id));
+            queue.order.remove(&LaneHead { key: old, lane: id });
         }
         self.touched.insert(view.component);
         match key {
             Some(key) => {
-                queue.order.insert((key, id));
+                queue.order.insert(LaneHead { key, lane: id });
                 // Ahead of where it was it may pass by promises that kept it back.
                 if old.is_none_or(|old| key < old) {
                     self.wake(fleet, id);
@@ -377,16 +379,15 @@ impl Queue {
     }
 
     /// The place in line that a lane has with that job as its first.
-    pub(crate) fn head_key(
-        &self,
-        id: u32,
-        tier: PreemptTier,
-        (Reverse(within), job): QueueKey,
-    ) -> HeadKey {
+    pub(crate) fn head_key(&self, id: u32, tier: PreemptTier, first: QueueKey) -> HeadKey {
         let lane = self.lanes.get(id);
         let line = &self.shapes.get(lane.shape).kind.line;
-        let rank = self.order.rank(line, lane.base, within);
-        (tier, Reverse(rank), job, lane.ordinal)
+        HeadKey {
+            tier,
+            rank: Reverse(self.order.rank(line, lane.base, first.within.0)),
+            job: first.job,
+            ordinal: lane.ordinal,
+        }
     }
 
     /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes), or
@@ -407,7 +408,7 @@ impl Queue {
                 let Some(&first) = self.shapes.get(lane.shape).queue.first() else {
                     continue;
                 };
-                let Some(job) = state.jobs.get(&first.1) else {
+                let Some(job) = state.jobs.get(&first.job) else {
                     continue;
                 };
                 let base = self.order.base(state, job, &fleet.parts[part].config);
@@ -702,8 +703,7 @@ impl Queue {
                 continue;
             }
             let first = shape.queue.first().copied();
-            self.announce
-                .extend(shape.queue.iter().map(|(_, job)| *job));
+            self.announce.extend(shape.queue.iter().map(|key| key.job));
             // Out with the old key before the new one, which depends on the new demand.
             self.place(fleet, id, None);
             let least_cpus = least_cpus(&demand, fleet);
@@ -721,8 +721,7 @@ impl Queue {
         let lane = self.lanes.get_mut(id);
         if std::mem::replace(&mut lane.cause, cause) != cause {
             let shape = self.shapes.get(lane.shape);
-            self.announce
-                .extend(shape.queue.iter().map(|(_, job)| *job));
+            self.announce.extend(shape.queue.iter().map(|key| key.job));
         }
     }
 

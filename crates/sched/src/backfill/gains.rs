@@ -4,8 +4,8 @@
 use crate::nodes::fleet::{Fleet, Room};
 use crate::nodes::node_set::NodeSet;
 use crate::nodes::rooms::narrow;
-use crate::order::HeadKey;
-use crate::place::holds::{Hold, Holds};
+use crate::order::{HeadKey, LaneHead};
+use crate::place::holds::{Hold, Holds, SharedHolds};
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub(crate) struct BackfillReservation {
     /// Licenses are kept for the job as well.
     pub(crate) licensed: bool,
     /// By node. For a component of a heterogeneous job what is kept for all of its components.
-    pub(crate) holds: Arc<Vec<(u32, Hold)>>,
+    pub(crate) holds: SharedHolds,
 }
 
 /// A node of which a reservation keeps less than it did, or later.
@@ -59,15 +59,23 @@ impl RelaxedHold {
 }
 
 impl BackfillReservation {
+    /// The lane for whose first job nodes are kept, in its place.
+    pub(crate) fn head(&self) -> LaneHead {
+        LaneHead {
+            key: self.key,
+            lane: self.lane,
+        }
+    }
+
     /// Takes over from `holds` what others may still use of the kept nodes.
     pub(crate) fn narrow_to(&mut self, holds: &Holds) {
         // Most often others have taken nothing of it, or little: then it stays what it is.
-        if !self.holds.iter().any(|(node, _)| holds.is_own(*node)) {
+        if !self.holds.iter().any(|kept| holds.is_own(kept.node)) {
             return;
         }
         let all = Arc::make_mut(&mut self.holds).iter_mut();
-        for (node, kept) in all.filter(|(node, _)| holds.is_own(*node)) {
-            let mut list = holds.of(*node).iter();
+        for kept in all.filter(|kept| holds.is_own(kept.node)) {
+            let mut list = holds.of(kept.node).iter();
             if let Some(hold) = list.find(|hold| hold.lane == kept.lane) {
                 kept.clone_from(hold);
             }
@@ -83,20 +91,20 @@ impl BackfillReservation {
         let looser =
             |new: &Hold, old: &Hold| new.start > old.start || new.spare.has_more_than(&old.spare);
         let mut relaxed = Vec::new();
-        for (node, old) in self.holds.iter() {
+        for old in self.holds.iter() {
             // Both are in order.
-            while let [(other, _), rest @ ..] = all
-                && other < node
+            while let [other, rest @ ..] = all
+                && other.node < old.node
             {
                 all = rest;
             }
-            let mut here = all.iter().take_while(|(other, _)| other == node);
+            let mut here = all.iter().take_while(|other| other.node == old.node);
             // Components of one job may have parts of a node: each of them keeps others from what it keeps.
-            if here.clone().all(|(_, new)| looser(new, old)) {
+            if here.clone().all(|new| looser(new, old)) {
                 relaxed.push(RelaxedHold {
-                    node: *node,
+                    node: old.node,
                     old: old.clone(),
-                    new: here.next().map(|(_, new)| new.clone()),
+                    new: here.next().cloned(),
                 });
             }
         }
@@ -108,7 +116,7 @@ impl BackfillReservation {
 #[derive(Debug, Default)]
 pub(crate) struct PartQueue {
     /// All that can run there, by their heads.
-    pub(crate) order: BTreeSet<(HeadKey, u32)>,
+    pub(crate) order: BTreeSet<LaneHead>,
     /// Lanes that did not fit, by the least free CPUs with which a node could help them and by the gain of the partition
     /// from which on they may fit.
     pub(crate) blocked: BTreeMap<u32, BTreeSet<(u64, u32)>>,

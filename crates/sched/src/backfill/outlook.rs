@@ -14,7 +14,7 @@ use crate::nodes::allocations::{Ends, NEVER, layers_of};
 use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::nodes::node_set::NodeSet;
 use crate::nodes::rooms::{needs_of, take_away};
-use crate::place::holds::{Hold, Holds, Promise};
+use crate::place::holds::{Hold, Holds, SharedHolds};
 use crate::place::node_source::end_after;
 use crate::place::{Placement, choose};
 use muster_model::time::Timestamp;
@@ -78,7 +78,7 @@ struct EarliestStart {
     /// Until it is asked what is kept for the job then.
     picks: Vec<Pick>,
     /// The holds for the job from then on.
-    made: Promise,
+    made: SharedHolds,
 }
 
 /// The last reservation that was worked out. Its holds stay valid for nodes that have not changed since.
@@ -89,7 +89,7 @@ struct LastReservation {
     start: Timestamp,
     picks: Vec<Pick>,
     /// The hold of each pick.
-    made: Promise,
+    made: SharedHolds,
 }
 
 impl LastReservation {
@@ -98,7 +98,7 @@ impl LastReservation {
         let before = self.picks[*from..].iter();
         *from += before.take_while(|other| other.node < pick.node).count();
         let same = self.picks.get(*from) == Some(pick) && !changed.contains(pick.node);
-        same.then(|| &self.made[*from].1)
+        same.then(|| &self.made[*from])
     }
 }
 
@@ -327,7 +327,7 @@ impl Outlook {
         holds: &mut Holds,
         demand: &Demand,
         place: (&Fleet, &PartView, u32),
-    ) -> Promise {
+    ) -> SharedHolds {
         let Some(mut answer) = self.answer.take() else {
             return Arc::default();
         };
@@ -354,7 +354,7 @@ impl Outlook {
         demand: &Demand,
         place: (&Fleet, &PartView, u32),
         (start, picks): (Timestamp, &[Pick]),
-    ) -> Promise {
+    ) -> SharedHolds {
         let changes = &place.0.changes;
         let mut changed = std::mem::take(&mut self.changed);
         let kept = self.kept.take().filter(|kept| kept.start == start);
@@ -528,7 +528,7 @@ pub(crate) fn promise(
     place: (&Fleet, &PartView, u32),
     found: (Timestamp, &[Pick]),
     outlook: &Outlook,
-) -> Promise {
+) -> SharedHolds {
     let made = holds_for(holds, demand, place, found, outlook, |_| None);
     let made = Arc::new(made);
     holds.add(&made);
@@ -543,7 +543,7 @@ fn holds_for<'a>(
     (start, picks): (Timestamp, &[Pick]),
     outlook: &Outlook,
     mut known: impl FnMut(&Pick) -> Option<&'a Hold>,
-) -> Vec<(u32, Hold)> {
+) -> Vec<Hold> {
     let end = end_after(start, demand.length_ms);
     let future = FutureNodes::new(demand, (fleet, part), holds, outlook, (start, 0));
     // Most nodes of a job are of one kind and get as many of its tasks.
@@ -551,7 +551,7 @@ fn holds_for<'a>(
     let mut made = Vec::with_capacity(picks.len());
     for pick in picks {
         if let Some(hold) = known(pick) {
-            made.push((pick.node, hold.clone()));
+            made.push(hold.clone());
             continue;
         }
         let class = fleet.nodes[pick.node as usize].class;
@@ -567,14 +567,14 @@ fn holds_for<'a>(
         };
         let mut spare = future.left_of(pick.node, future.bare_anew(pick.node));
         take_away(&mut spare, needs);
-        let hold = Hold {
+        made.push(Hold {
+            node: pick.node,
             lane,
             start,
             end,
             needs: needs.clone(),
             spare,
-        };
-        made.push((pick.node, hold));
+        });
     }
     made
 }

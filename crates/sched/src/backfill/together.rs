@@ -8,7 +8,7 @@ use crate::nodes::allocations::{Ends, NEVER};
 use crate::nodes::fleet::{Fleet, Room};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::{needs_of, take_away};
-use crate::place::holds::{Holds, Promise};
+use crate::place::holds::{Holds, SharedHolds};
 use crate::place::node_source::EmptyNodes;
 use crate::place::{NodeSource, choose};
 use muster_model::time::Timestamp;
@@ -21,14 +21,36 @@ const TIMES_MAX: usize = 1000;
 
 /// One component: where it may run and what it needs there, in its order.
 pub(crate) struct Member<'a> {
-    /// Lanes and their partitions.
-    pub(crate) lanes: Vec<(u32, u32, &'a Demand)>,
+    pub(crate) lanes: Vec<MemberLane<'a>>,
     /// Since when it could run on more leaf switches than it asks for, if it could.
     pub(crate) waited: Option<Timestamp>,
 }
 
-/// Where a component would run: the place in its list of lanes, the nodes, and what is kept of these.
-pub(crate) type JointPlacement = (usize, Vec<Pick>, Promise);
+/// A lane of a component.
+#[derive(Clone, Copy)]
+pub(crate) struct MemberLane<'a> {
+    pub(crate) lane: u32,
+    pub(crate) part: u32,
+    pub(crate) demand: &'a Demand,
+}
+
+/// Where a component would run.
+#[derive(Clone, Default)]
+pub(crate) struct JointPlacement {
+    /// Place in its list of lanes.
+    pub(crate) at: usize,
+    pub(crate) picks: Vec<Pick>,
+    /// What is kept of the nodes.
+    pub(crate) holds: SharedHolds,
+}
+
+/// The earliest place of a component.
+struct EarliestLane {
+    start: Timestamp,
+    /// Place in its list of lanes.
+    at: usize,
+    picks: Vec<Pick>,
+}
 
 /// All components and what is ahead for each of their lanes. Nodes are looked at anew for each such job: there are few.
 struct JointSearch<'a> {
@@ -46,8 +68,8 @@ pub(crate) fn earliest_together(
     ends: (Ends, Option<Timestamp>),
     now: Timestamp,
 ) -> Option<(Timestamp, Vec<JointPlacement>)> {
-    let outlook = |(_, part, demand): &(u32, u32, &Demand)| {
-        Outlook::new(demand, fleet, &fleet.parts[*part as usize], ends)
+    let outlook = |lane: &MemberLane<'_>| {
+        Outlook::new(lane.demand, fleet, &fleet.parts[lane.part as usize], ends)
     };
     let outlooks = members
         .iter()
@@ -80,7 +102,7 @@ pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
         let mut taken = NodeMap::<Room>::default();
         let alone = order.iter().position(|&number| {
             let lanes = members[number].lanes.iter();
-            let mut places = lanes.map(|(_, part, demand)| {
+            let mut places = lanes.map(|MemberLane { part, demand, .. }| {
                 let part = &fleet.parts[*part as usize];
                 let source = EmptiedNodes {
                     ideal: EmptyNodes {
@@ -156,8 +178,8 @@ impl JointSearch<'_> {
         let promised = promised.map(|hold| hold.end);
         let ends = self.outlooks.iter().flatten().filter_map(Outlook::last_end);
         let reserved = self.members.iter().flat_map(|member| &member.lanes);
-        let reserved = reserved.filter_map(|(_, part, _)| {
-            let part = &self.fleet.parts[*part as usize];
+        let reserved = reserved.filter_map(|lane| {
+            let part = &self.fleet.parts[lane.part as usize];
             self.fleet.blocks.ends(part, self.now).pop_last()
         });
         let finite = |time: &Timestamp| *time < NEVER;
@@ -175,19 +197,23 @@ impl JointSearch<'_> {
                 vec![JointPlacement::default(); self.members.len()];
             let mut late = None;
             for (place, &number) in order.iter().enumerate() {
-                let Some((start, place_in, picks)) = self.first_of(number, &taken, at) else {
+                let Some(first) = self.first_of(number, &taken, at) else {
                     return Arranged::Never;
                 };
-                if start > at {
-                    next = Some(next.map_or(start, |known| known.min(start)));
+                if first.start > at {
+                    next = Some(next.map_or(first.start, |known| known.min(first.start)));
                     late = Some(place);
                     break;
                 }
-                let (lane, part, demand) = self.members[number].lanes[place_in];
+                let MemberLane { lane, part, demand } = self.members[number].lanes[first.at];
                 let on = (self.fleet, &self.fleet.parts[part as usize], lane);
-                let outlook = &self.outlooks[number][place_in];
-                let made = promise(&mut taken, demand, on, (at, &picks), outlook);
-                found[number] = (place_in, picks, made);
+                let outlook = &self.outlooks[number][first.at];
+                let holds = promise(&mut taken, demand, on, (at, &first.picks), outlook);
+                found[number] = JointPlacement {
+                    at: first.at,
+                    picks: first.picks,
+                    holds,
+                };
             }
             match late {
                 None => return Arranged::Together(taken, found),
@@ -203,25 +229,20 @@ impl JointSearch<'_> {
     }
 
     /// The earliest of a member's lanes from a time on.
-    fn first_of(
-        &self,
-        number: usize,
-        holds: &Holds,
-        from: Timestamp,
-    ) -> Option<(Timestamp, usize, Vec<Pick>)> {
+    fn first_of(&self, number: usize, holds: &Holds, from: Timestamp) -> Option<EarliestLane> {
         let member = &self.members[number];
         let promised = holds.iter().flat_map(|(_, list)| list);
         let ends: BTreeSet<Timestamp> = promised.map(|hold| hold.end).collect();
-        let mut best: Option<(Timestamp, usize, Vec<Pick>)> = None;
-        for (at, (_, part, demand)) in member.lanes.iter().enumerate() {
+        let mut best: Option<EarliestLane> = None;
+        for (at, MemberLane { part, demand, .. }) in member.lanes.iter().enumerate() {
             let place = (self.fleet, &self.fleet.parts[*part as usize]);
             let times = (self.now, Some(from));
             let outlook = &self.outlooks[number][at];
             let found = outlook.earliest(demand, place, (holds, &ends), times, member.waited);
             if let Some((start, picks)) = found
-                && best.as_ref().is_none_or(|(known, ..)| start < *known)
+                && best.as_ref().is_none_or(|known| start < known.start)
             {
-                best = Some((start, at, picks));
+                best = Some(EarliestLane { start, at, picks });
             }
         }
         best

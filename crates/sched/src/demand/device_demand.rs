@@ -16,8 +16,15 @@ pub(crate) type JobShare = [u32; SHARES_MAX];
 /// Devices of which a node has more are only counted: a whole node does not come with all of them.
 const TRACKED_MAX: u64 = 1024;
 
-/// Available resources: CPUs that tasks may use, memory that each GPU takes, the node's room.
-type Available<'a> = (u32, u64, &'a Room);
+/// Available resources of a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Available<'a> {
+    /// CPUs that tasks may use.
+    pub(crate) usable: u32,
+    /// Memory that each GPU takes.
+    pub(crate) mib_of_gpu: u64,
+    pub(crate) room: &'a Room,
+}
 
 /// The devices that a job needs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -180,11 +187,15 @@ impl DeviceDemand {
 
     /// Most tasks that there are devices for.
     pub(crate) fn tasks_in(&self, class: &NodeClass, left: Available<'_>) -> u32 {
-        let (usable, mib, room) = left;
+        let Available {
+            usable,
+            mib_of_gpu,
+            room,
+        } = left;
         let fixed = gpus(&self.fixed);
         let free = |w: &GresCount| free_of(class, room, w);
         let too_few = self.fixed.iter().any(|w| free(w) < w.2);
-        if too_few || self.cpus_for(fixed) > usable || fixed.saturating_mul(mib) > room.mib {
+        if too_few || self.cpus_for(fixed) > usable || fixed.saturating_mul(mib_of_gpu) > room.mib {
             return 0;
         }
         let mut tasks = self.tasks_at_most.unwrap_or(u32::MAX);
@@ -207,7 +218,7 @@ impl DeviceDemand {
     pub(crate) fn share_in(&self, class: &NodeClass, left: Available<'_>) -> JobShare {
         let mut share = JobShare::default();
         for (n, gres) in share.iter_mut().zip(&self.per_job) {
-            *n = least(self.available_count(free_of(class, left.2, gres), gres, left));
+            *n = least(self.available_count(free_of(class, left.room, gres), gres, left));
         }
         share
     }
@@ -226,12 +237,7 @@ impl DeviceDemand {
     }
 
     /// How many of those that are free there are CPUs and memory for.
-    fn available_count(
-        &self,
-        free: u64,
-        gres: &GresCount,
-        (usable, mib, room): Available<'_>,
-    ) -> u64 {
+    fn available_count(&self, free: u64, gres: &GresCount, available: Available<'_>) -> u64 {
         if gres.0 != GPU {
             return free;
         }
@@ -240,8 +246,9 @@ impl DeviceDemand {
             0 => u64::MAX,
             each => all.saturating_sub(fixed.saturating_mul(each)) / each,
         };
-        let by_cpu = left(u64::from(usable), u64::from(self.cpus_per_gpu));
-        free.min(by_cpu).min(left(room.mib, mib))
+        let by_cpu = left(u64::from(available.usable), u64::from(self.cpus_per_gpu));
+        let by_memory = left(available.room.mib, available.mib_of_gpu);
+        free.min(by_cpu).min(by_memory)
     }
 
     /// All devices that a node with this pick gives.

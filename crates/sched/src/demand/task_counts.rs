@@ -5,8 +5,14 @@ use crate::demand::Demand;
 use crate::nodes::fleet::{NodeClass, Room};
 use std::cell::RefCell;
 
-/// An answer: class, room, tasks.
-type CachedCount = (u32, Room, u32);
+/// An answer.
+#[derive(Debug)]
+struct CachedCount {
+    /// Number of the node's class.
+    class: u32,
+    room: Room,
+    tasks: u32,
+}
 
 /// The last answers, the later one first.
 #[derive(Debug, Default)]
@@ -25,14 +31,18 @@ impl TaskCounts {
             return demand.tasks_in(class, room);
         }
         let mut last = self.0.borrow_mut();
-        let same = |(of, known, _): &&CachedCount| *of == number && known == room;
+        let same = |known: &&CachedCount| known.class == number && known.room == *room;
         let known = last.iter().flatten().find(same);
-        if let Some((.., tasks)) = known {
-            return *tasks;
+        if let Some(known) = known {
+            return known.tasks;
         }
         let tasks = demand.tasks_in(class, room);
         last.swap(0, 1);
-        last[0] = Some((number, room.clone(), tasks));
+        last[0] = Some(CachedCount {
+            class: number,
+            room: room.clone(),
+            tasks,
+        });
         tasks
     }
 }

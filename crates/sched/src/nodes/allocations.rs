@@ -18,6 +18,16 @@ pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
 /// When a job ends that is being cleaned up.
 const ANY_MOMENT: Timestamp = Timestamp(i64::MIN);
 
+/// When a job ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobEnds {
+    pub(crate) job: JobId,
+    /// As it is expected to.
+    pub(crate) planned: Timestamp,
+    /// At the latest.
+    pub(crate) limit: Timestamp,
+}
+
 /// The part of a node that a job has.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAllocation {
@@ -48,12 +58,12 @@ pub(crate) enum Ends {
 }
 
 impl NodeAllocation {
-    fn new(
-        class: &NodeClass,
-        share: &NodeShare,
-        (job, planned, limit): (JobId, Timestamp, Timestamp),
-        part: u32,
-    ) -> NodeAllocation {
+    fn new(class: &NodeClass, share: &NodeShare, ends: JobEnds, part: u32) -> NodeAllocation {
+        let JobEnds {
+            job,
+            planned,
+            limit,
+        } = ends;
         let mut gres = Vec::new();
         for held in &share.gres {
             for ((name, kind, _), at) in class.gres.iter().zip(0u32..) {
@@ -208,9 +218,14 @@ impl Fleet {
                 continue;
             };
             let class = &self.classes[view.class as usize];
+            let ends = JobEnds {
+                job: id,
+                planned,
+                limit,
+            };
             let allocation = NodeAllocation {
                 lent: job.cpus_released_by_preemption,
-                ..NodeAllocation::new(class, share, (id, planned, limit), part)
+                ..NodeAllocation::new(class, share, ends, part)
             };
             self.put_allocation(node, allocation);
             put += 1;
@@ -250,28 +265,19 @@ impl Fleet {
     }
 
     /// A job is going to have an allocation, if the plan is carried out.
-    pub(crate) fn propose_allocations(
-        &mut self,
-        alloc: &Allocation,
-        ends: (JobId, Timestamp, Timestamp),
-    ) {
+    pub(crate) fn propose_allocations(&mut self, alloc: &Allocation, ends: JobEnds) {
         let part = number_of(&self.part_by_name, &alloc.partition);
         for share in &alloc.nodes {
             self.propose_allocation(share, ends, part);
         }
     }
 
-    fn propose_allocation(
-        &mut self,
-        share: &NodeShare,
-        (job, planned, limit): (JobId, Timestamp, Timestamp),
-        part: u32,
-    ) {
+    fn propose_allocation(&mut self, share: &NodeShare, ends: JobEnds, part: u32) {
         let view = &mut self.nodes[share.node.0 as usize];
         let class = &self.classes[view.class as usize];
         view.allocations.push(NodeAllocation {
             proposed: true,
-            ..NodeAllocation::new(class, share, (job, planned, limit), part)
+            ..NodeAllocation::new(class, share, ends, part)
         });
     }
 

@@ -11,7 +11,7 @@ mod tree;
 
 use self::class::class_of;
 use self::devices::{PartRule, devices_near, take_gres};
-use self::fits::Fits;
+use self::fits::{Fits, Free};
 pub(crate) use self::room::{DeviceRoom, Room};
 use self::tree::Tree;
 use crate::nodes::allocations::{Changes, NodeAllocation, memory_near};
@@ -475,7 +475,11 @@ impl Fleet {
                 }
             }
             part.tree.set(pos, value);
-            let free = (gpus, value.0, value.1);
+            let free = Free {
+                gpus,
+                cpus: value.0,
+                mib: value.1,
+            };
             part.fits.set(pos, part.weights[pos], free);
             if let Some((_, leaves)) = &mut part.network {
                 leaves.set(pos, value.0, view.room.jobs > 0);

@@ -1,10 +1,11 @@
 //! Heterogeneous jobs in a pass: all components start now, or nodes are kept for all of them from one time on.
 
-use super::Pass;
+use super::{Attempt, Pass};
 use crate::backfill::gains::BackfillReservation;
-use crate::backfill::together::{Member, could_fit, earliest_together};
+use crate::backfill::together::{Member, MemberLane, could_fit, earliest_together};
+use crate::demand::licenses::Licenses;
 use crate::demand::pick::Pick;
-use crate::nodes::allocations::Ends;
+use crate::nodes::allocations::{Ends, JobEnds};
 use crate::nodes::fleet::NodeSnapshot;
 use crate::order::HeadKey;
 use crate::pass::starts::allocate;
@@ -12,11 +13,14 @@ use crate::place::NodeSource as _;
 use crate::place::holds::Hold;
 use crate::place::node_source::{CurrentNodes, end_after};
 use crate::place::{Placement, Shortfall};
+use muster_core::state::limit_use::InUse;
+use muster_model::account_limits::Scope;
 use muster_model::het::HetPart;
 use muster_model::ids::JobId;
 use muster_model::job::{Allocation, Reason};
 use muster_model::time::Timestamp;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The outcome for a heterogeneous job in this pass.
@@ -36,17 +40,41 @@ struct Component {
     lanes: Vec<u32>,
 }
 
-/// A promise to all components.
-pub(super) struct Promise {
+/// Nodes kept for all components.
+pub(super) struct HetReservation {
     start: Timestamp,
-    /// The lanes that were chosen, and the nodes in each.
-    picks: Vec<(JobId, u32, Vec<Pick>)>,
+    picks: Vec<ComponentPicks>,
     /// Holds for all components, by node.
-    holds: Vec<(u32, Hold)>,
+    holds: Vec<Hold>,
 }
 
-/// A component that starts, when it is expected to end and when it ends at the latest, and what it gets.
-type Start = ((JobId, Timestamp, Timestamp), Allocation);
+/// The lane that was chosen for a component, and its nodes there.
+#[derive(Clone)]
+struct ComponentPicks {
+    job: JobId,
+    lane: u32,
+    picks: Vec<Pick>,
+}
+
+/// Nodes and budgets as they were before components took of them.
+struct Undo {
+    nodes: Vec<NodeUndo>,
+    licenses: Licenses,
+    limit_use: BTreeMap<Scope, InUse>,
+}
+
+/// A node as it was before a component took of it.
+struct NodeUndo {
+    node: u32,
+    snapshot: NodeSnapshot,
+    holds: Vec<Hold>,
+}
+
+/// A component that starts.
+struct ComponentStart {
+    ends: JobEnds,
+    alloc: Allocation,
+}
 
 /// Why a component found no place.
 struct Failure {
@@ -54,8 +82,16 @@ struct Failure {
     at: usize,
     /// Promises or earlier components of the same job were in the way.
     narrowed: bool,
-    /// The shortfall in each of its lanes, and whether reservations were in the way there; `None` if that is not known.
-    missing: Option<Vec<(u32, Shortfall, bool)>>,
+    /// `None` if that is not known.
+    missing: Option<Vec<LaneShortfall>>,
+}
+
+/// Why a component found no place in a lane.
+struct LaneShortfall {
+    lane: u32,
+    short: Shortfall,
+    /// Reservations were in the way.
+    held: bool,
 }
 
 impl Pass<'_> {
@@ -156,9 +192,9 @@ impl Pass<'_> {
         };
         let missing = missing.unwrap_or_default();
         for lane in components.iter().flat_map(|c| &c.lanes) {
-            let own = missing.iter().find(|(of, ..)| of == lane);
+            let own = missing.iter().find(|of| of.lane == *lane);
             let (short, held) = match own {
-                Some((_, short, held)) => (*short, *held),
+                Some(own) => (own.short, own.held),
                 // It waits for another component.
                 None if certain => (Shortfall::NO_NODES, false),
                 None => (Shortfall::ANYTHING, narrowed),
@@ -173,24 +209,31 @@ impl Pass<'_> {
         &mut self,
         components: &[Component],
         order: &[usize],
-    ) -> Result<Vec<Start>, Failure> {
+    ) -> Result<Vec<ComponentStart>, Failure> {
         let mut starts = Vec::with_capacity(order.len());
-        let mut kept: Vec<(u32, NodeSnapshot, Vec<Hold>)> = Vec::new();
-        let counted = (self.budget.licenses.clone(), self.budget.limit_use.clone());
+        let mut undo = self.undo();
         let mut any_narrowed = false;
         for &at in order {
             let component = &components[at];
             let mut found = None;
             let mut missing = Some(Vec::new());
             for &lane in &component.lanes {
-                let (placement, narrowed, cause) = self.try_now(lane, component.job);
+                let Attempt {
+                    placement,
+                    narrowed,
+                    cause,
+                } = self.try_now(lane, component.job);
                 any_narrowed |= narrowed;
                 missing = match placement {
                     // More than nodes is missing, or they may do with a wait.
                     Placement::Nowhere(_) if cause.is_some() => None,
                     Placement::Scattered => None,
                     Placement::Nowhere(short) => missing.map(|mut all: Vec<_>| {
-                        all.push((lane, short, narrowed));
+                        all.push(LaneShortfall {
+                            lane,
+                            short,
+                            held: narrowed,
+                        });
                         all
                     }),
                     Placement::Here(_) => missing,
@@ -207,24 +250,21 @@ impl Pass<'_> {
                 }
             }
             let Some((lane, picks)) = found else {
-                self.give_back(kept);
-                (self.budget.licenses, self.budget.limit_use) = counted;
+                self.give_back(undo);
                 return Err(Failure {
                     at,
                     narrowed: any_narrowed,
                     missing,
                 });
             };
-            for pick in &picks {
-                let holds = self.promises.holds.of(pick.node).to_vec();
-                kept.push((pick.node, self.s.fleet.keep(pick.node), holds));
-            }
+            undo.nodes
+                .extend(picks.iter().map(|pick| self.node_undo(pick.node)));
             starts.push(self.take_all(lane, component.job, &picks));
         }
         Ok(starts)
     }
 
-    fn take_all(&mut self, lane: u32, job: JobId, picks: &[Pick]) -> Start {
+    fn take_all(&mut self, lane: u32, job: JobId, picks: &[Pick]) -> ComponentStart {
         let end = end_after(self.now, self.length_ms(lane));
         let number = lane;
         let passes = self.lists.parts[self.s.queue.lane(lane).part as usize]
@@ -240,16 +280,22 @@ impl Pass<'_> {
         let mut alloc = allocate(&mut self.s.fleet, (lane.part, limit), demand, picks, taken);
         alloc.backfilled = passes;
         self.count_start(number, job, &mut alloc);
-        ((job, planned, limit), alloc)
+        let ends = JobEnds {
+            job,
+            planned,
+            limit,
+        };
+        ComponentStart { ends, alloc }
     }
 
-    fn start_all(&mut self, mut starts: Vec<Start>) {
-        starts.sort_by_key(|(ends, _)| ends.0);
-        for (ends, alloc) in starts {
+    fn start_all(&mut self, mut starts: Vec<ComponentStart>) {
+        starts.sort_by_key(|start| start.ends.job);
+        for ComponentStart { ends, alloc } in starts {
+            let job = ends.job;
             // Of what partitions have gained so much less is left; that is counted again before it matters.
             self.propose(ends, alloc);
-            self.lists.left.insert(ends.0, 0);
-            self.drop_promises_to(ends.0);
+            self.lists.left.insert(job, 0);
+            self.drop_promises_to(job);
         }
     }
 
@@ -258,13 +304,13 @@ impl Pass<'_> {
     pub(super) fn het_waits(&mut self, part: HetPart, lane: u32, key: HeadKey) -> bool {
         let number = self.s.queue.lane(lane).part;
         let component = self.s.fleet.parts[number as usize].component;
-        let cautious = self.is_cautious(key.2);
+        let cautious = self.is_cautious(key.job);
         if cautious {
             self.promises.cautious.insert(component);
         }
         if !self.promises.het.contains_key(&part.leader) {
             let before = self.promises.holds.clone();
-            let promise = self.promise_all(part, key.2, cautious);
+            let promise = self.promise_all(part, key.job, cautious);
             let ready = promise.as_ref().filter(|promise| promise.start == self.now);
             if let Some(picks) = ready.map(|promise| promise.picks.clone()) {
                 let own = std::mem::replace(&mut self.promises.holds, before);
@@ -296,28 +342,24 @@ impl Pass<'_> {
     /// The job waits behind the first of a partition, and nodes are kept for it as well.
     pub(super) fn het_waits_too(&mut self, part: HetPart, key: HeadKey) {
         if !self.promises.het.contains_key(&part.leader) {
-            let cautious = self.is_cautious(key.2);
-            let promise = self.promise_all(part, key.2, cautious);
+            let cautious = self.is_cautious(key.job);
+            let promise = self.promise_all(part, key.job, cautious);
             self.promises.het.insert(part.leader, promise);
         }
     }
 
     /// Starts all components on nodes that were chosen for a promise, if they are free. A promise may count on jobs that
     /// are still being cleaned up.
-    fn start_picked(&mut self, picks: Vec<(JobId, u32, Vec<Pick>)>) -> bool {
+    fn start_picked(&mut self, picks: Vec<ComponentPicks>) -> bool {
         let mut starts = Vec::with_capacity(picks.len());
-        let mut kept: Vec<(u32, NodeSnapshot, Vec<Hold>)> = Vec::new();
-        let counted = (self.budget.licenses.clone(), self.budget.limit_use.clone());
-        for (job, lane, picks) in picks {
+        let mut undo = self.undo();
+        for ComponentPicks { job, lane, picks } in picks {
             if !self.are_free(lane, &picks) || !self.may_start(lane, job, &picks) {
-                self.give_back(kept);
-                (self.budget.licenses, self.budget.limit_use) = counted;
+                self.give_back(undo);
                 return false;
             }
-            for pick in &picks {
-                let holds = self.promises.holds.of(pick.node).to_vec();
-                kept.push((pick.node, self.s.fleet.keep(pick.node), holds));
-            }
+            undo.nodes
+                .extend(picks.iter().map(|pick| self.node_undo(pick.node)));
             starts.push(self.take_all(lane, job, &picks));
         }
         self.start_all(starts);
@@ -367,13 +409,32 @@ impl Pass<'_> {
         licensed && self.limit_on(lane, job, picks).is_none()
     }
 
-    fn give_back(&mut self, kept: Vec<(u32, NodeSnapshot, Vec<Hold>)>) {
-        for (node, kept, holds) in kept.into_iter().rev() {
-            self.s.fleet.restore(node, kept);
-            if !holds.is_empty() {
-                self.promises.holds.set(node, holds);
+    /// What components take from now on can be given back.
+    fn undo(&self) -> Undo {
+        Undo {
+            nodes: Vec::new(),
+            licenses: self.budget.licenses.clone(),
+            limit_use: self.budget.limit_use.clone(),
+        }
+    }
+
+    fn node_undo(&self, node: u32) -> NodeUndo {
+        NodeUndo {
+            node,
+            snapshot: self.s.fleet.keep(node),
+            holds: self.promises.holds.of(node).to_vec(),
+        }
+    }
+
+    fn give_back(&mut self, undo: Undo) {
+        for before in undo.nodes.into_iter().rev() {
+            self.s.fleet.restore(before.node, before.snapshot);
+            if !before.holds.is_empty() {
+                self.promises.holds.set(before.node, before.holds);
             }
         }
+        self.budget.licenses = undo.licenses;
+        self.budget.limit_use = undo.limit_use;
     }
 
     fn members(&self, components: &[Component]) -> Vec<Member<'_>> {
@@ -381,8 +442,12 @@ impl Pass<'_> {
         let member = |c: &Component| Member {
             lanes: (c.lanes.iter())
                 .filter_map(|id| {
-                    let lane = queue.lane(*id);
-                    Some((*id, lane.part, lane.demand.as_ref().ok()?))
+                    let view = queue.lane(*id);
+                    Some(MemberLane {
+                        lane: *id,
+                        part: view.part,
+                        demand: view.demand.as_ref().ok()?,
+                    })
                 })
                 .collect(),
             waited: (self.state.jobs.get(&c.job)).and_then(|job| job.switch_wait_since),
@@ -390,7 +455,12 @@ impl Pass<'_> {
         components.iter().map(member).collect()
     }
 
-    fn promise_all(&mut self, part: HetPart, first: JobId, cautious: bool) -> Option<Promise> {
+    fn promise_all(
+        &mut self,
+        part: HetPart,
+        first: JobId,
+        cautious: bool,
+    ) -> Option<HetReservation> {
         let components = self.components(part)?;
         let ends = match self.s.planned.predicts() && !cautious {
             true => Ends::Planned,
@@ -407,19 +477,23 @@ impl Pass<'_> {
         self.promises.holds = taken;
         let mut holds = Vec::new();
         let mut chosen = Vec::with_capacity(components.len());
-        for (component, (lane, picks, made)) in components.iter().zip(found) {
+        for (component, placed) in components.iter().zip(found) {
             self.promises
                 .ends
-                .extend(made.first().map(|(_, hold)| hold.end));
-            holds.extend(made.iter().cloned());
-            chosen.push((component.job, component.lanes[lane], picks));
+                .extend(placed.holds.first().map(|hold| hold.end));
+            holds.extend(placed.holds.iter().cloned());
+            chosen.push(ComponentPicks {
+                job: component.job,
+                lane: component.lanes[placed.at],
+                picks: placed.picks,
+            });
             let known = self.state.jobs.get(&component.job);
             if known.is_some_and(|job| job.expected_start != Some(start)) {
                 self.plan.expected.push((component.job, start));
             }
         }
-        holds.sort_by_key(|(node, _)| *node);
-        Some(Promise {
+        holds.sort_by_key(|hold| hold.node);
+        Some(HetReservation {
             start,
             picks: chosen,
             holds,

@@ -1,8 +1,8 @@
 //! The working lists of a pass. Their memory is handed on from one pass to the next.
 
-use super::{PartPass, PassingKey};
+use super::{PartPass, PassingKey, UnblockedLane};
 use crate::nodes::node_map::{NumberMap, NumberSet};
-use crate::order::{HeadKey, QueueKey};
+use crate::order::{LaneHead, QueueKey};
 use muster_model::ids::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,12 +12,12 @@ use std::collections::BinaryHeap;
 pub(crate) struct Lists {
     pub(super) parts: Vec<PartPass>,
     /// Lanes whose turn comes in the order of the queue.
-    pub(super) heap: BinaryHeap<Reverse<(HeadKey, u32)>>,
+    pub(super) heap: BinaryHeap<Reverse<LaneHead>>,
     /// Lanes behind the first that waits, shortest first, where run times are predicted.
     pub(super) passing: BinaryHeap<Reverse<PassingKey>>,
     /// Lanes that did not fit and may fit now, in the order in which they are tried, with what their partition must
     /// have gained.
-    pub(super) unblocked: BinaryHeap<Reverse<(PassingKey, u64, u32)>>,
+    pub(super) unblocked: BinaryHeap<Reverse<UnblockedLane>>,
     /// Lanes that are or were in the heap.
     pub(super) seen: NumberSet<u32>,
     /// Where a lane goes on in its shape's queue.

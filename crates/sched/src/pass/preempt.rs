@@ -5,6 +5,7 @@
 use crate::demand::licenses::{Due, Licenses, Span};
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::{Fleet, NOWHERE};
+use crate::order::LaneHead;
 use crate::pass::Pass;
 use crate::place::after_preemption::AfterPreemption;
 use crate::place::holds::Holds;
@@ -27,16 +28,40 @@ const CLAIMS_MAX: usize = 64;
 /// Victims that are looked at one by one for whether they can be spared.
 const SPARED_MAX: usize = 128;
 
-/// Order of victims: rank, then the youngest or the smallest first.
-type Key = (u32, Reverse<i64>, u64, Reverse<i64>);
+/// Order of victims: the lowest rank first, then the youngest or the smallest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct VictimKey {
+    /// Preemption rank ([`State::preempt_rank`]).
+    rank: u32,
+    /// Start time, where the youngest come first, else 0 for all.
+    by_age: Reverse<i64>,
+    cpus: u64,
+    start: Reverse<i64>,
+    job: JobId,
+}
+
+/// A running job that may be preempted.
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    key: VictimKey,
+    /// Exempt until then.
+    until: Timestamp,
+}
+
+/// PreemptExemptTime of a job, by its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Exemption {
+    until: Timestamp,
+    job: JobId,
+}
 
 /// Running jobs that may be preempted by somebody.
 #[derive(Debug, Default)]
 pub(crate) struct Yielding {
-    by_key: BTreeSet<(Key, JobId)>,
-    of: HashMap<JobId, (Key, Timestamp)>,
+    by_key: BTreeSet<VictimKey>,
+    of: HashMap<JobId, Victim>,
     /// Jobs that are exempt from preemption until a time.
-    exempt: BTreeSet<(Timestamp, JobId)>,
+    exempt: BTreeSet<Exemption>,
     /// Jobs that are in their grace time, or stopped until there is room.
     aside: BTreeSet<JobId>,
 }
@@ -55,9 +80,9 @@ impl Yielding {
         let Some(settings) = state.preemption() else {
             return;
         };
-        if let Some((key, until)) = self.of.remove(&id) {
-            self.by_key.remove(&(key, id));
-            self.exempt.remove(&(until, id));
+        if let Some(Victim { key, until }) = self.of.remove(&id) {
+            self.by_key.remove(&key);
+            self.exempt.remove(&Exemption { until, job: id });
         }
         self.aside.remove(&id);
         let Some(job) = state.jobs.get(&id) else {
@@ -76,29 +101,35 @@ impl Yielding {
             Reverse(0)
         };
         let cpus = job.alloc.as_ref().map_or(0, |a| a.cpus());
-        let key = (state.preempt_rank(job), by_age, cpus, start);
-        self.by_key.insert((key, id));
+        let key = VictimKey {
+            rank: state.preempt_rank(job),
+            by_age,
+            cpus,
+            start,
+            job: id,
+        };
+        self.by_key.insert(key);
         if Some(until) > job.start_time {
-            self.exempt.insert((until, id));
+            self.exempt.insert(Exemption { until, job: id });
         }
-        self.of.insert(id, (key, until));
+        self.of.insert(id, Victim { key, until });
     }
 
     /// Takes the jobs whose exempt time has passed.
     pub(crate) fn now_open(&mut self, now: Timestamp) -> Vec<JobId> {
         let mut open = Vec::new();
-        while let Some(&(at, id)) = self.exempt.first()
-            && at <= now
+        while let Some(&Exemption { until, job }) = self.exempt.first()
+            && until <= now
         {
             self.exempt.pop_first();
-            open.push(id);
+            open.push(job);
         }
         open
     }
 
     /// When the next one's time alone passes.
     pub(crate) fn next_open(&self) -> Option<Timestamp> {
-        self.exempt.first().map(|(at, _)| *at)
+        self.exempt.first().map(|exemption| exemption.until)
     }
 }
 
@@ -111,15 +142,41 @@ pub(crate) enum PreemptOutcome {
     Short(Shortfall, bool),
 }
 
-/// Jobs whose shares come back: all of them, or only their CPUs.
-type Freed<'s> = Vec<(&'s Job, bool)>;
+/// A job whose shares of nodes come back.
+#[derive(Clone, Copy)]
+struct Release<'s> {
+    job: &'s Job,
+    /// All of them, as it ends; else only its CPUs, as it stops.
+    whole: bool,
+}
+
+/// A job that may have to make room, in the order of victims.
+#[derive(Clone, Copy)]
+struct Candidate<'s> {
+    key: VictimKey,
+    release: Release<'s>,
+}
+
+/// Jobs that make room, and what is chosen then.
+struct Victims<'s> {
+    picks: Vec<Pick>,
+    jobs: Vec<Release<'s>>,
+}
+
+/// Jobs that make room whatever is chosen.
+struct Going<'s> {
+    /// They are stopped, and the waiting one would have stopped them.
+    stopped: Vec<Release<'s>>,
+    /// They leave: their grace time runs, they were chosen in this pass, or they are being cleaned up.
+    leaving: Vec<Release<'s>>,
+}
 
 /// A way to make room.
 struct RoomPlan<'s> {
     picks: Vec<Pick>,
-    victims: Freed<'s>,
+    victims: Vec<Release<'s>>,
     /// All whose shares it counts on.
-    freed: Freed<'s>,
+    freed: Vec<Release<'s>>,
     /// Nobody has to leave first.
     now: bool,
 }
@@ -141,18 +198,24 @@ impl<'a> Pass<'a> {
         let part = self.s.queue.lane(lane).part;
         let name = self.s.fleet.parts[part as usize].config.name.clone();
         let outranked = |job: &Job| state.outranks(waiting, &name, job);
-        let (stopped, leaving) = self.going(outranked);
+        let going = self.going(outranked);
         let yielding = &self.s.yielding;
-        let candidates: Vec<(Key, &'a Job, bool)> = (yielding.by_key.iter())
-            .filter(|(_, v)| !self.chosen.contains_key(v) && yielding.of[v].1 <= self.now)
-            .filter_map(|(key, v)| Some((*key, state.jobs.get(v)?)))
-            .filter(|(_, job)| outranked(job))
-            .map(|(key, job)| (key, job, state.preempt_mode(job) != PreemptMode::Suspend))
-            .collect();
+        let candidate = |key: &VictimKey| {
+            let job = state.jobs.get(&key.job).filter(|job| outranked(job))?;
+            let whole = state.preempt_mode(job) != PreemptMode::Suspend;
+            let release = Release { job, whole };
+            Some(Candidate { key: *key, release })
+        };
+        let may_be_chosen = |key: &&VictimKey| {
+            let is_chosen = self.chosen.contains_key(&key.job);
+            !is_chosen && yielding.of[&key.job].until <= self.now
+        };
+        let victims = yielding.by_key.iter().filter(may_be_chosen);
+        let candidates: Vec<Candidate<'a>> = victims.filter_map(candidate).collect();
         let Some(search) = VictimSearch::new(self, lane) else {
             return PreemptOutcome::Short(Shortfall::NO_NODES, false);
         };
-        let found = search.find_room(&stopped, &leaving, &candidates, state);
+        let found = search.find_room(&going, &candidates, state);
         let (short, held) = (search.short.get(), search.narrowed.get());
         self.s.cost.nodes_visited += 1 + candidates.len() as u64;
         let Some(room) = found else {
@@ -161,10 +224,10 @@ impl<'a> Pass<'a> {
         if self.limit_on(lane, id, &room.picks).is_some() {
             return PreemptOutcome::Short(Shortfall::ANYTHING, held);
         }
-        for (victim, whole) in &room.victims {
-            self.chosen.insert(victim.id, !whole);
+        for victim in &room.victims {
+            self.chosen.insert(victim.job.id, !victim.whole);
             self.plan.preemptions.push(PlannedPreemption {
-                victim: victim.id,
+                victim: victim.job.id,
                 by: id,
                 partition: name.clone(),
             });
@@ -188,8 +251,8 @@ impl<'a> Pass<'a> {
         let parts = self.s.queue.parts.iter().zip(&self.s.fleet.parts);
         let behind = parts
             .filter(|(_, view)| view.component == component)
-            .flat_map(|(part, _)| part.order.range((key, lane)..))
-            .map(|(_, other)| *other)
+            .flat_map(|(part, _)| part.order.range(LaneHead { key, lane }..))
+            .map(|other| other.lane)
             .filter(|other| *other != lane && self.s.queue.lane(*other).preempts);
         for other in behind.collect::<Vec<u32>>() {
             self.s.queue.wake(&self.s.fleet, other);
@@ -198,25 +261,24 @@ impl<'a> Pass<'a> {
         self.s.queue.touched.clear();
     }
 
-    /// Jobs that are stopped and that the waiting one would have stopped, and jobs that leave whatever happens: their
-    /// grace time runs, they were chosen in this pass, or they are being cleaned up.
-    fn going(&self, outranked: impl Fn(&Job) -> bool) -> (Freed<'a>, Freed<'a>) {
+    /// Jobs that make room without being chosen for this one.
+    fn going(&self, outranked: impl Fn(&Job) -> bool) -> Going<'a> {
         let state = self.state;
-        let (mut stopped, mut leaving) = (Freed::new(), Freed::new());
+        let (mut stopped, mut leaving) = (Vec::new(), Vec::new());
         let known = |id: &JobId| state.jobs.get(id);
         for job in self.s.yielding.aside.iter().filter_map(known) {
             if !job.is_stopped_for_another() {
-                leaving.push((job, true));
+                leaving.push(Release { job, whole: true });
             } else if outranked(job) {
-                stopped.push((job, false));
+                stopped.push(Release { job, whole: false });
             }
         }
         let chosen = self.chosen.iter().filter(|(_, stops)| !**stops);
         let chosen = chosen.map(|(id, _)| id);
         for job in chosen.chain(&self.s.completing).filter_map(known) {
-            leaving.push((job, true));
+            leaving.push(Release { job, whole: true });
         }
-        (stopped, leaving)
+        Going { stopped, leaving }
     }
 
     /// Starts a job on CPUs that stopped jobs had.
@@ -224,7 +286,7 @@ impl<'a> Pass<'a> {
         let mut freed: Vec<(u32, CpuSet)> = Vec::new();
         for pick in &room.picks {
             let mut cpus = CpuSet::default();
-            for (job, _) in &room.freed {
+            for Release { job, .. } in &room.freed {
                 for (share, _) in job.held().filter(|(s, _)| s.node.0 == pick.node) {
                     cpus.union_with(
                         &self
@@ -261,9 +323,7 @@ impl<'a> Pass<'a> {
         let made = Arc::new(made);
         self.promises.holds.add(&made);
         self.budget.licenses.keep(self.now, licenses);
-        self.promises
-            .ends
-            .extend(made.first().map(|(_, hold)| hold.end));
+        self.promises.ends.extend(made.first().map(|hold| hold.end));
         self.claimed += 1;
         self.s.queue.claim(&self.s.fleet, lane, id);
         self.took_its_turn(id);
@@ -312,10 +372,10 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// The nodes as they are when these jobs have left.
-    fn without(&self, freed: &Freed<'_>) -> AfterPreemption<'a> {
+    fn without(&self, freed: &[Release<'_>]) -> AfterPreemption<'a> {
         let times = (self.now, self.demand.length_ms);
         let mut after_preemption = AfterPreemption::new(self.fleet, self.part, self.holds, times);
-        for (job, whole) in freed {
+        for Release { job, whole } in freed {
             for (share, _) in job.held() {
                 after_preemption.release_of(job, share, *whole);
             }
@@ -326,18 +386,18 @@ impl<'a> VictimSearch<'a> {
     /// The nodes and who leaves them.
     fn find_room<'s>(
         &self,
-        stopped: &Freed<'s>,
-        leaving: &Freed<'s>,
-        candidates: &[(Key, &'s Job, bool)],
+        going: &Going<'s>,
+        candidates: &[Candidate<'s>],
         state: &State,
     ) -> Option<RoomPlan<'s>> {
-        let of = |picks, victims: Freed<'s>, freed, now| RoomPlan {
+        let Going { stopped, leaving } = going;
+        let of = |picks, victims: Vec<Release<'s>>, freed, now| RoomPlan {
             picks,
             victims,
             freed,
             now,
         };
-        let at_once = |freed: &Freed<'s>| self.place(freed).filter(|p| self.can_take(p));
+        let at_once = |freed: &[Release<'s>]| self.place(freed).filter(|p| self.can_take(p));
         if !stopped.is_empty()
             && let Some(picks) = at_once(stopped)
         {
@@ -348,9 +408,12 @@ impl<'a> VictimSearch<'a> {
         if let Some(picks) = self.place(&base) {
             return Some(of(picks, Vec::new(), base, false));
         }
-        let (picks, victims) = self.victims(&base, candidates, state)?;
+        let Victims {
+            picks,
+            jobs: victims,
+        } = self.victims(&base, candidates, state)?;
         // Where all that it takes is that jobs stop, it starts in their place.
-        if victims.iter().all(|(_, whole)| !whole) {
+        if victims.iter().all(|victim| !victim.whole) {
             let mut freed = stopped.clone();
             freed.extend(&victims);
             if let Some(picks) = at_once(&freed) {
@@ -364,10 +427,10 @@ impl<'a> VictimSearch<'a> {
     /// The best of what is found by looking at small or young jobs first, and at large ones first.
     fn victims<'s>(
         &self,
-        base: &Freed<'s>,
-        candidates: &[(Key, &'s Job, bool)],
+        base: &[Release<'s>],
+        candidates: &[Candidate<'s>],
         state: &State,
-    ) -> Option<(Vec<Pick>, Freed<'s>)> {
+    ) -> Option<Victims<'s>> {
         if candidates.is_empty() {
             return None;
         }
@@ -377,18 +440,25 @@ impl<'a> VictimSearch<'a> {
             return Some(best);
         }
         let mut large = candidates.to_vec();
-        large.sort_by_key(|((rank, _, cpus, start), job, _)| {
-            (*rank, Reverse(*cpus), *start, job.id)
+        large.sort_by_key(|candidate| {
+            let key = &candidate.key;
+            (key.rank, Reverse(key.cpus), key.start, key.job)
         });
         let Some(other) = self.greedy(base, &large) else {
             return Some(best);
         };
-        let cost = |victims: &Freed<'s>| {
-            let highest = victims.iter().map(|(job, _)| state.preempt_rank(job)).max();
-            let cpus = victims.iter().filter_map(|(job, _)| job.alloc.as_ref());
-            (highest, victims.len(), cpus.map(|a| a.cpus()).sum::<u64>())
+        let cost = |victims: &[Release<'s>]| {
+            let ranks = victims.iter().map(|victim| state.preempt_rank(victim.job));
+            let cpus = victims
+                .iter()
+                .filter_map(|victim| victim.job.alloc.as_ref());
+            (
+                ranks.max(),
+                victims.len(),
+                cpus.map(|a| a.cpus()).sum::<u64>(),
+            )
         };
-        Some(if cost(&other.1) < cost(&best.1) {
+        Some(if cost(&other.jobs) < cost(&best.jobs) {
             other
         } else {
             best
@@ -396,13 +466,13 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// The licenses that it asks for, if there are enough when these jobs have left. Who is only stopped keeps his.
-    fn licenses(&self, freed: &Freed<'_>) -> Option<Due> {
+    fn licenses(&self, freed: &[Release<'_>]) -> Option<Due> {
         let (all, asked, span) = self.licensing;
         if asked.is_empty() {
             return Some(Due::new());
         }
-        let ended = freed.iter().filter(|(_, whole)| *whole);
-        let ended: Vec<&Job> = ended.map(|(job, _)| *job).collect();
+        let ended = freed.iter().filter(|release| release.whole);
+        let ended: Vec<&Job> = ended.map(|release| release.job).collect();
         all.without(asked, span, &ended)
     }
 
@@ -413,7 +483,7 @@ impl<'a> VictimSearch<'a> {
         self.lacks_licenses && held.into_iter().any(|(name, _)| asked().any(|n| n == name))
     }
 
-    fn place(&self, freed: &Freed<'_>) -> Option<Vec<Pick>> {
+    fn place(&self, freed: &[Release<'_>]) -> Option<Vec<Pick>> {
         self.licenses(freed)?;
         let after_preemption = self.without(freed);
         let switches = self.demand.switches.map(|(most, _)| most);
@@ -452,22 +522,22 @@ impl<'a> VictimSearch<'a> {
     /// Takes candidates in order until the job fits, then spares whom it can, those of the highest rank first.
     fn greedy<'s>(
         &self,
-        base: &Freed<'s>,
-        candidates: &[(Key, &'s Job, bool)],
-    ) -> Option<(Vec<Pick>, Freed<'s>)> {
+        base: &[Release<'s>],
+        candidates: &[Candidate<'s>],
+    ) -> Option<Victims<'s>> {
         let here = |job: &Job| {
             job.held().any(|(share, _)| {
                 let pos = self.part.pos_of.get(share.node.0 as usize);
                 pos.is_some_and(|p| *p != NOWHERE)
             })
         };
-        let all: Vec<(&'s Job, bool)> = candidates
+        let all: Vec<Release<'s>> = candidates
             .iter()
-            .filter(|(_, job, _)| here(job) || self.has_licenses(job))
-            .map(|(_, job, whole)| (*job, *whole))
+            .map(|candidate| candidate.release)
+            .filter(|release| here(release.job) || self.has_licenses(release.job))
             .collect();
-        let with = |victims: &[(&'s Job, bool)]| {
-            let mut freed = base.clone();
+        let with = |victims: &[Release<'s>]| {
+            let mut freed = base.to_vec();
             freed.extend(victims.iter().copied());
             self.place(&freed)
         };
@@ -486,10 +556,10 @@ impl<'a> VictimSearch<'a> {
             job.held()
                 .any(|(share, _)| picks.iter().any(|p| p.node == share.node.0))
         };
-        let kept: Freed<'s> = victims
+        let kept: Vec<Release<'s>> = victims
             .iter()
             .copied()
-            .filter(|(j, _)| near(j, &picks) || self.has_licenses(j))
+            .filter(|victim| near(victim.job, &picks) || self.has_licenses(victim.job))
             .collect();
         if kept.len() < victims.len()
             && let Some(found) = with(&kept)
@@ -506,6 +576,9 @@ impl<'a> VictimSearch<'a> {
                 (victims, picks) = (fewer, found);
             }
         }
-        Some((picks, victims))
+        Some(Victims {
+            picks,
+            jobs: victims,
+        })
     }
 }

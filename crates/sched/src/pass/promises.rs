@@ -14,7 +14,7 @@ use muster_model::time::Timestamp;
 impl Pass<'_> {
     /// The job is the first that waits in its partition: what it needs is kept for it.
     pub(super) fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
-        let job = key.2;
+        let job = key.job;
         let view = &self.s.fleet.parts[part as usize];
         if !self.backfill {
             view.order
@@ -78,7 +78,7 @@ impl Pass<'_> {
             };
             self.promises
                 .ends
-                .extend(holds.first().map(|(_, hold)| hold.end));
+                .extend(holds.first().map(|hold| hold.end));
             let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
             let licensed = !counts.is_empty();
             self.budget.licenses.keep(start, counts);
@@ -128,7 +128,7 @@ impl Pass<'_> {
     /// Whether nodes are kept for a job that will start then.
     pub(super) fn may_promise(&self, job: JobId, start: Timestamp) -> bool {
         let settings = &self.s.fleet.settings;
-        let promised = |made: &BackfillReservation| made.key.2 == job;
+        let promised = |made: &BackfillReservation| made.key.job == job;
         let qos = |job| self.state.accounts.qos.get(self.state.qos_of(job));
         if qos(&self.state.jobs[&job]).is_some_and(|qos| qos.has("NoReserve")) {
             return false;
@@ -150,7 +150,7 @@ impl Pass<'_> {
 
     /// The job waits behind the first of its partition, and nodes are kept for it as well.
     pub(super) fn waits_too(&mut self, lane: u32, part: u32, key: HeadKey) {
-        let job = key.2;
+        let job = key.job;
         let fleet = &self.s.fleet;
         let view = &fleet.parts[part as usize];
         let Ok(demand) = &self.s.queue.lane(lane).demand else {
@@ -185,7 +185,7 @@ impl Pass<'_> {
             self.budget.licenses.keep(start, counts);
             self.promises
                 .ends
-                .extend(holds.first().map(|(_, hold)| hold.end));
+                .extend(holds.first().map(|hold| hold.end));
             if self.state.jobs[&job].expected_start != Some(start) {
                 self.plan.expected.push((job, start));
             }
@@ -197,7 +197,7 @@ impl Pass<'_> {
     pub(super) fn drop_promises_to(&mut self, job: JobId) {
         for part in 0..self.lists.parts.len() {
             let promise = self.s.queue.parts[part].reservation.as_ref();
-            if promise.is_some_and(|promise| promise.key.2 == job) {
+            if promise.is_some_and(|promise| promise.key.job == job) {
                 self.drop_promise(part);
             }
         }

@@ -306,9 +306,9 @@ impl Scheduler {
     pub fn promised(&self) -> Vec<Promised> {
         let promises = self.queue.parts.iter().flat_map(|part| &part.reservation);
         let parts = promises.flat_map(|promise| {
-            promise.holds.iter().map(|(node, hold)| Promised {
-                job: promise.key.2,
-                node: *node,
+            promise.holds.iter().map(|hold| Promised {
+                job: promise.key.job,
+                node: hold.node,
                 start: hold.start,
                 end: hold.end,
                 cpus: hold.needs.cpus,

@@ -5,6 +5,7 @@ use crate::backfill::gains::open_cpus;
 use crate::demand::Demand;
 use crate::demand::licenses::Span;
 use crate::demand::pick::Pick;
+use crate::nodes::allocations::JobEnds;
 use crate::nodes::fleet::{Fleet, NOWHERE, Want};
 use crate::pass::scheduler::array_budget;
 use crate::place::node_source::end_after;
@@ -128,13 +129,18 @@ impl Pass<'_> {
                 self.s.queue.parts[part as usize].taken(pick.node, taken);
             }
         }
-        self.propose((job, planned, limit), alloc);
+        let ends = JobEnds {
+            job,
+            planned,
+            limit,
+        };
+        self.propose(ends, alloc);
         self.took_its_turn(job);
     }
 
     /// Notes a start in the plan, and who is on the nodes from now on.
-    pub(super) fn propose(&mut self, ends: (JobId, Timestamp, Timestamp), alloc: Allocation) {
-        let job = ends.0;
+    pub(super) fn propose(&mut self, ends: JobEnds, alloc: Allocation) {
+        let job = ends.job;
         for share in &alloc.nodes {
             self.s.dirty_nodes.insert(share.node.0);
         }

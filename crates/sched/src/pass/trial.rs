@@ -1,7 +1,7 @@
 //! `--test-only`, `--immediate`: when and where one job would start, without queueing it.
 
 use crate::backfill::outlook::Outlook;
-use crate::backfill::together::{Member, earliest_together};
+use crate::backfill::together::{Member, MemberLane, earliest_together};
 use crate::demand::Demand;
 use crate::demand::licenses::{Licenses, Span, asked};
 use crate::demand::pick::Pick;
@@ -80,7 +80,11 @@ pub(crate) fn would_start_together(
         .map(|lanes| Member {
             lanes: lanes
                 .iter()
-                .map(|(part, demand)| (0, *part, demand))
+                .map(|(part, demand)| MemberLane {
+                    lane: 0,
+                    part: *part,
+                    demand,
+                })
                 .collect(),
             waited: None,
         })
@@ -95,10 +99,16 @@ pub(crate) fn would_start_together(
     if at > now {
         fleet.clear();
     }
-    let allocs = demands.iter().zip(places).map(|(lanes, (lane, picks, _))| {
-        let (part, demand) = &lanes[lane];
+    let allocs = demands.iter().zip(places).map(|(lanes, placed)| {
+        let (part, demand) = &lanes[placed.at];
         let latest = end_after(fleet.now, demand.length_ms);
-        allocate(&mut fleet, (*part, latest), demand, &picks, |_, _, _| {})
+        allocate(
+            &mut fleet,
+            (*part, latest),
+            demand,
+            &placed.picks,
+            |_, _, _| {},
+        )
     });
     Ok((at, allocs.collect()))
 }

@@ -194,20 +194,20 @@ impl<'a> AfterPreemption<'a> {
     }
 
     /// The holds for the job for which room is made, by node.
-    pub(crate) fn pledge(&self, demand: &Demand, picks: &[Pick]) -> Vec<(u32, Hold)> {
+    pub(crate) fn pledge(&self, demand: &Demand, picks: &[Pick]) -> Vec<Hold> {
         let (fleet, start, end) = (self.fleet, self.start, self.end());
         let hold = |pick: &Pick| {
             let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
             let needs = needs_of(fleet, pick.node, &demand.want(class, pick));
             let spare = minus(&self.left(pick.node), &needs);
-            let hold = Hold {
+            Hold {
+                node: pick.node,
                 lane: CLAIM,
                 start,
                 end,
                 needs,
                 spare,
-            };
-            (pick.node, hold)
+            }
         };
         picks.iter().map(hold).collect()
     }

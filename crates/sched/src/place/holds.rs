@@ -9,6 +9,7 @@ use std::sync::Arc;
 /// A part of a node promised to a waiting job from a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
+    pub(crate) node: u32,
     /// The lane whose first job it is promised to; [`CLAIM`] for those for whom room is being made.
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
@@ -22,8 +23,8 @@ pub(crate) struct Hold {
 /// Stands for the lane in what is kept for jobs for whom others make room.
 pub(crate) const CLAIM: u32 = u32::MAX;
 
-/// Holds by node; shared by all reservations that have them.
-pub(crate) type Promise = Arc<Vec<(u32, Hold)>>;
+/// Holds that a reservation was made with, at most one of each node; shared by all reservations that have them.
+pub(crate) type SharedHolds = Arc<Vec<Hold>>;
 
 /// Where that which is kept of a node is found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +44,7 @@ pub(crate) struct Holds {
     places: Vec<Place>,
     /// Nodes of which something is kept.
     nodes: Vec<u32>,
-    promises: Vec<Promise>,
+    promises: Vec<SharedHolds>,
     /// What is kept of nodes where that is not what one promise says; those from `used` on are empty and wait to be
     /// used again.
     lists: Vec<Vec<Hold>>,
@@ -71,7 +72,7 @@ impl Holds {
         match self.place(node) {
             Place::Nowhere => &[],
             Place::Promised(promise, at) => {
-                std::slice::from_ref(&self.promises[promise as usize][at as usize].1)
+                std::slice::from_ref(&self.promises[promise as usize][at as usize])
             }
             Place::Own(list) => &self.lists[list as usize],
         }
@@ -103,22 +104,23 @@ impl Holds {
     }
 
     /// Adds promises to those that were made before.
-    pub(crate) fn add(&mut self, made: &Promise) {
+    pub(crate) fn add(&mut self, made: &SharedHolds) {
         let promise = number(self.promises.len());
         self.promises.push(Arc::clone(made));
         self.nodes.reserve(made.len());
-        for ((node, hold), at) in made.iter().zip(0..) {
-            if let Some(place @ Place::Nowhere) = self.places.get_mut(*node as usize) {
+        for (hold, at) in made.iter().zip(0..) {
+            let node = hold.node;
+            if let Some(place @ Place::Nowhere) = self.places.get_mut(node as usize) {
                 *place = Place::Promised(promise, at);
-                self.nodes.push(*node);
+                self.nodes.push(node);
                 continue;
             }
-            if let Place::Nowhere = self.place(*node) {
-                self.put(*node, Place::Promised(promise, at));
+            if let Place::Nowhere = self.place(node) {
+                self.put(node, Place::Promised(promise, at));
                 continue;
             }
             let mut narrowed = false;
-            let list = self.own(*node);
+            let list = self.own(node);
             for earlier in list.iter_mut() {
                 if hold.start <= earlier.start && earlier.start < hold.end {
                     narrowed = true;
@@ -178,7 +180,7 @@ impl Holds {
         self.used += 1;
         match place {
             Place::Promised(promise, of) => {
-                let hold = &self.promises[promise as usize][of as usize].1;
+                let hold = &self.promises[promise as usize][of as usize];
                 self.lists[at].push(hold.clone());
                 self.places[node as usize] = Place::Own(number(at));
             }

@@ -4,18 +4,29 @@
 
 use std::collections::BTreeSet;
 
-/// Free resources of a node: GPUs, and one more where there are any at all; CPUs; MiB.
-pub(super) type Free = (u32, u32, u64);
+/// Free resources of a node, in the order in which they count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Free {
+    /// One more than there are, where the node has any at all.
+    pub(super) gpus: u32,
+    pub(super) cpus: u32,
+    pub(super) mib: u64,
+}
 
-/// The order of nodes: lower weight, fewer GPUs, fewer CPUs, less memory, the order of the partition.
-type Key = (u32, Free, u32);
+/// The order of nodes: lower weight, what is free, the order of the partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FitKey {
+    weight: u32,
+    free: Free,
+    place: u32,
+}
 
 /// The open nodes of a partition by what is free there.
 #[derive(Debug, Default)]
 pub(super) struct Fits {
     /// The key of each place in the index; places without free CPUs have none.
     listed: Vec<Free>,
-    open: BTreeSet<Key>,
+    open: BTreeSet<FitKey>,
 }
 
 impl Fits {
@@ -33,11 +44,16 @@ impl Fits {
             return;
         }
         let place = u32::try_from(pos).unwrap_or(u32::MAX);
-        if old.1 > 0 {
-            self.open.remove(&(weight, old, place));
+        let key = |free| FitKey {
+            weight,
+            free,
+            place,
+        };
+        if old.cpus > 0 {
+            self.open.remove(&key(old));
         }
-        if free.1 > 0 {
-            self.open.insert((weight, free, place));
+        if free.cpus > 0 {
+            self.open.insert(key(free));
         }
     }
 
@@ -46,22 +62,39 @@ impl Fits {
         &self,
         (gpus, cpus, mib): (u32, u32, u64),
     ) -> impl Iterator<Item = usize> + '_ {
-        let (gpus, cpus) = (gpus + u32::from(gpus > 0), cpus.max(1));
-        let mut from: Key = (0, (gpus, cpus, mib), 0);
+        let least = Free {
+            gpus: gpus + u32::from(gpus > 0),
+            cpus: cpus.max(1),
+            mib,
+        };
+        let mut from = FitKey {
+            weight: 0,
+            free: least,
+            place: 0,
+        };
         std::iter::from_fn(move || {
             loop {
-                let (weight, free, place) = *self.open.range(from..).next()?;
-                if free.0 >= gpus && free.1 >= cpus && free.2 >= mib {
-                    from = (weight, free, place.checked_add(1)?);
-                    return Some(place as usize);
+                let found = *self.open.range(from..).next()?;
+                let free = found.free;
+                if free.gpus >= least.gpus && free.cpus >= least.cpus && free.mib >= mib {
+                    let place = found.place.checked_add(1)?;
+                    from = FitKey { place, ..found };
+                    return Some(found.place as usize);
                 }
                 // On to the first that may have enough.
                 let next = match () {
-                    () if free.0 < gpus => (gpus, cpus, mib),
-                    () if free.1 < cpus => (free.0, cpus, mib),
-                    () => (free.0, free.1, mib),
+                    () if free.gpus < least.gpus => least,
+                    () if free.cpus < least.cpus => Free {
+                        gpus: free.gpus,
+                        ..least
+                    },
+                    () => Free { mib, ..free },
                 };
-                from = (weight, next, 0);
+                from = FitKey {
+                    weight: found.weight,
+                    free: next,
+                    place: 0,
+                };
             }
         })
     }
@@ -72,11 +105,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn free() -> impl Strategy<Value = Free> {
+        (0u32..4, 0u32..6, 0u64..6).prop_map(|(gpus, cpus, mib)| Free { gpus, cpus, mib })
+    }
+
     proptest! {
         #[test]
         fn as_a_sort_would_have_it(
-            nodes in proptest::collection::vec((0u32..3, (0u32..4, 0u32..6, 0u64..6)), 0..40),
-            changes in proptest::collection::vec((0usize..40, (0u32..4, 0u32..6, 0u64..6)), 0..40),
+            nodes in proptest::collection::vec((0u32..3, free()), 0..40),
+            changes in proptest::collection::vec((0usize..40, free()), 0..40),
             (gpus, cpus, mib) in (0u32..3, 1u32..6, 0u64..6),
         ) {
             let mut fits = Fits::new(nodes.len());
@@ -87,7 +124,7 @@ mod tests {
                 fits.set(pos, nodes[pos].0, value);
                 free[pos] = value;
             }
-            let enough = |f: Free| (gpus == 0 || f.0 > gpus) && f.1 >= cpus && f.2 >= mib;
+            let enough = |f: Free| (gpus == 0 || f.gpus > gpus) && f.cpus >= cpus && f.mib >= mib;
             let mut expected: Vec<usize> = (0..nodes.len()).filter(|&p| enough(free[p])).collect();
             expected.sort_by_key(|&p| (nodes[p].0, free[p], p));
             let found: Vec<usize> = fits.tightest((gpus, cpus, mib)).collect();
