@@ -56,8 +56,8 @@ pub struct Begun {
     pub confirmation: Vec<u8>,
 }
 
-/// A channel of the side that was connected to, as long as the other one has not confirmed it: its opening may be one that
-/// somebody has recorded and sends again, who can go no further.
+/// An accepted channel that the other side has not confirmed yet. Its opening may be a recorded one that is sent again;
+/// its sender cannot confirm it.
 #[derive(Debug)]
 pub struct UnconfirmedChannel(pub(crate) Channel);
 

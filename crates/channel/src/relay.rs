@@ -156,8 +156,8 @@ fn write_now(written: io::Result<usize>, bytes: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The same of the local socket. What a program that has closed it does not take is nobody's; what it had written before is
-/// still to be carried, so that this is no error.
+/// Like [`write_now`], for the local socket. A program that has closed it takes nothing any more, which is not an error: what
+/// it had written before is still to be sent.
 fn write_local(written: io::Result<usize>, bytes: &[u8]) -> io::Result<Vec<u8>> {
     match write_now(written, bytes) {
         Err(e) if is_closed(&e) => Ok(Vec::new()),

@@ -152,7 +152,7 @@ impl ChannelServer {
         });
     }
 
-    /// Waits for the end of what is carried; those of whom nobody knows who they are have to go.
+    /// Waits until open relays have ended. Connections that are not authenticated yet are closed.
     pub async fn drain(&self) {
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         tasks.values().for_each(AbortHandle::abort);

@@ -2,7 +2,7 @@
 
 use crate::connect::await_answer;
 use muster_channel::Scheme;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepId};
 use muster_proto::address::Address;
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello, JobCredential};
@@ -52,7 +52,7 @@ impl AgentStream {
     /// Connects to the step daemon of an address, whose key is known.
     pub(crate) fn connect_stepd(
         address: &str,
-        (job, step): (JobId, StepNo),
+        StepId { job, step }: StepId,
         key: &[u8],
     ) -> io::Result<AgentStream> {
         AgentStream::connect(address, |path| {

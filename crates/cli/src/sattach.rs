@@ -11,7 +11,7 @@ use crate::say::{self, Say};
 use crate::srun::peer::Peer;
 use crate::srun::terminal::Raw;
 use crate::targets::{job_target, step_number};
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepId, StepNo};
 use muster_node_core::srun::interface::StepdId;
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
 use muster_proto::frame;
@@ -113,7 +113,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         say.error("too many parameters");
         return Err(say.failed());
     };
-    let (job, step) = named(&say, operand)?;
+    let StepId { job, step } = named(&say, operand)?;
     let (info, created) = located(job, step).map_err(|why| {
         say.error(&format!("Could not get job step info: {why}"));
         say.failed()
@@ -145,7 +145,7 @@ fn filter(say: &Say, name: &str, text: &str) -> Result<u32, ExitCode> {
 }
 
 /// `12.0`, `12_3.0`, `12+1.0`: the job's own number, and the step.
-fn named(say: &Say, text: &str) -> Result<(JobId, StepNo), ExitCode> {
+fn named(say: &Say, text: &str) -> Result<StepId, ExitCode> {
     let Some((job_text, step)) = text.split_once('.') else {
         say::stdout("Usage: sattach [options] <jobid.stepid>\n");
         say.error("Failed to parse stepid from command line options");
@@ -157,7 +157,7 @@ fn named(say: &Say, text: &str) -> Result<(JobId, StepNo), ExitCode> {
     };
     let base = JobId(target.job.0 + u64::from(target.component.unwrap_or(0)));
     let Some((_, index)) = job_text.split_once('_') else {
-        return Ok((base, step));
+        return Ok(StepId::new(base, step));
     };
     let found = Client::connect().and_then(|mut client| {
         client.query_jobs(JobFilter {
@@ -169,7 +169,7 @@ fn named(say: &Say, text: &str) -> Result<(JobId, StepNo), ExitCode> {
     let task = jobs
         .iter()
         .find(|job| job.task_index().map(|i| i.to_string()).as_deref() == Some(index));
-    task.map(|job| (job.id, step)).ok_or_else(|| {
+    task.map(|job| StepId::new(job.id, step)).ok_or_else(|| {
         say.error("Could not get job step info: Invalid job id specified");
         say.failed()
     })
@@ -240,7 +240,7 @@ impl<'a> Attached<'a> {
         let mut peers = Vec::with_capacity(created.nodes.len());
         let mut running = BTreeSet::new();
         for (at, node) in (0u32..).zip(&created.nodes) {
-            let step = (info.job.id, created.step);
+            let step = StepId::new(info.job.id, created.step);
             let stream = AgentStream::connect_stepd(&node.address, step, &created.key);
             let stream = stream.map_err(|e| {
                 say.error(&format!("Node {}: {e}", node.name));

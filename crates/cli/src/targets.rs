@@ -27,10 +27,5 @@ pub(crate) fn job_target(text: &str) -> Option<JobTarget> {
 
 /// A step's number or name.
 pub(crate) fn step_number(text: &str) -> Option<StepNo> {
-    match text {
-        "batch" => Some(StepNo::BATCH),
-        "extern" => Some(StepNo::EXTERN),
-        "interactive" => Some(StepNo::INTERACTIVE),
-        _ => text.parse().ok().map(StepNo),
-    }
+    text.parse().ok()
 }

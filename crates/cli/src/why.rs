@@ -116,10 +116,10 @@ fn text(explanation: &Explanation, ctx: &Ctx) -> String {
             let assumed = match (start.estimate, explanation.predicted) {
                 (true, _) => "an estimate: the work ahead of it, divided among all CPUs",
                 (_, true) => {
-                    "if jobs run as long as predicted, and nobody submits a job that comes first"
+                    "if jobs run as long as predicted, and no job is submitted that comes first"
                 }
                 (_, false) => {
-                    "if jobs run to their time limits, and nobody submits a job that comes first"
+                    "if jobs run to their time limits, and no job is submitted that comes first"
                 }
             };
             let _ = writeln!(out, "  {assumed}");
@@ -335,7 +335,7 @@ Job 17 waits: Resources
   It is next in partition batch.
   Not before: 2026-11-23T22:53:46 (in 1 h 0 min)
 Expected start: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
-  if jobs run as long as predicted, and nobody submits a job that comes first
+  if jobs run as long as predicted, and no job is submitted that comes first
 Ahead of it on those nodes (3):
   12 (ann, big): 1 CPU, runs on n1 until 2026-11-23T23:23:46 at the latest
   16 (bob, next): 4 CPUs, waits too, starts first, at 2026-11-23T21:54:46

@@ -7,9 +7,9 @@
 //! wait for each other there, until there are threads again; what waits is counted all the same, so that a caller who asks
 //! [how much waits](Closers::waiting_of) before more is received has a bound on it.
 //!
-//! Some of what comes cannot be refused: a connection is there before it is known whose it is. So a user of whom much waits has
-//! the close that is under way interrupted by each item more, which ends the time that a socket lingers, at whatever depth; and
-//! a connection without descriptors in its queue ([`holds_descriptors`]) need not wait at all. The kernel bounds how many
+//! Some connections cannot be refused, because they are there before it is known whose they are. If a user has many pending
+//! closes, each further one interrupts the close that is running, which ends the time that a socket lingers, at whatever depth.
+//! A connection without descriptors in its queue ([`holds_descriptors`]) does not wait at all. The kernel bounds how many
 //! descriptors a user has in queues (`RLIMIT_NOFILE`).
 
 mod interrupt;

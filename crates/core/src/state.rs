@@ -98,8 +98,8 @@ pub struct State {
     pub singletons: BTreeSet<(JobId, JobId)>,
     /// Index: what counts towards limits, where they are kept.
     pub limit_use: BTreeMap<Scope, InUse>,
-    /// Index: records of which not all that could start gains age, because that is limited, by whom the same limits
-    /// concern; those that could first have run first.
+    /// Index: pending records that do not all gain age because of a limit, by the group that has the limit, the earliest
+    /// eligible first.
     pub accrual_waiting: BTreeMap<AccrualGroup, BTreeSet<(Timestamp, JobId)>>,
     /// Index: what priorities are worked out by, if they are.
     pub scale: Option<Scale>,

@@ -1,9 +1,9 @@
-//! Batching: how long what could leave at once is kept, so that what follows soon leaves with it. The constants are where things
-//! are kept, each with its reason; this type is what they have in common. It reads no clock.
+//! Batching: how long a message may wait so that later ones can be sent with it. Each constant of this type is where its messages
+//! wait, with its reason. Reads no clock.
 
 use std::time::Duration;
 
-/// For how long something is kept at most, to leave together with what follows.
+/// For how long a message waits at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchDelay {
     ms: u32,

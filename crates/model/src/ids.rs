@@ -3,6 +3,8 @@
 use crate::validate::{Fault, Validate};
 use minicbor::{Decode, Encode};
 use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 
 /// A job's number. Array tasks get a number of their own when they leave the array's record.
 #[derive(
@@ -77,13 +79,11 @@ impl StepNo {
 }
 
 /// A step of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId {
     /// The job it belongs to.
-    #[n(0)]
     pub job: JobId,
     /// Its number there.
-    #[n(1)]
     pub step: StepNo,
 }
 
@@ -111,6 +111,20 @@ impl fmt::Display for JobId {
     }
 }
 
+/// As sacct names steps: `batch`, `extern`, `interactive`, or a number.
+impl FromStr for StepNo {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<StepNo, ParseIntError> {
+        match text {
+            "batch" => Ok(StepNo::BATCH),
+            "extern" => Ok(StepNo::EXTERN),
+            "interactive" => Ok(StepNo::INTERACTIVE),
+            number => number.parse().map(StepNo),
+        }
+    }
+}
+
 impl fmt::Display for StepNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -119,6 +133,34 @@ impl fmt::Display for StepNo {
             StepNo::INTERACTIVE => f.pad("interactive"),
             StepNo(n) => n.fmt(f),
         }
+    }
+}
+
+impl StepId {
+    /// The step of that number.
+    pub fn new(job: JobId, step: StepNo) -> StepId {
+        StepId { job, step }
+    }
+}
+
+/// A step in one attempt of its job: a node may still have the step of an earlier attempt under the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptStep {
+    /// The attempt it belongs to.
+    pub run: JobAttempt,
+    /// Its number there.
+    pub step: StepNo,
+}
+
+impl AttemptStep {
+    /// The step of that number.
+    pub fn new(run: JobAttempt, step: StepNo) -> AttemptStep {
+        AttemptStep { run, step }
+    }
+
+    /// The step as users name it.
+    pub fn id(self) -> StepId {
+        StepId::new(self.run.job, self.step)
     }
 }
 

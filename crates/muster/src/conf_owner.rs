@@ -39,19 +39,19 @@ fn check(file: &Path, uid: u32, user: &str) -> Result<()> {
     let shown = file.display();
     ensure!(
         found.uid() == 0 || found.uid() == uid,
-        "{shown} belongs to uid {}, who would be root by it: chown it to root, or to SlurmUser",
+        "{shown} belongs to uid {}, who could become root through it: chown it to root, or to SlurmUser",
         found.uid()
     );
     ensure!(
         found.mode() & 0o022 == 0,
-        "others can change {shown}, and would be root by it: chmod go-w it"
+        "{shown} can be written by others, who could become root through it: chmod go-w it"
     );
     let is_safe =
         only_user_leads_to(file, uid).with_context(|| format!("cannot look at {shown}"))?;
     ensure!(
         is_safe,
-        "others than root and SlurmUser ({user}) can put another file in the place of {shown}: see whose the directories are that \
-         lead to it, and who can write there"
+        "a directory above {shown} can be written by others than root and SlurmUser ({user}), who could replace the file: see the \
+         owners and modes of the directories above it"
     );
     Ok(())
 }

@@ -40,6 +40,7 @@ use crate::now::Now;
 use clients::Inspections;
 use greeting::Sessions;
 use minicbor::bytes::ByteVec;
+use muster_model::ids::StepId;
 use muster_model::time::Timestamp;
 use state::{AfterRead, AgentState};
 use std::collections::VecDeque;
@@ -183,10 +184,11 @@ impl Agent {
             Timer::EndDelivery(job, step) => {
                 self.steps
                     .tree
-                    .report_to_lead(&mut self.state.out, (job, step));
+                    .report_to_lead(&mut self.state.out, StepId::new(job, step));
             }
             Timer::FindParts(job, step) => {
-                self.steps.find_parts(&mut self.state, (job, step));
+                self.steps
+                    .find_parts(&mut self.state, StepId::new(job, step));
             }
         }
     }

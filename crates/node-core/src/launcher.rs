@@ -62,7 +62,7 @@ use launches::Launches;
 use measure::Measurements;
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
-use muster_model::ids::JobAttempt;
+use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::Usage;
 use muster_model::visible_text::debug_beginning;
 use muster_proto::node::JobGrant;
@@ -187,19 +187,24 @@ impl Launcher {
             }
             Event::StepdsAsked => self.state.actions.push(Action::ListResults),
             Event::StepdWatched(run, step, pid, belongs) => {
-                self.launches
-                    .daemons
-                    .stepd_watched(&mut self.state, (run, step), pid, belongs);
+                self.launches.daemons.stepd_watched(
+                    &mut self.state,
+                    AttemptStep::new(run, step),
+                    pid,
+                    belongs,
+                );
             }
             Event::ResultRead {
                 run,
                 step,
                 purpose,
                 result,
-            } => self
-                .launches
-                .daemons
-                .result_read(&mut self.state, (run, step), purpose, result),
+            } => self.launches.daemons.result_read(
+                &mut self.state,
+                AttemptStep::new(run, step),
+                purpose,
+                result,
+            ),
             Event::ResultsListed(results) => self.state.results_listed(results),
             Event::StepHasNoTasks(run, step, signal) => {
                 self.state.step_has_no_tasks(run, step, signal)

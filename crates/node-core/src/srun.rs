@@ -23,7 +23,7 @@ use actions::Actions;
 use config::{ExitCodes, Feed, SrunConfig, Streams};
 use creation::{CreatedStep, Creation, Progress};
 use interface::{AgentId, Interest, SrunAction, SrunEvent, StepdId, StreamsToOpen};
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::StepId;
 use muster_model::job::ExitStatus;
 use muster_proto::step::{FromStepd, StdinTask};
 use output::{OutputRules, Outputs};
@@ -118,7 +118,7 @@ impl Srun {
     }
 
     /// The steps that srun has made, one for each part, once it has.
-    pub fn steps(&self) -> impl Iterator<Item = (JobId, StepNo)> {
+    pub fn steps(&self) -> impl Iterator<Item = StepId> {
         self.step.nodes.steps()
     }
 

@@ -76,13 +76,6 @@ pub(crate) fn own_name(spool: &Path) -> io::Result<String> {
     Ok(format!("{name}.{:x}.{:x}", of.dev(), of.ino()))
 }
 
-/// This host's name, without its domain.
-pub(crate) fn host_name() -> String {
-    let name = nix::unistd::gethostname().unwrap_or_default();
-    let name = name.to_string_lossy();
-    name.split('.').next().unwrap_or_default().to_owned()
-}
-
 /// The clock.
 pub(crate) fn now() -> Timestamp {
     let since = std::time::SystemTime::now()

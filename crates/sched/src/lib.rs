@@ -28,7 +28,7 @@ pub mod engine;
 pub mod forecast;
 
 pub use forecast::explain::explain;
-pub use pass::scheduler::{Cost, Promised, Scheduler};
+pub use pass::scheduler::{Cost, HeldNode, Scheduler};
 
 /// Starts that one plan proposes at most; what is left comes with the next.
 pub const STARTS_PER_PASS_MAX: usize = 4096;

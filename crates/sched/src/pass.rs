@@ -4,7 +4,7 @@ mod het;
 mod lists;
 pub(crate) mod noted;
 pub(crate) mod preempt;
-mod promises;
+mod reservations;
 pub(crate) mod scheduler;
 mod shorter;
 pub(crate) mod starts;
@@ -12,22 +12,20 @@ pub(crate) mod submission;
 pub(crate) mod trial;
 
 pub(crate) use self::lists::Lists;
+use self::lists::{NextLane, PartPass, PassingKey, UnblockedLane};
+use self::reservations::PassReservations;
+use self::starts::Budget;
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::backfill::gains::{BackfillReservation, PartQueue};
-use crate::backfill::outlook::Outlook;
-use crate::demand::licenses::Licenses;
 use crate::nodes::fleet::PartView;
-use crate::nodes::node_map::{NumberMap, NumberSet};
-use crate::order::{HeadKey, LaneHead, PreemptTier, QueueKey};
+use crate::nodes::node_map::NumberMap;
+use crate::order::{HeadKey, LaneHead, QueueKey};
 use crate::pass::preempt::PreemptOutcome;
 use crate::pass::scheduler::{Scheduler, array_budget};
-use crate::place::holds::Holds;
 use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::state::State;
-use muster_core::state::limit_use::InUse;
-use muster_model::account_limits::Scope;
 use muster_model::command::Plan;
 use muster_model::het::HetPart;
 use muster_model::ids::JobId;
@@ -36,6 +34,7 @@ use muster_model::time::Timestamp;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
 const SWITCH_WAITERS_MAX: usize = 32;
@@ -46,37 +45,19 @@ const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
 /// the longest wait stays near that of a plain queue, and means hardly grow.
 const WAIT_OF_LENGTH: u64 = 40;
 
-/// Order among the lanes that pass by a waiting job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PassingKey {
-    tier: PreemptTier,
-    /// Milliseconds that the job is taken to run, less a credit for its wait; shorter is earlier.
-    length_ms: i64,
-    head: LaneHead,
-}
-
-/// A lane that did not fit, and may fit once its partition has gained as much as it lacked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct UnblockedLane {
-    key: PassingKey,
-    /// The gain with which it may fit.
-    due: u64,
-    part: u32,
-}
-
 /// The outcome of a search for nodes.
-pub(crate) struct Attempt {
+pub(crate) struct PlacementResult {
     pub(crate) placement: Placement,
-    /// Promises to others were in the way.
+    /// Reservations for others were in the way.
     pub(crate) narrowed: bool,
     /// What was in the way other than a lack of nodes: a limit, licenses, a reservation.
     pub(crate) cause: Option<Reason>,
 }
 
-impl Attempt {
+impl PlacementResult {
     /// Nothing but `cause` is known to be in the way.
-    fn failed(placement: Placement, cause: Option<Reason>) -> Attempt {
-        Attempt {
+    fn failed(placement: Placement, cause: Option<Reason>) -> PlacementResult {
+        PlacementResult {
             placement,
             narrowed: false,
             cause,
@@ -84,28 +65,11 @@ impl Attempt {
     }
 }
 
-/// The lane whose turn it is.
-struct Turn {
-    head: LaneHead,
-    /// It comes in the order of the queue, not among those that pass by.
-    in_order: bool,
-}
-
-/// The state of a partition in a pass.
-#[derive(Clone, Copy, Debug, Default)]
-struct PartPass {
-    touched: bool,
-    /// The first job that waits there.
-    head: Option<JobId>,
-    /// Jobs that had their chance of a promise.
-    promises: u32,
-}
-
 /// The outcome for a job that does not fit.
 enum Unplaced {
     /// It starts, or waits for those who make room.
     Settled,
-    /// It waits: what it misses where it may do with less or others may make room, and whether promises to others are in
+    /// It waits: what it misses where it may do with less or others may make room, and whether reservations for others are in
     /// the way there.
     Waits(Shortfall, bool),
 }
@@ -121,7 +85,7 @@ pub(crate) struct Pass<'a> {
     /// Partitions, and whose turn comes when.
     lists: Lists,
     pub(crate) budget: Budget,
-    pub(crate) promises: Promises,
+    pub(crate) reservations: PassReservations,
     /// Jobs that are to make room, and whether they are only stopped.
     pub(crate) chosen: BTreeMap<JobId, bool>,
     /// Jobs for which room is being made.
@@ -130,39 +94,6 @@ pub(crate) struct Pass<'a> {
     again: bool,
     /// Heterogeneous jobs that were tried, by leader.
     het_tried: NumberMap<JobId, het::Tried>,
-}
-
-/// Limits of a pass other than nodes.
-#[derive(Debug, Default)]
-pub(crate) struct Budget {
-    /// How many more tasks of an array may start under its `%limit`.
-    of_arrays: NumberMap<JobId, u32>,
-    /// Use of limits by the starts of this pass.
-    limit_use: BTreeMap<Scope, InUse>,
-    /// Licenses taken and kept in this pass.
-    pub(crate) licenses: Licenses,
-}
-
-/// Nodes that a pass keeps for waiting jobs.
-#[derive(Default)]
-pub(crate) struct Promises {
-    pub(crate) holds: Holds,
-    /// When what is promised ends.
-    pub(crate) ends: BTreeSet<Timestamp>,
-    /// Nodes kept for a waiting job, without backfill.
-    pub(crate) closed: Vec<bool>,
-    /// Promises made in this pass, by partition.
-    made: NumberMap<u32, BackfillReservation>,
-    /// Promises of earlier passes in partitions that this one looks at, in order.
-    earlier: BTreeSet<(HeadKey, usize)>,
-    /// Jobs whose turn is over because they wait, where several of a shape are promised nodes.
-    jobs: NumberSet<JobId>,
-    /// Reservations of heterogeneous jobs that are first in line, by leader.
-    het: NumberMap<JobId, Option<het::HetReservation>>,
-    /// Outlooks of lanes behind the first waiting one, where nodes are kept for them too.
-    outlooks: NumberMap<u32, Outlook>,
-    /// Components in which the first that waits counts on limits.
-    cautious: BTreeSet<u32>,
 }
 
 impl<'a> Pass<'a> {
@@ -184,10 +115,10 @@ impl<'a> Pass<'a> {
             backfill,
             lists,
             budget: Budget::default(),
-            promises: Promises {
+            reservations: PassReservations {
                 holds,
                 closed,
-                ..Promises::default()
+                ..PassReservations::default()
             },
             chosen: BTreeMap::new(),
             claimed: 0,
@@ -212,13 +143,13 @@ impl<'a> Pass<'a> {
 
     /// The next lane, and whether it comes in the order of the queue: so until every partition has one that waits,
     /// then those that may pass by come, shortest first where run times are predicted.
-    fn next(&mut self) -> Option<Turn> {
+    fn next(&mut self) -> Option<NextLane> {
         loop {
             let predicts = self.s.planned.predicts();
             let first = self.lists.heap.peek().map(|Reverse(head)| head.key);
             let unblocked = self.lists.unblocked.peek().map(|Reverse(lane)| lane.key);
             let in_line = unblocked.filter(|_| !predicts).map(|key| key.head.key);
-            if self.drop_promises_before(first.into_iter().chain(in_line).min()) {
+            if self.drop_reservations_before(first.into_iter().chain(in_line).min()) {
                 continue;
             }
             let unblocked_is_next = unblocked.is_some_and(|key| match (predicts, first) {
@@ -233,11 +164,11 @@ impl<'a> Pass<'a> {
             if !unblocked_is_next {
                 if let Some(Reverse(head)) = self.lists.heap.pop() {
                     let in_order = true;
-                    return Some(Turn { head, in_order });
+                    return Some(NextLane { head, in_order });
                 }
                 let Reverse(PassingKey { head, .. }) = self.lists.passing.pop()?;
                 let in_order = false;
-                return Some(Turn { head, in_order });
+                return Some(NextLane { head, in_order });
             }
             let Reverse(unblocked) = self.lists.unblocked.pop()?;
             let head = unblocked.key.head;
@@ -249,7 +180,7 @@ impl<'a> Pass<'a> {
             } else if self.lists.seen.insert(head.lane) {
                 self.s.cost.shapes_compared += 1;
                 let in_order = !predicts;
-                return Some(Turn { head, in_order });
+                return Some(NextLane { head, in_order });
             }
         }
     }
@@ -304,7 +235,8 @@ impl<'a> Pass<'a> {
     fn length_ms(&self, lane: u32) -> Option<u64> {
         let lane = self.s.queue.lane(lane);
         let component = self.s.fleet.parts[lane.part as usize].component;
-        let by_limit = !self.s.planned.predicts() || self.promises.cautious.contains(&component);
+        let by_limit =
+            !self.s.planned.predicts() || self.reservations.cautious.contains(&component);
         match &lane.demand {
             Ok(demand) if by_limit => demand.length_ms,
             _ => lane.planned_ms,
@@ -323,7 +255,7 @@ impl<'a> Pass<'a> {
         let mut touched = std::mem::take(&mut queue.touched);
         let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
         touched.extend(queue.woken.iter().map(|&lane| component(lane)));
-        // A promise that is due and not kept rests on ends that are late: it is made anew.
+        // A reservation that is due and not kept rests on ends that are late: it is made anew.
         let predicts = self.s.planned.predicts();
         let due = |p: &PartQueue| {
             p.reservation.as_ref().is_some_and(|r| {
@@ -345,7 +277,7 @@ impl<'a> Pass<'a> {
             let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
             held.into_iter().for_each(|lane| queue.wake(fleet, lane));
         }
-        // A promise whose job has left the queue leaves room to those it kept back.
+        // A reservation whose job has left the queue leaves room to those it kept back.
         let mut gone = Vec::new();
         for (number, (part, view)) in queue.parts.iter_mut().zip(&fleet.parts).enumerate() {
             if !touched.contains(&view.component) {
@@ -357,12 +289,12 @@ impl<'a> Pass<'a> {
                 gone.extend(part.reservation.take().map(|r| (view.component, r)));
             }
             let earlier = part.reservation.as_ref().map(|r| (r.key, number));
-            self.promises.earlier.extend(earlier);
+            self.reservations.earlier.extend(earlier);
         }
-        for (component, promise) in gone {
-            self.relax_hold(component, &promise, None);
+        for (component, reservation) in gone {
+            self.relax_hold(component, &reservation, None);
         }
-        if self.s.fleet.settings.promises > 1 {
+        if self.s.fleet.settings.reservations > 1 {
             self.wake_touched();
         }
         for part in 0..self.lists.parts.len() {
@@ -386,7 +318,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Where many have promises, all of them are made anew.
+    /// Where many have reservations, all of them are made anew.
     fn wake_touched(&mut self) {
         let touched = self.s.queue.parts.iter().zip(&self.lists.parts);
         let lanes: Vec<u32> = touched
@@ -406,23 +338,27 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn visit(&mut self, Turn { head, in_order }: Turn) {
+    /// The turn of the lane behind this one in its partition comes as well.
+    fn push_next_after(&mut self, head: LaneHead) {
+        let view = self.s.queue.lane(head.lane);
+        if view.key != Some(head.key) {
+            return;
+        }
+        let after = (Bound::Excluded(head), Bound::Unbounded);
+        let order = &self.s.queue.parts[view.part as usize].order;
+        if let Some(next) = order.range(after).next().map(|next| next.lane) {
+            self.push(next);
+        }
+    }
+
+    /// Starts jobs of a lane, or keeps nodes for its first.
+    fn visit(&mut self, NextLane { head, in_order }: NextLane) {
         let LaneHead { key, lane } = head;
         let part = self.s.queue.lane(lane).part;
         let pass = self.lists.parts[part as usize];
         if pass.head.is_none() {
             // Until somebody waits here, everyone in line is looked at.
-            let order = &self.s.queue.parts[part as usize].order;
-            let after = (std::ops::Bound::Excluded(head), std::ops::Bound::Unbounded);
-            let original = self.s.queue.lane(lane).key == Some(key);
-            let next = order
-                .range(after)
-                .next()
-                .map(|next| next.lane)
-                .filter(|_| original);
-            if let Some(next) = next {
-                self.push(next);
-            }
+            self.push_next_after(head);
         } else if !self.backfill {
             return;
         } else if in_order && self.s.planned.predicts() {
@@ -461,9 +397,9 @@ impl<'a> Pass<'a> {
         } else if !self.backfill
             || leads
             || queue.woken.contains(&lane)
-            || queue.is_unblocked(&self.s.fleet, lane, (&self.promises.holds, end))
+            || queue.is_unblocked(&self.s.fleet, lane, (&self.reservations.holds, end))
         {
-            let Attempt {
+            let PlacementResult {
                 placement,
                 narrowed,
                 cause,
@@ -561,17 +497,17 @@ impl<'a> Pass<'a> {
             if het.is_none() {
                 self.waits(lane, part, key);
             }
-        } else if pass.promises < self.s.fleet.settings.promises {
+        } else if pass.reservations < self.s.fleet.settings.reservations {
             match het {
                 Some(het) => self.het_waits_too(het, key),
                 None => self.waits_too(lane, part, key),
             }
         }
         let pass = &mut self.lists.parts[part as usize];
-        pass.promises += 1;
-        if self.backfill && pass.promises < self.s.fleet.settings.promises {
-            // The next of its shape is promised nodes too.
-            self.promises.jobs.insert(job);
+        pass.reservations += 1;
+        if self.backfill && pass.reservations < self.s.fleet.settings.reservations {
+            // The next of its shape has nodes reserved too.
+            self.reservations.jobs.insert(job);
             if let Some(next) = self.head(lane) {
                 let key = self.s.queue.head_key(lane, key.tier, next);
                 self.put_back(LaneHead { key, lane });
@@ -589,7 +525,7 @@ impl<'a> Pass<'a> {
         for &key in shape.queue.range(from..) {
             self.s.cost.jobs_visited += 1;
             let job = &self.state.jobs[&key.job];
-            if self.promises.jobs.contains(&key.job) {
+            if self.reservations.jobs.contains(&key.job) {
                 continue;
             }
             let left = *self
@@ -614,14 +550,14 @@ impl<'a> Pass<'a> {
     }
 
     /// Looks for nodes for a job of the lane now.
-    fn try_now(&mut self, lane: u32, job: JobId) -> Attempt {
+    fn try_now(&mut self, lane: u32, job: JobId) -> PlacementResult {
         self.s.cost.shapes_visited += 1;
         let end = end_after(self.now, self.length_ms(lane));
         let nowhere = Placement::Nowhere(Shortfall::ANYTHING);
         let lane_number = lane;
         let lane = self.s.queue.lane(lane);
         let Ok(demand) = &lane.demand else {
-            return Attempt::failed(nowhere, None);
+            return PlacementResult::failed(nowhere, None);
         };
         let span = self.span(lane, demand);
         // Resources that this pass has taken may come back without an event.
@@ -636,11 +572,11 @@ impl<'a> Pass<'a> {
             .is_none()
         {
             let placement = no_nodes(self.budget.licenses.are_untaken());
-            return Attempt::failed(placement, Some(Reason::Licenses));
+            return PlacementResult::failed(placement, Some(Reason::Licenses));
         }
         if let Some(limit) = self.limit_at_least(job, lane.part) {
             let placement = no_nodes(self.budget.limit_use.is_empty());
-            return Attempt::failed(placement, Some(limit));
+            return PlacementResult::failed(placement, Some(limit));
         }
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
@@ -649,8 +585,8 @@ impl<'a> Pass<'a> {
         let mut source = CurrentNodes {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[lane.part as usize],
-            holds: &self.promises.holds,
-            closed: &self.promises.closed,
+            holds: &self.reservations.holds,
+            closed: &self.reservations.closed,
             end,
             latest: end_after(self.now, demand.length_ms),
             narrowed: Cell::new(false),
@@ -663,11 +599,11 @@ impl<'a> Pass<'a> {
         if let Placement::Here(picks) = &placement
             && let Some(limit) = self.limit_on(lane_number, job, picks)
         {
-            return Attempt::failed(nowhere, Some(limit));
+            return PlacementResult::failed(nowhere, Some(limit));
         }
         let fits_not = matches!(placement, Placement::Nowhere(_));
         let cause = source.reserved.get().filter(|_| fits_not);
-        Attempt {
+        PlacementResult {
             placement,
             narrowed: source.narrowed.get(),
             cause,
@@ -698,7 +634,7 @@ impl<'a> Pass<'a> {
         touched.filter_map(position).collect()
     }
 
-    /// Remembers heads and promises, says which reasons changed.
+    /// Remembers heads and reservations, says which reasons changed.
     fn finish(&mut self) {
         self.s.evaluated = self.evaluated();
         let queue = &mut self.s.queue;
@@ -717,17 +653,17 @@ impl<'a> Pass<'a> {
                 moved = true;
             }
             let number = index(number);
-            let mut made = self.promises.made.remove(&number);
-            // Jobs that passed by, and promises to others, have left less since it was made.
-            if self.promises.holds.narrowed
+            let mut made = self.reservations.made.remove(&number);
+            // Jobs that passed by, and reservations for others, have left less since it was made.
+            if self.reservations.holds.narrowed
                 && let Some(made) = &mut made
             {
-                made.narrow_to(&self.promises.holds);
+                made.narrow_to(&self.reservations.holds);
             }
             part.reservation = made;
         }
-        self.promises.holds.clear();
-        self.s.holds = std::mem::take(&mut self.promises.holds);
+        self.reservations.holds.clear();
+        self.s.holds = std::mem::take(&mut self.reservations.holds);
         let queue = &mut self.s.queue;
         if moved {
             // A lane may wait because of the first job of another partition.

@@ -65,7 +65,7 @@ pub(crate) struct Lane {
     least_cpus: u32,
     /// Where it stands among those that did not fit.
     blocked: Option<BlockedKey>,
-    /// A promise to another job made nodes smaller when it was tried last.
+    /// A reservation for another job made nodes smaller when it was tried last.
     pub(crate) held: bool,
     /// Another for each demand that there ever was.
     pub(crate) stamp: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Queue {
     pub(crate) jobs: NumberMap<JobId, (u32, QueueKey)>,
     pub(crate) parts: Vec<PartQueue>,
     pub(crate) woken: BTreeSet<u32>,
-    /// Lanes that promises keep back.
+    /// Lanes that reservations keep back.
     pub(crate) held: BTreeSet<u32>,
     /// Components in which something changed.
     pub(crate) touched: BTreeSet<u32>,
@@ -362,7 +362,7 @@ impl Queue {
         match key {
             Some(key) => {
                 queue.order.insert(LaneHead { key, lane: id });
-                // Ahead of where it was it may pass by promises that kept it back.
+                // Ahead of where it was it may pass by reservations that kept it back.
                 if old.is_none_or(|old| key < old) {
                     self.wake(fleet, id);
                 }
@@ -464,7 +464,7 @@ impl Queue {
             .collect()
     }
 
-    /// Adds the components of nodes that heterogeneous jobs link to touched ones: what is promised to such a job here
+    /// Adds the components of nodes that heterogeneous jobs link to touched ones: what is reserved for such a job here
     /// depends on what ends there.
     pub(crate) fn link(&self, fleet: &Fleet, touched: &mut BTreeSet<u32>) {
         let component = |lane: u32| fleet.parts[self.lanes.get(lane).part as usize].component;
@@ -514,7 +514,7 @@ impl Queue {
             .min()
     }
 
-    /// It did not fit; `held` if promises to others were in its way.
+    /// It did not fit; `held` if reservations for others were in its way.
     pub(crate) fn block(&mut self, id: u32, short: Shortfall, held: bool) {
         let lane = self.lanes.get_mut(id);
         self.woken.remove(&id);
@@ -624,7 +624,7 @@ impl Queue {
         }
     }
 
-    /// A promise leaves more of nodes than it did; gives the partitions in which jobs may use that.
+    /// A reservation leaves more of nodes than it did; gives the partitions in which jobs may use that.
     pub(crate) fn relaxed(&mut self, fleet: &Fleet, nodes: Vec<RelaxedHold>) -> BTreeSet<u32> {
         let mut parts = BTreeSet::new();
         for relaxed in nodes {
@@ -643,7 +643,7 @@ impl Queue {
     }
 
     /// Whether what nodes have gained since a lane did not fit may be enough for it. `end` is when its job would end,
-    /// `holds` what is promised so far.
+    /// `holds` what is reserved so far.
     pub(crate) fn is_unblocked(
         &mut self,
         fleet: &Fleet,
@@ -666,13 +666,13 @@ impl Queue {
         let nodes = fresh.freed.iter().copied().chain(looser.map(|l| l.node));
         let mut held = false;
         for node in nodes.filter(|&node| may_use(demand, fleet, node, room(node))) {
-            let promised = holds.of(node).iter();
-            let mut promised = promised.filter(|hold| hold.start < end).peekable();
-            if promised.peek().is_none() {
+            let here = holds.of(node).iter();
+            let mut here = here.filter(|hold| hold.start < end).peekable();
+            if here.peek().is_none() {
                 return true;
             }
             let mut left = room(node).clone();
-            promised.for_each(|hold| narrow(&mut left, &hold.spare));
+            here.for_each(|hold| narrow(&mut left, &hold.spare));
             if may_use(demand, fleet, node, &left) {
                 return true;
             }

@@ -43,7 +43,7 @@ use muster_ctld::clock::SteadyClock;
 use muster_journal::{MemStorage, Position};
 use muster_model::command::Reply;
 use muster_model::config::ClusterConfig;
-use muster_model::ids::{JobAttempt, NodeIdx, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, NodeIdx, StepNo};
 use muster_model::job::ExitStatus;
 use muster_model::time::Timestamp;
 use muster_proto::node::{NodeSettings, NumberedReport};
@@ -198,7 +198,7 @@ pub(crate) struct Truth {
     /// How tasks have ended.
     pub(crate) task_ends: BTreeMap<TaskKey, ExitStatus>,
     /// How steps have ended, as agents that led them have reported.
-    pub(crate) step_ends: BTreeMap<(JobAttempt, StepNo), StepReports>,
+    pub(crate) step_ends: BTreeMap<AttemptStep, StepReports>,
     /// Since when scripts stand still whose jobs run as far as the controller knows, milliseconds.
     pub(crate) halted: BTreeMap<(usize, JobAttempt), u64>,
     /// Since when parts of steps are held on a node that runs nothing of them, milliseconds.

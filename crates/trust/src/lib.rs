@@ -7,6 +7,7 @@
 
 mod base64url;
 mod credential;
+pub mod host;
 pub mod join;
 pub mod jwt;
 pub mod munge;

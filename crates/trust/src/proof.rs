@@ -153,7 +153,7 @@ fn make_token(authentication: &Authentication, ask: &Ask<'_>) -> Result<Proof, P
         receiver_uid: ask.receiver_uid,
         uid: geteuid().as_raw(),
         gid: getegid().as_raw(),
-        host: sack::short_host(),
+        host: crate::host::short_name(),
     };
     let how = Minting::now(authentication.ttl_s);
     let how = how.map_err(|e| ProofError::Random(e.to_string()))?;

@@ -6,6 +6,7 @@
 //! holds a bounded number for a bounded time.
 
 use crate::credential::Proof;
+use crate::host;
 use crate::node_key::{self, NodeKey, Speaker};
 use crate::slurm_key::{ClusterKeys, KeyError, KeyFiles, KeyStamp};
 use crate::subordinate::SubordinateUids;
@@ -348,7 +349,7 @@ impl SackServer {
             keys,
             stamp,
             socket,
-            host: short_host(),
+            host: host::short_name(),
             connections: Vec::new(),
             subordinate: SubordinateUids::default(),
         }
@@ -526,13 +527,6 @@ impl SackServer {
 
 fn quietly() -> MsgFlags {
     MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL
-}
-
-/// The name of this host without its domain.
-pub(crate) fn short_host() -> String {
-    let name = nix::unistd::gethostname().unwrap_or_default();
-    let name = name.to_string_lossy();
-    name.split('.').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod files;
 mod format_pages;
 mod formats;
 mod layers;
+mod manifests;
 mod security;
 mod source;
 mod types;

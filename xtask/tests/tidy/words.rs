@@ -6,7 +6,7 @@ use crate::source::product;
 use std::collections::BTreeMap;
 
 /// Words, and what to write instead. They are counted in names, comments and texts alike.
-const DENIED: [(&str, &str); 29] = [
+const DENIED: [(&str, &str); 30] = [
     ("alike", "equal, equivalent, of the same template"),
     ("cradle", "child slot"),
     ("door", "socket"),
@@ -36,6 +36,7 @@ const DENIED: [(&str, &str); 29] = [
     ("wish", "request, option"),
     ("wished", "requested"),
     ("wishes", "requests, options"),
+    ("yielding", "preemptable"),
 ];
 
 #[test]

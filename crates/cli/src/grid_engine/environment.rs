@@ -7,6 +7,7 @@ use crate::people;
 use crate::submit::{capture, line};
 use muster_model::environment::{self, Environment};
 use muster_model::grid_engine::VARIABLES;
+use muster_trust::host::short_name;
 use std::os::unix::ffi::OsStrExt as _;
 
 /// Where programs are for a job without `-V`.
@@ -92,7 +93,7 @@ fn origin(all: &mut Environment, request: &Request, own: &Environment) {
             all.set(name.as_bytes(), value);
         }
     }
-    all.set(b"SGE_O_HOST", line::host().as_bytes());
+    all.set(b"SGE_O_HOST", short_name().as_bytes());
     all.set(b"SGE_O_WORKDIR", line::current_dir().as_os_str().as_bytes());
     all.set(
         b"SGE_CWD_PATH",

@@ -9,6 +9,7 @@ use crate::say;
 use crate::submit::line;
 use muster_model::command::{NodeUpdate, Reply, UserCommand};
 use muster_model::job::Job;
+use muster_trust::host::short_name;
 use std::process::ExitCode;
 
 /// qmod.
@@ -130,7 +131,7 @@ fn job_change(
             )
         }
         _ => {
-            let done = format!("{who}@{} cleared error state of job {number}", line::host());
+            let done = format!("{who}@{} cleared error state of job {number}", short_name());
             (UserCommand::Release { target }, done)
         }
     };
@@ -184,7 +185,7 @@ fn changed(own: &Instance, disable: bool) -> String {
     let state = if disable { "disabled" } else { "enabled" };
     format!(
         "{who}@{} changed state of \"{}\" ({state})",
-        line::host(),
+        short_name(),
         own.name()
     )
 }

@@ -11,6 +11,7 @@ use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::BlobId;
 use muster_model::job::Job;
 use muster_proto::client::JobFilter;
+use muster_trust::host::short_name;
 use std::process::ExitCode;
 
 /// qresub.
@@ -83,7 +84,7 @@ fn copy(client: &mut Client, job: &Job, hold: bool) -> Result<String, ConnectErr
     spec.hold = hold;
     spec.dependency = muster_model::spec::Dependency::default();
     spec.submit_line = format!("qresub {number}");
-    spec.submit_host = line::host();
+    spec.submit_host = short_name();
     let request = super::request::Request::default();
     let context = capture::context(environment::of_job(&request, &spec.name), None)
         .map_err(|why| ConnectError::Broken(std::io::Error::other(why)))?;

@@ -3,7 +3,7 @@
 
 use crate::connect::{Client, ConnectError};
 use crate::process;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepId, StepNo};
 use muster_proto::client::JobFilter;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const LOOKED_EVERY: Duration = Duration::from_millis(4);
 /// # Errors
 /// The controller does not answer.
 pub(crate) fn wait(client: &mut Client) -> Result<(), ConnectError> {
-    let Some((job, step)) = own() else {
+    let Some(StepId { job, step }) = own() else {
         return Ok(());
     };
     let until = Instant::now() + PATIENCE;
@@ -38,10 +38,10 @@ pub(crate) fn wait(client: &mut Client) -> Result<(), ConnectError> {
 }
 
 /// The step in whose environment this process is.
-fn own() -> Option<(JobId, StepNo)> {
+fn own() -> Option<StepId> {
     let number = |name| process::variable(name)?.parse().ok();
     let job: u64 = process::variable("SLURM_JOB_ID")?.parse().ok()?;
     let step: u32 = number("SLURM_STEP_ID")?;
     // The script itself is known.
-    (step < StepNo::INTERACTIVE.0).then_some((JobId(job), StepNo(step)))
+    (step < StepNo::INTERACTIVE.0).then_some(StepId::new(JobId(job), StepNo(step)))
 }

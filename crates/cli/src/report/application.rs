@@ -1,4 +1,4 @@
-//! Which application a job ran, as nobody says it in one place.
+//! The application that a job ran, guessed from several records: no single one says it.
 
 use muster_conf::grid_engine::fits;
 use muster_model::ids::StepNo;

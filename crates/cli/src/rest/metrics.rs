@@ -91,7 +91,7 @@ fn write_jobs(page: &mut Page, prefix: &str, label: &str, all: &BTreeMap<&str, J
 
 const NODES: &[(&str, &str)] = &[
     ("", "Nodes"),
-    ("_alloc", "Nodes all of whose CPUs jobs have"),
+    ("_alloc", "Nodes whose CPUs are all allocated"),
     ("_blocked", "Nodes that are blocked; there are none"),
     ("_completing", "Nodes that are being cleaned up"),
     ("_cloud", "Nodes of a cloud"),
@@ -113,7 +113,7 @@ const NODES: &[(&str, &str)] = &[
         "Nodes that have registered with too little; they are down",
     ),
     ("_maint", "Nodes in maintenance"),
-    ("_mixed", "Nodes some of whose CPUs jobs have"),
+    ("_mixed", "Nodes with some CPUs allocated"),
     ("_noresp", "Nodes that do not respond"),
     (
         "_planned",

@@ -5,7 +5,6 @@ use super::call::{Call, Failure, Outcome, Status};
 use super::errno;
 use super::job_keys::{self, KeyError, member, text_of};
 use crate::connect::unexpected;
-use crate::submit::line;
 use crate::zone::{self, LocalZone};
 use muster_conf::options::job::{self, Ambient, BuildError};
 use muster_model::command::{Reply, UserCommand};
@@ -14,6 +13,7 @@ use muster_model::ids::{BlobId, JobId};
 use muster_model::limits::{CONTEXT_BYTES_MAX, SCRIPT_BYTES_MAX};
 use muster_model::spec::{ExecContext, JobKind, JobSpec, Owner};
 use muster_proto::client::Response;
+use muster_trust::host::short_name;
 use nix::sys::resource::Resource;
 use serde_json::{Map, Value};
 
@@ -161,7 +161,7 @@ fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, Failure> {
         ..Owner::default()
     };
     spec.work_dir = work_dir(body)?;
-    spec.submit_host = line::host();
+    spec.submit_host = short_name();
     Ok(spec)
 }
 
@@ -199,7 +199,7 @@ fn context(body: &Body) -> Result<ExecContext, Failure> {
     let mut environment = variables(body)?;
     let here = work_dir(body)?;
     environment.set(b"SLURM_SUBMIT_DIR", here.as_bytes());
-    environment.set(b"SLURM_SUBMIT_HOST", line::host().as_bytes());
+    environment.set(b"SLURM_SUBMIT_HOST", short_name().as_bytes());
     let size = environment.size_bytes();
     if size > CONTEXT_BYTES_MAX {
         let why = format!("environment has {size} bytes, at most {CONTEXT_BYTES_MAX} are taken");

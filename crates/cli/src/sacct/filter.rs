@@ -57,7 +57,7 @@ pub(crate) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
     for word in hostlist::split(list).map_err(|_| wrong(list))? {
         let word = word.trim();
         let (job, step) = match word.split_once('.') {
-            Some((job, step)) => (job, Some(parse_step(step).ok_or_else(|| wrong(word))?)),
+            Some((job, step)) => (job, Some(step.parse().map_err(|_| wrong(word))?)),
             None => (word, None),
         };
         let (base, tasks) = match job.split_once('_') {
@@ -91,15 +91,6 @@ pub(crate) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
         }
     }
     Ok(rows)
-}
-
-fn parse_step(text: &str) -> Option<StepNo> {
-    match text {
-        "batch" => Some(StepNo::BATCH),
-        "extern" => Some(StepNo::EXTERN),
-        "interactive" => Some(StepNo::INTERACTIVE),
-        number => number.parse().ok().map(StepNo),
-    }
 }
 
 /// Users by number.

@@ -4,7 +4,6 @@ use super::Session;
 use crate::agent::AgentStream;
 use crate::connect::{ConnectError, unexpected};
 use crate::say;
-use crate::submit::line;
 use crate::targets::{job_target, step_number};
 use crate::zone;
 use muster_model::ids::{JobId, StepNo};
@@ -124,7 +123,7 @@ impl Session {
             .iter()
             .flat_map(|a| &a.nodes)
             .map(|n| n.name.as_str());
-        let own = line::host();
+        let own = muster_trust::host::short_name();
         let nodes: Vec<(&str, &String)> = names.zip(&info.addresses).collect();
         let wanted = node.or_else(|| nodes.iter().map(|(n, _)| *n).find(|n| *n == own));
         let mut text = String::new();

@@ -412,7 +412,7 @@ fn steps(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     let mut wanted = None;
     if let Some(text) = which {
         let (job, step) = match text.split_once('.') {
-            Some((job, step)) => (job, Some(parse_step(step).ok_or_else(invalid)?)),
+            Some((job, step)) => (job, Some(step.parse::<StepNo>().map_err(|_| invalid())?)),
             None => (text, None),
         };
         let (id, task) = parse_job(job).ok_or_else(invalid)?;
@@ -455,15 +455,6 @@ fn steps(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     }
     print(&out);
     Ok(())
-}
-
-fn parse_step(text: &str) -> Option<StepNo> {
-    match text {
-        "batch" => Some(StepNo::BATCH),
-        "extern" => Some(StepNo::EXTERN),
-        "interactive" => Some(StepNo::INTERACTIVE),
-        number => number.parse().ok().map(StepNo),
-    }
 }
 
 fn config() -> Result<(), Failure> {

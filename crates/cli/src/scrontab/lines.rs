@@ -10,6 +10,7 @@ use muster_model::cron::{CrontabLine, Schedule};
 use muster_model::environment::Environment;
 use muster_model::ids::BlobId;
 use muster_model::spec::{JobKind, JobSpec};
+use muster_trust::host::short_name;
 use nix::unistd::User;
 use std::path::Path;
 
@@ -184,7 +185,7 @@ fn context(chosen: &Chosen, user: &User, work_dir: &str) -> Result<Vec<u8>, Stri
         environment.set(b"SLURM_EXPORT_ENV", text.as_bytes());
     }
     environment.set(b"SLURM_SUBMIT_DIR", work_dir.as_bytes());
-    environment.set(b"SLURM_SUBMIT_HOST", line::host().as_bytes());
+    environment.set(b"SLURM_SUBMIT_HOST", short_name().as_bytes());
     let propagate = chosen.get("propagate").map(|given| given.value.as_deref());
     capture::context(environment, propagate).map(|context| capture::encoded(&context))
 }

@@ -12,6 +12,7 @@ use crate::say;
 use crate::submit::filters::Filters;
 use crate::submit::holder::{Holder, timeout};
 use crate::submit::signals::Signals;
+use muster_model::ids::StepId;
 use muster_node_core::srun::Srun;
 use muster_node_core::srun::config::{Feed, Sink, SrunConfig};
 use muster_node_core::srun::interface::{
@@ -128,7 +129,7 @@ impl<'f> Executor<'f> {
         let Some(filters) = self.filters else {
             return;
         };
-        for (component, (job, step)) in self.srun.steps().enumerate() {
+        for (component, StepId { job, step }) in self.srun.steps().enumerate() {
             filters.post_submit(component, job.0, Some(step.0));
             self.filters = None;
         }

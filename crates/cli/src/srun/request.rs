@@ -204,7 +204,7 @@ pub(super) fn step(line: &Line, args: &[String]) -> Result<(StepSpec, Streams), 
         task_epilog: program(chosen, "task-epilog"),
         stdin_task,
         maker: Some(StepMaker {
-            host: line::host(),
+            host: muster_trust::host::short_name(),
             pid: std::process::id(),
         }),
         unbuffered: chosen.has("unbuffered"),

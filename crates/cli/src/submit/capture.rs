@@ -9,6 +9,7 @@ use muster_model::environment::{self, Environment};
 use muster_model::job_env;
 use muster_model::limits::CONTEXT_BYTES_MAX;
 use muster_model::spec::ExecContext;
+use muster_trust::host::short_name;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{Mode, umask};
 use std::ffi::OsStr;
@@ -232,7 +233,7 @@ pub(crate) fn split_environment(bytes: &[u8]) -> Environment {
 pub(crate) fn set_submission(environment: &mut Environment) {
     let here = super::line::current_dir();
     environment.set(b"SLURM_SUBMIT_DIR", here.as_os_str().as_bytes());
-    environment.set(b"SLURM_SUBMIT_HOST", super::line::host().as_bytes());
+    environment.set(b"SLURM_SUBMIT_HOST", short_name().as_bytes());
 }
 
 /// Environment, mask and limits as they travel.

@@ -175,7 +175,7 @@ pub(crate) fn build(line: &mut Line, prefix: &str) -> Result<Built, ExitCode> {
         .map_or_else(|| here.clone(), |d| here.join(d))
         .to_string_lossy()
         .into_owned();
-    built.spec.submit_host = host();
+    built.spec.submit_host = muster_trust::host::short_name();
     built.spec.submit_sid = session_id();
     Ok(built)
 }
@@ -270,13 +270,6 @@ fn group(text: &str) -> Option<nix::unistd::Group> {
 /// Where the command was called.
 pub(crate) fn current_dir() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
-}
-
-/// This host's name without its domain.
-pub(crate) fn host() -> String {
-    let name = nix::unistd::gethostname().unwrap_or_default();
-    let name = name.to_string_lossy();
-    name.split('.').next().unwrap_or_default().to_owned()
 }
 
 fn session_id() -> u32 {

@@ -113,8 +113,8 @@ pub(super) fn text(target: &JobTarget) -> String {
     }
 }
 
-/// Refuses those who may do nothing to what a target names, whatever it is. Comes before [`resolve`], so that nobody has
-/// work done for jobs of others.
+/// Refuses callers who may not act on this target at all. Runs before [`resolve`], so that a request without rights costs no
+/// work.
 fn require(
     draft: &Draft<'_>,
     (identity, request): (&Identity, Request),

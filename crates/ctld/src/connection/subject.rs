@@ -1,8 +1,8 @@
-//! What the audit log says a request is about.
+//! Subjects of requests, as the audit log names them.
 
 use muster_proto::client::Query;
 
-/// What the audit log calls that which a shutdown stops.
+/// Audit subject of a shutdown.
 pub(super) fn shutdown_subject(nodes: bool) -> &'static str {
     match nodes {
         true => "controller and nodes",
@@ -10,7 +10,7 @@ pub(super) fn shutdown_subject(nodes: bool) -> &'static str {
     }
 }
 
-/// What the audit log calls that which a read is about.
+/// Audit subject of a query.
 pub(super) fn query_subject(query: &Query) -> String {
     match query {
         Query::Script(job) | Query::Allocation(job) | Query::Why(job) => format!("job {job}"),

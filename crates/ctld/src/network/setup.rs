@@ -278,7 +278,8 @@ impl ClusterVerifier {
         })
     }
 
-    /// For whom a node speaks that has a key of its own, if it has it: the channel shows that which begins with the secret.
+    /// The user for whom a node with a key of its own speaks. That it has the key shows in the channel, which begins with a
+    /// secret that only the key's owner can read.
     fn verify_claim(&self, credential: &[u8]) -> Result<Verified, String> {
         let claim = NodeClaim::decode(credential).map_err(|e| e.to_string())?;
         let secret = self.trust.secret_of_claim(&claim, now_s())?;

@@ -2,7 +2,7 @@
 
 use super::Agent;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::JobId;
+use muster_model::ids::{JobId, StepId};
 use muster_proto::hello::JobCredential;
 use muster_trust::{JobKeyUse, derive_job_key};
 
@@ -61,7 +61,7 @@ impl Agent {
                 target: ChannelTarget::AgentOf(node.clone()),
             }),
             JobCredential::Step { job, step, path } => {
-                let part = self.steps.node_steps.part((*job, *step));
+                let part = self.steps.node_steps.part(StepId::new(*job, *step));
                 let step_key = part.and_then(|part| part.step_key.clone());
                 if !self.is_stepd_socket(path) {
                     return Err(ChannelRefusal::NoSocket);

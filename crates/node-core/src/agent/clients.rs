@@ -1,14 +1,14 @@
 //! Requests of clients: srun, other agents, sstat and scontrol.
 
 use super::actions::Actions;
-use super::lead::{CreateRequest, StepKey};
+use super::lead::CreateRequest;
 use super::measure::{self, Tasks};
 use super::node_steps::Origin;
 use super::{Agent, AgentAction, ClientRequest, RequestId};
 use crate::messages::{LauncherCommand, Process};
 use crate::signals::SIGTERM;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobAttempt, JobId, StepNo};
+use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
 use muster_model::rights::{self, Request};
@@ -143,7 +143,7 @@ impl Agent {
             } => {
                 let mut ends = vec![(position, *end)];
                 ends.extend(others);
-                self.others_ended((job, step), &key, ends, onwards, id);
+                self.others_ended(StepId::new(job, step), &key, ends, onwards, id);
             }
             AgentRequest::SignalStep {
                 job,
@@ -171,10 +171,10 @@ impl Agent {
                 self.state.out.finish(id, AgentReply::Done);
             }
             AgentRequest::FindStep { job, key, step } => {
-                let reply = self
-                    .steps
-                    .node_steps
-                    .find_part(&self.state, (job, step), &key);
+                let reply =
+                    self.steps
+                        .node_steps
+                        .find_part(&self.state, StepId::new(job, step), &key);
                 self.state.out.finish(id, reply);
             }
             AgentRequest::Inspect { job } => {
@@ -184,7 +184,7 @@ impl Agent {
                 self.inspect(Request::Measure, (job, uid), Inspection::Usage, id);
             }
             AgentRequest::LocateStep { job, step } => {
-                let reply = match self.locate(uid, (job, step)) {
+                let reply = match self.locate(uid, StepId::new(job, step)) {
                     Ok(created) => AgentReply::Created(Box::new(created)),
                     Err(code) => AgentReply::Refused(code.into()),
                 };
@@ -199,8 +199,8 @@ impl Agent {
     }
 
     /// Where a step's tasks run, for who may read what they write.
-    fn locate(&self, uid: u32, key: StepKey) -> Result<StepCreated, RefusalCode> {
-        let job = self.state.jobs.latest(key.0);
+    fn locate(&self, uid: u32, key: StepId) -> Result<StepCreated, RefusalCode> {
+        let job = self.state.jobs.latest(key.job);
         let grant = job.and_then(|(_, job)| job.grant.as_ref());
         let grant = grant.ok_or(RefusalCode::InvalidJobId)?;
         if !rights::may_on_node(Request::LocateStep, uid, grant.spec.owner.uid, false) {
@@ -212,7 +212,7 @@ impl Agent {
     /// Other nodes' parts of a step have ended.
     fn others_ended(
         &mut self,
-        key: StepKey,
+        key: StepId,
         job_key: &ByteVec,
         ends: Vec<(u32, StepEnd)>,
         onwards: bool,
@@ -221,7 +221,7 @@ impl Agent {
         let known = self
             .state
             .jobs
-            .with_key(key.0, job_key)
+            .with_key(key.job, job_key)
             .map(|(_, job)| job.leads());
         match known {
             Some(false) if onwards && self.steps.node_steps.part(key).is_some() => {
@@ -229,7 +229,7 @@ impl Agent {
                     .deliver_ends(&mut self.state, key, ends, Some(request));
             }
             _ if onwards => self.state.out.refuse(request, RefusalCode::JobNotHere),
-            None if self.state.jobs.latest(key.0).is_some() => {
+            None if self.state.jobs.latest(key.job).is_some() => {
                 self.state.out.refuse(request, RefusalCode::AccessDenied);
             }
             // A job that is forgotten needs no report of its steps any more.

@@ -9,7 +9,7 @@ use crate::messages::{KnownJob, LauncherCommand, LauncherEvent};
 use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::effect::TerminateReason;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::time::Timestamp;
 use muster_proto::address::Address;
@@ -153,7 +153,7 @@ impl Agent {
 
     fn stepd_ready(&mut self, run: JobAttempt, step: StepNo, pid: i32, listening: Listening) {
         let place = (pid, listening.address.clone());
-        self.steps.stepds.place((run, step), place);
+        self.steps.stepds.place(AttemptStep::new(run, step), place);
         self.steps
             .stepd_started(&mut self.state, run, step, Ok(listening));
     }
@@ -209,7 +209,7 @@ impl Agent {
     fn sync(&mut self, known: Vec<KnownJob>) {
         let unknown = self.steps.stepds.unknown_to(&known);
         let steps_of = |k: &KnownJob| {
-            let steps = k.steps.iter().map(|step| (k.run, *step));
+            let steps = k.steps.iter().map(|step| AttemptStep::new(k.run, *step));
             steps.collect::<Vec<_>>()
         };
         let known_steps = known.iter().flat_map(steps_of).collect();

@@ -18,20 +18,19 @@ use crate::messages::KeptEntries;
 use crate::record::Record;
 use crate::step_numbers::StepNumbers;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobAttempt, JobId, StepNo};
+use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
 use muster_proto::step::{AgentReply, StepSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// A step of a job.
-pub(super) type StepKey = (JobId, StepNo);
 
 /// All steps led from here.
 #[derive(Debug, Default)]
 pub(super) struct LedSteps {
     waiting: VecDeque<Waiting>,
-    placed: BTreeMap<StepKey, LedStep>,
+    placed: BTreeMap<StepId, LedStep>,
     numbers: HashMap<JobId, StepNumbers>,
     /// Something changed that may let a waiting step start.
     dirty: bool,
@@ -95,8 +94,8 @@ struct LedStep {
 impl LedSteps {
     /// Whether steps of a job are led from here that are not over on all nodes.
     pub(super) fn leads_any(&self, run: JobAttempt) -> bool {
-        let steps = self.placed.range((run.job, StepNo(0))..);
-        let mut steps = steps.take_while(|((job, _), _)| *job == run.job);
+        let steps = self.placed.range(StepId::new(run.job, StepNo(0))..);
+        let mut steps = steps.take_while(|(StepId { job, .. }, _)| *job == run.job);
         steps.any(|(_, step)| step.run == run)
     }
 }
@@ -143,14 +142,14 @@ impl LedSteps {
         Some(self.of_client(conn)?.1.run)
     }
 
-    fn of_client(&self, conn: ConnId) -> Option<(StepKey, &LedStep)> {
+    fn of_client(&self, conn: ConnId) -> Option<(StepId, &LedStep)> {
         let is_of = |s: &LedStep| s.client.is_some_and(|(c, _)| c == conn);
         let mut placed = self.placed.iter();
         placed.find(|(_, s)| is_of(s)).map(|(key, s)| (*key, s))
     }
 
     /// Lets a step go to its next state; none if that cannot be.
-    fn step(&mut self, key: StepKey, event: LedStepEvent) -> Option<LedStepState> {
+    fn step(&mut self, key: StepId, event: LedStepEvent) -> Option<LedStepState> {
         let step = self.placed.get_mut(&key)?;
         let next = next_led_step_state(step.state, event)?;
         step.state = next;
@@ -158,13 +157,13 @@ impl LedSteps {
     }
 
     /// All nodes of a step have started it, and its client knows.
-    fn is_created(&self, key: StepKey) -> bool {
+    fn is_created(&self, key: StepId) -> bool {
         let state = self.placed.get(&key).map(|step| step.state);
         matches!(state, Some(LedStepState::Running | LedStepState::Ending))
     }
 
     /// The client of a step whose job is forgotten learns that the step is over, or will not be.
-    fn answer_client(&self, out: &mut Actions, key: StepKey, was_created: bool) {
+    fn answer_client(&self, out: &mut Actions, key: StepId, was_created: bool) {
         let step = self.placed.get(&key);
         if let Some((_, request)) = step.and_then(|step| step.client) {
             let reply = match was_created {
@@ -176,7 +175,7 @@ impl LedSteps {
     }
 
     /// The client of a step has all that it gets.
-    fn release_client(&mut self, out: &mut Actions, key: StepKey) {
+    fn release_client(&mut self, out: &mut Actions, key: StepId) {
         let Some(step) = self.placed.get_mut(&key) else {
             return;
         };
@@ -189,7 +188,7 @@ impl LedSteps {
     }
 
     /// No node holds what a step was asked for with any more.
-    fn release_bytes(&mut self, out: &mut Actions, key: StepKey) {
+    fn release_bytes(&mut self, out: &mut Actions, key: StepId) {
         let Some(step) = self.placed.get_mut(&key) else {
             return;
         };
@@ -204,7 +203,7 @@ impl LedSteps {
     /// Parts of steps that hold what they have: the step, and the node's name.
     pub(super) fn held_parts(&self) -> impl Iterator<Item = (JobAttempt, StepNo, &str)> {
         let holding = self.placed.iter().filter(|(_, s)| s.record.holds);
-        holding.flat_map(|((_, step), s)| {
+        holding.flat_map(|(StepId { step, .. }, s)| {
             let held = s.record.nodes.iter().filter(|n| n.end.is_none());
             held.map(|n| (s.run, *step, n.name.as_str()))
         })
@@ -227,9 +226,14 @@ impl LedSteps {
 
     /// States of all steps, for tests.
     #[cfg(test)]
-    pub(super) fn states(&self) -> Vec<(StepKey, LedStepState)> {
+    pub(super) fn states(&self) -> Vec<(StepId, LedStepState)> {
         let waiting = self.waiting.iter();
-        let waiting = waiting.map(|w| ((w.run.job, StepNo(u32::MAX)), LedStepState::Waiting));
+        let waiting = waiting.map(|w| {
+            (
+                StepId::new(w.run.job, StepNo(u32::MAX)),
+                LedStepState::Waiting,
+            )
+        });
         let placed = self.placed.iter().map(|(key, s)| (*key, s.state));
         waiting.chain(placed).collect()
     }
@@ -239,7 +243,7 @@ impl Steps {
     /// The job is forgotten.
     pub(super) fn forget_steps(&mut self, state: &mut AgentState, run: JobAttempt) {
         let placed = self.led.placed.iter();
-        let of_run: Vec<StepKey> = placed
+        let of_run: Vec<StepId> = placed
             .filter(|(_, s)| s.run == run)
             .map(|(key, _)| *key)
             .collect();
@@ -286,7 +290,7 @@ impl Steps {
 
     /// Something was kept of this life's own. What is not known any more is over, and the word of it was lost with the launcher.
     pub(super) fn drop_if_over(&mut self, state: &mut AgentState, run: JobAttempt, kept: u32) {
-        let is_it = |key: &StepKey| key.0 == run.job && is_kept_of(kept, key.1);
+        let is_it = |key: &StepId| key.job == run.job && is_kept_of(kept, key.step);
         let placed = self.led.placed.keys();
         let goes_on = placed.chain(self.node_steps.keys()).any(is_it);
         if !goes_on && !state.reports.has_step_end(run, StepNo(kept)) {
@@ -301,7 +305,7 @@ impl Steps {
         }
         let of_run = self.led.placed.iter().filter(|(_, s)| s.run == run);
         let records: Vec<(u32, ByteVec)> = of_run
-            .map(|(key, s)| (key.1.0, encode(&s.record)))
+            .map(|(key, s)| (key.step.0, encode(&s.record)))
             .collect();
         for (step, record) in records {
             state.out.keep(run, step, record);
@@ -316,7 +320,7 @@ impl Steps {
         run: JobAttempt,
         step: StepNo,
     ) -> KeptEntries {
-        let key = (run.job, step);
+        let key = StepId::new(run.job, step);
         let placed = self.led.placed.get(&key);
         let record = placed.map(|s| (step.0, encode(&s.record)));
         record
@@ -334,12 +338,12 @@ impl LedSteps {
         step: StepNo,
         bytes: &[u8],
     ) {
-        let key = (run.job, step);
+        let key = StepId::new(run.job, step);
         // What was kept of the counter may have been lost with a launcher.
         let numbers = self.numbers.entry(run.job).or_default();
         numbers.raise(step.0.saturating_add(1));
         let Ok(record) = minicbor::decode::<Record>(bytes) else {
-            log::error!("step {}.{}: its record cannot be read back", key.0, key.1);
+            log::error!("step {key}: its record cannot be read back");
             return;
         };
         if self.placed.contains_key(&key) {

@@ -1,7 +1,7 @@
 //! This node's part of steps, on whichever node they are led: starts their daemons, and reports to the lead how they ended.
 
 use super::actions::Actions;
-use super::lead::{CreateRequest, StepKey};
+use super::lead::CreateRequest;
 use super::state::AgentState;
 use super::steps::Steps;
 use super::transition::{NodeStepEvent, NodeStepState, next_node_step_state};
@@ -12,7 +12,7 @@ use crate::pmix_place;
 use crate::step_numbers::UsedStepNumbers;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobAttempt, JobId, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, JobId, StepId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
@@ -86,10 +86,10 @@ pub(super) struct Listening {
 #[derive(Debug, Default)]
 pub(super) struct NodeSteps {
     /// Daemons that are being started.
-    starting: BTreeMap<(JobAttempt, StepNo), Starting>,
+    starting: BTreeMap<AttemptStep, Starting>,
     /// Requests that came before the job.
     early: BTreeMap<u64, Early>,
-    parts: HashMap<StepKey, NodeStep>,
+    parts: HashMap<StepId, NodeStep>,
     /// Steps that were ordered here, so that none is started twice.
     used: HashMap<JobAttempt, UsedStepNumbers>,
     next_wait: u64,
@@ -141,22 +141,22 @@ fn may_have_streams(order: &StepOrder) -> bool {
 
 impl NodeSteps {
     /// This node's part of a step, until the lead knows of its end.
-    pub(super) fn part(&self, key: StepKey) -> Option<&KeptNodeStep> {
+    pub(super) fn part(&self, key: StepId) -> Option<&KeptNodeStep> {
         self.parts.get(&key).map(|step| &step.part)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &StepKey> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = &StepId> {
         self.parts.keys()
     }
 
     /// Whether a part of a step is here.
-    pub(super) fn find(&self, key: StepKey, run: JobAttempt) -> PartPresence {
+    pub(super) fn find(&self, key: StepId, run: JobAttempt) -> PartPresence {
         match self.state(key, run) {
             NodeStepState::Running | NodeStepState::Ended => PartPresence::Here,
             NodeStepState::Ordered | NodeStepState::Offered | NodeStepState::Starting => {
                 PartPresence::Unsettled
             }
-            NodeStepState::Absent if self.waits_for_job(key.0) => PartPresence::Unsettled,
+            NodeStepState::Absent if self.waits_for_job(key.job) => PartPresence::Unsettled,
             NodeStepState::Absent => PartPresence::Absent,
         }
     }
@@ -172,7 +172,7 @@ impl NodeSteps {
             return false;
         };
         if let Ok(part) = minicbor::decode::<KeptNodeStep>(bytes) {
-            let key = (run.job, step);
+            let key = StepId::new(run.job, step);
             self.used.entry(run).or_default().insert(step);
             if self.step(key, run, NodeStepEvent::Adopted) {
                 self.set_part(key, part);
@@ -182,14 +182,14 @@ impl NodeSteps {
     }
 
     /// A part as the launcher keeps it, and under which number.
-    pub(super) fn kept_of(&self, key: StepKey) -> Option<(u32, ByteVec)> {
-        Some((kept_of_node(key.1), encode(self.part(key)?)))
+    pub(super) fn kept_of(&self, key: StepId) -> Option<(u32, ByteVec)> {
+        Some((kept_of_node(key.step), encode(self.part(key)?)))
     }
 
     pub(super) fn forget(&mut self, run: JobAttempt) {
         self.used.remove(&run);
         let of_run = self.parts.iter().filter(|(_, step)| step.part.run == run);
-        let keys: Vec<StepKey> = of_run.map(|(key, _)| *key).collect();
+        let keys: Vec<StepId> = of_run.map(|(key, _)| *key).collect();
         for key in keys {
             self.step(key, run, NodeStepEvent::Forgotten);
         }
@@ -200,7 +200,7 @@ impl NodeSteps {
         let parts = self.parts.iter();
         let mut parts: Vec<(u32, ByteVec)> = parts
             .filter(|(_, step)| step.part.run == run)
-            .map(|(key, step)| (kept_of_node(key.1), encode(&step.part)))
+            .map(|(key, step)| (kept_of_node(key.step), encode(&step.part)))
             .collect();
         parts.sort_unstable_by_key(|(kept, _)| *kept);
         for (kept, bytes) in parts {
@@ -208,14 +208,14 @@ impl NodeSteps {
         }
     }
 
-    fn state(&self, key: StepKey, run: JobAttempt) -> NodeStepState {
+    fn state(&self, key: StepId, run: JobAttempt) -> NodeStepState {
         // The part of another attempt is as good as none.
         let step = self.parts.get(&key).filter(|step| step.part.run == run);
         step.map_or(NodeStepState::Absent, |step| step.state)
     }
 
     /// Lets a part of a step go to its next state; whether that can be.
-    fn step(&mut self, key: StepKey, run: JobAttempt, event: NodeStepEvent) -> bool {
+    fn step(&mut self, key: StepId, run: JobAttempt, event: NodeStepEvent) -> bool {
         let state = self.state(key, run);
         let Some(next) = next_node_step_state(state, event) else {
             return false;
@@ -240,16 +240,16 @@ impl NodeSteps {
     }
 
     /// A part is to start; whether it is new.
-    fn begin(&mut self, key: StepKey, run: JobAttempt) -> bool {
+    fn begin(&mut self, key: StepId, run: JobAttempt) -> bool {
         let used = self.used.entry(run).or_default();
-        if used.contains(key.1) {
+        if used.contains(key.step) {
             return false;
         }
-        used.insert(key.1);
+        used.insert(key.step);
         self.step(key, run, NodeStepEvent::Ordered)
     }
 
-    fn set_part(&mut self, key: StepKey, part: KeptNodeStep) {
+    fn set_part(&mut self, key: StepId, part: KeptNodeStep) {
         if let Some(step) = self.parts.get_mut(&key) {
             step.part = part;
         }
@@ -257,7 +257,7 @@ impl NodeSteps {
 
     /// States of all parts, for tests.
     #[cfg(test)]
-    pub(super) fn states(&self) -> Vec<(StepKey, NodeStepState)> {
+    pub(super) fn states(&self) -> Vec<(StepId, NodeStepState)> {
         self.parts.iter().map(|(k, s)| (*k, s.state)).collect()
     }
 
@@ -325,7 +325,7 @@ impl Steps {
     ) {
         let run = JobAttempt::new(grant.job, grant.attempt);
         let (step, position) = (launch.step, launch.position);
-        let key = (grant.job, step);
+        let key = StepId::new(grant.job, step);
         let bound = match state.node.bind(&launch, grant) {
             Ok(bound) => bound,
             Err(why) => return self.step_refused(state, &launch, origin, &why),
@@ -397,7 +397,7 @@ impl Steps {
             stdio,
         };
         self.node_steps
-            .step((run.job, step), run, NodeStepEvent::Offered);
+            .step(StepId::new(run.job, step), run, NodeStepEvent::Offered);
         self.stepds.set_offer(stepd, Box::new(offer));
         state.out.push(AgentAction::OfferStep {
             stepd,
@@ -433,7 +433,7 @@ impl Steps {
         state
             .out
             .command(LauncherCommand::StepAssigned { run, step, pid });
-        let key = (run.job, step);
+        let key = StepId::new(run.job, step);
         self.node_steps.step(key, run, NodeStepEvent::Started);
         let listening = Listening {
             address,
@@ -458,7 +458,10 @@ impl Steps {
             origin,
             stdio,
         };
-        let before = self.node_steps.starting.insert((run, step), starting);
+        let before = self
+            .node_steps
+            .starting
+            .insert(AttemptStep::new(run, step), starting);
         if let Some(before) = before {
             // The state says that this does not happen; the streams would be held for ever.
             state.out.close_stdio(before.stdio);
@@ -467,8 +470,11 @@ impl Steps {
             // The launcher gets it once it has said what it knows.
             return;
         }
-        self.node_steps
-            .step((run.job, step), run, NodeStepEvent::SentToLauncher);
+        self.node_steps.step(
+            StepId::new(run.job, step),
+            run,
+            NodeStepEvent::SentToLauncher,
+        );
         let tmp_bases = match &order.pmix {
             Some(_) => pmix_place::bases(&state.node.settings, &state.node.config.name),
             None => Vec::new(),
@@ -517,14 +523,14 @@ impl Steps {
         origin: Origin,
         why: &str,
     ) {
-        let key = (launch.spec.job, launch.step);
+        let key = StepId::new(launch.spec.job, launch.step);
         self.answer_start(state, key, launch.position, origin, Err(why.to_owned()));
     }
 
     pub(super) fn answer_start(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
         position: u32,
         origin: Origin,
         result: Result<Listening, String>,
@@ -547,17 +553,13 @@ impl Steps {
 
     /// Has another launcher start the daemons that a lost one did not answer for. A step that is known has had a daemon whose
     /// place nobody knows, and fails; the launcher refuses a number that was used.
-    pub(super) fn repeat_starts(
-        &mut self,
-        state: &mut AgentState,
-        known: &HashSet<(JobAttempt, StepNo)>,
-    ) {
-        for ((run, step), starting) in std::mem::take(&mut self.node_steps.starting) {
+    pub(super) fn repeat_starts(&mut self, state: &mut AgentState, known: &HashSet<AttemptStep>) {
+        for (AttemptStep { run, step }, starting) in std::mem::take(&mut self.node_steps.starting) {
             let (position, origin) = (starting.position, starting.origin);
             self.stepds.close_unplaced(&mut state.out, run, step);
-            let key = (run.job, step);
+            let key = StepId::new(run.job, step);
             self.node_steps.step(key, run, NodeStepEvent::LauncherLost);
-            if known.contains(&(run, step)) {
+            if known.contains(&AttemptStep::new(run, step)) {
                 state.out.close_stdio(starting.stdio);
                 self.node_steps.step(key, run, NodeStepEvent::Started);
                 let result = Err("the node's launcher was lost".to_owned());
@@ -576,7 +578,7 @@ impl Steps {
         step: StepNo,
         result: Result<Listening, String>,
     ) {
-        let key = (run.job, step);
+        let key = StepId::new(run.job, step);
         let event = match &result {
             Ok(_) => NodeStepEvent::Started,
             Err(_) => NodeStepEvent::Failed,
@@ -584,7 +586,11 @@ impl Steps {
         if self.node_steps.step(key, run, event) && result.is_err() {
             state.out.drop_kept(run, kept_of_node(step));
         }
-        let Some(starting) = self.node_steps.starting.remove(&(run, step)) else {
+        let Some(starting) = self
+            .node_steps
+            .starting
+            .remove(&AttemptStep::new(run, step))
+        else {
             return;
         };
         if let (Ok(_), Some(stdio)) = (&result, starting.stdio)
@@ -611,7 +617,7 @@ impl Steps {
         end.usage.set_node(&state.node.config.name);
         let without_samples = end.clone();
         self.samples.add_samples(state, run, step, &mut end);
-        let key = (run.job, step);
+        let key = StepId::new(run.job, step);
         let part = self.node_steps.part(key).filter(|part| part.run == run);
         let Some(part) = part.cloned() else {
             return state.out.command(LauncherCommand::ForgetStep(run, step));
@@ -662,12 +668,14 @@ impl NodeSteps {
     }
 
     /// The lead knows: the part is forgotten.
-    pub(super) fn end_delivered(&mut self, state: &mut AgentState, key: StepKey) {
+    pub(super) fn end_delivered(&mut self, state: &mut AgentState, key: StepId) {
         if let Some(run) = self.part(key).map(|part| part.run)
             && self.step(key, run, NodeStepEvent::Delivered)
         {
-            state.out.drop_kept(run, kept_of_node(key.1));
-            state.out.command(LauncherCommand::ForgetStep(run, key.1));
+            state.out.drop_kept(run, kept_of_node(key.step));
+            state
+                .out
+                .command(LauncherCommand::ForgetStep(run, key.step));
         }
     }
 }

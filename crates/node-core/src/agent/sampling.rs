@@ -11,7 +11,7 @@ use super::{Agent, Timer};
 use crate::exit_status::OUT_OF_MEMORY;
 use crate::messages::{LauncherCommand, TaskUsage};
 use crate::signals::SIGKILL;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_model::job::{JobState, StepEnd, Usage};
 use muster_model::usage::task_interval_s;
 use muster_proto::node::{JobGrant, Sampling};
@@ -27,9 +27,9 @@ pub(super) struct Samples {
     /// The most that each task of a launch had.
     seen: HashMap<JobAttempt, Tasks>,
     /// Memory that steps may have here, KiB, where it is not the job's share.
-    may_have: HashMap<(JobAttempt, StepNo), u64>,
+    may_have: HashMap<AttemptStep, u64>,
     /// Steps that were killed for their memory.
-    killed: HashSet<(JobAttempt, StepNo)>,
+    killed: HashSet<AttemptStep>,
     /// Samples that are being taken.
     pub(super) under_way: HashSet<JobAttempt>,
     /// Lists of processes that were asked for to take them.
@@ -40,7 +40,8 @@ impl Samples {
     /// What a step that begins here may have, MiB; 0 is its job's share.
     pub(super) fn limit_memory(&mut self, run: JobAttempt, step: StepNo, mib: u64) {
         if mib > 0 {
-            self.may_have.insert((run, step), mib * 1024);
+            self.may_have
+                .insert(AttemptStep::new(run, step), mib * 1024);
         }
     }
 
@@ -186,7 +187,7 @@ impl Samples {
             *used.entry(*step).or_default() += usage.max_rss_kib;
         }
         for (step, kib) in used {
-            let most = self.may_have.get(&(run, step));
+            let most = self.may_have.get(&AttemptStep::new(run, step));
             let most = most.copied().unwrap_or(of_job);
             if most == 0 || kib <= most {
                 continue;
@@ -196,7 +197,7 @@ impl Samples {
                 step,
                 signal: SIGKILL,
             };
-            if !self.killed.insert((run, step)) {
+            if !self.killed.insert(AttemptStep::new(run, step)) {
                 // The line that was to be printed first has not been.
                 state.out.command(order.clone());
                 continue;
@@ -239,9 +240,9 @@ impl Samples {
                 end.usage.raise(&usage);
             }
         }
-        self.may_have.remove(&(run, step));
+        self.may_have.remove(&AttemptStep::new(run, step));
         // One that ended by itself before the signal came ended well.
-        let killed = self.killed.remove(&(run, step)) && end.exit.signal != 0;
+        let killed = self.killed.remove(&AttemptStep::new(run, step)) && end.exit.signal != 0;
         if killed {
             end.state = JobState::OutOfMemory;
             end.exit = OUT_OF_MEMORY;

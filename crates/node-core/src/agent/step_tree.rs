@@ -4,12 +4,12 @@
 //! start; on the way up it is left out.
 
 use super::actions::Actions;
-use super::lead::StepKey;
 use super::node_steps::{Listening, Origin, started_reply};
 use super::state::AgentState;
 use super::steps::Steps;
 use super::{AgentAction, PeerRequestId, RequestId, StdioId, Timer};
 use minicbor::bytes::ByteVec;
+use muster_model::ids::StepId;
 use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
 use muster_model::tree;
@@ -35,14 +35,14 @@ pub(super) struct StepTree {
     /// Starts of this node and of those below it.
     starts: BTreeMap<u64, TreeStart>,
     /// Ends on their way up, by step.
-    endings: BTreeMap<StepKey, Ending>,
+    endings: BTreeMap<StepId, Ending>,
 }
 
 /// What another agent was asked.
 #[derive(Debug)]
 enum Asked {
     /// To start a branch of a step that is led here.
-    LedBranch(StepKey, Branch),
+    LedBranch(StepId, Branch),
     /// To start a branch below this node.
     BranchBelow {
         start: u64,
@@ -50,11 +50,11 @@ enum Asked {
         branch: Branch,
     },
     /// To pass ends on.
-    EndsAbove(StepKey),
+    EndsAbove(StepId),
     /// To take note of ends.
-    EndsLead(StepKey),
+    EndsLead(StepId),
     /// Whether it has its part of a step that is led here, by its position.
-    Part(StepKey, u32),
+    Part(StepId, u32),
     /// To signal a step, and to pass that on to these agents.
     Signal(Box<AgentRequest>, String, Vec<String>),
 }
@@ -73,7 +73,7 @@ pub struct Branch {
 /// A start of this node and of those below it.
 #[derive(Debug)]
 struct TreeStart {
-    key: StepKey,
+    key: StepId,
     position: u32,
     origin: Origin,
     own: Option<Result<Listening, String>>,
@@ -131,20 +131,20 @@ impl StepTree {
     pub(super) fn ask_for_part(
         &mut self,
         out: &mut Actions,
-        key: StepKey,
+        key: StepId,
         (position, address): (u32, String),
         job_key: &ByteVec,
     ) {
         let request = AgentRequest::FindStep {
-            job: key.0,
+            job: key.job,
             key: job_key.clone(),
-            step: key.1,
+            step: key.step,
         };
         self.ask(out, Asked::Part(key, position), address, request);
     }
 
     /// Reports ends to the lead, however long it takes.
-    pub(super) fn report_to_lead(&mut self, out: &mut Actions, key: StepKey) {
+    pub(super) fn report_to_lead(&mut self, out: &mut Actions, key: StepId) {
         let delivery = self.endings.get(&key);
         if let Some(delivery) = delivery.and_then(|e| e.delivery.as_ref()) {
             let (lead, request) = (delivery.lead.clone(), (*delivery.request).clone());
@@ -152,7 +152,7 @@ impl StepTree {
         }
     }
 
-    fn delivery_failed(&mut self, out: &mut Actions, key: StepKey, error: &str) {
+    fn delivery_failed(&mut self, out: &mut Actions, key: StepId, error: &str) {
         let ending = self.endings.get_mut(&key);
         let Some(delivery) = ending.and_then(|e| e.delivery.as_mut()) else {
             return;
@@ -160,12 +160,12 @@ impl StepTree {
         log::warn!(
             "{}: the end of step {}.{} cannot be reported: {error}",
             delivery.lead,
-            key.0,
-            key.1
+            key.job,
+            key.step
         );
         let wait_ms = delivery.wait_ms;
         delivery.wait_ms = (wait_ms * 2).min(DELIVERY_MAX_MS);
-        out.set_timer(Timer::EndDelivery(key.0, key.1), wait_ms);
+        out.set_timer(Timer::EndDelivery(key.job, key.step), wait_ms);
     }
 
     /// Nothing is asked, and nothing waits for an answer.
@@ -243,7 +243,7 @@ impl Steps {
             let below = shares[range.start + 1..range.end].to_vec();
             let branch = Branch::new(&launch, range, share);
             if share.address != own_address {
-                let key = (launch.spec.job, launch.step);
+                let key = StepId::new(launch.spec.job, launch.step);
                 let request = AgentRequest::StartStep(Box::new(head), below);
                 let address = branch.address.clone();
                 self.tree.ask(
@@ -265,7 +265,7 @@ impl Steps {
     pub(super) fn branch_started(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
         position: u32,
         answer: Result<AgentReply, String>,
         names: &[String],
@@ -276,7 +276,7 @@ impl Steps {
     pub(super) fn branch_answered(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
         first: u32,
         started: Vec<BelowStarted>,
     ) {
@@ -330,7 +330,7 @@ impl Steps {
     pub(super) fn deliver_ends(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
         ends: Ends,
         request: Option<RequestId>,
     ) {
@@ -340,10 +340,13 @@ impl Steps {
     }
 
     /// Reports what waits, unless something is being reported: what comes meanwhile goes together.
-    pub(super) fn deliver_waiting(&mut self, state: &mut AgentState, key: StepKey) {
+    pub(super) fn deliver_waiting(&mut self, state: &mut AgentState, key: StepId) {
         let part = self.node_steps.part(key);
         let way = part.map(|p| (p.above.clone(), p.lead.clone()));
-        let grant = state.jobs.latest(key.0).and_then(|(_, j)| j.grant.clone());
+        let grant = state
+            .jobs
+            .latest(key.job)
+            .and_then(|(_, j)| j.grant.clone());
         let is_free = |e: &&mut Ending| e.delivery.is_none();
         let Some(ending) = self.tree.endings.get_mut(&key).filter(is_free) else {
             return;
@@ -383,7 +386,7 @@ impl Steps {
     }
 
     /// The lead knows of ends.
-    pub(super) fn ends_delivered(&mut self, state: &mut AgentState, key: StepKey) {
+    pub(super) fn ends_delivered(&mut self, state: &mut AgentState, key: StepId) {
         let ending = self.tree.endings.get_mut(&key);
         let Some(delivery) = ending.and_then(|e| e.delivery.take()) else {
             return;
@@ -417,7 +420,7 @@ impl StepTree {
         self.next += 1;
         let branches = branches_below(launch, &below, &state.node.config.address);
         let tree_start = TreeStart {
-            key: (launch.spec.job, launch.step),
+            key: StepId::new(launch.spec.job, launch.step),
             position: launch.position,
             origin,
             own: None,
@@ -452,7 +455,7 @@ impl StepTree {
 /// The request by which an agent reports ends of a step: to the lead, or `onwards` to the node above. There is at least one
 /// end.
 pub fn ends_request(
-    key: StepKey,
+    key: StepId,
     job_key: &ByteVec,
     ends: &[(u32, StepEnd)],
     onwards: bool,
@@ -462,9 +465,9 @@ pub fn ends_request(
         (u32::MAX, end)
     });
     AgentRequest::StepNodeEnded {
-        job: key.0,
+        job: key.job,
         key: job_key.clone(),
-        step: key.1,
+        step: key.step,
         position,
         end: Box::new(end),
         others: ends.get(1..).unwrap_or_default().to_vec(),

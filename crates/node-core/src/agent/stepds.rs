@@ -2,12 +2,11 @@
 //! sends the end of the step here; the launcher, which forks daemons, watches them and keeps the ends, gets word of both as well.
 
 use super::actions::Actions;
-use super::lead::StepKey;
 use super::node_steps::Offer;
 use super::{Agent, AgentAction, StepdId};
 use crate::messages::{KnownJob, LauncherCommand, StepdEvent};
 use crate::stepd_reuse::SPARES_MAX;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepId, StepNo};
 use std::collections::BTreeMap;
 
 /// The daemons that this agent has a channel to.
@@ -56,7 +55,7 @@ impl Stepds {
     }
 
     /// The launcher has started one.
-    pub(super) fn place(&mut self, (run, step): (JobAttempt, StepNo), place: (i32, String)) {
+    pub(super) fn place(&mut self, AttemptStep { run, step }: AttemptStep, place: (i32, String)) {
         // It may have ended already.
         let is_it = |d: &&mut Stepd| d.run == run && d.place.is_none() && d.started_with == step;
         if let Some(stepd) = self.all.values_mut().find(is_it) {
@@ -206,7 +205,7 @@ impl Agent {
             match event {
                 StepdEvent::StepEnded(step, end) if self.steps.stepds.has_ended(id, step) => {
                     ended = true;
-                    let key: StepKey = (run.job, step);
+                    let key: StepId = StepId::new(run.job, step);
                     self.steps.led.exit_delivered_directly(&mut self.state, key);
                     self.steps.stepd_ended(&mut self.state, run, step, *end);
                 }

@@ -12,7 +12,7 @@ use super::steps::{Placing, StepProcess, Stepd};
 use crate::messages::{KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
 use crate::signals;
 use crate::stepd_reuse::SPARES_MAX;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_model::job::StepEnd;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ impl StepDaemons {
                     is_adopted: false,
                 };
                 state.sessions.insert(pid, run);
-                self.step_ready(state, (run, step), stepd, placing, wire);
+                self.step_ready(state, AttemptStep::new(run, step), stepd, placing, wire);
             }
             Err(error) => state
                 .actions
@@ -80,7 +80,7 @@ impl StepDaemons {
                 return;
             };
             spare.is_owned = true;
-            return self.step_ready(state, (run, step), spare, placing, None);
+            return self.step_ready(state, AttemptStep::new(run, step), spare, placing, None);
         }
         state
             .actions
@@ -93,7 +93,7 @@ impl StepDaemons {
     pub(super) fn step_ready(
         &mut self,
         state: &mut State,
-        (run, step): (JobAttempt, StepNo),
+        AttemptStep { run, step }: AttemptStep,
         stepd: Stepd,
         placing: Placing,
         wire: Option<String>,
@@ -171,7 +171,7 @@ impl StepDaemons {
     pub(super) fn result_read(
         &mut self,
         state: &mut State,
-        (run, step): (JobAttempt, StepNo),
+        AttemptStep { run, step }: AttemptStep,
         purpose: ResultPurpose,
         result: Option<(StepEnd, KeptEntries)>,
     ) {
@@ -396,7 +396,7 @@ impl StepDaemons {
     pub(super) fn stepd_watched(
         &mut self,
         state: &mut State,
-        (run, step): (JobAttempt, StepNo),
+        AttemptStep { run, step }: AttemptStep,
         pid: i32,
         belongs: Option<Belongs>,
     ) {

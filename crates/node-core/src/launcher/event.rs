@@ -15,7 +15,7 @@ use crate::messages::{
 use minicbor::bytes::ByteVec;
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
-use muster_model::ids::{BlobId, JobAttempt, JobId, StepNo};
+use muster_model::ids::{AttemptStep, BlobId, JobAttempt, JobId, StepNo};
 use muster_model::job::{StepEnd, Usage};
 use muster_proto::node::NodeSettings;
 use muster_trust::KEY;
@@ -155,7 +155,7 @@ pub enum Event {
         result: Option<(StepEnd, KeptEntries)>,
     },
     /// To [`Action::ListResults`].
-    ResultsListed(Vec<(JobAttempt, StepNo)>),
+    ResultsListed(Vec<AttemptStep>),
     /// To [`Action::SignalStep`]: there was no process that could get this signal.
     StepHasNoTasks(JobAttempt, StepNo, i32),
 

@@ -16,7 +16,7 @@ use crate::messages::{
 use crate::pmix_place::SHARED_MEMORY;
 use crate::signals;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
-use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
+use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, StepNo};
 use muster_model::time::TimeLimit;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -82,14 +82,17 @@ pub(super) struct Placing {
 }
 
 /// The step that a file is the result of ([`result_path`]).
-pub fn step_of_result(name: &str) -> Option<(JobAttempt, StepNo)> {
+pub fn step_of_result(name: &str) -> Option<AttemptStep> {
     let numbers = name.strip_prefix("step-")?.strip_suffix(".end")?;
     let mut numbers = numbers.split('.');
     let job = numbers.next()?.parse().ok()?;
     let attempt = numbers.next()?.parse().ok()?;
     let step = numbers.next()?.parse().ok()?;
     let run = JobAttempt::new(JobId(job), Attempt(attempt));
-    numbers.next().is_none().then_some((run, StepNo(step)))
+    numbers
+        .next()
+        .is_none()
+        .then_some(AttemptStep::new(run, StepNo(step)))
 }
 
 /// Whether a path leads to a directory that a step has for itself.
@@ -493,8 +496,8 @@ impl State {
     }
 
     /// Takes in results of steps that are known from nowhere else.
-    pub(super) fn results_listed(&mut self, results: Vec<(JobAttempt, StepNo)>) {
-        for (run, step) in results {
+    pub(super) fn results_listed(&mut self, results: Vec<AttemptStep>) {
+        for AttemptStep { run, step } in results {
             let Some(entry) = self.jobs.get(&run).filter(|e| !e.phase.is_released()) else {
                 continue;
             };
@@ -517,7 +520,7 @@ mod tests {
         let run = JobAttempt::new(JobId(7), Attempt(2));
         let path = result_path(Path::new("/spool"), run, StepNo(3));
         let name = path.file_name().unwrap().to_str().unwrap();
-        assert_eq!(step_of_result(name), Some((run, StepNo(3))));
+        assert_eq!(step_of_result(name), Some(AttemptStep::new(run, StepNo(3))));
         for other in [
             "step-7.3.sock",
             "step-7.2.3.next",

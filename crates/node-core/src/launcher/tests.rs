@@ -16,7 +16,7 @@ use crate::signals::{SIGKILL, SIGTERM};
 use muster_model::cpuset::CpuSet;
 use muster_model::effect::TerminateReason;
 use muster_model::environment::Environment;
-use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, AttemptStep, BlobId, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_model::spec::{JobKind, JobSpec, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -162,7 +162,7 @@ struct World {
     records: String,
     processes: BTreeMap<i32, Process>,
     watched: BTreeSet<i32>,
-    results: BTreeSet<(JobAttempt, StepNo)>,
+    results: BTreeSet<AttemptStep>,
     stepds: BTreeMap<StepdId, Connection>,
     /// Numbers that have gone to other processes, with when those started.
     started_ms: BTreeMap<i32, u64>,
@@ -178,12 +178,12 @@ struct World {
     sent: Vec<LauncherEvent>,
     /// What has been started ever.
     scripts: BTreeMap<JobAttempt, u32>,
-    steps: BTreeMap<(JobAttempt, StepNo), u32>,
+    steps: BTreeMap<AttemptStep, u32>,
     /// Those of this launcher's time.
-    new_steps: BTreeSet<(JobAttempt, StepNo)>,
+    new_steps: BTreeSet<AttemptStep>,
     /// Daemons to which the agent has a connection, and steps of which it knows the end by that.
     owned: BTreeSet<StepdId>,
-    known_ends: BTreeSet<(JobAttempt, StepNo)>,
+    known_ends: BTreeSet<AttemptStep>,
     signals: Vec<(i32, i32)>,
     /// Lines of each message.
     messages: Vec<usize>,
@@ -390,7 +390,7 @@ impl World {
         if let Some(Kind::Stepd(run, _)) = process.map(|p| p.kind)
             && self.owned.contains(id)
         {
-            self.known_ends.insert((run, step));
+            self.known_ends.insert(AttemptStep::new(run, step));
         }
         Some(Event::StepEnded(*id, step, EncodedEnd::of(&end_of_step())))
     }
@@ -415,7 +415,7 @@ impl World {
                     } => (of, no) == (run, step),
                     _ => false,
                 };
-                let is_known = self.known_ends.contains(&(*run, *step));
+                let is_known = self.known_ends.contains(&AttemptStep::new(*run, *step));
                 assert!(
                     is_known || self.sent.iter().any(is_end),
                     "the end of step {step} of {run:?} is reported to nobody"
@@ -508,7 +508,7 @@ impl World {
                 connection.unread.push_back(step);
             }
             None => {
-                self.results.insert((run, step));
+                self.results.insert(AttemptStep::new(run, step));
                 self.end(pid, 0);
             }
         }
@@ -533,7 +533,7 @@ impl World {
                     ..
                 }) = self.processes.get(&connection.pid)
                 {
-                    self.results.insert((*run, step));
+                    self.results.insert(AttemptStep::new(*run, step));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::config::{Feed, Sink};
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepId, StepNo};
 use muster_model::job::{ExitStatus, JobState};
 use muster_model::refusal::Refusal;
 use muster_proto::client::AllocationInfo;
@@ -136,7 +136,7 @@ pub enum SrunAction {
         /// Where it listens.
         address: String,
         /// Its step.
-        step: (JobId, StepNo),
+        step: StepId,
         /// The key of the step: a node of another host wants it.
         key: ByteVec,
     },

@@ -7,7 +7,7 @@ use super::actions::Actions;
 use super::interface::{SrunAction, StepdId};
 use minicbor::bytes::ByteVec;
 use muster_model::hostlist;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepId, StepNo};
 use muster_model::tree;
 use muster_proto::step::{Attach, FromStepd, StepCreated, StepNode, ToStepd};
 use muster_proto::version::Versions;
@@ -138,8 +138,10 @@ impl Nodes {
     }
 
     /// The steps of all parts.
-    pub(super) fn steps(&self) -> impl Iterator<Item = (JobId, StepNo)> {
-        self.parts.iter().map(|part| (part.job, part.step))
+    pub(super) fn steps(&self) -> impl Iterator<Item = StepId> {
+        self.parts
+            .iter()
+            .map(|part| StepId::new(part.job, part.step))
     }
 
     /// A node.
@@ -248,7 +250,7 @@ impl Nodes {
         out.push(SrunAction::ConnectStepd {
             stepd: id,
             address: head.node.address.clone(),
-            step: (part.job, part.step),
+            step: StepId::new(part.job, part.step),
             key: part.key.clone(),
         });
         self.peers.push(Peer {

@@ -6,7 +6,7 @@
 //! The connections are the executor's. What comes from below goes up as it is, past this.
 
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::StepId;
 use muster_model::tree;
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
@@ -49,7 +49,7 @@ pub struct Branch {
     /// What it is sent first, as a frame.
     pub greeting: Rc<Vec<u8>>,
     /// The step, and its key: a node of another host wants it.
-    pub step: (JobId, StepNo),
+    pub step: StepId,
     /// See there.
     pub key: ByteVec,
 }
@@ -81,7 +81,7 @@ impl Tree {
                 position: number(branch.start),
                 address: address(branch.start).unwrap_or_default(),
                 greeting: Rc::new(frame::encode(&ToStepd::Attach(Box::new(hand)))),
-                step: (launch.spec.job, launch.step),
+                step: StepId::new(launch.spec.job, launch.step),
                 key: attach.key.clone(),
             }
         };

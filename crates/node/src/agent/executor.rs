@@ -15,7 +15,7 @@ use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
 use minicbor::bytes::ByteVec;
 use muster_model::audit::SUMMARY_MS;
-use muster_model::ids::JobAttempt;
+use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::{
@@ -170,7 +170,8 @@ impl Executor {
                 Some(AgentEvent::LauncherLost)
             }
             Input::StepChannel(run, step, end) => {
-                self.stepds.open((run, step), end, &self.inputs);
+                self.stepds
+                    .open(AttemptStep::new(run, step), end, &self.inputs);
                 None
             }
             Input::StepdReadable(stepd) => self.stepds.read(stepd),

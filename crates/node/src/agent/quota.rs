@@ -244,7 +244,7 @@ impl Charge {
         let mut inner = quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = &mut *inner;
         let more = bytes - self.bytes;
-        // What agents have is kept back for them, and is not of that which all users have together.
+        // Bytes of agents are reserved for them, and do not count towards those of all users.
         let (used, most, of_all) = match &self.node {
             Some(node) => {
                 let used = inner.agents.entry(node.to_string()).or_default();

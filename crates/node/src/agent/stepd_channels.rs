@@ -5,7 +5,7 @@ use super::Input;
 use super::closing::Streams;
 use crate::descriptors;
 use crate::sys;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::agent::{AgentEvent, StepdId};
 use muster_node_core::messages::StepdEvent;
 use muster_proto::frame::Frames;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 pub(super) struct StepdChannels {
     open: HashMap<StepdId, StepdChannel>,
     /// Those that the launcher is to make, by the step that the daemon gets.
-    expected: HashMap<(JobAttempt, StepNo), StepdId>,
+    expected: HashMap<AttemptStep, StepdId>,
 }
 
 /// This end of a channel.
@@ -95,17 +95,17 @@ impl StepdChannel {
 impl StepdChannels {
     /// The launcher is ordered to have a daemon run this step.
     pub(super) fn expect(&mut self, id: StepdId, run: JobAttempt, step: StepNo) {
-        self.expected.insert((run, step), id);
+        self.expected.insert(AttemptStep::new(run, step), id);
     }
 
     /// The launcher has made the channel to the daemon of this step. One that is not needed any more is closed.
     pub(super) fn open(
         &mut self,
-        (run, step): (JobAttempt, StepNo),
+        AttemptStep { run, step }: AttemptStep,
         end: OwnedFd,
         inputs: &mpsc::UnboundedSender<Input>,
     ) {
-        let Some(id) = self.expected.remove(&(run, step)) else {
+        let Some(id) = self.expected.remove(&AttemptStep::new(run, step)) else {
             return;
         };
         match StepdChannel::new(UnixStream::from(end), id, inputs.clone()) {

@@ -11,7 +11,7 @@ use crate::step_links::{Below, Client as Srun};
 use crate::{info, now, sys};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepId};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::agent::{branches_below, ends_request};
@@ -93,7 +93,7 @@ pub(super) struct Steps {
     dir: PathBuf,
     grants: Rc<Grants>,
     /// Ends of steps that are sent to the node above together, while earlier ones are on their way.
-    ends: RefCell<HashMap<(JobId, StepNo), mpsc::UnboundedSender<Ends>>>,
+    ends: RefCell<HashMap<StepId, mpsc::UnboundedSender<Ends>>>,
 }
 
 impl Steps {
@@ -162,7 +162,7 @@ impl Steps {
             } => {
                 let mut ends = vec![(position, *end)];
                 ends.extend(others);
-                let known = self.ends.borrow().get(&(job, step)).cloned();
+                let known = self.ends.borrow().get(&StepId::new(job, step)).cloned();
                 match known {
                     Some(up) => {
                         let (done, sent) = oneshot::channel();
@@ -175,7 +175,7 @@ impl Steps {
             }
             AgentRequest::SignalStep { .. } => AgentReply::Done,
             AgentRequest::FindStep { job, step, .. } => {
-                match self.ends.borrow().contains_key(&(job, step)) {
+                match self.ends.borrow().contains_key(&StepId::new(job, step)) {
                     true => AgentReply::Done,
                     false => AgentReply::Refused(RefusalCode::JobNotHere.into()),
                 }
@@ -206,8 +206,8 @@ impl Steps {
             below,
             &info::agent_address(&self.dir),
         );
-        let key = (launch.spec.job, launch.step);
-        let path = self.dir.join(format!("{}.{}.sock", key.0, key.1));
+        let key = StepId::new(launch.spec.job, launch.step);
+        let path = self.dir.join(format!("{}.{}.sock", key.job, key.step));
         let address = format!("unix:{}", path.display());
         let _ = std::fs::remove_file(&path);
         let listener = std::os::unix::net::UnixListener::bind(&path)?;
@@ -268,7 +268,7 @@ impl Steps {
         }
         self.ends
             .borrow_mut()
-            .remove(&(launch.spec.job, launch.step));
+            .remove(&StepId::new(launch.spec.job, launch.step));
     }
 }
 
@@ -305,7 +305,7 @@ async fn report_ends(peers: &Peers, launch: &StepLaunch, ends: Vec<(u32, StepEnd
     if ends.is_empty() {
         return;
     }
-    let key = (launch.spec.job, launch.step);
+    let key = StepId::new(launch.spec.job, launch.step);
     if let Some(above) = &launch.above {
         let request = ends_request(key, &launch.key, &ends, true);
         if matches!(peers.ask(above, &request).await, Ok(AgentReply::Done)) {
@@ -315,7 +315,7 @@ async fn report_ends(peers: &Peers, launch: &StepLaunch, ends: Vec<(u32, StepEnd
     let request = ends_request(key, &launch.key, &ends, false);
     let mut wait = DELIVERY_MIN;
     while let Err(e) = peers.ask(&launch.lead, &request).await {
-        let (job, step) = key;
+        let StepId { job, step } = key;
         log::warn!(
             "{}: the end of step {job}.{step} cannot be reported: {e}",
             launch.lead
@@ -520,6 +520,7 @@ fn words(launch: &StepLaunch) -> Vec<FromStepd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::ids::StepNo;
     use std::os::unix::net::UnixStream as Blocking;
     use tokio::task::LocalSet;
 

@@ -119,7 +119,7 @@ impl LauncherExecutor {
             cpus: there.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
             first_limits: sys::first_limits().to_vec(),
             own: crate::own_name(spool)?,
-            host: crate::host_name(),
+            host: muster_trust::host::short_name(),
         };
         let live = |run: &JobAttempt| same_boot && !attempts[run].released;
         let known: Vec<JobAttempt> = attempts.keys().copied().filter(live).collect();

@@ -6,7 +6,7 @@ use super::stepd_start::StepdStarter;
 use crate::cgroup::Entrances;
 use crate::descriptors;
 use crate::sys;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::AttemptStep;
 use muster_node_core::launcher::event::{Event, StartedStepd, StepdId};
 use muster_node_core::launcher::{EncodedEnd, StepdEventRef, step_of_result};
 use muster_node_core::messages::{FirstOrder, RunningStep, StepdCommand, StepdEvent, VERSIONS};
@@ -355,7 +355,7 @@ fn step_sockets(spool: &Path) -> Vec<PathBuf> {
 }
 
 /// The steps of which there are results.
-pub(super) fn results(spool: &Path) -> Vec<(JobAttempt, StepNo)> {
+pub(super) fn results(spool: &Path) -> Vec<AttemptStep> {
     let files = step_files(spool).into_iter();
     files
         .filter_map(|(_, name)| step_of_result(&name))

@@ -5,6 +5,7 @@ use super::shown;
 use super::wire::Wire;
 use crate::{remote, sys};
 use muster_channel::{Scheme, dial, open};
+use muster_model::ids::StepId;
 use muster_node_core::messages::User;
 use muster_node_core::stepd::tree::{Branch, OUTPUT_MAX};
 use muster_proto::address::{Address, NetworkPlace};
@@ -154,7 +155,7 @@ impl Node {
 
 /// Connects to a step daemon on another host, by the step's key.
 fn connect_remote(there: &NetworkPlace, path: &str, branch: &Branch) -> io::Result<Wire> {
-    let (job, step) = branch.step;
+    let StepId { job, step } = branch.step;
     let path = path.to_owned();
     let credential = JobCredential::Step { job, step, path };
     let (credential, secret) = remote::proof(&credential, &branch.key);
@@ -213,7 +214,7 @@ mod tests {
                 position: 1,
                 address: address.to_owned(),
                 greeting: Rc::new(Vec::new()),
-                step: (JobId(1), StepNo(0)),
+                step: StepId::new(JobId(1), StepNo(0)),
                 key: Vec::new().into(),
             };
             below.connect(vec![branch], Some(&nobody()))

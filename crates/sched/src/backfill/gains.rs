@@ -23,7 +23,7 @@ pub(crate) enum BlockedKey {
 /// A backfill reservation: nodes kept for the first job that waits in a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BackfillReservation {
-    /// The job's place in line: jobs after it must keep the promise.
+    /// The job's place in line: jobs after it must respect the reservation.
     pub(crate) key: HeadKey,
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
@@ -82,7 +82,7 @@ impl BackfillReservation {
         }
     }
 
-    /// The nodes on which a job that this promise kept back might run under `new`.
+    /// The nodes on which a job that this reservation kept back might run under `new`.
     pub(crate) fn relaxed_by(&self, new: Option<&BackfillReservation>) -> Vec<RelaxedHold> {
         if new.is_some_and(|new| Arc::ptr_eq(&new.holds, &self.holds)) {
             return Vec::new();
@@ -120,7 +120,7 @@ pub(crate) struct PartQueue {
     /// Lanes that did not fit, by the least free CPUs with which a node could help them and by the gain of the partition
     /// from which on they may fit.
     pub(crate) blocked: BTreeMap<u32, BTreeSet<(u64, u32)>>,
-    /// CPUs that have become free or that promises have given up, on nodes of the partition, ever, without those of
+    /// CPUs that have become free or that reservations have given up, on nodes of the partition, ever, without those of
     /// this pass.
     pub(crate) gained: u64,
     /// Blocked lanes for which free CPUs are not all: running jobs may make room for their jobs, or share with them. By the gain
@@ -196,7 +196,7 @@ impl PartQueue {
         }
     }
 
-    /// A promise leaves more of a node than it did.
+    /// A reservation leaves more of a node than it did.
     pub(crate) fn relaxed(&mut self, fleet: &Fleet, relaxed: RelaxedHold) {
         self.fresh.add(fleet, relaxed.node);
         self.fresh.relaxed.push(relaxed);

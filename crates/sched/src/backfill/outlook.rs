@@ -36,7 +36,7 @@ struct Step {
     to: u32,
 }
 
-/// How many tasks of one demand nodes hold, now and later. Promises are left out: they only take away.
+/// How many tasks of one demand nodes hold, now and later. Reservations are left out: they only take away.
 #[derive(Debug)]
 pub(crate) struct Outlook {
     /// The part of the demand that concerns nodes.
@@ -65,11 +65,11 @@ pub(crate) struct Outlook {
     kept: Option<LastReservation>,
     /// Places that have changed, during an update.
     marks: Vec<bool>,
-    /// Nodes that have changed, while a promise is made.
+    /// Nodes that have changed, while a reservation is made.
     changed: NodeSet,
 }
 
-/// When and where the job fits while nothing else is promised.
+/// When and where the job fits while nothing else is reserved.
 #[derive(Debug)]
 struct EarliestStart {
     /// The version of the fleet that it is about.
@@ -298,7 +298,7 @@ impl Outlook {
         }
     }
 
-    /// [`Outlook::earliest`] where nothing is promised or reserved, and nothing but nodes keeps the job back: as long as
+    /// [`Outlook::earliest`] where no reservation of either kind is in the way, and nothing but nodes keeps the job back: as long as
     /// nothing has changed on any node, and the time has not come, the answer is the same.
     pub(crate) fn earliest_alone(
         &mut self,
@@ -321,8 +321,8 @@ impl Outlook {
         self.answer.as_ref().map(|answer| answer.start)
     }
 
-    /// [`promise`] of what [`Outlook::earliest_alone`] has just found.
-    pub(crate) fn promise_alone(
+    /// [`reserve`] of what [`Outlook::earliest_alone`] has just found.
+    pub(crate) fn reserve_alone(
         &mut self,
         holds: &mut Holds,
         demand: &Demand,
@@ -391,7 +391,7 @@ impl Outlook {
 
     /// The earliest time and place for the job, which does not fit now; `None` if no end in sight makes room for it.
     /// `from` is a time before which it cannot start, and at which it may fit.
-    /// `ends` are those of the promises in `holds`; `waited` is since when it could run on more leaf switches than it
+    /// `ends` are those of the reservations in `holds`; `waited` is since when it could run on more leaf switches than it
     /// asks for, if it could.
     pub(crate) fn earliest(
         &self,
@@ -410,18 +410,18 @@ impl Outlook {
             Some((place, list))
         });
         future.held = held.collect();
-        let mut promises: BTreeSet<Timestamp> = ends.range(..NEVER).copied().collect();
-        promises.extend(fleet.blocks.ends(part, now));
-        promises.extend(from);
+        let mut reservations: BTreeSet<Timestamp> = ends.range(..NEVER).copied().collect();
+        reservations.extend(fleet.blocks.ends(part, now));
+        reservations.extend(from);
         // From then on it takes more switches.
         let mut relents = waited.and_then(|since| demand.relents_at(since));
-        promises.extend(relents.filter(|t| *t > now));
+        reservations.extend(relents.filter(|t| *t > now));
         let (mut nodes, mut tasks) = (self.nodes, self.tasks);
         let mut steps = self.steps.iter().enumerate().peekable();
-        let mut changed = !promises.is_empty();
+        let mut changed = !reservations.is_empty();
         let enough = |(nodes, tasks)| nodes >= self.nodes_needed && tasks >= self.tasks_needed;
         // As long as nodes come to hold more and nothing else happens, only those matter with which it is enough.
-        while promises.is_empty()
+        while reservations.is_empty()
             && let Some((place, step)) = steps.next_if(|(_, step)| {
                 let more = (u64::from(step.from == 0), u64::from(step.to - step.from));
                 !enough((nodes + more.0, tasks + more.1))
@@ -435,13 +435,13 @@ impl Outlook {
         }
         loop {
             let next_step = steps.peek().map(|(_, step)| step.at.max(now));
-            let next = match (next_step, promises.first().copied()) {
+            let next = match (next_step, reservations.first().copied()) {
                 (Some(a), Some(b)) => a.min(b),
                 (a, b) => a.or(b)?,
             };
             future.go_to(next);
-            while promises.first().is_some_and(|t| *t <= next) {
-                promises.pop_first();
+            while reservations.first().is_some_and(|t| *t <= next) {
+                reservations.pop_first();
                 changed = true;
             }
             while let Some((place, step)) = steps.next_if(|(_, step)| step.at.max(now) <= next) {
@@ -472,14 +472,14 @@ impl Outlook {
                 Placement::Here(picks) => return Some((future.start, picks)),
                 Placement::Scattered if relents.is_none() => {
                     relents = demand.relents_at(future.start);
-                    promises.extend(relents);
+                    reservations.extend(relents);
                 }
                 Placement::Scattered | Placement::Nowhere(_) => {}
             }
         }
     }
 
-    /// A placement on the nodes that become able to hold the job last. A promise says how much is kept, not where the
+    /// A placement on the nodes that become able to hold the job last. A reservation says how much is kept, not where the
     /// job will run: that is chosen when it starts. Keeping the nodes that are busy until then leaves those that are
     /// free already to jobs that run longer.
     fn latest(&self, demand: &Demand, future: &FutureNodes<'_>) -> Option<Vec<Pick>> {
@@ -521,8 +521,8 @@ impl Outlook {
     }
 }
 
-/// Promises nodes to the first job of a lane, from `start` on; gives what each node keeps for it.
-pub(crate) fn promise(
+/// Reserves nodes for the first job of a lane, from `start` on; gives the holds on them.
+pub(crate) fn reserve(
     holds: &mut Holds,
     demand: &Demand,
     place: (&Fleet, &PartView, u32),

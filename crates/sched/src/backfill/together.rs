@@ -1,7 +1,7 @@
 //! Components of a heterogeneous job are placed together: on the nodes as they are, or at the earliest time at which
 //! all of them fit side by side.
 
-use crate::backfill::outlook::{Outlook, promise};
+use crate::backfill::outlook::{Outlook, reserve};
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
 use crate::nodes::allocations::{Ends, NEVER};
@@ -172,10 +172,10 @@ enum Arranged {
 }
 
 impl JointSearch<'_> {
-    /// After the last end and the last promise nothing changes any more.
+    /// After the last end and the last reservation nothing changes any more.
     fn last_change(&self, holds: &Holds) -> Timestamp {
-        let promised = holds.iter().flat_map(|(_, list)| list);
-        let promised = promised.map(|hold| hold.end);
+        let held = holds.iter().flat_map(|(_, list)| list);
+        let held = held.map(|hold| hold.end);
         let ends = self.outlooks.iter().flatten().filter_map(Outlook::last_end);
         let reserved = self.members.iter().flat_map(|member| &member.lanes);
         let reserved = reserved.filter_map(|lane| {
@@ -183,7 +183,7 @@ impl JointSearch<'_> {
             self.fleet.blocks.ends(part, self.now).pop_last()
         });
         let finite = |time: &Timestamp| *time < NEVER;
-        let last = promised.filter(finite).chain(ends).chain(reserved).max();
+        let last = held.filter(finite).chain(ends).chain(reserved).max();
         last.unwrap_or(self.now).max(self.now)
     }
 
@@ -208,7 +208,7 @@ impl JointSearch<'_> {
                 let MemberLane { lane, part, demand } = self.members[number].lanes[first.at];
                 let on = (self.fleet, &self.fleet.parts[part as usize], lane);
                 let outlook = &self.outlooks[number][first.at];
-                let holds = promise(&mut taken, demand, on, (at, &first.picks), outlook);
+                let holds = reserve(&mut taken, demand, on, (at, &first.picks), outlook);
                 found[number] = JointPlacement {
                     at: first.at,
                     picks: first.picks,
@@ -231,8 +231,8 @@ impl JointSearch<'_> {
     /// The earliest of a member's lanes from a time on.
     fn first_of(&self, number: usize, holds: &Holds, from: Timestamp) -> Option<EarliestLane> {
         let member = &self.members[number];
-        let promised = holds.iter().flat_map(|(_, list)| list);
-        let ends: BTreeSet<Timestamp> = promised.map(|hold| hold.end).collect();
+        let held = holds.iter().flat_map(|(_, list)| list);
+        let ends: BTreeSet<Timestamp> = held.map(|hold| hold.end).collect();
         let mut best: Option<EarliestLane> = None;
         for (at, MemberLane { part, demand, .. }) in member.lanes.iter().enumerate() {
             let place = (self.fleet, &self.fleet.parts[*part as usize]);

@@ -4,7 +4,7 @@
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::devices::by_one_entry;
 use crate::nodes::fleet::{NodeClass, Room};
-use crate::nodes::sockets::{GresCount, Nearness};
+use crate::nodes::sockets::{GresCount, Nearness, is_a};
 use muster_model::gpu_parts::is_part;
 use muster_model::job::Reason;
 use muster_model::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
@@ -49,17 +49,21 @@ pub(crate) struct DeviceDemand {
 
 fn counted(gres: &GresAsk, times: u64) -> GresCount {
     let count = gres.count.saturating_mul(times);
-    (gres.name.clone(), gres.kind.clone(), count)
+    GresCount {
+        name: gres.name.clone(),
+        kind: gres.kind.clone(),
+        count,
+    }
 }
 
 fn same(a: &GresCount, b: &GresCount) -> bool {
-    (&a.0, &a.1) == (&b.0, &b.1)
+    (&a.name, &a.kind) == (&b.name, &b.kind)
 }
 
 /// GPUs in a list.
 pub(crate) fn gpus(list: &[GresCount]) -> u64 {
-    let gpus = list.iter().filter(|(name, ..)| name == GPU);
-    gpus.map(|(.., count)| count).sum()
+    let gpus = list.iter().filter(|gres| gres.name == GPU);
+    gpus.map(|gres| gres.count).sum()
 }
 
 fn least(n: u64) -> u32 {
@@ -79,7 +83,7 @@ impl DeviceDemand {
         for gres in &devices.per_socket {
             let all = counted(gres, u64::from(sockets));
             match fixed.iter_mut().find(|known| same(known, &all)) {
-                Some(known) => known.2 = known.2.max(all.2),
+                Some(known) => known.count = known.count.max(all.count),
                 None => fixed.push(all),
             }
         }
@@ -88,7 +92,7 @@ impl DeviceDemand {
             let each = counted(gres, 1);
             match fixed.iter().find(|known| same(known, &each)) {
                 Some(known) => {
-                    let most = least(known.2 / each.2);
+                    let most = least(known.count / each.count);
                     tasks_at_most = Some(tasks_at_most.map_or(most, |n: u32| n.min(most)));
                 }
                 None => per_task.push(each),
@@ -96,7 +100,7 @@ impl DeviceDemand {
         }
         let is_counted = |w: &GresCount| fixed.iter().chain(&per_task).any(|known| same(known, w));
         let mut per_job: Vec<GresCount> = devices.per_job.iter().map(|g| counted(g, 1)).collect();
-        per_job.retain(|w| w.2 > 0 && !is_counted(w));
+        per_job.retain(|w| w.count > 0 && !is_counted(w));
         if per_job.len() > SHARES_MAX {
             return Err(Reason::BadConstraints);
         }
@@ -138,7 +142,7 @@ impl DeviceDemand {
 
     /// How many of each kind the whole job needs.
     pub(crate) fn of_all_nodes(&self) -> impl Iterator<Item = u64> + '_ {
-        self.per_job.iter().map(|(.., count)| *count)
+        self.per_job.iter().map(|gres| gres.count)
     }
 
     /// Nodes that the job may have, of which each has at least one of the job's devices.
@@ -194,13 +198,15 @@ impl DeviceDemand {
         } = left;
         let fixed = gpus(&self.fixed);
         let free = |w: &GresCount| free_of(class, room, w);
-        let too_few = self.fixed.iter().any(|w| free(w) < w.2);
+        let too_few = self.fixed.iter().any(|w| free(w) < w.count);
         if too_few || self.cpus_for(fixed) > usable || fixed.saturating_mul(mib_of_gpu) > room.mib {
             return 0;
         }
         let mut tasks = self.tasks_at_most.unwrap_or(u32::MAX);
         for each in &self.per_task {
-            tasks = tasks.min(least(self.available_count(free(each), each, left) / each.2));
+            tasks = tasks.min(least(
+                self.available_count(free(each), each, left) / each.count,
+            ));
         }
         if self.of_job() {
             let share: u64 = self
@@ -230,15 +236,15 @@ impl DeviceDemand {
             1 => nodes.saturating_sub(1),
             _ => 0,
         };
-        for (n, (.., total)) in share.iter_mut().zip(&self.per_job) {
-            *n = least(*total).saturating_sub(others).max(1).min(*n);
+        for (n, of_job) in share.iter_mut().zip(&self.per_job) {
+            *n = least(of_job.count).saturating_sub(others).max(1).min(*n);
         }
         share
     }
 
     /// How many of those that are free there are CPUs and memory for.
     fn available_count(&self, free: u64, gres: &GresCount, available: Available<'_>) -> u64 {
-        if gres.0 != GPU {
+        if gres.name != GPU {
             return free;
         }
         let fixed = gpus(&self.fixed);
@@ -255,8 +261,8 @@ impl DeviceDemand {
     pub(crate) fn on_node(&self, class: &NodeClass, pick: &Pick) -> Vec<GresCount> {
         if self.whole {
             // A job with whole GPUs gets no parts of them.
-            let tracked = class.gres.iter().filter(|(name, _, count)| {
-                *count <= TRACKED_MAX && (class.parts.is_empty() || !is_part(name))
+            let tracked = class.gres.iter().filter(|gres| {
+                gres.count <= TRACKED_MAX && (class.parts.is_empty() || !is_part(&gres.name))
             });
             let mut all: Vec<GresCount> = tracked.cloned().collect();
             let counted = self
@@ -267,13 +273,19 @@ impl DeviceDemand {
             return all;
         }
         let mut list = self.fixed.clone();
-        for (name, kind, each) in &self.per_task {
-            let count = each.saturating_mul(u64::from(pick.tasks.max(1)));
-            list.push((name.clone(), kind.clone(), count));
+        for each in &self.per_task {
+            let count = each.count.saturating_mul(u64::from(pick.tasks.max(1)));
+            list.push(GresCount {
+                count,
+                ..each.clone()
+            });
         }
         let of_job = self.per_job.iter().zip(pick.share);
-        for ((name, kind, _), count) in of_job.filter(|(_, count)| *count > 0) {
-            list.push((name.clone(), kind.clone(), u64::from(count)));
+        for (gres, count) in of_job.filter(|(_, count)| *count > 0) {
+            list.push(GresCount {
+                count: u64::from(count),
+                ..gres.clone()
+            });
         }
         list
     }
@@ -281,8 +293,8 @@ impl DeviceDemand {
     /// Shares out the devices of the whole job over nodes that give so many at most: as many for each task as can be,
     /// and one for every node.
     pub(crate) fn share_out(&self, picks: &mut [Pick], most: &[JobShare]) {
-        for (kind, (.., total)) in self.per_job.iter().enumerate() {
-            let mut left = least(*total);
+        for (kind, of_job) in self.per_job.iter().enumerate() {
+            let mut left = least(of_job.count);
             if let Some(each) = self.tasks_per_gpu {
                 for (pick, most) in picks.iter_mut().zip(most) {
                     pick.share[kind] = pick.tasks.div_ceil(each).min(most[kind]).min(left);
@@ -315,18 +327,17 @@ impl DeviceDemand {
 }
 
 /// Free devices of a kind.
-fn free_of(class: &NodeClass, room: &Room, (name, kind, _): &GresCount) -> u64 {
+fn free_of(class: &NodeClass, room: &Room, request: &GresCount) -> u64 {
     let entries = class.gres.iter().zip(room.gres());
-    let of_kind = entries.filter(|((n, k, _), _)| n == name && (kind.is_none() || kind == k));
+    let of_kind = entries.filter(|(entry, _)| is_a(entry, request));
     let counts = of_kind.map(|(_, free)| u64::from(*free));
-    match by_one_entry(class, name) {
+    match by_one_entry(class, &request.name) {
         true => counts.max().unwrap_or(0),
         false => counts.sum(),
     }
 }
 
-fn free_of_class(class: &NodeClass, (name, kind, _): &GresCount) -> u64 {
-    let entries = class.gres.iter();
-    let of_kind = entries.filter(|(n, k, _)| n == name && (kind.is_none() || kind == k));
-    of_kind.map(|(.., count)| *count).sum()
+fn free_of_class(class: &NodeClass, request: &GresCount) -> u64 {
+    let of_kind = class.gres.iter().filter(|entry| is_a(entry, request));
+    of_kind.map(|entry| entry.count).sum()
 }

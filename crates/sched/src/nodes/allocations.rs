@@ -66,9 +66,9 @@ impl NodeAllocation {
         } = ends;
         let mut gres = Vec::new();
         for held in &share.gres {
-            for ((name, kind, _), at) in class.gres.iter().zip(0u32..) {
+            for (entry, at) in class.gres.iter().zip(0u32..) {
                 let counts = !class.no_consume.get(at as usize).copied().unwrap_or(false);
-                if *name == held.name && *kind == held.kind && counts {
+                if entry.name == held.name && entry.kind == held.kind && counts {
                     gres.push((at, held.ids.clone()));
                 }
             }

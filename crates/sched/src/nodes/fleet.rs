@@ -24,7 +24,7 @@ use crate::nodes::sharing::{
     NodeUsers, PartSharing, closed_cpus, hold, kept_for_stopped, lend, sharing_of, users_of,
     wants_nodes_by_user,
 };
-use crate::nodes::sockets::{self, Nearness};
+use crate::nodes::sockets::{self, GresCount, Nearness};
 use muster_core::state::State;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cpuset::CpuSet;
@@ -60,8 +60,7 @@ pub(crate) struct NodeClass {
     pub(crate) mib: u64,
     pub(crate) tmp_mib: u64,
     pub(crate) features: Vec<String>,
-    /// Name, type, count.
-    pub(crate) gres: Vec<(String, Option<String>, u64)>,
+    pub(crate) gres: Vec<GresCount>,
     /// CPUs next to each instance of each of them; empty where it is not known.
     pub(crate) near: Vec<Vec<CpuSet>>,
     /// The names by which programs know each of them.
@@ -540,8 +539,7 @@ impl Fleet {
         hold(view, &cpus);
         let mut gres = Vec::new();
         for part in want.gres_by_socket(class, &cpus) {
-            let request = (part.name, part.kind, part.count);
-            take_gres(class, &mut view.gres_used, request, &part.cpus, &mut gres);
+            take_gres(class, &mut view.gres_used, &part, &mut gres);
         }
         let mib = if consumable { want.mib } else { 0 };
         view.room.cpus = whole_granules(&view.free, class.granule);
@@ -732,7 +730,7 @@ pub(crate) struct Want {
     pub(crate) tasks: u32,
     /// Granules that sockets give in turn each time; 0: CPUs are taken of the fewest sockets.
     pub(crate) across: u32,
-    pub(crate) gres: Vec<(String, Option<String>, u64)>,
+    pub(crate) gres: Vec<GresCount>,
     /// Locality rules, if the job has any.
     pub(crate) near: Option<Nearness>,
     /// These CPUs, whatever the node keeps for the system.
@@ -764,7 +762,7 @@ impl Want {
 /// Free GPUs of a node, and one more; 0 where there are none at all.
 pub(crate) fn free_gpus(class: &NodeClass, room: &Room) -> u32 {
     let all = class.gres.iter().zip(room.gres());
-    let gpus = all.filter(|((name, ..), _)| name == GPU);
+    let gpus = all.filter(|(gres, _)| gres.name == GPU);
     gpus.fold(0, |sum, (_, free)| sum.max(1) + free)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::nodes::fleet::{DeviceRoom, Fleet, NodeClass, Room, Want};
 use crate::nodes::sharing::NodeUsers;
+use crate::nodes::sockets::is_a;
 use muster_model::spec::GPU;
 
 /// `a` without `b`.
@@ -62,11 +63,11 @@ pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &Want) -> Room {
 /// How many instances of each of the class's devices a share takes.
 fn devices_taken(class: &NodeClass, want: &Want) -> Vec<u32> {
     let mut gres = vec![0u32; class.gres.len()];
-    for (name, kind, count) in &want.gres {
-        let mut left = u32::try_from(*count).unwrap_or(u32::MAX);
-        for (i, (n, k, total)) in class.gres.iter().enumerate() {
-            if n == name && (kind.is_none() || kind == k) {
-                let part = left.min(u32::try_from(*total).unwrap_or(u32::MAX) - gres[i]);
+    for wanted in &want.gres {
+        let mut left = u32::try_from(wanted.count).unwrap_or(u32::MAX);
+        for (i, entry) in class.gres.iter().enumerate() {
+            if is_a(entry, wanted) {
+                let part = left.min(u32::try_from(entry.count).unwrap_or(u32::MAX) - gres[i]);
                 gres[i] += part;
                 left -= part;
             }
@@ -85,7 +86,7 @@ fn both_ways(class: &NodeClass, needs: &mut [u32]) {
         let all = needs.iter().enumerate();
         let of_kind = all.filter(|(i, _)| match of_parts {
             true => is_part(*i),
-            false => class.gres[*i].0 == GPU,
+            false => class.gres[*i].name == GPU,
         });
         of_kind.map(|(_, n)| *n).max().unwrap_or(0)
     };
@@ -93,7 +94,7 @@ fn both_ways(class: &NodeClass, needs: &mut [u32]) {
     for (i, n) in needs.iter_mut().enumerate() {
         if is_part(i) && whole > 0 {
             *n = u32::MAX;
-        } else if class.gres[i].0 == GPU && parts > 0 {
+        } else if class.gres[i].name == GPU && parts > 0 {
             *n = (*n).max(1);
         }
     }

@@ -6,7 +6,7 @@ use muster_model::config::ClusterConfig;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Jobs of each partition (`bf_promises`): 1 is EASY backfill, all conservative backfill.
-    pub(crate) promises: u32,
+    pub(crate) reservations: u32,
     /// How far ahead, milliseconds (`bf_window`).
     pub(crate) window_ms: Option<u64>,
     /// How long a job has waited at least, milliseconds (`bf_min_age_reserve`).
@@ -20,7 +20,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            promises: 1,
+            reservations: 1,
             window_ms: None,
             least_age_ms: 0,
             least_priority: 0,
@@ -40,7 +40,7 @@ impl Settings {
         };
         let number = |name: &str| value(name).and_then(|value| value.parse::<u32>().ok());
         Settings {
-            promises: match value("bf_promises") {
+            reservations: match value("bf_promises") {
                 Some("all") => u32::MAX,
                 _ => number("bf_promises").unwrap_or(1).max(1),
             },

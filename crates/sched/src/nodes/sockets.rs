@@ -6,8 +6,20 @@ use crate::nodes::fleet::{Detail, NodeClass, Want, whole_granules};
 use muster_model::cpuset::CpuSet;
 use std::ops::Range;
 
-/// Name, type, count.
-pub(crate) type GresCount = (String, Option<String>, u64);
+/// Generic resources of a name, and of a type where that matters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GresCount {
+    pub(crate) name: String,
+    pub(crate) kind: Option<String>,
+    pub(crate) count: u64,
+}
+
+impl GresCount {
+    /// Whether what a node has counts as what is asked for.
+    pub(crate) fn serves(&self, name: &str, kind: Option<&str>) -> bool {
+        self.name == name && (kind.is_none() || kind == self.kind.as_deref())
+    }
+}
 
 /// Up to so many sockets all combinations are tried, beyond only neighbours.
 const COMBINED_MAX: u32 = 8;
@@ -196,8 +208,9 @@ pub(crate) fn sockets_of(class: &NodeClass) -> Vec<Range<u32>> {
     (0..count).map(|s| s * width..(s + 1) * width).collect()
 }
 
-fn is_a(entry: &GresCount, (name, kind, _): &GresCount) -> bool {
-    entry.0 == *name && (kind.is_none() || *kind == entry.1)
+/// Whether what a node has counts as what is asked for.
+pub(crate) fn is_a(entry: &GresCount, request: &GresCount) -> bool {
+    entry.serves(&request.name, request.kind.as_deref())
 }
 
 /// CPUs next to each free device of a request; absent where that is not known.
@@ -212,7 +225,7 @@ fn free_devices<'a>(
         .flat_map(move |(i, entry)| {
             let used = detail.gres_used.get(i);
             let near = class.near.get(i);
-            let free = (0..u32::try_from(entry.2).unwrap_or(u32::MAX))
+            let free = (0..u32::try_from(entry.count).unwrap_or(u32::MAX))
                 .filter(move |id| !used.is_some_and(|used| used.contains(*id)));
             free.map(move |id| near.and_then(|near| near.get(id as usize)))
         })
@@ -244,7 +257,7 @@ fn placed_of(
         sockets.fold(0, |set, (_, s)| set | 1 << s)
     };
     Placed {
-        count: request.2,
+        count: request.count,
         devices: free_devices(class, detail, request).map(at).collect(),
     }
 }
@@ -288,11 +301,12 @@ impl Want {
         let enforced = self.near.as_ref().is_some_and(|n| n.enforced);
         let mut parts = Vec::new();
         for request in &self.gres {
-            let (name, kind) = (request.0.as_str(), request.1.as_deref());
-            let mut left = request.2;
-            let of_socket = (per_socket.iter()).find(|w| (&w.0, &w.1) == (&request.0, &request.1));
+            let (name, kind) = (request.name.as_str(), request.kind.as_deref());
+            let mut left = request.count;
+            let same = |of: &&GresCount| of.name == request.name && of.kind == request.kind;
+            let of_socket = per_socket.iter().find(same);
             // Where binding is enforced, each socket has CPUs because of a device there.
-            let of_socket = of_socket.map(|w| w.2).or(enforced.then_some(1));
+            let of_socket = of_socket.map(|of| of.count).or(enforced.then_some(1));
             if let Some(each) = of_socket {
                 for range in sockets_of(class) {
                     let here: CpuSet = range.filter(|cpu| cpus.contains(*cpu)).collect();

@@ -1,6 +1,6 @@
 //! Heterogeneous jobs in a pass: all components start now, or nodes are kept for all of them from one time on.
 
-use super::{Attempt, Pass};
+use super::{Pass, PlacementResult};
 use crate::backfill::gains::BackfillReservation;
 use crate::backfill::together::{Member, MemberLane, could_fit, earliest_together};
 use crate::demand::licenses::Licenses;
@@ -80,7 +80,7 @@ struct ComponentStart {
 struct Failure {
     /// Its place among the components.
     at: usize,
-    /// Promises or earlier components of the same job were in the way.
+    /// Reservations or earlier components of the same job were in the way.
     narrowed: bool,
     /// `None` if that is not known.
     missing: Option<Vec<LaneShortfall>>,
@@ -148,7 +148,7 @@ impl Pass<'_> {
                 let end = end_after(self.now, self.length_ms(lane));
                 let queue = &mut self.s.queue;
                 queue.woken.contains(&lane)
-                    || queue.is_unblocked(&self.s.fleet, lane, (&self.promises.holds, end))
+                    || queue.is_unblocked(&self.s.fleet, lane, (&self.reservations.holds, end))
             })
     }
 
@@ -218,7 +218,7 @@ impl Pass<'_> {
             let mut found = None;
             let mut missing = Some(Vec::new());
             for &lane in &component.lanes {
-                let Attempt {
+                let PlacementResult {
                     placement,
                     narrowed,
                     cause,
@@ -275,7 +275,7 @@ impl Pass<'_> {
         let limit = end_after(self.now, demand.length_ms);
         let planned = end_after(self.now, lane.planned_ms).min(limit);
         let taken = |fleet: &crate::nodes::fleet::Fleet, node, want: &crate::nodes::fleet::Want| {
-            self.promises.holds.take_spare(fleet, node, end, want);
+            self.reservations.holds.take_spare(fleet, node, end, want);
         };
         let mut alloc = allocate(&mut self.s.fleet, (lane.part, limit), demand, picks, taken);
         alloc.backfilled = passes;
@@ -295,61 +295,63 @@ impl Pass<'_> {
             // Of what partitions have gained so much less is left; that is counted again before it matters.
             self.propose(ends, alloc);
             self.lists.left.insert(job, 0);
-            self.drop_promises_to(job);
+            self.drop_reservations_of(job);
         }
     }
 
-    /// A component is the first that waits in its partition: all components are promised nodes from one time on, or
+    /// A component is the first that waits in its partition: all components have nodes reserved from one time on, or
     /// start now if that is now. Says whether they have started.
     pub(super) fn het_waits(&mut self, part: HetPart, lane: u32, key: HeadKey) -> bool {
         let number = self.s.queue.lane(lane).part;
         let component = self.s.fleet.parts[number as usize].component;
         let cautious = self.is_cautious(key.job);
         if cautious {
-            self.promises.cautious.insert(component);
+            self.reservations.cautious.insert(component);
         }
-        if !self.promises.het.contains_key(&part.leader) {
-            let before = self.promises.holds.clone();
-            let promise = self.promise_all(part, key.job, cautious);
-            let ready = promise.as_ref().filter(|promise| promise.start == self.now);
-            if let Some(picks) = ready.map(|promise| promise.picks.clone()) {
-                let own = std::mem::replace(&mut self.promises.holds, before);
+        if !self.reservations.het.contains_key(&part.leader) {
+            let before = self.reservations.holds.clone();
+            let reservation = self.reserve_all(part, key.job, cautious);
+            let ready = reservation
+                .as_ref()
+                .filter(|reservation| reservation.start == self.now);
+            if let Some(picks) = ready.map(|reservation| reservation.picks.clone()) {
+                let own = std::mem::replace(&mut self.reservations.holds, before);
                 if self.start_picked(picks) {
                     self.het_tried.insert(part.leader, Tried::Started);
                     return true;
                 }
-                self.promises.holds = own;
+                self.reservations.holds = own;
             }
-            self.promises.het.insert(part.leader, promise);
+            self.reservations.het.insert(part.leader, reservation);
             self.s.queue.announce.extend(part.ids());
         }
-        let promise = self.promises.het.get(&part.leader);
-        let new = promise
+        let reservation = self.reservations.het.get(&part.leader);
+        let new = reservation
             .and_then(Option::as_ref)
-            .map(|promise| BackfillReservation {
+            .map(|reservation| BackfillReservation {
                 key,
                 lane,
-                start: promise.start,
+                start: reservation.start,
                 cautious,
                 // Components of such jobs have licenses as they start; none are kept.
                 licensed: false,
-                holds: Arc::new(promise.holds.clone()),
+                holds: Arc::new(reservation.holds.clone()),
             });
-        self.settle_promise(number, new);
+        self.settle_reservation(number, new);
         false
     }
 
     /// The job waits behind the first of a partition, and nodes are kept for it as well.
     pub(super) fn het_waits_too(&mut self, part: HetPart, key: HeadKey) {
-        if !self.promises.het.contains_key(&part.leader) {
+        if !self.reservations.het.contains_key(&part.leader) {
             let cautious = self.is_cautious(key.job);
-            let promise = self.promise_all(part, key.job, cautious);
-            self.promises.het.insert(part.leader, promise);
+            let reservation = self.reserve_all(part, key.job, cautious);
+            self.reservations.het.insert(part.leader, reservation);
         }
     }
 
-    /// Starts all components on nodes that were chosen for a promise, if they are free. A promise may count on jobs that
-    /// are still being cleaned up.
+    /// Starts all components on the nodes of a reservation, if they are free. A reservation may count on jobs that are still
+    /// being cleaned up.
     fn start_picked(&mut self, picks: Vec<ComponentPicks>) -> bool {
         let mut starts = Vec::with_capacity(picks.len());
         let mut undo = self.undo();
@@ -377,8 +379,8 @@ impl Pass<'_> {
         let source = CurrentNodes {
             fleet: &self.s.fleet,
             part,
-            holds: &self.promises.holds,
-            closed: &self.promises.closed,
+            holds: &self.reservations.holds,
+            closed: &self.reservations.closed,
             end,
             latest: end_after(self.now, demand.length_ms),
             narrowed: Cell::new(false),
@@ -422,7 +424,7 @@ impl Pass<'_> {
         NodeUndo {
             node,
             snapshot: self.s.fleet.keep(node),
-            holds: self.promises.holds.of(node).to_vec(),
+            holds: self.reservations.holds.of(node).to_vec(),
         }
     }
 
@@ -430,7 +432,7 @@ impl Pass<'_> {
         for before in undo.nodes.into_iter().rev() {
             self.s.fleet.restore(before.node, before.snapshot);
             if !before.holds.is_empty() {
-                self.promises.holds.set(before.node, before.holds);
+                self.reservations.holds.set(before.node, before.holds);
             }
         }
         self.budget.licenses = undo.licenses;
@@ -455,7 +457,7 @@ impl Pass<'_> {
         components.iter().map(member).collect()
     }
 
-    fn promise_all(
+    fn reserve_all(
         &mut self,
         part: HetPart,
         first: JobId,
@@ -467,18 +469,18 @@ impl Pass<'_> {
             false => Ends::Limits,
         };
         let members = self.members(&components);
-        let mut taken = self.promises.holds.clone();
+        let mut taken = self.reservations.holds.clone();
         let times = ((ends, None), self.now);
         let (start, found) =
             earliest_together(&members, &self.s.fleet, &mut taken, times.0, times.1)?;
-        if start > self.now && !self.may_promise(first, start) {
+        if start > self.now && !self.may_reserve(first, start) {
             return None;
         }
-        self.promises.holds = taken;
+        self.reservations.holds = taken;
         let mut holds = Vec::new();
         let mut chosen = Vec::with_capacity(components.len());
         for (component, placed) in components.iter().zip(found) {
-            self.promises
+            self.reservations
                 .ends
                 .extend(placed.holds.first().map(|hold| hold.end));
             holds.extend(placed.holds.iter().cloned());

@@ -1,11 +1,45 @@
 //! The working lists of a pass. Their memory is handed on from one pass to the next.
 
-use super::{PartPass, PassingKey, UnblockedLane};
 use crate::nodes::node_map::{NumberMap, NumberSet};
-use crate::order::{LaneHead, QueueKey};
+use crate::order::{LaneHead, PreemptTier, QueueKey};
 use muster_model::ids::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// Order among the lanes that pass by a waiting job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PassingKey {
+    pub(super) tier: PreemptTier,
+    /// Milliseconds that the job is taken to run, less a credit for its wait; shorter is earlier.
+    pub(super) length_ms: i64,
+    pub(super) head: LaneHead,
+}
+
+/// A lane that did not fit, and may fit once its partition has gained as much as it lacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct UnblockedLane {
+    pub(super) key: PassingKey,
+    /// The gain with which it may fit.
+    pub(super) due: u64,
+    pub(super) part: u32,
+}
+
+/// The lane whose turn it is.
+pub(super) struct NextLane {
+    pub(super) head: LaneHead,
+    /// It comes in the order of the queue, not among those that pass by.
+    pub(super) in_order: bool,
+}
+
+/// The state of a partition in a pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PartPass {
+    pub(super) touched: bool,
+    /// The first job that waits there.
+    pub(super) head: Option<JobId>,
+    /// Jobs that had their chance of a reservation.
+    pub(super) reservations: u32,
+}
 
 /// The lists; empty between passes.
 #[derive(Debug, Default)]

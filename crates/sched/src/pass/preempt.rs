@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// Waiting jobs for which room is made in one pass at most; others' turn comes when those have started.
 const CLAIMS_MAX: usize = 64;
-/// Victims that are looked at one by one for whether they can be spared.
+/// VictimChoice that are looked at one by one for whether they can be spared.
 const SPARED_MAX: usize = 128;
 
 /// Order of victims: the lowest rank first, then the youngest or the smallest.
@@ -57,7 +57,7 @@ struct Exemption {
 
 /// Running jobs that may be preempted by somebody.
 #[derive(Debug, Default)]
-pub(crate) struct Yielding {
+pub(crate) struct PreemptableJobs {
     by_key: BTreeSet<VictimKey>,
     of: HashMap<JobId, Victim>,
     /// Jobs that are exempt from preemption until a time.
@@ -66,9 +66,9 @@ pub(crate) struct Yielding {
     aside: BTreeSet<JobId>,
 }
 
-impl Yielding {
-    pub(crate) fn new(state: &State) -> Yielding {
-        let mut all = Yielding::default();
+impl PreemptableJobs {
+    pub(crate) fn new(state: &State) -> PreemptableJobs {
+        let mut all = PreemptableJobs::default();
         for id in &state.active {
             all.follow(state, *id);
         }
@@ -137,14 +137,14 @@ impl Yielding {
 pub(crate) enum PreemptOutcome {
     /// It starts, or waits for those who make room.
     Settled,
-    /// There is no room to be made: what nodes lack although all leave that may have to, and whether promises to others
+    /// There is no room to be made: what nodes lack although all leave that may have to, and whether reservations for others
     /// are in the way.
     Short(Shortfall, bool),
 }
 
 /// A job whose shares of nodes come back.
 #[derive(Clone, Copy)]
-struct Release<'s> {
+struct FreedShares<'s> {
     job: &'s Job,
     /// All of them, as it ends; else only its CPUs, as it stops.
     whole: bool,
@@ -152,31 +152,31 @@ struct Release<'s> {
 
 /// A job that may have to make room, in the order of victims.
 #[derive(Clone, Copy)]
-struct Candidate<'s> {
+struct VictimCandidate<'s> {
     key: VictimKey,
-    release: Release<'s>,
+    release: FreedShares<'s>,
 }
 
 /// Jobs that make room, and what is chosen then.
-struct Victims<'s> {
+struct VictimChoice<'s> {
     picks: Vec<Pick>,
-    jobs: Vec<Release<'s>>,
+    jobs: Vec<FreedShares<'s>>,
 }
 
 /// Jobs that make room whatever is chosen.
-struct Going<'s> {
+struct AlreadyLeaving<'s> {
     /// They are stopped, and the waiting one would have stopped them.
-    stopped: Vec<Release<'s>>,
+    stopped: Vec<FreedShares<'s>>,
     /// They leave: their grace time runs, they were chosen in this pass, or they are being cleaned up.
-    leaving: Vec<Release<'s>>,
+    leaving: Vec<FreedShares<'s>>,
 }
 
 /// A way to make room.
 struct RoomPlan<'s> {
     picks: Vec<Pick>,
-    victims: Vec<Release<'s>>,
+    victims: Vec<FreedShares<'s>>,
     /// All whose shares it counts on.
-    freed: Vec<Release<'s>>,
+    freed: Vec<FreedShares<'s>>,
     /// Nobody has to leave first.
     now: bool,
 }
@@ -199,19 +199,19 @@ impl<'a> Pass<'a> {
         let name = self.s.fleet.parts[part as usize].config.name.clone();
         let outranked = |job: &Job| state.outranks(waiting, &name, job);
         let going = self.going(outranked);
-        let yielding = &self.s.yielding;
+        let preemptable = &self.s.preemptable;
         let candidate = |key: &VictimKey| {
             let job = state.jobs.get(&key.job).filter(|job| outranked(job))?;
             let whole = state.preempt_mode(job) != PreemptMode::Suspend;
-            let release = Release { job, whole };
-            Some(Candidate { key: *key, release })
+            let release = FreedShares { job, whole };
+            Some(VictimCandidate { key: *key, release })
         };
         let may_be_chosen = |key: &&VictimKey| {
             let is_chosen = self.chosen.contains_key(&key.job);
-            !is_chosen && yielding.of[&key.job].until <= self.now
+            !is_chosen && preemptable.of[&key.job].until <= self.now
         };
-        let victims = yielding.by_key.iter().filter(may_be_chosen);
-        let candidates: Vec<Candidate<'a>> = victims.filter_map(candidate).collect();
+        let victims = preemptable.by_key.iter().filter(may_be_chosen);
+        let candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
         let Some(search) = VictimSearch::new(self, lane) else {
             return PreemptOutcome::Short(Shortfall::NO_NODES, false);
         };
@@ -262,23 +262,23 @@ impl<'a> Pass<'a> {
     }
 
     /// Jobs that make room without being chosen for this one.
-    fn going(&self, outranked: impl Fn(&Job) -> bool) -> Going<'a> {
+    fn going(&self, outranked: impl Fn(&Job) -> bool) -> AlreadyLeaving<'a> {
         let state = self.state;
         let (mut stopped, mut leaving) = (Vec::new(), Vec::new());
         let known = |id: &JobId| state.jobs.get(id);
-        for job in self.s.yielding.aside.iter().filter_map(known) {
+        for job in self.s.preemptable.aside.iter().filter_map(known) {
             if !job.is_stopped_for_another() {
-                leaving.push(Release { job, whole: true });
+                leaving.push(FreedShares { job, whole: true });
             } else if outranked(job) {
-                stopped.push(Release { job, whole: false });
+                stopped.push(FreedShares { job, whole: false });
             }
         }
         let chosen = self.chosen.iter().filter(|(_, stops)| !**stops);
         let chosen = chosen.map(|(id, _)| id);
         for job in chosen.chain(&self.s.completing).filter_map(known) {
-            leaving.push(Release { job, whole: true });
+            leaving.push(FreedShares { job, whole: true });
         }
-        Going { stopped, leaving }
+        AlreadyLeaving { stopped, leaving }
     }
 
     /// Starts a job on CPUs that stopped jobs had.
@@ -286,7 +286,7 @@ impl<'a> Pass<'a> {
         let mut freed: Vec<(u32, CpuSet)> = Vec::new();
         for pick in &room.picks {
             let mut cpus = CpuSet::default();
-            for Release { job, .. } in &room.freed {
+            for FreedShares { job, .. } in &room.freed {
                 for (share, _) in job.held().filter(|(s, _)| s.node.0 == pick.node) {
                     cpus.union_with(
                         &self
@@ -321,9 +321,11 @@ impl<'a> Pass<'a> {
             (made, search.licenses(&room.freed).unwrap_or_default())
         };
         let made = Arc::new(made);
-        self.promises.holds.add(&made);
+        self.reservations.holds.add(&made);
         self.budget.licenses.keep(self.now, licenses);
-        self.promises.ends.extend(made.first().map(|hold| hold.end));
+        self.reservations
+            .ends
+            .extend(made.first().map(|hold| hold.end));
         self.claimed += 1;
         self.s.queue.claim(&self.s.fleet, lane, id);
         self.took_its_turn(id);
@@ -344,7 +346,7 @@ struct VictimSearch<'a> {
     lacks_licenses: bool,
     /// The shortfall of the last attempt.
     short: Cell<Shortfall>,
-    /// Promises to others made nodes smaller.
+    /// Reservations for others made nodes smaller.
     narrowed: Cell<bool>,
 }
 
@@ -357,8 +359,8 @@ impl<'a> VictimSearch<'a> {
             fleet: &pass.s.fleet,
             part: &pass.s.fleet.parts[view.part as usize],
             demand,
-            holds: &pass.promises.holds,
-            closed: &pass.promises.closed,
+            holds: &pass.reservations.holds,
+            closed: &pass.reservations.closed,
             now: pass.now,
             licensing: (&pass.budget.licenses, &view.licenses, span),
             lacks_licenses: pass
@@ -372,10 +374,10 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// The nodes as they are when these jobs have left.
-    fn without(&self, freed: &[Release<'_>]) -> AfterPreemption<'a> {
+    fn without(&self, freed: &[FreedShares<'_>]) -> AfterPreemption<'a> {
         let times = (self.now, self.demand.length_ms);
         let mut after_preemption = AfterPreemption::new(self.fleet, self.part, self.holds, times);
-        for Release { job, whole } in freed {
+        for FreedShares { job, whole } in freed {
             for (share, _) in job.held() {
                 after_preemption.release_of(job, share, *whole);
             }
@@ -386,18 +388,18 @@ impl<'a> VictimSearch<'a> {
     /// The nodes and who leaves them.
     fn find_room<'s>(
         &self,
-        going: &Going<'s>,
-        candidates: &[Candidate<'s>],
+        going: &AlreadyLeaving<'s>,
+        candidates: &[VictimCandidate<'s>],
         state: &State,
     ) -> Option<RoomPlan<'s>> {
-        let Going { stopped, leaving } = going;
-        let of = |picks, victims: Vec<Release<'s>>, freed, now| RoomPlan {
+        let AlreadyLeaving { stopped, leaving } = going;
+        let of = |picks, victims: Vec<FreedShares<'s>>, freed, now| RoomPlan {
             picks,
             victims,
             freed,
             now,
         };
-        let at_once = |freed: &[Release<'s>]| self.place(freed).filter(|p| self.can_take(p));
+        let at_once = |freed: &[FreedShares<'s>]| self.place(freed).filter(|p| self.can_take(p));
         if !stopped.is_empty()
             && let Some(picks) = at_once(stopped)
         {
@@ -408,7 +410,7 @@ impl<'a> VictimSearch<'a> {
         if let Some(picks) = self.place(&base) {
             return Some(of(picks, Vec::new(), base, false));
         }
-        let Victims {
+        let VictimChoice {
             picks,
             jobs: victims,
         } = self.victims(&base, candidates, state)?;
@@ -427,10 +429,10 @@ impl<'a> VictimSearch<'a> {
     /// The best of what is found by looking at small or young jobs first, and at large ones first.
     fn victims<'s>(
         &self,
-        base: &[Release<'s>],
-        candidates: &[Candidate<'s>],
+        base: &[FreedShares<'s>],
+        candidates: &[VictimCandidate<'s>],
         state: &State,
-    ) -> Option<Victims<'s>> {
+    ) -> Option<VictimChoice<'s>> {
         if candidates.is_empty() {
             return None;
         }
@@ -447,7 +449,7 @@ impl<'a> VictimSearch<'a> {
         let Some(other) = self.greedy(base, &large) else {
             return Some(best);
         };
-        let cost = |victims: &[Release<'s>]| {
+        let cost = |victims: &[FreedShares<'s>]| {
             let ranks = victims.iter().map(|victim| state.preempt_rank(victim.job));
             let cpus = victims
                 .iter()
@@ -466,7 +468,7 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// The licenses that it asks for, if there are enough when these jobs have left. Who is only stopped keeps his.
-    fn licenses(&self, freed: &[Release<'_>]) -> Option<Due> {
+    fn licenses(&self, freed: &[FreedShares<'_>]) -> Option<Due> {
         let (all, asked, span) = self.licensing;
         if asked.is_empty() {
             return Some(Due::new());
@@ -483,7 +485,7 @@ impl<'a> VictimSearch<'a> {
         self.lacks_licenses && held.into_iter().any(|(name, _)| asked().any(|n| n == name))
     }
 
-    fn place(&self, freed: &[Release<'_>]) -> Option<Vec<Pick>> {
+    fn place(&self, freed: &[FreedShares<'_>]) -> Option<Vec<Pick>> {
         self.licenses(freed)?;
         let after_preemption = self.without(freed);
         let switches = self.demand.switches.map(|(most, _)| most);
@@ -522,21 +524,21 @@ impl<'a> VictimSearch<'a> {
     /// Takes candidates in order until the job fits, then spares whom it can, those of the highest rank first.
     fn greedy<'s>(
         &self,
-        base: &[Release<'s>],
-        candidates: &[Candidate<'s>],
-    ) -> Option<Victims<'s>> {
+        base: &[FreedShares<'s>],
+        candidates: &[VictimCandidate<'s>],
+    ) -> Option<VictimChoice<'s>> {
         let here = |job: &Job| {
             job.held().any(|(share, _)| {
                 let pos = self.part.pos_of.get(share.node.0 as usize);
                 pos.is_some_and(|p| *p != NOWHERE)
             })
         };
-        let all: Vec<Release<'s>> = candidates
+        let all: Vec<FreedShares<'s>> = candidates
             .iter()
             .map(|candidate| candidate.release)
             .filter(|release| here(release.job) || self.has_licenses(release.job))
             .collect();
-        let with = |victims: &[Release<'s>]| {
+        let with = |victims: &[FreedShares<'s>]| {
             let mut freed = base.to_vec();
             freed.extend(victims.iter().copied());
             self.place(&freed)
@@ -556,7 +558,7 @@ impl<'a> VictimSearch<'a> {
             job.held()
                 .any(|(share, _)| picks.iter().any(|p| p.node == share.node.0))
         };
-        let kept: Vec<Release<'s>> = victims
+        let kept: Vec<FreedShares<'s>> = victims
             .iter()
             .copied()
             .filter(|victim| near(victim.job, &picks) || self.has_licenses(victim.job))
@@ -576,7 +578,7 @@ impl<'a> VictimSearch<'a> {
                 (victims, picks) = (fewer, found);
             }
         }
-        Some(Victims {
+        Some(VictimChoice {
             picks,
             jobs: victims,
         })

@@ -6,7 +6,7 @@ use crate::nodes::node_map::NumberMap;
 use crate::nodes::planned::PlannedEnds;
 use crate::nodes::reserved::waiting_for;
 use crate::pass::noted::Noted;
-use crate::pass::preempt::Yielding;
+use crate::pass::preempt::PreemptableJobs;
 use crate::pass::trial;
 use crate::pass::{Lists, Pass};
 use crate::place::holds::Holds;
@@ -44,7 +44,7 @@ pub struct Cost {
 
 /// A part of a node that the last pass kept for a job that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promised {
+pub struct HeldNode {
     /// For whom: of a heterogeneous job the component that waits first.
     pub job: JobId,
     /// Of which node, by its place in the state.
@@ -67,13 +67,13 @@ pub struct Scheduler {
     pub(crate) dirty_nodes: Noted<u32>,
     /// Jobs that are being cleaned up: they end any moment.
     pub(crate) completing: BTreeSet<JobId>,
-    /// Jobs and their nodes, of which how much or until when may have changed.
+    /// Allocations whose size or expected end may have changed: job, node.
     dirty_shares: Noted<(JobId, u32)>,
     dirty_jobs: Noted<JobId>,
     /// When running jobs are expected to end, where run times are predicted.
     pub(crate) planned: PlannedEnds,
     /// Running jobs that may have to make room.
-    pub(crate) yielding: Yielding,
+    pub(crate) preemptable: PreemptableJobs,
     /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
     /// are tried again, or get a reason.
     pub(crate) proposed: BTreeSet<JobId>,
@@ -85,7 +85,7 @@ pub struct Scheduler {
     relents: BTreeSet<(Timestamp, JobId)>,
     /// When and where the first job that waits in a partition will fit, by partition.
     pub(crate) outlooks: NumberMap<u32, (u64, Box<Outlook>)>,
-    /// Where a pass has its promises: empty between passes.
+    /// Where a pass has its reservations: empty between passes.
     pub(crate) holds: Holds,
     /// And its lists, likewise.
     pub(crate) lists: Lists,
@@ -127,7 +127,7 @@ impl Scheduler {
             fleet,
             dirty_jobs: state.pending.iter().copied().collect(),
             planned,
-            yielding: Yielding::new(state),
+            preemptable: PreemptableJobs::new(state),
             completing: state.active.iter().filter(completing).copied().collect(),
             ..Scheduler::default()
         }
@@ -251,7 +251,7 @@ impl Scheduler {
         for id in self.planned.correct(state, now) {
             self.retimed(state, id);
         }
-        for id in self.yielding.now_open(now) {
+        for id in self.preemptable.now_open(now) {
             self.nodes_of(state, id);
             self.opened.insert(id);
         }
@@ -279,7 +279,7 @@ impl Scheduler {
     pub fn next_look(&self) -> Option<Timestamp> {
         let relents = self.relents.first().map(|(at, _)| *at);
         let others = self
-            .yielding
+            .preemptable
             .next_open()
             .into_iter()
             .chain(self.use_looked_at);
@@ -303,11 +303,11 @@ impl Scheduler {
     }
 
     /// The reservation of each partition's first waiting job.
-    pub fn promised(&self) -> Vec<Promised> {
-        let promises = self.queue.parts.iter().flat_map(|part| &part.reservation);
-        let parts = promises.flat_map(|promise| {
-            promise.holds.iter().map(|hold| Promised {
-                job: promise.key.job,
+    pub fn held_nodes(&self) -> Vec<HeldNode> {
+        let reservations = self.queue.parts.iter().flat_map(|part| &part.reservation);
+        let parts = reservations.flat_map(|reservation| {
+            reservation.holds.iter().map(|hold| HeldNode {
+                job: reservation.key.job,
                 node: hold.node,
                 start: hold.start,
                 end: hold.end,
@@ -353,7 +353,7 @@ impl Scheduler {
     fn job(&mut self, state: &State, id: JobId) {
         self.dirty_jobs.insert(id);
         self.planned.follow(state, id);
-        self.yielding.follow(state, id);
+        self.preemptable.follow(state, id);
         if let Some(ArrayRole::Task { base, .. }) = state.jobs.get(&id).map(|j| &j.array)
             && self.throttled.contains_key(base)
         {
@@ -447,7 +447,7 @@ impl Scheduler {
         }
     }
 
-    /// A running job will give its nodes back at another time: promises that rest on it are made anew.
+    /// A running job will give its nodes back at another time: reservations that rest on it are made anew.
     fn retimed(&mut self, state: &State, id: JobId) {
         let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else {
             return;

@@ -54,9 +54,9 @@ impl Pass<'_> {
                 return Err(Shortfall::ANYTHING);
             }
         };
-        // What is promised to others on these nodes begins at some time: up to one of these is how long it may run.
+        // What is reserved for others on these nodes begins at some time: up to one of these is how long it may run.
         let full = end_after(self.now, demand.length_ms);
-        let holds = picks.iter().map(|p| self.promises.holds.of(p.node));
+        let holds = picks.iter().map(|p| self.reservations.holds.of(p.node));
         let starts: BTreeSet<Timestamp> = holds.flatten().map(|hold| hold.start).collect();
         let between = starts.into_iter().rev().filter(|t| *t > least && *t < full);
         let longest = between.chain([least]).find(|end| {
@@ -80,8 +80,8 @@ impl Pass<'_> {
         CurrentNodes {
             fleet: &self.s.fleet,
             part: &self.s.fleet.parts[part as usize],
-            holds: &self.promises.holds,
-            closed: &self.promises.closed,
+            holds: &self.reservations.holds,
+            closed: &self.reservations.closed,
             end,
             latest: end,
             narrowed: Cell::new(false),

@@ -3,22 +3,38 @@
 use super::Pass;
 use crate::backfill::gains::open_cpus;
 use crate::demand::Demand;
+use crate::demand::licenses::Licenses;
 use crate::demand::licenses::Span;
 use crate::demand::pick::Pick;
 use crate::nodes::allocations::JobEnds;
 use crate::nodes::fleet::{Fleet, NOWHERE, Want};
+use crate::nodes::node_map::NumberMap;
+use crate::nodes::sockets::GresCount;
 use crate::pass::scheduler::array_budget;
 use crate::place::node_source::end_after;
 use crate::queue::Lane;
 use muster_core::policy::limits::{amounts, checks_starts};
 use muster_core::state::State;
+use muster_core::state::limit_use::InUse;
 use muster_model::account_limits::Amounts;
+use muster_model::account_limits::Scope;
 use muster_model::command::PlannedStart;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{Allocation, MILLION, Reason};
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
+
+/// Limits of a pass other than nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    /// How many more tasks of an array may start under its `%limit`.
+    pub(super) of_arrays: NumberMap<JobId, u32>,
+    /// Use of limits by the starts of this pass.
+    pub(super) limit_use: BTreeMap<Scope, InUse>,
+    /// Licenses taken and kept in this pass.
+    pub(crate) licenses: Licenses,
+}
 
 impl Pass<'_> {
     /// The limit that keeps a job from starting with so much in that partition.
@@ -63,7 +79,7 @@ impl Pass<'_> {
             *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
             *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
             *tres.entry("node".to_owned()).or_default() += 1;
-            for (name, _, count) in &want.gres {
+            for GresCount { name, count, .. } in &want.gres {
                 *tres.entry(format!("gres/{name}")).or_default() += count;
             }
         }
@@ -118,7 +134,7 @@ impl Pass<'_> {
             demand,
             picks,
             |fleet, node, want| {
-                self.promises.holds.take_spare(fleet, node, end, want);
+                self.reservations.holds.take_spare(fleet, node, end, want);
             },
         );
         alloc.backfilled = self.lists.parts[part as usize].head.is_some();
@@ -197,7 +213,7 @@ impl Pass<'_> {
         if let Some(left) = self.lists.left.get_mut(&job) {
             *left -= 1;
             if *left == 0 {
-                self.drop_promises_to(job);
+                self.drop_reservations_of(job);
             }
         }
         if let Some((base, _)) = array_budget(self.state, &self.state.jobs[&job])

@@ -32,7 +32,7 @@ pub(crate) struct AfterPreemption<'a> {
     back: NodeMap<Vec<(Timestamp, Room)>>,
     start: Timestamp,
     length_ms: Option<u64>,
-    /// Set when a promise made a node smaller than it is.
+    /// Set when a reservation made a node smaller than it is.
     pub(crate) narrowed: Cell<bool>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> AfterPreemption<'a> {
         end_after(self.start, self.length_ms)
     }
 
-    /// The room without what is promised to others while the job would run.
+    /// The room without what is reserved for others while the job would run.
     fn left(&self, node: u32) -> Cow<'_, Room> {
         let mut room = Cow::Borrowed(self.bare(node));
         let holds = self.holds.of(node);
@@ -80,7 +80,7 @@ impl<'a> AfterPreemption<'a> {
         blocks.narrow(self.part, node, window, room).0
     }
 
-    /// What promises leave of a room. A promise that counts on others that will have ended by then may leave all that
+    /// What reservations leave of a room. A reservation that counts on others that will have ended by then may leave all that
     /// there is now.
     fn beside<'r>(&self, node: u32, holds: &[Hold], room: Cow<'r, Room>) -> Cow<'r, Room> {
         let end = self.end();
@@ -88,19 +88,19 @@ impl<'a> AfterPreemption<'a> {
         let mut holds = holds.peekable();
         self.narrowed
             .set(self.narrowed.get() || holds.peek().is_some());
-        let (claims, promises): (Vec<&Hold>, Vec<&Hold>) = holds.partition(|h| h.lane == CLAIM);
+        let (claims, reservations): (Vec<&Hold>, Vec<&Hold>) = holds.partition(|h| h.lane == CLAIM);
         let without = |room: Cow<'r, Room>, holds: &[&Hold]| {
             holds
                 .iter()
                 .fold(room, |room, hold| Cow::Owned(minus(&room, &hold.needs)))
         };
         let most = without(room, &claims);
-        let mut least = without(most.clone(), &promises);
-        if promises.is_empty() {
+        let mut least = without(most.clone(), &reservations);
+        if reservations.is_empty() {
             return least;
         }
         let mut then = most.into_owned();
-        for hold in promises {
+        for hold in reservations {
             let mut spare = hold.spare.clone();
             let back = self.back.get(&node).into_iter().flatten();
             for (_, more) in back.filter(|(expected, _)| *expected > hold.start) {
@@ -129,8 +129,8 @@ impl<'a> AfterPreemption<'a> {
         }
         let node = share.node.0;
         let alone = whole && !job.cpus_released_by_preemption && self.fleet.layers(node).is_empty();
-        let promised = !self.holds.of(node).is_empty() && alone;
-        let expected = self.fleet.expected_end(node, job.id).filter(|_| promised);
+        let held = !self.holds.of(node).is_empty() && alone;
+        let expected = self.fleet.expected_end(node, job.id).filter(|_| held);
         let before = expected.map(|end| (end, self.bare(node).clone()));
         self.give_back(share, whole, !job.cpus_released_by_preemption);
         if let Some((end, before)) = before {
@@ -187,7 +187,7 @@ impl<'a> AfterPreemption<'a> {
         room.mib = room.mib.saturating_add(share.memory_mib).min(class.mib);
         let held = share.gres.iter().flat_map(|gres| {
             let all = class.gres.iter().enumerate();
-            let same = all.filter(|(_, (name, kind, _))| *name == gres.name && *kind == gres.kind);
+            let same = all.filter(|(_, entry)| entry.name == gres.name && entry.kind == gres.kind);
             same.map(|(at, _)| (at, &gres.ids))
         });
         give_back(class, room, held);

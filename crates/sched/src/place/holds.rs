@@ -6,11 +6,11 @@ use crate::nodes::rooms::{needs_of, take_away};
 use muster_model::time::Timestamp;
 use std::sync::Arc;
 
-/// A part of a node promised to a waiting job from a time on.
+/// A part of a node reserved for a waiting job from a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) node: u32,
-    /// The lane whose first job it is promised to; [`CLAIM`] for those for whom room is being made.
+    /// The lane whose first job it is reserved for; [`CLAIM`] for those for whom room is being made.
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
     pub(crate) end: Timestamp,
@@ -26,30 +26,34 @@ pub(crate) const CLAIM: u32 = u32::MAX;
 /// Holds that a reservation was made with, at most one of each node; shared by all reservations that have them.
 pub(crate) type SharedHolds = Arc<Vec<Hold>>;
 
-/// Where that which is kept of a node is found.
+/// Where a node's holds are stored.
 #[derive(Clone, Copy, Debug, Default)]
-enum Place {
+enum HoldAt {
     /// Nothing is kept.
     #[default]
     Nowhere,
-    /// One promise keeps something, and leaves others what it said: which one, and where in it the node is.
-    Promised(u32, u32),
+    /// In a reservation, unchanged.
+    Reserved {
+        reservation: u32,
+        /// Place of the hold in it.
+        at: u32,
+    },
     /// In a list of its own.
     Own(u32),
 }
 
-/// Promises by node.
+/// Holds of all reservations, by node.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
-    places: Vec<Place>,
+    places: Vec<HoldAt>,
     /// Nodes of which something is kept.
     nodes: Vec<u32>,
-    promises: Vec<SharedHolds>,
-    /// What is kept of nodes where that is not what one promise says; those from `used` on are empty and wait to be
+    reservations: Vec<SharedHolds>,
+    /// What is kept of nodes where that is not what one reservation says; those from `used` on are empty and wait to be
     /// used again.
     lists: Vec<Vec<Hold>>,
     used: usize,
-    /// Less is left to others of something promised than when it was promised.
+    /// Less is left to others of something reserved than when it was reserved.
     pub(crate) narrowed: bool,
 }
 
@@ -58,7 +62,7 @@ impl Clone for Holds {
         Holds {
             places: self.places.clone(),
             nodes: self.nodes.clone(),
-            promises: self.promises.clone(),
+            reservations: self.reservations.clone(),
             lists: self.lists[..self.used].to_vec(),
             used: self.used,
             narrowed: self.narrowed,
@@ -70,17 +74,17 @@ impl Holds {
     /// The holds of a node.
     pub(crate) fn of(&self, node: u32) -> &[Hold] {
         match self.place(node) {
-            Place::Nowhere => &[],
-            Place::Promised(promise, at) => {
-                std::slice::from_ref(&self.promises[promise as usize][at as usize])
+            HoldAt::Nowhere => &[],
+            HoldAt::Reserved { reservation, at } => {
+                std::slice::from_ref(&self.reservations[reservation as usize][at as usize])
             }
-            Place::Own(list) => &self.lists[list as usize],
+            HoldAt::Own(list) => &self.lists[list as usize],
         }
     }
 
-    /// Whether what is kept of a node may be another than promises say.
+    /// Whether what is kept of a node may be another than reservations say.
     pub(crate) fn is_own(&self, node: u32) -> bool {
-        matches!(self.place(node), Place::Own(_))
+        matches!(self.place(node), HoldAt::Own(_))
     }
 
     /// Every node of which something is kept, with that.
@@ -92,31 +96,31 @@ impl Holds {
         self.nodes.is_empty()
     }
 
-    /// Forgets all promises, but not the space that they took.
+    /// Forgets all reservations, but not the space that they took.
     pub(crate) fn clear(&mut self) {
         for node in self.nodes.drain(..) {
-            self.places[node as usize] = Place::Nowhere;
+            self.places[node as usize] = HoldAt::Nowhere;
         }
-        self.promises.clear();
+        self.reservations.clear();
         self.lists[..self.used].iter_mut().for_each(Vec::clear);
         self.used = 0;
         self.narrowed = false;
     }
 
-    /// Adds promises to those that were made before.
+    /// Adds the holds of a reservation to those of earlier ones.
     pub(crate) fn add(&mut self, made: &SharedHolds) {
-        let promise = number(self.promises.len());
-        self.promises.push(Arc::clone(made));
+        let reservation = number(self.reservations.len());
+        self.reservations.push(Arc::clone(made));
         self.nodes.reserve(made.len());
         for (hold, at) in made.iter().zip(0..) {
             let node = hold.node;
-            if let Some(place @ Place::Nowhere) = self.places.get_mut(node as usize) {
-                *place = Place::Promised(promise, at);
+            if let Some(place @ HoldAt::Nowhere) = self.places.get_mut(node as usize) {
+                *place = HoldAt::Reserved { reservation, at };
                 self.nodes.push(node);
                 continue;
             }
-            if let Place::Nowhere = self.place(node) {
-                self.put(node, Place::Promised(promise, at));
+            if let HoldAt::Nowhere = self.place(node) {
+                self.put(node, HoldAt::Reserved { reservation, at });
                 continue;
             }
             let mut narrowed = false;
@@ -138,7 +142,7 @@ impl Holds {
         self.narrowed = true;
     }
 
-    /// A job of another starts now on a promised node and outlasts the promise's begin: less is left to others.
+    /// A job of another starts now on a reserved node and outlasts the reservation's begin: less is left to others.
     pub(crate) fn take_spare(&mut self, fleet: &Fleet, node: u32, end: Timestamp, want: &Want) {
         if self.of(node).is_empty() {
             return;
@@ -152,16 +156,16 @@ impl Holds {
         }
     }
 
-    fn place(&self, node: u32) -> Place {
+    fn place(&self, node: u32) -> HoldAt {
         let place = self.places.get(node as usize);
         place.copied().unwrap_or_default()
     }
 
     /// Of a node of which nothing was kept something is.
     #[inline]
-    fn put(&mut self, node: u32, place: Place) {
+    fn put(&mut self, node: u32, place: HoldAt) {
         if self.places.len() <= node as usize {
-            self.places.resize(node as usize + 1, Place::Nowhere);
+            self.places.resize(node as usize + 1, HoldAt::Nowhere);
         }
         self.places[node as usize] = place;
         self.nodes.push(node);
@@ -170,7 +174,7 @@ impl Holds {
     /// The holds of a node, to change them.
     fn own(&mut self, node: u32) -> &mut Vec<Hold> {
         let place = self.place(node);
-        if let Place::Own(list) = place {
+        if let HoldAt::Own(list) = place {
             return &mut self.lists[list as usize];
         }
         let at = self.used;
@@ -179,12 +183,15 @@ impl Holds {
         }
         self.used += 1;
         match place {
-            Place::Promised(promise, of) => {
-                let hold = &self.promises[promise as usize][of as usize];
+            HoldAt::Reserved {
+                reservation,
+                at: of,
+            } => {
+                let hold = &self.reservations[reservation as usize][of as usize];
                 self.lists[at].push(hold.clone());
-                self.places[node as usize] = Place::Own(number(at));
+                self.places[node as usize] = HoldAt::Own(number(at));
             }
-            Place::Nowhere | Place::Own(_) => self.put(node, Place::Own(number(at))),
+            HoldAt::Nowhere | HoldAt::Own(_) => self.put(node, HoldAt::Own(number(at))),
         }
         &mut self.lists[at]
     }

@@ -1,4 +1,4 @@
-//! Sources of nodes for placement: nodes as they are now under promises and reservations, and empty nodes.
+//! Sources of nodes for placement: nodes as they are now under backfill reservations and advance reservations, and empty nodes.
 //! Nodes as they will be at a later time are in `outlook`.
 
 use crate::demand::Demand;
@@ -22,7 +22,7 @@ pub(crate) struct CurrentNodes<'a> {
     pub(crate) end: Timestamp,
     /// When it ends at the latest: reservations are kept whatever was predicted.
     pub(crate) latest: Timestamp,
-    /// Set when a promise made a node smaller than it is.
+    /// Set when a reservation made a node smaller than it is.
     pub(crate) narrowed: Cell<bool>,
     /// Set when a reservation did.
     pub(crate) reserved: Cell<Option<Reason>>,

@@ -529,7 +529,7 @@ proptest! {
 
 /// Nodes are kept for the first that waits for nodes, also in passes that do not look at who waits for a limit.
 #[test]
-fn who_waits_for_a_limit_leaves_the_promise_to_the_next() {
+fn a_job_that_waits_for_a_limit_leaves_the_reservation_to_the_next() {
     let mut world = with("", "", "maxjobs=1", "");
     world.submit(of("u", job(1, 60)));
     world.pass_by_core();
@@ -539,8 +539,8 @@ fn who_waits_for_a_limit_leaves_the_promise_to_the_next() {
         world.pass_by_core();
         assert_eq!(world.reason(held), Reason::AssocMaxJobsLimit);
         assert_eq!(world.reason(wide), Reason::Resources);
-        let promised = world.sched.promised();
-        assert!(!promised.is_empty() && promised.iter().all(|p| p.job == wide));
+        let held = world.sched.held_nodes();
+        assert!(!held.is_empty() && held.iter().all(|p| p.job == wide));
         // It would be in the way.
         let long = world.submit(of("v", job(1, 120)));
         world.pass_by_core();

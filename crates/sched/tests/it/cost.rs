@@ -30,7 +30,7 @@ fn a_pass_after_an_end_does_not_touch_the_other_jobs() {
     assert_eq!(world.state.jobs[&first].reason, Reason::None);
 }
 
-/// Hundreds of shapes wait behind a promise, all too long for the gap before it: an end looks at those alone that
+/// Hundreds of shapes wait behind a reservation, all too long for the gap before it: an end looks at those alone that
 /// what it freed may be enough for, and at the nodes that it freed.
 #[test]
 fn an_end_looks_only_at_shapes_that_what_it_freed_may_help() {
@@ -51,7 +51,7 @@ fn an_end_looks_only_at_shapes_that_what_it_freed_may_help() {
     assert_eq!(world.pass(), []);
     assert_eq!(world.sched.shapes(), 601);
     world.pass();
-    // What becomes free is promised, and they are all too long for it; but for two that come later.
+    // What becomes free is reserved, and they are all too long for it; but for two that come later.
     let ended = |world: &mut World, run, starts| {
         world.end(run);
         let plan = world.sched.plan(&world.state, world.now);

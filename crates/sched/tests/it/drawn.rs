@@ -319,7 +319,7 @@ fn tuned(count: u32, cpus: u32, words: &[&str]) -> World {
 }
 
 #[test]
-fn with_promises_to_all_nobody_who_waits_is_delayed() {
+fn with_reservations_for_all_no_waiting_job_is_delayed() {
     // C waits for two nodes, D for all three: E would delay D, not C.
     let specs = || {
         vec![
@@ -348,7 +348,7 @@ n2 .....D
 }
 
 #[test]
-fn jobs_of_one_shape_are_promised_nodes_one_by_one() {
+fn jobs_of_one_shape_get_reservations_one_by_one() {
     // Both wide jobs are kept nodes for; what is left between suits nobody but the short one.
     let specs = vec![
         job(1, 20),

@@ -364,9 +364,9 @@ fn who_made_room_comes_after_those_whom_it_was_made_for() {
     assert_eq!(world.state.jobs[&low].restarts, 1);
 }
 
-/// A promise keeps what there will be when others have ended: what is free until then and left over is counted, too.
+/// A reservation keeps what there will be when others have ended: what is free until then and left over is counted, too.
 #[test]
-fn what_a_promise_leaves_counts_beside_what_is_made_free() {
+fn what_a_reservation_leaves_counts_beside_what_is_made_free() {
     let mut world = tiers(3, 4, PreemptMode::Cancel);
     let on = |list: &str, mut spec: JobSpec| {
         spec.ask.nodelist = Some(list.into());

@@ -327,7 +327,7 @@ fn pass(world: &mut World) -> Result<(), TestCaseError> {
         prop_assert_eq!(used, held, "CPUs of {} are given twice", &node.config.name);
         prop_assert!(node.used_mib <= node.config.memory_mib);
     }
-    // Promises are made anew around what has started, which may make room for more; then it is at rest.
+    // Reservations are made anew around what has started, which may make room for more; then it is at rest.
     if !plan.starts.is_empty() || world.sched.more() {
         return pass(world);
     }
@@ -552,7 +552,7 @@ fn plain_spec() -> impl Strategy<Value = JobSpec> {
     })
 }
 
-/// Behind the first of its partition a job keeps the promise to the first of another; once it is the first itself, and
+/// Behind the first of its partition a job keeps the reservation for the first of another; once it is the first itself, and
 /// of a higher tier, it does not.
 #[test]
 fn who_becomes_the_first_is_not_kept_back_by_those_after_him() {

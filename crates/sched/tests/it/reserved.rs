@@ -52,7 +52,7 @@ n1 BBBBBB
     assert_eq!(scenario(&mut world, specs, 9), expected);
 }
 
-/// B is promised the node when A leaves it: the reservation will be as far ahead then as it is now.
+/// The node is reserved for B when A leaves it: the reservation will be as far ahead then as it is now.
 #[test]
 fn one_that_floats_is_as_far_ahead_when_a_job_starts_later() {
     let mut world = World::simple(1, 1);

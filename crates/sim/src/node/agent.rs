@@ -3,7 +3,7 @@
 use super::machine::ChannelId;
 use super::step_link::StepLinkId;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::agent::{
     Agent, AgentEvent, DialId, PeerRequestId, RequestId, StdioId, StepdId, view,
 };
@@ -95,7 +95,7 @@ pub(crate) struct AgentProcess {
     pub(crate) streams: BTreeMap<StdioId, StepLinkId>,
     pub(crate) stepds: BTreeMap<StepdId, ChannelId>,
     /// Channels that the launcher is to make, by the step that the daemon gets.
-    pub(crate) expected: BTreeMap<(JobAttempt, StepNo), StepdId>,
+    pub(crate) expected: BTreeMap<AttemptStep, StepdId>,
     /// Requests of other agents that were answered and are not over.
     pub(crate) answered: BTreeSet<RequestId>,
     /// What other agents were asked and have not answered.

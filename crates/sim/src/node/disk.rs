@@ -2,7 +2,7 @@
 //! machine had not written to its disk is lost with its power.
 
 use crate::random::Random;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::StepEnd;
 use muster_node_core::launcher::Records;
 use muster_node_core::launcher::event::Failure;
@@ -53,7 +53,7 @@ pub(crate) struct Disk {
     /// The controller's key, as it was seen first.
     pub(crate) controller_key: Option<Vec<u8>>,
     /// Files that tell how steps ended.
-    pub(crate) results: BTreeMap<(JobAttempt, StepNo), (StepEnd, KeptEntries)>,
+    pub(crate) results: BTreeMap<AttemptStep, (StepEnd, KeptEntries)>,
 }
 
 impl Disk {
@@ -119,14 +119,15 @@ impl Disk {
     /// Leaves a step's result; it may be lost.
     pub(crate) fn leave(
         &mut self,
-        (run, step): (JobAttempt, StepNo),
+        AttemptStep { run, step }: AttemptStep,
         end: StepEnd,
         kept: KeptEntries,
         now: u64,
     ) -> bool {
         let is_written = self.fault_at(now).is_none();
         if is_written {
-            self.results.insert((run, step), (end, kept));
+            self.results
+                .insert(AttemptStep::new(run, step), (end, kept));
         }
         is_written
     }

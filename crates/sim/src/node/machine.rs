@@ -3,7 +3,7 @@
 use super::step_link::StepLinkId;
 use super::stepd::StepdProcess;
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_model::job::ExitStatus;
 use muster_node_core::launcher::event::{Belongs, ProcessTraits, ProgramKind, ScriptFailure};
 use muster_node_core::messages::{StepdCommand, StepdEvent};
@@ -167,7 +167,7 @@ pub(crate) struct Machine {
     /// Ends that are on their way from launcher to agent, with [`LauncherEvent::StepChannel`].
     ///
     /// [`LauncherEvent::StepChannel`]: muster_node_core::messages::LauncherEvent::StepChannel
-    pub(crate) passed: BTreeMap<(JobAttempt, StepNo), ChannelId>,
+    pub(crate) passed: BTreeMap<AttemptStep, ChannelId>,
     /// Scripts that have noted themselves.
     pub(crate) noted: BTreeMap<JobAttempt, i32>,
     last_pid: i32,

@@ -7,6 +7,7 @@ use crate::node::{AgentInput, AgentProcess, Asker, Down, StepLinkId, ToLauncher}
 use crate::world::invariants;
 use crate::world::turns::panic_text;
 use crate::{Plant, Violation};
+use muster_model::ids::AttemptStep;
 use muster_model::spec::JobKind;
 use muster_node_core::agent::{
     Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, RequestId, StdioId,
@@ -190,7 +191,7 @@ impl AgentExecutor<'_> {
             }
             AgentInput::LauncherLost => AgentEvent::LauncherLost,
             AgentInput::StepChannel(run, step, channel) => {
-                let Some(stepd) = agent.expected.remove(&(run, step)) else {
+                let Some(stepd) = agent.expected.remove(&AttemptStep::new(run, step)) else {
                     self.world.machines().close_upper(node, channel);
                     return Ok(());
                 };
@@ -396,7 +397,9 @@ impl AgentExecutor<'_> {
                     order.launch.step
                 );
                 if let Some(agent) = &mut self.world.nodes[node].agent {
-                    agent.expected.insert((order.run, order.launch.step), stepd);
+                    agent
+                        .expected
+                        .insert(AttemptStep::new(order.run, order.launch.step), stepd);
                     let command = Box::new(LauncherCommand::StartStep(order));
                     agent.to_launcher.push(ToLauncher::Command(command));
                 }
@@ -578,7 +581,11 @@ impl AgentExecutor<'_> {
         if let Report::StepEnded { step, end } = &report.report {
             let run = nodes::run(report.job, report.attempt);
             let boot = self.world.nodes[node].boot;
-            let ends = self.world.truth.step_ends.entry((run, *step));
+            let ends = self
+                .world
+                .truth
+                .step_ends
+                .entry(AttemptStep::new(run, *step));
             let ends = ends.or_insert_with(|| StepReports {
                 exits: Vec::new(),
                 node,

@@ -3,7 +3,7 @@
 use super::machines::Machines;
 use super::nodes::NodeEvent;
 use crate::node::{AgentInput, ChannelId, Down};
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::messages::LauncherEvent;
 
 impl Machines<'_> {
@@ -80,7 +80,7 @@ impl Machines<'_> {
         step: StepNo,
     ) -> Option<ChannelId> {
         let machine = &mut self.world.nodes[node].machine;
-        machine.passed.remove(&(run, step))
+        machine.passed.remove(&AttemptStep::new(run, step))
     }
 
     /// Something is to be read at the upper end of a channel.

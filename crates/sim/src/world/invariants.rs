@@ -21,7 +21,7 @@ use crate::world::clients::Submission;
 use crate::world::nodes::TaskKey;
 use muster_core::state::State;
 use muster_model::command::Reply;
-use muster_model::ids::{BlobId, JobAttempt, JobId};
+use muster_model::ids::{AttemptStep, BlobId, JobAttempt, JobId};
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::RefusalCode;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
@@ -674,7 +674,7 @@ pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
 /// A step whose end an agent has reported is in history, with the status that was reported, unless the machine that could repeat
 /// the report was lost.
 pub(crate) fn invariant_steps_are_accounted_as_reported(world: &World) -> Outcome {
-    for ((run, step), reports) in &world.truth.step_ends {
+    for (AttemptStep { run, step }, reports) in &world.truth.step_ends {
         let Some(launch) = world.ledger.launch(run.job, run.attempt) else {
             continue;
         };

@@ -8,7 +8,7 @@ use crate::node::{
 };
 use crate::world::invariants;
 use crate::{Plant, Violation};
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::launcher::event::{
     Action, Belongs, Event, Failure, LaunchFiles, Members, ProgramKind, ScriptFailure,
     ScriptLaunch, ScriptNotStarted, StartedStepd, StepdId,
@@ -93,9 +93,11 @@ impl LauncherExecutor<'_> {
                 self.answer(node, Event::ControllerKeyChecked(checked));
             }
             Action::RemoveSocket(path) => drop(here.machine.sockets.remove(&path)),
-            Action::RemoveResult(run, step) => drop(here.disk.results.remove(&(run, step))),
+            Action::RemoveResult(run, step) => {
+                drop(here.disk.results.remove(&AttemptStep::new(run, step)))
+            }
             Action::ReadResult(run, step, purpose) => {
-                let result = here.disk.results.get(&(run, step)).cloned();
+                let result = here.disk.results.get(&AttemptStep::new(run, step)).cloned();
                 let event = Event::ResultRead {
                     run,
                     step,
@@ -110,7 +112,7 @@ impl LauncherExecutor<'_> {
             }
             Action::RemoveFilesOfOthers(jobs) => {
                 let results = &mut here.disk.results;
-                results.retain(|(run, _), _| jobs.contains(&run.job));
+                results.retain(|AttemptStep { run, .. }, _| jobs.contains(&run.job));
             }
             Action::Answer(..)
             | Action::KeepScripts(_)
@@ -348,7 +350,9 @@ impl LauncherExecutor<'_> {
         let here = &mut self.world.nodes[node];
         if let Some(launcher) = &mut here.launcher {
             launcher.output.push(LauncherEvent::StepChannel(run, step));
-            here.machine.passed.insert((run, step), channel);
+            here.machine
+                .passed
+                .insert(AttemptStep::new(run, step), channel);
         }
     }
 

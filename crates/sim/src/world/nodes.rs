@@ -6,7 +6,7 @@ use super::{Outcome, World, trace};
 use crate::classes::FaultClass;
 use crate::node::{AgentInput, Kind, Link, Parent, Share, ToLauncher};
 use crate::random::Random;
-use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
+use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, StepNo};
 use muster_node_core::agent::{PeerRequestId, Timer};
 use muster_node_core::launcher::Account;
 use muster_node_core::messages::{Attach, LauncherEvent, MachineClaim, VERSIONS};
@@ -330,13 +330,13 @@ impl Machines<'_> {
         };
         let truth = &mut self.world.truth;
         let begun = truth.begun.iter();
-        let lost: BTreeSet<(JobAttempt, StepNo)> = begun
+        let lost: BTreeSet<AttemptStep> = begun
             .filter(|((on, _, _), at)| *on == node && **at >= since)
-            .map(|((_, run, step), _)| (*run, *step))
+            .map(|((_, run, step), _)| AttemptStep::new(*run, *step))
             .collect();
         truth
             .tasks
-            .retain(|(run, step, _)| !lost.contains(&(*run, *step)));
+            .retain(|(run, step, _)| !lost.contains(&AttemptStep::new(*run, *step)));
     }
 
     /// The launcher is killed; what it has started goes on without it.

@@ -4,6 +4,7 @@ use super::stepds::StepdExecutor;
 use super::{Outcome, stepd_tasks, trace};
 use crate::Violation;
 use crate::node::{Direction, Greeted, StepTasks};
+use muster_model::ids::AttemptStep;
 use muster_node_core::messages::{RunningStep, StepOrder, StepdEvent};
 use muster_node_core::stepd::{Action, ClientId, Event};
 use muster_node_core::stepd_reuse::result_path;
@@ -76,7 +77,10 @@ impl StepdExecutor<'_> {
                     return Err(Violation::new("invariant_results_are_of_steps", detail));
                 };
                 let here = &mut self.world.nodes[self.node];
-                if !here.disk.leave((run, step), *end, kept, now) {
+                if !here
+                    .disk
+                    .leave(AttemptStep::new(run, step), *end, kept, now)
+                {
                     here.disturbed_at = now;
                     let name = self.name().to_owned();
                     let job = run.job;

@@ -1,7 +1,7 @@
-//! Who gains age while it waits, where `GrpJobsAccrue`, `MaxJobsAccrue` and those of a QOS limit how many jobs may at a
-//! time. A record that may begin takes what is left as its own; the rest gets its turn when priorities are worked out,
-//! those that could first have run first. Records that no such limit concerns keep nothing: they age since they could
-//! have run, and count all the same, should a limit be set while they wait.
+//! Which jobs gain age while they wait, where `GrpJobsAccrue`, `MaxJobsAccrue` and those of a QOS limit how many may at a time.
+//! Places are given when jobs become eligible, and, as they become free, when priorities are worked out: the earliest eligible
+//! first. Records that no such limit concerns need no place: they age since they were eligible, and count nevertheless, should
+//! a limit be set while they wait.
 
 use crate::state::State;
 use crate::state::limit_use::AccrualGroup;

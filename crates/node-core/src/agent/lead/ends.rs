@@ -3,10 +3,10 @@
 use super::super::lead::LedSteps;
 use super::super::state::AgentState;
 use super::super::steps::Steps;
-use super::{LedStepEvent, LedStepState, StepKey};
+use super::{LedStepEvent, LedStepState};
 use crate::agent::{AgentAction, encode};
 use crate::record::Record;
-use muster_model::ids::{Attempt, JobAttempt, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, StepId, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd};
 use muster_model::time::Timestamp;
 use muster_proto::node::Report;
@@ -18,7 +18,7 @@ impl LedSteps {
     pub(in crate::agent) fn exit_delivered_directly(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
     ) {
         let step = self.placed.get(&key);
         if step.is_some_and(|s| s.direct) {
@@ -31,7 +31,7 @@ impl LedSteps {
     pub(in crate::agent) fn only_node_ended(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
         end: &StepEnd,
     ) -> bool {
         let Some(step) = self.placed.get_mut(&key) else {
@@ -56,7 +56,7 @@ impl LedSteps {
         true
     }
 
-    pub(in crate::agent) fn finish_step_if_over(&mut self, state: &mut AgentState, key: StepKey) {
+    pub(in crate::agent) fn finish_step_if_over(&mut self, state: &mut AgentState, key: StepId) {
         let step = self.placed.get(&key);
         if !step.is_some_and(|s| s.record.is_over())
             || self.step(key, LedStepEvent::AllEnded) != Some(LedStepState::Over)
@@ -69,7 +69,7 @@ impl LedSteps {
         self.dirty = true;
         if step.error.is_some() {
             // It never was: the controller does not know of it.
-            state.out.drop_kept(step.run, key.1.0);
+            state.out.drop_kept(step.run, key.step.0);
         } else {
             state.report_end(key, step.run.attempt, &step.record);
             if let Some((_, request)) = step.client {
@@ -91,7 +91,7 @@ impl Steps {
     pub(in crate::agent) fn nodes_ended(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
         ends: Vec<(u32, StepEnd)>,
     ) {
         let Some(step) = self.led.placed.get_mut(&key) else {
@@ -111,7 +111,7 @@ impl Steps {
             self.end_step_everywhere(state, key);
         }
         self.led.dirty = true;
-        state.out.keep(run, key.1.0, record);
+        state.out.keep(run, key.step.0, record);
         self.led.finish_step_if_over(state, key);
     }
 
@@ -123,7 +123,7 @@ impl Steps {
         step: StepNo,
     ) {
         state.out.drop_kept(run, step.0);
-        let key = (run.job, step);
+        let key = StepId::new(run.job, step);
         let part = self.node_steps.part(key);
         if part.is_some_and(|part| part.run == run) {
             self.node_steps.end_delivered(state, key);
@@ -132,10 +132,13 @@ impl Steps {
 }
 
 impl AgentState {
-    pub(in crate::agent) fn report_end(&mut self, key: StepKey, attempt: Attempt, record: &Record) {
+    pub(in crate::agent) fn report_end(&mut self, key: StepId, attempt: Attempt, record: &Record) {
         let end = Box::new(total(record, self.now.wall));
-        let report = Report::StepEnded { step: key.1, end };
-        self.reports.push(key.0, attempt, report);
+        let report = Report::StepEnded {
+            step: key.step,
+            end,
+        };
+        self.reports.push(key.job, attempt, report);
     }
 }
 

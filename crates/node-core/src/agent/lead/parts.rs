@@ -4,11 +4,11 @@
 
 use super::super::state::AgentState;
 use super::super::steps::Steps;
-use super::{LedSteps, StepKey};
+use super::LedSteps;
 use crate::agent::Timer;
 use crate::agent::node_steps::{NodeSteps, PartPresence};
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{JobAttempt, StepId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::step::AgentReply;
@@ -18,9 +18,9 @@ const FIND_AGAIN_MS: u64 = 5_000;
 
 impl LedSteps {
     /// Steps of a job of whose parts it is not known whether they are there.
-    pub(super) fn with_unknown_parts(&self, run: JobAttempt) -> Vec<StepKey> {
-        let of_job = self.placed.range((run.job, StepNo(0))..);
-        let of_job = of_job.take_while(|((job, _), _)| *job == run.job);
+    pub(super) fn with_unknown_parts(&self, run: JobAttempt) -> Vec<StepId> {
+        let of_job = self.placed.range(StepId::new(run.job, StepNo(0))..);
+        let of_job = of_job.take_while(|(StepId { job, .. }, _)| *job == run.job);
         let unknown = of_job.filter(|(_, step)| !step.unknown_parts.is_empty());
         unknown.map(|(key, _)| *key).collect()
     }
@@ -30,7 +30,7 @@ impl LedSteps {
     pub(in crate::agent) fn part_found(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
         position: u32,
         answer: Result<AgentReply, String>,
     ) -> Option<(u32, StepEnd)> {
@@ -42,7 +42,7 @@ impl LedSteps {
             Ok(_) | Err(_) => {
                 let step = self.placed.get_mut(&key)?;
                 if step.unknown_parts.is_empty() {
-                    let timer = Timer::FindParts(key.0, key.1);
+                    let timer = Timer::FindParts(key.job, key.step);
                     state.out.set_timer(timer, FIND_AGAIN_MS);
                 }
                 step.unknown_parts.insert(position);
@@ -54,7 +54,7 @@ impl LedSteps {
 
 impl Steps {
     /// Asks for the parts of a step of which it is not known whether they are there.
-    pub(in crate::agent) fn find_parts(&mut self, state: &mut AgentState, key: StepKey) {
+    pub(in crate::agent) fn find_parts(&mut self, state: &mut AgentState, key: StepId) {
         let Some(step) = self.led.placed.get_mut(&key) else {
             return;
         };
@@ -92,19 +92,19 @@ impl NodeSteps {
     pub(in crate::agent) fn find_part(
         &self,
         state: &AgentState,
-        key: StepKey,
+        key: StepId,
         job_key: &ByteVec,
     ) -> AgentReply {
         if !state.is_synced {
             return part_reply(PartPresence::Unsettled);
         }
-        match state.jobs.with_key(key.0, job_key) {
+        match state.jobs.with_key(key.job, job_key) {
             Some((run, _)) => part_reply(self.find(key, run)),
-            None if state.jobs.latest(key.0).is_some() => {
+            None if state.jobs.latest(key.job).is_some() => {
                 AgentReply::Refused(RefusalCode::AccessDenied.into())
             }
             // The controller may not have said yet that this node has the job.
-            None if self.waits_for_job(key.0) => part_reply(PartPresence::Unsettled),
+            None if self.waits_for_job(key.job) => part_reply(PartPresence::Unsettled),
             None => part_reply(PartPresence::Absent),
         }
     }

@@ -7,7 +7,7 @@ use crate::agent::encode;
 use crate::layout::{self, Held};
 use crate::record::Record;
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::ids::{JobAttempt, StepId, StepNo};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
 use muster_proto::step::{StepLaunch, StepShare};
@@ -124,7 +124,7 @@ impl Steps {
             width,
             direct: false,
         };
-        self.led.placed.insert((grant.job, step), led);
+        self.led.placed.insert(StepId::new(grant.job, step), led);
         let launch = StepLaunch {
             key: grant.key.clone(),
             spec,

@@ -3,12 +3,12 @@
 
 use super::super::state::AgentState;
 use super::super::steps::Steps;
-use super::{LedStep, LedStepEvent, LedStepState, LedSteps, StepKey};
+use super::{LedStep, LedStepEvent, LedStepState, LedSteps};
 use crate::agent::node_steps::Listening;
 use crate::messages::LauncherCommand;
 use crate::signals::SIGTERM;
 use muster_model::hostlist;
-use muster_model::ids::StepNo;
+use muster_model::ids::{StepId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
@@ -45,11 +45,11 @@ impl LedSteps {
     ///
     /// # Errors
     /// There is none; it is being started; or the agent that started it is gone, and where its daemons listen is not known here.
-    pub(in crate::agent) fn located(&self, key: StepKey) -> Result<StepCreated, RefusalCode> {
+    pub(in crate::agent) fn located(&self, key: StepId) -> Result<StepCreated, RefusalCode> {
         let step = self.placed.get(&key).ok_or(RefusalCode::InvalidJobId)?;
         let is_known = !step.addresses.is_empty() && step.addresses.iter().all(|a| !a.is_empty());
         match step.unanswered == 0 && is_known {
-            true => Ok(step.created(key.1)),
+            true => Ok(step.created(key.step)),
             false => Err(RefusalCode::Busy),
         }
     }
@@ -60,7 +60,7 @@ impl Steps {
     pub(in crate::agent) fn node_started(
         &mut self,
         state: &mut AgentState,
-        key: StepKey,
+        key: StepId,
         position: u32,
         result: Result<Listening, String>,
     ) {
@@ -100,7 +100,7 @@ impl Steps {
     }
 
     /// All nodes have answered.
-    pub(in crate::agent) fn step_answered(&mut self, state: &mut AgentState, key: StepKey) {
+    pub(in crate::agent) fn step_answered(&mut self, state: &mut AgentState, key: StepId) {
         self.led.release_bytes(&mut state.out, key);
         let Some(step) = self.led.placed.get(&key) else {
             return;
@@ -108,7 +108,7 @@ impl Steps {
         let Some(error) = step.error.clone() else {
             return self.step_created(state, key);
         };
-        log::error!("step {}.{}: {error}", key.0, key.1);
+        log::error!("step {}.{}: {error}", key.job, key.step);
         if let Some((_, request)) = step.client {
             let refusal = Refusal::new(RefusalCode::NodeConfigUnavailable, error);
             state.out.reply(request, AgentReply::Refused(refusal));
@@ -118,7 +118,7 @@ impl Steps {
         self.led.finish_step_if_over(state, key);
     }
 
-    pub(in crate::agent) fn step_created(&mut self, state: &mut AgentState, key: StepKey) {
+    pub(in crate::agent) fn step_created(&mut self, state: &mut AgentState, key: StepId) {
         let next = self.led.step(key, LedStepEvent::Started);
         let Some(led) = self.led.placed.get(&key) else {
             return;
@@ -128,7 +128,7 @@ impl Steps {
             // Its daemon says so.
             Some(_) if led.direct => {}
             Some((_, request)) => {
-                let created = led.created(key.1);
+                let created = led.created(key.step);
                 state
                     .out
                     .reply(request, AgentReply::Created(Box::new(created)));
@@ -145,7 +145,7 @@ impl Steps {
         self.led.finish_step_if_over(state, key);
     }
 
-    pub(in crate::agent) fn end_step_everywhere(&mut self, state: &mut AgentState, key: StepKey) {
+    pub(in crate::agent) fn end_step_everywhere(&mut self, state: &mut AgentState, key: StepId) {
         let Some(step) = self.led.placed.get(&key) else {
             return;
         };
@@ -164,18 +164,19 @@ impl Steps {
             .filter_map(|n| n.position(&grant.alloc))
             .collect();
         if nodes.contains(&0) {
-            state
-                .out
-                .command(LauncherCommand::EndStep { run, step: key.1 });
+            state.out.command(LauncherCommand::EndStep {
+                run,
+                step: key.step,
+            });
         }
         let others = nodes.iter().filter(|node| **node != 0);
         let agents: Vec<String> = others
             .filter_map(|node| grant.addresses.get(*node).cloned())
             .collect();
         let request = AgentRequest::SignalStep {
-            job: key.0,
+            job: key.job,
             key: grant.key.clone(),
-            step: key.1,
+            step: key.step,
             signal: SIGTERM.unsigned_abs(),
             below: Vec::new(),
         };

@@ -3,6 +3,7 @@
 use super::scenarios::{launch_for_node_2, started};
 use super::*;
 use crate::agent::transition::LedStepState;
+use muster_model::ids::StepId;
 
 const STEP: StepNo = StepNo(0);
 
@@ -92,7 +93,10 @@ fn a_node_that_does_not_know_yet_is_asked_again() {
     bench.answer(Ok(AgentReply::Done));
     assert!(bench.asks.is_empty() && !bench.timers.contains(&Timer::FindParts(RUN.job, STEP)));
     let states = bench.agent.steps.led.states();
-    assert_eq!(states, [((RUN.job, STEP), LedStepState::Running)]);
+    assert_eq!(
+        states,
+        [(StepId::new(RUN.job, STEP), LedStepState::Running)]
+    );
 }
 
 #[test]

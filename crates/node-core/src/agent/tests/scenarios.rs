@@ -3,6 +3,7 @@
 use super::*;
 use crate::agent::transition::{LedStepState, NodeStepState};
 use crate::kept::{KEPT_NEXT, kept_of_node};
+use muster_model::ids::StepId;
 use muster_proto::step::{StepLaunch, StepShare};
 
 const STEP: StepNo = StepNo(0);
@@ -260,7 +261,7 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
     );
     assert_eq!(
         bench.agent.steps.node_steps.states(),
-        [((RUN.job, STEP), NodeStepState::Running)]
+        [(StepId::new(RUN.job, STEP), NodeStepState::Running)]
     );
 }
 
@@ -367,7 +368,10 @@ fn srun_that_goes_while_nodes_start_ends_the_step_when_they_have() {
     bench.event(AgentEvent::ConnClosed(ConnId(1)));
     assert!(bench.requests.is_empty());
     let states = bench.agent.steps.led.states();
-    assert_eq!(states, [((RUN.job, STEP), LedStepState::Abandoned)]);
+    assert_eq!(
+        states,
+        [(StepId::new(RUN.job, STEP), LedStepState::Abandoned)]
+    );
     bench.commands.clear();
     bench.answer(Ok(started()));
     let ended = |c: &LauncherCommand| matches!(c, LauncherCommand::EndStep { .. });
@@ -463,7 +467,7 @@ fn the_lead_learns_of_an_end_however_long_it_takes() {
         bench.timer(Timer::EndDelivery(RUN.job, STEP));
     }
     let states = bench.agent.steps.node_steps.states();
-    assert_eq!(states, [((RUN.job, STEP), NodeStepState::Ended)]);
+    assert_eq!(states, [(StepId::new(RUN.job, STEP), NodeStepState::Ended)]);
     bench.answer(Ok(AgentReply::Done));
     assert_eq!(bench.agent.steps.node_steps.states(), []);
     // Nor does it run again in the daemon that waits for a step.

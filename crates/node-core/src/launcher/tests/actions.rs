@@ -1,6 +1,7 @@
 //! What the model does about the launcher's actions.
 
 use super::*;
+use muster_model::ids::AttemptStep;
 
 impl World {
     fn failure(&self) -> Failure {
@@ -135,8 +136,8 @@ impl World {
     }
 
     pub(super) fn count_step(&mut self, run: JobAttempt, step: StepNo) {
-        self.new_steps.insert((run, step));
-        let count = self.steps.entry((run, step)).or_default();
+        self.new_steps.insert(AttemptStep::new(run, step));
+        let count = self.steps.entry(AttemptStep::new(run, step)).or_default();
         *count += 1;
         assert_eq!(*count, 1, "step {step} of {run:?} is started twice");
     }
@@ -197,7 +198,9 @@ impl World {
             }
             Action::AskStepds(sockets) => self.ask_stepds(sockets.is_some()),
             Action::ReadResult(run, step, purpose) => self.read_result(run, step, purpose),
-            Action::RemoveResult(run, step) => drop(self.results.remove(&(run, step))),
+            Action::RemoveResult(run, step) => {
+                self.results.remove(&AttemptStep::new(run, step));
+            }
             Action::ListResults => {
                 let results = self.results.iter().copied().collect();
                 self.events.push_back(Event::ResultsListed(results));
@@ -226,7 +229,10 @@ impl World {
             return;
         };
         if let Kind::Stepd(run, current) = process.kind {
-            let left = connection.unread.into_iter().map(|step| (run, step));
+            let left = connection
+                .unread
+                .into_iter()
+                .map(|step| AttemptStep::new(run, step));
             self.results.extend(left);
             if current.is_none() {
                 self.end(pid, 0);
@@ -265,7 +271,7 @@ impl World {
     }
 
     fn read_result(&mut self, run: JobAttempt, step: StepNo, purpose: ResultPurpose) {
-        let is_there = self.results.contains(&(run, step));
+        let is_there = self.results.contains(&AttemptStep::new(run, step));
         self.events.push_back(Event::ResultRead {
             run,
             step,

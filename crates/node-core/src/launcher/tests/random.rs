@@ -2,6 +2,7 @@
 //! step are started at most once, each end is reported once, and nothing is held when all is over.
 
 use super::*;
+use muster_model::ids::AttemptStep;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -113,7 +114,7 @@ impl World {
             Incident::Terminate { job, now } => self.terminate(run(job), now),
             Incident::StartStep { job, step } => {
                 // An agent asks again for a step that a launcher before this one may have forgotten only if it is lost, too.
-                let key = (run(job), StepNo(step));
+                let key = AttemptStep::new(run(job), StepNo(step));
                 if !self.steps.contains_key(&key) || self.new_steps.contains(&key) {
                     self.start_step(run(job), StepNo(step));
                 }
@@ -143,7 +144,7 @@ impl World {
                 is_reported,
             } => {
                 if let Some((of, pid)) = choose(&self.owned_spares(), spare)
-                    && !self.steps.contains_key(&(of, StepNo(step)))
+                    && !self.steps.contains_key(&AttemptStep::new(of, StepNo(step)))
                     && let Some(process) = self.processes.get_mut(&pid)
                     && process.ended.is_none()
                 {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::signals::{SIGCONT, SIGSTOP};
 use muster_model::command::SignalScope;
+use muster_model::ids::AttemptStep;
 
 const A: u64 = 1;
 
@@ -569,7 +570,7 @@ fn a_step_that_ended_while_there_was_no_launcher_is_reported() {
     world.start_step(job, StepNo(0));
     let stepd = world.pids(|kind| matches!(kind, Kind::Stepd(..)))[0];
     world.processes.remove(&stepd);
-    world.results.insert((job, StepNo(0)));
+    world.results.insert(AttemptStep::new(job, StepNo(0)));
     world.crash();
     let is_end = |e: &LauncherEvent| matches!(e, LauncherEvent::StepEnded { end, .. } if **end == end_of_step());
     assert_eq!(world.sent.iter().filter(|e| is_end(e)).count(), 1);

@@ -31,9 +31,9 @@ pub(super) struct FutureNodes<'a> {
     pub(super) shared: bool,
     /// Tasks of the job by place, at `start`.
     pub(super) most: Vec<u32>,
-    /// Places of which promises keep something.
+    /// Places of which reservations keep something.
     pub(super) held: Vec<(usize, &'a [Hold])>,
-    /// Likewise without what promises take, at most; not kept where there are none.
+    /// Likewise without what reservations take, at most; not kept where there are none.
     pub(super) open: Vec<u32>,
     /// Steps that have been taken by then.
     pub(super) grown: usize,
@@ -76,12 +76,12 @@ impl<'a> FutureNodes<'a> {
         }
     }
 
-    /// Tasks that a place holds at most beside what is promised.
+    /// Tasks that a place holds at most beside what is reserved.
     pub(super) fn may_have(&self, pos: usize) -> u32 {
         self.open.get(pos).copied().unwrap_or(self.most[pos])
     }
 
-    /// Of so many nodes and tasks those that promises leave, at most. Room is only looked at where that is enough.
+    /// Of so many nodes and tasks those that reservations leave, at most. Room is only looked at where that is enough.
     pub(super) fn count_open(
         &mut self,
         demand: &Demand,
@@ -130,7 +130,7 @@ impl<'a> FutureNodes<'a> {
         self.fleet.room_at(node, self.start, ends)
     }
 
-    /// The room without what is promised to others while the job would run.
+    /// The room without what is reserved for others while the job would run.
     fn left(&self, node: u32) -> Room {
         // Where the network has a shape, leaves are looked at before their nodes.
         let room = match self.part.network {

@@ -2,6 +2,7 @@
 
 use super::NodeClass;
 use super::devices::PartRule;
+use crate::nodes::sockets::GresCount;
 use muster_model::config::ClusterConfig;
 use muster_model::node::Node;
 
@@ -55,7 +56,11 @@ pub(super) fn class_of(node: &Node, config: &ClusterConfig, cores_by_socket: boo
         gres: c
             .gres
             .iter()
-            .map(|g| (g.name.clone(), g.kind.clone(), g.count))
+            .map(|g| GresCount {
+                name: g.name.clone(),
+                kind: g.kind.clone(),
+                count: g.count,
+            })
             .collect(),
         near: c.gres.iter().map(|g| g.near.clone()).collect(),
         gpu_env: c.gres.iter().map(|g| g.env).collect(),

@@ -1,7 +1,8 @@
 //! Generic resources of nodes: how many are free, which are near a job's CPUs, which it gets.
 
-use super::links::best_linked;
+use super::links::{DeviceId, best_linked};
 use super::{NodeClass, Room, Want};
+use crate::nodes::sockets::{GresPart, is_a};
 use muster_model::cpuset::CpuSet;
 use muster_model::gpu_parts::{self, Entry, PartedGpu, PartsOfGpus};
 use muster_model::job::GresShare;
@@ -23,9 +24,9 @@ pub(crate) fn unavailable<'u>(class: &NodeClass, used: &'u [CpuSet]) -> Cow<'u, 
         return Cow::Borrowed(used);
     }
     let entries: Vec<Entry<'_>> = (class.gres.iter().zip(&class.parts))
-        .map(|((name, _, count), parts)| Entry {
-            name,
-            count: *count,
+        .map(|(gres, parts)| Entry {
+            name: &gres.name,
+            count: gres.count,
             parts: parts.as_ref(),
         })
         .collect();
@@ -41,10 +42,10 @@ fn parts_of(class: &NodeClass, entry: usize) -> Option<&PartsOfGpus> {
 pub(crate) fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
     let used = unavailable(class, used);
     let all = class.gres.iter().enumerate();
-    all.map(|(i, (_, _, count))| {
+    all.map(|(i, gres)| {
         let parts = parts_of(class, i).filter(|_| !class.part_rule.several_gpus);
         let Some(parts) = parts else {
-            let count = u32::try_from(*count).unwrap_or(u32::MAX);
+            let count = u32::try_from(gres.count).unwrap_or(u32::MAX);
             return count.saturating_sub(used.get(i).map_or(0, CpuSet::len));
         };
         let free = parts.gpus().map(|(_, range)| free_in(range, used.get(i)));
@@ -78,7 +79,7 @@ pub(crate) fn give_back<'h>(
         return;
     }
     for (at, ids) in held {
-        let most = u32::try_from(class.gres[at].2).unwrap_or(u32::MAX);
+        let most = u32::try_from(class.gres[at].count).unwrap_or(u32::MAX);
         devices.free[at] = devices.free[at].saturating_add(ids.len()).min(most);
     }
 }
@@ -96,10 +97,10 @@ pub(super) fn devices_near(
     cpus: Range<u32>,
 ) -> bool {
     let used = unavailable(class, used);
-    want.gres.iter().all(|(name, kind, count)| {
+    want.gres.iter().all(|wanted| {
         let (mut there, mut placed) = (0u64, false);
         for (i, entry) in class.gres.iter().enumerate() {
-            if !is_a(entry, name, kind.as_deref()) {
+            if !is_a(entry, wanted) {
                 continue;
             }
             placed |= !class.near[i].is_empty();
@@ -109,74 +110,78 @@ pub(super) fn devices_near(
                 .filter(|(near, id)| free(*id) && cpus.clone().any(|cpu| near.contains(cpu)))
                 .count() as u64;
         }
-        !placed || there >= *count
+        !placed || there >= wanted.count
     })
 }
 
-fn is_a(entry: &(String, Option<String>, u64), name: &str, kind: Option<&str>) -> bool {
-    entry.0 == name && (kind.is_none() || kind == entry.1.as_deref())
+/// A free device.
+#[derive(Clone, Copy)]
+struct FreeDevice {
+    /// It is not next to the job's CPUs.
+    far: bool,
+    device: DeviceId,
 }
 
-/// Takes instances, those next to the job's CPUs first.
+/// Takes instances, those next to the CPUs of `wanted` first.
 pub(super) fn take_gres(
     class: &NodeClass,
     used: &mut Vec<CpuSet>,
-    (name, kind, count): (&str, Option<&str>, u64),
-    cpus: &CpuSet,
+    wanted: &GresPart<'_>,
     out: &mut Vec<GresShare>,
 ) {
+    let cpus = &wanted.cpus;
     used.resize(class.gres.len().max(used.len()), CpuSet::default());
     let taken = unavailable(class, used).into_owned();
-    let mut free: Vec<(bool, usize, u32)> = Vec::new();
-    if !class.parts.is_empty() && gpu_parts::is_part(name) {
-        free = free_parts(class, &taken, (name, kind, count), cpus);
+    let mut free: Vec<FreeDevice> = Vec::new();
+    if !class.parts.is_empty() && gpu_parts::is_part(wanted.name) {
+        free = free_parts(class, &taken, wanted);
     }
     for (i, entry) in class.gres.iter().enumerate() {
-        if !is_a(entry, name, kind) || parts_of(class, i).is_some() {
+        if !entry.serves(wanted.name, wanted.kind) || parts_of(class, i).is_some() {
             continue;
         }
-        for id in 0..u32::try_from(entry.2).unwrap_or(u32::MAX) {
+        for id in 0..u32::try_from(entry.count).unwrap_or(u32::MAX) {
             let near = class.near.get(i).and_then(|near| near.get(id as usize));
             let far = near.is_some_and(|near| !near.intersects(cpus));
             if !taken[i].contains(id) {
-                free.push((far, i, id));
+                let device = DeviceId { entry: i, id };
+                free.push(FreeDevice { far, device });
             }
             // Enough of the first are as good as any where nothing says where they are.
             let no_choice = class.near.get(i).is_none_or(Vec::is_empty) && class.links.is_empty();
-            if no_choice && free.len() as u64 >= count {
+            if no_choice && free.len() as u64 >= wanted.count {
                 break;
             }
         }
     }
     // Parts are in the order in which they are to be taken.
-    free.sort_by_key(|(far, i, id)| match parts_of(class, *i) {
-        Some(_) => (false, 0, 0),
-        None => (*far, *i, *id),
+    free.sort_by_key(|free| match parts_of(class, free.device.entry) {
+        Some(_) => (false, DeviceId { entry: 0, id: 0 }),
+        None => (free.far, free.device),
     });
-    let wanted = usize::try_from(count).unwrap_or(usize::MAX);
+    let count = usize::try_from(wanted.count).unwrap_or(usize::MAX);
     if !class.links.is_empty() {
-        free = linked_first(class, free, wanted);
+        free = linked_first(class, free, count);
     }
-    free.truncate(wanted);
-    for (i, (has, has_kind, _)) in class.gres.iter().enumerate() {
-        let ids: CpuSet = free
-            .iter()
-            .filter(|(_, e, _)| *e == i)
-            .map(|(.., id)| *id)
-            .collect();
+    free.truncate(count);
+    for (i, entry) in class.gres.iter().enumerate() {
+        let devices = free.iter().map(|free| free.device);
+        let of_entry = devices.filter(|device| device.entry == i);
+        let ids: CpuSet = of_entry.map(|device| device.id).collect();
         if ids.is_empty() {
             continue;
         }
         if !class.no_consume.get(i).copied().unwrap_or(false) {
             used[i].union_with(&ids);
         }
-        let known = (out.iter_mut()).find(|share| share.name == *has && share.kind == *has_kind);
+        let known =
+            (out.iter_mut()).find(|share| share.name == entry.name && share.kind == entry.kind);
         let share = match known {
             Some(share) => share,
             None => {
                 out.push(GresShare {
-                    name: has.clone(),
-                    kind: has_kind.clone(),
+                    name: entry.name.clone(),
+                    kind: entry.kind.clone(),
                     first: before(class, i),
                     env: class.gpu_env.get(i).copied().unwrap_or_default(),
                     parted: parted(class, i),
@@ -194,17 +199,12 @@ pub(super) fn take_gres(
 }
 
 /// Chooses the devices with the best links, after all that are next to the job's CPUs where these do not suffice.
-fn linked_first(
-    class: &NodeClass,
-    free: Vec<(bool, usize, u32)>,
-    wanted: usize,
-) -> Vec<(bool, usize, u32)> {
-    let near = free.iter().filter(|(far, ..)| !far).count();
+fn linked_first(class: &NodeClass, free: Vec<FreeDevice>, wanted: usize) -> Vec<FreeDevice> {
+    let near = free.iter().filter(|free| !free.far).count();
     let from = if near >= wanted { 0 } else { near };
     let end = if near >= wanted { near } else { free.len() };
-    let bare = |list: &[(bool, usize, u32)]| -> Vec<(usize, u32)> {
-        list.iter().map(|(_, entry, id)| (*entry, *id)).collect()
-    };
+    let bare =
+        |list: &[FreeDevice]| -> Vec<DeviceId> { list.iter().map(|free| free.device).collect() };
     let (fixed, open) = (bare(&free[..from]), bare(&free[from..end]));
     let Some(chosen) = best_linked(class, &fixed, &open, wanted - from) else {
         return free;
@@ -214,40 +214,56 @@ fn linked_first(
     out
 }
 
-/// Whether a GPU has fewer free parts than are wanted, whether it is not next to the CPUs, and by how many are left: those
-/// that come first are taken first.
-type Rank = (bool, bool, i64);
+/// Order in which parts of GPUs are taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PartsRank {
+    /// The GPU has fewer free parts than are wanted.
+    few: bool,
+    /// It is not next to the job's CPUs.
+    far: bool,
+    /// By how many are left.
+    left: i64,
+}
+
+/// Free parts of a GPU.
+struct FreeParts {
+    rank: PartsRank,
+    entry: usize,
+    ids: Vec<u32>,
+}
 
 /// Free parts in the order in which a job takes them: next to its CPUs first, then of the GPU that has fewest left but
 /// enough.
-fn free_parts(
-    class: &NodeClass,
-    taken: &[CpuSet],
-    (name, kind, count): (&str, Option<&str>, u64),
-    cpus: &CpuSet,
-) -> Vec<(bool, usize, u32)> {
-    let mut gpus: Vec<(Rank, usize, Vec<u32>)> = Vec::new();
+fn free_parts(class: &NodeClass, taken: &[CpuSet], wanted: &GresPart<'_>) -> Vec<FreeDevice> {
+    let mut gpus: Vec<FreeParts> = Vec::new();
     for (i, entry) in class.gres.iter().enumerate() {
-        let Some(parts) = parts_of(class, i).filter(|_| is_a(entry, name, kind)) else {
+        let serves = entry.serves(wanted.name, wanted.kind);
+        let Some(parts) = parts_of(class, i).filter(|_| serves) else {
             continue;
         };
         for (_, range) in parts.gpus() {
             let near = (class.near.get(i)).and_then(|near| near.get(range.start as usize));
-            let far = near.is_some_and(|near| !near.intersects(cpus));
-            let free: Vec<u32> = range.filter(|id| !taken[i].contains(*id)).collect();
-            let left = i64::try_from(free.len()).unwrap_or(i64::MAX);
-            let few = (free.len() as u64) < count;
+            let far = near.is_some_and(|near| !near.intersects(&wanted.cpus));
+            let ids: Vec<u32> = range.filter(|id| !taken[i].contains(*id)).collect();
+            let left = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+            let few = (ids.len() as u64) < wanted.count;
             let loosest = class.part_rule.least_loaded || few;
-            let rank = if loosest { -left } else { left };
             if left > 0 {
-                gpus.push(((few, far, rank), i, free));
+                let left = if loosest { -left } else { left };
+                let rank = PartsRank { few, far, left };
+                let entry = i;
+                gpus.push(FreeParts { rank, entry, ids });
             }
         }
     }
-    gpus.sort_by_key(|(rank, ..)| *rank);
-    let all = gpus
-        .into_iter()
-        .flat_map(|((_, far, _), i, free)| free.into_iter().map(move |id| (far, i, id)));
+    gpus.sort_by_key(|gpu| gpu.rank);
+    let all = gpus.into_iter().flat_map(|gpu| {
+        let (far, entry) = (gpu.rank.far, gpu.entry);
+        gpu.ids.into_iter().map(move |id| FreeDevice {
+            far,
+            device: DeviceId { entry, id },
+        })
+    });
     all.collect()
 }
 
@@ -266,8 +282,8 @@ fn parted(class: &NodeClass, entry: usize) -> Vec<PartedGpu> {
 
 /// Devices of the same name that come before those of an entry.
 fn before(class: &NodeClass, entry: usize) -> u32 {
-    let name = &class.gres[entry].0;
-    let counts = class.gres[..entry].iter().filter(|(n, ..)| n == name);
-    let sum = counts.map(|(.., count)| *count).sum::<u64>();
+    let name = &class.gres[entry].name;
+    let earlier = class.gres[..entry].iter().filter(|gres| gres.name == *name);
+    let sum = earlier.map(|gres| gres.count).sum::<u64>();
     u32::try_from(sum).unwrap_or(u32::MAX)
 }

@@ -3,6 +3,15 @@
 
 use super::NodeClass;
 
+/// A device of a node's class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DeviceId {
+    /// Place in [`NodeClass::gres`].
+    pub(crate) entry: usize,
+    /// Instance of the entry.
+    pub(crate) id: u32,
+}
+
 /// Of so many devices all sets are tried; of more, sets grow from each device by the best neighbour.
 const COMBINED_MAX: usize = 12;
 
@@ -17,11 +26,11 @@ struct Table {
 }
 
 impl Table {
-    fn new(class: &NodeClass, fixed: &[(usize, u32)], free: &[(usize, u32)]) -> Table {
-        let links = |a: (usize, u32), b: (usize, u32)| of(class, a, b) + of(class, b, a);
-        let row = |a: &(usize, u32)| free.iter().map(|b| links(*a, *b)).collect::<Vec<i64>>();
+    fn new(class: &NodeClass, fixed: &[DeviceId], free: &[DeviceId]) -> Table {
+        let links = |a: DeviceId, b: DeviceId| of(class, a, b) + of(class, b, a);
+        let row = |a: &DeviceId| free.iter().map(|b| links(*a, *b)).collect::<Vec<i64>>();
         let between: Vec<i64> = free.iter().flat_map(row).collect();
-        let fixed_of = |a: &(usize, u32)| fixed.iter().map(|f| links(*a, *f)).sum();
+        let fixed_of = |a: &DeviceId| fixed.iter().map(|f| links(*a, *f)).sum();
         Table {
             to_fixed: free.iter().map(fixed_of).collect(),
             to_all: between
@@ -41,22 +50,31 @@ impl Table {
             to_all += self.to_all[a];
         }
         // Links within the set are in `to_all` from both ends.
-        (inside + to_fixed, 2 * inside - to_all)
+        Score {
+            within: inside + to_fixed,
+            kept: 2 * inside - to_all,
+        }
     }
 }
 
-/// Links within a set; and, counted negative, links that its devices have to others that are free.
-type Score = (i64, i64);
+/// How good a set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Score {
+    /// Links within it.
+    within: i64,
+    /// Links that its devices have to others that are free, counted negative.
+    kept: i64,
+}
 
-/// Which of these devices, by entry and instance, to take so many of; `None` where no links are known or all are taken.
+/// Which of these devices to take so many of; `None` where no links are known or all are taken.
 /// Devices of `fixed` are taken anyway.
 pub(super) fn best_linked(
     class: &NodeClass,
-    fixed: &[(usize, u32)],
-    free: &[(usize, u32)],
+    fixed: &[DeviceId],
+    free: &[DeviceId],
     count: usize,
 ) -> Option<Vec<usize>> {
-    let known = |(entry, _): &(usize, u32)| class.links.get(*entry).is_some_and(|l| !l.is_empty());
+    let known = |d: &DeviceId| class.links.get(d.entry).is_some_and(|l| !l.is_empty());
     if !free.iter().any(known) || count == 0 || count >= free.len() {
         return None;
     }
@@ -95,26 +113,41 @@ fn grown(first: usize, all: usize, count: usize, score: &impl Fn(&[usize]) -> Sc
 }
 
 /// Links from one device to another, as the line of the first says. Devices of a name are numbered through.
-fn of(class: &NodeClass, (entry, id): (usize, u32), other: (usize, u32)) -> i64 {
-    let name = &class.gres[entry].0;
-    if class.gres[other.0].0 != *name || (entry, id) == other {
+fn of(class: &NodeClass, device: DeviceId, other: DeviceId) -> i64 {
+    let name = &class.gres[device.entry].name;
+    if class.gres[other.entry].name != *name || device == other {
         return 0;
     }
-    let before = class.gres[..other.0].iter().filter(|(n, ..)| n == name);
-    let first: u64 = before.map(|(.., count)| *count).sum();
+    let before = class.gres[..other.entry]
+        .iter()
+        .filter(|gres| gres.name == *name);
+    let first: u64 = before.map(|gres| gres.count).sum();
     let place = usize::try_from(first).unwrap_or(usize::MAX);
     let lines = class
         .links
-        .get(entry)
-        .and_then(|lines| lines.get(id as usize));
-    let links = lines.and_then(|links| links.get(place.saturating_add(other.1 as usize)));
+        .get(device.entry)
+        .and_then(|lines| lines.get(device.id as usize));
+    let links = lines.and_then(|links| links.get(place.saturating_add(other.id as usize)));
     links.map_or(0, |links| i64::from((*links).max(0)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nodes::sockets::GresCount;
     use proptest::prelude::*;
+
+    fn gpus(count: u64) -> GresCount {
+        GresCount {
+            name: "gpu".into(),
+            kind: None,
+            count,
+        }
+    }
+
+    fn gpu(id: u32) -> DeviceId {
+        DeviceId { entry: 0, id }
+    }
 
     /// GPUs linked in pairs: 0 and 2, 1 and 3.
     fn pairs() -> NodeClass {
@@ -130,16 +163,16 @@ mod tests {
                 .collect()
         };
         NodeClass {
-            gres: vec![("gpu".into(), None, 4)],
+            gres: vec![gpus(4)],
             links: vec![vec![line(0, 2), line(1, 3), line(2, 0), line(3, 1)]],
             ..NodeClass::default()
         }
     }
 
     fn best(free: &[u32], count: usize) -> Option<Vec<u32>> {
-        let free: Vec<(usize, u32)> = free.iter().map(|id| (0, *id)).collect();
+        let free: Vec<DeviceId> = free.iter().copied().map(gpu).collect();
         let chosen = best_linked(&pairs(), &[], &free, count)?;
-        Some(chosen.into_iter().map(|i| free[i].1).collect())
+        Some(chosen.into_iter().map(|i| free[i].id).collect())
     }
 
     #[test]
@@ -150,7 +183,7 @@ mod tests {
         assert_eq!(best(&[0, 1, 3], 1), Some(vec![0]));
         assert_eq!(best(&[1, 2, 3], 1), Some(vec![2]));
         assert_eq!(best(&[0, 1, 2, 3], 4), None);
-        let with_fixed = best_linked(&pairs(), &[(0, 3)], &[(0, 0), (0, 1), (0, 2)], 1);
+        let with_fixed = best_linked(&pairs(), &[gpu(3)], &[gpu(0), gpu(1), gpu(2)], 1);
         assert_eq!(with_fixed, Some(vec![1]));
     }
 
@@ -162,26 +195,26 @@ mod tests {
             count in 1usize..5,
         ) {
             let class = NodeClass {
-                gres: vec![("gpu".into(), None, 7)],
+                gres: vec![gpus(7)],
                 links: vec![links],
                 ..NodeClass::default()
             };
             // 0 is taken anyway, 6 is in use.
-            let free: Vec<(usize, u32)> = (1..6).map(|id| (0, id)).collect();
+            let free: Vec<DeviceId> = (1..6).map(gpu).collect();
             let score = |set: &[u32]| {
-                let both = |a: u32, b: u32| of(&class, (0, a), (0, b)) + of(&class, (0, b), (0, a));
+                let both = |a: u32, b: u32| of(&class, gpu(a), gpu(b)) + of(&class, gpu(b), gpu(a));
                 let within = |b: &&u32| set.contains(b);
                 let inside = set.iter().flat_map(|a| set.iter().map(move |b| both(*a, *b)));
                 let outside = set.iter().map(|a| {
-                    let others = free.iter().map(|(_, b)| b).filter(|b| !within(b));
+                    let others = free.iter().map(|b| &b.id).filter(|b| !within(b));
                     others.map(|b| both(*a, *b)).sum::<i64>()
                 });
                 let fixed: i64 = set.iter().map(|a| both(*a, 0)).sum();
                 (inside.sum::<i64>() / 2 + fixed, -outside.sum::<i64>())
             };
-            let chosen = best_linked(&class, &[(0, 0)], &free, count);
+            let chosen = best_linked(&class, &[gpu(0)], &free, count);
             prop_assert_eq!(chosen.is_none(), count == 5);
-            let ids: Vec<u32> = chosen.into_iter().flatten().map(|i| free[i].1).collect();
+            let ids: Vec<u32> = chosen.into_iter().flatten().map(|i| free[i].id).collect();
             for mask in 0u32..32 {
                 let other: Vec<u32> = (1..6).filter(|id| mask & 1 << (id - 1) != 0).collect();
                 if other.len() == ids.len() && !ids.is_empty() {
@@ -201,13 +234,13 @@ mod tests {
                 .collect::<Vec<i32>>()
         };
         let class = NodeClass {
-            gres: vec![("gpu".into(), None, 16)],
+            gres: vec![gpus(16)],
             links: vec![(0..16).map(line).collect()],
             ..NodeClass::default()
         };
-        let free: Vec<(usize, u32)> = (0..16).filter(|i| *i != 2).map(|id| (0, id)).collect();
+        let free: Vec<DeviceId> = (0..16).filter(|i| *i != 2).map(gpu).collect();
         let chosen = best_linked(&class, &[], &free, 3).unwrap();
-        let ids: Vec<u32> = chosen.into_iter().map(|i| free[i].1).collect();
+        let ids: Vec<u32> = chosen.into_iter().map(|i| free[i].id).collect();
         // Next to the gap, so that one ring of the others is left.
         assert_eq!(ids, [0, 1, 15]);
     }

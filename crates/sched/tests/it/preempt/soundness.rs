@@ -10,7 +10,7 @@ use muster_model::job::{Job, JobState, NodeShare, Reason};
 use muster_model::preemption::{PreemptMode, PreemptType};
 use muster_model::spec::{JobSpec, MemoryAsk};
 use muster_model::time::Timestamp;
-use muster_sched::{Promised, Scheduler};
+use muster_sched::{HeldNode, Scheduler};
 use proptest::prelude::*;
 use std::cmp::Reverse;
 
@@ -67,7 +67,7 @@ fn standing(world: &World, job: &Job) -> (Reverse<u32>, JobId) {
     (Reverse(world.state.preempt_rank(job)), job.id)
 }
 
-/// What a job would find on the nodes now if these were gone: free CPUs and memory without what is promised to those
+/// What a job would find on the nodes now if these were gone: free CPUs and memory without what is reserved for those
 /// before it in line. By the simplest means.
 fn left_without(world: &World, id: JobId, gone: &[JobId]) -> Vec<(u32, u64)> {
     let state = &world.state;
@@ -96,22 +96,22 @@ fn left_without(world: &World, id: JobId, gone: &[JobId]) -> Vec<(u32, u64)> {
         }
         free
     };
-    let before = |p: &&Promised| {
+    let before = |p: &&HeldNode| {
         let job = &state.jobs[&p.job];
         p.start < end && standing(world, job) < standing(world, waiting)
     };
-    let promised = world.sched.promised();
-    let promised: Vec<&Promised> = promised.iter().filter(before).collect();
+    let held = world.sched.held_nodes();
+    let held: Vec<&HeldNode> = held.iter().filter(before).collect();
     let mut left: Vec<(u32, u64)> = (0..state.nodes.len())
         .map(|node| free_at(node, Timestamp(i64::MIN)))
         .collect();
     for (node, left) in left.iter_mut().enumerate() {
-        for promise in promised.iter().filter(|p| p.node as usize == node) {
-            let mut then = free_at(node, promise.start);
-            let beside = |p: &&&Promised| {
-                p.node as usize == node && p.start <= promise.start && promise.start < p.end
+        for reservation in held.iter().filter(|p| p.node as usize == node) {
+            let mut then = free_at(node, reservation.start);
+            let beside = |p: &&&HeldNode| {
+                p.node as usize == node && p.start <= reservation.start && reservation.start < p.end
             };
-            for other in promised.iter().filter(beside) {
+            for other in held.iter().filter(beside) {
                 then.0 = then.0.saturating_sub(other.cpus);
                 then.1 = then.1.saturating_sub(other.mib);
             }

@@ -1,15 +1,41 @@
 //! Backfill reservations: they are made for the first job of each partition, and give way to newer ones.
 
+use super::het::HetReservation;
 use super::{Pass, waited_ms};
 use crate::backfill::gains::BackfillReservation;
-use crate::backfill::outlook::{Outlook, promise};
+use crate::backfill::outlook::{Outlook, reserve};
 use crate::demand::Demand;
 use crate::demand::licenses::Due;
 use crate::nodes::allocations::Ends;
+use crate::nodes::node_map::{NumberMap, NumberSet};
 use crate::order::HeadKey;
+use crate::place::holds::Holds;
 use muster_core::state::Scale;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
+use std::collections::BTreeSet;
+
+/// Nodes that a pass keeps for waiting jobs.
+#[derive(Default)]
+pub(crate) struct PassReservations {
+    pub(crate) holds: Holds,
+    /// When what is reserved ends.
+    pub(crate) ends: BTreeSet<Timestamp>,
+    /// Nodes kept for a waiting job, without backfill.
+    pub(crate) closed: Vec<bool>,
+    /// Reservations made in this pass, by partition.
+    pub(super) made: NumberMap<u32, BackfillReservation>,
+    /// Reservations of earlier passes in partitions that this one looks at, in order.
+    pub(super) earlier: BTreeSet<(HeadKey, usize)>,
+    /// Jobs whose turn is over because they wait, where several of a shape have nodes reserved.
+    pub(super) jobs: NumberSet<JobId>,
+    /// Reservations of heterogeneous jobs that are first in line, by leader.
+    pub(super) het: NumberMap<JobId, Option<HetReservation>>,
+    /// Outlooks of lanes behind the first waiting one, where nodes are kept for them too.
+    pub(super) outlooks: NumberMap<u32, Outlook>,
+    /// Components in which the first that waits counts on limits.
+    pub(super) cautious: BTreeSet<u32>,
+}
 
 impl Pass<'_> {
     /// The job is the first that waits in its partition: what it needs is kept for it.
@@ -19,12 +45,12 @@ impl Pass<'_> {
         if !self.backfill {
             view.order
                 .iter()
-                .for_each(|&node| self.promises.closed[node as usize] = true);
+                .for_each(|&node| self.reservations.closed[node as usize] = true);
             return;
         }
         let cautious = self.is_cautious(job);
         if cautious {
-            self.promises.cautious.insert(view.component);
+            self.reservations.cautious.insert(view.component);
         }
         let Ok(demand) = &self.s.queue.lane(lane).demand else {
             return;
@@ -48,8 +74,8 @@ impl Pass<'_> {
         let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
         let waited = since.or_else(fresh);
         let licensed = self.licensed(lane, demand);
-        let alone = self.promises.holds.is_empty()
-            && self.promises.ends.is_empty()
+        let alone = self.reservations.holds.is_empty()
+            && self.reservations.ends.is_empty()
             && self.s.fleet.blocks.all.is_empty()
             && self.s.queue.lane(lane).licenses.is_empty()
             && demand.switches.is_none();
@@ -59,24 +85,24 @@ impl Pass<'_> {
                 start.map(|start| (start, Vec::new()))
             }
             Some((from, _)) => {
-                let promised = (&self.promises.holds, &self.promises.ends);
-                outlook.earliest(demand, place, promised, (self.now, *from), waited)
+                let held = (&self.reservations.holds, &self.reservations.ends);
+                outlook.earliest(demand, place, held, (self.now, *from), waited)
             }
             None => None,
         };
         let mut new = None;
         if let Some((start, picks)) = found
-            && self.may_promise(job, start)
+            && self.may_reserve(job, start)
         {
             let place = (&self.s.fleet, view, lane);
             let holds = match alone {
-                true => outlook.promise_alone(&mut self.promises.holds, demand, place),
+                true => outlook.reserve_alone(&mut self.reservations.holds, demand, place),
                 false => {
                     let found = (start, picks.as_slice());
-                    promise(&mut self.promises.holds, demand, place, found, &outlook)
+                    reserve(&mut self.reservations.holds, demand, place, found, &outlook)
                 }
             };
-            self.promises
+            self.reservations
                 .ends
                 .extend(holds.first().map(|hold| hold.end));
             let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
@@ -95,7 +121,7 @@ impl Pass<'_> {
             }
         }
         self.s.outlooks.insert(part, (stamp, outlook));
-        self.settle_promise(part, new);
+        self.settle_reservation(part, new);
     }
 
     /// The licenses that the lane's jobs ask for: from when on they can be had, absent where that is now, and what
@@ -114,21 +140,21 @@ impl Pass<'_> {
     }
 
     /// The partition's reservation is known now; lanes that an older one kept back may come again.
-    pub(super) fn settle_promise(&mut self, part: u32, new: Option<BackfillReservation>) {
+    pub(super) fn settle_reservation(&mut self, part: u32, new: Option<BackfillReservation>) {
         let component = self.s.fleet.parts[part as usize].component;
         if let Some(old) = self.s.queue.parts[part as usize].reservation.take() {
             self.relax_hold(component, &old, new.as_ref());
             self.s.queue.touched.clear();
         }
         if let Some(new) = new {
-            self.promises.made.insert(part, new);
+            self.reservations.made.insert(part, new);
         }
     }
 
     /// Whether nodes are kept for a job that will start then.
-    pub(super) fn may_promise(&self, job: JobId, start: Timestamp) -> bool {
+    pub(super) fn may_reserve(&self, job: JobId, start: Timestamp) -> bool {
         let settings = &self.s.fleet.settings;
-        let promised = |made: &BackfillReservation| made.key.job == job;
+        let held = |made: &BackfillReservation| made.key.job == job;
         let qos = |job| self.state.accounts.qos.get(self.state.qos_of(job));
         if qos(&self.state.jobs[&job]).is_some_and(|qos| qos.has("NoReserve")) {
             return false;
@@ -138,7 +164,7 @@ impl Pass<'_> {
             .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
             && waited_ms(self.state, job, self.now) >= settings.least_age_ms
             && self.has_priority(job, settings.least_priority)
-            && !(settings.one_each && self.promises.made.values().any(promised))
+            && !(settings.one_each && self.reservations.made.values().any(held))
     }
 
     /// Whether a job has the priority that it takes to have nodes kept for it: `least`, and its QOS's threshold.
@@ -161,21 +187,21 @@ impl Pass<'_> {
         } else {
             Ends::Limits
         };
-        let kept = self.promises.outlooks.remove(&lane);
+        let kept = self.reservations.outlooks.remove(&lane);
         let outlook = kept
             .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
             .unwrap_or_else(|| Outlook::new(demand, fleet, view, (ends, None)));
         let since = self.state.jobs[&job].switch_wait_since;
         let licensed = self.licensed(lane, demand);
         let found = licensed.as_ref().and_then(|(from, _)| {
-            let promised = (&self.promises.holds, &self.promises.ends);
-            outlook.earliest(demand, (fleet, view), promised, (self.now, *from), since)
+            let held = (&self.reservations.holds, &self.reservations.ends);
+            outlook.earliest(demand, (fleet, view), held, (self.now, *from), since)
         });
         if let Some((start, picks)) = found
-            && self.may_promise(job, start)
+            && self.may_reserve(job, start)
         {
-            let holds = promise(
-                &mut self.promises.holds,
+            let holds = reserve(
+                &mut self.reservations.holds,
                 demand,
                 (fleet, view, lane),
                 (start, &picks),
@@ -183,49 +209,49 @@ impl Pass<'_> {
             );
             let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
             self.budget.licenses.keep(start, counts);
-            self.promises
+            self.reservations
                 .ends
                 .extend(holds.first().map(|hold| hold.end));
             if self.state.jobs[&job].expected_start != Some(start) {
                 self.plan.expected.push((job, start));
             }
         }
-        self.promises.outlooks.insert(lane, outlook);
+        self.reservations.outlooks.insert(lane, outlook);
     }
 
     /// Gives up the reservation of a job that starts.
-    pub(super) fn drop_promises_to(&mut self, job: JobId) {
+    pub(super) fn drop_reservations_of(&mut self, job: JobId) {
         for part in 0..self.lists.parts.len() {
-            let promise = self.s.queue.parts[part].reservation.as_ref();
-            if promise.is_some_and(|promise| promise.key.job == job) {
-                self.drop_promise(part);
+            let reservation = self.s.queue.parts[part].reservation.as_ref();
+            if reservation.is_some_and(|reservation| reservation.key.job == job) {
+                self.drop_reservation(part);
             }
         }
     }
 
-    /// Promises of earlier passes to those whose turn is over, and who had none made in this pass, are gone: who comes
-    /// after them may fit. Says whether there were any.
-    pub(super) fn drop_promises_before(&mut self, next: Option<HeadKey>) -> bool {
+    /// Drops reservations of earlier passes for jobs that were not reserved again, as later jobs may fit now. Returns whether
+    /// any was dropped.
+    pub(super) fn drop_reservations_before(&mut self, next: Option<HeadKey>) -> bool {
         let mut any = false;
-        while let Some(&(key, part)) = self.promises.earlier.first()
+        while let Some(&(key, part)) = self.reservations.earlier.first()
             && next.is_none_or(|next| key < next)
         {
-            self.promises.earlier.pop_first();
+            self.reservations.earlier.pop_first();
             any |= self.s.queue.parts[part].reservation.is_some();
-            self.drop_promise(part);
+            self.drop_reservation(part);
         }
         any
     }
 
-    /// The promise of an earlier pass to a partition's first job is not made again.
-    pub(super) fn drop_promise(&mut self, part: usize) {
-        if let Some(promise) = self.s.queue.parts[part].reservation.take() {
-            self.relax_hold(self.s.fleet.parts[part].component, &promise, None);
+    /// The reservation of an earlier pass to a partition's first job is not made again.
+    pub(super) fn drop_reservation(&mut self, part: usize) {
+        if let Some(reservation) = self.s.queue.parts[part].reservation.take() {
+            self.relax_hold(self.s.fleet.parts[part].component, &reservation, None);
             self.s.queue.touched.clear();
         }
     }
 
-    /// A promise is gone, or another takes its place: those whom it kept back and who may fit now are tried.
+    /// A reservation is gone, or another takes its place: those whom it kept back and who may fit now are tried.
     pub(super) fn relax_hold(
         &mut self,
         component: u32,
