@@ -1,5 +1,6 @@
 //! Heterogeneous jobs in a pass: all components start now, or nodes are kept for all of them from one time on.
 
+use super::starts::Budget;
 use super::{Pass, PlacementResult};
 use crate::backfill::gains::BackfillReservation;
 use crate::backfill::together::{Member, MemberLane, could_fit, earliest_together};
@@ -92,6 +93,37 @@ struct LaneShortfall {
     short: Shortfall,
     /// Reservations were in the way.
     held: bool,
+}
+
+impl Undo {
+    fn new(budget: &Budget) -> Undo {
+        Undo {
+            nodes: Vec::new(),
+            licenses: budget.licenses.clone(),
+            limit_use: budget.limit_use.clone(),
+        }
+    }
+
+    /// Keeps the nodes of a component as they are, before it takes of them.
+    fn keep(&mut self, pass: &Pass<'_>, picks: &[Pick]) {
+        self.nodes.extend(picks.iter().map(|pick| NodeUndo {
+            node: pick.node,
+            snapshot: pass.s.fleet.keep(pick.node),
+            holds: pass.reservations.holds.of(pick.node).to_vec(),
+        }));
+    }
+
+    /// Gives back what components have taken.
+    fn apply(self, pass: &mut Pass<'_>) {
+        for before in self.nodes.into_iter().rev() {
+            pass.s.fleet.restore(before.node, before.snapshot);
+            if !before.holds.is_empty() {
+                pass.reservations.holds.set(before.node, before.holds);
+            }
+        }
+        pass.budget.licenses = self.licenses;
+        pass.budget.limit_use = self.limit_use;
+    }
 }
 
 impl Pass<'_> {
@@ -211,7 +243,7 @@ impl Pass<'_> {
         order: &[usize],
     ) -> Result<Vec<ComponentStart>, Failure> {
         let mut starts = Vec::with_capacity(order.len());
-        let mut undo = self.undo();
+        let mut undo = Undo::new(&self.budget);
         let mut any_narrowed = false;
         for &at in order {
             let component = &components[at];
@@ -250,15 +282,14 @@ impl Pass<'_> {
                 }
             }
             let Some((lane, picks)) = found else {
-                self.give_back(undo);
+                undo.apply(self);
                 return Err(Failure {
                     at,
                     narrowed: any_narrowed,
                     missing,
                 });
             };
-            undo.nodes
-                .extend(picks.iter().map(|pick| self.node_undo(pick.node)));
+            undo.keep(self, &picks);
             starts.push(self.take_all(lane, component.job, &picks));
         }
         Ok(starts)
@@ -354,14 +385,13 @@ impl Pass<'_> {
     /// being cleaned up.
     fn start_picked(&mut self, picks: Vec<ComponentPicks>) -> bool {
         let mut starts = Vec::with_capacity(picks.len());
-        let mut undo = self.undo();
+        let mut undo = Undo::new(&self.budget);
         for ComponentPicks { job, lane, picks } in picks {
             if !self.are_free(lane, &picks) || !self.may_start(lane, job, &picks) {
-                self.give_back(undo);
+                undo.apply(self);
                 return false;
             }
-            undo.nodes
-                .extend(picks.iter().map(|pick| self.node_undo(pick.node)));
+            undo.keep(self, &picks);
             starts.push(self.take_all(lane, job, &picks));
         }
         self.start_all(starts);
@@ -409,34 +439,6 @@ impl Pass<'_> {
             .to_be_had(&view.licenses, span)
             .is_some();
         licensed && self.limit_on(lane, job, picks).is_none()
-    }
-
-    /// What components take from now on can be given back.
-    fn undo(&self) -> Undo {
-        Undo {
-            nodes: Vec::new(),
-            licenses: self.budget.licenses.clone(),
-            limit_use: self.budget.limit_use.clone(),
-        }
-    }
-
-    fn node_undo(&self, node: u32) -> NodeUndo {
-        NodeUndo {
-            node,
-            snapshot: self.s.fleet.keep(node),
-            holds: self.reservations.holds.of(node).to_vec(),
-        }
-    }
-
-    fn give_back(&mut self, undo: Undo) {
-        for before in undo.nodes.into_iter().rev() {
-            self.s.fleet.restore(before.node, before.snapshot);
-            if !before.holds.is_empty() {
-                self.reservations.holds.set(before.node, before.holds);
-            }
-        }
-        self.budget.licenses = undo.licenses;
-        self.budget.limit_use = undo.limit_use;
     }
 
     fn members(&self, components: &[Component]) -> Vec<Member<'_>> {
