@@ -12,7 +12,7 @@ use crate::srun::peer::Peer;
 use crate::srun::terminal::Raw;
 use crate::targets::{job_target, step_number};
 use muster_model::ids::{JobId, StepId, StepNo};
-use muster_node_core::srun::interface::StepdId;
+use muster_node_core::srun::interface::StepdIdx;
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, ToStepd};
@@ -246,7 +246,7 @@ impl<'a> Attached<'a> {
                 say.error(&format!("Node {}: {e}", node.name));
                 say.failed()
             })?;
-            let mut peer = Peer::new(StepdId(at), stream);
+            let mut peer = Peer::new(StepdIdx(at), stream);
             peer.send(&hello);
             peers.push(peer);
             running.extend(node.tasks.iter().map(|task| (at, *task)));

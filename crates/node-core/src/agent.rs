@@ -30,8 +30,8 @@ pub mod view;
 pub use channels::{ChannelPeer, ChannelRefusal, ChannelTarget};
 pub use clients::is_of_agents;
 pub use interface::{
-    AgentAction, AgentEvent, ClientRequest, ConnId, DialId, PeerRequestId, RequestId, StdioId,
-    StepdId, Timer,
+    Action, ClientRequest, ConnId, DialId, Event, PeerRequestId, RequestId, StdioId,
+    StepdChannelId, Timer,
 };
 pub use step_tree::{Branch, branches_below, ends_request};
 
@@ -73,7 +73,7 @@ pub struct AgentConfig {
 pub struct Agent {
     state: AgentState,
     /// What happened while step daemons were read.
-    deferred: VecDeque<AgentEvent>,
+    deferred: VecDeque<Event>,
     sessions: Sessions,
     inspections: Inspections,
     steps: Steps,
@@ -92,15 +92,15 @@ impl Agent {
     }
 
     /// Takes an event; what follows is added to the actions.
-    pub fn on_event(&mut self, event: AgentEvent, now: Now, actions: &mut Vec<AgentAction>) {
+    pub fn on_event(&mut self, event: Event, now: Now, actions: &mut Vec<Action>) {
         self.state.now = now;
         match event {
-            AgentEvent::StepdEvents {
+            Event::StepdEvents {
                 stepd,
                 events,
                 is_open,
             } => self.on_stepd_events(stepd, events, is_open),
-            AgentEvent::StepdsRead => self.stepds_read(),
+            Event::StepdsRead => self.stepds_read(),
             // It must not overtake what waits.
             event if self.state.reading.is_some() => self.deferred.push_back(event),
             event => self.dispatch(event),
@@ -110,7 +110,7 @@ impl Agent {
 
     /// Handles an event, once step daemons that it may concern were read: a daemon sends the end of a step to the launcher, then
     /// here, then to srun, and what follows from the end may have come here faster.
-    fn dispatch(&mut self, event: AgentEvent) {
+    fn dispatch(&mut self, event: Event) {
         let concerned = self.job_to_read_before(&event);
         match concerned.is_some_and(|run| self.steps.stepds.read_of(&mut self.state.out, run)) {
             true => self.state.reading = Some(AfterRead::Event(Box::new(event))),
@@ -123,7 +123,7 @@ impl Agent {
             Some(AfterRead::Event(event)) => self.handle(*event),
             Some(AfterRead::Placing(run)) => {
                 self.steps.led.set_read(run);
-                self.handle(AgentEvent::Idle);
+                self.handle(Event::Idle);
             }
             None => {}
         }
@@ -134,43 +134,43 @@ impl Agent {
         }
     }
 
-    fn handle(&mut self, event: AgentEvent) {
+    fn handle(&mut self, event: Event) {
         match event {
-            AgentEvent::Dialed(dial) => {
+            Event::Dialed(dial) => {
                 self.sessions
                     .dial(&mut self.state.out, dial, self.state.is_synced);
             }
-            AgentEvent::ControllerAnswered(dial, key) => {
+            Event::ControllerAnswered(dial, key) => {
                 self.sessions
                     .answer(&mut self.state.out, (dial, key), self.state.is_synced);
             }
-            AgentEvent::ControllerUp => self.controller_up(),
-            AgentEvent::Controller(message) => self.on_controller_message(message),
-            AgentEvent::Orders {
+            Event::ControllerUp => self.controller_up(),
+            Event::Controller(message) => self.on_controller_message(message),
+            Event::Orders {
                 orders,
                 bytes,
                 launcher_seal,
             } => self.on_orders(*orders, bytes, launcher_seal),
-            AgentEvent::ControllerLost => self.state.is_controller_up = false,
-            AgentEvent::LauncherUp => self.launcher_up(),
-            AgentEvent::Launcher(event) => self.on_launcher_event(*event),
-            AgentEvent::LauncherLost => self.launcher_lost(),
-            AgentEvent::StepOffered(stepd, is_written) => {
+            Event::ControllerLost => self.state.is_controller_up = false,
+            Event::LauncherUp => self.launcher_up(),
+            Event::Launcher(event) => self.on_launcher_event(*event),
+            Event::LauncherLost => self.launcher_lost(),
+            Event::StepOffered(stepd, is_written) => {
                 self.steps.step_offered(&mut self.state, stepd, is_written)
             }
-            AgentEvent::StepdEvents {
+            Event::StepdEvents {
                 stepd,
                 events,
                 is_open,
             } => self.on_stepd_events(stepd, events, is_open),
-            AgentEvent::Request(request) => self.on_request(request),
-            AgentEvent::ConnClosed(conn) => self.steps.step_client_gone(&mut self.state, conn),
-            AgentEvent::PeerAnswered(request, answer) => {
+            Event::Request(request) => self.on_request(request),
+            Event::ConnClosed(conn) => self.steps.step_client_gone(&mut self.state, conn),
+            Event::PeerAnswered(request, answer) => {
                 self.steps.peer_answered(&mut self.state, request, answer)
             }
-            AgentEvent::TimerDue(timer) => self.timer_due(timer),
-            AgentEvent::Idle => self.send_gathered(),
-            AgentEvent::StepdsRead => {}
+            Event::TimerDue(timer) => self.timer_due(timer),
+            Event::Idle => self.send_gathered(),
+            Event::StepdsRead => {}
         }
     }
 
@@ -204,7 +204,7 @@ impl Agent {
         }
         let now_ms = self.state.now.mono_ms;
         if let Some(reports) = self.state.reports.take_unsent(now_ms) {
-            self.state.out.push(AgentAction::SendReports(reports));
+            self.state.out.push(Action::SendReports(reports));
         } else if let Some(after_ms) = self.state.reports.start_timer(now_ms) {
             self.state.out.set_timer(Timer::Reports, after_ms);
         }

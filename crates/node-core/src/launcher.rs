@@ -2,8 +2,8 @@
 //! upgraded while they run. It decides nothing that is the controller's; it keeps how jobs ended until the agent says that
 //! the controller knows.
 //!
-//! [`Launcher`] holds all that decides. Its executor in `muster-node` delivers [`event::Event`]s and carries out
-//! [`event::Action`]s in their order; what comes of an action is delivered before anything else from outside. It reads no clock and
+//! [`Launcher`] holds all that decides. Its executor in `muster-node` delivers [`interface::Event`]s and carries out
+//! [`interface::Action`]s in their order; what comes of an action is delivered before anything else from outside. It reads no clock and
 //! no file, and knows processes and descriptors by number only. Times are milliseconds since boot, as the kernel gives those at which
 //! processes have started.
 
@@ -16,8 +16,8 @@ mod delivery;
 mod early_steps;
 mod end;
 mod ending;
-pub mod event;
 mod groups;
+pub mod interface;
 mod job;
 mod known;
 mod launch;
@@ -56,7 +56,7 @@ pub use steps::{is_step_dir, step_of_result};
 use crate::binding::Machine;
 use crate::messages::{Attach, LauncherCommand, LauncherEvent, MachineClaim};
 use crate::now::Now;
-use event::{Action, ConnId, Event, TimerKey};
+use interface::{Action, Event, RootConnId, Timer};
 use job::JobEntry;
 use launches::Launches;
 use measure::Measurements;
@@ -247,21 +247,19 @@ impl Launcher {
         }
     }
 
-    fn timer_due(&mut self, key: TimerKey) {
+    fn timer_due(&mut self, key: Timer) {
         match key {
-            TimerKey::Kill(run) => self.launches.kill_wait_over(&mut self.state, run),
-            TimerKey::Retry(run) => self.launches.retry(&mut self.state, run),
-            TimerKey::Stop(run) => self.launches.signals.stop_announced(&mut self.state, run),
-            TimerKey::Programs(run) => self.launches.programs.programs_late(&mut self.state, run),
-            TimerKey::Writer(run, pid) => {
-                self.launches.writers.writer_late(&mut self.state, run, pid)
-            }
-            TimerKey::LookUp(account) => self.state.look_up_late(account),
-            TimerKey::Measurement(id) => self.measurements.measurement_late(&mut self.state, id),
+            Timer::Kill(run) => self.launches.kill_wait_over(&mut self.state, run),
+            Timer::Retry(run) => self.launches.retry(&mut self.state, run),
+            Timer::Stop(run) => self.launches.signals.stop_announced(&mut self.state, run),
+            Timer::Programs(run) => self.launches.programs.programs_late(&mut self.state, run),
+            Timer::Writer(run, pid) => self.launches.writers.writer_late(&mut self.state, run, pid),
+            Timer::LookUp(account) => self.state.look_up_late(account),
+            Timer::Measurement(id) => self.measurements.measurement_late(&mut self.state, id),
             // It is the wake-up that matters.
-            TimerKey::Signals => {}
-            TimerKey::HealthCheck => self.site.check_health(&mut self.state),
-            TimerKey::SiteProgram(pid) => self.site.kill_late(pid, &mut self.state.actions),
+            Timer::Signals => {}
+            Timer::HealthCheck => self.site.check_health(&mut self.state),
+            Timer::SiteProgram(pid) => self.site.kill_late(pid, &mut self.state.actions),
         }
     }
 
@@ -336,7 +334,7 @@ impl Launcher {
     }
 
     /// Root wants this process to end.
-    fn stop(&mut self, conn: ConnId, kill: bool) {
+    fn stop(&mut self, conn: RootConnId, kill: bool) {
         if kill {
             return self.kill_all();
         }
@@ -403,7 +401,7 @@ impl Launcher {
         pid: i32,
         status: i32,
         usage: Usage,
-        failure: Option<event::ScriptFailure>,
+        failure: Option<interface::ScriptFailure>,
     ) {
         self.state.is_unsettled = true;
         match self.state.roles.remove(&pid) {
@@ -495,7 +493,7 @@ impl Launcher {
             self.launches.scripts.drop_script(&mut self.state, id);
         }
         if self.launches.signals.stops.remove(&run) {
-            self.state.actions.stop_timer(TimerKey::Stop(run));
+            self.state.actions.stop_timer(Timer::Stop(run));
         }
         self.launches.signals.waiting.take_last(run, None);
         self.launches.writers.notices.forget(run);

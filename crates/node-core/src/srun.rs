@@ -22,7 +22,7 @@ pub mod transition;
 use actions::Actions;
 use config::{ExitCodes, Feed, SrunConfig, Streams};
 use creation::{CreatedStep, Creation, Progress};
-use interface::{AgentId, Interest, SrunAction, SrunEvent, StepdId, StreamsToOpen};
+use interface::{Action, AgentId, Event, Interest, StepdIdx, StreamsToOpen};
 use muster_model::ids::StepId;
 use muster_model::job::ExitStatus;
 use muster_proto::step::{FromStepd, StdinTask};
@@ -77,9 +77,9 @@ pub struct Srun {
     leads: VecDeque<AgentId>,
     recorded_by: Option<u64>,
     /// What step daemons have sent before the step runs here.
-    deferred: VecDeque<SrunEvent>,
+    deferred: VecDeque<Event>,
     /// The connection to the step daemon whose task has srun's streams.
-    channel: Option<StepdId>,
+    channel: Option<StepdIdx>,
     /// Nothing was waited for since the step runs: it may be over already.
     looks: bool,
 }
@@ -109,7 +109,7 @@ impl Srun {
     }
 
     /// Takes an event; what follows is added to the actions. The time is that of a clock that never goes back, in milliseconds.
-    pub fn on_event(&mut self, event: SrunEvent, now_ms: u64, actions: &mut Vec<SrunAction>) {
+    pub fn on_event(&mut self, event: Event, now_ms: u64, actions: &mut Vec<Action>) {
         self.cx.now_ms = now_ms;
         if self.cx.state != SrunState::Over {
             self.handle(event);
@@ -148,80 +148,80 @@ impl Srun {
         }
     }
 
-    fn handle(&mut self, event: SrunEvent) {
+    fn handle(&mut self, event: Event) {
         match event {
-            SrunEvent::Started
-            | SrunEvent::Allocation(_)
-            | SrunEvent::AgentConnected { .. }
-            | SrunEvent::AgentUnreachable(..)
-            | SrunEvent::RequestSent { .. }
-            | SrunEvent::AgentReplied(..)
-            | SrunEvent::AgentLost(..) => self.on_agent_event(event),
-            event @ (SrunEvent::StepdMessages(..) | SrunEvent::StepdLost(..)) => {
+            Event::Started
+            | Event::Allocation(_)
+            | Event::AgentConnected { .. }
+            | Event::AgentUnreachable(..)
+            | Event::RequestSent { .. }
+            | Event::AgentReplied(..)
+            | Event::AgentLost(..) => self.on_agent_event(event),
+            event @ (Event::StepdMessages(..) | Event::StepdLost(..)) => {
                 self.on_stepd_event(event);
             }
-            SrunEvent::StreamsOpened(result) => self.streams_opened(result),
-            SrunEvent::ProgramEnded(result) => self.program_ended(result),
-            SrunEvent::StepdConnected(stepd) => {
+            Event::StreamsOpened(result) => self.streams_opened(result),
+            Event::ProgramEnded(result) => self.program_ended(result),
+            Event::StepdConnected(stepd) => {
                 self.step.nodes.connected(&mut self.cx.out, stepd);
                 self.connect();
             }
-            SrunEvent::StepdUnreachable(stepd, error) => self.stepd_unreachable(stepd, &error),
-            SrunEvent::SignalsFailed(error) => {
+            Event::StepdUnreachable(stepd, error) => self.stepd_unreachable(stepd, &error),
+            Event::SignalsFailed(error) => {
                 self.cx.out.fatal(&format!("signalfd: {error}"));
                 self.fail_with(self.exit_codes.error);
             }
-            SrunEvent::Signal(_)
-            | SrunEvent::Window(..)
-            | SrunEvent::Input(_)
-            | SrunEvent::JobEnded(_)
-            | SrunEvent::ControllerFailed(_) => {
+            Event::Signal(_)
+            | Event::Window(..)
+            | Event::Input(_)
+            | Event::JobEnded(_)
+            | Event::ControllerFailed(_) => {
                 // Otherwise the step is over, or not there yet.
                 if self.cx.is_running() {
                     self.step.on_user_event(&mut self.cx, event);
                 }
             }
-            SrunEvent::Idle => self.on_idle(),
+            Event::Idle => self.on_idle(),
         }
     }
 
     /// Handles an event of the conversation with agents, or of its end.
-    fn on_agent_event(&mut self, event: SrunEvent) {
+    fn on_agent_event(&mut self, event: Event) {
         let (creation, out) = (&mut self.creation, &mut self.cx.out);
         let progress = match event {
-            SrunEvent::AgentReplied(agent, _) | SrunEvent::AgentLost(agent, _)
+            Event::AgentReplied(agent, _) | Event::AgentLost(agent, _)
                 if self.cx.state == SrunState::Recording =>
             {
                 return self.lead_answered(agent);
             }
-            SrunEvent::AgentReplied(agent, _) | SrunEvent::AgentLost(agent, _)
+            Event::AgentReplied(agent, _) | Event::AgentLost(agent, _)
                 if creation.agent() != Some(agent) =>
             {
                 return;
             }
-            SrunEvent::Started => creation.begin(out),
-            SrunEvent::Allocation(answer) => creation.allocation(out, answer),
-            SrunEvent::AgentConnected {
+            Event::Started => creation.begin(out),
+            Event::Allocation(answer) => creation.allocation(out, answer),
+            Event::AgentConnected {
                 is_local, own_ip, ..
             } => creation.connected(out, is_local, own_ip),
-            SrunEvent::AgentUnreachable(_, error) => creation.unreachable(out, &error),
-            SrunEvent::RequestSent { request, error, .. } => creation.sent(out, *request, error),
-            SrunEvent::AgentReplied(_, reply) => creation.replied(out, *reply),
-            SrunEvent::AgentLost(_, error) => creation.agent_lost(out, &error),
+            Event::AgentUnreachable(_, error) => creation.unreachable(out, &error),
+            Event::RequestSent { request, error, .. } => creation.sent(out, *request, error),
+            Event::AgentReplied(_, reply) => creation.replied(out, *reply),
+            Event::AgentLost(_, error) => creation.agent_lost(out, &error),
             _ => return,
         };
         self.created_more(progress);
     }
 
     /// Handles an event of a step daemon, or keeps it until the step runs.
-    fn on_stepd_event(&mut self, event: SrunEvent) {
+    fn on_stepd_event(&mut self, event: Event) {
         let (out, later) = (&mut self.cx.out, &mut self.deferred);
         match (self.cx.state, event) {
-            (SrunState::Asking, SrunEvent::StepdMessages(stepd, messages)) => {
+            (SrunState::Asking, Event::StepdMessages(stepd, messages)) => {
                 let progress = self.creation.channel_messages(out, stepd, messages, later);
                 self.created_more(progress);
             }
-            (SrunState::Asking, SrunEvent::StepdLost(stepd, error)) => {
+            (SrunState::Asking, Event::StepdLost(stepd, error)) => {
                 let progress = self.creation.channel_lost(out, stepd, error, later);
                 self.created_more(progress);
             }
@@ -260,9 +260,9 @@ impl Srun {
         }
         if self.has_allocation {
             let exit = ExitStatus { code: 1, signal: 0 };
-            self.cx.out.push(SrunAction::EndAllocation(exit));
+            self.cx.out.push(Action::EndAllocation(exit));
         }
-        self.cx.out.push(SrunAction::Exit(code));
+        self.cx.out.push(Action::Exit(code));
     }
 
     fn open_streams(&mut self) {
@@ -291,7 +291,7 @@ impl Srun {
         };
         self.cx
             .out
-            .push(SrunAction::OpenStreams(Box::new(StreamsToOpen {
+            .push(Action::OpenStreams(Box::new(StreamsToOpen {
                 job: spec.job,
                 step,
                 append: spec.append.unwrap_or(false),
@@ -315,7 +315,7 @@ impl Srun {
         };
         self.step.outputs = Outputs::new(&self.streams, rules);
         match self.step.rules.prolog.take() {
-            Some(prolog) => self.cx.out.push(SrunAction::RunProgram(prolog)),
+            Some(prolog) => self.cx.out.push(Action::RunProgram(prolog)),
             None => self.opened(),
         }
     }
@@ -378,12 +378,12 @@ impl Srun {
         self.looks = false;
         if self.has_allocation || !self.step.nodes.are_over() {
             let raw_terminal = self.has_terminal;
-            self.cx.out.push(SrunAction::CatchSignals { raw_terminal });
+            self.cx.out.push(Action::CatchSignals { raw_terminal });
         }
         self.end_if_over();
     }
 
-    fn stepd_unreachable(&mut self, stepd: StepdId, error: &str) {
+    fn stepd_unreachable(&mut self, stepd: StepdIdx, error: &str) {
         let Some(at) = self.step.nodes.unreachable(stepd) else {
             return;
         };

@@ -37,7 +37,7 @@ use log::LevelFilter;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::refusal::Refusal;
-use muster_node_core::agent::{AgentEvent, DialId, StepdId};
+use muster_node_core::agent::{self, DialId, StepdChannelId};
 use muster_proto::step::{AgentReply, AgentRequest};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -52,7 +52,7 @@ pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
 /// Something that other tasks have for the executor.
 enum Input {
     /// An event as the machine takes it.
-    Event(AgentEvent),
+    Event(agent::Event),
     /// The controller accepted a connection, for which the agent has this public key; where the greeting goes.
     Dialed(DialId, ByteVec, oneshot::Sender<Vec<u8>>),
     /// The controller took the greeting, and has shown this key; where it is said whether that is the right one.
@@ -70,7 +70,7 @@ enum Input {
     /// The connection to the launcher is gone.
     LauncherLost,
     /// A step daemon has sent something, or is gone.
-    StepdReadable(StepdId),
+    StepdReadable(StepdChannelId),
     /// The relay asks who may connect from another host.
     ChannelAsked(relay_link::Question),
     /// Who did is gone, or has no key.

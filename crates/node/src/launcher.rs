@@ -35,7 +35,7 @@ use executor::{LauncherExecutor, Source};
 use log::Log;
 use muster_model::visible_text::debug_beginning;
 use muster_node_core::launcher::check_agent;
-use muster_node_core::launcher::event::{ConnId, Event};
+use muster_node_core::launcher::interface::{Event, RootConnId};
 use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -388,7 +388,7 @@ impl Loop {
             }
             self.last_conn += 1;
             self.conns
-                .extend(Connection::new(ConnId(self.last_conn), stream));
+                .extend(Connection::new(RootConnId(self.last_conn), stream));
         }
     }
 

@@ -16,7 +16,7 @@ use muster_model::ids::StepId;
 use muster_node_core::srun::Srun;
 use muster_node_core::srun::config::{Feed, Sink, SrunConfig};
 use muster_node_core::srun::interface::{
-    AgentId, ControllerError, Interest, OutputStream, SrunAction, SrunEvent, StepdId, StreamsToOpen,
+    self, AgentId, ControllerError, Interest, OutputStream, StepdIdx, StreamsToOpen,
 };
 use muster_proto::frame;
 use muster_proto::step::{AgentRequest, ToStepd};
@@ -49,7 +49,7 @@ pub(super) struct Executor<'f> {
     /// When time began for the machine: when it first could matter. A short step never asks the kernel for it.
     started: Option<Instant>,
     /// Events that follow from actions, in order.
-    events: VecDeque<SrunEvent>,
+    events: VecDeque<interface::Event>,
     agents: Vec<(AgentId, AgentStream)>,
     stepds: Vec<Peer>,
     stdout: Target,
@@ -99,7 +99,7 @@ impl<'f> Executor<'f> {
 
     /// Stays until the step has ended.
     pub(super) fn run(mut self) -> ExitCode {
-        self.handle(SrunEvent::Started);
+        self.handle(interface::Event::Started);
         loop {
             match self.exit {
                 Some(code) => return ExitCode::from(code),
@@ -109,7 +109,7 @@ impl<'f> Executor<'f> {
     }
 
     /// Hands an event to the machine, carries out what follows, and likewise what follows from that.
-    fn handle(&mut self, event: SrunEvent) {
+    fn handle(&mut self, event: interface::Event) {
         let mut actions = Vec::new();
         let mut next = Some(event);
         while let Some(event) = next {
@@ -153,7 +153,7 @@ impl<'f> Executor<'f> {
         if ready.input
             && let Some(bytes) = self.input.read()
         {
-            self.handle(SrunEvent::Input(bytes));
+            self.handle(interface::Event::Input(bytes));
         }
         self.serve_stepds(ready.stepds);
         // The step daemon may have answered for the agent.
@@ -166,7 +166,7 @@ impl<'f> Executor<'f> {
         if self.holder.is_some() && self.srun.interest().reads_controller {
             self.read_controller();
         }
-        self.handle(SrunEvent::Idle);
+        self.handle(interface::Event::Idle);
     }
 
     fn wait(&mut self, interest: &Interest) -> Ready {
@@ -215,14 +215,14 @@ impl<'f> Executor<'f> {
 
     fn on_signal(&mut self, signal: Signal) {
         if signal != Signal::SIGWINCH {
-            self.handle(SrunEvent::Signal(signal as i32));
+            self.handle(interface::Event::Signal(signal as i32));
         } else if let Some((rows, columns)) = terminal::size() {
-            self.handle(SrunEvent::Window(rows, columns));
+            self.handle(interface::Event::Window(rows, columns));
         }
     }
 
     fn serve_stepds(&mut self, ready: Vec<usize>) {
-        let ready: Vec<StepdId> = ready.into_iter().map(|at| self.stepds[at].id).collect();
+        let ready: Vec<StepdIdx> = ready.into_iter().map(|at| self.stepds[at].id).collect();
         for id in ready {
             // It may have been closed by what another has sent.
             let Some(at) = self.stepds.iter().position(|peer| peer.id == id) else {
@@ -233,10 +233,10 @@ impl<'f> Executor<'f> {
                 self.stepds.remove(at);
             }
             if !messages.is_empty() {
-                self.handle(SrunEvent::StepdMessages(id, messages));
+                self.handle(interface::Event::StepdMessages(id, messages));
             }
             if let Some(error) = end {
-                self.handle(SrunEvent::StepdLost(id, error.to_string()));
+                self.handle(interface::Event::StepdLost(id, error.to_string()));
             }
         }
     }
@@ -247,8 +247,8 @@ impl<'f> Executor<'f> {
             return;
         };
         let event = match stream.read_reply() {
-            Ok(reply) => SrunEvent::AgentReplied(agent, Box::new(reply)),
-            Err(error) => SrunEvent::AgentLost(agent, error.to_string()),
+            Ok(reply) => interface::Event::AgentReplied(agent, Box::new(reply)),
+            Err(error) => interface::Event::AgentLost(agent, error.to_string()),
         };
         self.handle(event);
     }
@@ -261,10 +261,10 @@ impl<'f> Executor<'f> {
         let error = holder.read().err();
         let ended = holder.ended.filter(|_| !known);
         if let Some(error) = error {
-            self.handle(SrunEvent::ControllerFailed(error.to_string()));
+            self.handle(interface::Event::ControllerFailed(error.to_string()));
         }
         if let Some(ended) = ended {
-            self.handle(SrunEvent::JobEnded(ended.state));
+            self.handle(interface::Event::JobEnded(ended.state));
         }
     }
 
@@ -274,13 +274,13 @@ impl<'f> Executor<'f> {
         found.map(|(_, stream)| stream)
     }
 
-    fn execute(&mut self, action: SrunAction) {
+    fn execute(&mut self, action: interface::Action) {
         match action {
-            SrunAction::AskAllocation(job) => {
+            interface::Action::AskAllocation(job) => {
                 let answer = allocation(job).map_err(controller_error);
-                self.events.push_back(SrunEvent::Allocation(answer));
+                self.events.push_back(interface::Event::Allocation(answer));
             }
-            SrunAction::ConnectAgent {
+            interface::Action::ConnectAgent {
                 agent,
                 address,
                 job,
@@ -290,39 +290,41 @@ impl<'f> Executor<'f> {
                     AgentStream::connect_agent(&address, job, key.as_ref().map(|key| &***key));
                 self.connect_agent(agent, stream);
             }
-            SrunAction::SendRequest {
+            interface::Action::SendRequest {
                 agent,
                 request,
                 channel,
             } => self.send_request(agent, request, channel),
-            SrunAction::CloseAgent(agent) => self.agents.retain(|(id, _)| *id != agent),
-            SrunAction::OpenStreams(streams) => {
+            interface::Action::CloseAgent(agent) => self.agents.retain(|(id, _)| *id != agent),
+            interface::Action::OpenStreams(streams) => {
                 let result = self.open_streams(&streams);
-                self.events.push_back(SrunEvent::StreamsOpened(result));
+                self.events
+                    .push_back(interface::Event::StreamsOpened(result));
             }
-            SrunAction::RunProgram(path) => {
+            interface::Action::RunProgram(path) => {
                 let result = run_program(&path);
-                self.events.push_back(SrunEvent::ProgramEnded(result));
+                self.events
+                    .push_back(interface::Event::ProgramEnded(result));
             }
-            SrunAction::ConnectStepd {
+            interface::Action::ConnectStepd {
                 stepd,
                 address,
                 step,
                 key,
             } => self.connect_stepd(stepd, AgentStream::connect_stepd(&address, step, &key)),
-            SrunAction::SendStepds(stepds, message) => self.send_stepds(&stepds, &message),
-            SrunAction::CloseStepd(stepd) => self.stepds.retain(|peer| peer.id != stepd),
-            SrunAction::CatchSignals { raw_terminal } => self.catch_signals(raw_terminal),
-            SrunAction::RestoreTerminal => self.terminal = None,
-            SrunAction::Write(OutputStream::Stdout, bytes) => self.stdout.write(&bytes),
-            SrunAction::Write(OutputStream::Stderr, bytes) => self.stderr.write(&bytes),
-            SrunAction::Print(text) => say::stderr(&text),
-            SrunAction::EndAllocation(exit) => {
+            interface::Action::SendStepds(stepds, message) => self.send_stepds(&stepds, &message),
+            interface::Action::CloseStepd(stepd) => self.stepds.retain(|peer| peer.id != stepd),
+            interface::Action::CatchSignals { raw_terminal } => self.catch_signals(raw_terminal),
+            interface::Action::RestoreTerminal => self.terminal = None,
+            interface::Action::Write(OutputStream::Stdout, bytes) => self.stdout.write(&bytes),
+            interface::Action::Write(OutputStream::Stderr, bytes) => self.stderr.write(&bytes),
+            interface::Action::Print(text) => say::stderr(&text),
+            interface::Action::EndAllocation(exit) => {
                 if let Some(holder) = self.holder.take() {
                     holder.finish(exit);
                 }
             }
-            SrunAction::Exit(code) => self.exit = Some(code),
+            interface::Action::Exit(code) => self.exit = Some(code),
         }
     }
 
@@ -331,13 +333,13 @@ impl<'f> Executor<'f> {
             Ok(stream) => {
                 let (is_local, own_ip) = (stream.is_local(), stream.own_ip());
                 self.agents.push((agent, stream));
-                SrunEvent::AgentConnected {
+                interface::Event::AgentConnected {
                     agent,
                     is_local,
                     own_ip,
                 }
             }
-            Err(error) => SrunEvent::AgentUnreachable(agent, error.to_string()),
+            Err(error) => interface::Event::AgentUnreachable(agent, error.to_string()),
         });
     }
 
@@ -345,7 +347,7 @@ impl<'f> Executor<'f> {
         &mut self,
         agent: AgentId,
         request: Box<AgentRequest>,
-        channel: Option<StepdId>,
+        channel: Option<StepdIdx>,
     ) {
         let found = self.agents.iter_mut().find(|(id, _)| *id == agent);
         let sent = match (found, channel) {
@@ -355,24 +357,24 @@ impl<'f> Executor<'f> {
             (Some((_, stream)), None) => stream.send(&request),
             (None, _) => Err(io::ErrorKind::NotConnected.into()),
         };
-        self.events.push_back(SrunEvent::RequestSent {
+        self.events.push_back(interface::Event::RequestSent {
             agent,
             request,
             error: sent.err().map(|error| error.to_string()),
         });
     }
 
-    fn connect_stepd(&mut self, stepd: StepdId, stream: io::Result<AgentStream>) {
+    fn connect_stepd(&mut self, stepd: StepdIdx, stream: io::Result<AgentStream>) {
         self.events.push_back(match stream {
             Ok(stream) => {
                 self.stepds.push(Peer::new(stepd, stream));
-                SrunEvent::StepdConnected(stepd)
+                interface::Event::StepdConnected(stepd)
             }
-            Err(error) => SrunEvent::StepdUnreachable(stepd, error.to_string()),
+            Err(error) => interface::Event::StepdUnreachable(stepd, error.to_string()),
         });
     }
 
-    fn send_stepds(&mut self, stepds: &[StepdId], message: &ToStepd) {
+    fn send_stepds(&mut self, stepds: &[StepdIdx], message: &ToStepd) {
         let frame = frame::encode(message);
         for peer in &mut self.stepds {
             if stepds.contains(&peer.id) {
@@ -388,7 +390,7 @@ impl<'f> Executor<'f> {
                 self.terminal = if raw_terminal { Raw::enter() } else { None };
             }
             Err(error) => {
-                let event = SrunEvent::SignalsFailed(error.to_string());
+                let event = interface::Event::SignalsFailed(error.to_string());
                 self.events.push_back(event);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::agent::AgentStream;
 use crate::submit::incoming::Incoming;
-use muster_node_core::srun::interface::StepdId;
+use muster_node_core::srun::interface::StepdIdx;
 use muster_proto::step::FromStepd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
@@ -12,14 +12,14 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 /// A connection to a step daemon.
 pub(crate) struct Peer {
-    pub(crate) id: StepdId,
+    pub(crate) id: StepdIdx,
     stream: AgentStream,
     incoming: Incoming,
     outgoing: Vec<u8>,
 }
 
 impl Peer {
-    pub(crate) fn new(id: StepdId, stream: AgentStream) -> Peer {
+    pub(crate) fn new(id: StepdIdx, stream: AgentStream) -> Peer {
         Peer {
             id,
             stream,

@@ -1,6 +1,6 @@
 //! The actions that follow from an event, as they are gathered.
 
-use super::{AgentAction, RequestId, StdioId, Timer};
+use super::{Action, RequestId, StdioId, Timer};
 use crate::messages::LauncherCommand;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::JobAttempt;
@@ -10,28 +10,28 @@ use muster_proto::step::AgentReply;
 /// All of them, in order.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
-    list: Vec<AgentAction>,
+    list: Vec<Action>,
     /// The launcher is connected: commands reach it.
     pub(super) has_launcher: bool,
 }
 
 impl Actions {
-    pub(super) fn push(&mut self, action: AgentAction) {
+    pub(super) fn push(&mut self, action: Action) {
         self.list.push(action);
     }
 
-    pub(super) fn move_to(&mut self, actions: &mut Vec<AgentAction>) {
+    pub(super) fn move_to(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.list);
     }
 
     pub(super) fn set_timer(&mut self, timer: Timer, after_ms: u64) {
-        self.push(AgentAction::SetTimer { timer, after_ms });
+        self.push(Action::SetTimer { timer, after_ms });
     }
 
     /// Sends a command to the launcher, if there is one.
     pub(super) fn command(&mut self, command: LauncherCommand) {
         if self.has_launcher {
-            self.push(AgentAction::Launcher(command));
+            self.push(Action::Launcher(command));
         }
     }
 
@@ -46,13 +46,13 @@ impl Actions {
     }
 
     pub(super) fn reply(&mut self, request: RequestId, reply: AgentReply) {
-        self.push(AgentAction::Reply(request, reply));
+        self.push(Action::Reply(request, reply));
     }
 
     /// Answers a request, for good.
     pub(super) fn finish(&mut self, request: RequestId, reply: AgentReply) {
         self.reply(request, reply);
-        self.push(AgentAction::EndRequest(request));
+        self.push(Action::EndRequest(request));
     }
 
     /// Refuses a request.
@@ -62,7 +62,7 @@ impl Actions {
 
     pub(super) fn close_stdio(&mut self, stdio: Option<StdioId>) {
         if let Some(stdio) = stdio {
-            self.push(AgentAction::CloseStdio(stdio));
+            self.push(Action::CloseStdio(stdio));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::actions::Actions;
 use super::lead::CreateRequest;
 use super::measure::{self, Tasks};
 use super::node_steps::Origin;
-use super::{Agent, AgentAction, ClientRequest, RequestId};
+use super::{Action, Agent, ClientRequest, RequestId};
 use crate::messages::{LauncherCommand, Process};
 use crate::signals::SIGTERM;
 use minicbor::bytes::ByteVec;
@@ -118,7 +118,7 @@ impl Agent {
                 self.steps.take_step_number(&mut self.state, create(spec));
             }
             other => {
-                self.state.out.push(AgentAction::ReleaseBytes(id));
+                self.state.out.push(Action::ReleaseBytes(id));
                 self.state.out.close_stdio(stdio);
                 self.on_short_request(id, uid, other);
             }
@@ -194,7 +194,7 @@ impl Agent {
             AgentRequest::Create(_)
             | AgentRequest::TakeStepNumber { .. }
             | AgentRequest::ServeNode(..)
-            | AgentRequest::Greeting(_) => self.state.out.push(AgentAction::EndRequest(id)),
+            | AgentRequest::Greeting(_) => self.state.out.push(Action::EndRequest(id)),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::actions::Actions;
 use super::state::AgentState;
-use super::{Agent, AgentAction, DialId};
+use super::{Action, Agent, DialId};
 use crate::messages::LauncherCommand;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::JobAttempt;
@@ -59,7 +59,7 @@ impl Sessions {
     /// The launcher has made a key for a connection.
     fn greet(&mut self, out: &mut Actions, launcher_key: ByteVec, present: Vec<JobAttempt>) {
         if let Some(dial) = self.dialed.pop_front() {
-            out.push(AgentAction::Greet {
+            out.push(Action::Greet {
                 dial,
                 launcher_key,
                 present,
@@ -72,7 +72,7 @@ impl Sessions {
         if let Some(dial) = self.answered.pop_front() {
             self.has_begun = error.is_none();
             let result = error.map_or(Ok(()), Err);
-            out.push(AgentAction::TrustController(dial, result));
+            out.push(Action::TrustController(dial, result));
         }
     }
 
@@ -86,7 +86,7 @@ impl Sessions {
 
 fn refuse(out: &mut Actions, dial: DialId) {
     let why = Err(LAUNCHER_LOST.to_owned());
-    out.push(AgentAction::TrustController(dial, why));
+    out.push(Action::TrustController(dial, why));
 }
 
 impl Agent {
@@ -100,7 +100,7 @@ impl Agent {
     pub(super) fn controller_up(&mut self) {
         if !self.state.is_synced || !self.sessions.has_begun {
             // The launcher that has the session is lost; another may be there already.
-            return self.state.out.push(AgentAction::CloseController);
+            return self.state.out.push(Action::CloseController);
         }
         log::info!(
             "node {} is connected to its controller",
@@ -116,10 +116,10 @@ impl Agent {
             // The connection has made orders of it.
             ToNode::Sealed { .. } => {}
             ToNode::Ack(seq) => self.acknowledged(seq),
-            ToNode::Ping => self.state.out.push(AgentAction::SendHealth),
+            ToNode::Ping => self.state.out.push(Action::SendHealth),
             ToNode::Stop(agent) => {
                 if agent {
-                    self.state.out.push(AgentAction::Stop);
+                    self.state.out.push(Action::Stop);
                 }
             }
         }
@@ -147,7 +147,7 @@ impl AgentState {
     /// Closes the connection to the controller, which is dialled anew: what it seals, this node does not trust.
     pub(super) fn leave_controller(&mut self) {
         if std::mem::take(&mut self.is_controller_up) {
-            self.out.push(AgentAction::CloseController);
+            self.out.push(Action::CloseController);
         }
     }
 }

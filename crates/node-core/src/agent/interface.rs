@@ -12,23 +12,23 @@ use muster_proto::step::{AgentReply, AgentRequest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub u64);
 
-/// A request of a client, until [`AgentAction::EndRequest`].
+/// A request of a client, until [`Action::EndRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// Streams that srun has sent with a request, until [`AgentAction::CloseStdio`].
+/// Streams that srun has sent with a request, until [`Action::CloseStdio`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StdioId(pub u64);
 
-/// A control channel to a step daemon, from [`AgentAction::StartStepd`] until [`AgentAction::CloseStepd`].
+/// A control channel to a step daemon, from [`Action::StartStepd`] until [`Action::CloseStepd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StepdId(pub u64);
+pub struct StepdChannelId(pub u64);
 
 /// A connection to the controller that is being made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DialId(pub u64);
 
-/// A request to another agent, until [`AgentEvent::PeerAnswered`].
+/// A request to another agent, until [`Event::PeerAnswered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerRequestId(pub u64);
 
@@ -72,7 +72,7 @@ pub struct ClientRequest {
 
 /// Something that happens to the agent.
 #[derive(Debug)]
-pub enum AgentEvent {
+pub enum Event {
     /// The controller accepted a connection, and waits for the greeting.
     Dialed(DialId),
     /// The controller took the greeting, and has shown this key.
@@ -99,17 +99,17 @@ pub enum AgentEvent {
     /// The connection to the launcher is gone.
     LauncherLost,
     /// A step daemon was given a step; whether it was written to its channel as a whole.
-    StepOffered(StepdId, bool),
+    StepOffered(StepdChannelId, bool),
     /// What a step daemon has sent.
     StepdEvents {
         /// Which.
-        stepd: StepdId,
+        stepd: StepdChannelId,
         /// In order.
         events: Vec<StepdEvent>,
         /// More may come.
         is_open: bool,
     },
-    /// [`AgentAction::ReadStepds`] is done: what there was has come as [`AgentEvent::StepdEvents`].
+    /// [`Action::ReadStepds`] is done: what there was has come as [`Event::StepdEvents`].
     StepdsRead,
     /// A client asks for something.
     Request(ClientRequest),
@@ -125,7 +125,7 @@ pub enum AgentEvent {
 
 /// Something that the executor does for the agent, in the order in which actions come.
 #[derive(Debug)]
-pub enum AgentAction {
+pub enum Action {
     /// Greet the controller.
     Greet {
         /// By which connection.
@@ -148,16 +148,16 @@ pub enum AgentAction {
     /// Send the launcher an order to start a step daemon, and expect a control channel to it from the launcher.
     StartStepd {
         /// The number of the channel.
-        stepd: StepdId,
+        stepd: StepdChannelId,
         /// The order.
         order: Box<StepOrder>,
         /// Directories for files of the step's host, of which the first that exists is used.
         tmp_bases: Vec<String>,
     },
-    /// Send a step daemon its next step. Answered by [`AgentEvent::StepOffered`] before anything else happens.
+    /// Send a step daemon its next step. Answered by [`Event::StepOffered`] before anything else happens.
     OfferStep {
         /// Which daemon.
-        stepd: StepdId,
+        stepd: StepdChannelId,
         /// The frame of the order.
         frame: Vec<u8>,
         /// Streams that go with it.
@@ -166,15 +166,15 @@ pub enum AgentAction {
     /// Send a step daemon the streams of its first step.
     SendStdio {
         /// Which daemon.
-        stepd: StepdId,
+        stepd: StepdChannelId,
         /// The streams.
         stdio: StdioId,
     },
-    /// Read what these step daemons have sent so far. Answered by [`AgentEvent::StepdEvents`] of each that has sent something,
-    /// then by [`AgentEvent::StepdsRead`].
-    ReadStepds(Vec<StepdId>),
+    /// Read what these step daemons have sent so far. Answered by [`Event::StepdEvents`] of each that has sent something,
+    /// then by [`Event::StepdsRead`].
+    ReadStepds(Vec<StepdChannelId>),
     /// Close the channel of a step daemon.
-    CloseStepd(StepdId),
+    CloseStepd(StepdChannelId),
     /// Close streams of srun's.
     CloseStdio(StdioId),
     /// Send an answer to a client.

@@ -3,7 +3,7 @@
 use super::interface::Timer;
 use super::node_steps::Listening;
 use super::transition::{NodeJobEvent, NodeJobState};
-use super::{Agent, AgentEvent};
+use super::{Agent, Event};
 use crate::exit_status::{OUT_OF_MEMORY, exit_status};
 use crate::messages::{KnownJob, LauncherCommand, LauncherEvent};
 use minicbor::bytes::ByteVec;
@@ -22,9 +22,9 @@ const RELEASE_WAIT_MS: u64 = 5_000;
 
 impl Agent {
     /// The job whose step daemons may have sent what comes before this event.
-    pub(super) fn job_to_read_before(&self, event: &AgentEvent) -> Option<JobAttempt> {
+    pub(super) fn job_to_read_before(&self, event: &Event) -> Option<JobAttempt> {
         match event {
-            AgentEvent::Launcher(event) => match **event {
+            Event::Launcher(event) => match **event {
                 LauncherEvent::BatchEnded { run, .. }
                 | LauncherEvent::Vanished(run)
                 | LauncherEvent::Released(run)
@@ -45,22 +45,22 @@ impl Agent {
                 | LauncherEvent::StepChannel(..)
                 | LauncherEvent::StepFound { .. } => None,
             },
-            AgentEvent::ConnClosed(conn) => self.steps.led.job_of_client(*conn),
-            AgentEvent::Dialed(_)
-            | AgentEvent::ControllerAnswered(..)
-            | AgentEvent::ControllerUp
-            | AgentEvent::Controller(_)
-            | AgentEvent::Orders { .. }
-            | AgentEvent::ControllerLost
-            | AgentEvent::LauncherUp
-            | AgentEvent::LauncherLost
-            | AgentEvent::StepOffered(..)
-            | AgentEvent::StepdEvents { .. }
-            | AgentEvent::StepdsRead
-            | AgentEvent::Request(_)
-            | AgentEvent::PeerAnswered(..)
-            | AgentEvent::TimerDue(_)
-            | AgentEvent::Idle => None,
+            Event::ConnClosed(conn) => self.steps.led.job_of_client(*conn),
+            Event::Dialed(_)
+            | Event::ControllerAnswered(..)
+            | Event::ControllerUp
+            | Event::Controller(_)
+            | Event::Orders { .. }
+            | Event::ControllerLost
+            | Event::LauncherUp
+            | Event::LauncherLost
+            | Event::StepOffered(..)
+            | Event::StepdEvents { .. }
+            | Event::StepdsRead
+            | Event::Request(_)
+            | Event::PeerAnswered(..)
+            | Event::TimerDue(_)
+            | Event::Idle => None,
         }
     }
 

@@ -12,7 +12,7 @@ use super::actions::Actions;
 use super::state::AgentState;
 use super::steps::Steps;
 use super::transition::{LedStepEvent, LedStepState, next_led_step_state};
-use super::{AgentAction, ConnId, RequestId, StdioId, encode};
+use super::{Action, ConnId, RequestId, StdioId, encode};
 use crate::kept::{KEPT_NEXT, is_kept_of};
 use crate::messages::KeptEntries;
 use crate::record::Record;
@@ -104,7 +104,7 @@ impl CreateRequest {
     /// Nothing is done about it any more.
     pub(super) fn end(self, out: &mut Actions) {
         out.close_stdio(self.stdio);
-        out.push(AgentAction::EndRequest(self.id));
+        out.push(Action::EndRequest(self.id));
     }
 
     pub(super) fn refuse(self, out: &mut Actions, refusal: Refusal) {
@@ -181,8 +181,8 @@ impl LedSteps {
         };
         if let Some((_, request)) = step.client.take() {
             out.push(match step.charged == Some(request) {
-                true => AgentAction::LeaveBytes(request),
-                false => AgentAction::EndRequest(request),
+                true => Action::LeaveBytes(request),
+                false => Action::EndRequest(request),
             });
         }
     }
@@ -194,8 +194,8 @@ impl LedSteps {
         };
         if let Some(request) = step.charged.take() {
             out.push(match step.client {
-                Some(_) => AgentAction::ReleaseBytes(request),
-                None => AgentAction::EndRequest(request),
+                Some(_) => Action::ReleaseBytes(request),
+                None => Action::EndRequest(request),
             });
         }
     }

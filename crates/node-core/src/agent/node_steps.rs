@@ -5,7 +5,7 @@ use super::lead::CreateRequest;
 use super::state::AgentState;
 use super::steps::Steps;
 use super::transition::{NodeStepEvent, NodeStepState, next_node_step_state};
-use super::{AgentAction, ConnId, RequestId, StdioId, StepdId, Timer, encode};
+use super::{Action, ConnId, RequestId, StdioId, StepdChannelId, Timer, encode};
 use crate::kept::{self, KeptNodeStep, kept_of_node};
 use crate::messages::{LauncherCommand, NextStep, StepOrder};
 use crate::pmix_place;
@@ -399,7 +399,7 @@ impl Steps {
         self.node_steps
             .step(StepId::new(run.job, step), run, NodeStepEvent::Offered);
         self.stepds.set_offer(stepd, Box::new(offer));
-        state.out.push(AgentAction::OfferStep {
+        state.out.push(Action::OfferStep {
             stepd,
             frame,
             stdio,
@@ -410,7 +410,7 @@ impl Steps {
     pub(super) fn step_offered(
         &mut self,
         state: &mut AgentState,
-        stepd: StepdId,
+        stepd: StepdChannelId,
         is_written: bool,
     ) {
         let Some((offer, pid, address)) = self.stepds.take_offer(stepd) else {
@@ -480,7 +480,7 @@ impl Steps {
             None => Vec::new(),
         };
         let stepd = self.stepds.add(run, step);
-        state.out.push(AgentAction::StartStepd {
+        state.out.push(Action::StartStepd {
             stepd,
             order,
             tmp_bases,
@@ -596,7 +596,7 @@ impl Steps {
         if let (Ok(_), Some(stdio)) = (&result, starting.stdio)
             && let Some(stepd) = self.stepds.started_with(run, step)
         {
-            state.out.push(AgentAction::SendStdio { stepd, stdio });
+            state.out.push(Action::SendStdio { stepd, stdio });
         }
         state.out.close_stdio(starting.stdio);
         self.answer_start(state, key, starting.position, starting.origin, result);

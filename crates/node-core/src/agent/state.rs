@@ -4,7 +4,7 @@ use super::actions::Actions;
 use super::job_table::Jobs;
 use super::node::Node;
 use super::reports::Reports;
-use super::{AgentConfig, AgentEvent};
+use super::{AgentConfig, Event};
 use crate::messages::KnownJob;
 use crate::now::Now;
 use muster_model::ids::JobAttempt;
@@ -14,7 +14,7 @@ use muster_model::time::Timestamp;
 #[derive(Debug)]
 pub(super) enum AfterRead {
     /// This event.
-    Event(Box<AgentEvent>),
+    Event(Box<Event>),
     /// Placing a step of this job.
     Placing(JobAttempt),
 }

@@ -7,7 +7,7 @@ use super::actions::Actions;
 use super::node_steps::{Listening, Origin, started_reply};
 use super::state::AgentState;
 use super::steps::Steps;
-use super::{AgentAction, PeerRequestId, RequestId, StdioId, Timer};
+use super::{Action, PeerRequestId, RequestId, StdioId, Timer};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::StepId;
 use muster_model::job::StepEnd;
@@ -107,7 +107,7 @@ impl StepTree {
         let request = PeerRequestId(self.next);
         self.next += 1;
         self.asked.insert(request, asked);
-        out.push(AgentAction::AskPeer {
+        out.push(Action::AskPeer {
             request,
             address,
             body: Box::new(body),

@@ -3,7 +3,7 @@
 
 use super::actions::Actions;
 use super::node_steps::Offer;
-use super::{Agent, AgentAction, StepdId};
+use super::{Action, Agent, StepdChannelId};
 use crate::messages::{KnownJob, LauncherCommand, StepdEvent};
 use crate::stepd_reuse::SPARES_MAX;
 use muster_model::ids::{AttemptStep, JobAttempt, StepId, StepNo};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// The daemons that this agent has a channel to.
 #[derive(Debug, Default)]
 pub(super) struct Stepds {
-    all: BTreeMap<StepdId, Stepd>,
+    all: BTreeMap<StepdChannelId, Stepd>,
     next: u64,
 }
 
@@ -39,8 +39,8 @@ impl Stepd {
 
 impl Stepds {
     /// A daemon that the launcher is to start.
-    pub(super) fn add(&mut self, run: JobAttempt, step: StepNo) -> StepdId {
-        let id = StepdId(self.next);
+    pub(super) fn add(&mut self, run: JobAttempt, step: StepNo) -> StepdChannelId {
+        let id = StepdChannelId(self.next);
         self.next += 1;
         let stepd = Stepd {
             run,
@@ -79,56 +79,56 @@ impl Stepds {
     }
 
     /// The daemon that was started with a step.
-    pub(super) fn started_with(&self, run: JobAttempt, step: StepNo) -> Option<StepdId> {
+    pub(super) fn started_with(&self, run: JobAttempt, step: StepNo) -> Option<StepdChannelId> {
         let is_it = |d: &Stepd| d.run == run && d.started_with == step;
         let mut all = self.all.iter();
         all.find(|(_, d)| is_it(d)).map(|(id, _)| *id)
     }
 
     /// A daemon that waits for a step of this job.
-    pub(super) fn idle(&self, run: JobAttempt) -> Option<StepdId> {
+    pub(super) fn idle(&self, run: JobAttempt) -> Option<StepdChannelId> {
         let mut all = self.all.iter();
         all.find(|(_, d)| d.is_idle(run)).map(|(id, _)| *id)
     }
 
     /// A daemon is being given a step.
-    pub(super) fn set_offer(&mut self, id: StepdId, offer: Box<Offer>) {
+    pub(super) fn set_offer(&mut self, id: StepdChannelId, offer: Box<Offer>) {
         if let Some(stepd) = self.all.get_mut(&id) {
             stepd.offer = Some(offer);
         }
     }
 
     /// A daemon was given a step; the step, and the daemon's process and address.
-    pub(super) fn take_offer(&mut self, id: StepdId) -> Option<(Box<Offer>, i32, String)> {
+    pub(super) fn take_offer(&mut self, id: StepdChannelId) -> Option<(Box<Offer>, i32, String)> {
         let stepd = self.all.get_mut(&id)?;
         let (pid, address) = stepd.place.clone()?;
         Some((stepd.offer.take()?, pid, address))
     }
 
     /// A daemon has a step now.
-    pub(super) fn set_step(&mut self, id: StepdId, step: StepNo) {
+    pub(super) fn set_step(&mut self, id: StepdChannelId, step: StepNo) {
         if let Some(stepd) = self.all.get_mut(&id) {
             stepd.step = Some(step);
         }
     }
 
     /// A daemon has sent that this step is over; whether it had it.
-    fn has_ended(&mut self, id: StepdId, step: StepNo) -> bool {
+    fn has_ended(&mut self, id: StepdChannelId, step: StepNo) -> bool {
         let stepd = self.all.get_mut(&id);
         stepd.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
     }
 
     /// Those for which something holds, without those that are being given a step: the answer to that decides on them.
-    fn closable(&self, wanted: impl Fn(&Stepd) -> bool) -> Vec<StepdId> {
+    fn closable(&self, wanted: impl Fn(&Stepd) -> bool) -> Vec<StepdChannelId> {
         let all = self.all.iter();
         all.filter(|(_, d)| d.offer.is_none() && wanted(d))
             .map(|(id, _)| *id)
             .collect()
     }
 
-    pub(super) fn close(&mut self, out: &mut Actions, id: StepdId) {
+    pub(super) fn close(&mut self, out: &mut Actions, id: StepdChannelId) {
         if self.all.remove(&id).is_some() {
-            out.push(AgentAction::CloseStepd(id));
+            out.push(Action::CloseStepd(id));
         }
     }
 
@@ -160,16 +160,21 @@ impl Stepds {
     pub(super) fn read_of(&mut self, out: &mut Actions, run: JobAttempt) -> bool {
         let all = self.all.iter();
         let busy = all.filter(|(_, d)| d.run == run && d.step.is_some());
-        let busy: Vec<StepdId> = busy.map(|(id, _)| *id).collect();
+        let busy: Vec<StepdChannelId> = busy.map(|(id, _)| *id).collect();
         let any = !busy.is_empty();
         if any {
-            out.push(AgentAction::ReadStepds(busy));
+            out.push(Action::ReadStepds(busy));
         }
         any
     }
 
     /// Closes the channel of a daemon that is gone, or that is not needed.
-    fn keep_or_close(&mut self, out: &mut Actions, id: StepdId, (is_open, ended): (bool, bool)) {
+    fn keep_or_close(
+        &mut self,
+        out: &mut Actions,
+        id: StepdChannelId,
+        (is_open, ended): (bool, bool),
+    ) {
         let Some(stepd) = self.all.get(&id) else {
             return;
         };
@@ -196,7 +201,12 @@ impl Stepds {
 
 impl Agent {
     /// A daemon has sent something, or is gone.
-    pub(super) fn on_stepd_events(&mut self, id: StepdId, events: Vec<StepdEvent>, is_open: bool) {
+    pub(super) fn on_stepd_events(
+        &mut self,
+        id: StepdChannelId,
+        events: Vec<StepdEvent>,
+        is_open: bool,
+    ) {
         let Some(run) = self.steps.stepds.all.get(&id).map(|d| d.run) else {
             return;
         };

@@ -117,16 +117,16 @@ struct Bench {
     left: BTreeSet<RequestId>,
     stdio: BTreeSet<StdioId>,
     /// Channels to step daemons, and the orders that made them.
-    stepds: BTreeMap<StepdId, Box<StepOrder>>,
+    stepds: BTreeMap<StepdChannelId, Box<StepOrder>>,
     /// What step daemons have sent and nobody has read.
-    unread: BTreeMap<StepdId, Vec<StepdEvent>>,
+    unread: BTreeMap<StepdChannelId, Vec<StepdEvent>>,
     /// Whether daemons take further steps.
     takes_offers: bool,
-    offered: Vec<(StepdId, StepNo, Option<StdioId>)>,
-    stdio_sent: Vec<(StepdId, StdioId)>,
+    offered: Vec<(StepdChannelId, StepNo, Option<StdioId>)>,
+    stdio_sent: Vec<(StepdChannelId, StdioId)>,
     commands: Vec<LauncherCommand>,
     /// Orders for the launcher that nobody has answered.
-    starts: Vec<(StepdId, StepNo)>,
+    starts: Vec<(StepdChannelId, StepNo)>,
     asks: BTreeMap<PeerRequestId, (String, AgentRequest)>,
     timers: BTreeSet<Timer>,
     replies: Vec<(RequestId, AgentReply)>,
@@ -190,7 +190,7 @@ impl Bench {
     }
 
     fn connect_launcher(&mut self, known: Vec<KnownJob>) {
-        self.event(AgentEvent::LauncherUp);
+        self.event(Event::LauncherUp);
         self.launcher(LauncherEvent::State {
             jobs: known,
             is_last: true,
@@ -200,13 +200,13 @@ impl Bench {
     fn connect_controller(&mut self) {
         self.next += 1;
         let dial = DialId(self.next);
-        self.event(AgentEvent::Dialed(dial));
+        self.event(Event::Dialed(dial));
         self.launcher(LauncherEvent::SessionKey(vec![1].into()));
         assert_eq!(self.greeted.pop(), Some(dial));
-        self.event(AgentEvent::ControllerAnswered(dial, vec![2].into()));
+        self.event(Event::ControllerAnswered(dial, vec![2].into()));
         self.launcher(LauncherEvent::SessionBegun(None));
         assert_eq!(self.verdicts.pop(), Some((dial, Ok(()))));
-        self.event(AgentEvent::ControllerUp);
+        self.event(Event::ControllerUp);
     }
 
     fn order(&mut self, order: Order) {
@@ -219,7 +219,7 @@ impl Bench {
             drop_blobs: Vec::new(),
             settings: None,
         };
-        self.event(AgentEvent::Orders {
+        self.event(Event::Orders {
             orders: Box::new(orders),
             bytes: vec![3].into(),
             launcher_seal: vec![4].into(),
@@ -227,17 +227,17 @@ impl Bench {
     }
 
     fn launcher(&mut self, event: LauncherEvent) {
-        self.event(AgentEvent::Launcher(Box::new(event)));
+        self.event(Event::Launcher(Box::new(event)));
     }
 
     /// An event, and that no other is there.
-    fn event(&mut self, event: AgentEvent) {
+    fn event(&mut self, event: Event) {
         self.run(event);
-        while self.run(AgentEvent::Idle) {}
+        while self.run(Event::Idle) {}
     }
 
     /// Whether actions brought further events.
-    fn run(&mut self, event: AgentEvent) -> bool {
+    fn run(&mut self, event: Event) -> bool {
         let (mut events, mut count) = (VecDeque::from([event]), 0);
         while let Some(event) = events.pop_front() {
             count += 1;
@@ -250,19 +250,19 @@ impl Bench {
         count > 1
     }
 
-    fn execute(&mut self, action: AgentAction, events: &mut VecDeque<AgentEvent>) {
+    fn execute(&mut self, action: Action, events: &mut VecDeque<Event>) {
         match action {
-            AgentAction::Greet { dial, .. } => self.greeted.push(dial),
-            AgentAction::TrustController(dial, result) => self.verdicts.push((dial, result)),
-            AgentAction::CloseController => self.controller_closed += 1,
-            AgentAction::SendHealth | AgentAction::Stop => {}
-            AgentAction::SendReports(reports) => self.reports.extend(reports),
-            AgentAction::Launcher(command) => self.commands.push(command),
-            AgentAction::StartStepd { stepd, order, .. } => {
+            Action::Greet { dial, .. } => self.greeted.push(dial),
+            Action::TrustController(dial, result) => self.verdicts.push((dial, result)),
+            Action::CloseController => self.controller_closed += 1,
+            Action::SendHealth | Action::Stop => {}
+            Action::SendReports(reports) => self.reports.extend(reports),
+            Action::Launcher(command) => self.commands.push(command),
+            Action::StartStepd { stepd, order, .. } => {
                 self.starts.push((stepd, order.launch.step));
                 assert!(self.stepds.insert(stepd, order).is_none());
             }
-            AgentAction::OfferStep {
+            Action::OfferStep {
                 stepd,
                 frame,
                 stdio,
@@ -272,60 +272,60 @@ impl Bench {
                 if self.takes_offers {
                     self.offered.push((stepd, step_of(&frame), stdio));
                 }
-                events.push_back(AgentEvent::StepOffered(stepd, self.takes_offers));
+                events.push_back(Event::StepOffered(stepd, self.takes_offers));
             }
-            AgentAction::SendStdio { stepd, stdio } => {
+            Action::SendStdio { stepd, stdio } => {
                 assert!(self.stdio.contains(&stdio) && self.stepds.contains_key(&stepd));
                 self.stdio_sent.push((stepd, stdio));
             }
-            AgentAction::ReadStepds(stepds) => {
+            Action::ReadStepds(stepds) => {
                 for stepd in stepds {
                     events.extend(self.read(stepd));
                 }
-                events.push_back(AgentEvent::StepdsRead);
+                events.push_back(Event::StepdsRead);
             }
-            AgentAction::CloseStepd(stepd) => {
+            Action::CloseStepd(stepd) => {
                 self.unread.remove(&stepd);
                 assert!(self.stepds.remove(&stepd).is_some(), "{stepd:?} twice");
             }
-            AgentAction::CloseStdio(stdio) => {
+            Action::CloseStdio(stdio) => {
                 assert!(self.stdio.remove(&stdio), "{stdio:?} twice");
             }
-            AgentAction::Reply(request, reply) => {
+            Action::Reply(request, reply) => {
                 assert!(self.requests.contains(&request), "{request:?}: {reply:?}");
                 self.replies.push((request, reply));
             }
-            AgentAction::ReleaseBytes(request) => {
+            Action::ReleaseBytes(request) => {
                 assert!(self.with_bytes.remove(&request), "{request:?} twice");
             }
-            AgentAction::LeaveBytes(request) => {
+            Action::LeaveBytes(request) => {
                 assert!(self.requests.remove(&request), "{request:?} twice");
                 assert!(self.left.insert(request), "{request:?} twice");
             }
-            AgentAction::EndRequest(request) if self.left.remove(&request) => {
+            Action::EndRequest(request) if self.left.remove(&request) => {
                 assert!(self.with_bytes.remove(&request), "{request:?} twice");
             }
-            AgentAction::EndRequest(request) => {
+            Action::EndRequest(request) => {
                 self.with_bytes.remove(&request);
                 assert!(self.requests.remove(&request), "{request:?} twice");
             }
-            AgentAction::AskPeer {
+            Action::AskPeer {
                 request,
                 address,
                 body,
             } => {
                 self.asks.insert(request, (address, *body));
             }
-            AgentAction::SetTimer { timer, .. } => {
+            Action::SetTimer { timer, .. } => {
                 self.timers.insert(timer);
             }
         }
     }
 
     /// What a daemon has sent.
-    fn read(&mut self, stepd: StepdId) -> Option<AgentEvent> {
+    fn read(&mut self, stepd: StepdChannelId) -> Option<Event> {
         let events = self.unread.remove(&stepd)?;
-        Some(AgentEvent::StepdEvents {
+        Some(Event::StepdEvents {
             stepd,
             events,
             is_open: true,
@@ -343,7 +343,7 @@ impl Bench {
         if stdio {
             self.stdio.insert(stdio_id);
         }
-        self.event(AgentEvent::Request(ClientRequest {
+        self.event(Event::Request(ClientRequest {
             id,
             conn,
             uid: 0,
@@ -361,7 +361,7 @@ impl Bench {
     }
 
     /// The launcher has started the daemon that was ordered first.
-    fn start_ready(&mut self) -> StepdId {
+    fn start_ready(&mut self) -> StepdChannelId {
         let (stepd, step) = self.starts.remove(0);
         let direct = self.stepds.get(&stepd).is_some_and(|order| order.direct);
         self.launcher(LauncherEvent::StepReady {
@@ -376,7 +376,7 @@ impl Bench {
     }
 
     /// A daemon sends the end of its step here, which is read at once.
-    fn stepd_ends(&mut self, stepd: StepdId, step: u32) {
+    fn stepd_ends(&mut self, stepd: StepdChannelId, step: u32) {
         let ended = StepdEvent::StepEnded(StepNo(step), Box::new(end()));
         self.unread.entry(stepd).or_default().push(ended);
         if let Some(event) = self.read(stepd) {
@@ -389,7 +389,7 @@ impl Bench {
         if let Timer::Release(_) = timer {
             self.now.mono_ms += 60_000;
         }
-        self.event(AgentEvent::TimerDue(timer));
+        self.event(Event::TimerDue(timer));
     }
 
     /// Has reports that wait for others sent.
@@ -402,7 +402,7 @@ impl Bench {
     /// Answers the first request to another agent, which was this one.
     fn answer(&mut self, answer: Result<AgentReply, String>) -> (String, AgentRequest) {
         let (id, asked) = self.asks.pop_first().unwrap();
-        self.event(AgentEvent::PeerAnswered(id, answer));
+        self.event(Event::PeerAnswered(id, answer));
         asked
     }
 
@@ -423,7 +423,7 @@ impl Bench {
     fn acknowledge(&mut self) {
         self.flush_reports();
         if let Some(last) = self.reports.last().map(|r| r.seq) {
-            self.event(AgentEvent::Controller(ToNode::Ack(last)));
+            self.event(Event::Controller(ToNode::Ack(last)));
         }
     }
 
@@ -452,7 +452,7 @@ impl Bench {
         self.acknowledge();
         assert_eq!(
             self.stepds.keys().collect::<Vec<_>>(),
-            Vec::<&StepdId>::new()
+            Vec::<&StepdChannelId>::new()
         );
         self.assert_quiet();
     }

@@ -1,6 +1,6 @@
 //! The actions that follow from an event, as they are gathered.
 
-use super::event::{Action, TimerKey};
+use super::interface::{Action, Timer};
 use crate::messages::LauncherEvent;
 use crate::now::Now;
 
@@ -33,12 +33,12 @@ impl Actions {
         self.push(Action::Log(line.into()));
     }
 
-    pub(super) fn set_timer(&mut self, key: TimerKey, wait_ms: u64) {
+    pub(super) fn set_timer(&mut self, key: Timer, wait_ms: u64) {
         let at = self.now.mono_ms.saturating_add(wait_ms);
         self.push(Action::SetTimer(key, at));
     }
 
-    pub(super) fn stop_timer(&mut self, key: TimerKey) {
+    pub(super) fn stop_timer(&mut self, key: Timer) {
         self.push(Action::StopTimer(key));
     }
 

@@ -1,7 +1,7 @@
 //! Directories that a job has to itself on this node (`JobContainerType`): they are made after the job's prolog, before anything
 //! of it runs, and removed after its epilog. What makes and removes them is a process of the launcher's.
 
-use super::event::{Action, Failure, TimerKey};
+use super::interface::{Action, Failure, Timer};
 use super::job::{JobEntry, Program};
 use super::launch::{RETRY_MS, fault_of};
 use super::launches::Launches;
@@ -140,7 +140,7 @@ impl Launches {
                 if state.jobs.get(&run).is_some_and(is_first)
                     && state.advance(run, Move::StartEpilog)
                 {
-                    state.actions.stop_timer(TimerKey::Kill(run));
+                    state.actions.stop_timer(Timer::Kill(run));
                 }
                 if let Some(entry) = state.jobs.get_mut(&run) {
                     entry.program = Program::Running {
@@ -148,7 +148,7 @@ impl Launches {
                         is_late: false,
                     };
                 }
-                let timer = TimerKey::Programs(run);
+                let timer = Timer::Programs(run);
                 state.actions.set_timer(timer, REMOVAL_WAIT_MS);
             }
             Err(e) if e.is_temporary => {
@@ -156,7 +156,7 @@ impl Launches {
                     entry.program = Program::None;
                 }
                 // No directories stay because users have used up all processes.
-                state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+                state.actions.set_timer(Timer::Retry(run), RETRY_MS);
             }
             Err(e) => {
                 let line = format!("job {}: its directories stay: fork: {}", run.job, e.error);

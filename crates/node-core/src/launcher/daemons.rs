@@ -5,8 +5,8 @@
 
 use super::end::EncodedEnd;
 use super::end::lost;
-use super::event::StartedStepd;
-use super::event::{Action, Belongs, ResultPurpose, StepdId};
+use super::interface::StartedStepd;
+use super::interface::{Action, Belongs, ResultPurpose, StepdConnId};
 use super::state::{Role, State};
 use super::steps::{Placing, StepProcess, Stepd};
 use crate::messages::{KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
@@ -29,7 +29,7 @@ pub(super) enum StepdPlace {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct StepDaemons {
-    pub(super) stepds: BTreeMap<StepdId, StepdPlace>,
+    pub(super) stepds: BTreeMap<StepdConnId, StepdPlace>,
 }
 
 impl StepDaemons {
@@ -142,7 +142,7 @@ impl StepDaemons {
     pub(super) fn step_reported(
         &mut self,
         state: &mut State,
-        id: StepdId,
+        id: StepdConnId,
         step: StepNo,
         end: EncodedEnd,
     ) {
@@ -254,7 +254,7 @@ impl StepDaemons {
     }
 
     /// A daemon does not take what was sent: what has to reach it reaches it by a signal.
-    pub(super) fn not_sent(&mut self, state: &mut State, id: StepdId, command: &StepdCommand) {
+    pub(super) fn not_sent(&mut self, state: &mut State, id: StepdConnId, command: &StepdCommand) {
         let Some(StepdPlace::Step(run, step)) = self.stepds.get(&id).copied() else {
             return;
         };
@@ -299,7 +299,7 @@ impl StepDaemons {
         self.close_stepd(state, stepd.id);
     }
 
-    pub(super) fn close_stepd(&mut self, state: &mut State, id: StepdId) {
+    pub(super) fn close_stepd(&mut self, state: &mut State, id: StepdConnId) {
         self.stepds.remove(&id);
         state.actions.push(Action::CloseStepd(id));
     }
@@ -432,7 +432,7 @@ impl StepDaemons {
     pub(super) fn adopt(
         &mut self,
         state: &mut State,
-        id: StepdId,
+        id: StepdConnId,
         socket: PathBuf,
         running: RunningStep,
     ) {

@@ -1,6 +1,6 @@
 //! How a signal, or the order to end, reaches the processes of a job.
 
-use super::event::Action;
+use super::interface::Action;
 use super::job::JobEntry;
 use super::state::State;
 use crate::messages::LauncherEvent;

@@ -3,7 +3,7 @@
 //! A job's end leaves no process: what survives its script was orphaned on the way and thus adopted by the launcher, so
 //! after each script's end it is enough to look whether the launcher has children that it did not start.
 
-use super::event::{Action, MessageKind, TimerKey};
+use super::interface::{Action, MessageKind, Timer};
 use super::job::{JobEntry, Program};
 use super::launches::Launches;
 use super::state::State;
@@ -21,7 +21,7 @@ impl Launches {
         if !state.advance(run, happens) {
             return;
         }
-        state.actions.stop_timer(TimerKey::Retry(run));
+        state.actions.stop_timer(Timer::Retry(run));
         self.queued.retain(|queued| *queued != run);
         let Some(entry) = state.jobs.get_mut(&run) else {
             return;
@@ -37,7 +37,7 @@ impl Launches {
         if is_new {
             state
                 .actions
-                .set_timer(TimerKey::Kill(run), state.node.kill_wait_ms);
+                .set_timer(Timer::Kill(run), state.node.kill_wait_ms);
         }
         state.is_unsettled = true;
     }
@@ -108,7 +108,7 @@ impl Launches {
         let writers: Vec<i32> = entry.writers.iter().copied().collect();
         if entry.phase != Phase::Epilog {
             entry.kill_at_ms = Some(state.now.mono_ms + AFTER_KILL_MS);
-            state.actions.set_timer(TimerKey::Kill(run), AFTER_KILL_MS);
+            state.actions.set_timer(Timer::Kill(run), AFTER_KILL_MS);
         }
         for pid in writers {
             state.actions.push(Action::Signal(pid, signals::SIGKILL));
@@ -220,8 +220,8 @@ impl Launches {
         if !state.advance(run, Move::Release) {
             return;
         }
-        state.actions.stop_timer(TimerKey::Kill(run));
-        state.actions.stop_timer(TimerKey::Retry(run));
+        state.actions.stop_timer(Timer::Kill(run));
+        state.actions.stop_timer(Timer::Retry(run));
         state.actions.push(Action::RemoveGroups(run));
         if let Some(entry) = state.jobs.get_mut(&run) {
             entry.files = None;

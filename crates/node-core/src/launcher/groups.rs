@@ -2,7 +2,7 @@
 //! and nobody but the user waits. This says when; the look-up itself is a process of its own.
 
 use super::actions::Actions;
-use super::event::{Action, TimerKey};
+use super::interface::{Action, Timer};
 use super::launches::Launches;
 use super::state::State;
 use crate::messages::User;
@@ -51,7 +51,7 @@ impl Groups {
         if self.asked.len() >= LOOKUPS_MAX {
             return self.waiting.push_back(account);
         }
-        let timer = TimerKey::LookUp(account.clone());
+        let timer = Timer::LookUp(account.clone());
         actions.push(Action::SetTimer(timer, now_ms + LOOKUP_WAIT_MS));
         actions.push(Action::LookUpGroups(account.clone()));
         self.asked.insert(account);
@@ -74,7 +74,7 @@ impl Groups {
         if !self.asked.remove(account) {
             return false;
         }
-        actions.push(Action::StopTimer(TimerKey::LookUp(account.clone())));
+        actions.push(Action::StopTimer(Timer::LookUp(account.clone())));
         let is_usable = |at: u64| now_ms.saturating_sub(at) < USABLE_MS;
         self.known.retain(|_, (at, _)| is_usable(*at));
         self.known.insert(account.clone(), (now_ms, groups.into()));

@@ -5,8 +5,8 @@
 //! these jobs wait with them.
 
 use super::context::Context;
-use super::event::{
-    Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, TimerKey,
+use super::interface::{
+    Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, Timer,
 };
 use super::job::{JobEntry, Program, ScriptFiles};
 use super::launches::Launches;
@@ -249,7 +249,7 @@ impl Launches {
                 .log(format!("job {}: {error}; it is tried again", run.job));
         }
         if state.advance(run, Move::Lack) {
-            state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+            state.actions.set_timer(Timer::Retry(run), RETRY_MS);
         }
     }
 
@@ -378,7 +378,7 @@ impl Launches {
             state.actions.log(line);
         }
         if state.advance(run, Move::Lack) {
-            state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+            state.actions.set_timer(Timer::Retry(run), RETRY_MS);
         }
     }
 
@@ -428,7 +428,7 @@ impl Launches {
         self.recording.retain(|other| *other != run);
         self.being_recorded.retain(|other| *other != run);
         state.without_groups.remove(&run);
-        state.actions.stop_timer(TimerKey::Retry(run));
+        state.actions.stop_timer(Timer::Retry(run));
         state.actions.send(LauncherEvent::Released(run));
         state.start_early_steps(run);
         true

@@ -3,7 +3,7 @@
 
 use super::Move;
 use super::daemons::StepDaemons;
-use super::event::{self, Action, MessageKind};
+use super::interface::{self, Action, MessageKind};
 use super::programs::Programs;
 use super::records::Fault;
 use super::scripts::Scripts;
@@ -43,7 +43,7 @@ impl Launches {
         run: JobAttempt,
         status: Option<i32>,
         usage: Usage,
-        failure: Option<event::ScriptFailure>,
+        failure: Option<interface::ScriptFailure>,
     ) {
         if let Some(failure) = failure {
             let fault = match failure.is_nodes {
@@ -112,7 +112,7 @@ impl Launches {
     pub(super) fn records_appended(
         &mut self,
         state: &mut State,
-        written: Result<(), event::Failure>,
+        written: Result<(), interface::Failure>,
     ) {
         let recorded = std::mem::take(&mut self.being_recorded);
         if state.records.appended(written.is_ok()) {

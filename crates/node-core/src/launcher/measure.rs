@@ -1,7 +1,7 @@
 //! What the processes of a job use, and which tasks they are: asked by the agent, and found out by a process of its own each time,
 //! as files of a process may be slow to read, and there may be very many processes.
 
-use super::event::{Action, TimerKey};
+use super::interface::{Action, Timer};
 use super::state::State;
 use crate::messages::LauncherEvent;
 use minicbor::{Decode, Encode};
@@ -85,7 +85,7 @@ impl Measurements {
         let measurement = Measurement { tag, uid, wanted };
         self.under_way.insert(id, measurement);
         let of = self.processes_of(state, job);
-        state.actions.set_timer(TimerKey::Measurement(id), WAIT_MS);
+        state.actions.set_timer(Timer::Measurement(id), WAIT_MS);
         state.actions.push(Action::Measure { id, wanted, of });
     }
 
@@ -105,7 +105,7 @@ impl Measurements {
         let Some(Measurement { tag, wanted, .. }) = self.under_way.remove(&id) else {
             return;
         };
-        state.actions.stop_timer(TimerKey::Measurement(id));
+        state.actions.stop_timer(Timer::Measurement(id));
         state
             .actions
             .send(wanted.answer(tag, bytes.unwrap_or_default()));
@@ -120,7 +120,7 @@ impl Measurements {
     /// The agent that has asked for them is gone.
     pub(super) fn stop_measurements(&mut self, state: &mut State) {
         for id in std::mem::take(&mut self.under_way).into_keys() {
-            state.actions.stop_timer(TimerKey::Measurement(id));
+            state.actions.stop_timer(Timer::Measurement(id));
             state.actions.push(Action::StopMeasurement(id));
         }
     }

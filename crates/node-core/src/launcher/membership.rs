@@ -1,7 +1,7 @@
 //! Whose a process is. The kernel says it, where there are audit sessions; else sessions of setsid(2) and the job of the process's
 //! user serve, if there is only one.
 
-use super::event::{Belongs, Members, ProcessTraits};
+use super::interface::{Belongs, Members, ProcessTraits};
 use super::state::{Role, State};
 use super::{JobEntry, Launcher};
 use muster_model::ids::JobAttempt;

@@ -3,7 +3,7 @@
 
 use super::JobEntry;
 use super::actions::Actions;
-use super::event::{Action, MessageKind};
+use super::interface::{Action, MessageKind};
 use muster_model::ids::JobAttempt;
 use std::collections::{BTreeMap, VecDeque};
 

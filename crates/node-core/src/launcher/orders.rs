@@ -1,7 +1,7 @@
 //! What the controller orders, from the batches that it has sealed: nothing else makes, signals or ends a job here.
 
 use super::Launcher;
-use super::event::Action;
+use super::interface::Action;
 use crate::messages::LauncherEvent;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::JobAttempt;

@@ -2,7 +2,7 @@
 //! this node and after the last of it is gone. A job's launch and its steps wait for the former, its release for the
 //! latter. What these programs leave in the background is the site's, and left alone.
 
-use super::event::{Action, Failure, LaunchFiles, ProgramKind, TimerKey};
+use super::interface::{Action, Failure, LaunchFiles, ProgramKind, Timer};
 use super::job::{JobEntry, Program};
 use super::launch::{RETRY_MS, TRIES_MAX, fault_of};
 use super::launches::Launches;
@@ -73,7 +73,7 @@ impl Launches {
             (ProgramKind::Epilog(_), Ok(pid)) => {
                 state.roles.insert(pid, Role::Epilog(run));
                 if state.advance(run, Move::StartEpilog) {
-                    state.actions.stop_timer(TimerKey::Kill(run));
+                    state.actions.stop_timer(Timer::Kill(run));
                 }
                 self.programs
                     .program_runs(state, run, pid, |programs| programs.epilog_timeout_s);
@@ -126,7 +126,7 @@ impl Launches {
                 state.actions.log(line);
             }
             if state.advance(run, Move::Lack) {
-                state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+                state.actions.set_timer(Timer::Retry(run), RETRY_MS);
             }
             return;
         }
@@ -175,7 +175,7 @@ impl Launches {
         }
         // No job ends without it because users have used up all processes.
         if state.advance(run, Move::Lack) {
-            state.actions.set_timer(TimerKey::Retry(run), RETRY_MS);
+            state.actions.set_timer(Timer::Retry(run), RETRY_MS);
         }
     }
 
@@ -297,7 +297,7 @@ impl Programs {
         };
         let timeout_s = entry.prolog_epilog.as_ref().and_then(|p| timeout_s(p));
         if let Some(timeout_s) = timeout_s {
-            let timer = TimerKey::Programs(run);
+            let timer = Timer::Programs(run);
             state.actions.set_timer(timer, u64::from(timeout_s) * 1000);
         }
         if self.is_killing {
@@ -337,7 +337,7 @@ impl Programs {
 
     /// The programs around a job have ended; whether they had been killed because their time was over.
     pub(super) fn program_ended(&mut self, state: &mut State, run: JobAttempt) -> bool {
-        state.actions.stop_timer(TimerKey::Programs(run));
+        state.actions.stop_timer(Timer::Programs(run));
         let entry = state.jobs.get_mut(&run);
         let program = entry.map(|e| std::mem::take(&mut e.program));
         matches!(program, Some(Program::Running { is_late: true, .. }))

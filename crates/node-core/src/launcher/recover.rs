@@ -3,7 +3,7 @@
 //! The earlier launcher was killed, so processes of its jobs are init's children now and go on. They are watched. How a script
 //! ended may be known to nobody: its job is reported as vanished then.
 
-use super::event::{Action, Recovered, TimerKey};
+use super::interface::{Action, Recovered, Timer};
 use super::job::JobEntry;
 use super::launch::Launch;
 use super::records::RecordedAttempt;
@@ -146,7 +146,7 @@ impl State {
                 entry.kill_at_ms = Some(self.now.mono_ms + self.node.kill_wait_ms);
             }
             self.actions
-                .set_timer(TimerKey::Kill(run), self.node.kill_wait_ms);
+                .set_timer(Timer::Kill(run), self.node.kill_wait_ms);
         }
     }
 

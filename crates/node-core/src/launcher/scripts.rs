@@ -1,7 +1,7 @@
 //! Scripts and contexts that the controller has sent in this session.
 
 use super::context::Contexts;
-use super::event::Action;
+use super::interface::Action;
 use super::launch::{Batch, Refused};
 use super::state::State;
 use muster_model::ids::BlobId;

@@ -2,7 +2,7 @@
 //! only passes messages on.
 
 use super::Launcher;
-use super::event::Action;
+use super::interface::Action;
 use crate::messages::LauncherEvent;
 use muster_proto::frame;
 use muster_proto::node::Orders;

@@ -1,7 +1,7 @@
 //! Signals that the controller orders. They wait for their turn ([`WaitingSignals`]), and a job that is to be stopped may have to
 //! be asked first.
 
-use super::event::TimerKey;
+use super::interface::Timer;
 use super::job::JobEntry;
 use super::state::State;
 use super::waiting::{Delivery, Round, WaitingSignals};
@@ -38,7 +38,7 @@ impl Signals {
             }
             (None, SignalScope::Full, signals::SIGCONT) => {
                 if self.stops.remove(&run) {
-                    state.actions.stop_timer(TimerKey::Stop(run));
+                    state.actions.stop_timer(Timer::Stop(run));
                 }
                 signal
             }
@@ -57,7 +57,7 @@ impl Signals {
             return false;
         }
         if self.stops.insert(run) {
-            state.actions.set_timer(TimerKey::Stop(run), grace_ms);
+            state.actions.set_timer(Timer::Stop(run), grace_ms);
         }
         true
     }

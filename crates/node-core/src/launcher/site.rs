@@ -3,7 +3,7 @@
 //! upon itself, with scontrol as a rule.
 
 use super::actions::Actions;
-use super::event::{Action, SiteProgram, TimerKey};
+use super::interface::{Action, SiteProgram, Timer};
 use super::state::State;
 use crate::signals;
 use muster_proto::node::HealthCheck;
@@ -28,8 +28,8 @@ impl SitePrograms {
         if self.health_check != wanted {
             self.health_check = wanted;
             match self.health_check {
-                Some(_) => actions.set_timer(TimerKey::HealthCheck, 0),
-                None => actions.stop_timer(TimerKey::HealthCheck),
+                Some(_) => actions.set_timer(Timer::HealthCheck, 0),
+                None => actions.stop_timer(Timer::HealthCheck),
             }
         }
     }
@@ -37,7 +37,7 @@ impl SitePrograms {
     /// An agent is new: the health of the node is checked when it has come to its controller.
     pub(super) fn forget(&mut self, actions: &mut Actions) {
         self.health_check = None;
-        actions.stop_timer(TimerKey::HealthCheck);
+        actions.stop_timer(Timer::HealthCheck);
     }
 
     fn runs_health_check(&self) -> bool {
@@ -55,7 +55,7 @@ impl SitePrograms {
     }
 
     pub(super) fn ended(&mut self, pid: i32, status: i32, actions: &mut Actions) {
-        actions.stop_timer(TimerKey::SiteProgram(pid));
+        actions.stop_timer(Timer::SiteProgram(pid));
         if let Some((_, what)) = self.running.remove(&pid)
             && status != 0
         {
@@ -73,7 +73,7 @@ impl SitePrograms {
         let once = check.interval_s == 0 || check.states.iter().any(|s| s == "START_ONLY");
         if !once {
             let interval_ms = u64::from(check.interval_s) * 1000;
-            state.actions.set_timer(TimerKey::HealthCheck, interval_ms);
+            state.actions.set_timer(Timer::HealthCheck, interval_ms);
         }
         if !self.runs_health_check() && self.is_in_state(state, &check.states) {
             self.is_starting = true;
@@ -120,7 +120,7 @@ impl SitePrograms {
             Ok(pid) => {
                 state
                     .actions
-                    .set_timer(TimerKey::SiteProgram(pid), TIME_LIMIT_MS);
+                    .set_timer(Timer::SiteProgram(pid), TIME_LIMIT_MS);
                 state.roles.insert(pid, super::state::Role::Site);
                 self.running.insert(pid, (kind, what));
             }

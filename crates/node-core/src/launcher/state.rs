@@ -1,8 +1,8 @@
 //! What the parts of the launcher share: the node, its jobs, their processes, and what is on file of them.
 
 use super::actions::Actions;
-use super::event::MessageKind;
 use super::groups::Groups;
+use super::interface::MessageKind;
 use super::job::JobEntry;
 use super::node::{Node, Setup};
 use super::phase::Move;

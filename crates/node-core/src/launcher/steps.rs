@@ -4,7 +4,7 @@
 use super::Phase;
 use super::early_steps;
 use super::end::EncodedEnd;
-use super::event::{Action, ResultPurpose, StepdId};
+use super::interface::{Action, ResultPurpose, StepdConnId};
 use super::job::{EarlyStep, JobEntry};
 use super::node::Node;
 use super::state::State;
@@ -26,7 +26,7 @@ const STEP_DIR: &str = "muster-pmix.";
 /// A step daemon to which the launcher has a connection.
 #[derive(Debug)]
 pub(super) struct Stepd {
-    pub(super) id: StepdId,
+    pub(super) id: StepdConnId,
     pub(super) pid: i32,
     /// Where srun reaches it.
     pub(super) socket: PathBuf,
@@ -342,7 +342,7 @@ impl State {
     }
 
     /// What it has not reported is in its file, or lost: the end of its process says so.
-    pub(super) fn stepd_closed(&mut self, id: StepdId) {
+    pub(super) fn stepd_closed(&mut self, id: StepdConnId) {
         self.actions.push(Action::StopListening(id));
     }
 

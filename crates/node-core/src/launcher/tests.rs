@@ -6,9 +6,9 @@ mod floods;
 mod random;
 mod scenarios;
 
-use super::event::{
+use super::interface::{
     Belongs, Failure, LaunchFiles, ProgramKind, Recovered, ResultPurpose, ScriptNotStarted,
-    StartedStepd, StepdId,
+    StartedStepd, StepdConnId,
 };
 use super::*;
 use crate::messages::{RunningStep, StepOrder, StepdCommand, TaskBinding, User, VERSIONS};
@@ -158,12 +158,12 @@ struct World {
     now: Now,
     controller: Option<muster_trust::Session>,
     events: VecDeque<Event>,
-    timers: BTreeMap<TimerKey, u64>,
+    timers: BTreeMap<Timer, u64>,
     records: String,
     processes: BTreeMap<i32, Process>,
     watched: BTreeSet<i32>,
     results: BTreeSet<AttemptStep>,
-    stepds: BTreeMap<StepdId, Connection>,
+    stepds: BTreeMap<StepdConnId, Connection>,
     /// Numbers that have gone to other processes, with when those started.
     started_ms: BTreeMap<i32, u64>,
     look_ups: BTreeSet<Account>,
@@ -182,7 +182,7 @@ struct World {
     /// Those of this launcher's time.
     new_steps: BTreeSet<AttemptStep>,
     /// Daemons to which the agent has a connection, and steps of which it knows the end by that.
-    owned: BTreeSet<StepdId>,
+    owned: BTreeSet<StepdConnId>,
     known_ends: BTreeSet<AttemptStep>,
     signals: Vec<(i32, i32)>,
     /// Lines of each message.

@@ -5,7 +5,7 @@
 
 use super::JobEntry;
 use super::actions::Actions;
-use super::event::TimerKey;
+use super::interface::Timer;
 use muster_model::command::SignalScope;
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::pending::Pending;
@@ -147,7 +147,7 @@ impl WaitingSignals {
         }
         self.turns.retain(|_, turns| !turns.is_empty());
         if !self.jobs.is_empty() {
-            actions.set_timer(TimerKey::Signals, NEXT_ROUND_MS);
+            actions.set_timer(Timer::Signals, NEXT_ROUND_MS);
         }
         round
     }

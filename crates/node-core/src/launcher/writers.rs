@@ -1,7 +1,7 @@
 //! Processes that write messages into the standard error of scripts, and those that remove directories of steps: a job ends once
 //! they have ended.
 
-use super::event::{Action, MessageKind, TimerKey};
+use super::interface::{Action, MessageKind, Timer};
 use super::notices::Notices;
 use super::state::{Role, State};
 use crate::signals;
@@ -52,7 +52,7 @@ impl Writers {
                 state.roles.insert(pid, Role::Message(run, kind));
                 state
                     .actions
-                    .set_timer(TimerKey::Writer(run, pid), MESSAGE_WAIT_MS);
+                    .set_timer(Timer::Writer(run, pid), MESSAGE_WAIT_MS);
             }
             Err(e) => {
                 state.actions.log(format!(
@@ -88,13 +88,13 @@ impl Writers {
             entry.removers.insert(pid);
             state
                 .actions
-                .set_timer(TimerKey::Writer(run, pid), REMOVAL_WAIT_MS);
+                .set_timer(Timer::Writer(run, pid), REMOVAL_WAIT_MS);
         }
     }
 
     /// A process that wrote a message or removed directories has ended.
     pub(super) fn writer_ended(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
-        state.actions.stop_timer(TimerKey::Writer(run, pid));
+        state.actions.stop_timer(Timer::Writer(run, pid));
         if let Some(entry) = state.jobs.get_mut(&run) {
             entry.writers.remove(&pid);
             entry.removers.remove(&pid);

@@ -1,12 +1,12 @@
 //! The actions that follow from an event, as they are gathered, and the wording of what users read.
 
-use super::interface::{ControllerError, SrunAction};
+use super::interface::{Action, ControllerError};
 use muster_model::refusal::Refusal;
 
 /// All of them, in order.
 #[derive(Debug)]
 pub(super) struct Actions {
-    list: Vec<SrunAction>,
+    list: Vec<Action>,
     quiet: bool,
     /// `--verbose` was given.
     pub(super) is_verbose: bool,
@@ -21,41 +21,41 @@ impl Actions {
         }
     }
 
-    pub(super) fn push(&mut self, action: SrunAction) {
+    pub(super) fn push(&mut self, action: Action) {
         self.list.push(action);
     }
 
-    pub(super) fn move_to(&mut self, actions: &mut Vec<SrunAction>) {
+    pub(super) fn move_to(&mut self, actions: &mut Vec<Action>) {
         actions.append(&mut self.list);
     }
 
     /// A text of others, on a line of its own.
     pub(super) fn line(&mut self, text: &str) {
-        self.push(SrunAction::Print(format!("{}\n", text.trim_end())));
+        self.push(Action::Print(format!("{}\n", text.trim_end())));
     }
 
     /// `srun: text`, unless quiet.
     pub(super) fn info(&mut self, text: &str) {
         if !self.quiet {
-            self.push(SrunAction::Print(format!("srun: {text}\n")));
+            self.push(Action::Print(format!("srun: {text}\n")));
         }
     }
 
     /// `srun: text`, with `-v`.
     pub(super) fn verbose(&mut self, text: &str) {
         if self.is_verbose {
-            self.push(SrunAction::Print(format!("srun: {text}\n")));
+            self.push(Action::Print(format!("srun: {text}\n")));
         }
     }
 
     /// `srun: error: text`.
     pub(super) fn error(&mut self, text: &str) {
-        self.push(SrunAction::Print(format!("srun: error: {text}\n")));
+        self.push(Action::Print(format!("srun: error: {text}\n")));
     }
 
     /// `srun: fatal: text`.
     pub(super) fn fatal(&mut self, text: &str) {
-        self.push(SrunAction::Print(format!("srun: fatal: {text}\n")));
+        self.push(Action::Print(format!("srun: fatal: {text}\n")));
     }
 
     /// What exactly is wrong, then Slurm's wording.

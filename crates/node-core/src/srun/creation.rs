@@ -3,7 +3,7 @@
 
 use super::actions::Actions;
 use super::config::{Lead, NumberSource, SrunConfig, StepPart};
-use super::interface::{AgentId, ControllerError, SrunAction, SrunEvent, StepdId};
+use super::interface::{Action, AgentId, ControllerError, Event, StepdIdx};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -51,7 +51,7 @@ const FAILED: Progress = Progress::Failed { is_busy: false };
 /// The connection to the step daemon of a task that may have srun's streams, before the agent has said whether it has.
 #[derive(Debug)]
 struct Channel {
-    id: StepdId,
+    id: StepdIdx,
     /// A message other than the first that is expected has come: the agent answers itself.
     has_spoken: bool,
     /// The agent has said that all is over: the daemon's messages are on their way, or are lost with it.
@@ -102,7 +102,7 @@ pub(super) struct CreatedStep {
     /// Connections that keep it, and that are answered when its end is recorded.
     pub(super) leads: Vec<AgentId>,
     /// The connection to the step daemon, where the task has srun's streams.
-    pub(super) channel: Option<StepdId>,
+    pub(super) channel: Option<StepdIdx>,
     /// The first number that no connection to a step daemon has had.
     pub(super) next_stepd: u32,
 }
@@ -174,7 +174,7 @@ impl Creation {
                 self.address = address.clone();
                 self.connect(out);
             }
-            Lead::Unknown | Lead::Component(_) => out.push(SrunAction::AskAllocation(self.job)),
+            Lead::Unknown | Lead::Component(_) => out.push(Action::AskAllocation(self.job)),
         }
     }
 
@@ -186,7 +186,7 @@ impl Creation {
             Some(spec) => spec.key.clone(),
             None => self.number_key.clone(),
         };
-        out.push(SrunAction::ConnectAgent {
+        out.push(Action::ConnectAgent {
             agent,
             address: self.address.clone(),
             job: self.job,
@@ -323,7 +323,7 @@ impl Creation {
         };
         let channel = match self.transport {
             StepTransport::Direct => {
-                let id = StepdId(self.next_stepd);
+                let id = StepdIdx(self.next_stepd);
                 self.next_stepd += 1;
                 Some(id)
             }
@@ -338,9 +338,9 @@ impl Creation {
         self.send(out, AgentRequest::Create(spec), channel);
     }
 
-    fn send(&self, out: &mut Actions, request: AgentRequest, channel: Option<StepdId>) {
+    fn send(&self, out: &mut Actions, request: AgentRequest, channel: Option<StepdIdx>) {
         if let Some(agent) = self.agent {
-            out.push(SrunAction::SendRequest {
+            out.push(Action::SendRequest {
                 agent,
                 request: Box::new(request),
                 channel,
@@ -443,18 +443,18 @@ impl Creation {
     fn ask_for_key(&mut self, out: &mut Actions, refusal: Refusal) {
         self.refused = Some(refusal);
         self.close_channel(out);
-        out.push(SrunAction::AskAllocation(self.job));
+        out.push(Action::AskAllocation(self.job));
     }
 
     fn close_agent(&mut self, out: &mut Actions) {
         if let Some(agent) = self.agent.take() {
-            out.push(SrunAction::CloseAgent(agent));
+            out.push(Action::CloseAgent(agent));
         }
     }
 
     fn close_channel(&mut self, out: &mut Actions) {
         if let Some(channel) = self.channel.take() {
-            out.push(SrunAction::CloseStepd(channel.id));
+            out.push(Action::CloseStepd(channel.id));
         }
     }
 
@@ -463,9 +463,9 @@ impl Creation {
     pub(super) fn channel_messages(
         &mut self,
         out: &mut Actions,
-        stepd: StepdId,
+        stepd: StepdIdx,
         messages: Vec<FromStepd>,
-        later: &mut VecDeque<SrunEvent>,
+        later: &mut VecDeque<Event>,
     ) -> Progress {
         let Some(channel) = self.channel.as_mut().filter(|c| c.id == stepd) else {
             return Progress::None;
@@ -481,7 +481,7 @@ impl Creation {
             None => None,
         };
         if !messages.is_empty() {
-            later.push_back(SrunEvent::StepdMessages(stepd, messages.into()));
+            later.push_back(Event::StepdMessages(stepd, messages.into()));
         }
         match created {
             Some(created) => self.part_created(out, *created),
@@ -493,15 +493,15 @@ impl Creation {
     pub(super) fn channel_lost(
         &mut self,
         out: &mut Actions,
-        stepd: StepdId,
+        stepd: StepdIdx,
         error: String,
-        later: &mut VecDeque<SrunEvent>,
+        later: &mut VecDeque<Event>,
     ) -> Progress {
         let Some(channel) = self.channel.as_ref().filter(|c| c.id == stepd) else {
             return Progress::None;
         };
         if channel.has_spoken {
-            later.push_back(SrunEvent::StepdLost(stepd, error));
+            later.push_back(Event::StepdLost(stepd, error));
             return Progress::None;
         }
         if channel.is_done {

@@ -2,7 +2,7 @@
 //! ends with the status of the worst task.
 
 use super::Srun;
-use super::interface::{AgentId, SrunAction};
+use super::interface::{Action, AgentId};
 use super::running::is_due;
 use super::transition::{SrunState, SrunStateEvent};
 
@@ -20,14 +20,14 @@ impl Srun {
             return;
         }
         if self.has_terminal {
-            self.cx.out.push(SrunAction::RestoreTerminal);
+            self.cx.out.push(Action::RestoreTerminal);
         }
         // The step is over when every node has reported to the lead: what follows in a script finds its CPUs free, and
         // the batch script's end finds it recorded. A lost node must not keep srun; a daemon that was spoken to from
         // the start says itself that the end is recorded.
         if self.step.leaves || self.step.is_lost || self.step.nodes.is_recorded() {
             while let Some(lead) = self.leads.pop_front() {
-                self.cx.out.push(SrunAction::CloseAgent(lead));
+                self.cx.out.push(Action::CloseAgent(lead));
             }
         }
         match self.step.leaves {
@@ -55,7 +55,7 @@ impl Srun {
     pub(super) fn lead_answered(&mut self, agent: AgentId) {
         if self.lead() == Some(agent) {
             self.leads.pop_front();
-            self.cx.out.push(SrunAction::CloseAgent(agent));
+            self.cx.out.push(Action::CloseAgent(agent));
             self.await_lead();
         }
     }
@@ -72,7 +72,7 @@ impl Srun {
     fn finish(&mut self) {
         self.step.flush(&mut self.cx);
         match self.step.rules.epilog.take() {
-            Some(epilog) => self.cx.out.push(SrunAction::RunProgram(epilog)),
+            Some(epilog) => self.cx.out.push(Action::RunProgram(epilog)),
             None => self.exit(),
         }
     }
@@ -82,8 +82,8 @@ impl Srun {
         let (exit, code) = self.step.exit();
         self.cx.advance(SrunStateEvent::Finished);
         if self.has_allocation {
-            self.cx.out.push(SrunAction::EndAllocation(exit));
+            self.cx.out.push(Action::EndAllocation(exit));
         }
-        self.cx.out.push(SrunAction::Exit(code));
+        self.cx.out.push(Action::Exit(code));
     }
 }

@@ -9,14 +9,14 @@ use muster_proto::client::AllocationInfo;
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};
 use std::net::IpAddr;
 
-/// A connection to an agent, from [`SrunAction::ConnectAgent`] until [`SrunAction::CloseAgent`].
+/// A connection to an agent, from [`Action::ConnectAgent`] until [`Action::CloseAgent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentId(pub u32);
 
-/// A connection to a step daemon, from [`SrunAction::ConnectStepd`], or from the request that its other end went with, until
-/// [`SrunAction::CloseStepd`] or [`SrunEvent::StepdLost`].
+/// A connection to a step daemon, from [`Action::ConnectStepd`], or from the request that its other end went with, until
+/// [`Action::CloseStepd`] or [`Event::StepdLost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StepdId(pub u32);
+pub struct StepdIdx(pub u32);
 
 /// One of srun's streams for the output of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub enum ControllerError {
 
 /// Something that happens to srun.
 #[derive(Debug)]
-pub enum SrunEvent {
+pub enum Event {
     /// srun begins.
     Started,
     /// What the controller knows of an allocation.
@@ -74,13 +74,13 @@ pub enum SrunEvent {
     /// A program is over, or why it has failed.
     ProgramEnded(Result<(), String>),
     /// A step daemon is connected.
-    StepdConnected(StepdId),
+    StepdConnected(StepdIdx),
     /// A step daemon cannot be connected.
-    StepdUnreachable(StepdId, String),
+    StepdUnreachable(StepdIdx, String),
     /// What a step daemon has sent.
-    StepdMessages(StepdId, Vec<FromStepd>),
+    StepdMessages(StepdIdx, Vec<FromStepd>),
     /// The connection to a step daemon is gone.
-    StepdLost(StepdId, String),
+    StepdLost(StepdIdx, String),
     /// Signals cannot be caught.
     SignalsFailed(String),
     /// A signal for srun, by its number.
@@ -100,10 +100,10 @@ pub enum SrunEvent {
 /// Something that the executor does for srun, in the order in which actions come. What has an answer is answered before other
 /// events come, but for requests.
 #[derive(Debug)]
-pub enum SrunAction {
-    /// Ask the controller about the allocation of a job. Answered by [`SrunEvent::Allocation`].
+pub enum Action {
+    /// Ask the controller about the allocation of a job. Answered by [`Event::Allocation`].
     AskAllocation(JobId),
-    /// Connect to an agent. Answered by [`SrunEvent::AgentConnected`] or [`SrunEvent::AgentUnreachable`].
+    /// Connect to an agent. Answered by [`Event::AgentConnected`] or [`Event::AgentUnreachable`].
     ConnectAgent {
         /// The number of the connection.
         agent: AgentId,
@@ -114,25 +114,25 @@ pub enum SrunAction {
         /// The owner's key of the job, if it is known: an agent on another host wants it.
         key: Option<ByteVec>,
     },
-    /// Send a request. Answered by [`SrunEvent::RequestSent`], and by the agent later.
+    /// Send a request. Answered by [`Event::RequestSent`], and by the agent later.
     SendRequest {
         /// To which agent.
         agent: AgentId,
         /// What is asked for; it is handed back.
         request: Box<AgentRequest>,
         /// Send srun's standard streams with it, and one end of a connection, whose other end is this one to a step daemon.
-        channel: Option<StepdId>,
+        channel: Option<StepdIdx>,
     },
     /// Close the connection to an agent.
     CloseAgent(AgentId),
-    /// Open files and streams. Answered by [`SrunEvent::StreamsOpened`].
+    /// Open files and streams. Answered by [`Event::StreamsOpened`].
     OpenStreams(Box<StreamsToOpen>),
-    /// Run a program to its end. Answered by [`SrunEvent::ProgramEnded`].
+    /// Run a program to its end. Answered by [`Event::ProgramEnded`].
     RunProgram(String),
-    /// Connect to a step daemon. Answered by [`SrunEvent::StepdConnected`] or [`SrunEvent::StepdUnreachable`].
+    /// Connect to a step daemon. Answered by [`Event::StepdConnected`] or [`Event::StepdUnreachable`].
     ConnectStepd {
         /// The number of the connection.
-        stepd: StepdId,
+        stepd: StepdIdx,
         /// Where it listens.
         address: String,
         /// Its step.
@@ -141,11 +141,11 @@ pub enum SrunAction {
         key: ByteVec,
     },
     /// Send a message to step daemons.
-    SendStepds(Vec<StepdId>, ToStepd),
+    SendStepds(Vec<StepdIdx>, ToStepd),
     /// Close the connection to a step daemon.
-    CloseStepd(StepdId),
+    CloseStepd(StepdIdx),
     /// Catch signals from now on, until srun ends, and have its terminal in raw mode if the tasks have one. Answered by
-    /// [`SrunEvent::SignalsFailed`] if that is not possible.
+    /// [`Event::SignalsFailed`] if that is not possible.
     CatchSignals {
         /// The terminal too.
         raw_terminal: bool,

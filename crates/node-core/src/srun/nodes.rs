@@ -4,7 +4,7 @@
 //! connection from the start.
 
 use super::actions::Actions;
-use super::interface::{SrunAction, StepdId};
+use super::interface::{Action, StepdIdx};
 use minicbor::bytes::ByteVec;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepId, StepNo};
@@ -65,7 +65,7 @@ impl Part {
 /// A connection to a step daemon.
 #[derive(Debug)]
 struct Peer {
-    id: StepdId,
+    id: StepdIdx,
     /// The nodes that are reached by it: its own, and those below that in a tree.
     nodes: Range<usize>,
     /// It speaks for a branch of a tree, even if that is one node.
@@ -175,7 +175,7 @@ impl Nodes {
     }
 
     /// Takes the connection to the only daemon, which has come with the step.
-    pub(super) fn adopt(&mut self, out: &mut Actions, stepd: StepdId) {
+    pub(super) fn adopt(&mut self, out: &mut Actions, stepd: StepdIdx) {
         self.report_launch(out, 0);
         self.begun = self.parts.len();
         self.peers.push(Peer {
@@ -244,10 +244,10 @@ impl Nodes {
         if !open || head.gone {
             return;
         }
-        let id = StepdId(self.next_stepd);
+        let id = StepdIdx(self.next_stepd);
         self.next_stepd += 1;
         let part = &self.parts[head.part];
-        out.push(SrunAction::ConnectStepd {
+        out.push(Action::ConnectStepd {
             stepd: id,
             address: head.node.address.clone(),
             step: StepId::new(part.job, part.step),
@@ -262,12 +262,12 @@ impl Nodes {
         });
     }
 
-    fn position(&self, stepd: StepdId) -> Option<usize> {
+    fn position(&self, stepd: StepdIdx) -> Option<usize> {
         self.peers.iter().position(|peer| peer.id == stepd)
     }
 
     /// A daemon is connected: proves to it that this is its step's srun, and sends it again what may have been lost.
-    pub(super) fn connected(&mut self, out: &mut Actions, stepd: StepdId) {
+    pub(super) fn connected(&mut self, out: &mut Actions, stepd: StepdIdx) {
         let Some(at) = self.position(stepd) else {
             return;
         };
@@ -277,7 +277,7 @@ impl Nodes {
         let part_at = self.nodes[branch.start].part;
         let key = self.parts[part_at].key.clone();
         let greeting = Some(Versions::CLUSTER.greeting());
-        let mut send = |message| out.push(SrunAction::SendStepds(vec![stepd], message));
+        let mut send = |message| out.push(Action::SendStepds(vec![stepd], message));
         if !peer.tree {
             send(ToStepd::Hello(key, greeting));
             return;
@@ -314,7 +314,7 @@ impl Nodes {
     }
 
     /// A daemon cannot be connected. Gives the index of its node.
-    pub(super) fn unreachable(&mut self, stepd: StepdId) -> Option<usize> {
+    pub(super) fn unreachable(&mut self, stepd: StepdIdx) -> Option<usize> {
         let at = self.position(stepd)?;
         Some(self.peers.remove(at).nodes.start)
     }
@@ -367,18 +367,18 @@ impl Nodes {
         // In trees every message has a number, for all nodes.
         if !others.is_empty() {
             let nothing = ToStepd::Down(number, Box::new(ToStepd::Nothing));
-            out.push(SrunAction::SendStepds(others, nothing));
+            out.push(Action::SendStepds(others, nothing));
         }
         if !heads.is_empty() {
             let message = ToStepd::Down(number, Box::new(message.clone()));
-            out.push(SrunAction::SendStepds(heads, message));
+            out.push(Action::SendStepds(heads, message));
         }
         if self.parts.iter().any(Part::is_tree) {
             self.sent_bytes += weight(&message);
             self.sent.push_back((part, message.clone()));
         }
         if !plain.is_empty() {
-            out.push(SrunAction::SendStepds(plain, message));
+            out.push(Action::SendStepds(plain, message));
         }
     }
 
@@ -386,7 +386,7 @@ impl Nodes {
     pub(super) fn take_messages(
         &mut self,
         out: &mut Actions,
-        stepd: StepdId,
+        stepd: StepdIdx,
         messages: Vec<FromStepd>,
     ) -> Vec<NodeEvent> {
         let mut events = Vec::with_capacity(messages.len());
@@ -417,7 +417,7 @@ impl Nodes {
         }
         if is_closed {
             self.peers.retain(|peer| peer.id != stepd);
-            out.push(SrunAction::CloseStepd(stepd));
+            out.push(Action::CloseStepd(stepd));
         }
         events
     }
@@ -426,7 +426,7 @@ impl Nodes {
     fn take_up(
         &mut self,
         out: &mut Actions,
-        (stepd, head): (StepdId, usize),
+        (stepd, head): (StepdIdx, usize),
         (position, number, acknowledged): (u32, u64, u64),
         message: FromStepd,
         events: &mut Vec<NodeEvent>,
@@ -456,7 +456,7 @@ impl Nodes {
         if node.closed || node.unseen > SEEN_EVERY {
             node.unseen = 0;
             let seen = ToStepd::Seen(position, node.received);
-            out.push(SrunAction::SendStepds(vec![stepd], seen));
+            out.push(Action::SendStepds(vec![stepd], seen));
         }
         match message {
             FromStepd::Closed | FromStepd::Acknowledged | FromStepd::Over => {}
@@ -470,7 +470,7 @@ impl Nodes {
     }
 
     /// The connection to a daemon is gone.
-    pub(super) fn lost(&mut self, stepd: StepdId) -> Option<NodeEvent> {
+    pub(super) fn lost(&mut self, stepd: StepdIdx) -> Option<NodeEvent> {
         let at = self.position(stepd)?;
         let head = self.peers.remove(at).nodes.start;
         self.node_lost(head)

@@ -2,7 +2,7 @@
 
 use super::actions::Actions;
 use super::config::{Sink, Streams};
-use super::interface::{OutputStream, SrunAction};
+use super::interface::{Action, OutputStream};
 use std::collections::BTreeMap;
 
 /// A task's line may be so long before it is passed on in parts.
@@ -103,7 +103,7 @@ impl Output {
 
     fn write(&self, out: &mut Actions, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            out.push(SrunAction::Write(self.stream, bytes));
+            out.push(Action::Write(self.stream, bytes));
         }
     }
 }
@@ -191,7 +191,7 @@ mod tests {
         let mut actions = Vec::new();
         out.move_to(&mut actions);
         let bytes = actions.into_iter().flat_map(|action| match action {
-            SrunAction::Write(OutputStream::Stdout, bytes) => bytes,
+            Action::Write(OutputStream::Stdout, bytes) => bytes,
             other => panic!("{other:?}"),
         });
         String::from_utf8(bytes.collect()).unwrap()
@@ -212,7 +212,7 @@ mod tests {
         outputs.flush_all(&mut out);
         let mut actions = Vec::new();
         out.move_to(&mut actions);
-        let [SrunAction::Write(OutputStream::Stderr, bytes)] = actions.as_slice() else {
+        let [Action::Write(OutputStream::Stderr, bytes)] = actions.as_slice() else {
             panic!("{actions:?}");
         };
         assert_eq!(*bytes, said);

@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::config::StepRules;
-use super::interface::SrunEvent;
+use super::interface::Event;
 use super::nodes::NodeEvent;
 use super::nodes::Nodes;
 use super::output::Outputs;
@@ -98,12 +98,12 @@ impl RunningStep {
     }
 
     /// Handles an event of a step daemon.
-    pub(super) fn on_stepd_event(&mut self, cx: &mut Context, event: SrunEvent) {
+    pub(super) fn on_stepd_event(&mut self, cx: &mut Context, event: Event) {
         let events = match event {
-            SrunEvent::StepdMessages(stepd, messages) => {
+            Event::StepdMessages(stepd, messages) => {
                 self.nodes.take_messages(&mut cx.out, stepd, messages)
             }
-            SrunEvent::StepdLost(stepd, _) => Vec::from_iter(self.nodes.lost(stepd)),
+            Event::StepdLost(stepd, _) => Vec::from_iter(self.nodes.lost(stepd)),
             _ => Vec::new(),
         };
         for event in events {
@@ -113,16 +113,16 @@ impl RunningStep {
     }
 
     /// Handles an event of the user, or of the allocation that srun holds.
-    pub(super) fn on_user_event(&mut self, cx: &mut Context, event: SrunEvent) {
+    pub(super) fn on_user_event(&mut self, cx: &mut Context, event: Event) {
         match event {
-            SrunEvent::Signal(signal) => self.on_signal(cx, signal),
-            SrunEvent::Window(rows, columns) => {
+            Event::Signal(signal) => self.on_signal(cx, signal),
+            Event::Window(rows, columns) => {
                 let message = ToStepd::Window(rows, columns);
                 self.nodes.send(&mut cx.out, message);
             }
-            SrunEvent::Input(bytes) => self.on_input(cx, bytes),
-            SrunEvent::JobEnded(state) => self.job_ended(cx, state),
-            SrunEvent::ControllerFailed(error) => {
+            Event::Input(bytes) => self.on_input(cx, bytes),
+            Event::JobEnded(state) => self.job_ended(cx, state),
+            Event::ControllerFailed(error) => {
                 cx.out.error(&error);
                 cx.advance(SrunStateEvent::EndOrdered);
             }

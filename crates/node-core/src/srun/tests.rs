@@ -115,9 +115,9 @@ struct Bench {
     send_error: Option<String>,
     open_error: Option<String>,
     agents: BTreeMap<AgentId, String>,
-    stepds: BTreeMap<StepdId, String>,
-    requests: Vec<(AgentId, AgentRequest, Option<StepdId>)>,
-    sent: Vec<(StepdId, ToStepd)>,
+    stepds: BTreeMap<StepdIdx, String>,
+    requests: Vec<(AgentId, AgentRequest, Option<StepdIdx>)>,
+    sent: Vec<(StepdIdx, ToStepd)>,
     opened: Vec<StreamsToOpen>,
     programs: Vec<String>,
     catches_signals: bool,
@@ -158,7 +158,7 @@ impl Bench {
     /// One that has begun.
     fn begun(config: SrunConfig) -> Bench {
         let mut bench = Bench::new(config);
-        bench.event(SrunEvent::Started);
+        bench.event(Event::Started);
         bench
     }
 
@@ -171,7 +171,7 @@ impl Bench {
         bench
     }
 
-    fn event(&mut self, event: SrunEvent) {
+    fn event(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let mut actions = Vec::new();
@@ -184,15 +184,15 @@ impl Bench {
     }
 
     /// Does what is asked, and gives the answer.
-    fn execute(&mut self, action: SrunAction) -> Option<SrunEvent> {
+    fn execute(&mut self, action: Action) -> Option<Event> {
         match action {
-            SrunAction::AskAllocation(_) => {
-                return Some(SrunEvent::Allocation(self.allocation.clone()));
+            Action::AskAllocation(_) => {
+                return Some(Event::Allocation(self.allocation.clone()));
             }
-            SrunAction::ConnectAgent { agent, address, .. } => {
+            Action::ConnectAgent { agent, address, .. } => {
                 return Some(self.connect(agent, address));
             }
-            SrunAction::SendRequest {
+            Action::SendRequest {
                 agent,
                 request,
                 channel,
@@ -203,64 +203,64 @@ impl Bench {
                     self.stepds.insert(channel, "channel".to_owned());
                 }
                 let error = self.send_error.clone();
-                return Some(SrunEvent::RequestSent {
+                return Some(Event::RequestSent {
                     agent,
                     request,
                     error,
                 });
             }
-            SrunAction::CloseAgent(agent) => assert!(self.agents.remove(&agent).is_some()),
-            SrunAction::OpenStreams(streams) => {
+            Action::CloseAgent(agent) => assert!(self.agents.remove(&agent).is_some()),
+            Action::OpenStreams(streams) => {
                 self.opened.push(*streams);
                 let result = self.open_error.clone().map_or(Ok(()), Err);
-                return Some(SrunEvent::StreamsOpened(result));
+                return Some(Event::StreamsOpened(result));
             }
-            SrunAction::RunProgram(path) => {
+            Action::RunProgram(path) => {
                 self.programs.push(path);
-                return Some(SrunEvent::ProgramEnded(Ok(())));
+                return Some(Event::ProgramEnded(Ok(())));
             }
-            SrunAction::ConnectStepd { stepd, address, .. } => {
+            Action::ConnectStepd { stepd, address, .. } => {
                 if self.unreachable.contains(&address) {
-                    return Some(SrunEvent::StepdUnreachable(stepd, "refused".to_owned()));
+                    return Some(Event::StepdUnreachable(stepd, "refused".to_owned()));
                 }
                 self.stepds.insert(stepd, address);
-                return Some(SrunEvent::StepdConnected(stepd));
+                return Some(Event::StepdConnected(stepd));
             }
-            SrunAction::SendStepds(stepds, message) => {
+            Action::SendStepds(stepds, message) => {
                 for stepd in stepds {
                     assert!(self.stepds.contains_key(&stepd), "{stepd:?} {message:?}");
                     self.sent.push((stepd, message.clone()));
                 }
             }
-            SrunAction::CloseStepd(stepd) => assert!(self.stepds.remove(&stepd).is_some()),
-            SrunAction::CatchSignals { raw_terminal } => {
+            Action::CloseStepd(stepd) => assert!(self.stepds.remove(&stepd).is_some()),
+            Action::CatchSignals { raw_terminal } => {
                 assert!(!std::mem::replace(&mut self.catches_signals, true));
                 self.is_raw = raw_terminal;
             }
-            SrunAction::RestoreTerminal => self.is_raw = false,
-            SrunAction::Write(stream, bytes) => {
+            Action::RestoreTerminal => self.is_raw = false,
+            Action::Write(stream, bytes) => {
                 let text = match stream {
                     interface::OutputStream::Stdout => &mut self.stdout,
                     interface::OutputStream::Stderr => &mut self.stderr,
                 };
                 text.push_str(&String::from_utf8(bytes).unwrap());
             }
-            SrunAction::Print(text) => self.printed.push_str(&text),
-            SrunAction::EndAllocation(exit) => {
+            Action::Print(text) => self.printed.push_str(&text),
+            Action::EndAllocation(exit) => {
                 assert!(self.ended.replace(exit).is_none(), "ended twice");
             }
-            SrunAction::Exit(code) => self.exit = Some(code),
+            Action::Exit(code) => self.exit = Some(code),
         }
         None
     }
 
-    fn connect(&mut self, agent: AgentId, address: String) -> SrunEvent {
+    fn connect(&mut self, agent: AgentId, address: String) -> Event {
         if self.unreachable.contains(&address) {
-            return SrunEvent::AgentUnreachable(agent, "refused".to_owned());
+            return Event::AgentUnreachable(agent, "refused".to_owned());
         }
         let is_local = address.starts_with("unix:");
         self.agents.insert(agent, address);
-        SrunEvent::AgentConnected {
+        Event::AgentConnected {
             agent,
             is_local,
             own_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -270,11 +270,11 @@ impl Bench {
     /// The agent that is waited for answers.
     fn reply(&mut self, reply: AgentReply) {
         let agent = self.srun.interest().agent.expect("an agent is waited for");
-        self.event(SrunEvent::AgentReplied(agent, Box::new(reply)));
+        self.event(Event::AgentReplied(agent, Box::new(reply)));
     }
 
     fn idle(&mut self) {
-        self.event(SrunEvent::Idle);
+        self.event(Event::Idle);
     }
 
     /// Lets time pass until something is due, and says how long.
@@ -289,11 +289,11 @@ impl Bench {
     /// The daemon at the address of this node sends something.
     fn stepd(&mut self, number: usize, messages: Vec<FromStepd>) {
         let id = self.stepd_of(number);
-        self.event(SrunEvent::StepdMessages(id, messages));
+        self.event(Event::StepdMessages(id, messages));
         self.idle();
     }
 
-    fn stepd_of(&self, number: usize) -> StepdId {
+    fn stepd_of(&self, number: usize) -> StepdIdx {
         let address = format!("unix:/stepd{number}");
         let mut all = self.stepds.iter();
         let found = all.find(|(_, known)| **known == address);
@@ -303,13 +303,13 @@ impl Bench {
     fn lose(&mut self, number: usize) {
         let id = self.stepd_of(number);
         self.stepds.remove(&id);
-        self.event(SrunEvent::StepdLost(id, "end of file".to_owned()));
+        self.event(Event::StepdLost(id, "end of file".to_owned()));
         self.idle();
     }
 
     fn signal(&mut self, signal: i32) {
         assert!(self.srun.interest().signals && self.catches_signals);
-        self.event(SrunEvent::Signal(signal));
+        self.event(Event::Signal(signal));
         self.idle();
     }
 

@@ -10,7 +10,7 @@ use crate::options::AgentOptions;
 use crate::sys;
 use anyhow::{Context as _, bail, ensure};
 use muster_model::visible_text::debug_beginning;
-use muster_node_core::agent::{AgentEvent, DialId};
+use muster_node_core::agent::{self, DialId};
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames, Message};
 use muster_proto::node::{Orders, ToNode};
@@ -116,7 +116,7 @@ async fn session(
                         given_version.clone_from(&settings.given_version);
                         dialer.note_configuration();
                     }
-                    AgentEvent::Orders {
+                    agent::Event::Orders {
                         orders: Box::new(orders),
                         bytes,
                         launcher_seal,
@@ -127,7 +127,7 @@ async fn session(
                     return closing.close();
                 }
             },
-            other => AgentEvent::Controller(other),
+            other => agent::Event::Controller(other),
         };
         let _ = inputs.send(Input::Event(event));
     })

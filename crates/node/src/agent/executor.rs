@@ -19,8 +19,8 @@ use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 use muster_node_core::agent::{
-    Agent, AgentAction, AgentConfig, AgentEvent, ChannelRefusal, ClientRequest, ConnId, DialId,
-    PeerRequestId, RequestId, StdioId, StepdId, Timer,
+    self, Agent, AgentConfig, ChannelRefusal, ClientRequest, ConnId, DialId, PeerRequestId,
+    RequestId, StdioId, StepdChannelId, Timer,
 };
 use muster_node_core::messages::{LauncherCommand, StepOrder};
 use muster_node_core::now::Now;
@@ -78,7 +78,7 @@ pub(super) struct Executor {
     next_id: u64,
     stepds: StepdChannels,
     /// Answers to actions, which come before all other events.
-    events: VecDeque<AgentEvent>,
+    events: VecDeque<agent::Event>,
     /// Who asks from other hosts for what is not known here yet.
     questions: BTreeMap<u64, Question>,
     is_stopping: bool,
@@ -139,21 +139,21 @@ impl Executor {
             Input::Event(event) => Some(event),
             Input::Dialed(dial, key, greeting) => {
                 self.dialed.insert(dial, Dialed { key, greeting });
-                Some(AgentEvent::Dialed(dial))
+                Some(agent::Event::Dialed(dial))
             }
             Input::ControllerAnswered(dial, key, trusted) => {
                 self.answered.insert(dial, trusted);
-                Some(AgentEvent::ControllerAnswered(dial, key))
+                Some(agent::Event::ControllerAnswered(dial, key))
             }
             Input::ControllerUp(link) => {
                 self.controller = Some(link);
                 self.to_controller.clear();
                 self.send_configuration();
-                Some(AgentEvent::ControllerUp)
+                Some(agent::Event::ControllerUp)
             }
             Input::ControllerLost => {
                 self.controller = None;
-                Some(AgentEvent::ControllerLost)
+                Some(agent::Event::ControllerLost)
             }
             Input::Configuration(error) => {
                 self.configuration = Some(error);
@@ -163,11 +163,11 @@ impl Executor {
             Input::LauncherUp(outlet) => {
                 self.launcher = Some(outlet);
                 self.to_launcher.clear();
-                Some(AgentEvent::LauncherUp)
+                Some(agent::Event::LauncherUp)
             }
             Input::LauncherLost => {
                 self.launcher = None;
-                Some(AgentEvent::LauncherLost)
+                Some(agent::Event::LauncherLost)
             }
             Input::StepChannel(run, step, end) => {
                 self.stepds
@@ -227,7 +227,7 @@ impl Executor {
 
     /// Sends what a burst of events has brought.
     pub(super) fn flush(&mut self) {
-        while self.run(AgentEvent::Idle) {}
+        while self.run(agent::Event::Idle) {}
         if !self.questions.is_empty() {
             self.answer_questions();
         }
@@ -243,7 +243,7 @@ impl Executor {
     }
 
     /// Gives the agent an event, and then what its actions bring; whether they bring any.
-    fn run(&mut self, event: AgentEvent) -> bool {
+    fn run(&mut self, event: agent::Event) -> bool {
         self.events.push_back(event);
         let (mut actions, mut count) = (Vec::new(), 0);
         while let Some(event) = self.events.pop_front() {
@@ -261,56 +261,56 @@ impl Executor {
         count > 1
     }
 
-    fn execute(&mut self, action: AgentAction) {
+    fn execute(&mut self, action: agent::Action) {
         match action {
-            AgentAction::Greet {
+            agent::Action::Greet {
                 dial,
                 launcher_key,
                 present,
             } => self.greet(dial, launcher_key, present),
-            AgentAction::TrustController(dial, result) => self.trust_controller(dial, result),
-            AgentAction::CloseController => self.close_controller(),
-            AgentAction::SendHealth => self.send_health(),
-            AgentAction::SendReports(reports) => {
+            agent::Action::TrustController(dial, result) => self.trust_controller(dial, result),
+            agent::Action::CloseController => self.close_controller(),
+            agent::Action::SendHealth => self.send_health(),
+            agent::Action::SendReports(reports) => {
                 frame::encode_into(&ToCtld::Reports(reports), &mut self.to_controller);
             }
-            AgentAction::Launcher(command) => {
+            agent::Action::Launcher(command) => {
                 frame::encode_into(&command, &mut self.to_launcher);
             }
-            AgentAction::StartStepd {
+            agent::Action::StartStepd {
                 stepd,
                 order,
                 tmp_bases,
             } => self.start_stepd(stepd, order, tmp_bases),
-            AgentAction::OfferStep {
+            agent::Action::OfferStep {
                 stepd,
                 frame,
                 stdio,
             } => self.offer_step(stepd, &frame, stdio),
-            AgentAction::SendStdio { stepd, stdio } => self.send_stdio(stepd, stdio),
-            AgentAction::ReadStepds(stepds) => self.read_stepds(stepds),
-            AgentAction::CloseStepd(stepd) => self.stepds.close(stepd),
+            agent::Action::SendStdio { stepd, stdio } => self.send_stdio(stepd, stdio),
+            agent::Action::ReadStepds(stepds) => self.read_stepds(stepds),
+            agent::Action::CloseStepd(stepd) => self.stepds.close(stepd),
             // They are closed where that delays nobody.
-            AgentAction::CloseStdio(stdio) => drop(self.streams.remove(&stdio)),
-            AgentAction::Reply(request, reply) => self.reply(request, reply),
-            AgentAction::ReleaseBytes(request) => {
+            agent::Action::CloseStdio(stdio) => drop(self.streams.remove(&stdio)),
+            agent::Action::Reply(request, reply) => self.reply(request, reply),
+            agent::Action::ReleaseBytes(request) => {
                 if let Some(request) = self.requests.get_mut(&request) {
                     request.charge = None;
                 }
             }
-            AgentAction::LeaveBytes(request) => {
+            agent::Action::LeaveBytes(request) => {
                 if let Some(request) = self.requests.get_mut(&request) {
                     request.reply = None;
                 }
             }
-            AgentAction::EndRequest(request) => drop(self.requests.remove(&request)),
-            AgentAction::AskPeer {
+            agent::Action::EndRequest(request) => drop(self.requests.remove(&request)),
+            agent::Action::AskPeer {
                 request,
                 address,
                 body,
             } => self.ask_peer(request, address, body),
-            AgentAction::SetTimer { timer, after_ms } => self.set_timer(timer, after_ms),
-            AgentAction::Stop => self.is_stopping = true,
+            agent::Action::SetTimer { timer, after_ms } => self.set_timer(timer, after_ms),
+            agent::Action::Stop => self.is_stopping = true,
         }
     }
 
@@ -350,20 +350,20 @@ impl Executor {
         }
     }
 
-    fn offer_step(&mut self, stepd: StepdId, frame: &[u8], stdio: Option<StdioId>) {
+    fn offer_step(&mut self, stepd: StepdChannelId, frame: &[u8], stdio: Option<StdioId>) {
         // That the step's number is taken is kept before the step begins: otherwise the next agent would give it again.
         let is_kept = self.has_sent_launcher();
         let streams = stdio.and_then(|stdio| self.streams.get(&stdio));
         let is_written = is_kept && self.stepds.send(stepd, frame, streams);
         self.events
-            .push_back(AgentEvent::StepOffered(stepd, is_written));
+            .push_back(agent::Event::StepOffered(stepd, is_written));
     }
 
-    fn read_stepds(&mut self, stepds: Vec<StepdId>) {
+    fn read_stepds(&mut self, stepds: Vec<StepdChannelId>) {
         for stepd in stepds {
             self.events.extend(self.stepds.read(stepd));
         }
-        self.events.push_back(AgentEvent::StepdsRead);
+        self.events.push_back(agent::Event::StepdsRead);
     }
 
     fn reply(&mut self, request: RequestId, reply: AgentReply) {
@@ -400,7 +400,7 @@ impl Executor {
         tokio::spawn(async move {
             let answer = peers.ask(&address, &body).await;
             let answer = answer.map_err(|e| format!("{e:#}"));
-            let event = AgentEvent::PeerAnswered(request, answer);
+            let event = agent::Event::PeerAnswered(request, answer);
             let _ = inputs.send(Input::Event(event));
         });
     }
@@ -409,11 +409,16 @@ impl Executor {
         let inputs = self.inputs.clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
-            let _ = inputs.send(Input::Event(AgentEvent::TimerDue(timer)));
+            let _ = inputs.send(Input::Event(agent::Event::TimerDue(timer)));
         });
     }
 
-    fn start_stepd(&mut self, stepd: StepdId, mut order: Box<StepOrder>, tmp_bases: Vec<String>) {
+    fn start_stepd(
+        &mut self,
+        stepd: StepdChannelId,
+        mut order: Box<StepOrder>,
+        tmp_bases: Vec<String>,
+    ) {
         if let Some(pmix) = &mut order.pmix {
             mpi_probe::complete(pmix, tmp_bases);
         }
@@ -437,7 +442,7 @@ impl Executor {
         launcher.is_some_and(|launcher| launcher.send_now(commands))
     }
 
-    fn send_stdio(&self, stepd: StepdId, stdio: StdioId) {
+    fn send_stdio(&self, stepd: StepdChannelId, stdio: StdioId) {
         let streams = self.streams.get(&stdio);
         if !streams.is_some_and(|streams| self.stepds.send_streams(stepd, streams)) {
             // It ends by itself when none come, and that is reported like any end.
@@ -473,7 +478,7 @@ impl Executor {
         request: Box<AgentRequest>,
         streams: Option<Streams>,
         reply: mpsc::UnboundedSender<AgentReply>,
-    ) -> AgentEvent {
+    ) -> agent::Event {
         self.next_id += 1;
         let (id, stdio) = (RequestId(self.next_id), StdioId(self.next_id));
         let open = OpenRequest {
@@ -490,7 +495,7 @@ impl Executor {
             AgentRequest::Create(_) => sys::random_key(),
             _ => ByteVec::from(Vec::new()),
         };
-        AgentEvent::Request(ClientRequest {
+        agent::Event::Request(ClientRequest {
             id,
             conn: ConnId(asker.conn),
             uid: asker.uid,

@@ -4,7 +4,7 @@ use super::Input;
 use super::order_link::OrderLink;
 use super::socket::{Socket, receive_frames};
 use super::supervisor_link::Dialer;
-use muster_node_core::agent::AgentEvent;
+use muster_node_core::agent;
 use muster_node_core::messages::{LauncherEvent, VERSIONS};
 use muster_proto::version::Greeting;
 use std::collections::VecDeque;
@@ -112,7 +112,7 @@ async fn serve((events, orders): (Socket, OrderLink), inputs: &mpsc::UnboundedSe
                 Some(channel) => Input::StepChannel(run, step, channel),
                 None => return,
             },
-            message => Input::Event(AgentEvent::Launcher(Box::new(message))),
+            message => Input::Event(agent::Event::Launcher(Box::new(message))),
         };
         let _ = inputs.send(input);
     })
@@ -209,7 +209,7 @@ mod tests {
             match &*inputs_of(&said, true).await {
                 [
                     Input::LauncherUp(_),
-                    Input::Event(AgentEvent::Launcher(first)),
+                    Input::Event(agent::Event::Launcher(first)),
                     Input::LauncherLost,
                 ] => {
                     assert!(matches!(**first, LauncherEvent::State { .. }));

@@ -9,7 +9,7 @@ use crate::descriptors::SrunStdio;
 use crate::sys;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_node_core::agent::{AgentEvent, ConnId, is_of_agents};
+use muster_node_core::agent::{self, ConnId, is_of_agents};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest};
 use muster_proto::version::{Greeting, Versions};
@@ -257,7 +257,7 @@ async fn serve(
         (_, None) => {}
     }
     drop(client);
-    let closed = AgentEvent::ConnClosed(ConnId(conn));
+    let closed = agent::Event::ConnClosed(ConnId(conn));
     let _ = inputs.send(Input::Event(closed));
 }
 

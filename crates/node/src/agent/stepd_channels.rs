@@ -6,7 +6,7 @@ use super::closing::Streams;
 use crate::descriptors;
 use crate::sys;
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
-use muster_node_core::agent::{AgentEvent, StepdId};
+use muster_node_core::agent::{self, StepdChannelId};
 use muster_node_core::messages::StepdEvent;
 use muster_proto::frame::Frames;
 use std::collections::HashMap;
@@ -22,9 +22,9 @@ use tokio::task::JoinHandle;
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct StepdChannels {
-    open: HashMap<StepdId, StepdChannel>,
+    open: HashMap<StepdChannelId, StepdChannel>,
     /// Those that the launcher is to make, by the step that the daemon gets.
-    expected: HashMap<AttemptStep, StepdId>,
+    expected: HashMap<AttemptStep, StepdChannelId>,
 }
 
 /// This end of a channel.
@@ -45,7 +45,7 @@ impl StepdChannel {
     /// `id` comes with the input that says that there is something to read.
     fn new(
         stream: UnixStream,
-        id: StepdId,
+        id: StepdChannelId,
         inputs: mpsc::UnboundedSender<Input>,
     ) -> io::Result<StepdChannel> {
         stream.set_nonblocking(true)?;
@@ -94,7 +94,7 @@ impl StepdChannel {
 
 impl StepdChannels {
     /// The launcher is ordered to have a daemon run this step.
-    pub(super) fn expect(&mut self, id: StepdId, run: JobAttempt, step: StepNo) {
+    pub(super) fn expect(&mut self, id: StepdChannelId, run: JobAttempt, step: StepNo) {
         self.expected.insert(AttemptStep::new(run, step), id);
     }
 
@@ -115,16 +115,16 @@ impl StepdChannels {
         }
     }
 
-    pub(super) fn close(&mut self, id: StepdId) {
+    pub(super) fn close(&mut self, id: StepdChannelId) {
         self.open.remove(&id);
         self.expected.retain(|_, expected| *expected != id);
     }
 
     /// What a daemon has sent, if it has sent something, or is gone.
-    pub(super) fn read(&mut self, id: StepdId) -> Option<AgentEvent> {
+    pub(super) fn read(&mut self, id: StepdChannelId) -> Option<agent::Event> {
         let mut events = Vec::new();
         let is_open = self.open.get_mut(&id)?.read(&mut events);
-        (!is_open || !events.is_empty()).then_some(AgentEvent::StepdEvents {
+        (!is_open || !events.is_empty()).then_some(agent::Event::StepdEvents {
             stepd: id,
             events,
             is_open,
@@ -132,7 +132,7 @@ impl StepdChannels {
     }
 
     /// Sends a frame, as a whole or not at all as far as its reader is concerned; whether it was sent.
-    pub(super) fn send(&self, id: StepdId, frame: &[u8], with: Option<&Streams>) -> bool {
+    pub(super) fn send(&self, id: StepdChannelId, frame: &[u8], with: Option<&Streams>) -> bool {
         let with = with.map(Streams::numbers).unwrap_or_default();
         // A daemon that waits for a step has read all, so that this much is taken at once.
         let sent = self
@@ -143,7 +143,7 @@ impl StepdChannels {
     }
 
     /// Sends streams alone; whether they were sent.
-    pub(super) fn send_streams(&self, id: StepdId, streams: &Streams) -> bool {
+    pub(super) fn send_streams(&self, id: StepdChannelId, streams: &Streams) -> bool {
         let channel = self.open.get(&id);
         channel.is_some_and(|channel| streams.send(channel.fd.get_ref()))
     }

@@ -4,7 +4,7 @@
 
 use super::output::Output;
 use crate::descriptors;
-use muster_node_core::launcher::event::ConnId;
+use muster_node_core::launcher::interface::RootConnId;
 use muster_node_core::messages::LauncherCommand;
 use muster_proto::frame::Frames;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -20,7 +20,7 @@ const READ_MAX: usize = 1 << 20;
 
 /// See the module.
 pub(super) struct Connection {
-    pub(super) id: ConnId,
+    pub(super) id: RootConnId,
     stream: UnixStream,
     /// Where the agent's orders come, once root has given it the connection and no other agent has followed.
     orders: Option<File>,
@@ -36,7 +36,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(id: ConnId, stream: UnixStream) -> io::Result<Connection> {
+    pub(super) fn new(id: RootConnId, stream: UnixStream) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         Ok(Connection {
             id,

@@ -18,9 +18,9 @@ use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_model::visible_text::debug_beginning;
-use muster_node_core::launcher::event::{
-    Action, ConnId, Event, Failure, LaunchFiles, ProgramKind, Recovered, ScriptFile, ScriptLaunch,
-    ScriptNotStarted,
+use muster_node_core::launcher::interface::{
+    Action, Event, Failure, LaunchFiles, ProgramKind, Recovered, RootConnId, ScriptFile,
+    ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup};
 use muster_node_core::messages::{Attach, FirstOrder, LauncherEvent};
@@ -75,7 +75,7 @@ impl Question {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     Watched(i32),
-    Stepd(muster_node_core::launcher::event::StepdId),
+    Stepd(muster_node_core::launcher::interface::StepdConnId),
     Asked,
     Question,
 }
@@ -93,7 +93,7 @@ pub(super) struct LauncherExecutor {
     stepds: Stepds,
     questions: Vec<Question>,
     output: Output,
-    answers: Vec<(ConnId, LauncherEvent)>,
+    answers: Vec<(RootConnId, LauncherEvent)>,
     /// More children may have ended than were collected.
     pub(super) may_have_ended: bool,
 }
@@ -671,7 +671,7 @@ impl LauncherExecutor {
     }
 
     /// What root is to receive.
-    pub(super) fn take_answers(&mut self) -> Vec<(ConnId, LauncherEvent)> {
+    pub(super) fn take_answers(&mut self) -> Vec<(RootConnId, LauncherEvent)> {
         std::mem::take(&mut self.answers)
     }
 

@@ -11,7 +11,7 @@ use crate::sys::bare;
 use crate::sys::cells::{Cells, Noted};
 use crate::{audit_session, sys};
 use muster_model::ids::{Attempt, JobAttempt, JobId};
-use muster_node_core::launcher::event::Belongs;
+use muster_node_core::launcher::interface::Belongs;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -5,7 +5,7 @@ use super::scripts::is_temporary;
 use crate::job_files::open_as;
 use crate::sys;
 use muster_node_core::exit_status::exit_status;
-use muster_node_core::launcher::event::ProgramKind;
+use muster_node_core::launcher::interface::ProgramKind;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitStatus, waitpid};

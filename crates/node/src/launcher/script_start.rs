@@ -16,7 +16,9 @@ use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, SharedSlots, Words};
 use muster_model::environment::Environment;
 use muster_node_core::launcher::context::Context;
-use muster_node_core::launcher::event::{Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted};
+use muster_node_core::launcher::interface::{
+    Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted,
+};
 use muster_script::{FaultOwner, Order, Strings};
 use std::collections::HashMap;
 use std::io;

@@ -8,7 +8,7 @@ use crate::processes::{self, Containment, ProcessTree, Stat};
 use crate::{audit_session, sys};
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::launcher::Launcher;
-use muster_node_core::launcher::event::{Belongs, Event, Members, ProcessTraits};
+use muster_node_core::launcher::interface::{Belongs, Event, Members, ProcessTraits};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 

@@ -7,7 +7,7 @@ use crate::cgroup::Entrances;
 use crate::descriptors;
 use crate::sys;
 use muster_model::ids::AttemptStep;
-use muster_node_core::launcher::event::{Event, StartedStepd, StepdId};
+use muster_node_core::launcher::interface::{Event, StartedStepd, StepdConnId};
 use muster_node_core::launcher::{EncodedEnd, StepdEventRef, step_of_result};
 use muster_node_core::messages::{FirstOrder, RunningStep, StepdCommand, StepdEvent, VERSIONS};
 use muster_proto::address::HOST_FILE;
@@ -105,11 +105,11 @@ fn relay_group(spool: &Path) -> Option<u32> {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Stepds {
-    channels: BTreeMap<StepdId, Channel>,
+    channels: BTreeMap<StepdConnId, Channel>,
     /// Daemons of an earlier launcher's that have been asked what they run.
     asked: Vec<(PathBuf, Channel)>,
     /// Daemons that may have sent more than was delivered.
-    unread: Vec<StepdId>,
+    unread: Vec<StepdConnId>,
     last_id: u64,
     starter: StepdStarter,
 }
@@ -120,8 +120,8 @@ impl Stepds {
         self.last_id
     }
 
-    fn add(&mut self, channel: Channel) -> StepdId {
-        let id = StepdId(self.next_id());
+    fn add(&mut self, channel: Channel) -> StepdConnId {
+        let id = StepdConnId(self.next_id());
         self.channels.insert(id, channel);
         id
     }
@@ -163,7 +163,7 @@ impl Stepds {
     ///
     /// # Errors
     /// The daemon does not have the step.
-    pub(super) fn give(&self, id: StepdId, frame: &[u8]) -> io::Result<OwnedFd> {
+    pub(super) fn give(&self, id: StepdConnId, frame: &[u8]) -> io::Result<OwnedFd> {
         let channel = self.channels.get(&id).ok_or(io::ErrorKind::NotConnected)?;
         let (agent, daemons_end) = UnixStream::pair()?;
         channel.send(frame, &[daemons_end.as_raw_fd()])?;
@@ -171,13 +171,13 @@ impl Stepds {
     }
 
     /// Sends to a daemon; whether it takes it.
-    pub(super) fn send(&self, id: StepdId, command: &StepdCommand) -> bool {
+    pub(super) fn send(&self, id: StepdConnId, command: &StepdCommand) -> bool {
         let channel = self.channels.get(&id);
         channel.is_some_and(|c| c.send(&frame::encode(command), &[]).is_ok())
     }
 
     /// Delivers what a daemon reports from now on: see [`Stepds::next_event`].
-    pub(super) fn listen_to(&mut self, id: StepdId) {
+    pub(super) fn listen_to(&mut self, id: StepdConnId) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.is_listening = true;
             channel.read();
@@ -185,25 +185,25 @@ impl Stepds {
         }
     }
 
-    pub(super) fn stop_listening(&mut self, id: StepdId) {
+    pub(super) fn stop_listening(&mut self, id: StepdConnId) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.is_listening = false;
         }
     }
 
-    pub(super) fn close(&mut self, id: StepdId) {
+    pub(super) fn close(&mut self, id: StepdConnId) {
         self.channels.remove(&id);
     }
 
     /// Descriptors of the daemons that are listened to.
-    pub(super) fn listened(&self) -> impl Iterator<Item = (RawFd, StepdId)> {
+    pub(super) fn listened(&self) -> impl Iterator<Item = (RawFd, StepdConnId)> {
         let listened = self.channels.iter().filter(|(_, c)| c.is_listening);
         listened.map(|(id, c)| (c.stream.as_raw_fd(), *id))
     }
 
     /// Receives from those that have sent something.
     pub(super) fn read_ready(&mut self) {
-        let (mut fds, ids): (Vec<libc::pollfd>, Vec<StepdId>) =
+        let (mut fds, ids): (Vec<libc::pollfd>, Vec<StepdConnId>) =
             self.listened().map(|(fd, id)| (poll_entry(fd), id)).unzip();
         if fds.is_empty() || sys::poll(&mut fds, 0).is_err() {
             return;

@@ -1,31 +1,31 @@
 //! When timers are due.
 
-use muster_node_core::launcher::event::TimerKey;
+use muster_node_core::launcher::interface::Timer;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Timers by key, each with the time at which it is due, milliseconds since boot.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    times: BTreeMap<TimerKey, u64>,
-    in_order: BTreeSet<(u64, TimerKey)>,
+    times: BTreeMap<Timer, u64>,
+    in_order: BTreeSet<(u64, Timer)>,
 }
 
 impl Timers {
     /// Sets one; the time that was set before does not count any more.
-    pub(super) fn set(&mut self, key: TimerKey, at_ms: u64) {
+    pub(super) fn set(&mut self, key: Timer, at_ms: u64) {
         self.stop(&key);
         self.in_order.insert((at_ms, key.clone()));
         self.times.insert(key, at_ms);
     }
 
-    pub(super) fn stop(&mut self, key: &TimerKey) {
+    pub(super) fn stop(&mut self, key: &Timer) {
         if let Some(entry) = self.times.remove_entry(key) {
             self.in_order.remove(&(entry.1, entry.0));
         }
     }
 
     /// The first that is due.
-    pub(super) fn take_due(&mut self, now_ms: u64) -> Option<TimerKey> {
+    pub(super) fn take_due(&mut self, now_ms: u64) -> Option<Timer> {
         let (at, _) = self.in_order.first()?;
         if *at > now_ms {
             return None;
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn timers_are_due_once_and_in_order() {
         let mut timers = Timers::default();
-        let key = TimerKey::Measurement;
+        let key = Timer::Measurement;
         timers.set(key(1), 30);
         timers.set(key(2), 20);
         timers.set(key(3), 10);

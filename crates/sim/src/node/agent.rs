@@ -5,7 +5,7 @@ use super::step_link::StepLinkId;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::agent::{
-    Agent, AgentEvent, DialId, PeerRequestId, RequestId, StdioId, StepdId, view,
+    self, Agent, DialId, PeerRequestId, RequestId, StdioId, StepdChannelId, view,
 };
 use muster_node_core::messages::{Attach, LauncherCommand};
 use muster_proto::frame::Frames;
@@ -63,7 +63,7 @@ pub(crate) enum Asker {
 /// What has arrived at an agent.
 #[derive(Debug)]
 pub(crate) enum AgentInput {
-    Event(Box<AgentEvent>),
+    Event(Box<agent::Event>),
     Dialed(DialId),
     ControllerAnswered(DialId, ByteVec),
     ControllerUp,
@@ -71,7 +71,7 @@ pub(crate) enum AgentInput {
     LauncherUp,
     LauncherLost,
     StepChannel(JobAttempt, StepNo, ChannelId),
-    StepdReadable(StepdId),
+    StepdReadable(StepdChannelId),
 }
 
 /// See the module.
@@ -82,7 +82,7 @@ pub(crate) struct AgentProcess {
     pub(crate) inbox: VecDeque<AgentInput>,
     /// A burst of what has arrived will be handled.
     pub(crate) is_waking: bool,
-    pub(crate) events: VecDeque<AgentEvent>,
+    pub(crate) events: VecDeque<agent::Event>,
     pub(crate) dial: Option<Dial>,
     pub(crate) last_dial: u64,
     /// The launcher has answered on the link of this number.
@@ -93,9 +93,9 @@ pub(crate) struct AgentProcess {
     pub(crate) requests: BTreeMap<RequestId, Asker>,
     /// Streams, and the connection to srun that goes with them.
     pub(crate) streams: BTreeMap<StdioId, StepLinkId>,
-    pub(crate) stepds: BTreeMap<StepdId, ChannelId>,
+    pub(crate) stepds: BTreeMap<StepdChannelId, ChannelId>,
     /// Channels that the launcher is to make, by the step that the daemon gets.
-    pub(crate) expected: BTreeMap<AttemptStep, StepdId>,
+    pub(crate) expected: BTreeMap<AttemptStep, StepdChannelId>,
     /// Requests of other agents that were answered and are not over.
     pub(crate) answered: BTreeSet<RequestId>,
     /// What other agents were asked and have not answered.

@@ -5,7 +5,7 @@ use crate::random::Random;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::StepEnd;
 use muster_node_core::launcher::Records;
-use muster_node_core::launcher::event::Failure;
+use muster_node_core::launcher::interface::Failure;
 use muster_node_core::messages::KeptEntries;
 use std::collections::BTreeMap;
 

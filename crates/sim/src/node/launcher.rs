@@ -2,7 +2,7 @@
 
 use super::agent::ToLauncher;
 use super::machine::ChannelId;
-use muster_node_core::launcher::event::{Event, StepdId, TimerKey};
+use muster_node_core::launcher::interface::{Event, StepdConnId, Timer};
 use muster_node_core::launcher::{Account, Launcher};
 use muster_node_core::messages::{LauncherEvent, StepdEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,14 +38,14 @@ pub(crate) struct LauncherProcess {
     pub(crate) events: VecDeque<Event>,
     /// What has arrived from agents, and by which link.
     pub(crate) inbox: VecDeque<(u64, ToLauncher)>,
-    pub(crate) timers: BTreeMap<TimerKey, u64>,
+    pub(crate) timers: BTreeMap<Timer, u64>,
     pub(crate) watched: BTreeSet<i32>,
     /// Watched processes that have ended, with what is known of it.
     pub(crate) watched_ended: BTreeMap<i32, Option<i32>>,
     pub(crate) helpers: BTreeSet<i32>,
-    pub(crate) stepds: BTreeMap<StepdId, StepdConnection>,
+    pub(crate) stepds: BTreeMap<StepdConnId, StepdConnection>,
     /// Daemons that may have sent more than was delivered.
-    pub(crate) unread: Vec<StepdId>,
+    pub(crate) unread: Vec<StepdConnId>,
     /// Groups that are looked up.
     pub(crate) look_ups: BTreeSet<Account>,
     pub(crate) output: Vec<LauncherEvent>,
@@ -83,7 +83,7 @@ impl LauncherProcess {
     }
 
     /// The timer that is due first of those that are.
-    pub(crate) fn take_due(&mut self, mono_ms: u64) -> Option<TimerKey> {
+    pub(crate) fn take_due(&mut self, mono_ms: u64) -> Option<Timer> {
         let due = self.timers.iter().filter(|(_, at)| **at <= mono_ms);
         let (key, _) = due.min_by_key(|(_, at)| **at)?;
         let key = key.clone();

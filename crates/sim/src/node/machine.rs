@@ -5,7 +5,7 @@ use super::stepd::StepdProcess;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_model::job::ExitStatus;
-use muster_node_core::launcher::event::{Belongs, ProcessTraits, ProgramKind, ScriptFailure};
+use muster_node_core::launcher::interface::{Belongs, ProcessTraits, ProgramKind, ScriptFailure};
 use muster_node_core::messages::{StepdCommand, StepdEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;

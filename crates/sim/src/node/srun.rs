@@ -3,7 +3,7 @@
 use super::step_link::StepLinkId;
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::srun::Srun;
-use muster_node_core::srun::interface::{AgentId, SrunEvent, StepdId};
+use muster_node_core::srun::interface::{self, AgentId, StepdIdx};
 use muster_proto::step::AgentReply;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -29,11 +29,11 @@ pub(crate) struct SrunProcess {
     /// When it was started, milliseconds.
     pub(crate) started_at: u64,
     pub(crate) agents: BTreeMap<AgentId, AgentConnection>,
-    pub(crate) stepds: BTreeMap<StepdId, StepLinkId>,
+    pub(crate) stepds: BTreeMap<StepdIdx, StepLinkId>,
     /// Its step, once it is there, and the numbers of the tasks.
     pub(crate) step: Option<(StepNo, Vec<u32>)>,
     /// Answers to actions, which come before all other events.
-    pub(crate) events: VecDeque<SrunEvent>,
+    pub(crate) events: VecDeque<interface::Event>,
     /// It catches signals, and those that have come.
     pub(crate) catches_signals: bool,
     pub(crate) signals: VecDeque<i32>,

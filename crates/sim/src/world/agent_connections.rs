@@ -4,7 +4,7 @@ use super::nodes::Victim;
 use super::{Outcome, World, trace};
 use crate::node::{AgentInput, Dial, DialStage};
 use crate::outlets::Conn;
-use muster_node_core::agent::{AgentEvent, DialId};
+use muster_node_core::agent::{self, DialId};
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames};
 use muster_proto::node::{Orders, ToNode};
@@ -161,13 +161,13 @@ impl AgentConnections<'_> {
                 if !is_next || orders.node != self.world.nodes[node].name {
                     return false;
                 }
-                AgentEvent::Orders {
+                agent::Event::Orders {
                     orders: Box::new(orders),
                     bytes,
                     launcher_seal,
                 }
             }
-            other => AgentEvent::Controller(other),
+            other => agent::Event::Controller(other),
         };
         self.world.agents().deliver(node, event);
         true

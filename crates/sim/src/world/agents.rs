@@ -10,8 +10,7 @@ use crate::{Plant, Violation};
 use muster_model::ids::AttemptStep;
 use muster_model::spec::JobKind;
 use muster_node_core::agent::{
-    Agent, AgentAction, AgentConfig, AgentEvent, ClientRequest, ConnId, RequestId, StdioId,
-    StepdId, Timer,
+    self, Agent, AgentConfig, ClientRequest, ConnId, RequestId, StdioId, StepdChannelId, Timer,
 };
 use muster_node_core::binding::Machine;
 use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdCommand};
@@ -78,7 +77,7 @@ impl AgentExecutor<'_> {
         }
     }
 
-    pub(super) fn deliver(&mut self, node: usize, event: AgentEvent) {
+    pub(super) fn deliver(&mut self, node: usize, event: agent::Event) {
         self.take(node, AgentInput::Event(Box::new(event)));
     }
 
@@ -115,7 +114,7 @@ impl AgentExecutor<'_> {
                         self.take(node, AgentInput::StepChannel(run, step, channel));
                     }
                 }
-                message => self.deliver(node, AgentEvent::Launcher(Box::new(message))),
+                message => self.deliver(node, agent::Event::Launcher(Box::new(message))),
             }
         }
         Ok(())
@@ -123,7 +122,7 @@ impl AgentExecutor<'_> {
 
     pub(super) fn timer_due(&mut self, node: usize, life: u64, timer: Timer) {
         if self.is_agent(node, life) {
-            self.deliver(node, AgentEvent::TimerDue(timer));
+            self.deliver(node, agent::Event::TimerDue(timer));
         }
     }
 
@@ -139,7 +138,7 @@ impl AgentExecutor<'_> {
             self.take_input(node, input)?;
         }
         let mut count = 0;
-        while self.run(node, AgentEvent::Idle)? {
+        while self.run(node, agent::Event::Idle)? {
             count += 1;
             if count > IDLES_MAX {
                 let detail = format!("{}: a burst does not end", self.world.nodes[node].name);
@@ -178,18 +177,20 @@ impl AgentExecutor<'_> {
                 }
                 *event
             }
-            AgentInput::Dialed(dial) => AgentEvent::Dialed(dial),
-            AgentInput::ControllerAnswered(dial, key) => AgentEvent::ControllerAnswered(dial, key),
+            AgentInput::Dialed(dial) => agent::Event::Dialed(dial),
+            AgentInput::ControllerAnswered(dial, key) => {
+                agent::Event::ControllerAnswered(dial, key)
+            }
             AgentInput::ControllerUp => {
                 agent.to_controller.clear();
-                AgentEvent::ControllerUp
+                agent::Event::ControllerUp
             }
-            AgentInput::ControllerLost => AgentEvent::ControllerLost,
+            AgentInput::ControllerLost => agent::Event::ControllerLost,
             AgentInput::LauncherUp => {
                 agent.to_launcher.clear();
-                AgentEvent::LauncherUp
+                agent::Event::LauncherUp
             }
-            AgentInput::LauncherLost => AgentEvent::LauncherLost,
+            AgentInput::LauncherLost => agent::Event::LauncherLost,
             AgentInput::StepChannel(run, step, channel) => {
                 let Some(stepd) = agent.expected.remove(&AttemptStep::new(run, step)) else {
                     self.world.machines().close_upper(node, channel);
@@ -210,16 +211,16 @@ impl AgentExecutor<'_> {
     }
 
     /// Compares what an agent is sent with history; whether it is given it.
-    fn look_at(&mut self, node: usize, event: &AgentEvent) -> Result<bool, Violation> {
+    fn look_at(&mut self, node: usize, event: &agent::Event) -> Result<bool, Violation> {
         match event {
-            AgentEvent::Controller(ToNode::Ack(seq)) => {
+            agent::Event::Controller(ToNode::Ack(seq)) => {
                 let reports = self.world.nodes[node].acknowledged(*seq);
                 for report in &reports {
                     invariants::invariant_observed_ends_are_recorded(self.world, node, report)?;
                     invariants::invariant_reported_steps_are_accounted(self.world, node, report)?;
                 }
             }
-            AgentEvent::Orders { orders, .. } => {
+            agent::Event::Orders { orders, .. } => {
                 for order in &orders.orders {
                     self.order_arrives(node, order)?;
                 }
@@ -250,7 +251,7 @@ impl AgentExecutor<'_> {
                 }
                 if self.world.planted(Plant::EarlyRelease) && self.world.random.one_in(3) {
                     let released = LauncherEvent::Released(run);
-                    self.deliver(node, AgentEvent::Launcher(Box::new(released)));
+                    self.deliver(node, agent::Event::Launcher(Box::new(released)));
                 }
             }
             Order::Signal {
@@ -274,14 +275,14 @@ impl AgentExecutor<'_> {
     }
 
     /// What a step daemon has sent, if it has sent something, or is gone.
-    fn read_stepd(&mut self, node: usize, stepd: StepdId) -> Option<AgentEvent> {
+    fn read_stepd(&mut self, node: usize, stepd: StepdChannelId) -> Option<agent::Event> {
         let here = &mut self.world.nodes[node];
         let channel = *here.agent.as_ref()?.stepds.get(&stepd)?;
         let (events, is_open) = match here.machine.channels.get_mut(&channel) {
             Some(channel) => (channel.up.drain(..).collect(), !channel.is_lower_closed),
             None => (Vec::new(), false),
         };
-        (!is_open || !Vec::is_empty(&events)).then_some(AgentEvent::StepdEvents {
+        (!is_open || !Vec::is_empty(&events)).then_some(agent::Event::StepdEvents {
             stepd,
             events,
             is_open,
@@ -289,7 +290,7 @@ impl AgentExecutor<'_> {
     }
 
     /// Gives the agent an event, and then what its actions bring; whether they bring any.
-    fn run(&mut self, node: usize, event: AgentEvent) -> Result<bool, Violation> {
+    fn run(&mut self, node: usize, event: agent::Event) -> Result<bool, Violation> {
         let Some(agent) = &mut self.world.nodes[node].agent else {
             return Ok(false);
         };
@@ -325,8 +326,8 @@ impl AgentExecutor<'_> {
         Ok(count > 1)
     }
 
-    fn lose_action(&mut self, node: usize, action: AgentAction) {
-        if let AgentAction::StartStepd { order, .. } = action {
+    fn lose_action(&mut self, node: usize, action: agent::Action) {
+        if let agent::Action::StartStepd { order, .. } = action {
             trace!(
                 self.world,
                 "{}: the order for step {}.{} is lost",
@@ -337,7 +338,7 @@ impl AgentExecutor<'_> {
         }
     }
 
-    fn next_agent_event(&mut self, node: usize, life: u64) -> Option<AgentEvent> {
+    fn next_agent_event(&mut self, node: usize, life: u64) -> Option<agent::Event> {
         let agent = self.world.nodes[node].agent.as_mut()?;
         if agent.life != life {
             return None;
@@ -359,12 +360,12 @@ impl AgentExecutor<'_> {
         }
     }
 
-    fn execute(&mut self, node: usize, action: AgentAction) -> Outcome {
+    fn execute(&mut self, node: usize, action: agent::Action) -> Outcome {
         let Some(agent) = &mut self.world.nodes[node].agent else {
             return Ok(());
         };
         match action {
-            AgentAction::Greet {
+            agent::Action::Greet {
                 dial,
                 launcher_key,
                 present,
@@ -372,21 +373,21 @@ impl AgentExecutor<'_> {
                 .world
                 .agent_connections()
                 .greet(node, dial, launcher_key.to_vec(), present),
-            AgentAction::TrustController(dial, result) => {
+            agent::Action::TrustController(dial, result) => {
                 self.world.agent_connections().trust(node, dial, result)
             }
-            AgentAction::CloseController => self.world.agent_connections().close_controller(node),
-            AgentAction::SendHealth => {
+            agent::Action::CloseController => self.world.agent_connections().close_controller(node),
+            agent::Action::SendHealth => {
                 if let Some(conn) = self.world.nodes[node].conn() {
                     self.world.network().send_health(conn);
                 }
             }
-            AgentAction::SendReports(reports) => self.send_reports(node, reports),
-            AgentAction::Launcher(command) => {
+            agent::Action::SendReports(reports) => self.send_reports(node, reports),
+            agent::Action::Launcher(command) => {
                 let command = ToLauncher::Command(Box::new(command));
                 agent.to_launcher.push(command);
             }
-            AgentAction::StartStepd { stepd, order, .. } => {
+            agent::Action::StartStepd { stepd, order, .. } => {
                 let begun = (node, order.run, order.launch.step);
                 self.world.truth.begun.insert(begun, self.world.now);
                 trace!(
@@ -404,7 +405,7 @@ impl AgentExecutor<'_> {
                     agent.to_launcher.push(ToLauncher::Command(command));
                 }
             }
-            AgentAction::OfferStep {
+            agent::Action::OfferStep {
                 stepd,
                 frame,
                 stdio,
@@ -413,11 +414,11 @@ impl AgentExecutor<'_> {
                 self.world.machines().write_to_launcher(node);
                 let is_written = is_written && self.offer_step(node, stepd, &frame, stdio);
                 if let Some(agent) = &mut self.world.nodes[node].agent {
-                    let offered = AgentEvent::StepOffered(stepd, is_written);
+                    let offered = agent::Event::StepOffered(stepd, is_written);
                     agent.events.push_back(offered);
                 }
             }
-            AgentAction::SendStdio { stepd, stdio } => {
+            agent::Action::SendStdio { stepd, stdio } => {
                 if let (Some(channel), Some(link)) =
                     (agent.stepds.get(&stepd), agent.streams.get(&stdio))
                 {
@@ -426,7 +427,7 @@ impl AgentExecutor<'_> {
                     self.send_down(node, channel, streams.into_iter().collect());
                 }
             }
-            AgentAction::ReadStepds(stepds) => {
+            agent::Action::ReadStepds(stepds) => {
                 for stepd in stepds {
                     let event = self.read_stepd(node, stepd);
                     if let Some(agent) = &mut self.world.nodes[node].agent {
@@ -434,10 +435,10 @@ impl AgentExecutor<'_> {
                     }
                 }
                 if let Some(agent) = &mut self.world.nodes[node].agent {
-                    agent.events.push_back(AgentEvent::StepdsRead);
+                    agent.events.push_back(agent::Event::StepdsRead);
                 }
             }
-            AgentAction::CloseStepd(stepd) => {
+            agent::Action::CloseStepd(stepd) => {
                 let is_expected = agent.expected.values().any(|id| *id == stepd);
                 agent.expected.retain(|_, id| *id != stepd);
                 match agent.stepds.remove(&stepd) {
@@ -456,26 +457,26 @@ impl AgentExecutor<'_> {
         Err(Violation::new("invariant_handles_are_closed_once", detail))
     }
 
-    fn execute_requests(&mut self, node: usize, action: AgentAction) -> Outcome {
+    fn execute_requests(&mut self, node: usize, action: agent::Action) -> Outcome {
         let Some(agent) = &mut self.world.nodes[node].agent else {
             return Ok(());
         };
         let life = agent.life;
         match action {
-            AgentAction::CloseStdio(stdio) => match agent.streams.remove(&stdio) {
+            agent::Action::CloseStdio(stdio) => match agent.streams.remove(&stdio) {
                 Some(link) => self.world.step_network().release(link),
                 None => return self.twice(node, &stdio),
             },
-            AgentAction::Reply(request, reply) => {
+            agent::Action::Reply(request, reply) => {
                 if let Some(asker) = agent.requests.get(&request).copied() {
                     self.reply(node, request, asker, reply);
                 }
             }
-            AgentAction::EndRequest(request) => match agent.requests.remove(&request) {
+            agent::Action::EndRequest(request) => match agent.requests.remove(&request) {
                 Some(asker) => self.request_ends(node, request, asker),
                 None => return self.twice(node, &request),
             },
-            AgentAction::AskPeer {
+            agent::Action::AskPeer {
                 request,
                 address,
                 body,
@@ -483,11 +484,11 @@ impl AgentExecutor<'_> {
                 agent.asked.insert(request);
                 self.ask_peer(node, life, request, &address, body);
             }
-            AgentAction::SetTimer { timer, after_ms } => {
+            agent::Action::SetTimer { timer, after_ms } => {
                 let event = NodeEvent::AgentTimer { life, timer };
                 self.world.machine_later(after_ms, node, event);
             }
-            AgentAction::ReleaseBytes(_) | AgentAction::LeaveBytes(_) => {}
+            agent::Action::ReleaseBytes(_) | agent::Action::LeaveBytes(_) => {}
             // Only the controller's stop, which it is never ordered here, leads to this.
             _ => {}
         }
@@ -498,7 +499,7 @@ impl AgentExecutor<'_> {
     fn offer_step(
         &mut self,
         node: usize,
-        stepd: StepdId,
+        stepd: StepdChannelId,
         frame: &[u8],
         stdio: Option<StdioId>,
     ) -> bool {
@@ -637,7 +638,7 @@ impl AgentExecutor<'_> {
             stdio,
             random: random.into(),
         };
-        self.deliver(node, AgentEvent::Request(request));
+        self.deliver(node, agent::Event::Request(request));
     }
 
     fn reply(&mut self, node: usize, request: RequestId, asker: Asker, reply: AgentReply) {

@@ -9,9 +9,9 @@ use crate::node::{
 use crate::world::invariants;
 use crate::{Plant, Violation};
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
-use muster_node_core::launcher::event::{
+use muster_node_core::launcher::interface::{
     Action, Belongs, Event, Failure, LaunchFiles, Members, ProgramKind, ScriptFailure,
-    ScriptLaunch, ScriptNotStarted, StartedStepd, StepdId,
+    ScriptLaunch, ScriptNotStarted, StartedStepd, StepdConnId,
 };
 use muster_node_core::messages::{FirstOrder, LauncherEvent, StepdCommand, StepdEvent};
 use muster_node_core::signals::SIGKILL;
@@ -381,7 +381,7 @@ impl LauncherExecutor<'_> {
         }
         here.machine.stepds.insert(pid, stepd);
         here.machine.sockets.insert(socket, pid);
-        let id = StepdId(launcher.next_id());
+        let id = StepdConnId(launcher.next_id());
         launcher.stepds.insert(id, StepdConnection::new(channel));
         trace!(
             self.world,
@@ -401,7 +401,7 @@ impl LauncherExecutor<'_> {
     fn send_stepd(
         &mut self,
         node: usize,
-        stepd: StepdId,
+        stepd: StepdConnId,
         command: StepdCommand,
         agent: Option<u64>,
     ) -> bool {
@@ -422,7 +422,7 @@ impl LauncherExecutor<'_> {
     }
 
     /// Delivers what a daemon reports from now on, and what has come.
-    pub(super) fn listen_to(&mut self, node: usize, stepd: StepdId) {
+    pub(super) fn listen_to(&mut self, node: usize, stepd: StepdConnId) {
         let here = &mut self.world.nodes[node];
         let Some(launcher) = &mut here.launcher else {
             return;
@@ -483,7 +483,7 @@ impl LauncherExecutor<'_> {
         let Some(launcher) = &mut self.world.nodes[node].launcher else {
             return Ok(Event::StepdsAsked);
         };
-        let id = StepdId(launcher.next_id());
+        let id = StepdConnId(launcher.next_id());
         launcher.stepds.insert(id, StepdConnection::new(channel));
         Ok(Event::StepdRunning(id, path, running))
     }

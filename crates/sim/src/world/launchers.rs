@@ -9,7 +9,7 @@ use crate::world::turns::panic_text;
 use muster_model::ids::JobAttempt;
 use muster_model::job::Usage;
 use muster_node_core::binding::Machine;
-use muster_node_core::launcher::event::{Action, Event, Recovered};
+use muster_node_core::launcher::interface::{Action, Event, Recovered};
 use muster_node_core::launcher::{Account, EncodedEnd, Launcher, RecordedAttempt, Records, Setup};
 use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdEvent, VERSIONS};
 use muster_node_core::now::Now;

@@ -6,7 +6,7 @@ use super::nodes::{NodeEvent, Victim};
 use super::{Outcome, trace};
 use crate::classes::FaultClass;
 use crate::node::Asker;
-use muster_node_core::agent::{AgentEvent, PeerRequestId};
+use muster_node_core::agent::{self, PeerRequestId};
 use muster_proto::step::{AgentReply, AgentRequest};
 
 /// Numbers of connections of agents begin here.
@@ -121,7 +121,7 @@ impl AgentExecutor<'_> {
             .as_ref()
             .is_some_and(|a| a.life == life)
         {
-            self.deliver(node, AgentEvent::PeerAnswered(request, answer));
+            self.deliver(node, agent::Event::PeerAnswered(request, answer));
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use crate::controller::keys;
 use crate::node::{AgentConnection, Asker, Direction, LinkClient, LinkServer, SrunProcess};
 use crate::world::turns::panic_text;
 use muster_model::ids::JobId;
-use muster_node_core::agent::{AgentEvent, ConnId};
-use muster_node_core::srun::interface::{AgentId, ControllerError, SrunAction, SrunEvent, StepdId};
+use muster_node_core::agent::{self, ConnId};
+use muster_node_core::srun::interface::{self, AgentId, ControllerError, StepdIdx};
 use muster_proto::client::AllocationInfo;
 use muster_proto::frame;
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated};
@@ -32,7 +32,7 @@ pub(super) struct SrunExecutor<'w> {
 /// What is there to be read.
 #[derive(Debug, Default)]
 struct Ready {
-    stepds: Vec<StepdId>,
+    stepds: Vec<StepdIdx>,
     agent: Option<AgentId>,
 }
 
@@ -47,7 +47,7 @@ impl SrunExecutor<'_> {
     }
 
     pub(super) fn begin(&mut self) -> Outcome {
-        self.deliver(SrunEvent::Started)?;
+        self.deliver(interface::Event::Started)?;
         self.wake()
     }
 
@@ -69,7 +69,7 @@ impl SrunExecutor<'_> {
             return Ok(false);
         };
         let interest = process.machine.interest();
-        let all: Vec<StepdId> = process.stepds.keys().copied().collect();
+        let all: Vec<StepdIdx> = process.stepds.keys().copied().collect();
         let mut ready = Ready::default();
         let mut has_signals = false;
         if interest.looks {
@@ -93,7 +93,7 @@ impl SrunExecutor<'_> {
             }
         }
         while has_signals && let Some(signal) = self.process().and_then(|p| p.signals.pop_front()) {
-            self.deliver(SrunEvent::Signal(signal))?;
+            self.deliver(interface::Event::Signal(signal))?;
         }
         self.serve_stepds(ready.stepds)?;
         // The step daemon may have answered for the agent.
@@ -101,11 +101,11 @@ impl SrunExecutor<'_> {
         if let Some(agent) = ready.agent.filter(|agent| wanted == Some(*agent)) {
             self.receive(agent)?;
         }
-        self.deliver(SrunEvent::Idle)?;
+        self.deliver(interface::Event::Idle)?;
         Ok(true)
     }
 
-    fn ready_stepds(&mut self, mut all: Vec<StepdId>) -> Vec<StepdId> {
+    fn ready_stepds(&mut self, mut all: Vec<StepdIdx>) -> Vec<StepdIdx> {
         let (links, sruns) = (&self.world.links, &self.world.sruns);
         let stepds = sruns.get(&self.id).map(|p| &p.stepds);
         all.retain(|id| {
@@ -115,7 +115,7 @@ impl SrunExecutor<'_> {
         all
     }
 
-    fn serve_stepds(&mut self, ready: Vec<StepdId>) -> Outcome {
+    fn serve_stepds(&mut self, ready: Vec<StepdIdx>) -> Outcome {
         for id in ready {
             // It may have been closed by what another has sent.
             let Some(link) = self.process().and_then(|p| p.stepds.get(&id).copied()) else {
@@ -141,11 +141,11 @@ impl SrunExecutor<'_> {
                 }
             }
             if !messages.is_empty() {
-                self.deliver(SrunEvent::StepdMessages(id, messages))?;
+                self.deliver(interface::Event::StepdMessages(id, messages))?;
             }
             if is_closed {
                 let error = "end of file".to_owned();
-                self.deliver(SrunEvent::StepdLost(id, error))?;
+                self.deliver(interface::Event::StepdLost(id, error))?;
             }
         }
         Ok(())
@@ -164,9 +164,9 @@ impl SrunExecutor<'_> {
                     }
                     _ => {}
                 }
-                SrunEvent::AgentReplied(id, Box::new(reply))
+                interface::Event::AgentReplied(id, Box::new(reply))
             }
-            None => SrunEvent::AgentLost(id, "it closed".to_owned()),
+            None => interface::Event::AgentLost(id, "it closed".to_owned()),
         };
         self.deliver(event)
     }
@@ -181,7 +181,7 @@ impl SrunExecutor<'_> {
     }
 
     /// Gives the machine an event, and then what its actions bring.
-    fn deliver(&mut self, event: SrunEvent) -> Outcome {
+    fn deliver(&mut self, event: interface::Event) -> Outcome {
         let now_ms = self.now_ms();
         let mut next = Some(event);
         while let Some(event) = next {
@@ -220,35 +220,39 @@ impl SrunExecutor<'_> {
         }
     }
 
-    fn answer(&mut self, event: SrunEvent) {
+    fn answer(&mut self, event: interface::Event) {
         if let Some(process) = self.process() {
             process.events.push_back(event);
         }
     }
 
-    fn execute(&mut self, action: SrunAction) -> Outcome {
+    fn execute(&mut self, action: interface::Action) -> Outcome {
         let Some(process) = self.process() else {
             return Ok(());
         };
         match action {
-            SrunAction::AskAllocation(job) => {
+            interface::Action::AskAllocation(job) => {
                 let answer = self.allocation(job);
-                self.answer(SrunEvent::Allocation(answer));
+                self.answer(interface::Event::Allocation(answer));
             }
-            SrunAction::ConnectAgent { agent, address, .. } => {
+            interface::Action::ConnectAgent { agent, address, .. } => {
                 let event = self.connect_agent(agent, &address);
                 self.answer(event);
             }
-            SrunAction::SendRequest {
+            interface::Action::SendRequest {
                 agent,
                 request,
                 channel,
             } => self.send_request(agent, request, channel),
-            SrunAction::CloseAgent(agent) => self.close_agent(agent),
-            SrunAction::OpenStreams(_) => self.answer(SrunEvent::StreamsOpened(Ok(()))),
-            SrunAction::RunProgram(_) => self.answer(SrunEvent::ProgramEnded(Ok(()))),
-            SrunAction::ConnectStepd { stepd, address, .. } => self.connect_stepd(stepd, &address),
-            SrunAction::SendStepds(stepds, message) => {
+            interface::Action::CloseAgent(agent) => self.close_agent(agent),
+            interface::Action::OpenStreams(_) => {
+                self.answer(interface::Event::StreamsOpened(Ok(())))
+            }
+            interface::Action::RunProgram(_) => self.answer(interface::Event::ProgramEnded(Ok(()))),
+            interface::Action::ConnectStepd { stepd, address, .. } => {
+                self.connect_stepd(stepd, &address)
+            }
+            interface::Action::SendStepds(stepds, message) => {
                 let links = stepds.iter().filter_map(|id| process.stepds.get(id));
                 let links: Vec<_> = links.copied().collect();
                 let frame = frame::encode(&message);
@@ -257,18 +261,18 @@ impl SrunExecutor<'_> {
                     network.send(link, Direction::Down, &frame);
                 }
             }
-            SrunAction::CloseStepd(stepd) => self.close_stepd(stepd),
-            SrunAction::CatchSignals { .. } => process.catches_signals = true,
-            SrunAction::RestoreTerminal | SrunAction::Write(..) => {}
-            SrunAction::Print(text) => {
+            interface::Action::CloseStepd(stepd) => self.close_stepd(stepd),
+            interface::Action::CatchSignals { .. } => process.catches_signals = true,
+            interface::Action::RestoreTerminal | interface::Action::Write(..) => {}
+            interface::Action::Print(text) => {
                 let srun = self.id;
                 trace!(self.world, "srun {srun}: {text}");
             }
-            SrunAction::EndAllocation(exit) => {
+            interface::Action::EndAllocation(exit) => {
                 let detail = format!("srun {} ends what it does not hold: {exit:?}", self.id);
                 return Err(Violation::new("invariant_sruns_end_their_own", detail));
             }
-            SrunAction::Exit(code) => {
+            interface::Action::Exit(code) => {
                 self.check_exit(code)?;
                 self.end();
             }
@@ -328,12 +332,12 @@ impl SrunExecutor<'_> {
         }))
     }
 
-    fn connect_agent(&mut self, id: AgentId, address: &str) -> SrunEvent {
+    fn connect_agent(&mut self, id: AgentId, address: &str) -> interface::Event {
         let nodes = &self.world.nodes;
         let node = nodes.iter().position(|n| n.address() == address);
         let life = node.and_then(|node| nodes[node].agent.as_ref().map(|a| a.life));
         let (Some(node), Some(life), Some(process)) = (node, life, self.process()) else {
-            return SrunEvent::AgentUnreachable(id, "nobody listens".to_owned());
+            return interface::Event::AgentUnreachable(id, "nobody listens".to_owned());
         };
         let connection = AgentConnection {
             node,
@@ -342,7 +346,7 @@ impl SrunExecutor<'_> {
             is_closed: false,
         };
         process.agents.insert(id, connection);
-        SrunEvent::AgentConnected {
+        interface::Event::AgentConnected {
             agent: id,
             is_local: node == process.node,
             own_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -358,7 +362,7 @@ impl SrunExecutor<'_> {
         &mut self,
         agent: AgentId,
         request: Box<AgentRequest>,
-        channel: Option<StepdId>,
+        channel: Option<StepdIdx>,
     ) {
         let (id, conn) = (self.id, self.conn(agent));
         let Some(process) = self.process() else {
@@ -385,7 +389,7 @@ impl SrunExecutor<'_> {
             }
             None => Some("it closed".to_owned()),
         };
-        self.answer(SrunEvent::RequestSent {
+        self.answer(interface::Event::RequestSent {
             agent,
             request,
             error,
@@ -401,11 +405,11 @@ impl SrunExecutor<'_> {
         if life == Some(agent.life) {
             self.world
                 .agents()
-                .deliver(agent.node, AgentEvent::ConnClosed(conn));
+                .deliver(agent.node, agent::Event::ConnClosed(conn));
         }
     }
 
-    fn connect_stepd(&mut self, stepd: StepdId, address: &str) {
+    fn connect_stepd(&mut self, stepd: StepdIdx, address: &str) {
         let client = LinkClient::Srun(self.id, stepd.0);
         let Some(node) = self.process().map(|p| p.node) else {
             return;
@@ -414,14 +418,14 @@ impl SrunExecutor<'_> {
         let event = match (link, self.process()) {
             (Some(link), Some(process)) => {
                 process.stepds.insert(stepd, link);
-                SrunEvent::StepdConnected(stepd)
+                interface::Event::StepdConnected(stepd)
             }
-            _ => SrunEvent::StepdUnreachable(stepd, "connection refused".to_owned()),
+            _ => interface::Event::StepdUnreachable(stepd, "connection refused".to_owned()),
         };
         self.answer(event);
     }
 
-    fn close_stepd(&mut self, stepd: StepdId) {
+    fn close_stepd(&mut self, stepd: StepdIdx) {
         if let Some(link) = self.process().and_then(|p| p.stepds.remove(&stepd)) {
             self.world.step_network().close(link, Direction::Down);
         }
@@ -433,7 +437,7 @@ impl SrunExecutor<'_> {
             return;
         };
         let agents: Vec<AgentId> = process.agents.keys().copied().collect();
-        let stepds: Vec<StepdId> = process.stepds.keys().copied().collect();
+        let stepds: Vec<StepdIdx> = process.stepds.keys().copied().collect();
         agents.into_iter().for_each(|agent| self.close_agent(agent));
         stepds.into_iter().for_each(|stepd| self.close_stepd(stepd));
         self.world.sruns.remove(&self.id);

@@ -4,7 +4,7 @@ use super::super::lead::LedSteps;
 use super::super::state::AgentState;
 use super::super::steps::Steps;
 use super::{LedStepEvent, LedStepState};
-use crate::agent::{AgentAction, encode};
+use crate::agent::{Action, encode};
 use crate::record::Record;
 use muster_model::ids::{Attempt, JobAttempt, StepId, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd};
@@ -77,7 +77,7 @@ impl LedSteps {
             }
         }
         if let Some((_, request)) = step.client {
-            state.out.push(AgentAction::EndRequest(request));
+            state.out.push(Action::EndRequest(request));
         }
         // With its last node the controller ends the steps whose ends it has not got, and can only guess how they ended.
         if !self.leads_any(step.run) {

@@ -6,7 +6,7 @@ use super::super::state::AgentState;
 use super::super::steps::Steps;
 use super::{CreateRequest, LedStepEvent, LedStepState, Waiting};
 use crate::agent::node_steps::Early;
-use crate::agent::{AfterRead, AgentAction, ConnId, Timer};
+use crate::agent::{Action, AfterRead, ConnId, Timer};
 use crate::layout::{self, NoLayout};
 use muster_model::ids::JobAttempt;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -133,7 +133,7 @@ impl Steps {
         for waiting in std::mem::take(&mut self.led.waiting) {
             if waiting.conn == conn {
                 state.out.close_stdio(waiting.stdio);
-                state.out.push(AgentAction::EndRequest(waiting.id));
+                state.out.push(Action::EndRequest(waiting.id));
             } else {
                 self.led.waiting.push_back(waiting);
             }

@@ -52,7 +52,7 @@ fn bytes_count_until_the_launcher_has_answered() {
     let requests: Vec<RequestId> = (0..6).map(|n| bench.create(n, spec.clone())).collect();
     assert_eq!(bench.starts.len(), 6);
     for conn in 0..3 {
-        bench.event(AgentEvent::ConnClosed(ConnId(conn)));
+        bench.event(Event::ConnClosed(ConnId(conn)));
     }
     assert_eq!(bench.with_bytes, requests.iter().copied().collect());
     assert_eq!(bench.left, requests[..3].iter().copied().collect());

@@ -21,7 +21,7 @@ fn after_a_lost_agent(began: impl Fn(u32) -> bool) -> Bench {
         }
     }
     let mut bench = Bench::of_node(1);
-    bench.event(AgentEvent::LauncherUp);
+    bench.event(Event::LauncherUp);
     // What there is comes bit by bit.
     bench.launcher(LauncherEvent::State {
         jobs: vec![KnownJob {
@@ -181,11 +181,11 @@ fn a_job_is_released_after_the_ends_of_steps_that_are_led_for_it() {
                 bench.request(AGENT_CONN, ended, false);
             }
             false => {
-                bench.event(AgentEvent::ControllerLost);
+                bench.event(Event::ControllerLost);
                 bench.timer(Timer::Release(RUN));
                 assert!(bench.timers.contains(&Timer::Release(RUN)), "it goes on");
                 bench.connect_controller();
-                bench.event(AgentEvent::TimerDue(Timer::Release(RUN)));
+                bench.event(Event::TimerDue(Timer::Release(RUN)));
                 bench.flush_reports();
                 assert!(!bench.reports.iter().any(is_release), "it has just come");
                 bench.timer(Timer::Release(RUN));

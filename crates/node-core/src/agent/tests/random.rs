@@ -81,12 +81,12 @@ struct World {
     launcher_up: bool,
     controller_up: bool,
     /// Commands that the launcher has not handled, and answers that the agent has not got.
-    commands: VecDeque<(Option<StepdId>, StepNo)>,
+    commands: VecDeque<(Option<StepdChannelId>, StepNo)>,
     answers: VecDeque<LauncherEvent>,
     kept: BTreeMap<u32, ByteVec>,
     /// Steps that were started here, and those that run, by the channel of their daemon.
     started: BTreeSet<StepNo>,
-    running: BTreeMap<StepNo, Option<StepdId>>,
+    running: BTreeMap<StepNo, Option<StepdChannelId>>,
     ended: BTreeSet<StepNo>,
     /// The same on the other node, with its position; an end stays there until it was taken.
     peer_started: BTreeMap<StepNo, u32>,
@@ -171,7 +171,7 @@ impl World {
         if self.bench.controller_closed > 0 {
             self.bench.controller_closed = 0;
             self.controller_up = false;
-            self.bench.event(AgentEvent::ControllerLost);
+            self.bench.event(Event::ControllerLost);
         }
     }
 
@@ -192,7 +192,7 @@ impl World {
             Move::CloseConn(which) => {
                 if let Some(conn) = nth(self.open.iter().copied(), which) {
                     self.open.remove(&conn);
-                    self.bench.event(AgentEvent::ConnClosed(ConnId(conn)));
+                    self.bench.event(Event::ConnClosed(ConnId(conn)));
                 }
             }
             Move::LauncherWorks => self.launcher_works(),
@@ -207,7 +207,7 @@ impl World {
             Move::ControllerUp => self.controller_up(),
             Move::ControllerLost => {
                 if std::mem::take(&mut self.controller_up) {
-                    self.bench.event(AgentEvent::ControllerLost);
+                    self.bench.event(Event::ControllerLost);
                 }
             }
             Move::StepEnds(which) => self.step_ends(which),
@@ -283,7 +283,7 @@ impl World {
         if std::mem::take(&mut self.launcher_up) {
             self.commands.clear();
             self.answers.clear();
-            self.bench.event(AgentEvent::LauncherLost);
+            self.bench.event(Event::LauncherLost);
         }
     }
 
@@ -291,7 +291,7 @@ impl World {
         if std::mem::replace(&mut self.launcher_up, true) {
             return;
         }
-        self.bench.event(AgentEvent::LauncherUp);
+        self.bench.event(Event::LauncherUp);
         let known = KnownJob {
             run: RUN,
             grant: Some(encode(&self.grant())),
@@ -363,7 +363,7 @@ impl World {
         (self.launcher_up, self.controller_up) = (false, false);
         self.answers.clear();
         self.open.clear();
-        let lost = |stepd: &mut Option<StepdId>| *stepd = None;
+        let lost = |stepd: &mut Option<StepdChannelId>| *stepd = None;
         self.running.values_mut().for_each(lost);
         self.commands.iter_mut().for_each(|(stepd, _)| lost(stepd));
     }
@@ -410,7 +410,7 @@ impl World {
                 assert!(before.is_none() || self.node > 1, "started twice there");
                 if before.is_some() {
                     let refusal = AgentReply::Refused(RefusalCode::JobNotHere.into());
-                    return self.bench.event(AgentEvent::PeerAnswered(id, Ok(refusal)));
+                    return self.bench.event(Event::PeerAnswered(id, Ok(refusal)));
                 }
                 self.peer_running.insert(launch.step);
                 AgentReply::Started {
@@ -444,7 +444,7 @@ impl World {
             other => panic!("{other:?}"),
         };
         let answer = answers.then_some(reply).ok_or("no answer".to_owned());
-        self.bench.event(AgentEvent::PeerAnswered(id, answer));
+        self.bench.event(Event::PeerAnswered(id, answer));
     }
 
     fn peer_reports(&mut self, which: usize) {
@@ -470,7 +470,7 @@ impl World {
     fn finish(&mut self) {
         self.bench.takes_offers = true;
         for conn in std::mem::take(&mut self.open) {
-            self.bench.event(AgentEvent::ConnClosed(ConnId(conn)));
+            self.bench.event(Event::ConnClosed(ConnId(conn)));
             self.settle();
         }
         for round in 0.. {

@@ -110,7 +110,7 @@ fn streams_go_to_the_daemon_of_a_task_that_is_alone_and_are_closed_once() {
     };
     bench.create(4, of_both);
     assert_eq!(bench.stdio.len(), 1);
-    bench.event(AgentEvent::ConnClosed(ConnId(4)));
+    bench.event(Event::ConnClosed(ConnId(4)));
     assert!(bench.stdio.is_empty());
 }
 
@@ -152,7 +152,7 @@ fn daemons_are_read_before_what_follows_from_an_end() {
     // srun that goes because its step is over ends nothing.
     let mut bench = Bench::with_job(1);
     end_unread(&mut bench);
-    bench.event(AgentEvent::ConnClosed(ConnId(1)));
+    bench.event(Event::ConnClosed(ConnId(1)));
     let ends = |c: &LauncherCommand| matches!(c, LauncherCommand::EndStep { .. });
     assert!(!bench.commands.iter().any(ends));
 
@@ -210,7 +210,7 @@ fn what_does_not_fit_waits_or_is_refused() {
         bench.replies_to(waiting)[..],
         [AgentReply::Queued(_)]
     ));
-    bench.event(AgentEvent::ConnClosed(ConnId(2)));
+    bench.event(Event::ConnClosed(ConnId(2)));
     let refused = bench.create(3, immediate);
     assert_eq!(
         refusal(bench.replies_to(refused)[0]),
@@ -225,9 +225,9 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
     let mut bench = Bench::with_job(1);
     let request = bench.create(1, step_spec(1));
     let (first, _) = bench.starts.remove(0);
-    bench.event(AgentEvent::LauncherLost);
+    bench.event(Event::LauncherLost);
     assert_eq!(bench.controller_closed, 1);
-    bench.event(AgentEvent::LauncherUp);
+    bench.event(Event::LauncherUp);
     assert!(bench.starts.is_empty(), "it has not said what it knows");
     let known = KnownJob {
         run: RUN,
@@ -251,7 +251,7 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
     let mut bench = Bench::with_job(1);
     let request = bench.create(1, step_spec(1));
     bench.starts.clear();
-    bench.event(AgentEvent::LauncherLost);
+    bench.event(Event::LauncherLost);
     let steps = vec![STEP];
     bench.connect_launcher(vec![KnownJob { steps, ..known }]);
     assert!(bench.starts.is_empty());
@@ -269,8 +269,8 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
 #[test]
 fn a_launcher_gets_orders_once_it_has_said_what_it_knows() {
     let mut bench = Bench::with_job(1);
-    bench.event(AgentEvent::LauncherLost);
-    bench.event(AgentEvent::LauncherUp);
+    bench.event(Event::LauncherLost);
+    bench.event(Event::LauncherUp);
     bench.create(1, step_spec(1));
     assert!(bench.starts.is_empty());
     bench.launcher(LauncherEvent::State {
@@ -285,13 +285,13 @@ fn a_launcher_that_is_lost_takes_the_session_with_it() {
     let mut bench = Bench::with_job(1);
     bench.next += 1;
     let dial = DialId(bench.next);
-    bench.event(AgentEvent::Dialed(dial));
-    bench.event(AgentEvent::ControllerAnswered(dial, vec![2].into()));
-    bench.event(AgentEvent::LauncherLost);
+    bench.event(Event::Dialed(dial));
+    bench.event(Event::ControllerAnswered(dial, vec![2].into()));
+    bench.event(Event::LauncherLost);
     assert_eq!(bench.controller_closed, 1);
     assert!(matches!(bench.verdicts[..], [(d, Err(_))] if d == dial));
     // A connection that comes up nevertheless is closed.
-    bench.event(AgentEvent::ControllerUp);
+    bench.event(Event::ControllerUp);
     assert_eq!(bench.controller_closed, 2);
     // What it ordered is not done.
     bench.order(Order::Launch(Box::new(JobGrant {
@@ -318,7 +318,7 @@ fn requests_that_are_faster_than_the_controller_wait_for_it() {
     let second = bench.create(2, spec.clone());
     let third = bench.create(3, spec);
     assert!(bench.replies.is_empty());
-    bench.event(AgentEvent::ConnClosed(ConnId(2)));
+    bench.event(Event::ConnClosed(ConnId(2)));
     assert!(!bench.requests.contains(&second));
     bench.order(Order::Launch(Box::new(grant(0))));
     let stepd = bench.start_ready();
@@ -365,7 +365,7 @@ fn srun_that_goes_while_nodes_start_ends_the_step_when_they_have() {
     let mut bench = Bench::with_job(1);
     bench.create(1, step_spec(2));
     bench.start_ready();
-    bench.event(AgentEvent::ConnClosed(ConnId(1)));
+    bench.event(Event::ConnClosed(ConnId(1)));
     assert!(bench.requests.is_empty());
     let states = bench.agent.steps.led.states();
     assert_eq!(
@@ -608,7 +608,7 @@ fn a_lead_heads_a_branch_of_its_step() {
     bench.stepd_ends(stepd, 0);
 
     // A node that is lost signals nothing: the next one of its branch is asked.
-    bench.event(AgentEvent::ConnClosed(ConnId(1)));
+    bench.event(Event::ConnClosed(ConnId(1)));
     let signals = bench.asks.len();
     assert_eq!(signals, 2);
     let (to, _) = bench.answer(Err("it is gone".to_owned()));
@@ -694,7 +694,7 @@ fn questions_about_processes_end_with_the_launcher() {
         bench.replies_to(measure)[..],
         [AgentReply::Measured(_)]
     ));
-    bench.event(AgentEvent::LauncherLost);
+    bench.event(Event::LauncherLost);
     assert_eq!(refusal(bench.replies_to(inspect)[0]), RefusalCode::Busy);
     let late = bench.request(ConnId(3), AgentRequest::Inspect { job }, false);
     assert_eq!(refusal(bench.replies_to(late)[0]), RefusalCode::Busy);
@@ -753,13 +753,13 @@ fn a_connection_whose_launcher_was_replaced_meanwhile_is_given_up() {
     let mut bench = Bench::of_node(1);
     bench.connect_launcher(Vec::new());
     let dial = DialId(70);
-    bench.event(AgentEvent::Dialed(dial));
+    bench.event(Event::Dialed(dial));
     bench.launcher(LauncherEvent::SessionKey(vec![1].into()));
-    bench.event(AgentEvent::ControllerAnswered(dial, vec![2].into()));
+    bench.event(Event::ControllerAnswered(dial, vec![2].into()));
     bench.launcher(LauncherEvent::SessionBegun(None));
-    bench.event(AgentEvent::LauncherLost);
+    bench.event(Event::LauncherLost);
     bench.connect_launcher(Vec::new());
-    bench.event(AgentEvent::ControllerUp);
+    bench.event(Event::ControllerUp);
     bench.order(Order::Launch(Box::new(grant(0))));
     let job = bench.agent.state.jobs.get(RUN);
     assert!(job.is_none(), "nobody launches it");

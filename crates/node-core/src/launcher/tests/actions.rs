@@ -152,7 +152,7 @@ impl World {
                 let started = self.spawn(Kind::Stepd(run, Some(step)));
                 let started = started.map_err(|e| e.error).map(|pid| {
                     self.count_step(run, step);
-                    let stepd = StepdId(self.next_id());
+                    let stepd = StepdConnId(self.next_id());
                     let connection = Connection {
                         pid,
                         ..Connection::default()
@@ -249,7 +249,7 @@ impl World {
             if unconnected && self.stepds.values().any(|c| c.pid == pid) {
                 continue;
             }
-            let stepd = StepdId(self.next_id());
+            let stepd = StepdConnId(self.next_id());
             let connection = Connection {
                 pid,
                 ..Connection::default()
@@ -280,7 +280,7 @@ impl World {
         });
     }
 
-    fn send_stepd(&mut self, stepd: StepdId, command: StepdCommand) {
+    fn send_stepd(&mut self, stepd: StepdConnId, command: StepdCommand) {
         let pid = self.stepds[&stepd].pid;
         let is_live = |p: &&Process| p.ended.is_none();
         if self.processes.get(&pid).filter(is_live).is_none() {

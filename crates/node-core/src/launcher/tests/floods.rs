@@ -133,10 +133,10 @@ fn signals_of_a_user_wait_for_each_other_and_others_do_not_wait_for_them() {
     assert_eq!(carried_out(&world), SEARCHES_MAX);
     // Each wake-up goes on with it, until nothing waits.
     let mut rounds = 1;
-    while world.timers.contains_key(&TimerKey::Signals) {
+    while world.timers.contains_key(&Timer::Signals) {
         let before = carried_out(&world);
-        world.timers.remove(&TimerKey::Signals);
-        world.deliver(Event::TimerDue(TimerKey::Signals));
+        world.timers.remove(&Timer::Signals);
+        world.deliver(Event::TimerDue(Timer::Signals));
         world.finish_wakeup();
         rounds += 1;
         assert!(carried_out(&world) - before <= SEARCHES_MAX);

@@ -768,7 +768,7 @@ fn everything_is_killed_before_the_launcher_ends() {
 fn a_busy_launcher_does_not_stop() {
     let mut world = World::new();
     batch(&mut world);
-    let (conn, kill) = (ConnId(5), false);
+    let (conn, kill) = (RootConnId(5), false);
     let mut actions = Vec::new();
     let stop = Event::StopRequested { conn, kill };
     world.launcher.on_event(stop, world.now, &mut actions);

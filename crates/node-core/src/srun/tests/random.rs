@@ -144,7 +144,7 @@ impl World {
             Move::Reply(answer) => self.reply(answer),
             Move::AgentLost => {
                 if let Some(agent) = self.bench.srun.interest().agent {
-                    self.event(SrunEvent::AgentLost(agent, "reset".to_owned()));
+                    self.event(Event::AgentLost(agent, "reset".to_owned()));
                 }
             }
             Move::ControllerAnswers(true) => self.bench.allocation = Ok(allocation()),
@@ -194,21 +194,21 @@ impl World {
             Move::LossSeen(which) => self.loss_seen(which),
             Move::Signal(signal) => {
                 if self.bench.srun.interest().signals && self.bench.catches_signals {
-                    self.event(SrunEvent::Signal(signal));
+                    self.event(Event::Signal(signal));
                 }
             }
             Move::Input => {
                 if self.bench.srun.interest().input {
-                    self.event(SrunEvent::Input(vec![b'x'; 100 << 10]));
+                    self.event(Event::Input(vec![b'x'; 100 << 10]));
                 }
             }
             Move::Time(ms) => {
                 self.bench.now_ms += ms;
-                self.event(SrunEvent::Idle);
+                self.event(Event::Idle);
             }
             Move::JobEnds => {
                 if self.bench.srun.interest().reads_controller {
-                    self.event(SrunEvent::JobEnded(JobState::Cancelled));
+                    self.event(Event::JobEnded(JobState::Cancelled));
                 }
             }
         }

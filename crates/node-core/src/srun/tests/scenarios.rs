@@ -31,7 +31,7 @@ fn passed() -> FromStepd {
 
 fn from_channel(bench: &mut Bench, messages: Vec<FromStepd>) {
     assert!(bench.srun.interest().stepds);
-    bench.event(SrunEvent::StepdMessages(StepdId(0), messages));
+    bench.event(Event::StepdMessages(StepdIdx(0), messages));
 }
 
 #[test]
@@ -86,10 +86,7 @@ fn an_agent_of_another_version_answers_itself() {
         unreachable!()
     };
     bench.reply(AgentReply::Created(step));
-    bench.event(SrunEvent::StepdMessages(
-        StepdId(0),
-        vec![FromStepd::Closed],
-    ));
+    bench.event(Event::StepdMessages(StepdIdx(0), vec![FromStepd::Closed]));
     bench.idle();
     assert_eq!(bench.exit, Some(2));
 }
@@ -99,7 +96,7 @@ fn an_agent_that_says_that_all_is_over_does_not_answer_for_the_daemon() {
     let mut bench = direct();
     bench.reply(AgentReply::Done);
     assert_eq!(bench.srun.interest().agent, None);
-    bench.event(SrunEvent::StepdLost(StepdId(0), "end of file".to_owned()));
+    bench.event(Event::StepdLost(StepdIdx(0), "end of file".to_owned()));
     let text =
         "srun: error: Unable to create step for job 5: connection to the agent lost: end of file\n";
     assert_eq!((bench.printed().as_str(), bench.exit), (text, Some(1)));
@@ -114,7 +111,7 @@ fn an_agent_that_says_that_all_is_over_does_not_answer_for_the_daemon() {
 #[test]
 fn a_channel_that_is_lost_leaves_the_word_to_the_agent() {
     let mut bench = direct();
-    bench.event(SrunEvent::StepdLost(StepdId(0), "end of file".to_owned()));
+    bench.event(Event::StepdLost(StepdIdx(0), "end of file".to_owned()));
     assert!(!bench.srun.interest().stepds);
     bench.reply(AgentReply::Refused(RefusalCode::Busy.into()));
     assert_eq!(bench.exit, Some(1));
@@ -180,7 +177,7 @@ fn a_step_that_was_not_to_wait_has_an_exit_code_of_its_own() {
 fn the_controller_knows_where_the_agent_is() {
     let mut bench = Bench::new(config(1));
     bench.unreachable.insert(LEAD.to_owned());
-    bench.event(SrunEvent::Started);
+    bench.event(Event::Started);
     assert_eq!(bench.agents.values().collect::<Vec<_>>(), ["n1:6818"]);
     let AgentRequest::Create(spec) = &bench.requests[0].1 else {
         panic!("it asks for the step");
@@ -189,7 +186,7 @@ fn the_controller_knows_where_the_agent_is() {
 
     let mut bench = Bench::new(config(1));
     bench.unreachable = [LEAD, "n1:6818"].map(str::to_owned).into();
-    bench.event(SrunEvent::Started);
+    bench.event(Event::Started);
     let text =
         "srun: error: Unable to reach the agent of the job's first node at n1:6818: refused\n";
     assert_eq!((bench.printed().as_str(), bench.exit), (text, Some(1)));
@@ -197,7 +194,7 @@ fn the_controller_knows_where_the_agent_is() {
     let mut bench = Bench::new(config(1));
     bench.unreachable.insert(LEAD.to_owned());
     bench.allocation = Err(ControllerError::Failed("timed out".to_owned()));
-    bench.event(SrunEvent::Started);
+    bench.event(Event::Started);
     let text = "srun: error: Unable to confirm allocation for job: timed out\n";
     assert_eq!((bench.printed().as_str(), bench.exit), (text, Some(1)));
 }
@@ -208,7 +205,7 @@ fn an_allocation_of_its_own_ends_with_a_failure() {
     config.has_allocation = true;
     let mut bench = Bench::begun(config);
     let agent = bench.srun.interest().agent.unwrap();
-    bench.event(SrunEvent::AgentLost(agent, "reset".to_owned()));
+    bench.event(Event::AgentLost(agent, "reset".to_owned()));
     let text =
         "srun: error: Unable to create step for job 5: connection to the agent lost: reset\n";
     assert_eq!((bench.printed().as_str(), bench.exit), (text, Some(1)));
@@ -269,7 +266,7 @@ fn input_goes_to_the_node_of_its_task() {
     config.parts[0].spec.stdin_task = StdinTask::One(2);
     let mut bench = Bench::running(config, two_nodes());
     assert!(bench.srun.interest().input);
-    bench.event(SrunEvent::Input(b"x".to_vec()));
+    bench.event(Event::Input(b"x".to_vec()));
     assert_eq!(bench.sent_to(1), []);
     let expected = ToStepd::Stdin {
         task: Some(2),
@@ -380,7 +377,7 @@ fn the_end_of_the_allocation_ends_the_step() {
     config.has_allocation = true;
     let mut bench = Bench::running(config, two_nodes());
     assert!(bench.srun.interest().controller);
-    bench.event(SrunEvent::JobEnded(JobState::Cancelled));
+    bench.event(Event::JobEnded(JobState::Cancelled));
     bench.idle();
     assert_eq!(
         bench.printed(),
@@ -424,7 +421,7 @@ fn a_terminal_is_the_tasks_until_they_end() {
     config.parts[0].spec.pty = Some((24, 80));
     let mut bench = Bench::running(config, created(vec![node(1, &[0])]));
     assert!(bench.is_raw);
-    bench.event(SrunEvent::Window(50, 132));
+    bench.event(Event::Window(50, 132));
     assert_eq!(bench.sent_to(1), [ToStepd::Window(50, 132)]);
     bench.stepd(1, vec![exited(0, 0, 0), FromStepd::Closed]);
     assert!(!bench.is_raw);
@@ -553,7 +550,7 @@ fn a_lost_node_whose_heirs_are_not_there_is_several() {
 #[test]
 fn input_waits_for_nodes_that_do_not_take_it() {
     let mut bench = tree();
-    bench.event(SrunEvent::Input(vec![0; 300 << 10]));
+    bench.event(Event::Input(vec![0; 300 << 10]));
     bench.idle();
     assert!(!bench.srun.interest().input);
     let took = |position| up(position, 0, 1, FromStepd::Acknowledged);

@@ -59,9 +59,9 @@ pub(super) struct World {
     pub(super) setup: Setup,
     pub(super) nodes: Vec<StepNodeModel>,
     /// Which nodes are reached by a connection.
-    pub(super) routes: BTreeMap<StepdId, Range<usize>>,
+    pub(super) routes: BTreeMap<StepdIdx, Range<usize>>,
     /// Connections that are gone, which srun has not seen.
-    pub(super) losses: Vec<StepdId>,
+    pub(super) losses: Vec<StepdIdx>,
     /// How often a step may be asked for in each job.
     pub(super) may_ask: BTreeMap<JobId, u32>,
     pub(super) known_requests: usize,
@@ -125,7 +125,7 @@ impl World {
             exits: BTreeMap::new(),
             lines: BTreeMap::new(),
         };
-        world.event(SrunEvent::Started);
+        world.event(Event::Started);
         world
     }
 
@@ -161,8 +161,8 @@ impl World {
     }
 
     /// The connection by which what a node says comes to srun.
-    pub(super) fn route(&self, number: usize) -> Option<StepdId> {
-        let reaches = |(id, nodes): &(&StepdId, &Range<usize>)| {
+    pub(super) fn route(&self, number: usize) -> Option<StepdIdx> {
+        let reaches = |(id, nodes): &(&StepdIdx, &Range<usize>)| {
             let mut at = number;
             while self.nodes[at].is_alive && nodes.contains(&at) {
                 if at == nodes.start {
@@ -179,7 +179,7 @@ impl World {
         routes.find(reaches).map(|(id, _)| *id)
     }
 
-    pub(super) fn event(&mut self, event: SrunEvent) {
+    pub(super) fn event(&mut self, event: Event) {
         if self.bench.exit.is_none() {
             self.bench.event(event);
             self.bench.idle();
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    pub(super) fn head(&self, id: StepdId) -> usize {
+    pub(super) fn head(&self, id: StepdIdx) -> usize {
         let address = &self.bench.stepds[&id];
         address["unix:/stepd".len()..].parse().unwrap()
     }
@@ -276,7 +276,7 @@ impl World {
             Answer::Done if self.setup.is_direct => AgentReply::Done,
             Answer::Done => return,
         };
-        self.event(SrunEvent::AgentReplied(agent, Box::new(reply)));
+        self.event(Event::AgentReplied(agent, Box::new(reply)));
     }
 
     /// The step of the next part; or its daemon has the word, and says so.
@@ -303,7 +303,7 @@ impl World {
         if !self.nodes[0].is_alive {
             self.parts_created -= 1;
             self.bench.stepds.remove(&channel);
-            self.event(SrunEvent::StepdLost(channel, "end of file".to_owned()));
+            self.event(Event::StepdLost(channel, "end of file".to_owned()));
             return None;
         }
         self.routes.insert(channel, 0..1);
@@ -311,7 +311,7 @@ impl World {
             direct: true,
             ..step
         }));
-        self.event(SrunEvent::StepdMessages(channel, vec![word]));
+        self.event(Event::StepdMessages(channel, vec![word]));
         None
     }
 
@@ -333,7 +333,7 @@ impl World {
         }
         self.nodes[number].sent = upto;
         if !messages.is_empty() {
-            self.event(SrunEvent::StepdMessages(id, messages));
+            self.event(Event::StepdMessages(id, messages));
         }
     }
 
@@ -377,7 +377,7 @@ impl World {
             && sent > 0
         {
             let message = self.message(number, which % sent);
-            self.event(SrunEvent::StepdMessages(id, vec![message]));
+            self.event(Event::StepdMessages(id, vec![message]));
         }
     }
 
@@ -407,7 +407,7 @@ impl World {
         if !self.losses.is_empty() && self.bench.srun.interest().stepds {
             let id = self.losses.remove(which % self.losses.len());
             if self.bench.stepds.remove(&id).is_some() {
-                self.event(SrunEvent::StepdLost(id, "end of file".to_owned()));
+                self.event(Event::StepdLost(id, "end of file".to_owned()));
             }
         }
     }

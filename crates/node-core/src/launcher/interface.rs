@@ -25,11 +25,11 @@ use std::rc::Rc;
 
 /// A connection to a step daemon, which the executor holds until [`Action::CloseStepd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StepdId(pub u64);
+pub struct StepdConnId(pub u64);
 
 /// A connection of root's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId(pub u64);
+pub struct RootConnId(pub u64);
 
 /// Why something could not be started or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub enum Event {
     /// Root wants this process to end.
     StopRequested {
         /// Who asks.
-        conn: ConnId,
+        conn: RootConnId,
         /// Kill all jobs.
         kill: bool,
     },
@@ -132,13 +132,13 @@ pub enum Event {
     StepGiven(JobAttempt, StepNo, bool),
 
     /// A step daemon that the launcher listens to reports the end of this step.
-    StepEnded(StepdId, StepNo, EncodedEnd),
+    StepEnded(StepdConnId, StepNo, EncodedEnd),
     /// A step daemon says no more.
-    StepdClosed(StepdId),
+    StepdClosed(StepdConnId),
     /// To [`Action::SendStepd`]: the daemon does not take it.
-    NotSent(StepdId, StepdCommand),
+    NotSent(StepdConnId, StepdCommand),
     /// To [`Action::AskStepds`]: a daemon, where it listens, and what it runs.
-    StepdRunning(StepdId, PathBuf, Box<RunningStep>),
+    StepdRunning(StepdConnId, PathBuf, Box<RunningStep>),
     /// To [`Action::AskStepds`]: all that answer at once have answered; also later, when one will not answer any more.
     StepdsAsked,
     /// To [`Action::WatchStepd`]: what the process belongs to, if it is there. It is watched then.
@@ -177,7 +177,7 @@ pub enum Event {
         since_ms: u64,
     },
     /// A timer is due.
-    TimerDue(TimerKey),
+    TimerDue(Timer),
     /// Everything that a wake-up of the process has brought was delivered. Repeated until nothing comes of it.
     WakeUpEnded,
 }
@@ -222,7 +222,7 @@ pub enum ScriptNotStarted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedStepd {
     /// The connection to it.
-    pub stepd: StepdId,
+    pub stepd: StepdConnId,
     /// Its process.
     pub pid: i32,
     /// Where it listens for the step's other nodes.
@@ -279,7 +279,7 @@ pub enum ResultPurpose {
 
 /// Which timer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TimerKey {
+pub enum Timer {
     /// What is left of a job gets SIGKILL.
     Kill(JobAttempt),
     /// What lacked something is tried again.
@@ -390,9 +390,9 @@ pub enum Action {
     /// A line for the log.
     Log(String),
     /// Send [`Event::TimerDue`] at this time since boot; the time that was set before does not count any more.
-    SetTimer(TimerKey, u64),
+    SetTimer(Timer, u64),
     /// Do not.
-    StopTimer(TimerKey),
+    StopTimer(Timer),
     /// Append to the record file: whole, or nothing of it.
     AppendRecords(Rc<Vec<u8>>),
     /// Replace the record file.
@@ -400,7 +400,7 @@ pub enum Action {
     /// Send to the agent, with the end of the wake-up.
     SendAgent(LauncherEvent),
     /// Answer root.
-    Answer(ConnId, LauncherEvent),
+    Answer(RootConnId, LauncherEvent),
     /// Keep the settings for a launcher that has to do without the controller.
     KeepSettings(Vec<u8>),
     /// See whether this is the key that is known of the cluster's controller; the first is.
@@ -522,18 +522,18 @@ pub enum Action {
         /// The step.
         step: StepNo,
         /// The daemon.
-        stepd: StepdId,
+        stepd: StepdConnId,
         /// The order.
         frame: Vec<u8>,
     },
     /// Send to a step daemon, which may not read any more.
-    SendStepd(StepdId, StepdCommand),
+    SendStepd(StepdConnId, StepdCommand),
     /// Send what it reports as events from now on, and what has come already at once.
-    ListenTo(StepdId),
+    ListenTo(StepdConnId),
     /// Leave unread what comes from now on.
-    StopListening(StepdId),
+    StopListening(StepdConnId),
     /// Close the connection.
-    CloseStepd(StepdId),
+    CloseStepd(StepdConnId),
     /// Remove a step daemon's socket.
     RemoveSocket(PathBuf),
     /// Remove a step's result.
