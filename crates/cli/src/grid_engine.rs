@@ -15,10 +15,12 @@ pub(crate) mod qhold;
 pub(crate) mod qhost;
 pub(crate) mod qmod;
 pub(crate) mod qping;
+pub(crate) mod qquota;
 pub(crate) mod qresub;
 pub(crate) mod qrsub;
 pub(crate) mod qstat;
 pub(crate) mod qsub;
+pub(crate) mod qsummary;
 mod request;
 mod selection;
 mod site;
@@ -46,6 +48,8 @@ pub(crate) static SPECS: &[&Spec] = &[
     &qacct::SPEC,
     &qconf::SPEC,
     &qping::SPEC,
+    &qquota::SPEC,
+    &qsummary::SPEC,
     &qresub::SPEC,
     &qrsub::QRSUB,
     &qrsub::QRDEL,

@@ -455,6 +455,7 @@ pub(crate) fn change(
             spec.partitions = named.map(partition).collect();
             let first = value.split(',').next().unwrap_or_default();
             set_mark(spec, marks::QUEUE, first, is_grid_engine);
+            set_mark(spec, marks::HARD_QUEUES, value, is_grid_engine);
         }
         "l_hard" | "global_l_hard" => {
             requests(spec, value, site)?;

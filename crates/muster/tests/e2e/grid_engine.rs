@@ -595,3 +595,47 @@ fn advance_reservations_are_made_shown_used_and_deleted() {
         "denied: advance_reservation \"7\" does not exist\n"
     );
 }
+
+#[test]
+fn quotas_in_use_and_sums_of_jobs_are_shown() {
+    let c = Cluster::from_conf(
+        "ClusterName=site\nSlurmctldHost=localhost\nNodeName=n1 CPUs=4 RealMemory=1000\n\
+         PartitionName=batch Nodes=n1 Default=YES MaxTime=INFINITE State=UP\nLicenses=matlab:3\n\
+         AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageEnforce=limits\n",
+    );
+    assert_eq!(c.ok("qquota"), "");
+    assert_eq!(c.ok("qsummary"), "");
+    let user = user(&c);
+    c.ok("sacctmgr -i add account bio grptres=cpu=3");
+    c.ok(&format!(
+        "sacctmgr -i add user {user} account=bio maxjobs=2"
+    ));
+    let job = c.sbatch("-A bio -n2 -L matlab:2 -o /dev/null --wrap 'sleep 1000'");
+    c.sbatch("-A bio -n2 -a 1-3 -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {job} -o %T"), "RUNNING");
+    let table = c.ok("qquota");
+    let lines: Vec<&str> = table.lines().skip(2).map(str::trim_end).collect();
+    assert_eq!(
+        lines,
+        [
+            "account:bio/1      slots=2/3            projects bio".to_owned(),
+            format!(
+                "{:<18} jobs=1/2             users {user} projects bio",
+                format!("user:{user}/1")
+            ),
+            "license/1          matlab=2/3           -".to_owned(),
+        ],
+        "{table}"
+    );
+    assert_eq!(c.ok("qquota -l matlab").lines().count(), 3);
+    assert_eq!(c.ok("qquota -P none -l slots"), "");
+    let xml = c.ok("qquota -xml -u '*'");
+    assert!(
+        xml.contains("<limit resource='slots' limit='3' value='2'/>"),
+        "{xml}"
+    );
+    let sums = c.ok("qsummary -g p");
+    let words: Vec<&str> = sums.lines().nth(2).unwrap().split_whitespace().collect();
+    assert_eq!(words, ["bio", "1", "2", "3", "6", "0", "0", "0"], "{sums}");
+    assert_eq!(c.ok("qsummary -q nosuch"), "");
+}
