@@ -2,8 +2,11 @@
 //! parameters that qsub would have had for them. A parameter that is changed and has no meaning here is an error that
 //! names it: nothing is dropped silently.
 
+mod allowed;
 pub(crate) mod layout;
 pub(crate) mod requests;
+
+pub use allowed::check_change;
 
 use crate::message::Subject;
 use layout::Layout;
