@@ -6,6 +6,8 @@ mod defaults;
 mod environment;
 pub(crate) mod interactive;
 mod jsv;
+#[cfg(test)]
+mod malformed;
 mod output;
 pub(crate) mod qacct;
 pub(crate) mod qalter;
