@@ -107,7 +107,7 @@ impl Quota {
     fn amount(&self, amount: u64) -> String {
         match self.resource == MEMORY {
             false => amount.to_string(),
-            true if amount % 1024 == 0 => format!("{}G", amount / 1024),
+            true if amount.is_multiple_of(1024) => format!("{}G", amount / 1024),
             true => format!("{amount}M"),
         }
     }
@@ -193,7 +193,7 @@ impl Found {
         for (account, ..) in theirs.iter().flat_map(|user| user.associations()) {
             concerned.extend(known.upwards(account));
         }
-        if users.split(',').any(|pattern| is_pattern(pattern)) {
+        if users.split(',').any(is_pattern) {
             concerned.extend(known.accounts.keys().map(String::as_str));
         }
         for name in concerned {
