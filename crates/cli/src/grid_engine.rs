@@ -6,6 +6,8 @@ mod defaults;
 mod environment;
 pub(crate) mod interactive;
 mod jsv;
+#[cfg(test)]
+mod malformed;
 mod output;
 pub(crate) mod qacct;
 pub(crate) mod qalter;
@@ -15,10 +17,12 @@ pub(crate) mod qhold;
 pub(crate) mod qhost;
 pub(crate) mod qmod;
 pub(crate) mod qping;
+pub(crate) mod qquota;
 pub(crate) mod qresub;
 pub(crate) mod qrsub;
 pub(crate) mod qstat;
 pub(crate) mod qsub;
+pub(crate) mod qsummary;
 mod request;
 mod selection;
 mod site;
@@ -46,6 +50,8 @@ pub(crate) static SPECS: &[&Spec] = &[
     &qacct::SPEC,
     &qconf::SPEC,
     &qping::SPEC,
+    &qquota::SPEC,
+    &qsummary::SPEC,
     &qresub::SPEC,
     &qrsub::QRSUB,
     &qrsub::QRDEL,

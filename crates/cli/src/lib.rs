@@ -53,7 +53,7 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 38] = [
+const COMMANDS: [(&str, Main); 40] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
@@ -85,6 +85,8 @@ const COMMANDS: [(&str, Main); 38] = [
     ("qacct", grid_engine::qacct::main),
     ("qconf", grid_engine::qconf::main),
     ("qping", grid_engine::qping::main),
+    ("qquota", grid_engine::qquota::main),
+    ("qsummary", grid_engine::qsummary::main),
     ("qresub", grid_engine::qresub::main),
     ("qrsub", grid_engine::qrsub::submit_main),
     ("qrdel", grid_engine::qrsub::delete_main),

@@ -92,6 +92,8 @@ impl Config {
             crontabs: self.crontab_config(),
             extern_steps: self.has_prolog_flag("Contain"),
             requeue_on_prolog_failure: self.has_prolog_flag("ForceRequeueOnFail"),
+            // sge.conf has them, not slurm.conf: the controller reads it.
+            reservation_users: Vec::new(),
         }
     }
 

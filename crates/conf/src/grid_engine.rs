@@ -6,6 +6,7 @@ pub mod resources;
 
 pub use self::pattern::fits;
 use crate::diagnostic::{Diagnostic, Origin, Severity};
+use muster_model::limits::RESERVATION_USERS_MAX;
 use std::sync::Arc;
 
 /// The architecture of hosts, in Grid Engine's words.
@@ -19,7 +20,7 @@ pub const ARCH: &str = if cfg!(target_arch = "aarch64") {
 pub const FILE: &str = "sge.conf";
 
 /// What follows each keyword, for messages and for the page about the file.
-pub const FORMS: [(&str, &str); 5] = [
+pub const FORMS: [(&str, &str); 7] = [
     ("queue", "NAME PARTITION"),
     ("pe", "NAME $pe_slots|$fill_up|$round_robin|COUNT"),
     (
@@ -28,6 +29,53 @@ pub const FORMS: [(&str, &str); 5] = [
     ),
     ("project", "NAME ACCOUNT"),
     ("jsv_url", "[script:]/PATH"),
+    ("jsv_allowed_mod", "OPTION[,OPTION...]|none"),
+    ("arusers", "USER|@GROUP ..."),
+];
+
+/// Options of qalter, without the dash, by which `jsv_allowed_mod` names what may be changed. `qos` and `wckey` are what Slurm has
+/// beside them.
+const MODIFIABLE: [&str; 40] = [
+    "a",
+    "ac",
+    "A",
+    "ar",
+    "b",
+    "binding",
+    "c",
+    "ckpt",
+    "cwd",
+    "display",
+    "dl",
+    "e",
+    "h",
+    "hard",
+    "hold_jid",
+    "hold_jid_ad",
+    "i",
+    "j",
+    "js",
+    "l",
+    "m",
+    "M",
+    "masterq",
+    "N",
+    "notify",
+    "now",
+    "o",
+    "p",
+    "P",
+    "pe",
+    "q",
+    "qos",
+    "r",
+    "R",
+    "S",
+    "shell",
+    "tc",
+    "w",
+    "wckey",
+    "wd",
 ];
 
 /// How the slots of a parallel environment are laid out.
@@ -92,6 +140,10 @@ pub struct Mapping {
     pub projects: Vec<(String, String)>,
     /// The program that verifies all submissions.
     pub jsv: Option<String>,
+    /// Options of qalter that users may still change where `jsv` verifies submissions; all without the line.
+    pub jsv_allowed_mod: Option<Vec<String>>,
+    /// Users, and groups with `@` before them, who may reserve cores for themselves.
+    pub reservation_users: Vec<String>,
 }
 
 impl Mapping {
@@ -119,7 +171,8 @@ impl Mapping {
                     help: match form {
                         Some((name, form)) => format!("write: {name} {form}"),
                         None => {
-                            "a line begins with queue, pe, complex, project or jsv_url".to_owned()
+                            "a line begins with queue, pe, complex, project, jsv_url, jsv_allowed_mod or arusers"
+                                .to_owned()
                         }
                     },
                 });
@@ -133,6 +186,12 @@ impl Mapping {
         let known = FORMS.iter().any(|(name, _)| *name == keyword);
         if keyword == "jsv_url" {
             return self.take_jsv(words);
+        }
+        if keyword == "jsv_allowed_mod" {
+            return self.take_allowed_mod(words);
+        }
+        if keyword == "arusers" {
+            return self.take_reservation_users(words);
         }
         let (name, values) = match words.split_first() {
             _ if !known => return Err(format!("there is no keyword '{keyword}'")),
@@ -171,6 +230,46 @@ impl Mapping {
             true => None,
             false => Some(jsv_path(url)?.to_owned()),
         };
+        Ok(())
+    }
+
+    fn take_allowed_mod(&mut self, words: &[&str]) -> Result<(), String> {
+        if words.is_empty() {
+            return Err("'jsv_allowed_mod' needs options of qalter, or none".to_owned());
+        }
+        if self.jsv_allowed_mod.is_some() {
+            return Err("jsv_allowed_mod is defined twice".to_owned());
+        }
+        let all = words.iter().flat_map(|word| word.split(','));
+        let all: Vec<&str> = all.filter(|word| !word.is_empty()).collect();
+        if let Some(word) = all
+            .iter()
+            .find(|word| **word != "none" && !MODIFIABLE.contains(word))
+        {
+            return Err(format!(
+                "'{word}' is no option of qalter that changes a job"
+            ));
+        }
+        let named = all.into_iter().filter(|word| *word != "none");
+        self.jsv_allowed_mod = Some(named.map(str::to_owned).collect());
+        Ok(())
+    }
+
+    fn take_reservation_users(&mut self, words: &[&str]) -> Result<(), String> {
+        if words.is_empty() {
+            return Err("'arusers' needs names of users, or of groups with @".to_owned());
+        }
+        if self.reservation_users.len() + words.len() > RESERVATION_USERS_MAX {
+            return Err(format!("arusers names more than {RESERVATION_USERS_MAX}"));
+        }
+        for word in words {
+            let name = word.strip_prefix('@').unwrap_or(word);
+            if name.is_empty() || name.contains(['@', ',', '*', '?']) {
+                return Err(format!("'{word}' is no user and no @group"));
+            }
+        }
+        self.reservation_users
+            .extend(words.iter().map(|word| (*word).to_owned()));
         Ok(())
     }
 
@@ -296,9 +395,15 @@ mod tests {
     fn a_file() {
         let text = "# site\nqueue all.q debug\nqueue long.q long # nights\npe smp $pe_slots\npe mpi16 16\n\
                     complex gpu gres:gpu slot\ncomplex lic license:matlab\ncomplex big feature:bigmem\n\
-                    complex ram memory\nproject p1 physics\n";
+                    complex ram memory\nproject p1 physics\narusers ada @courses\n";
         let (mapping, findings) = Mapping::parse(text, "sge.conf");
         assert_eq!(findings, []);
+        assert_eq!(mapping.jsv_allowed_mod, None);
+        let none = Mapping::parse("jsv_allowed_mod none\n", "f").0;
+        assert_eq!(none.jsv_allowed_mod, Some(vec![]));
+        let some = Mapping::parse("jsv_allowed_mod h,N p\n", "f").0;
+        assert_eq!(some.jsv_allowed_mod.unwrap(), ["h", "N", "p"]);
+        assert_eq!(mapping.reservation_users, ["ada", "@courses"]);
         assert_eq!(mapping.queue_of("long"), "long.q");
         assert_eq!(mapping.queue_of("other"), "other");
         assert_eq!(mapping.rule("mpi16"), Some(Rule::Fixed(16)));
@@ -326,6 +431,16 @@ mod tests {
                 "'core' is none of host, slot and job",
             ),
             ("complex g license:a slot", "'slot' is one word too many"),
+            (
+                "arusers",
+                "'arusers' needs names of users, or of groups with @",
+            ),
+            (
+                "jsv_allowed_mod N,zz",
+                "'zz' is no option of qalter that changes a job",
+            ),
+            ("arusers a,b", "'a,b' is no user and no @group"),
+            ("arusers @", "'@' is no user and no @group"),
             ("project p", "'project' needs a name and what it stands for"),
         ] {
             let (_, findings) = Mapping::parse(&format!("\n{line}\n"), "/etc/slurm/sge.conf");

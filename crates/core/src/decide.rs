@@ -243,10 +243,10 @@ fn user(
             reboot::reboot(draft, identity, &request)
         }
         UserCommand::CancelReboot { nodes } => reboot::cancel(draft, nodes),
-        UserCommand::CreateReservation(ask) => reservation::create(draft, ask),
+        UserCommand::CreateReservation(ask) => reservation::create(draft, identity, ask),
         UserCommand::UpdateReservation(ask) => reservation::update(draft, ask),
         UserCommand::EditAccounts(edit) => accounting::edit(draft, identity, edit),
-        UserCommand::DeleteReservation { name } => reservation::delete(draft, name),
+        UserCommand::DeleteReservation { name } => reservation::delete(draft, identity, name),
         UserCommand::UpdateStep {
             target,
             step,

@@ -143,12 +143,22 @@ fn cluster(config: &Config) -> ClusterConfig {
     let mut cluster = config.cluster(&gres, &uid_of);
     cluster.crontabs.zone = conf::zone::rule();
     cluster.topologies = conf::topology::resolve(config, &conf::read_from_disk).0;
+    cluster.reservation_users = reservation_users(&config.path);
     // A private cluster is administered by the user it runs as, whatever the file says.
     let own = nix::unistd::geteuid().as_raw();
     if own != 0 && !cluster.admin_uids.contains(&own) {
         cluster.admin_uids.push(own);
     }
     cluster
+}
+
+/// Who may reserve, as the sge.conf beside slurm.conf has it. What is wrong with the file was found when the configuration was checked.
+fn reservation_users(conf_path: &Path) -> Vec<String> {
+    let path = conf_path.with_file_name(conf::grid_engine::FILE);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    conf::grid_engine::Mapping::parse(&text, conf::grid_engine::FILE)
+        .0
+        .reservation_users
 }
 
 /// Lines of the gres.conf beside slurm.conf, if there is one.

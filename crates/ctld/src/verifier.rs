@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 pub(crate) use pools::Tried;
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Kind, Settings};
 pub(crate) use worker::{Worker, start};
 
 /// What a process may take beyond its own limit before it is killed.

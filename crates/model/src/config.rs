@@ -155,6 +155,10 @@ pub struct ClusterConfig {
     #[n(39)]
     #[cbor(default)]
     pub requeue_on_prolog_failure: bool,
+    /// `arusers` of sge.conf: users, and groups with `@` before them, who may reserve cores for themselves.
+    #[n(40)]
+    #[cbor(default)]
+    pub reservation_users: Vec<String>,
 }
 
 impl Default for ClusterConfig {
@@ -201,6 +205,7 @@ impl Default for ClusterConfig {
             crontabs: CrontabConfig::default(),
             extern_steps: false,
             requeue_on_prolog_failure: false,
+            reservation_users: Vec::new(),
         }
     }
 }

@@ -20,8 +20,21 @@ pub const HOLD_JID: &str = "ge-hold-jid";
 /// What the job runs is a command and no script: `y`.
 pub const BINARY: &str = "ge-binary";
 
+/// The queues that `-q` names, as they were given; absent without it.
+pub const HARD_QUEUES: &str = "ge-hard-queues";
+
 /// All of these names.
-pub const NAMES: [&str; 8] = [COMMAND, QUEUE, PE, HARD, SOFT, MERGE, HOLD_JID, BINARY];
+pub const NAMES: [&str; 9] = [
+    COMMAND,
+    QUEUE,
+    PE,
+    HARD,
+    SOFT,
+    MERGE,
+    HOLD_JID,
+    BINARY,
+    HARD_QUEUES,
+];
 
 /// The value under a name.
 pub fn value<'a>(spec: &'a JobSpec, name: &str) -> Option<&'a str> {

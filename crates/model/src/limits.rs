@@ -2,6 +2,12 @@
 
 /// Nodes that one request may make.
 pub const DYNAMIC_NODES_MAX: usize = 1 << 14;
+/// Reservations that an ordinary user may have at a time, where the site lets users reserve. Chosen so that a user's weeks of courses fit.
+pub const USER_RESERVATIONS_MAX: usize = 10;
+/// How far ahead such a reservation may begin, seconds: a year.
+pub const USER_RESERVATION_AHEAD_S: u64 = 366 * 86_400;
+/// Users and groups whom the site may let reserve.
+pub const RESERVATION_USERS_MAX: usize = 4096;
 /// Most components of a heterogeneous job (Slurm's `MAX_HET_JOB_COMPS`).
 pub const HET_COMPONENTS_MAX: u32 = 128;
 /// Bytes of a batch script where `SchedulerParameters=max_script_size` says nothing (Slurm's default).

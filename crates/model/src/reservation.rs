@@ -85,6 +85,9 @@ pub struct Reservation {
     /// Cores are reserved, not whole nodes (`CoreCnt`).
     #[n(22)]
     pub by_core: bool,
+    /// The user who made it, if that was an ordinary one: it may be deleted by that user.
+    #[n(23)]
+    pub made_by: Option<u32>,
 }
 
 /// A node of a reservation.

@@ -43,8 +43,8 @@ Commands, each also as a link of that name; 'muster COMMAND --help' says more:
   sbatch srun salloc scancel scontrol squeue sinfo sacct sdiag sprio sreport sshare sstat
   sacctmgr seff sattach sbcast sgather scrontab
 and those of Grid Engine:
-  qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qresub qrsub qrdel
-  qrstat qrsh qlogin qsh
+  qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qquota qsummary qresub
+  qrsub qrdel qrstat qrsh qlogin qsh
 
   muster help [COMMAND], muster version
 ";

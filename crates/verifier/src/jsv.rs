@@ -2,8 +2,11 @@
 //! parameters that qsub would have had for them. A parameter that is changed and has no meaning here is an error that
 //! names it: nothing is dropped silently.
 
+mod allowed;
 pub(crate) mod layout;
 pub(crate) mod requests;
+
+pub use allowed::check_change;
 
 use crate::message::Subject;
 use layout::Layout;
@@ -455,6 +458,7 @@ pub(crate) fn change(
             spec.partitions = named.map(partition).collect();
             let first = value.split(',').next().unwrap_or_default();
             set_mark(spec, marks::QUEUE, first, is_grid_engine);
+            set_mark(spec, marks::HARD_QUEUES, value, is_grid_engine);
         }
         "l_hard" | "global_l_hard" => {
             requests(spec, value, site)?;

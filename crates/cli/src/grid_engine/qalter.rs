@@ -204,6 +204,8 @@ fn update(
                 ));
             }
             update.partitions = Some(found.partitions);
+            let asked = (marks::HARD_QUEUES.to_owned(), request.queues.join(","));
+            update.shown.push(asked);
             "hard queue list"
         }
         "hold_jid" => {

@@ -1,4 +1,7 @@
-//! qconf: shows the configuration in Grid Engine's words. What would change it is refused, with the place where it is changed.
+//! qconf: shows the configuration in Grid Engine's words, and changes what accounting has of it. What else would change it is refused,
+//! with the place where it is changed.
+
+mod change;
 
 use super::arguments::{self, Given, Words};
 use super::{fail, fits, site, unreachable};
@@ -18,12 +21,14 @@ use std::process::ExitCode;
 /// qconf.
 pub(crate) static SPEC: Spec = Spec {
     name: "qconf",
-    about: "Shows the configuration as Grid Engine's qconf does.",
+    about: "Shows the configuration as Grid Engine's qconf does, and changes users, projects and shares.",
     operands: "",
     form: HelpForm::GridEngine,
     options: OPTIONS,
     variables: &[],
-    notes: "Options that add, change or delete (-a..., -A..., -m..., -M..., -d..., -r...) are refused: queues are partitions \
+    notes: "Users, lists of users, projects and shares are sacctmgr's here: what changes them is its commands, and prints what \
+            these print. A list of users is an account. Other \
+            options that add, change or delete (-a..., -A..., -m..., -M..., -d..., -r...) are refused: queues are partitions \
             of slurm.conf, their names and those of parallel environments, complexes and projects are in sge.conf beside \
             it, users and accounts are changed by sacctmgr.\n",
 };
@@ -59,56 +64,53 @@ static OPTIONS: &[Opt] = &[
     flag("sstree", "share tree"),
     flag("secl", "event clients"),
     flag("sss", "host of the scheduler"),
+    opt(
+        "am",
+        "users",
+        "make users managers (AdminLevel=Administrator)",
+    ),
+    opt("ao", "users", "make users operators (AdminLevel=Operator)"),
+    opt("dm", "users", "take that back from managers"),
+    opt("do", "users", "take that back from operators"),
+    opt(
+        "au",
+        "users lists",
+        "add users to lists, which are accounts",
+    ),
+    opt("du", "users lists", "take users off lists"),
+    opt("duser", "users", "delete users"),
+    opt(
+        "Aprj",
+        "file",
+        "add the project of a file, which is an account",
+    ),
+    opt("dprj", "projects", "delete projects"),
+    opt(
+        "astnode",
+        "path=shares",
+        "set shares of accounts or users; a user is user:NAME",
+    ),
+    opt(
+        "mstnode",
+        "path=shares",
+        "set shares of accounts or users; a user is user:NAME",
+    ),
+    opt("clearusage", "users", "forget what users have used"),
     flag("help", "print this help"),
-];
-
-/// Where things are changed that an option names, by how it goes on after its first letter.
-const PLACES: [(&str, &str); 17] = [
-    (
-        "attr",
-        "the attribute in slurm.conf, sge.conf or by sacctmgr",
-    ),
-    ("cal", "reservations: scontrol create reservation"),
-    ("ckpt", "nothing: there are no checkpointing environments"),
-    ("conf", "slurm.conf, then scontrol reconfigure"),
-    ("c", "complex lines of sge.conf beside slurm.conf"),
-    (
-        "e",
-        "NodeName lines of slurm.conf, then scontrol reconfigure",
-    ),
-    ("hgrp", "NodeSet lines of slurm.conf"),
-    ("h", "NodeName lines of slurm.conf"),
-    (
-        "jc",
-        "job_classes.conf beside slurm.conf, then scontrol reconfigure",
-    ),
-    (
-        "m",
-        "sacctmgr modify user NAME set adminlevel=Administrator",
-    ),
-    ("o", "sacctmgr modify user NAME set adminlevel=Operator"),
-    ("prj", "project lines of sge.conf, and sacctmgr add account"),
-    ("p", "pe lines of sge.conf beside slurm.conf"),
-    (
-        "q",
-        "PartitionName lines of slurm.conf, queue lines of sge.conf",
-    ),
-    ("rqs", "limits of accounts and QOS: sacctmgr modify"),
-    (
-        "stree",
-        "shares: sacctmgr modify account NAME set fairshare=N",
-    ),
-    ("u", "sacctmgr add user, sacctmgr add account"),
 ];
 
 /// Runs qconf.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    if let Some(place) = args.first().and_then(|word| change(word)) {
-        let word = &args[0];
-        return fail(
-            &format!("qconf: option \"{word}\" is not supported: change it here: {place}"),
-            1,
-        );
+    if let Some((word, values)) = args.split_first() {
+        if let Some(changed) = change(word, values) {
+            return changed.unwrap_or_else(|code| code);
+        }
+        if let Some(place) = change::place(word) {
+            return fail(
+                &format!("qconf: option \"{word}\" is not supported: change it here: {place}"),
+                1,
+            );
+        }
     }
     let parsed = match arguments::parse(&SPEC, args, Words::Mixed) {
         Ok(parsed) => parsed,
@@ -132,6 +134,29 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Carries out what sacctmgr can; `None` for other options.
+fn change(word: &str, values: &[String]) -> Option<Result<ExitCode, ExitCode>> {
+    let mapping = match site::mapping() {
+        Ok(mapping) => mapping,
+        Err(code) => return Some(Err(code)),
+    };
+    let lines = change::command_lines(word, values, &mapping)?;
+    Some(lines.map_or_else(
+        |why| Err(fail(&format!("qconf: {why}"), 1)),
+        |lines| run_all(&lines),
+    ))
+}
+
+/// Runs commands of sacctmgr, which print what they do; the first that fails is the last.
+fn run_all(lines: &[change::CommandLine]) -> Result<ExitCode, ExitCode> {
+    for line in lines {
+        let mut words = vec!["-i".to_owned()];
+        words.extend(line.iter().cloned());
+        crate::sacctmgr::run(&words).map_err(crate::listing::Failure::report)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Job classes, as their file has them.
 fn classes(given: &Given) -> Result<String, String> {
     let (classes, findings) = crate::class::load_classes(None)?;
@@ -153,18 +178,6 @@ fn classes(given: &Given) -> Result<String, String> {
         true => Err("no job class defined".to_owned()),
         false => Ok(names.join("\n") + "\n"),
     }
-}
-
-/// Where that is changed what an option would change; `None` for options that show.
-fn change(word: &str) -> Option<&'static str> {
-    let rest = word
-        .strip_prefix(['-'])?
-        .strip_prefix(['a', 'A', 'm', 'M', 'd', 'D', 'r', 'R', 'k', 'p', 'c'])?;
-    let place = PLACES.iter().find(|(name, _)| rest.starts_with(name));
-    Some(place.map_or(
-        "slurm.conf, sge.conf beside it, or sacctmgr",
-        |(_, place)| place,
-    ))
 }
 
 /// What is known.
@@ -533,33 +546,5 @@ impl Shown {
             .map(|(key, value)| format!("{key:<28} {value}\n"))
             .collect();
         format!("#global:\n{text}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::change;
-
-    #[test]
-    fn what_changes_is_refused_with_its_place() {
-        for (option, place) in [
-            ("-aq", "PartitionName lines"),
-            ("-Mc", "complex lines of sge.conf"),
-            ("-dp", "pe lines of sge.conf"),
-            ("-aprj", "project lines of sge.conf"),
-            ("-mconf", "slurm.conf, then scontrol reconfigure"),
-            ("-am", "sacctmgr modify user"),
-            ("-mattr", "the attribute"),
-            ("-ae", "NodeName lines"),
-            ("-kej", "NodeName lines"),
-        ] {
-            assert!(
-                change(option).is_some_and(|own| own.starts_with(place)),
-                "{option}"
-            );
-        }
-        for option in ["-sql", "-sq", "-sconf", "-help"] {
-            assert_eq!(change(option), None, "{option}");
-        }
     }
 }

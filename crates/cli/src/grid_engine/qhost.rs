@@ -3,6 +3,7 @@
 use super::arguments::{self, Parsed, Words};
 use super::qstat::lines::{self, date};
 use super::qstat::queues::{self, Instance};
+use super::qstat::xml::escaped;
 use super::{fail, fits, selection, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::Ctx;
@@ -127,7 +128,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             .is_none_or(|uids| uids.contains(&job.spec.owner.uid))
     });
     let text = match parsed.has("xml") {
-        true => xml(&nodes, &known, parsed),
+        true => xml(&nodes, &known, &shown, parsed, &ctx, &mapping),
         false => table(&nodes, &known, &shown, parsed, &ctx, &mapping),
     };
     crate::listing::print(&text);
@@ -223,14 +224,8 @@ fn table(
         let _ = writeln!(text, "{}", row(&values(node), narrow));
         let instances = || known.iter().filter(|own| own.host == *host);
         if let Some(list) = parsed.last("F") {
-            let free = instances()
-                .next()
-                .map(|own| own.free.as_slice())
-                .unwrap_or_default();
-            for (name, count) in free {
-                if list.is_empty() || list.split(',').any(|pattern| fits(pattern, name)) {
-                    let _ = writeln!(text, "   hc:{name}={count}.000000");
-                }
+            for (name, count) in free(instances().next(), list) {
+                let _ = writeln!(text, "   hc:{name}={count}.000000");
             }
         }
         if parsed.has("q") {
@@ -248,6 +243,15 @@ fn table(
         }
     }
     text
+}
+
+/// Generic resources that a host has left, of those that a list of patterns names; of all without one.
+fn free<'a>(instance: Option<&'a Instance>, list: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
+    let all = instance.map(|own| own.free.as_slice()).unwrap_or_default();
+    let all = all.iter().map(|(name, count)| (name.as_str(), *count));
+    all.filter(move |(name, _)| {
+        list.is_empty() || list.split(',').any(|pattern| fits(pattern, name))
+    })
 }
 
 fn host_jobs(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &Mapping) {
@@ -280,7 +284,14 @@ fn host_jobs(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &
     }
 }
 
-fn xml(nodes: &[&Node], known: &[Instance], parsed: &Parsed) -> String {
+fn xml(
+    nodes: &[&Node],
+    known: &[Instance],
+    jobs: &[&Job],
+    parsed: &Parsed,
+    ctx: &Ctx,
+    mapping: &Mapping,
+) -> String {
     let mut text = String::from(
         "<?xml version='1.0'?>\n<qhost xmlns:xsd=\"http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/\
          schemas/qhost/qhost.xsd\">\n",
@@ -303,28 +314,84 @@ fn xml(nodes: &[&Node], known: &[Instance], parsed: &Parsed) -> String {
         for (name, value) in names.iter().zip(&values[1..]) {
             let _ = writeln!(text, "   <hostvalue name='{name}'>{value}</hostvalue>");
         }
-        if parsed.has("q") {
-            for own in known.iter().filter(|own| own.host == values[0]) {
-                let _ = writeln!(text, "   <queue name='{}'>", own.queue);
-                for (name, value) in [
-                    ("qtype_string", "BIP".to_owned()),
-                    ("slots_used", own.used.to_string()),
-                    ("slots", own.total.to_string()),
-                    ("slots_resv", "0".to_owned()),
-                    ("state_string", own.states.clone()),
-                ] {
-                    let _ = writeln!(
-                        text,
-                        "     <queuevalue qname='{}' name='{name}'>{value}</queuevalue>",
-                        own.queue
-                    );
-                }
-                text.push_str("   </queue>\n");
+        let host = &values[0];
+        let instances = || known.iter().filter(|own| own.host == *host);
+        if let Some(list) = parsed.last("F") {
+            for (name, count) in free(instances().next(), list) {
+                let name = escaped(name);
+                let _ = writeln!(
+                    text,
+                    "   <resourcevalue name='{name}' dominance='hc'>{count}.000000</resourcevalue>"
+                );
             }
+        }
+        if parsed.has("q") {
+            instances().for_each(|own| queue_xml(&mut text, own));
+        }
+        if parsed.has("j") {
+            jobs_xml(&mut text, host, jobs, ctx, mapping);
         }
         text.push_str(" </host>\n");
     }
     text + "</qhost>\n"
+}
+
+fn queue_xml(text: &mut String, own: &Instance) {
+    let queue = escaped(&own.queue);
+    let _ = writeln!(text, " <queue name='{queue}'>");
+    for (name, value) in [
+        ("qtype_string", "BIP".to_owned()),
+        ("slots_used", own.used.to_string()),
+        ("slots", own.total.to_string()),
+        ("slots_resv", "0".to_owned()),
+        ("state_string", own.states.clone()),
+    ] {
+        let _ = writeln!(
+            text,
+            "   <queuevalue qname='{queue}' name='{name}'>{value}</queuevalue>"
+        );
+    }
+    text.push_str(" </queue>\n");
+}
+
+/// Jobs that have a part of a host.
+fn jobs_xml(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &Mapping) {
+    for job in jobs {
+        let hosts = lines::hosts(job);
+        let Some(position) = hosts.iter().position(|own| own == host) else {
+            continue;
+        };
+        let queue = site::queue_of(mapping, &ctx.partitions, &job.partition);
+        let instance = format!("{queue}@{host}");
+        let number = selection::number(job);
+        let start = job.start_time.unwrap_or(job.submit_time);
+        let _ = writeln!(text, " <job name='{number}'>");
+        let mut row = |name: &str, value: &str| {
+            let value = if name == "priority" {
+                value.to_owned()
+            } else {
+                escaped(value)
+            };
+            let _ = writeln!(
+                text,
+                "   <jobvalue jobid='{number}' name='{name}'>{value}</jobvalue>"
+            );
+        };
+        // Its quotes are part of the value, as Grid Engine has them.
+        let priority = lines::prior(job);
+        row("priority", &format!("'{priority:.6}'"));
+        row("qinstance_name", &instance);
+        row("job_name", &job.spec.name);
+        row("job_owner", &job.spec.owner.user);
+        row("job_state", &lines::state(job));
+        row("start_time", &start.unix_s().to_string());
+        row("queue_name", &instance);
+        row("pe_master", if position == 0 { "MASTER" } else { "SLAVE" });
+        if let Some(task) = selection::task(job) {
+            row("taskid", &task.to_string());
+        }
+        text.push_str(" </job>\n");
+    }
 }
 
 fn select(parsed: &Parsed) -> Result<ExitCode, ExitCode> {

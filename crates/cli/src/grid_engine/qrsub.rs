@@ -29,7 +29,8 @@ pub(crate) static QRSUB: Spec = Spec {
     form: HelpForm::GridEngine,
     options: SUBMIT,
     variables: &[],
-    notes: "Reservations are made by operators (sacctmgr modify user NAME set adminlevel=Operator). A reservation's \
+    notes: "Reservations are made by operators (sacctmgr modify user NAME set adminlevel=Operator), and by users \
+            whom sge.conf lets (arusers) of cores for themselves. A reservation's \
             number is its name among Slurm's. Jobs run in it by -ar NUMBER.\n",
 };
 
@@ -198,9 +199,12 @@ fn reservations(client: &mut Client) -> Result<Vec<Reservation>, ExitCode> {
 /// A refusal, in Grid Engine's words where it is about rights.
 fn denied(error: &ConnectError, name: &str) -> String {
     match error {
+        ConnectError::Refused(Refusal { detail, .. }) if detail.contains("(arusers)") => {
+            format!("denied: {detail}")
+        }
         ConnectError::Refused(Refusal { code, .. }) if *code == RefusalCode::AccessDenied => {
             format!(
-                "denied: user \"{}\" may not change advance reservations: operators may (sacctmgr modify user NAME set adminlevel=Operator)",
+                "denied: user \"{}\" may not change advance reservations: operators may (sacctmgr modify user NAME set adminlevel=Operator), and whom sge.conf lets (arusers)",
                 own_user()
             )
         }
@@ -228,11 +232,19 @@ fn submit(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         }
     };
     let words = words(parsed, partition.as_deref()).map_err(wrong)?;
-    let name = next_number(&reservations(&mut client)?).to_string();
+    let first = next_number(&reservations(&mut client)?);
     let mut ask = reservation::of_words(&words).map_err(wrong)?;
-    ask.name = Some(name.clone());
     ask.comment = parsed.last("N").map(str::to_owned);
-    match client.command(UserCommand::CreateReservation(Box::new(ask))) {
+    let mut answer = create(&mut client, &mut ask, first);
+    // Somebody else may have taken the number, or have reservations that are not shown.
+    for more in 1..TRIES {
+        if !answer.as_ref().is_err_and(is_taken) {
+            break;
+        }
+        answer = create(&mut client, &mut ask, first.saturating_add(more));
+    }
+    let name = ask.name.clone().unwrap_or_default();
+    match answer {
         Ok(Reply::Reserved { name }) => {
             say::stdout(&format!(
                 "Your advance reservation {name} has been granted\n"
@@ -242,6 +254,22 @@ fn submit(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         Ok(other) => Err(fail(&format!("unexpected answer {other:.60?}"), 1)),
         Err(error) => Err(fail(&denied(&error, &name), 1)),
     }
+}
+
+/// Numbers that are tried where others have them.
+const TRIES: u32 = 64;
+
+fn create(
+    client: &mut Client,
+    ask: &mut muster_model::command::ReservationAsk,
+    number: u32,
+) -> Result<Reply, ConnectError> {
+    ask.name = Some(number.to_string());
+    client.command(UserCommand::CreateReservation(Box::new(ask.clone())))
+}
+
+fn is_taken(error: &ConnectError) -> bool {
+    matches!(error, ConnectError::Refused(refusal) if refusal.code == RefusalCode::Duplicate)
 }
 
 fn delete(parsed: &Parsed) -> Result<ExitCode, ExitCode> {

@@ -1,9 +1,10 @@
 //! qstat: jobs and queues.
 
 mod detail;
+mod detail_xml;
 pub(super) mod lines;
 pub(super) mod queues;
-mod xml;
+pub(super) mod xml;
 
 use super::arguments::Parsed;
 use super::{fail, fits, run_command, selection, site, unreachable};
@@ -114,7 +115,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         let known = queues::of_cluster(&ctx, &mapping, &jobs);
         queues::full(&known, &entries, parsed, &view)
     } else if parsed.has("xml") {
-        xml::jobs(&entries)
+        xml::jobs(&entries, &view)
     } else {
         lines::table(&entries, &view)
     };

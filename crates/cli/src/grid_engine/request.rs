@@ -323,7 +323,7 @@ pub(super) fn tasks(text: &str) -> Result<Tasks, Refused> {
             "invalid task range \"{text}\": it is first[-last[:step]]"
         ))
     };
-    let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+    let number = |text: &str| plain_number(text).ok_or_else(wrong);
     let (range, step) = match text.split_once(':') {
         Some((range, step)) => (range, number(step)?),
         None => (text, 1),
@@ -345,13 +345,19 @@ pub(super) fn tasks(text: &str) -> Result<Tasks, Refused> {
     Ok(Tasks { first, last, step })
 }
 
+/// A number of digits alone, without a sign.
+fn plain_number(text: &str) -> Option<u32> {
+    let has_digits_alone = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|_| has_digits_alone)
+}
+
 fn task_limit(text: &str) -> Result<u32, Refused> {
     let wrong = || {
         Refused::usage(format!(
             "invalid argument \"{text}\" to -tc: it is a number"
         ))
     };
-    text.parse().map_err(|_| wrong())
+    plain_number(text).ok_or_else(wrong)
 }
 
 /// `N`, `N-M`, `N-`, `-M`, and lists of them.
@@ -363,10 +369,10 @@ fn parallel_environment(values: &[String]) -> Result<(String, Slots), Refused> {
     };
     let wrong = || Refused::Job(format!("invalid slot range \"{range}\" of -pe {name}"));
     let zero = || Refused::Job("\"job\" rejected: pe range must be greater than zero".to_owned());
-    let number = |text: &str| match text.parse::<u32>() {
-        Ok(0) => Err(zero()),
-        Ok(number) => Ok(number),
-        Err(_) => Err(wrong()),
+    let number = |text: &str| match plain_number(text) {
+        Some(0) => Err(zero()),
+        Some(number) => Ok(number),
+        None => Err(wrong()),
     };
     let (mut least, mut parts) = (u32::MAX, 0);
     let mut is_range = false;

@@ -520,6 +520,9 @@ fn mark(spec: &mut JobSpec, request: &Request) {
             mark(key, "y".to_owned());
         }
     }
+    if !request.queues.is_empty() {
+        mark(marks::HARD_QUEUES, request.queues.join(","));
+    }
     if !request.hold_jid.is_empty() {
         mark(marks::HOLD_JID, request.hold_jid.join(","));
     }

@@ -77,6 +77,7 @@ const MANUALS: &[(&str, &str)] = &[
     ("qrls", "h help t u"),
     ("qhost", "F h help j l ncb q u xml"),
     ("qselect", "help l pe q qs s U"),
+    ("qquota", "h help l P pe q u xml"),
     (
         "qacct",
         "ar A b d D e E f g h help j l m o u pe P q slots t",

@@ -218,7 +218,7 @@ fn amount(name: &str, value: Option<&str>) -> Result<u64, String> {
     let number = value
         .parse()
         .ok()
-        .filter(|n: &u64| *n <= u64::from(u32::MAX));
+        .filter(|n: &u64| *n <= u64::from(u32::MAX) && !value.starts_with('+'));
     number.ok_or_else(|| format!("attribute \"{name}\" is not an integer value"))
 }
 

@@ -103,7 +103,7 @@ fn named<'a>(state: &'a State, spec: &JobSpec) -> Result<Vec<&'a PartitionConfig
 }
 
 /// Whether the job may be put into the partition at all.
-fn access(
+pub(super) fn access(
     state: &State,
     identity: &Identity,
     spec: &JobSpec,

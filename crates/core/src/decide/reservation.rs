@@ -3,6 +3,7 @@
 
 mod course;
 mod nodes;
+mod own;
 mod wanted;
 
 pub(super) use course::{end_by, follow, tick};
@@ -29,9 +30,15 @@ const PURGE_S: u32 = 300;
 /// Makes a reservation.
 pub(super) fn create(
     draft: &mut Draft<'_>,
+    identity: &Identity,
     ask: &ReservationAsk,
 ) -> Result<Option<Reply>, Refusal> {
     check_texts(ask)?;
+    let is_own = own::is_own(draft.state, identity);
+    let ask = &match is_own {
+        true => own::bounded(draft, identity, ask)?,
+        false => ask.clone(),
+    };
     let start = ask.start.ok_or(RefusalCode::InvalidTime)?;
     if start.plus_s(LATE_S) < draft.now {
         return Err(Refusal::new(
@@ -57,6 +64,10 @@ pub(super) fn create(
     };
     if draft.state.reservations.get(&made.name).is_some() {
         return Err(RefusalCode::Duplicate.into());
+    }
+    if is_own {
+        made.made_by = Some(identity.uid);
+        own::check(draft, identity, &made)?;
     }
     nodes::choose(draft, &mut made, ask)?;
     settle(draft, &mut made);
@@ -114,8 +125,15 @@ pub(super) fn update(
 }
 
 /// Deletes a reservation that nobody uses or asks for.
-pub(super) fn delete(draft: &mut Draft<'_>, name: &str) -> Result<Option<Reply>, Refusal> {
-    find(draft.state, name)?;
+pub(super) fn delete(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    name: &str,
+) -> Result<Option<Reply>, Refusal> {
+    let known = find(draft.state, name)?;
+    if own::is_own(draft.state, identity) {
+        own::check_owner(identity, known)?;
+    }
     if let Some(job) = draft
         .state
         .by_reservation

@@ -47,8 +47,27 @@ pub fn may(state: &State, identity: &Identity, request: Request) -> bool {
     if granted_part(request).is_some_and(|part| identity.granted.contains(part)) {
         return true;
     }
+    if matches!(
+        request,
+        Request::CreateReservation | Request::DeleteReservation
+    ) && may_reserve(state, identity)
+    {
+        return true;
+    }
     let least = request.least().role();
     least.is_some_and(|least| role_of(state, identity) >= least)
+}
+
+/// Whether the site lets the user reserve cores. What such a reservation may be, and whose may be deleted, is decided where it is
+/// made and deleted.
+fn may_reserve(state: &State, identity: &Identity) -> bool {
+    let config = state.config.as_ref();
+    let listed = config.map_or(&[][..], |config| config.reservation_users.as_slice());
+    let is_meant = |name: &String| match name.strip_prefix('@') {
+        Some(group) => identity.group == group || identity.groups.iter().any(|own| own == group),
+        None => *name == identity.user,
+    };
+    !identity.is_ordinary && listed.iter().any(is_meant)
 }
 
 /// The part of a submission or of a change that a request is the right to, if a verifier of the site may grant it.

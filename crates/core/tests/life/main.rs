@@ -15,6 +15,7 @@ mod kept_events;
 mod launching;
 mod mutation;
 mod nodes;
+mod own_reservations;
 mod partitions;
 mod power;
 mod random;

@@ -5,14 +5,17 @@
 use crate::keys::blob_id;
 use crate::reply::Remarks;
 use crate::shared::Shared;
-use crate::verifier::{Pool, records};
+use crate::verifier::{Kind, Pool, records};
 use log::info;
 use minicbor::bytes::ByteVec;
+use muster_core::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, UserCommand};
 use muster_model::granted::GrantedPart;
-use muster_model::ids::BlobId;
+use muster_model::ids::{BlobId, JobId};
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Role;
 use muster_model::spec::{JobSpec, Owner};
+use muster_verifier::jsv::check_change;
 use muster_verifier::message::{Change, Subject, Verdict};
 use std::rc::Rc;
 
@@ -183,11 +186,60 @@ impl Verification<'_> {
             UserCommand::SetCrontab(ask) => {
                 self.submission(&mut ask.jobs, &mut ask.blobs, false).await
             }
+            UserCommand::UpdateJob { target, update } if self.allowed().is_some() => {
+                self.check_change(target.job, Some(update)).await
+            }
+            UserCommand::Hold { target, .. } | UserCommand::Release { target }
+                if self.allowed().is_some() =>
+            {
+                self.check_change(target.job, None).await
+            }
+            UserCommand::Top { target } if self.allowed().is_some() => {
+                let update = JobUpdate {
+                    priority: Some(0),
+                    ..JobUpdate::default()
+                };
+                self.check_change(target.job, Some(&update)).await
+            }
             UserCommand::UpdateJob { target, update } if self.pool.settings().sees_changes() => {
                 self.change(target, update).await
             }
             _ => Ok(()),
         }
+    }
+
+    /// Options of qalter that users may change where this verifier sees submissions; all if the site does not say.
+    fn allowed(&self) -> Option<&[String]> {
+        match &self.pool.settings().kind {
+            Kind::Jsv(site) => site.mapping.jsv_allowed_mod.as_deref(),
+            Kind::Lua => None,
+        }
+    }
+
+    /// Checks a change of a job, or of its hold, by what the site lets users change. Operators change all.
+    async fn check_change(&self, job: JobId, update: Option<&JobUpdate>) -> Result<(), Refusal> {
+        let own = self.identity.clone();
+        let found = self.shared.look(move |state| {
+            let is_operator = access::role_of(state, &own) >= Role::Operator;
+            (!is_operator).then(|| records::specs_of(state, &own, job))
+        });
+        let found = found.await.map_err(|_| Refusal::from(RefusalCode::Busy))?;
+        let allowed = self.allowed().unwrap_or_default();
+        let refused = |option: &str| {
+            let detail = format!(
+                "the site's verifier sees submissions, so that -{option} cannot be changed (jsv_allowed_mod)"
+            );
+            Refusal::new(RefusalCode::AccessDenied, detail)
+        };
+        // What is not there, or not the user's to change, is refused by the writer.
+        for spec in found.iter().flatten() {
+            match update {
+                Some(update) => check_change(spec, update, allowed).map_err(refused)?,
+                None if allowed.iter().any(|own| own == "h") => {}
+                None => return Err(refused("h")),
+            }
+        }
+        Ok(())
     }
 
     async fn submission(

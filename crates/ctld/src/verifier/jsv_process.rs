@@ -24,7 +24,7 @@ const SGE_ROOT: &str = "/usr/share/muster/gridengine";
 /// The process.
 pub(crate) struct JsvProcess {
     path: PathBuf,
-    site: Site,
+    site: Box<Site>,
     running: Running,
 }
 
@@ -129,7 +129,7 @@ impl JsvProcess {
         let running = Running::start(&path);
         let running = running.map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(JsvProcess {
-            site: site.clone(),
+            site: Box::new(site.clone()),
             path,
             running,
         })

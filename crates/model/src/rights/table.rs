@@ -108,11 +108,11 @@ requests! {
     Reboot = Command, Administrator, "scontrol reboot";
     /// Calls a reboot off.
     CancelReboot = Command, Administrator, "scontrol cancel_reboot";
-    /// Makes a reservation.
+    /// Makes a reservation; whom `arusers` of sge.conf lets, of cores for oneself.
     CreateReservation = Command, Operator, "scontrol create reservation";
     /// Changes a reservation.
     UpdateReservation = Command, Operator, "scontrol update ReservationName=";
-    /// Removes a reservation.
+    /// Removes a reservation; whom `arusers` lets, one's own.
     DeleteReservation = Command, Operator, "scontrol delete ReservationName=";
     /// Reads the configuration again.
     Reconfigure = Command, Administrator, "scontrol reconfigure";

@@ -74,7 +74,7 @@ fn man_pages_render_without_warnings() {
         );
         assert!(output.stdout.len() > 500, "{}", path.display());
     }
-    assert_eq!(pages, 50);
+    assert_eq!(pages, 52);
 }
 
 /// What bash offers for a line.
@@ -129,7 +129,7 @@ fn every_command_has_help() {
     };
     let commands = "sbatch srun salloc scancel scontrol squeue sinfo sacct sacctmgr sdiag sprio sreport sshare sstat seff \
                     sbcast \
-                    qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qresub qrsub qrdel qrstat qrsh qlogin qsh \
+                    qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qquota qsummary qresub qrsub qrdel qrstat qrsh qlogin qsh \
                     slurmctld slurmd";
     for command in commands.split_whitespace() {
         let text = help_by(&[command, "--help"]);

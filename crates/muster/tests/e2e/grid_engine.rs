@@ -595,3 +595,161 @@ fn advance_reservations_are_made_shown_used_and_deleted() {
         "denied: advance_reservation \"7\" does not exist\n"
     );
 }
+
+#[test]
+fn quotas_in_use_and_sums_of_jobs_are_shown() {
+    let c = Cluster::from_conf(
+        "ClusterName=site\nSlurmctldHost=localhost\nNodeName=n1 CPUs=4 RealMemory=1000\n\
+         PartitionName=batch Nodes=n1 Default=YES MaxTime=INFINITE State=UP\nLicenses=matlab:3\n\
+         AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageEnforce=limits\n",
+    );
+    assert_eq!(c.ok("qquota"), "");
+    assert_eq!(c.ok("qsummary"), "");
+    let user = user(&c);
+    c.ok("sacctmgr -i add account bio grptres=cpu=3");
+    c.ok(&format!(
+        "sacctmgr -i add user {user} account=bio maxjobs=2"
+    ));
+    let job = c.sbatch("-A bio -n2 -L matlab:2 -o /dev/null --wrap 'sleep 1000'");
+    c.sbatch("-A bio -n2 -a 1-3 -o /dev/null --wrap 'sleep 1000'");
+    c.until_prints(&format!("squeue -h -j {job} -o %T"), "RUNNING");
+    let table = c.ok("qquota");
+    let lines: Vec<&str> = table.lines().skip(2).map(str::trim_end).collect();
+    assert_eq!(
+        lines,
+        [
+            "account:bio/1      slots=2/3            projects bio".to_owned(),
+            format!(
+                "{:<18} jobs=1/2             users {user} projects bio",
+                format!("user:{user}/1")
+            ),
+            "license/1          matlab=2/3           -".to_owned(),
+        ],
+        "{table}"
+    );
+    assert_eq!(c.ok("qquota -l matlab").lines().count(), 3);
+    assert_eq!(c.ok("qquota -P none -l slots"), "");
+    let xml = c.ok("qquota -xml -u '*'");
+    assert!(
+        xml.contains("<limit resource='slots' limit='3' value='2'/>"),
+        "{xml}"
+    );
+    let sums = c.ok("qsummary -g p");
+    let words: Vec<&str> = sums.lines().nth(2).unwrap().split_whitespace().collect();
+    assert_eq!(words, ["bio", "1", "2", "3", "6", "0", "0", "0"], "{sums}");
+    assert_eq!(c.ok("qsummary -q nosuch"), "");
+}
+
+#[test]
+fn xml_has_the_elements_of_grid_engine() {
+    let c = Cluster::start(1, 2);
+    c.ok("qsub -N one -b y -o out -q all.q -l h_rt=600 -M a@b -m be sleep 1000");
+    c.ok("echo true | qsub -h -N two -t 1-5:2 -tc 2 -pe smp 2 -hold_jid one");
+    c.until("the job runs", || c.state(1) == "RUNNING");
+    let xml = c.ok("qstat -j one,two -xml");
+    let parsed = c.ok(
+        "qstat -j one,two -xml | python3 -c 'import sys,xml.etree.ElementTree as t; r=t.parse(sys.stdin).getroot(); \
+         print(r.tag, len(r.find(\"djob_info\")), [e.text for e in r.iter(\"JB_job_name\")], \
+         r.find(\".//JB_ja_tasks/ulong_sublist/JAT_status\").text, r.find(\".//JB_mail_options\").text, \
+         r.find(\".//JB_pe_range/ranges/RN_min\").text, [e.text for e in r.iter(\"RN_max\")])'",
+    );
+    assert_eq!(
+        parsed.trim(),
+        "detailed_job_info 2 ['one', 'two'] 128 1572864 2 ['1', '2', '5']",
+        "{xml}"
+    );
+    assert_eq!(
+        c.ok("qstat -j 777 -xml").trim_end(),
+        "<?xml version='1.0'?>\n<unknown_jobs >\n    <ST_name>777</ST_name>\n</unknown_jobs>"
+    );
+    let requests = c.ok("qstat -r -ext -xml");
+    for element in [
+        "<full_job_name>one</full_job_name>",
+        "<hard_request name=\"h_rt\" resource_contribution=\"0.000000\">600</hard_request>",
+        "<hard_req_queue>all.q</hard_req_queue>",
+        "<requested_pe name=\"smp\">2</requested_pe>",
+        "<predecessor_jobs_req>one</predecessor_jobs_req>",
+        "<JB_department>defaultdepartment</JB_department>",
+    ] {
+        assert!(requests.contains(element), "{element}: {requests}");
+    }
+    let hosts = c.ok("qhost -j -q -xml");
+    assert!(
+        hosts.contains("name='job_name'>one</jobvalue>")
+            && hosts.contains("name='slots_used'>1</queuevalue>"),
+        "{hosts}"
+    );
+}
+
+#[test]
+fn users_of_arusers_reserve_for_themselves() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let c = Cluster::start(1, 4);
+    let as_nobody =
+        |command: &str| format!("setpriv --reuid=65534 --regid=65534 --clear-groups {command}");
+    let denied = c.run(&as_nobody("qrsub -d 600"));
+    assert_eq!(denied.code, 1);
+    assert!(
+        denied.err.contains("may not change advance reservations"),
+        "{denied:?}"
+    );
+    c.ok("echo 'arusers nobody' >\"$(dirname $SLURM_CONF)/sge.conf\"");
+    c.ok("scontrol reconfigure");
+    assert_eq!(
+        c.ok(&as_nobody("qrsub -d 600 -pe smp 2")),
+        "Your advance reservation 1 has been granted"
+    );
+    let others = c.run(&as_nobody("qrsub -d 600 -u root"));
+    assert!(others.err.contains("Users is your own name"), "{others:?}");
+    assert_eq!(
+        c.ok("qrsub -d 600"),
+        "Your advance reservation 2 has been granted"
+    );
+    let foreign = c.run(&as_nobody("qrdel 2"));
+    assert!(foreign.err.contains("2 is not yours"), "{foreign:?}");
+    assert_eq!(
+        c.ok(&as_nobody("qrdel 1")),
+        "nobody has deleted advance reservation \"1\""
+    );
+}
+
+#[test]
+fn qconf_changes_users_lists_projects_and_shares() {
+    let c = Cluster::start(1, 2);
+    c.write("sge_conf", "project p12 physics\n");
+    c.ok("cp sge_conf \"$(dirname $SLURM_CONF)/sge.conf\"");
+    c.write(
+        "project",
+        "name p12\noticket 0\nfshare 0\nacl NONE\nxacl NONE\n",
+    );
+    c.ok("qconf -Aprj project");
+    c.ok("qconf -au nobody p12");
+    c.ok("qconf -ao nobody");
+    c.ok("qconf -mstnode /p12=30,/p12/user:nobody=5");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show assoc where account=physics format=account,user,share"),
+        "physics||30\nphysics|nobody|5"
+    );
+    let level = "sacctmgr -n -P show user nobody format=adminlevel";
+    assert_eq!(c.ok(level), "Operator");
+    c.ok("qconf -do nobody");
+    assert_eq!(c.ok(level), "None");
+    c.ok("qconf -du nobody p12");
+    c.ok("qconf -dprj p12");
+    assert_eq!(
+        c.ok("sacctmgr -n -P show assoc where account=physics format=account"),
+        ""
+    );
+    let unknown = c.run("qconf -am nosuchuser");
+    assert_ne!(unknown.code, 0, "{unknown:?}");
+    let malformed = c.run("qconf -am 'a b'");
+    assert_eq!(malformed.err, "qconf: \"a b\" is no list of names\n");
+    let in_file = c.run("qconf -aq new.q");
+    assert!(
+        in_file.err.contains("PartitionName lines of slurm.conf"),
+        "{in_file:?}"
+    );
+}

@@ -264,3 +264,31 @@ fn a_users_verifier_sees_what_qrsh_asks_for() {
         refused.err
     );
 }
+
+#[test]
+fn what_users_change_is_what_the_site_lists() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let c = cluster(&shell("jsv_accept"), "");
+    let as_nobody =
+        |command: &str| format!("setpriv --reuid=65534 --regid=65534 --clear-groups {command}");
+    c.ok(&as_nobody("qsub -h -terse -o /dev/null -j y -b y true"));
+    c.ok(&as_nobody("qalter -p -7 1"));
+    c.ok("echo 'jsv_allowed_mod N,o,h' >>\"$(dirname $SLURM_CONF)/sge.conf\"");
+    c.ok("scontrol reconfigure");
+    c.ok(&as_nobody("qalter -N new 1"));
+    for command in ["qalter -p -8 1", "scontrol update JobId=1 Nice=9"] {
+        let refused = c.run(&as_nobody(command));
+        assert_ne!(refused.code, 0, "{command}");
+        assert!(
+            refused.err.contains("-p cannot be changed"),
+            "{command}: {refused:?}"
+        );
+    }
+    assert_eq!(c.ok("squeue -h -j 1 -O name:5,nice:5").trim(), "new  7");
+    // Operators are not bound by it, and what holds a job is listed.
+    c.ok("qalter -p -9 1");
+    c.ok(&as_nobody("qrls 1"));
+}

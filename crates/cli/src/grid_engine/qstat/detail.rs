@@ -1,7 +1,7 @@
 //! `qstat -j`: all of a job.
 
+use super::detail_xml;
 use super::lines::{self, is_pending};
-use super::xml;
 use crate::connect::Client;
 use crate::grid_engine::arguments::Parsed;
 use crate::grid_engine::{fail, selection, site, unreachable};
@@ -11,7 +11,8 @@ use crate::listing::query;
 use crate::people;
 use muster_conf::grid_engine::Mapping;
 use muster_model::grid_engine as marks;
-use muster_model::job::{ArrayRole, Job};
+use muster_model::job::Job;
+use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
 use muster_proto::client::JobFilter;
 use std::fmt::Write as _;
@@ -33,8 +34,12 @@ pub(super) fn show(
     let listed = query::jobs(client, &mut ctx, filter).map_err(|e| unreachable(&e))?;
     let jobs: Vec<&Job> = listed.jobs.iter().collect();
     let list = parsed.last("j").unwrap_or_default();
+    let as_xml = parsed.has("xml");
     if list.is_empty() {
-        crate::listing::print(&waiting(&jobs));
+        crate::listing::print(&match as_xml {
+            true => detail_xml::waiting(&jobs),
+            false => waiting(&jobs),
+        });
         return Ok(ExitCode::SUCCESS);
     }
     let named = selection::named(list).map_err(|why| fail(&format!("error: {why}"), 1))?;
@@ -50,20 +55,21 @@ pub(super) fn show(
     let mut numbers: Vec<_> = found.iter().map(|job| selection::number(job)).collect();
     numbers.sort_unstable();
     numbers.dedup();
+    let records = |number| -> Vec<&Job> {
+        let all = found.iter().copied();
+        all.filter(|job| selection::number(job) == number).collect()
+    };
+    if as_xml {
+        let all: Vec<Vec<&Job>> = numbers.into_iter().map(records).collect();
+        crate::listing::print(&match missing.is_empty() {
+            true => detail_xml::jobs(&all),
+            false => detail_xml::unknown(&missing),
+        });
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut text = String::new();
     for number in numbers {
-        let records: Vec<&Job> = found
-            .iter()
-            .copied()
-            .filter(|job| selection::number(job) == number)
-            .collect();
-        match parsed.has("xml") {
-            true => element(&mut text, &records),
-            false => job(&mut text, &records, &ctx, mapping),
-        }
-    }
-    if parsed.has("xml") && !text.is_empty() {
-        text = format!("{XML_HEAD}  <djob_info>\n{text}  </djob_info>\n</detailed_job_info>\n");
+        job(&mut text, &records(number), &ctx, mapping);
     }
     crate::listing::print(&text);
     if missing.is_empty() {
@@ -105,6 +111,9 @@ fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
         row("sge_o_shell", &user.shell.to_string_lossy());
     }
     row("sge_o_host", &spec.submit_host);
+    if let Some(begin) = spec.begin {
+        row("execution_time", &long_date(ctx, begin));
+    }
     row("account", spec.comment.as_deref().unwrap_or("sge"));
     row("cwd", &spec.work_dir);
     if mark(marks::MERGE).is_some() {
@@ -117,6 +126,10 @@ fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
         if let Some(list) = mark(name) {
             row(key, list);
         }
+    }
+    let options = mail_options(spec);
+    if !options.is_empty() {
+        row("mail_options", &options);
     }
     let mail = spec
         .mail
@@ -145,10 +158,13 @@ fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
             row(key, &format!("NONE:NONE:{path}"));
         }
     }
-    if let Some(queue) = mark(marks::QUEUE) {
-        row("hard_queue_list", queue);
-    }
     row("jobshare", "0");
+    if let Some(queues) = mark(marks::HARD_QUEUES) {
+        row("hard_queue_list", queues);
+    }
+    if let Some(again) = spec.requeue {
+        row("restart", if again { "y" } else { "n" });
+    }
     if let Some(class) = &spec.class {
         row("job class", &class.name);
     }
@@ -188,6 +204,15 @@ fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
     reasons(text, records);
 }
 
+/// Letters of `-m`.
+fn mail_options(spec: &JobSpec) -> String {
+    let events = spec.mail.as_ref().map_or("", |(events, _)| events.as_str());
+    let has = |event: &str| events.split(',').any(|own| own == event || own == "ALL");
+    let letters = [('a', "FAIL"), ('b', "BEGIN"), ('e', "END")];
+    let given = letters.iter().filter(|(_, event)| has(event));
+    given.map(|(letter, _)| *letter).collect()
+}
+
 fn arrays(text: &mut String, records: &[&Job]) {
     let Some(array) = records.iter().find_map(|job| job.spec.array.as_ref()) else {
         return;
@@ -212,12 +237,7 @@ fn waits(text: &mut String, records: &[&Job]) {
         let _ = writeln!(text, "{:<27} {asked}", "jid_predecessor_list (req):");
     }
     if !before.is_empty() {
-        let _ = writeln!(
-            text,
-            "{:<27} {}",
-            "jid_predecessor_list:",
-            before.join(", ")
-        );
+        let _ = writeln!(text, "{:<27} {}", "jid_predecessor_list:", before.join(","));
     }
 }
 
@@ -251,7 +271,7 @@ fn running(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
 }
 
 /// `gpu=n1=(0 1)`: devices that a job has.
-fn resource_map(job: &Job) -> String {
+pub(super) fn resource_map(job: &Job) -> String {
     let mut parts = Vec::new();
     for (share, _) in job.held() {
         for gres in &share.gres {
@@ -314,68 +334,4 @@ fn waiting(jobs: &[&Job]) -> String {
         let _ = writeln!(text, "\n{reason}\n\t{}", numbers.join(",\t"));
     }
     text
-}
-
-const XML_HEAD: &str = "<?xml version='1.0'?>\n<detailed_job_info  xmlns:xsd=\"http://arc.liv.ac.uk/repos/darcs/sge/\
-     source/dist/util/resources/schemas/qstat/detailed_job_info.xsd\">\n";
-
-/// A job of `-j -xml`.
-fn element(text: &mut String, records: &[&Job]) {
-    let Some(first) = records.first() else { return };
-    let spec = &first.spec;
-    let number = selection::number(first);
-    text.push_str("    <element>\n");
-    let mut row = |name: &str, value: &str| {
-        let _ = writeln!(text, "      <{name}>{}</{name}>", xml::escaped(value));
-    };
-    row("JB_job_number", &number.to_string());
-    row("JB_ar", "0");
-    row("JB_exec_file", &format!("job_scripts/{number}"));
-    row(
-        "JB_submission_time",
-        &first.submit_time.unix_s().to_string(),
-    );
-    row("JB_owner", &spec.owner.user);
-    row("JB_uid", &spec.owner.uid.to_string());
-    row("JB_group", &spec.owner.group);
-    row("JB_gid", &spec.owner.gid.to_string());
-    row("JB_account", spec.comment.as_deref().unwrap_or("sge"));
-    row(
-        "JB_merge_stderr",
-        &marks::value(spec, marks::MERGE).is_some().to_string(),
-    );
-    row("JB_notify", &spec.warn_signal.is_some().to_string());
-    row("JB_job_name", &spec.name);
-    row("JB_jobshare", "0");
-    row("JB_cwd", &spec.work_dir);
-    row("JB_script_file", &spec.command);
-    if let Some((pe, slots)) = marks::value(spec, marks::PE).and_then(|pe| pe.split_once(' ')) {
-        row("JB_pe", pe);
-        row("JB_pe_range", slots);
-    }
-    text.push_str("      <JB_ja_tasks>\n");
-    for job in records {
-        let tasks: Vec<u32> = match &job.array {
-            ArrayRole::Pending { indices } => indices.iter().collect(),
-            ArrayRole::None | ArrayRole::Task { .. } => vec![selection::task(job).unwrap_or(1)],
-        };
-        for task in tasks {
-            let state = lines::state(job);
-            let _ = writeln!(
-                text,
-                "        <ulong_sublist>\n          <JAT_task_number>{task}</JAT_task_number>\n          \
-                 <JAT_state>{state}</JAT_state>"
-            );
-            let granted = resource_map(job);
-            if !granted.is_empty() {
-                let granted = xml::escaped(&granted);
-                let _ = writeln!(
-                    text,
-                    "          <JAT_granted_resources_list>{granted}</JAT_granted_resources_list>"
-                );
-            }
-            text.push_str("        </ulong_sublist>\n");
-        }
-    }
-    text.push_str("      </JB_ja_tasks>\n    </element>\n");
 }

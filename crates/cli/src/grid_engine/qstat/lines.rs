@@ -63,7 +63,7 @@ impl<'a> Entry<'a> {
     ) -> Vec<Entry<'a>> {
         let runs = job.start_time.filter(|_| !is_pending(job));
         let at = runs.unwrap_or(job.submit_time);
-        let slots = u64::from(job.spec.ask.task_count()) * u64::from(job.spec.ask.cpus_of_task());
+        let slots = slots(job);
         let entry = |queue: String, tasks: String, role| Entry {
             job,
             state: state.clone(),
@@ -102,6 +102,11 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Slots that a job asks for.
+pub(in crate::grid_engine) fn slots(job: &Job) -> u64 {
+    u64::from(job.spec.ask.task_count()) * u64::from(job.spec.ask.cpus_of_task())
+}
+
 /// Hosts of a job that has its allocation.
 pub(in crate::grid_engine) fn hosts(job: &Job) -> Vec<String> {
     let alloc = job.alloc.as_deref().filter(|_| !is_pending(job));
@@ -110,7 +115,7 @@ pub(in crate::grid_engine) fn hosts(job: &Job) -> Vec<String> {
 }
 
 /// Whether it waits.
-pub(super) fn is_pending(job: &Job) -> bool {
+pub(in crate::grid_engine) fn is_pending(job: &Job) -> bool {
     job.state == JobState::Pending && !job.completing
 }
 
@@ -158,7 +163,7 @@ pub(in crate::grid_engine) fn state(job: &Job) -> String {
 }
 
 /// Whether the system holds the job because it could not be launched, or asked for it by its exit status.
-pub(super) fn is_in_error(job: &Job) -> bool {
+pub(in crate::grid_engine) fn is_in_error(job: &Job) -> bool {
     let failed = job
         .reason_detail
         .as_deref()
@@ -313,6 +318,10 @@ fn requests(text: &mut String, entry: &Entry, view: &View) {
     }
     let soft = marks::value(spec, marks::SOFT).unwrap_or_default();
     let _ = writeln!(text, "       Soft Resources:   {soft}");
+    if let Some(queues) = marks::value(spec, marks::HARD_QUEUES) {
+        let queues = queues.replace(',', ", ");
+        let _ = writeln!(text, "       Hard requested queues: {queues}");
+    }
     if let Some(asked) = marks::value(spec, marks::HOLD_JID) {
         let asked = asked.replace(',', ", ");
         let _ = writeln!(text, "       Predecessor Jobs (request): {asked}");
@@ -351,7 +360,10 @@ mod tests {
                 user: "geuser".to_owned(),
                 ..Owner::default()
             },
-            shown: vec![(marks::HARD.to_owned(), "h_rt=600,h_vmem=1G".to_owned())],
+            shown: vec![
+                (marks::HARD.to_owned(), "h_rt=600,h_vmem=1G".to_owned()),
+                (marks::HARD_QUEUES.to_owned(), "all.q".to_owned()),
+            ],
             ..JobSpec::default()
         };
         // Sat Nov 21 19:05:05 2026
@@ -426,6 +438,7 @@ mod tests {
                 "       Hard Resources:   h_rt=600 (0.000000)",
                 "                         h_vmem=1G (0.000000)",
                 "       Soft Resources:   ",
+                "       Hard requested queues: all.q",
                 "       Binding:          NONE",
             ]
         );

@@ -158,7 +158,7 @@ pub(super) fn full(known: &[Instance], entries: &[Entry], parsed: &Parsed, view:
             .collect()
     };
     if parsed.has("xml") {
-        return full_xml(&shown, on, resources, &waiting);
+        return full_xml(&shown, on, resources, &waiting, view);
     }
     let mut text = String::new();
     if !shown.is_empty() {
@@ -209,6 +209,7 @@ fn full_xml<'a>(
     on: impl Fn(&Instance) -> Vec<&'a Entry<'a>>,
     resources: impl Fn(&Instance) -> Vec<(String, u64)>,
     waiting: &[&Entry],
+    view: &View,
 ) -> String {
     let mut text = xml::HEAD.to_owned();
     text.push_str("  <queue_info>\n");
@@ -238,13 +239,13 @@ fn full_xml<'a>(
             );
         }
         for entry in on(own) {
-            xml::job(&mut text, entry, 6, false);
+            xml::job(&mut text, entry, view, 6, false);
         }
         text.push_str("    </Queue-List>\n");
     }
     text.push_str("  </queue_info>\n  <job_info>\n");
     for entry in waiting {
-        xml::job(&mut text, entry, 4, false);
+        xml::job(&mut text, entry, view, 4, false);
     }
     text.push_str("  </job_info>\n</job_info>\n");
     text

@@ -1,7 +1,8 @@
 //! qstat as XML.
 
-use super::lines::{Entry, is_pending, prior};
+use super::lines::{Entry, View, is_pending, predecessors, prior};
 use crate::grid_engine::selection;
+use muster_model::grid_engine as marks;
 use std::fmt::Write as _;
 
 /// What begins a listing.
@@ -9,7 +10,7 @@ pub(super) const HEAD: &str = "<?xml version='1.0'?>\n<job_info  xmlns:xsd=\"htt
      source/dist/util/resources/schemas/qstat/qstat.xsd\">\n";
 
 /// Text as XML has it.
-pub(super) fn escaped(text: &str) -> String {
+pub(in crate::grid_engine) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -27,45 +28,126 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// Jobs that run and jobs that wait.
-pub(super) fn jobs(entries: &[Entry]) -> String {
+pub(super) fn jobs(entries: &[Entry], view: &View) -> String {
     let mut text = HEAD.to_owned();
     text.push_str("  <queue_info>\n");
     for entry in entries.iter().filter(|entry| !is_pending(entry.job)) {
-        job(&mut text, entry, 4, true);
+        job(&mut text, entry, view, 4, true);
     }
     text.push_str("  </queue_info>\n  <job_info>\n");
     for entry in entries.iter().filter(|entry| is_pending(entry.job)) {
-        job(&mut text, entry, 4, true);
+        job(&mut text, entry, view, 4, true);
     }
     text.push_str("  </job_info>\n</job_info>\n");
     text
 }
 
-/// One job.
-pub(super) fn job(text: &mut String, entry: &Entry, indent: usize, queue: bool) {
+/// One job, in the order of elements that the schema has; `queue` is whether its queue is among them.
+pub(super) fn job(text: &mut String, entry: &Entry, view: &View, indent: usize, queue: bool) {
     let waits = is_pending(entry.job);
     let state = if waits { "pending" } else { "running" };
+    let spec = &entry.job.spec;
+    let prior = format!("{:.5}", prior(entry.job));
     let _ = writeln!(text, "{:indent$}<job_list state=\"{state}\">", "");
     let mut element = |name: &str, value: &str| {
         let _ = writeln!(text, "{:indent$}  <{name}>{}</{name}>", "", escaped(value));
     };
     element("JB_job_number", &selection::number(entry.job).to_string());
-    element("JAT_prio", &format!("{:.5}", prior(entry.job)));
-    element("JB_name", &entry.job.spec.name);
-    element("JB_owner", &entry.job.spec.owner.user);
+    element("JAT_prio", &prior);
+    if view.ext || view.pri {
+        element("JAT_ntix", "0.00000");
+    }
+    if view.pri {
+        element("JB_nppri", &prior);
+        element("JB_nurg", "0.00000");
+        element("JB_priority", &(-i64::from(spec.nice)).to_string());
+    }
+    element("JB_name", &spec.name);
+    element("JB_owner", &spec.owner.user);
+    if view.ext {
+        element("JB_project", spec.account.as_deref().unwrap_or_default());
+        element("JB_department", "defaultdepartment");
+    }
     element("state", &entry.state);
-    let time = if waits {
-        "JB_submission_time"
-    } else {
-        "JAT_start_time"
-    };
-    element(time, &entry.at_iso);
+    match (view.ext, waits) {
+        // There are no tickets here, and the columns of times make room for them.
+        (true, _) => {
+            for name in [
+                "tickets",
+                "JB_override_tickets",
+                "JB_jobshare",
+                "otickets",
+                "ftickets",
+                "stickets",
+            ] {
+                element(name, "0");
+            }
+            element("JAT_share", "0.00000");
+        }
+        (false, true) => element("JB_submission_time", &entry.at_iso),
+        (false, false) => element("JAT_start_time", &entry.at_iso),
+    }
     if queue {
         element("queue_name", &entry.queue);
+    }
+    if view.each_host {
+        element("master", entry.role);
     }
     element("slots", &entry.slots.to_string());
     if !entry.tasks.is_empty() {
         element("tasks", &entry.tasks);
     }
+    if view.requests {
+        requests(text, entry, view, indent + 2);
+    }
     let _ = writeln!(text, "{:indent$}</job_list>", "");
+}
+
+/// What `-r` adds.
+fn requests(text: &mut String, entry: &Entry, view: &View, indent: usize) {
+    let spec = &entry.job.spec;
+    let mut element = |name: &str, attributes: &[(&str, &str)], value: &str| {
+        let _ = write!(text, "{:indent$}<{name}", "");
+        for (key, own) in attributes {
+            let _ = write!(text, " {key}=\"{}\"", escaped(own));
+        }
+        let _ = writeln!(text, ">{}</{name}>", escaped(value));
+    };
+    let mark = |key| marks::value(spec, key).unwrap_or_default();
+    element("full_job_name", &[], &spec.name);
+    if let Some((pe, slots)) = mark(marks::PE).split_once(' ') {
+        element("requested_pe", &[("name", pe)], slots);
+        if !is_pending(entry.job) {
+            element("granted_pe", &[("name", pe)], slots);
+        }
+    }
+    let split = |list: &'static str| {
+        let words = mark(list).split(',').filter(|word| !word.is_empty());
+        words.map(|word| word.split_once('=').unwrap_or((word, "TRUE")))
+    };
+    for (name, value) in split(marks::HARD) {
+        let attributes = [("name", name), ("resource_contribution", "0.000000")];
+        element("hard_request", &attributes, value);
+    }
+    for (name, value) in split(marks::SOFT) {
+        element("soft_request", &[("name", name)], value);
+    }
+    for queue in mark(marks::HARD_QUEUES)
+        .split(',')
+        .filter(|queue| !queue.is_empty())
+    {
+        element("hard_req_queue", &[], queue);
+    }
+    for name in mark(marks::HOLD_JID)
+        .split(',')
+        .filter(|name| !name.is_empty())
+    {
+        element("predecessor_jobs_req", &[], name);
+    }
+    for number in predecessors(entry.job) {
+        element("predecessor_jobs", &[], &number);
+    }
+    if !view.without_binding {
+        element("binding", &[], "NONE");
+    }
 }

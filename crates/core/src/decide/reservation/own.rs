@@ -1,0 +1,170 @@
+//! Reservations that ordinary users make for themselves, where the site lets them (`arusers` of sge.conf). They are for cores of a
+//! partition that the user may use, for the user alone, no longer than a job may run there, and few at a time.
+
+use super::Draft;
+use crate::decide::partition_access;
+use crate::policy::access;
+use crate::state::State;
+use muster_model::command::{Identity, NameList, ReservationAsk};
+use muster_model::limits::{USER_RESERVATION_AHEAD_S, USER_RESERVATIONS_MAX};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::reservation::{Flags, Reservation};
+use muster_model::rights::Role;
+use muster_model::spec::{JobSpec, Owner};
+
+/// Whether the user makes and deletes reservations as an ordinary one whom the site lets.
+pub(in crate::decide) fn is_own(state: &State, identity: &Identity) -> bool {
+    access::role_of(state, identity) < Role::Operator
+}
+
+fn refuse<T>(why: &str) -> Result<T, Refusal> {
+    let detail = format!("reservations of users (arusers): {why}");
+    Err(Refusal::new(RefusalCode::AccessDenied, detail))
+}
+
+/// What is asked for, with the partition that it is in: the default one if none is named.
+///
+/// # Errors
+/// It is more than users may have.
+pub(super) fn bounded(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    ask: &ReservationAsk,
+) -> Result<ReservationAsk, Refusal> {
+    let ReservationAsk {
+        name,
+        start,
+        // The end is looked at once it is worked out.
+        end: _,
+        duration: _,
+        duration_sign: _,
+        nodes,
+        node_count,
+        core_counts,
+        partition,
+        features,
+        users,
+        accounts,
+        groups,
+        licenses,
+        flags,
+        flags_removed,
+        max_start_delay_s,
+        purge_s,
+        comment: _,
+        utc_offset_s: _,
+        skip,
+    } = ask;
+    let extras = [
+        ("Nodes", nodes.is_some()),
+        ("NodeCnt", node_count.is_some()),
+        ("Features", features.is_some()),
+        ("Accounts", accounts.is_some()),
+        ("Groups", groups.is_some()),
+        ("Licenses", licenses.is_some()),
+        (
+            "Flags",
+            *flags != Flags::default() || *flags_removed != Flags::default(),
+        ),
+        ("MaxStartDelay", max_start_delay_s.is_some()),
+        ("PURGE_COMP", purge_s.is_some()),
+        ("Skip", *skip),
+    ];
+    if let Some((what, _)) = extras.iter().find(|(_, is_given)| *is_given) {
+        return refuse(&format!(
+            "{what} is for operators; users name cores, a partition and a time"
+        ));
+    }
+    if core_counts.len() != 1 {
+        return refuse("CoreCnt is one number of cores");
+    }
+    let is_for_oneself = match users {
+        Some(NameList::Only(names)) => names.as_slice() == [identity.user.as_str()],
+        _ => false,
+    };
+    if !is_for_oneself {
+        return refuse("Users is your own name");
+    }
+    if start.is_some_and(|start| start > draft.now.plus_s(USER_RESERVATION_AHEAD_S)) {
+        return refuse("it begins more than a year ahead");
+    }
+    check_name(draft.state, name.as_deref())?;
+    let all = draft.state.reservations.iter();
+    let own = all.filter(|own| own.made_by == Some(identity.uid)).count();
+    if own >= USER_RESERVATIONS_MAX {
+        return refuse(&format!(
+            "you have {own} of {USER_RESERVATIONS_MAX} reservations"
+        ));
+    }
+    let default = || {
+        let all = draft.state.partitions.iter();
+        all.filter(|own| own.default)
+            .map(|own| own.name.clone())
+            .next()
+    };
+    let partition = partition.clone().or_else(default);
+    Ok(ReservationAsk {
+        partition,
+        ..ask.clone()
+    })
+}
+
+/// A number that is taken next at the most, so that nobody takes all that come.
+fn check_name(state: &State, name: Option<&str>) -> Result<(), Refusal> {
+    let number = |name: &str| name.parse::<u32>().ok();
+    let most = state
+        .reservations
+        .iter()
+        .filter_map(|own| number(&own.name))
+        .max()
+        .unwrap_or(0);
+    let is_next = |name: &str| {
+        number(name)
+            .is_some_and(|own| own > 0 && own <= most.saturating_add(1) && own.to_string() == name)
+    };
+    match name {
+        Some(name) if is_next(name) => Ok(()),
+        _ => refuse("ReservationName is the next number"),
+    }
+}
+
+/// Refuses a partition that the user's jobs may not use, and a time that is longer than they may run there.
+pub(super) fn check(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    made: &Reservation,
+) -> Result<(), Refusal> {
+    let state = draft.state;
+    let name = made.partition.as_deref().unwrap_or_default();
+    let Some(partition) = state.partition(name) else {
+        return refuse("no partition is named and none is the default");
+    };
+    let spec = JobSpec {
+        owner: Owner {
+            uid: identity.uid,
+            gid: identity.gid,
+            user: identity.user.clone(),
+            group: identity.group.clone(),
+        },
+        submit_host: identity.host.clone().unwrap_or_default(),
+        // A job in it names it, as a partition may ask for.
+        reservation: Some(made.name.clone()),
+        ..JobSpec::default()
+    };
+    partition_access::access(state, identity, &spec, partition)?;
+    let length_s = made.end.since_ms(made.start).div_ceil(1000);
+    match partition.max_time.seconds() {
+        Some(most_s) if length_s > most_s => refuse(&format!(
+            "it is longer than the MaxTime of partition {name}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to delete a reservation that somebody else has made.
+pub(super) fn check_owner(identity: &Identity, reservation: &Reservation) -> Result<(), Refusal> {
+    match reservation.made_by == Some(identity.uid) {
+        true => Ok(()),
+        false => refuse(&format!("{} is not yours", reservation.name)),
+    }
+}

@@ -1,0 +1,163 @@
+//! Reservations that ordinary users make for themselves where the site lets them: what they may be, and whose may be deleted.
+
+use crate::world::{World, config, partition};
+use muster_model::command::{NameList, Reply, ReservationAsk, UserCommand};
+use muster_model::config::{ClusterConfig, PartitionConfig};
+use muster_model::limits::USER_RESERVATIONS_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::reservation::Flags;
+use muster_model::time::TimeLimit;
+
+fn world() -> World {
+    let mut partitions = config().partitions;
+    partitions.push(PartitionConfig {
+        allow_groups: vec!["physics".into()],
+        ..partition("physics", &["n3"], false)
+    });
+    World::with(ClusterConfig {
+        reservation_users: vec!["u1000".into(), "@u1001".into()],
+        partitions,
+        ..config()
+    })
+}
+
+/// Ten minutes of a core, in a minute, for the user alone.
+fn ask(world: &World, uid: u32, number: u32) -> ReservationAsk {
+    ReservationAsk {
+        name: Some(number.to_string()),
+        start: Some(world.now.plus_s(60)),
+        duration: Some(TimeLimit::Minutes(10)),
+        core_counts: vec![1],
+        partition: Some("short".into()),
+        users: Some(NameList::Only(vec![format!("u{uid}")])),
+        ..ReservationAsk::default()
+    }
+}
+
+fn create(world: &mut World, uid: u32, ask: ReservationAsk) -> Result<String, Refusal> {
+    match world.user(uid, UserCommand::CreateReservation(Box::new(ask))) {
+        Reply::Reserved { name } => Ok(name),
+        Reply::Refused(refusal) => Err(refusal),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn users_whom_the_site_lets_reserve_for_themselves() {
+    let mut w = world();
+    let first = ask(&w, 1000, 1);
+    assert_eq!(create(&mut w, 1000, first).unwrap(), "1");
+    let by_group = ask(&w, 1001, 2);
+    assert_eq!(create(&mut w, 1001, by_group).unwrap(), "2");
+    let other = ask(&w, 1002, 3);
+    let refused = create(&mut w, 1002, other).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::AccessDenied);
+    assert!(!refused.detail.contains("arusers"), "{refused:?}");
+    let made = w.state.reservations.get("1").unwrap();
+    assert_eq!(made.made_by, Some(1000));
+    assert_eq!(made.users, ["u1000"]);
+    // Changes are an operator's.
+    assert_eq!(
+        w.refused(
+            1000,
+            UserCommand::UpdateReservation(Box::new(ReservationAsk {
+                name: Some("1".into()),
+                duration: Some(TimeLimit::Minutes(20)),
+                ..ReservationAsk::default()
+            }))
+        ),
+        RefusalCode::AccessDenied
+    );
+}
+
+#[test]
+fn what_users_reserve_is_bounded() {
+    let mut w = world();
+    let plain = ask(&w, 1000, 1);
+    let of = |change: &dyn Fn(&mut ReservationAsk)| {
+        let mut ask = plain.clone();
+        change(&mut ask);
+        ask
+    };
+    for (wrong, why) in [
+        (of(&|r| r.nodes = Some("n1".into())), "Nodes"),
+        (of(&|r| r.node_count = Some(1)), "NodeCnt"),
+        (of(&|r| r.flags = Flags::MAINT), "Flags"),
+        (of(&|r| r.flags = Flags::IGNORE_JOBS), "Flags"),
+        (of(&|r| r.licenses = Some("a:1".into())), "Licenses"),
+        (of(&|r| r.features = Some("x".into())), "Features"),
+        (
+            of(&|r| r.accounts = Some(NameList::Only(vec!["a".into()]))),
+            "Accounts",
+        ),
+        (
+            of(&|r| r.groups = Some(NameList::Only(vec!["g".into()]))),
+            "Groups",
+        ),
+        (of(&|r| r.core_counts.clear()), "CoreCnt"),
+        (of(&|r| r.core_counts = vec![1, 1]), "CoreCnt"),
+        (of(&|r| r.users = None), "Users"),
+        (
+            of(&|r| r.users = Some(NameList::Only(vec!["u7".into()]))),
+            "Users",
+        ),
+        (
+            of(&|r| r.users = Some(NameList::AllBut(vec!["u1000".into()]))),
+            "Users",
+        ),
+        (of(&|r| r.name = Some("9".into())), "ReservationName"),
+        (of(&|r| r.name = Some("01".into())), "ReservationName"),
+        (of(&|r| r.name = Some("maint".into())), "ReservationName"),
+        (of(&|r| r.name = None), "ReservationName"),
+        (
+            of(&|r| r.start = Some(w.now.plus_s(400 * 86_400))),
+            "a year",
+        ),
+        (
+            of(&|r| r.duration = Some(TimeLimit::Minutes(31))),
+            "MaxTime",
+        ),
+        (of(&|r| r.duration = Some(TimeLimit::Unlimited)), "MaxTime"),
+    ] {
+        let shown = format!("{wrong:?}");
+        let refused = create(&mut w, 1000, wrong).unwrap_err();
+        assert_eq!(refused.code, RefusalCode::AccessDenied, "{shown}");
+        assert!(refused.detail.contains(why), "{shown}: {refused:?}");
+    }
+    let foreign = of(&|r| r.partition = Some("physics".into()));
+    assert_eq!(
+        create(&mut w, 1000, foreign).unwrap_err().code,
+        RefusalCode::PartitionAccess
+    );
+    // Nothing of this is asked of operators.
+    let by_name =
+        of(&|r| (r.nodes, r.core_counts, r.name) = (Some("n3".into()), vec![], Some("x".into())));
+    assert_eq!(create(&mut w, 0, by_name).unwrap(), "x");
+    assert_eq!(w.state.reservations.get("x").unwrap().made_by, None);
+}
+
+#[test]
+fn a_user_has_few_and_deletes_only_those() {
+    let mut w = world();
+    let by_operator = ask(&w, 1000, 1);
+    assert_eq!(create(&mut w, 0, by_operator).unwrap(), "1");
+    let delete = |name: &str| UserCommand::DeleteReservation { name: name.into() };
+    assert_eq!(w.refused(1000, delete("1")), RefusalCode::AccessDenied);
+    w.must(0, delete("1"));
+    for number in 1..=u32::try_from(USER_RESERVATIONS_MAX).unwrap() {
+        let mut next = ask(&w, 1000, number);
+        next.start = Some(w.now.plus_s(u64::from(number) * 600));
+        assert_eq!(create(&mut w, 1000, next).unwrap(), number.to_string());
+    }
+    let mut more = ask(&w, 1000, 11);
+    more.start = Some(w.now.plus_s(86_400));
+    assert!(
+        create(&mut w, 1000, more.clone())
+            .unwrap_err()
+            .detail
+            .contains("10 of 10")
+    );
+    assert_eq!(w.refused(1001, delete("3")), RefusalCode::AccessDenied);
+    w.must(1000, delete("3"));
+    assert_eq!(create(&mut w, 1000, more).unwrap(), "11");
+}
