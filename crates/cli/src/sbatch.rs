@@ -85,7 +85,15 @@ fn read_directives(
         &script.path
     };
     let say = lines[0].say;
-    let sections = directives::sections(script.head(), name).map_err(|e| say.option_error(&e))?;
+    let mut sections =
+        directives::sections(script.head(), name).map_err(|e| say.option_error(&e))?;
+    // Lines for LSF count in a script that has none for sbatch.
+    if let [only] = sections.as_mut_slice()
+        && only.is_empty()
+        && !lines[0].chosen.has("ignore-pbs")
+    {
+        *only = directives::of_bsub(script.head(), name).map_err(|e| say.option_error(&e))?;
+    }
     while lines.len() < sections.len() {
         let mut chosen = filters.defaults(Command::Sbatch, false)?;
         if let Some(before) = lines.last() {

@@ -251,6 +251,8 @@ fn send(file: File, order: &Order, info: &AllocationInfo, say: Say) -> Result<Ex
     let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
     let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
     for (what, value) in [
+        ("force   ", order.force.to_string()),
+        ("preserve", order.times_s.is_some().to_string()),
         ("dest    ", order.dest.clone()),
         ("modes   ", format!("100{:o}", order.mode)),
         ("size    ", order.size.to_string()),

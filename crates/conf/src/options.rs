@@ -3,6 +3,7 @@
 //! worked out in [`job`]. Nothing here reads a file, a clock or the process's environment.
 
 mod affinity;
+mod bsub;
 pub mod chosen;
 pub mod directives;
 pub mod environment;

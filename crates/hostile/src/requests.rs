@@ -461,6 +461,7 @@ fn commands_of_administrator(ids: &Ids) -> Vec<UserCommand> {
     ];
     all.extend(edits().into_iter().map(|ask| {
         UserCommand::EditAccounts(Box::new(AccountsEdit {
+            cluster: String::new(),
             names: vec!["x".to_owned()],
             ask,
         }))

@@ -168,7 +168,8 @@ impl User {
     }
 }
 
-/// A cluster that `sacctmgr add cluster` named beside the one that the controller serves: a record only.
+/// A cluster that `sacctmgr add cluster` named beside the one that the controller serves: records only, which no
+/// decision of this controller looks at.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Cluster {
     /// Its name.
@@ -180,6 +181,38 @@ pub struct Cluster {
     /// What its associations have that set nothing.
     #[n(2)]
     pub terms: Terms,
+    /// Its accounts, by name.
+    #[n(3)]
+    #[cbor(default)]
+    pub accounts: BTreeMap<String, Account>,
+    /// Its users, by name.
+    #[n(4)]
+    #[cbor(default)]
+    pub users: BTreeMap<String, User>,
+    /// The highest number that an association of its has had.
+    #[n(5)]
+    #[cbor(default)]
+    pub last_association: u32,
+}
+
+impl Cluster {
+    /// Its records as those of a cluster that a controller serves: with these QOS, which all clusters share.
+    pub fn records(&self, qos: &BTreeMap<String, Qos>) -> Accounts {
+        Accounts {
+            accounts: self.accounts.clone(),
+            users: self.users.clone(),
+            qos: qos.clone(),
+            root: self.terms.clone(),
+            classification: self.classification.clone(),
+            ..Accounts::default()
+        }
+    }
+
+    /// How many associations its accounts and users have.
+    pub fn association_count(&self) -> usize {
+        let of_users = self.users.values().map(|user| user.associations().count());
+        self.accounts.len() + of_users.sum::<usize>()
+    }
 }
 
 /// A quality of service.

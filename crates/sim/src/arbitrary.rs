@@ -450,6 +450,7 @@ fn administration(random: &mut Random, known: &Known) -> UserCommand {
             reason: some(random, text),
         },
         _ => UserCommand::EditAccounts(Box::new(AccountsEdit {
+            cluster: String::new(),
             names: vec!["capped".to_owned(), text(random)],
             ask: AccountsAsk::AddQos(QosAsk::default()),
         })),

@@ -51,7 +51,11 @@ fn required(record: &Record, key: &str) -> Result<String, Failure> {
 }
 
 fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(), Failure> {
-    let command = UserCommand::EditAccounts(Box::new(AccountsEdit { names, ask }));
+    let command = UserCommand::EditAccounts(Box::new(AccountsEdit {
+        names,
+        ask,
+        cluster: String::new(),
+    }));
     match call.ask(|client| client.command(command))? {
         Reply::Done { refused, .. } => match refused.into_iter().next() {
             Some((_, refusal)) => Err(call.refusal(&refusal)),

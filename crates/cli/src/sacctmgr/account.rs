@@ -3,16 +3,17 @@
 use super::book::{Association, Book};
 use super::conditions::{Conditions, Key, OF_ACCOUNTS, accounts_that_fit};
 use super::edit::{
-    NO_CONDITIONS, NOTHING_ADDED, NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_SET, USE_WHERE,
-    changed_lines, check_clusters, lines, parts, take_setting, without_default_qos,
+    Changed, NO_CONDITIONS, NOTHING_ADDED, NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_SET,
+    USE_WHERE, check_clusters, is_among, lines, lines_of_clusters, parts, take_setting,
+    without_default_qos,
 };
 use super::session::{Invocation, Verb};
 use super::settings::AssociationSettings;
 use super::show::{USE_SET, read};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::accounts::ROOT;
-use muster_model::command::{AccountsAsk, TermsAsk};
+use muster_model::accounts::{Account, ROOT};
+use muster_model::command::{AccountsAsk, AccountsEdit, TermsAsk};
 use std::fmt::Write as _;
 
 /// A key of an account's settings.
@@ -77,6 +78,42 @@ impl Settings {
     fn changes_record(&self) -> bool {
         !self.description.is_empty() || !self.organization.is_empty()
     }
+
+    /// The edits of one cluster's records: texts of the accounts that are named, which are the same everywhere, and what
+    /// is set for associations that are meant.
+    fn edits(&self, changed: &Changed<'_>, conditions: &Conditions) -> Vec<AccountsEdit> {
+        let book = changed.book;
+        let ask = |parent: &str, terms: &TermsAsk, record: bool| AccountsAsk::ModifyAccounts {
+            parent: parent.to_owned(),
+            description: record.then(|| self.description.clone()).unwrap_or_default(),
+            organization: record
+                .then(|| self.organization.clone())
+                .unwrap_or_default(),
+            terms: terms.clone(),
+        };
+        let named = accounts_that_fit(conditions, book);
+        let of: Vec<String> = (changed.associations.iter())
+            .map(|at| at.account.to_owned())
+            .collect();
+        let terms = &self.association.terms;
+        let mut edits = Vec::new();
+        let mut edit = |names: &[String], ask: AccountsAsk| {
+            if !names.is_empty() {
+                edits.push(Invocation::edit_in(book, names, ask));
+            }
+        };
+        match self.changes_record() {
+            true if of == named => edit(&named, ask(&self.parent, terms, true)),
+            true => {
+                edit(&named, ask("", &TermsAsk::default(), true));
+                if !self.parent.is_empty() || !self.association.is_empty() {
+                    edit(&of, ask(&self.parent, terms, false));
+                }
+            }
+            false => edit(&of, ask(&self.parent, terms, false)),
+        }
+        edits
+    }
 }
 
 pub(super) fn edit(
@@ -89,6 +126,19 @@ pub(super) fn edit(
         Verb::Modify => modify(session, words),
         Verb::Delete => delete(session, words),
     }
+}
+
+/// What `add account` will do.
+struct Addition<'a> {
+    /// The clusters that get the accounts.
+    books: Vec<&'a Book>,
+    /// The accounts.
+    names: Vec<String>,
+    /// Those of them that no cluster has.
+    new: Vec<String>,
+    /// The account above.
+    parent: String,
+    settings: Settings,
 }
 
 fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
@@ -104,82 +154,135 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
         return Err(Failure::new(" Need name of account to add."));
     }
     check_clusters(&settings.clusters, &book)?;
-    let here = |name: &String| name.eq_ignore_ascii_case(&book.cluster);
-    if !settings.clusters.is_empty() && !settings.clusters.iter().any(here) {
-        return Err(Failure::new(format!(
-            "sacctmgr: error: accounts of cluster {} are kept by its own controller; this one is that of {}",
-            settings.clusters.join(","),
-            book.cluster
-        )));
-    }
+    let books = session.books(Some(&settings.clusters))?;
     let parent = match settings.parent.as_str() {
-        "" => ROOT,
-        parent => parent,
+        "" => ROOT.to_owned(),
+        parent => parent.to_owned(),
     };
-    if !book.has_account(parent) {
-        return Err(Failure::new(format!(
+    let meant = books
+        .iter()
+        .filter(|book| is_among(&settings.clusters, book));
+    let (fitting, without): (Vec<&Book>, Vec<&Book>) =
+        meant.partition(|book| book.has_account(&parent));
+    let mut missing = String::new();
+    for book in without {
+        let _ = write!(
+            missing,
             " Parent account '{parent}' doesn't exist on cluster {}\n        \
-             Contact your admin to add this account.\n No associations created.",
+             Contact your admin to add this account.\n",
             book.cluster
-        )));
+        );
+    }
+    if fitting.is_empty() {
+        let text = format!("{missing} No associations created.");
+        return Err(Failure::new(text));
     }
     let mut names: Vec<String> = Vec::new();
     for name in &settings.names {
-        if !book.has_account(name) && !names.contains(name) {
+        if !names.contains(name) && !fitting.iter().all(|book| book.has_account(name)) {
             names.push(name.clone());
         }
     }
     if names.is_empty() {
         session.console.say(NOTHING_ADDED);
-        return Err(Failure::silent());
+        return Err(Failure::new(missing.trim_end_matches('\n')));
     }
-    let text = added(&names, &settings, parent, &book.cluster);
-    let ask = AccountsAsk::AddAccounts {
-        parent: parent.to_owned(),
-        description: settings.description.clone(),
-        // Without one it is that of the account above.
-        organization: match (settings.organization.as_str(), parent) {
-            ("", ROOT) => String::new(),
-            ("", parent) => parent.to_owned(),
-            (organization, _) => organization.to_owned(),
-        },
-        terms: settings.association.terms.clone(),
+    let is_new = |name: &&String| !books.iter().any(|book| book.has_account(name));
+    let addition = Addition {
+        new: names.iter().filter(is_new).cloned().collect(),
+        books: fitting,
+        names,
+        parent,
+        settings,
     };
-    session.add(&text, "accounts", vec![Invocation::edit_of(&names, ask)])
+    session.add(&addition.text(), "accounts", addition.edits(&books))?;
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(missing.trim_end_matches('\n'))),
+    }
 }
 
-fn added(names: &[String], settings: &Settings, parent: &str, cluster: &str) -> String {
-    let or = |text: &str, none: &str| match text {
-        "" => none.to_owned(),
-        text => text.to_owned(),
-    };
-    let mut out = format!(" Adding Account(s)\n{}", lines(names));
-    let description = or(&settings.description, "Account Name");
-    let organization = or(&settings.organization, "Parent/Account Name");
-    let _ = write!(
-        out,
-        " Settings\n  Description     = {description}\n  Organization    = {organization}\n Associations\n"
-    );
-    for name in names {
-        let _ = writeln!(out, "  A = {name:<10.10} C = {cluster:<10.10}");
+impl Addition<'_> {
+    /// What is added.
+    fn text(&self) -> String {
+        let settings = &self.settings;
+        let or = |text: &str, none: &str| match text {
+            "" => none.to_owned(),
+            text => text.to_owned(),
+        };
+        let mut out = String::new();
+        if !self.new.is_empty() {
+            let description = or(&settings.description, "Account Name");
+            let organization = or(&settings.organization, "Parent/Account Name");
+            let _ = write!(
+                out,
+                " Adding Account(s)\n{} Settings\n  Description     = {description}\n  Organization    = {organization}\n",
+                lines(&self.new)
+            );
+        }
+        out.push_str(" Associations\n");
+        for name in &self.names {
+            for book in self.books.iter().filter(|book| !book.has_account(name)) {
+                let _ = writeln!(out, "  A = {name:<10.10} C = {:<10.10}", book.cluster);
+            }
+        }
+        if settings.sets() {
+            let set = settings.association.lines(Some(&self.parent));
+            let _ = write!(out, " Settings\n{set}");
+        }
+        out
     }
-    if settings.sets() {
-        let _ = write!(
-            out,
-            " Settings\n{}",
-            settings.association.lines(Some(parent))
-        );
+
+    /// An edit for each cluster, and for each account that has its texts from another cluster.
+    fn edits(&self, books: &[Book]) -> Vec<AccountsEdit> {
+        let mut edits = Vec::new();
+        for book in &self.books {
+            if !self.new.is_empty() {
+                edits.push(Invocation::edit_in(book, &self.new, self.ask(None)));
+            }
+            let missing = self
+                .names
+                .iter()
+                .filter(|name| !self.new.contains(name) && !book.has_account(name));
+            for name in missing {
+                let known = books.iter().find_map(|book| book.all.accounts.get(name));
+                let names = [name.clone()];
+                edits.push(Invocation::edit_in(book, &names, self.ask(known)));
+            }
+        }
+        edits
     }
-    out
+
+    fn ask(&self, known: Option<&Account>) -> AccountsAsk {
+        let settings = &self.settings;
+        let (description, organization) = match known {
+            Some(known) => (known.description.clone(), known.organization.clone()),
+            // Without one it is that of the account above.
+            None => (
+                settings.description.clone(),
+                match (settings.organization.as_str(), self.parent.as_str()) {
+                    ("", ROOT) => String::new(),
+                    ("", parent) => parent.to_owned(),
+                    (organization, _) => organization.to_owned(),
+                },
+            ),
+        };
+        AccountsAsk::AddAccounts {
+            parent: self.parent.clone(),
+            description,
+            organization,
+            terms: settings.association.terms.clone(),
+        }
+    }
 }
 
 fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
-    let book = session.book()?;
+    let own = session.book()?;
     let (conditions, set) = parts(words);
     let conditions = read(&conditions, OF_ACCOUNTS, USE_SET)?;
     let mut settings = Settings::default();
     for text in set.iter().filter(|word| !word.eq_ignore_ascii_case("and")) {
-        settings.take(&Word::new(text), &book)?;
+        settings.take(&Word::new(text), &own)?;
     }
     if !settings.names.is_empty() {
         return Err(Failure::new(" Can't modify the name of an account"));
@@ -187,17 +290,31 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     if !settings.sets() {
         return Err(Failure::new(NOTHING_SET));
     }
-    if !settings.parent.is_empty() && !book.has_account(&settings.parent) {
-        let text = format!(" Parent Account {} doesn't exist.", settings.parent);
+    let books = session.books(conditions.of(Key::Clusters))?;
+    let parent = &settings.parent;
+    if !parent.is_empty() && !books.iter().any(|book| book.has_account(parent)) {
+        let text = format!(" Parent Account {parent} doesn't exist.");
         return Err(Failure::new(text));
     }
-    let named = accounts_that_fit(&conditions, &book);
     if settings.association.resets_usage {
-        return reset_usage(session, &book, &conditions, &named);
+        let named = accounts_that_fit(&conditions, &own);
+        return reset_usage(session, &own, &conditions, &named);
     }
-    let changed = associations(&book, &conditions, &named);
+    let mut named: Vec<String> = Vec::new();
+    let mut changed: Vec<Changed<'_>> = Vec::new();
+    for book in &books {
+        let fitting = accounts_that_fit(&conditions, book);
+        let mut associations = associations(book, &conditions, &fitting);
+        if !parent.is_empty() && !book.has_account(parent) {
+            associations.clear();
+        }
+        named.extend(fitting);
+        changed.push(Changed { book, associations });
+    }
+    named.sort_unstable();
+    named.dedup();
     let terms = &settings.association.terms;
-    if let Some(text) = without_default_qos(&book, &changed, terms) {
+    if let Some(text) = without_default_qos(&changed, terms) {
         session.console.complain(&text);
         return Ok(());
     }
@@ -208,28 +325,18 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     if settings.changes_record() && !named.is_empty() {
         let _ = write!(text, " Modified accounts...\n{}", lines(&named));
     }
-    if of_associations && !changed.is_empty() {
-        let _ = write!(
-            text,
-            " Modified account associations...\n{}",
-            changed_lines(&book, &changed, terms)
-        );
+    let lines = lines_of_clusters(&changed, terms);
+    if of_associations && !lines.is_empty() {
+        let _ = write!(text, " Modified account associations...\n{lines}");
     }
     if text.is_empty() {
         session.console.say(NOTHING_MODIFIED);
         return Err(Failure::silent());
     }
-    let names: Vec<String> = match settings.changes_record() {
-        true => named,
-        false => changed.iter().map(|at| at.account.to_owned()).collect(),
-    };
-    let ask = AccountsAsk::ModifyAccounts {
-        parent: settings.parent.clone(),
-        description: settings.description.clone(),
-        organization: settings.organization.clone(),
-        terms: terms.clone(),
-    };
-    let edits = vec![Invocation::edit_of(&names, ask)];
+    let edits = changed
+        .iter()
+        .flat_map(|changed| settings.edits(changed, &conditions))
+        .collect();
     session.make(&text, NOTHING_MODIFIED, edits)
 }
 
@@ -279,7 +386,6 @@ fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     if conditions.is_empty() {
         return Err(Failure::new(NO_CONDITIONS));
     }
-    let book = session.book()?;
     if conditions
         .names(Key::Names)
         .iter()
@@ -289,13 +395,23 @@ fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
             " You are not allowed to remove the root account.\n Use remove cluster instead.",
         ));
     }
-    let mut names = accounts_that_fit(&conditions, &book);
-    names.retain(|name| name != ROOT && conditions.fits_cluster(&book, Key::Clusters));
-    if names.is_empty() {
+    let mut all: Vec<String> = Vec::new();
+    let mut edits = Vec::new();
+    for book in session.books(conditions.of(Key::Clusters))? {
+        let mut names = accounts_that_fit(&conditions, &book);
+        names.retain(|name| name != ROOT && conditions.fits_cluster(&book, Key::Clusters));
+        if !names.is_empty() {
+            let ask = AccountsAsk::DeleteAccounts;
+            edits.push(Invocation::edit_in(&book, &names, ask));
+            all.extend(names);
+        }
+    }
+    if all.is_empty() {
         session.console.say(NOTHING_DELETED);
         return Err(Failure::silent());
     }
-    let text = format!(" Deleting accounts...\n{}", lines(&names));
-    let edit = Invocation::edit_of(&names, AccountsAsk::DeleteAccounts);
-    session.make(&text, NOTHING_DELETED, vec![edit])
+    all.sort_unstable();
+    all.dedup();
+    let text = format!(" Deleting accounts...\n{}", lines(&all));
+    session.make(&text, NOTHING_DELETED, edits)
 }

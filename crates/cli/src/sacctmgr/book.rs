@@ -1,7 +1,7 @@
 //! The records of accounting as sacctmgr shows them: associations as a tree, with what they have of the accounts above.
 
 use muster_model::account_limits::Limits;
-use muster_model::accounts::{Account, Accounts, NORMAL, ROOT, Terms, User};
+use muster_model::accounts::{Account, Accounts, Cluster, NORMAL, ROOT, Terms, User};
 use muster_proto::client::AccountsAnswer;
 use std::collections::BTreeMap;
 
@@ -25,8 +25,10 @@ pub(super) struct Facts {
 /// The records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Book {
-    /// The controller's own cluster.
+    /// The cluster whose records these are.
     pub(crate) cluster: String,
+    /// Whether another controller serves it.
+    pub(crate) is_other: bool,
     /// The records, with the user root, who is in the account root even where nobody added it.
     pub(crate) all: Accounts,
 }
@@ -56,9 +58,22 @@ impl Book {
         if answer.users_withheld && !all.users.contains_key(ROOT) {
             return Book {
                 cluster: answer.cluster,
+                is_other: false,
                 all,
             };
         }
+        Book::with_root(answer.cluster, false, all)
+    }
+
+    /// The records of another cluster that this one knows.
+    pub(super) fn other(&self, cluster: &Cluster) -> Book {
+        let mut all = cluster.records(&self.all.qos);
+        all.root.id = 1;
+        Book::with_root(cluster.name.clone(), true, all)
+    }
+
+    /// The records with the user root, who is in the account root of each cluster.
+    fn with_root(cluster: String, is_other: bool, mut all: Accounts) -> Book {
         let root = all.users.entry(ROOT.to_owned()).or_insert_with(|| User {
             name: ROOT.to_owned(),
             default_account: ROOT.to_owned(),
@@ -70,9 +85,19 @@ impl Book {
             terms.id = 2;
         }
         Book {
-            cluster: answer.cluster,
+            cluster,
+            is_other,
             all,
         }
+    }
+
+    /// The records of all clusters, by their names: these, which are the controller's own, and those of others.
+    pub(super) fn of_all_clusters(self) -> Vec<Book> {
+        let others = self.all.clusters.values();
+        let mut books: Vec<Book> = others.map(|cluster| self.other(cluster)).collect();
+        books.push(self);
+        books.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        books
     }
 
     /// The account that an account is under; `root` where that is gone.

@@ -12,7 +12,6 @@ use super::settings::AssociationSettings;
 use super::show::{USE_SET, read};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::accounts::{ROOT, Terms};
 use muster_model::command::{AccountsAsk, ClusterAsk, TermsAsk};
 use std::fmt::Write as _;
 
@@ -186,25 +185,12 @@ fn defaults(book: &Book, name: &str, ask: &TermsAsk) -> String {
         let root: Vec<Association<'_>> = book.tree().into_iter().take(1).collect();
         return changed_lines(book, &root, ask);
     }
-    // Another cluster has root alone.
-    let terms = book
-        .all
-        .clusters
-        .get(name)
-        .map(|cluster| cluster.terms.clone());
-    let mut other = Book {
-        cluster: name.to_owned(),
-        ..Book::default()
-    };
-    other.all.root = terms.unwrap_or_default();
-    let root = muster_model::accounts::User {
-        name: ROOT.to_owned(),
-        accounts: [(ROOT.to_owned(), Terms::default())].into(),
-        ..Default::default()
-    };
-    other.all.users.insert(ROOT.to_owned(), root);
-    let top: Vec<Association<'_>> = other.tree().into_iter().take(1).collect();
-    changed_lines(&other, &top, ask)
+    let all = book.clone().of_all_clusters().into_iter();
+    let mut named = all.filter(|other| other.cluster == name);
+    named.next().map_or(String::new(), |other| {
+        let top: Vec<Association<'_>> = other.tree().into_iter().take(1).collect();
+        changed_lines(&other, &top, ask)
+    })
 }
 
 fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 use crate::listing;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use std::os::fd::AsFd as _;
 
 /// Output and questions.
@@ -12,6 +13,10 @@ pub(super) trait Console {
     fn complain(&mut self, line: &str);
     /// Reads a line of input, for so many seconds or for as long as it takes.
     fn answer(&mut self, seconds: Option<u16>) -> Answer;
+    /// Reads the answer to a question: one key of a terminal, else a line.
+    fn key(&mut self, seconds: u16) -> Answer {
+        self.answer(Some(seconds))
+    }
 }
 
 /// What came back.
@@ -48,6 +53,30 @@ impl Console for Terminal {
         listing::complain(line);
     }
 
+    fn key(&mut self, seconds: u16) -> Answer {
+        let stdin = std::io::stdin();
+        let (true, Ok(before)) = (self.ahead.is_empty(), tcgetattr(&stdin)) else {
+            return self.answer(Some(seconds));
+        };
+        let mut by_key = before.clone();
+        by_key.local_flags.remove(LocalFlags::ICANON);
+        if tcsetattr(&stdin, SetArg::TCSANOW, &by_key).is_err() {
+            return self.answer(Some(seconds));
+        }
+        let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        let wait = PollTimeout::try_from(u32::from(seconds) * 1000);
+        let mut byte = [0];
+        let answer = match poll(&mut fds, wait.unwrap_or(PollTimeout::MAX)) {
+            Ok(0) => Answer::Late,
+            _ => match nix::unistd::read(stdin.as_fd(), &mut byte) {
+                Ok(1) => Answer::Line(char::from(byte[0]).to_string()),
+                _ => Answer::End,
+            },
+        };
+        let _ = tcsetattr(&stdin, SetArg::TCSANOW, &before);
+        answer
+    }
+
     fn answer(&mut self, seconds: Option<u16>) -> Answer {
         let stdin = std::io::stdin();
         let wait = seconds.map_or(PollTimeout::NONE, |s| {
@@ -79,7 +108,7 @@ pub(super) fn agreed(console: &mut dyn Console, question: &str) -> bool {
         "{question} (You have 30 seconds to decide)\n(N/y): "
     ));
     loop {
-        let line = match console.answer(Some(30)) {
+        let line = match console.key(30) {
             Answer::Line(line) => line,
             Answer::End => {
                 console.say("\n");

@@ -6,7 +6,8 @@ use super::edit::lines;
 use super::session::{Invocation, Verb, refused};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::command::AccountsAsk;
+use muster_model::command::{AccountsAsk, AccountsEdit};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// A parsed line.
@@ -35,28 +36,29 @@ pub(super) fn edit(
     if !needed.is_empty() {
         return Err(Failure::new(needed));
     }
-    check(&words, &book)?;
-    let accounts = words.accounts.clone();
+    let books = session.books(None)?;
+    check(&words, &books)?;
     let text = intended(verb, &words);
+    let edits: Vec<AccountsEdit> = books
+        .iter()
+        .filter_map(|book| edit_in(verb, book, &words))
+        .collect();
     if verb == Verb::Add {
-        let ask = AccountsAsk::AddCoordinators { accounts };
-        return session.add(
-            &text,
-            "coordinator",
-            vec![Invocation::edit_of(&words.users, ask)],
-        );
+        return session.add(&text, "coordinator", edits);
     }
     session.console.say(&text);
-    let removed = removed(&words, &book);
+    let removed = removed(&words, &books);
     if !session.immediate && !removed.is_empty() {
         session.console.say(&removed);
         if !session.commits() {
             return Ok(());
         }
     }
-    let ask = AccountsAsk::DeleteCoordinators { accounts };
-    let edit = Invocation::edit_of(&words.users, ask);
-    if session.ledger.edit(edit).map_err(refused)? == 0 {
+    let mut changed = 0;
+    for edit in edits {
+        changed += session.ledger.edit(edit).map_err(refused)?;
+    }
+    if changed == 0 {
         session.console.say(" Nothing removed\n");
         return Err(Failure::silent());
     }
@@ -64,6 +66,27 @@ pub(super) fn edit(
         session.console.say(&removed);
     }
     Ok(())
+}
+
+/// The edit of one cluster's records: of those of the users and accounts that it has. Nothing if it lacks all of them.
+fn edit_in(verb: Verb, book: &Book, words: &Words) -> Option<AccountsEdit> {
+    let known = |name: &&String| book.all.users.contains_key(*name);
+    let users: Vec<String> = words.users.iter().filter(known).cloned().collect();
+    let named = words.accounts.iter();
+    let accounts: Vec<String> = named
+        .filter(|name| book.has_account(name))
+        .cloned()
+        .collect();
+    let lacks = users.is_empty() && !words.users.is_empty()
+        || accounts.is_empty() && !words.accounts.is_empty();
+    if lacks {
+        return None;
+    }
+    let ask = match verb {
+        Verb::Add => AccountsAsk::AddCoordinators { accounts },
+        Verb::Delete | Verb::Modify => AccountsAsk::DeleteCoordinators { accounts },
+    };
+    Some(Invocation::edit_in(book, &users, ask))
 }
 
 /// Users by name, and `names=`, `users=` and `accounts=`.
@@ -96,17 +119,15 @@ fn read(words: &[String], book: &Book) -> Result<Words, Failure> {
     Ok(read)
 }
 
-fn check(words: &Words, book: &Book) -> Result<(), Failure> {
-    if let Some(name) = words.accounts.iter().find(|name| !book.has_account(name)) {
+fn check(words: &Words, books: &[Book]) -> Result<(), Failure> {
+    let has_account = |name: &str| books.iter().any(|book| book.has_account(name));
+    let has_user = |name: &str| books.iter().any(|book| book.all.users.contains_key(name));
+    if let Some(name) = words.accounts.iter().find(|name| !has_account(name)) {
         return Err(Failure::new(format!(
             " You specified a non-existent account '{name}'."
         )));
     }
-    match words
-        .users
-        .iter()
-        .find(|name| !book.all.users.contains_key(*name))
-    {
+    match words.users.iter().find(|name| !has_user(name)) {
         Some(name) => Err(Failure::new(format!(
             " You specified a non-existent user '{name}'."
         ))),
@@ -136,19 +157,18 @@ fn intended(verb: Verb, words: &Words) -> String {
 }
 
 /// Who was a coordinator of what, of those who are one no more; empty if nobody was.
-fn removed(words: &Words, book: &Book) -> String {
-    let mut out = String::new();
+fn removed(words: &Words, books: &[Book]) -> String {
     let named = |list: &[String], name: &String| list.is_empty() || list.contains(name);
-    for user in book
-        .all
-        .users
-        .values()
-        .filter(|u| named(&words.users, &u.name))
-    {
-        let gone = user.coordinates.iter();
-        for account in gone.filter(|account| named(&words.accounts, account)) {
-            let _ = writeln!(out, "  U = {:<9} A = {account:<10}", user.name);
-        }
+    let users = books.iter().flat_map(|book| book.all.users.values());
+    let mut gone: BTreeSet<(&str, &str)> = BTreeSet::new();
+    for user in users.filter(|user| named(&words.users, &user.name)) {
+        let all = user.coordinates.iter();
+        let all = all.filter(|account| named(&words.accounts, account));
+        gone.extend(all.map(|account| (user.name.as_str(), account.as_str())));
+    }
+    let mut out = String::new();
+    for (user, account) in gone {
+        let _ = writeln!(out, "  U = {user:<9} A = {account:<10}");
     }
     match out.is_empty() {
         true => out,

@@ -70,6 +70,12 @@ pub(super) fn check_clusters(clusters: &[String], book: &Book) -> Result<(), Fai
     }
 }
 
+/// Whether a cluster is among those that are named; all are if none is.
+pub(super) fn is_among(clusters: &[String], book: &Book) -> bool {
+    let named = |name: &String| name.eq_ignore_ascii_case(&book.cluster);
+    clusters.is_empty() || clusters.iter().any(named)
+}
+
 /// Names, each on a line.
 pub(super) fn lines<S: AsRef<str>>(names: &[S]) -> String {
     let lines = names.iter().map(|name| format!("  {}\n", name.as_ref()));
@@ -160,14 +166,24 @@ fn sets(own: &Terms, ask: &TermsAsk) -> bool {
         && (ask.priority.is_none() || own.priority.is_some())
 }
 
+/// What changes in the records of one cluster.
+pub(super) struct Changed<'a> {
+    pub(super) book: &'a Book,
+    pub(super) associations: Vec<Association<'a>>,
+}
+
+/// The lines of what changes in the records of all clusters.
+pub(super) fn lines_of_clusters(all: &[Changed<'_>], ask: &TermsAsk) -> String {
+    let lines = all
+        .iter()
+        .map(|changed| changed_lines(changed.book, &changed.associations, ask));
+    lines.collect()
+}
+
 /// The associations that may not have the default QOS which is asked for, or nothing.
-pub(super) fn without_default_qos(
-    book: &Book,
-    changed: &[Association<'_>],
-    ask: &TermsAsk,
-) -> Option<String> {
+pub(super) fn without_default_qos(all: &[Changed<'_>], ask: &TermsAsk) -> Option<String> {
     let default = ask.default_qos.as_deref().filter(|name| !name.is_empty())?;
-    let may = |at: &Association<'_>| {
+    let may = |book: &Book, at: &Association<'_>| {
         let mut own = book.qos(at);
         match &ask.qos {
             Some((None, list)) => own.clone_from(list),
@@ -179,8 +195,11 @@ pub(super) fn without_default_qos(
         own.iter().any(|name| name == default)
     };
     let mut out = String::new();
-    for at in changed.iter().filter(|at| !may(at)) {
-        out += &default_qos_line(book, at, default);
+    for changed in all {
+        let book = changed.book;
+        for at in changed.associations.iter().filter(|at| !may(book, at)) {
+            out += &default_qos_line(book, at, default);
+        }
     }
     (!out.is_empty()).then(|| {
         format!(

@@ -250,15 +250,19 @@ pub(super) fn problems(session: &mut Invocation<'_>, words: &[String]) -> Result
         }
     }
     let columns = super::fields::columns(&format, false)?;
-    let book = session.book()?;
-    let rows = found(&book.all, |user| session.ledger.is_user(user));
-    let rows: Vec<Vec<String>> = rows
-        .into_iter()
-        .map(|(account, user, what)| {
-            let row = super::row::Row::default().with("Account", account);
-            row.with("User", user).with("Problem", what).line(&columns)
-        })
-        .collect();
+    let books = session.book()?.of_all_clusters();
+    let mut rows = Vec::new();
+    for book in &books {
+        let problems = found(&book.all, |user| session.ledger.is_user(user));
+        rows.extend(problems.into_iter().map(|(account, user, what)| {
+            let mut row = super::row::Row::default();
+            if books.len() > 1 {
+                row = row.with("Cluster", book.cluster.clone());
+            }
+            let row = row.with("Account", account).with("User", user);
+            row.with("Problem", what).line(&columns)
+        }));
+    }
     session.print(&columns, &rows);
     Ok(())
 }

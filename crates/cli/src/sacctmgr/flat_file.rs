@@ -11,8 +11,8 @@ use super::book::{Association, Book};
 use super::session::{Invocation, refused};
 use crate::listing::Failure;
 use muster_model::account_limits::Limits;
-use muster_model::accounts::{NORMAL, PARENT_SHARES, ROOT, Terms, User};
-use muster_model::command::{AccountsAsk, AccountsEdit};
+use muster_model::accounts::{Cluster, NORMAL, PARENT_SHARES, ROOT, Terms, User};
+use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk};
 use std::fmt::Write as _;
 use std::time::Instant;
 
@@ -51,11 +51,13 @@ pub(super) fn dump(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     let Some(cluster) = cluster else {
         return Err(Failure::new(" We need a cluster to dump."));
     };
-    let book = session.book()?;
-    if !cluster.eq_ignore_ascii_case(&book.cluster) {
+    let own = session.book()?;
+    let may = session.is_operator(&own);
+    let mut books = own.of_all_clusters().into_iter();
+    let Some(book) = books.find(|book| cluster.eq_ignore_ascii_case(&book.cluster)) else {
         return Err(Failure::new(format!(" Cluster {cluster} doesn't exist.")));
-    }
-    if !session.is_operator(&book) {
+    };
+    if !may {
         return Err(Failure::new(
             " Your user does not have sufficient privileges to dump clusters.",
         ));
@@ -148,7 +150,9 @@ fn user_line(out: &mut String, user: &User, at: &Association<'_>) {
         let _ = write!(out, ":Coordinator='{}'", user.coordinates.join(","));
     }
     if !user.wckeys.is_empty() {
-        let _ = write!(out, ":WCKeys='{}'", user.wckeys.join(","));
+        let mut keys = user.wckeys.clone();
+        keys.sort_unstable();
+        let _ = write!(out, ":WCKeys='{}'", keys.join(","));
     }
     terms_text(out, at.own, false);
 }
@@ -329,7 +333,7 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     for (number, line) in (1..).zip(text.lines()) {
         entries.extend(Entry::read(number, line)?);
     }
-    let mut book = session.book()?;
+    let own = session.book()?;
     let named = entries.iter().find(|entry| entry.title == "cluster");
     let name = other
         .or(named.map(|entry| entry.name.as_str()))
@@ -340,18 +344,13 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
             " You need to specify a cluster name first with 'Cluster - $NAME' in your file",
         ));
     }
-    if !name.eq_ignore_ascii_case(&book.cluster) {
-        return Err(super::ledger::error(format!(
-            "{path} is of cluster '{name}', and this is cluster '{own}'; say cluster={own} to load it all the same",
-            own = book.cluster
-        )));
-    }
+    let mut loading = Loading::default();
+    let mut book = cluster_book(own, name, &mut loading);
     session
         .console
         .say(&format!("For cluster {}\n", book.cluster));
-    let mut loading = Loading::default();
     if clean {
-        loading.edits = removals(&book);
+        loading.edits.extend(removals(&book));
         book.all.accounts.clear();
         book.all.users.retain(|name, _| name == ROOT);
         // Root loses what it has in other accounts with these.
@@ -370,6 +369,7 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     session.console.say(&format!("{}{texts}", loading.changed));
     let commits = session.commits();
     let edits = loading.edits.into_iter().chain(loading.last);
+    let edits = edits.map(|edit| in_cluster(&book, edit));
     for edit in edits.filter(|_| commits) {
         session.ledger.edit(edit).map_err(refused)?;
     }
@@ -378,6 +378,30 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
         begun.elapsed().as_micros()
     ));
     Ok(())
+}
+
+/// The records of the cluster that a file is of; one that is not known is added.
+fn cluster_book(own: Book, name: &str, loading: &mut Loading) -> Book {
+    let name = name.to_lowercase();
+    let new = own.other(&Cluster {
+        name: name.clone(),
+        ..Cluster::default()
+    });
+    let known = own.of_all_clusters().into_iter();
+    let mut known = known.filter(|book| book.cluster.eq_ignore_ascii_case(&name));
+    known.next().unwrap_or_else(|| {
+        let ask = AccountsAsk::AddClusters(ClusterAsk::default());
+        loading.edits.push(Invocation::edit_of(&[name], ask));
+        new
+    })
+}
+
+/// The edit in the records of a cluster; one of the cluster itself names it.
+fn in_cluster(book: &Book, edit: AccountsEdit) -> AccountsEdit {
+    match &edit.ask {
+        AccountsAsk::AddClusters(_) | AccountsAsk::ModifyClusters(_) => edit,
+        _ => Invocation::edit_in(book, &edit.names, edit.ask),
+    }
 }
 
 /// Removes all that is there.

@@ -25,6 +25,12 @@ pub(super) struct Invocation<'a> {
     pub(super) is_over: bool,
 }
 
+/// A part of a change, with what is said of it.
+pub(super) struct Part {
+    pub(super) text: String,
+    pub(super) edits: Vec<AccountsEdit>,
+}
+
 /// What an edit does to records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
@@ -190,6 +196,18 @@ impl<'a> Invocation<'a> {
         Ok(Book::new(self.ledger.accounts()?))
     }
 
+    /// The records of all clusters that a change may concern, by the clusters' names, and the controller's own ones. Who
+    /// only coordinates accounts, or changes what is his, changes those of the controller's own cluster, unless clusters
+    /// are named.
+    pub(super) fn books(&mut self, clusters: Option<&[String]>) -> Result<Vec<Book>, Failure> {
+        let book = self.book()?;
+        let all = clusters.is_some_and(|named| !named.is_empty()) || self.is_operator(&book);
+        Ok(match all {
+            true => book.of_all_clusters(),
+            false => vec![book],
+        })
+    }
+
     pub(super) fn facts(&mut self) -> Result<Facts, Failure> {
         self.ledger.facts()
     }
@@ -272,9 +290,36 @@ impl<'a> Invocation<'a> {
         Ok(())
     }
 
-    /// An edit of these names.
+    /// Makes changes in several parts, each with its text, which is said once the part is made. Without `-i` all is
+    /// said first, and asked once.
+    pub(super) fn make_parts(&mut self, nothing: &str, parts: Vec<Part>) -> Result<(), Failure> {
+        if !self.immediate {
+            let text: String = parts.iter().map(|part| part.text.as_str()).collect();
+            let edits = parts.into_iter().flat_map(|part| part.edits);
+            return self.make(&text, nothing, edits.collect());
+        }
+        for part in parts.into_iter().filter(|part| !part.edits.is_empty()) {
+            self.make(&part.text, nothing, part.edits)?;
+        }
+        Ok(())
+    }
+
+    /// An edit of these names in the records of a cluster.
+    pub(super) fn edit_in(book: &Book, names: &[String], ask: AccountsAsk) -> AccountsEdit {
+        let cluster = match book.is_other {
+            true => book.cluster.clone(),
+            false => String::new(),
+        };
+        AccountsEdit {
+            cluster,
+            ..Invocation::edit_of(names, ask)
+        }
+    }
+
+    /// An edit of these names in the records of the controller's own cluster.
     pub(super) fn edit_of(names: &[String], ask: AccountsAsk) -> AccountsEdit {
         AccountsEdit {
+            cluster: String::new(),
             names: names.to_vec(),
             ask,
         }

@@ -91,52 +91,79 @@ pub(super) fn users(session: &mut Invocation<'_>, words: &[String]) -> Result<()
     }
     let book = session.book()?;
     let book = with_unknown(book, session, &conditions);
-    let tree = book.tree();
-    let mut of_user: BTreeMap<&str, Vec<&Association<'_>>> = BTreeMap::new();
-    tree.iter()
-        .for_each(|at| of_user.entry(at.user).or_default().push(at));
+    let books = book.of_all_clusters();
     let coordinators = columns
         .iter()
         .any(|column| column.header == "Coord Accounts");
+    let without = !conditions.concerns_associations() && conditions.of(Key::Accounts).is_none();
+    let trees: Vec<BTreeMap<&str, Vec<Association<'_>>>> = books
+        .iter()
+        .map(|book| by_name(book, &conditions, |at| at.user))
+        .collect();
     let mut rows = Vec::new();
-    for user in book
-        .all
-        .users
-        .values()
-        .filter(|user| conditions.fits_user(user))
-    {
-        let row = || user_cells(Row::default(), &book, user, coordinators);
-        let own = of_user
-            .get(user.name.as_str())
-            .into_iter()
-            .flatten()
-            .copied();
-        let own = own.filter(|at| {
-            conditions.fits_cluster(&book, Key::Clusters) && conditions.fits_association(&book, at)
-        });
-        let own: Vec<&Association<'_>> = own.collect();
-        if !shown {
-            if !conditions.concerns_associations() && conditions.of(Key::Accounts).is_none()
-                || !own.is_empty()
-            {
-                rows.push(row().line(&columns));
-            }
-            continue;
+    for (name, record) in users_of(&books, &conditions) {
+        let before = rows.len();
+        let mut has_any = false;
+        for (book, tree) in books.iter().zip(&trees) {
+            let own = tree.get(name).map_or(&[][..], Vec::as_slice);
+            has_any |= !own.is_empty();
+            let Some(user) = book.all.users.get(name).filter(|_| shown) else {
+                continue;
+            };
+            rows.extend(own.iter().map(|at| {
+                let mut row = user_cells(Row::default(), book, user, coordinators);
+                row.association = Some(Shown::new(book, at, &conditions));
+                row.line(&columns)
+            }));
         }
-        if own.is_empty() {
-            if !conditions.concerns_associations() && conditions.of(Key::Accounts).is_none() {
-                rows.push(row().line(&columns));
-            }
-            continue;
+        if rows.len() == before && (without || has_any && !shown) {
+            let row = user_cells(Row::default(), record.book, record.user, coordinators);
+            rows.push(row.line(&columns));
         }
-        rows.extend(own.into_iter().map(|at| {
-            let mut row = row();
-            row.association = Some(Shown::new(&book, at, &conditions));
-            row.line(&columns)
-        }));
     }
     session.print(&columns, &rows);
     Ok(())
+}
+
+/// A user with the cluster whose record of it is shown.
+struct UserRecord<'a> {
+    book: &'a Book,
+    user: &'a User,
+}
+
+/// The users of all clusters that fit, by name, with the controller's own cluster's record where there is one.
+fn users_of<'a>(books: &'a [Book], conditions: &Conditions) -> BTreeMap<&'a str, UserRecord<'a>> {
+    let mut all: BTreeMap<&str, UserRecord<'_>> = BTreeMap::new();
+    let own_first = books.iter().filter(|book| !book.is_other);
+    let own_first = own_first.chain(books.iter().filter(|book| book.is_other));
+    for book in own_first {
+        for user in book.all.users.values() {
+            let record = UserRecord { book, user };
+            all.entry(&user.name).or_insert(record);
+        }
+    }
+    all.retain(|name, _| {
+        let records = books.iter().filter_map(|book| book.all.users.get(*name));
+        records.into_iter().any(|user| conditions.fits_user(user))
+    });
+    all
+}
+
+/// The associations of a cluster that fit, in the order of the tree, by the name of their user or account.
+fn by_name<'a>(
+    book: &'a Book,
+    conditions: &Conditions,
+    name: impl Fn(&Association<'a>) -> &'a str,
+) -> BTreeMap<&'a str, Vec<Association<'a>>> {
+    let mut all: BTreeMap<&str, Vec<Association<'_>>> = BTreeMap::new();
+    if !conditions.fits_cluster(book, Key::Clusters) {
+        return all;
+    }
+    let fitting = book.tree().into_iter();
+    for at in fitting.filter(|at| conditions.fits_association(book, at)) {
+        all.entry(name(&at)).or_default().push(at);
+    }
+    all
 }
 
 /// Where nobody has added users, those that are named, or the one who asks, are in an account of their own name, as jobs
@@ -192,55 +219,82 @@ pub(super) fn accounts(session: &mut Invocation<'_>, words: &[String]) -> Result
     if !goes_on(session, &conditions, shown) {
         return Ok(());
     }
-    let book = session.book()?;
-    let tree = book.tree();
-    let mut in_account: BTreeMap<&str, Vec<&Association<'_>>> = BTreeMap::new();
-    tree.iter()
-        .for_each(|at| in_account.entry(at.account).or_default().push(at));
+    let books = session.book()?.of_all_clusters();
     let coordinators = columns
         .iter()
         .any(|column| column.header == "Coord Accounts");
+    let mut names: Vec<String> = books
+        .iter()
+        .flat_map(|book| accounts_that_fit(&conditions, book))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
     let mut rows = Vec::new();
-    for name in accounts_that_fit(&conditions, &book) {
-        let account = book.all.accounts.get(&name);
-        let (description, organization) = match account {
-            Some(account) => (account.description.clone(), account.organization.clone()),
-            None => ("default root account".to_owned(), ROOT.to_owned()),
-        };
-        let row = || {
-            let row = Row::default()
-                .with("Account", name.clone())
-                .with("Name", name.clone())
-                .with("Descr", description.clone())
-                .with("Org", organization.clone());
-            match coordinators {
-                true => row.with("Coord Accounts", book.coordinators(&name)),
-                false => row,
-            }
-        };
+    for name in &names {
+        let row = || account_cells(name, &books, coordinators);
         if !shown {
             rows.push(row().line(&columns));
             continue;
         }
-        let own = in_account.get(name.as_str()).into_iter().flatten().copied();
-        let own = own.filter(|at| {
-            conditions.fits_cluster(&book, Key::Clusters)
-                && conditions.fits(Key::Users, at.user)
-                && (conditions.of(Key::Qos).is_none()
-                    || conditions.fits_any(Key::Qos, book.qos(at).iter().map(String::as_str)))
-        });
-        let own: Vec<&Association<'_>> = own.collect();
-        if own.is_empty() && !conditions.concerns_associations() {
+        let before = rows.len();
+        for book in &books {
+            let own = associations_in(book, name, &conditions);
+            rows.extend(own.iter().map(|at| {
+                let mut row = row();
+                row.association = Some(Shown::new(book, at, &conditions));
+                row.line(&columns)
+            }));
+        }
+        if rows.len() == before && !conditions.concerns_associations() {
             rows.push(row().line(&columns));
         }
-        rows.extend(own.into_iter().map(|at| {
-            let mut row = row();
-            row.association = Some(Shown::new(&book, at, &conditions));
-            row.line(&columns)
-        }));
     }
     session.print(&columns, &rows);
     Ok(())
+}
+
+/// The record of an account: that of the controller's own cluster where it has one.
+fn account_cells<'a>(name: &str, books: &[Book], coordinators: bool) -> Row<'a> {
+    let own_first = books.iter().filter(|book| !book.is_other);
+    let mut own_first = own_first.chain(books.iter().filter(|book| book.is_other));
+    let account = own_first.find_map(|book| book.all.accounts.get(name));
+    let (description, organization) = match account {
+        Some(account) => (account.description.clone(), account.organization.clone()),
+        None => ("default root account".to_owned(), ROOT.to_owned()),
+    };
+    let row = Row::default()
+        .with("Account", name)
+        .with("Name", name)
+        .with("Descr", description)
+        .with("Org", organization);
+    if !coordinators {
+        return row;
+    }
+    let all = books.iter().map(|book| book.coordinators(name));
+    let mut all: Vec<String> = all
+        .flat_map(|names| names.split(',').map(str::to_owned).collect::<Vec<_>>())
+        .filter(|name| !name.is_empty())
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    row.with("Coord Accounts", all.join(","))
+}
+
+/// The associations in an account of a cluster that are meant.
+fn associations_in<'a>(
+    book: &'a Book,
+    account: &str,
+    conditions: &Conditions,
+) -> Vec<Association<'a>> {
+    let tree = book.tree().into_iter();
+    let own = tree.filter(|at| {
+        at.account == account
+            && conditions.fits_cluster(book, Key::Clusters)
+            && conditions.fits(Key::Users, at.user)
+            && (conditions.of(Key::Qos).is_none()
+                || conditions.fits_any(Key::Qos, book.qos(at).iter().map(String::as_str)))
+    });
+    own.collect()
 }
 
 /// Associations.
@@ -266,14 +320,37 @@ pub(super) fn associations(session: &mut Invocation<'_>, words: &[String]) -> Re
     }
     let book = session.book()?;
     let book = with_unknown(book, session, &conditions);
-    let tree = book.tree();
+    let books = book.of_all_clusters();
+    let mut rows = Vec::new();
+    for book in &books {
+        let all = associations_of(book, &conditions);
+        let top = all.iter().map(|at| at.depth).min().unwrap_or(0);
+        rows.extend(all.iter().map(|at| {
+            let mut row = Row::default();
+            if indents {
+                let blanks = " ".repeat(at.depth - top);
+                row = row.with("Account", format!("{blanks}{}", at.account));
+            }
+            row.association = Some(Shown::new(book, at, &conditions));
+            row.line(&columns)
+        }));
+    }
+    session.print(&columns, &rows);
+    Ok(())
+}
+
+/// The associations of a cluster that are meant, in the order in which they are listed.
+fn associations_of<'a>(book: &'a Book, conditions: &Conditions) -> Vec<Association<'a>> {
+    if !conditions.fits_cluster(book, Key::Clusters) {
+        return Vec::new();
+    }
     // Without the accounts that they are in, users' stand in the order in which they are kept.
     let alone = [Key::Users, Key::Partitions, Key::Ids].iter().any(|key| {
         let given = conditions.of(*key);
         given.is_some_and(|list| !list.is_empty())
     });
     let mut all = match conditions.has(Key::NoParentInfo) || alone {
-        true => tree,
+        true => book.tree(),
         false => book.sorted(),
     };
     if conditions.has(Key::NoParentInfo) {
@@ -284,24 +361,8 @@ pub(super) fn associations(session: &mut Invocation<'_>, words: &[String]) -> Re
         all.retain(|at| !at.user.is_empty());
         all.sort_by_key(|at| (at.user, at.span.0));
     }
-    all.retain(|at| {
-        conditions.fits_cluster(&book, Key::Clusters) && conditions.fits_association(&book, at)
-    });
-    let top = all.iter().map(|at| at.depth).min().unwrap_or(0);
-    let rows: Vec<Vec<String>> = all
-        .iter()
-        .map(|at| {
-            let mut row = Row::default();
-            if indents {
-                let blanks = " ".repeat(at.depth - top);
-                row = row.with("Account", format!("{blanks}{}", at.account));
-            }
-            row.association = Some(Shown::new(&book, at, &conditions));
-            row.line(&columns)
-        })
-        .collect();
-    session.print(&columns, &rows);
-    Ok(())
+    all.retain(|at| conditions.fits_association(book, at));
+    all
 }
 
 /// QOS.
@@ -457,32 +518,36 @@ pub(super) fn wckeys(session: &mut Invocation<'_>, words: &[String]) -> Result<(
     let conditions = read(words, OF_WCKEYS, "")?;
     let format = conditions.format.as_deref().unwrap_or("WCKey,Cluster,User");
     let columns = columns(format, true)?;
-    let book = session.book()?;
-    let mut all: Vec<(String, &str, bool)> = Vec::new();
-    for user in book.all.users.values() {
-        for key in &user.wckeys {
-            let is_default = *key == user.default_wckey;
-            all.push((key.clone(), &user.name, is_default));
-        }
-    }
-    all.sort();
-    let numbered = all
-        .into_iter()
-        .zip(1..)
-        .filter(|((key, user, is_default), id)| {
-            conditions.fits(Key::Names, key)
-                && conditions.fits(Key::Users, user)
-                && conditions.fits_cluster(&book, Key::Clusters)
-                && (conditions.of(Key::Ids).is_none() || conditions.fits(Key::Ids, &id.to_string()))
-                && (!conditions.has(Key::OnlyDefaults) || *is_default)
-        });
-    let rows: Vec<Vec<String>> = numbered
-        .map(|((key, user, _), id): (_, i32)| {
+    let books = session.book()?.of_all_clusters();
+    let mut rows = Vec::new();
+    let meant = books
+        .iter()
+        .filter(|book| conditions.fits_cluster(book, Key::Clusters));
+    for book in meant {
+        let users = book.all.users.values();
+        let mut all: Vec<(&str, &str, bool)> = users
+            .flat_map(|user| {
+                let keys = user.wckeys.iter();
+                keys.map(move |key| (key.as_str(), user.name.as_str(), *key == user.default_wckey))
+            })
+            .collect();
+        all.sort_unstable();
+        let numbered = all
+            .into_iter()
+            .zip(1..)
+            .filter(|((key, user, is_default), id)| {
+                conditions.fits(Key::Names, key)
+                    && conditions.fits(Key::Users, user)
+                    && (conditions.of(Key::Ids).is_none()
+                        || conditions.fits(Key::Ids, &id.to_string()))
+                    && (!conditions.has(Key::OnlyDefaults) || *is_default)
+            });
+        rows.extend(numbered.map(|((key, user, _), id): (_, i32)| {
             let row = Row::default().with("WCKey", key).with("User", user);
             let row = row.with("Cluster", book.cluster.clone());
             row.with("ID", id.to_string()).line(&columns)
-        })
-        .collect();
+        }));
+    }
     session.print(&columns, &rows);
     Ok(())
 }

@@ -4,16 +4,18 @@ use super::book::{Association, Book};
 use super::conditions::{Conditions, Key, OF_USERS};
 use super::console::agreed;
 use super::edit::{
-    NO_CONDITIONS, NOTHING_ADDED, NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_SET, USE_WHERE,
-    changed_lines, check_clusters, lines, parts, take_setting, without_default_qos,
+    Changed, NO_CONDITIONS, NOTHING_ADDED, NOTHING_DELETED, NOTHING_MODIFIED, NOTHING_SET,
+    USE_WHERE, check_clusters, is_among, lines, lines_of_clusters, parts, take_setting,
+    without_default_qos,
 };
-use super::session::{Invocation, Verb};
+use super::session::{Invocation, Part, Verb};
 use super::settings::AssociationSettings;
 use super::show::{USE_SET, read};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::accounts::User;
+use muster_model::accounts::{ROOT, User};
 use muster_model::command::{AccountsAsk, AccountsEdit, TermsAsk, WckeysAsk};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// A key of a user's settings.
@@ -64,6 +66,53 @@ impl Settings {
             || !self.default_account.is_empty()
             || self.wckeys != WckeysAsk::default()
     }
+
+    /// The edit of what users are on a cluster. Defaults are those of the cluster, levels are the same everywhere.
+    fn record_edit(&self, book: &Book, conditions: &Conditions) -> Option<AccountsEdit> {
+        let is_meant = conditions.fits_cluster(book, Key::Clusters);
+        let users = users_that_fit(book, conditions);
+        let names: Vec<String> = users.map(|user| user.name.clone()).collect();
+        if names.is_empty() || !is_meant && self.admin_level.is_empty() {
+            return None;
+        }
+        let ask = AccountsAsk::ModifyUsers {
+            accounts: Vec::new(),
+            partitions: Vec::new(),
+            default_account: match is_meant {
+                true => self.default_account.clone(),
+                false => String::new(),
+            },
+            admin_level: admin_level(&self.admin_level).to_owned(),
+            terms: TermsAsk::default(),
+            wckeys: match is_meant {
+                true => self.wckeys.clone(),
+                false => WckeysAsk::default(),
+            },
+        };
+        Some(Invocation::edit_in(book, &names, ask))
+    }
+
+    /// The edits of what associations of one cluster have.
+    fn association_edits(
+        &self,
+        changed: &Changed<'_>,
+        conditions: &Conditions,
+    ) -> Vec<AccountsEdit> {
+        let each = by_user(&changed.associations, conditions).into_iter();
+        let each = each.filter(|(names, ..)| !names.is_empty());
+        let edits = each.map(|(names, accounts, partitions)| {
+            let ask = AccountsAsk::ModifyUsers {
+                accounts,
+                partitions,
+                default_account: String::new(),
+                admin_level: String::new(),
+                terms: self.association.terms.clone(),
+                wckeys: WckeysAsk::default(),
+            };
+            Invocation::edit_in(changed.book, &names, ask)
+        });
+        edits.collect()
+    }
 }
 
 pub(super) fn edit(
@@ -89,7 +138,9 @@ fn folded(names: &[String], key: impl Fn(&str) -> String) -> Vec<String> {
 }
 
 /// What `add user` will do.
-struct Addition {
+struct Addition<'a> {
+    /// The clusters in whose records users are added.
+    books: Vec<&'a Book>,
     names: Vec<String>,
     accounts: Vec<String>,
     partitions: Vec<String>,
@@ -131,13 +182,17 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     }
     let clusters = conditions.names(Key::Clusters);
     check_clusters(&clusters, &book)?;
-    let missing = missing_accounts(&accounts, &clusters, &book);
-    accounts.retain(|account| book.has_account(account));
+    let books = session.books(Some(&clusters))?;
+    let meant = books.iter().filter(|book| is_among(&clusters, book));
+    let meant: Vec<&Book> = meant.collect();
+    let missing = missing_accounts(&accounts, &meant);
+    accounts.retain(|account| meant.iter().any(|book| book.has_account(account)));
     if !missing.is_empty() && accounts.is_empty() {
         let text = format!("{missing} No associations or wckeys created.");
         return Err(Failure::new(text));
     }
     let mut addition = Addition {
+        books: meant,
         names,
         accounts,
         partitions: conditions.names(Key::Partitions),
@@ -146,12 +201,13 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     if !session.immediate {
         ask_about_unknown(session, &mut addition.names);
     }
-    let (text, users) = addition.text(&book);
+    let is_new = |name: &String| !books.iter().any(|book| book.all.users.contains_key(name));
+    let text = addition.text(&is_new);
     if text.is_empty() {
         session.console.say(NOTHING_ADDED);
         return Err(Failure::new(missing.trim_end_matches('\n')));
     }
-    let edits = addition.edits(&users);
+    let edits = addition.edits();
     session.add(&text, "users", edits)?;
     match missing.is_empty() {
         true => Ok(()),
@@ -160,21 +216,19 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
 }
 
 /// Says of which accounts there are none.
-fn missing_accounts(accounts: &[String], clusters: &[String], book: &Book) -> String {
+fn missing_accounts(accounts: &[String], books: &[&Book]) -> String {
     let mut out = String::new();
     let contact = "        Contact your admin to add this account.\n";
     for account in accounts {
-        if !book.has_account(account) {
+        if !books.iter().any(|book| book.has_account(account)) {
             let _ = write!(out, " This account '{account}' doesn't exist.\n{contact}");
             continue;
         }
-        let others = clusters
-            .iter()
-            .filter(|name| !name.eq_ignore_ascii_case(&book.cluster));
-        for other in others {
+        for book in books.iter().filter(|book| !book.has_account(account)) {
             let _ = write!(
                 out,
-                " This account '{account}' doesn't exist on cluster {other}\n{contact}"
+                " This account '{account}' doesn't exist on cluster {}\n{contact}",
+                book.cluster
             );
         }
     }
@@ -194,41 +248,22 @@ fn ask_about_unknown(session: &mut Invocation<'_>, names: &mut Vec<String>) {
     *names = wanted;
 }
 
-impl Addition {
-    /// What will be added, and the users of it; empty if there is nothing.
-    fn text(&self, book: &Book) -> (String, Vec<String>) {
-        let is_new = |name: &&String| !book.all.users.contains_key(*name);
-        let new: Vec<&String> = self.names.iter().filter(is_new).collect();
+impl Addition<'_> {
+    /// What will be added; empty if there is nothing.
+    fn text(&self, is_new: &impl Fn(&String) -> bool) -> String {
         let mut associations = String::new();
-        let mut users = Vec::new();
-        let parts: Vec<&str> = match self.partitions.is_empty() {
-            true => vec![""],
-            false => self.partitions.iter().map(String::as_str).collect(),
-        };
         for name in &self.names {
-            let known = book.all.users.get(name);
             for account in &self.accounts {
-                for part in &parts {
-                    if has(known, account, part) {
-                        continue;
-                    }
-                    users.push(name.clone());
-                    let _ = write!(
-                        associations,
-                        "  U = {name:<9.9} A = {account:<10.10} C = {:<10.10}",
-                        book.cluster
-                    );
-                    if !part.is_empty() {
-                        let _ = write!(associations, " P = {part:<10}");
-                    }
-                    associations.push('\n');
+                for book in self.books.iter().filter(|book| book.has_account(account)) {
+                    associations += &self.association_lines(book, name, account);
                 }
             }
         }
-        let wckeys = self.wckeys_text(book, &mut users);
+        let wckeys = self.wckeys_text();
         if associations.is_empty() && wckeys.is_empty() {
-            return (String::new(), users);
+            return String::new();
         }
+        let new: Vec<&String> = self.names.iter().filter(|name| is_new(name)).collect();
         let mut out = String::new();
         if !new.is_empty() {
             let _ = write!(out, " Adding User(s)\n{}", lines(&new));
@@ -242,8 +277,36 @@ impl Addition {
             let set = self.settings.association.lines(None);
             let _ = write!(out, " Non Default Settings\n{set}");
         }
-        users.dedup();
-        (out, users)
+        out
+    }
+
+    /// The partitions of new associations; an empty one where they hold in all.
+    fn parts(&self) -> Vec<&str> {
+        match self.partitions.is_empty() {
+            true => vec![""],
+            false => self.partitions.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// The associations of a user in an account that a cluster does not have yet.
+    fn association_lines(&self, book: &Book, name: &str, account: &str) -> String {
+        let known = book.all.users.get(name);
+        let mut out = String::new();
+        for part in self.parts() {
+            if has(known, account, part) {
+                continue;
+            }
+            let _ = write!(
+                out,
+                "  U = {name:<9.9} A = {account:<10.10} C = {:<10.10}",
+                book.cluster
+            );
+            if !part.is_empty() {
+                let _ = write!(out, " P = {part:<10}");
+            }
+            out.push('\n');
+        }
+        out
     }
 
     fn own_text(&self) -> String {
@@ -265,29 +328,46 @@ impl Addition {
         }
     }
 
-    fn wckeys_text(&self, book: &Book, users: &mut Vec<String>) -> String {
+    /// The workload characterization keys that are asked for.
+    fn wckeys(&self) -> Vec<&String> {
         let listed = self.settings.wckeys.keys.iter().flat_map(|(_, keys)| keys);
-        let default = self
-            .settings
-            .wckeys
-            .default
-            .iter()
-            .filter(|key| !key.is_empty());
-        let mut keys: Vec<&String> = listed.chain(default).collect();
+        let default = self.settings.wckeys.default.iter();
+        let mut keys: Vec<&String> = listed
+            .chain(default.filter(|key| !key.is_empty()))
+            .collect();
         keys.dedup();
+        keys
+    }
+
+    /// Whether a user gets keys on a cluster: it has, or gets, an association there.
+    fn gets_wckeys(&self, book: &Book, name: &str) -> bool {
+        let known = book.all.users.get(name);
+        known.is_some_and(User::has_associations)
+            || self
+                .accounts
+                .iter()
+                .any(|account| book.has_account(account))
+    }
+
+    fn has_wckey(book: &Book, name: &str, key: &String) -> bool {
+        let known = book.all.users.get(name);
+        known.is_some_and(|user| user.wckeys.contains(key))
+    }
+
+    fn wckeys_text(&self) -> String {
         let mut out = String::new();
         for name in &self.names {
-            let known = book.all.users.get(name);
-            for key in &keys {
-                if known.is_some_and(|user| user.wckeys.contains(key)) {
-                    continue;
+            for key in self.wckeys() {
+                let without = |book: &&&Book| {
+                    self.gets_wckeys(book, name) && !Self::has_wckey(book, name, key)
+                };
+                for book in self.books.iter().filter(without) {
+                    let _ = writeln!(
+                        out,
+                        "  U = {name:<9.9} W = {key:<10.10} C = {:<10.10}",
+                        book.cluster
+                    );
                 }
-                users.push(name.clone());
-                let _ = writeln!(
-                    out,
-                    "  U = {name:<9.9} W = {key:<10.10} C = {:<10.10}",
-                    book.cluster
-                );
             }
         }
         match out.is_empty() {
@@ -296,17 +376,38 @@ impl Addition {
         }
     }
 
-    fn edits(&self, users: &[String]) -> Vec<AccountsEdit> {
+    /// An edit for each cluster: of the users that get something there.
+    fn edits(&self) -> Vec<AccountsEdit> {
+        let mut edits = Vec::new();
+        for book in &self.books {
+            let accounts = self.accounts.iter().filter(|name| book.has_account(name));
+            let accounts: Vec<String> = accounts.cloned().collect();
+            let gets = |name: &&String| {
+                let lacks =
+                    |account: &String| !self.association_lines(book, name, account).is_empty();
+                let lacks_key = |key: &&String| !Self::has_wckey(book, name, key);
+                accounts.iter().any(lacks)
+                    || self.gets_wckeys(book, name) && self.wckeys().iter().any(lacks_key)
+            };
+            let users: Vec<String> = self.names.iter().filter(gets).cloned().collect();
+            if !users.is_empty() {
+                edits.push(Invocation::edit_in(book, &users, self.ask(book, accounts)));
+            }
+        }
+        edits
+    }
+
+    fn ask(&self, book: &Book, accounts: Vec<String>) -> AccountsAsk {
         let settings = &self.settings;
-        let ask = AccountsAsk::AddUsers {
-            accounts: self.accounts.clone(),
-            default_account: settings.default_account.clone(),
+        let default = Some(&settings.default_account).filter(|name| book.has_account(name));
+        AccountsAsk::AddUsers {
+            accounts,
+            default_account: default.cloned().unwrap_or_default(),
             admin_level: admin_level(&settings.admin_level).to_owned(),
             terms: settings.association.terms.clone(),
             wckeys: settings.wckeys.clone(),
             partitions: self.partitions.clone(),
-        };
-        vec![Invocation::edit_of(users, ask)]
+        }
     }
 }
 
@@ -361,58 +462,71 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     if settings == Settings::default() {
         return Err(Failure::new(NOTHING_SET));
     }
-    let users: Vec<&User> = book
-        .all
-        .users
-        .values()
-        .filter(|user| conditions.fits_user(user))
-        .collect();
     if settings.association.resets_usage {
-        return reset_usage(session, &book, &conditions, &users);
+        return reset_usage(session, &book, &conditions);
     }
+    let books = session.books(conditions.of(Key::Clusters))?;
     if let Some(to) = settings.new_name {
-        return rename(session, &conditions, &users, to);
+        return rename(session, &conditions, &books, &to);
     }
-    let changed = meant(&book, &conditions);
-    if let Some(text) = without_default_qos(&book, &changed, &settings.association.terms) {
+    let changed: Vec<Changed<'_>> = (books.iter())
+        .map(|book| Changed {
+            book,
+            associations: meant(book, &conditions),
+        })
+        .collect();
+    let terms = &settings.association.terms;
+    if let Some(text) = without_default_qos(&changed, terms) {
         session.console.complain(&text);
         return Ok(());
     }
-    let named: Vec<String> = users.iter().map(|user| user.name.clone()).collect();
+    let named = names_that_fit(&books, &conditions);
     if settings.concerns_user() {
-        check_defaults(session, &book, &settings, &users)?;
+        check_defaults(session, &books, &settings, &conditions)?;
     }
-    let associations = settings.association.terms != TermsAsk::default();
-    let mut text = String::new();
+    let mut parts = Vec::new();
     if settings.concerns_user() && !named.is_empty() {
-        let _ = write!(text, " Modified users...\n{}", lines(&named));
+        parts.push(Part {
+            text: format!(" Modified users...\n{}", lines(&named)),
+            edits: (books.iter())
+                .filter_map(|book| settings.record_edit(book, &conditions))
+                .collect(),
+        });
     }
-    if associations && !changed.is_empty() {
-        let changes = changed_lines(&book, &changed, &settings.association.terms);
-        let _ = write!(text, " Modified user associations...\n{changes}");
+    let changes = lines_of_clusters(&changed, terms);
+    if *terms != TermsAsk::default() && !changes.is_empty() {
+        parts.push(Part {
+            text: format!(" Modified user associations...\n{changes}"),
+            edits: (changed.iter())
+                .flat_map(|changed| settings.association_edits(changed, &conditions))
+                .collect(),
+        });
     }
-    if text.is_empty() {
+    if parts.is_empty() {
         session.console.say(NOTHING_MODIFIED);
         return Err(Failure::silent());
     }
-    let ask = |accounts: Vec<String>, partitions: Vec<String>| AccountsAsk::ModifyUsers {
-        accounts,
-        partitions,
-        default_account: settings.default_account.clone(),
-        admin_level: admin_level(&settings.admin_level).to_owned(),
-        terms: settings.association.terms.clone(),
-        wckeys: settings.wckeys.clone(),
-    };
-    let edits = match associations {
-        false => vec![Invocation::edit_of(&named, ask(Vec::new(), Vec::new()))],
-        true => by_user(&changed, &conditions)
-            .into_iter()
-            .map(|(names, accounts, partitions)| {
-                Invocation::edit_of(&names, ask(accounts, partitions))
-            })
-            .collect(),
-    };
-    session.make(&text, NOTHING_MODIFIED, edits)
+    session.make_parts(NOTHING_MODIFIED, parts)
+}
+
+/// The users of a cluster that conditions mean.
+fn users_that_fit<'a>(
+    book: &'a Book,
+    conditions: &'a Conditions,
+) -> impl Iterator<Item = &'a User> {
+    let all = book.all.users.values();
+    all.filter(|user| conditions.fits_user(user))
+}
+
+/// The users that conditions mean, each once.
+fn names_that_fit(books: &[Book], conditions: &Conditions) -> Vec<String> {
+    let all = books
+        .iter()
+        .flat_map(|book| users_that_fit(book, conditions));
+    let mut names: Vec<String> = all.map(|user| user.name.clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Users with the accounts and partitions of their associations that are meant: all in one where conditions name users,
@@ -441,12 +555,12 @@ fn by_user(
     users.into_iter().map(of_one).collect()
 }
 
-/// New defaults are among what users have.
+/// New defaults are among what users have, on each cluster that is meant.
 fn check_defaults(
     session: &mut Invocation<'_>,
-    book: &Book,
+    books: &[Book],
     settings: &Settings,
-    users: &[&User],
+    conditions: &Conditions,
 ) -> Result<(), Failure> {
     let account = settings.default_account.as_str();
     let key = settings.wckeys.default.as_deref().unwrap_or("");
@@ -456,35 +570,40 @@ fn check_defaults(
         .as_ref()
         .map(|(_, keys)| keys.as_slice());
     let gets_key = listed.unwrap_or_default().iter().any(|own| own == key);
-    let lacks_account = |user: &&&User| !account.is_empty() && !user.is_in(account);
-    let lacks_key =
-        |user: &&&User| !key.is_empty() && !gets_key && !user.wckeys.iter().any(|own| own == key);
-    let mut say = |what: &str, name: &str, lacking: Vec<&&User>| {
+    let in_account = |user: &User| account.is_empty() || user.is_in(account);
+    let has_key =
+        |user: &User| key.is_empty() || gets_key || user.wckeys.iter().any(|own| own == key);
+    let names = names_that_fit(books, conditions);
+    let meant: Vec<&Book> = (books.iter())
+        .filter(|book| conditions.fits_cluster(book, Key::Clusters))
+        .collect();
+    let mut say = |what: &str, name: &str, has: &dyn Fn(&User) -> bool| {
+        if name.is_empty() {
+            return Ok(());
+        }
+        let mut lacking = String::new();
+        for user in &names {
+            let lacks = |book: &&&Book| !book.all.users.get(user).is_some_and(has);
+            for book in meant.iter().filter(lacks) {
+                let _ = writeln!(lacking, "  U = {user} C = {}", book.cluster);
+            }
+        }
         if lacking.is_empty() {
             return Ok(());
         }
-        let mut text = format!(
-            " Can't modify because these users aren't associated with new default {what} '{name}'...\n"
-        );
-        for user in lacking {
-            let _ = writeln!(text, "  U = {} C = {}", user.name, book.cluster);
-        }
-        session.console.say(&text);
+        session.console.say(&format!(
+            " Can't modify because these users aren't associated with new default {what} '{name}'...\n{lacking}"
+        ));
         Err(Failure::silent())
     };
-    say(
-        "account",
-        account,
-        users.iter().filter(lacks_account).collect(),
-    )?;
-    say("wckey", key, users.iter().filter(lacks_key).collect())
+    say("account", account, &in_account)?;
+    say("wckey", key, &has_key)
 }
 
 fn reset_usage(
     session: &mut Invocation<'_>,
     book: &Book,
     conditions: &Conditions,
-    users: &[&User],
 ) -> Result<(), Failure> {
     let accounts = conditions.names(Key::Accounts);
     if conditions.of(Key::Clusters).is_none() {
@@ -497,7 +616,8 @@ fn reset_usage(
     if !session.commits() {
         return Ok(());
     }
-    let names: Vec<String> = users.iter().map(|user| user.name.clone()).collect();
+    let users = users_that_fit(book, conditions);
+    let names: Vec<String> = users.map(|user| user.name.clone()).collect();
     let edit = Invocation::edit_of(&names, AccountsAsk::ResetUsage { accounts });
     session.ledger.edit(edit).map_err(super::session::refused)?;
     Ok(())
@@ -506,23 +626,29 @@ fn reset_usage(
 fn rename(
     session: &mut Invocation<'_>,
     conditions: &Conditions,
-    users: &[&User],
-    to: String,
+    books: &[Book],
+    to: &str,
 ) -> Result<(), Failure> {
-    if users.len() > 1 || conditions.names(Key::Names).len() > 1 {
+    let names = names_that_fit(books, conditions);
+    if names.len() > 1 || conditions.names(Key::Names).len() > 1 {
         return Err(Failure::new(
             "sacctmgr: error: Can only change one at a time\n Error with request: Can only change one at a time\n \
              If you are changing a users name you can only specify 1 user at a time.",
         ));
     }
-    let [user] = users else {
+    let [name] = names.as_slice() else {
         session.console.say(NOTHING_MODIFIED);
         return Err(Failure::silent());
     };
-    let names = [user.name.clone()];
     let text = format!(" Modified users...\n{}", lines(&names));
-    let edit = Invocation::edit_of(&names, AccountsAsk::RenameUser { to });
-    session.make(&text, NOTHING_MODIFIED, vec![edit])
+    let with = books
+        .iter()
+        .filter(|book| book.all.users.contains_key(name));
+    let edits = with.map(|book| {
+        let ask = AccountsAsk::RenameUser { to: to.to_owned() };
+        Invocation::edit_in(book, &names, ask)
+    });
+    session.make(&text, NOTHING_MODIFIED, edits.collect())
 }
 
 fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
@@ -530,108 +656,118 @@ fn delete(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     if conditions.is_empty() {
         return Err(Failure::new(NO_CONDITIONS));
     }
-    let book = session.book()?;
+    let books = session.books(conditions.of(Key::Clusters))?;
     if let Some(keys) = conditions.of(Key::Wckeys) {
         if conditions.of(Key::Accounts).is_some() {
             return Err(Failure::new(" Mixing Account and WCKeys is not allowed"));
         }
         let keys = keys.to_vec();
-        return delete_wckeys(session, &book, &conditions, keys);
+        return delete_wckeys(session, &books, &conditions, &keys);
     }
-    let gone = meant(&book, &conditions);
     let of_associations = conditions.of(Key::Accounts).is_some()
         || conditions.of(Key::Clusters).is_some()
         || conditions.concerns_associations();
     if of_associations {
-        return delete_associations(session, &book, &conditions, &gone);
+        return delete_associations(session, &books, &conditions);
     }
-    let fitting = book
-        .all
-        .users
-        .values()
-        .filter(|user| conditions.fits_user(user));
-    let names: Vec<String> = fitting.map(|user| user.name.clone()).collect();
+    let names = names_that_fit(&books, &conditions);
     if names.is_empty() {
         session.console.say(NOTHING_DELETED);
         return Err(Failure::silent());
     }
     let text = format!(" Deleting users...\n{}", lines(&names));
-    let ask = AccountsAsk::DeleteUsers {
-        accounts: Vec::new(),
-        partitions: Vec::new(),
-    };
-    session.make(
-        &text,
-        NOTHING_DELETED,
-        vec![Invocation::edit_of(&names, ask)],
-    )
+    let mut edits = Vec::new();
+    for book in &books {
+        // The user root of other clusters is there as long as they are.
+        let known = |user: &&User| !book.is_other || user.name != ROOT;
+        let known = users_that_fit(book, &conditions).filter(known);
+        let names: Vec<String> = known.map(|user| user.name.clone()).collect();
+        let ask = AccountsAsk::DeleteUsers {
+            accounts: Vec::new(),
+            partitions: Vec::new(),
+        };
+        if !names.is_empty() {
+            edits.push(Invocation::edit_in(book, &names, ask));
+        }
+    }
+    session.make(&text, NOTHING_DELETED, edits)
 }
 
 fn delete_associations(
     session: &mut Invocation<'_>,
-    book: &Book,
+    books: &[Book],
     conditions: &Conditions,
-    gone: &[Association<'_>],
 ) -> Result<(), Failure> {
-    if gone.is_empty() {
+    let mut text = String::from(" Deleting user associations...\n");
+    let mut edits = Vec::new();
+    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+    for book in books {
+        let gone = meant(book, conditions);
+        for at in &gone {
+            let (cluster, account, user) = (&book.cluster, at.account, at.user);
+            let _ = write!(text, "  C = {cluster:<10} A = {account:<10} U = {user:<9}");
+            if !at.partition.is_empty() {
+                let _ = write!(text, " P = {}", at.partition);
+            }
+            text.push('\n');
+            left.entry(at.user).or_default();
+        }
+        let each = by_user(&gone, conditions).into_iter();
+        let each = each.filter(|(names, ..)| !names.is_empty());
+        edits.extend(each.map(|(names, accounts, partitions)| {
+            let ask = AccountsAsk::DeleteUsers {
+                accounts,
+                partitions,
+            };
+            Invocation::edit_in(book, &names, ask)
+        }));
+    }
+    if edits.is_empty() {
         session.console.say(NOTHING_DELETED);
         return Err(Failure::silent());
     }
-    let mut text = String::from(" Deleting user associations...\n");
-    for at in gone {
-        let (cluster, account, user) = (&book.cluster, at.account, at.user);
-        let _ = write!(text, "  C = {cluster:<10} A = {account:<10} U = {user:<9}");
-        if !at.partition.is_empty() {
-            let _ = write!(text, " P = {}", at.partition);
+    for book in books {
+        let gone = meant(book, conditions);
+        for (user, count) in &mut left {
+            let of = |list: &[Association<'_>]| list.iter().filter(|at| at.user == *user).count();
+            *count += of(&book.tree()) - of(&gone);
         }
-        text.push('\n');
     }
-    let all = book.tree();
-    let left = |user: &str| {
-        let count = |list: &[Association<'_>]| list.iter().filter(|at| at.user == user).count();
-        count(&all) - count(gone)
-    };
-    let mut without: Vec<&str> = gone.iter().map(|at| at.user).collect();
-    without.sort_unstable();
-    without.dedup();
-    without.retain(|user| left(user) == 0);
-    if !without.is_empty() {
+    left.retain(|_, count| *count == 0);
+    if !left.is_empty() {
+        let without: Vec<&str> = left.into_keys().collect();
         let _ = write!(
             text,
             " Deleting users (No Associations)...\n{}",
             lines(&without)
         );
     }
-    let edits = by_user(gone, conditions)
-        .into_iter()
-        .map(|(names, accounts, partitions)| {
-            let ask = AccountsAsk::DeleteUsers {
-                accounts,
-                partitions,
-            };
-            Invocation::edit_of(&names, ask)
-        });
-    let edits = edits.collect();
     session.make(&text, NOTHING_DELETED, edits)
 }
 
 fn delete_wckeys(
     session: &mut Invocation<'_>,
-    book: &Book,
+    books: &[Book],
     conditions: &Conditions,
-    keys: Vec<String>,
+    keys: &[String],
 ) -> Result<(), Failure> {
     let names = conditions.names(Key::Names);
     let mut lines = String::new();
-    for user in book
-        .all
-        .users
-        .values()
-        .filter(|user| conditions.fits_user(user))
-    {
-        for key in user.wckeys.iter().filter(|key| keys.contains(key)) {
-            let (cluster, name) = (&book.cluster, &user.name);
-            let _ = writeln!(lines, "  C = {cluster:<10} W = {key:<20} U = {name:<9}");
+    let mut edits = Vec::new();
+    let meant = books
+        .iter()
+        .filter(|book| conditions.fits_cluster(book, Key::Clusters));
+    for book in meant {
+        let before = lines.len();
+        for user in users_that_fit(book, conditions) {
+            for key in user.wckeys.iter().filter(|key| keys.contains(key)) {
+                let (cluster, name) = (&book.cluster, &user.name);
+                let _ = writeln!(lines, "  C = {cluster:<10} W = {key:<20} U = {name:<9}");
+            }
+        }
+        if lines.len() > before {
+            let ask = AccountsAsk::DeleteWckeys(keys.to_vec());
+            edits.push(Invocation::edit_in(book, &names, ask));
         }
     }
     if lines.is_empty() {
@@ -639,6 +775,5 @@ fn delete_wckeys(
         return Err(Failure::silent());
     }
     let text = format!(" Deleting user WCKeys...\n{lines}");
-    let edit = Invocation::edit_of(&names, AccountsAsk::DeleteWckeys(keys));
-    session.make(&text, NOTHING_DELETED, vec![edit])
+    session.make(&text, NOTHING_DELETED, edits)
 }

@@ -172,7 +172,10 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
         status: FEATURES,
     },
     works("Comment", 1),
-    refused("Gres", CONF),
+    refused(
+        "Gres",
+        "Invalid generic resource (gres) specification: devices are those of slurm.conf and gres.conf; change them there, then scontrol reconfigure",
+    ),
     refused("NodeAddr", "agents tell where they are when they connect"),
     refused(
         "NodeHostname",

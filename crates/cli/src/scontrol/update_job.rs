@@ -16,6 +16,9 @@ use muster_model::spec::{Dependency, MemoryAsk, ResourceAsk, Sharing};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::JobFilter;
 
+/// The most that `SiteFactor=` adds to a priority or takes from it.
+const SITE_FACTOR_MAX: u32 = i32::MAX as u32 - 2;
+
 /// How a key is read.
 type Read = fn(&mut Change<'_>, &Pair) -> Result<(), String>;
 
@@ -165,7 +168,10 @@ const KEYS: &[(&str, usize, Read)] = &[
         let factor: i32 = p
             .value
             .parse()
-            .map_err(|_| "expected a number".to_owned())?;
+            .map_err(|_| "Invalid SiteFactor value".to_owned())?;
+        if factor.unsigned_abs() > SITE_FACTOR_MAX {
+            return Err("SiteFactor value out of range".to_owned());
+        }
         c.update.site_factor = Some(factor);
         Ok(())
     }),
@@ -505,7 +511,11 @@ impl Session {
                 self.job_done(&text, Err(error));
             }
             Err(ChangeError::Unknown(pair)) => self.not_supported(&pair, refused(&pair)),
-            Err(ChangeError::Value(_, why)) if why.starts_with("Invalid") => self.error(&why),
+            Err(ChangeError::Value(_, why))
+                if why.starts_with("Invalid") || why.ends_with("out of range") =>
+            {
+                self.error(&why);
+            }
             Err(ChangeError::Value(pair, why)) => {
                 self.error(&format!("Invalid value in {}: {why}", pair.text))
             }
@@ -734,6 +744,14 @@ mod tests {
             read(&["Dependency="]).unwrap().dependency,
             Some(Dependency::default())
         );
+        for (factor, why) in [
+            ("2147483646", "SiteFactor value out of range"),
+            ("-2147483646", "SiteFactor value out of range"),
+            ("most", "Invalid SiteFactor value"),
+        ] {
+            let text = format!("SiteFactor={factor}");
+            assert_eq!(read(&[text.as_str()]).unwrap_err(), why);
+        }
         assert_eq!(
             read(&["TimeLimit=foo"]).unwrap_err(),
             "Invalid TimeLimit value"

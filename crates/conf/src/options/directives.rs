@@ -1,9 +1,9 @@
-//! `#SBATCH` lines of a batch script. They count until the first line that is neither blank nor a comment; a line
+//! `#SBATCH` and `#BSUB` lines of a batch script. They count until the first line that is neither blank nor a comment; a line
 //! may hold several options, quoted as in a shell, and a `#` that begins a word ends it.
 
-use super::OptionError;
 use super::chosen::{Chosen, Source};
 use super::getopt::{self, Order};
+use super::{OptionError, bsub};
 
 /// Adds the options of a script's directives, those of its first component if it has several. `name` is the script's,
 /// for messages.
@@ -37,6 +37,22 @@ pub fn sections(script: &str, name: &str) -> Result<Vec<Vec<String>>, OptionErro
         }
     }
     Ok(sections)
+}
+
+/// The options that `#BSUB` lines mean, which stand where `#SBATCH` lines do.
+///
+/// # Errors
+/// Bad quoting; options that are not known.
+pub fn of_bsub(script: &str, name: &str) -> Result<Vec<String>, OptionError> {
+    let mut args = Vec::new();
+    for (number, line) in script.lines().enumerate() {
+        if let Some(rest) = line.strip_prefix("#BSUB") {
+            words(rest, name, number + 1, &mut args)?;
+        } else if !line.trim_start().is_empty() && !line.trim_start().starts_with('#') {
+            break;
+        }
+    }
+    bsub::translated(&args)
 }
 
 /// Adds the options of one component's directives.

@@ -40,10 +40,18 @@ fn plane_size(chosen: &mut Chosen, lookup: impl Fn(&str) -> Option<String>) {
     }
 }
 
+/// How often a variable gives its option at most.
+const TIMES_MAX: usize = 10;
+
+/// A number as the value of `SBATCH_DEBUG` and its relatives is how often `--verbose` is given.
 fn give(chosen: &mut Chosen, row: &'static OptionRow, value: String) {
     match row.arg {
         Arg::None => {
-            if is_on(&value) {
+            let times = match value.parse() {
+                Ok(times) if row.long == "verbose" => times,
+                _ => usize::from(is_on(&value)),
+            };
+            for _ in 0..times.min(TIMES_MAX) {
                 chosen.give(row, None, Source::Environment);
             }
         }
@@ -99,6 +107,16 @@ mod tests {
                 .map(|(_, v)| (*v).to_owned())
         });
         chosen
+    }
+
+    #[test]
+    fn a_number_says_how_verbose() {
+        for (value, verbose) in [("0", 0), ("1", 1), ("4", 4), ("yes", 1), ("999999999", 10)] {
+            assert_eq!(
+                chosen(Command::Sbatch, &[("SBATCH_DEBUG", value)]).verbose,
+                verbose
+            );
+        }
     }
 
     #[test]

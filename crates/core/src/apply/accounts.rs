@@ -1,9 +1,10 @@
 //! What each change of accounting's records does.
 
-use crate::event::AccountsChange;
+use crate::event::{AccountsChange, RecordChange};
 use muster_model::account_limits::Scope;
-use muster_model::accounts::{Accounts, NORMAL, ROOT, Terms};
+use muster_model::accounts::{Account, Accounts, Cluster, NORMAL, ROOT, Terms, User};
 use muster_model::time::Timestamp;
+use std::collections::BTreeMap;
 
 /// Applies a change.
 pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at: Timestamp) {
@@ -15,14 +16,7 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
         }
         AccountsChange::AccountGone(name) => {
             accounts.accounts.remove(name);
-            for user in accounts.users.values_mut() {
-                user.accounts.remove(name);
-                user.partitions.remove(name);
-                user.coordinates.retain(|account| account != name);
-                if user.default_account == *name {
-                    user.default_account.clear();
-                }
-            }
+            leave_account(&mut accounts.users, name);
         }
         AccountsChange::User(user) => {
             accounts.users.insert(user.name.clone(), user.clone());
@@ -39,8 +33,15 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
         AccountsChange::UserRenamed { from, to } => rename_user(accounts, from, to),
         AccountsChange::Root(terms) => accounts.root = terms.clone(),
         AccountsChange::Cluster(cluster) => {
-            let name = cluster.name.clone();
-            accounts.clusters.insert(name, cluster.clone());
+            let known = accounts.clusters.entry(cluster.name.clone()).or_default();
+            known.name.clone_from(&cluster.name);
+            known.classification.clone_from(&cluster.classification);
+            known.terms = cluster.terms.clone();
+        }
+        AccountsChange::OfCluster { cluster, change } => {
+            if let Some(cluster) = accounts.clusters.get_mut(cluster) {
+                apply_to_cluster(cluster, change);
+            }
         }
         AccountsChange::ClusterGone(name) => {
             accounts.clusters.remove(name);
@@ -87,6 +88,45 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
     }
 }
 
+/// Applies a change of another cluster's records.
+fn apply_to_cluster(cluster: &mut Cluster, change: &RecordChange) {
+    match change {
+        RecordChange::Account(account) => {
+            let name = account.name.clone();
+            cluster.accounts.insert(name, account.clone());
+        }
+        RecordChange::AccountGone(name) => {
+            cluster.accounts.remove(name);
+            leave_account(&mut cluster.users, name);
+        }
+        RecordChange::User(user) => {
+            cluster.users.insert(user.name.clone(), user.clone());
+        }
+        RecordChange::UserGone(name) => {
+            cluster.users.remove(name);
+        }
+        RecordChange::Root(terms) => cluster.terms = terms.clone(),
+        RecordChange::UserRenamed { from, to } => {
+            if let Some(mut user) = cluster.users.remove(from) {
+                to.clone_into(&mut user.name);
+                cluster.users.insert(to.clone(), user);
+            }
+        }
+    }
+}
+
+/// Nobody is in an account any more.
+fn leave_account(users: &mut BTreeMap<String, User>, name: &str) {
+    for user in users.values_mut() {
+        user.accounts.remove(name);
+        user.partitions.remove(name);
+        user.coordinates.retain(|account| account != name);
+        if user.default_account == name {
+            user.default_account.clear();
+        }
+    }
+}
+
 /// A user has another name: what was kept under the old one is kept under the new one.
 fn rename_user(accounts: &mut Accounts, from: &str, to: &str) {
     let Some(mut user) = accounts.users.remove(from) else {
@@ -115,20 +155,9 @@ pub(crate) fn assign_ids(accounts: &mut Accounts) {
         }
     };
     accounts.root.id = 1;
-    for account in accounts.accounts.values_mut() {
-        next(&mut account.terms);
-    }
-    for user in accounts.users.values_mut() {
-        let is_root = user.name == ROOT;
-        for (account, terms) in &mut user.accounts {
-            if is_root && account == ROOT {
-                terms.id = 2;
-            }
-            next(terms);
-        }
-        // What was added last comes first in lists: so the first of several partitions does.
-        let parts = user.partitions.values_mut();
-        parts.for_each(|parts| parts.values_mut().rev().for_each(&mut next));
+    assign(&mut accounts.accounts, &mut accounts.users, &mut next);
+    for cluster in accounts.clusters.values_mut() {
+        assign_ids_of_cluster(cluster);
     }
     let last = &mut accounts.last_qos;
     *last = (*last).max(1);
@@ -139,5 +168,41 @@ pub(crate) fn assign_ids(accounts: &mut Accounts) {
         }
         *last = last.saturating_add(1);
         qos.id = *last;
+    }
+}
+
+/// Gives numbers to the associations of another cluster, each cluster counting for itself.
+fn assign_ids_of_cluster(cluster: &mut Cluster) {
+    let last = &mut cluster.last_association;
+    *last = (*last).max(2);
+    let mut next = |terms: &mut Terms| {
+        if terms.id == 0 {
+            *last = last.saturating_add(1);
+            terms.id = *last;
+        }
+    };
+    assign(&mut cluster.accounts, &mut cluster.users, &mut next);
+}
+
+/// Gives numbers to associations of accounts and users.
+fn assign(
+    accounts: &mut BTreeMap<String, Account>,
+    users: &mut BTreeMap<String, User>,
+    next: &mut impl FnMut(&mut Terms),
+) {
+    for account in accounts.values_mut() {
+        next(&mut account.terms);
+    }
+    for user in users.values_mut() {
+        let is_root = user.name == ROOT;
+        for (account, terms) in &mut user.accounts {
+            if is_root && account == ROOT {
+                terms.id = 2;
+            }
+            next(terms);
+        }
+        // What was added last comes first in lists: so the first of several partitions does.
+        let parts = user.partitions.values_mut();
+        parts.for_each(|parts| parts.values_mut().rev().for_each(&mut *next));
     }
 }

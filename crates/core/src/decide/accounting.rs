@@ -15,11 +15,27 @@ use crate::event::{AccountsChange, Event};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::{LimitAsk, Limits};
-use muster_model::accounts::{QosDelta, ROOT, Terms};
+use muster_model::accounts::{Accounts, QosDelta, ROOT, Terms};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
+
+/// The records of accounts and users that an edit is about.
+struct Records<'a> {
+    accounts: &'a Accounts,
+    /// The state that they are part of, with its jobs; nothing if another controller serves the cluster.
+    own: Option<&'a State>,
+}
+
+impl<'a> Records<'a> {
+    fn own(state: &'a State) -> Records<'a> {
+        Records {
+            accounts: &state.accounts,
+            own: Some(state),
+        }
+    }
+}
 
 /// Carries an edit out, all of it or nothing.
 pub(super) fn edit(
@@ -27,15 +43,19 @@ pub(super) fn edit(
     identity: &Identity,
     edit: &AccountsEdit,
 ) -> Result<Option<Reply>, Refusal> {
-    let edit = &names::folded(&draft.state.accounts, edit);
-    rights::check(draft.state, identity, edit)?;
-    for name in &edit.names {
-        check_name(name)?;
-    }
-    check_size(edit)?;
-    let changes = match &edit.ask {
-        AccountsAsk::NoteJobs(note) => jobs::note(draft.state, identity, &edit.names, note)?,
-        _ => changes(draft.state, edit)?,
+    let changes = match clusters::other(draft.state, &edit.cluster)? {
+        None => {
+            let edit = &names::folded(&draft.state.accounts, edit);
+            rights::check(draft.state, identity, edit)?;
+            check(edit)?;
+            match &edit.ask {
+                AccountsAsk::NoteJobs(note) => {
+                    jobs::note(draft.state, identity, &edit.names, note)?
+                }
+                _ => changes(draft.state, edit)?,
+            }
+        }
+        Some(cluster) => clusters::edit_records(draft.state, identity, cluster, edit)?,
     };
     qos::check_no_circle(draft.state, &changes)?;
     let changed = u32::try_from(changes.len()).unwrap_or(u32::MAX);
@@ -44,6 +64,7 @@ pub(super) fn edit(
         // What users note about their own jobs is in the records of these.
         let is_own_note = matches!(edit.ask, AccountsAsk::NoteJobs(_))
             && !access::may(draft.state, identity, Request::AdminComment);
+        let edit = &names::folded(&draft.state.accounts, edit);
         let log = match is_own_note {
             true => Vec::new(),
             false => vec![names::transaction(draft.state, identity, edit)],
@@ -54,6 +75,12 @@ pub(super) fn edit(
         changed,
         refused: Vec::new(),
     }))
+}
+
+/// Refuses names that are none, and an edit of too much.
+fn check(edit: &AccountsEdit) -> Result<(), Refusal> {
+    edit.names.iter().try_for_each(|name| check_name(name))?;
+    check_size(edit)
 }
 
 /// Associations that one edit is about.
@@ -93,8 +120,35 @@ fn check_size(edit: &AccountsEdit) -> Result<(), Refusal> {
     }
 }
 
-/// The changes of an edit.
+/// The changes of an edit of the controller's own cluster.
 fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Refusal> {
+    let names = &edit.names;
+    let records = &Records::own(state);
+    if let Some(changes) = record_changes(records, edit)? {
+        return Ok(changes);
+    }
+    match &edit.ask {
+        AccountsAsk::AddClusters(ask) => clusters::add(state, names, ask),
+        AccountsAsk::ModifyClusters(ask) => clusters::modify(state, names, ask),
+        AccountsAsk::DeleteClusters => clusters::delete(state, names),
+        AccountsAsk::ResetAccountUsage => Ok(users::reset_account_usage(records, names)),
+        AccountsAsk::ResetQosUsage => qos::reset_usage(state, names),
+        AccountsAsk::ReserveJobIds(last) => jobs::reserve_ids(state, *last),
+        AccountsAsk::SetUsage(all) => users::set_usage(records, all),
+        AccountsAsk::AddQos(ask) => qos::add(state, names, ask),
+        AccountsAsk::ModifyQos(ask) => qos::modify(state, names, ask),
+        AccountsAsk::DeleteQos => qos::delete(state, names),
+        AccountsAsk::ResetUsage { accounts } => Ok(users::reset_usage(records, names, accounts)),
+        // It needs to know who asks; the others are of records.
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The changes of an edit of accounts, of users or of coordinators; nothing if it is of something else.
+fn record_changes(
+    records: &Records<'_>,
+    edit: &AccountsEdit,
+) -> Result<Option<Vec<AccountsChange>>, Refusal> {
     let names = &edit.names;
     match &edit.ask {
         AccountsAsk::AddAccounts {
@@ -102,14 +156,14 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
             description,
             organization,
             terms,
-        } => accounts::add(state, names, parent, [description, organization], terms),
+        } => accounts::add(records, names, parent, [description, organization], terms).map(Some),
         AccountsAsk::ModifyAccounts {
             parent,
             description,
             organization,
             terms,
-        } => accounts::modify(state, names, parent, [description, organization], terms),
-        AccountsAsk::DeleteAccounts => accounts::delete(state, names),
+        } => accounts::modify(records, names, parent, [description, organization], terms).map(Some),
+        AccountsAsk::DeleteAccounts => accounts::delete(records, names).map(Some),
         AccountsAsk::AddUsers {
             accounts,
             default_account,
@@ -126,7 +180,7 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
                 terms,
                 wckeys,
             };
-            users::add(state, names, &asked)
+            users::add(records, names, &asked).map(Some)
         }
         AccountsAsk::ModifyUsers {
             accounts,
@@ -144,33 +198,21 @@ fn changes(state: &State, edit: &AccountsEdit) -> Result<Vec<AccountsChange>, Re
                 terms,
                 wckeys,
             };
-            users::modify(state, names, &asked)
+            users::modify(records, names, &asked).map(Some)
         }
         AccountsAsk::DeleteUsers {
             accounts,
             partitions,
-        } => users::delete(state, names, accounts, partitions),
-        AccountsAsk::RenameUser { to } => users::rename(state, names, to),
-        AccountsAsk::AddClusters(ask) => clusters::add(state, names, ask),
-        AccountsAsk::ModifyClusters(ask) => clusters::modify(state, names, ask),
-        AccountsAsk::DeleteClusters => clusters::delete(state, names),
-        AccountsAsk::ResetAccountUsage => Ok(users::reset_account_usage(state, names)),
-        AccountsAsk::ResetQosUsage => qos::reset_usage(state, names),
-        // It needs to know who asks.
-        AccountsAsk::NoteJobs(_) => Ok(Vec::new()),
-        AccountsAsk::ReserveJobIds(last) => jobs::reserve_ids(state, *last),
-        AccountsAsk::SetUsage(all) => users::set_usage(state, all),
+        } => users::delete(records, names, accounts, partitions).map(Some),
+        AccountsAsk::RenameUser { to } => users::rename(records, names, to).map(Some),
         AccountsAsk::AddCoordinators { accounts } => {
-            users::add_coordinators(state, names, accounts)
+            users::add_coordinators(records, names, accounts).map(Some)
         }
         AccountsAsk::DeleteCoordinators { accounts } => {
-            users::delete_coordinators(state, names, accounts)
+            users::delete_coordinators(records, names, accounts).map(Some)
         }
-        AccountsAsk::DeleteWckeys(keys) => users::delete_wckeys(state, names, keys),
-        AccountsAsk::AddQos(ask) => qos::add(state, names, ask),
-        AccountsAsk::ModifyQos(ask) => qos::modify(state, names, ask),
-        AccountsAsk::DeleteQos => qos::delete(state, names),
-        AccountsAsk::ResetUsage { accounts } => Ok(users::reset_usage(state, names, accounts)),
+        AccountsAsk::DeleteWckeys(keys) => users::delete_wckeys(records, names, keys).map(Some),
+        _ => Ok(None),
     }
 }
 
@@ -198,11 +240,11 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_terms(state: &State, ask: &TermsAsk) -> Result<(), Refusal> {
+fn check_terms(accounts: &Accounts, ask: &TermsAsk) -> Result<(), Refusal> {
     let named = ask.qos.iter().flat_map(|(_, list)| list);
     let named = named.chain(&ask.qos_less);
     for name in named.chain(ask.default_qos.iter().filter(|n| !n.is_empty())) {
-        if state.accounts.qos(name).is_none() {
+        if accounts.qos(name).is_none() {
             return Err(qos::not_found(name));
         }
     }

@@ -24,7 +24,7 @@ pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>, keep
     let in_file: BTreeSet<&str> = config.nodes.iter().map(|line| line.name.as_str()).collect();
     let others = |node: &&Node| !in_file.contains(node.config.name.as_str());
     take_in(&mut in_force, state.nodes.iter().filter(others));
-    if same && state.partitions == in_force {
+    if same && state.partitions == in_force && !has_changed_nodes(state, config) {
         return;
     }
     let at = draft.now;
@@ -33,6 +33,17 @@ pub(super) fn configure(draft: &mut Draft<'_>, config: &Arc<ClusterConfig>, keep
         at,
         partitions: (partitions != config.partitions).then_some(partitions),
     });
+}
+
+/// Whether nodes have other features or weights than the file says, as an administrator changed them: reading the file
+/// takes that back.
+fn has_changed_nodes(state: &State, config: &ClusterConfig) -> bool {
+    config.nodes.iter().any(|line| {
+        let known = state.node_named(&line.name);
+        known.is_some_and(|node| {
+            node.config.features != line.features || node.config.weight != line.weight
+        })
+    })
 }
 
 /// The file's partitions, up or down as they are now.

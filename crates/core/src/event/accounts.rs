@@ -5,6 +5,36 @@ use muster_model::account_limits::Scope;
 use muster_model::accounts::{Account, Cluster, JobNote, Qos, Terms, User};
 use muster_model::ids::JobId;
 
+/// One change of the records of a cluster that another controller serves.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub enum RecordChange {
+    /// An account as it is now.
+    #[n(0)]
+    Account(#[n(0)] Account),
+    /// An account is gone, and its users' associations with it.
+    #[n(1)]
+    AccountGone(#[n(0)] String),
+    /// A user as it is now.
+    #[n(2)]
+    User(#[n(0)] User),
+    /// A user is gone.
+    #[n(3)]
+    UserGone(#[n(0)] String),
+    /// What is set for `root`.
+    #[n(4)]
+    Root(#[n(0)] Terms),
+    /// A user has another name.
+    #[n(5)]
+    UserRenamed {
+        /// The name that it had.
+        #[n(0)]
+        from: String,
+        /// The name that it has.
+        #[n(1)]
+        to: String,
+    },
+}
+
 /// One change of accounting's records.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum AccountsChange {
@@ -42,7 +72,7 @@ pub enum AccountsChange {
     /// What is set for `root`.
     #[n(8)]
     Root(#[n(0)] Terms),
-    /// Another cluster's record as it is now.
+    /// Another cluster's record as it is now; its accounts and users stay as they are.
     #[n(9)]
     Cluster(#[n(0)] Cluster),
     /// Another cluster's record is gone.
@@ -82,5 +112,15 @@ pub enum AccountsChange {
         /// Billing units times seconds.
         #[n(2)]
         raw: u64,
+    },
+    /// A record of another cluster's changed.
+    #[n(16)]
+    OfCluster {
+        /// The cluster.
+        #[n(0)]
+        cluster: String,
+        /// How.
+        #[n(1)]
+        change: RecordChange,
     },
 }

@@ -2,7 +2,7 @@
 //! line of `Type::Variant hex` for each variant. `UPDATE_FIXTURES=1 cargo test -p muster-core --test life` writes those of the
 //! newest version from the events of all tests; those of earlier ones stay as they are.
 
-use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
+use muster_core::event::{AccountsChange, Event, JobChange, NodeChange, RecordChange};
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{Cluster, JobNote, QosDelta, Terms, Transaction};
 use muster_model::ids::{JobId, NodeIdx};
@@ -132,7 +132,12 @@ fn others() -> Vec<Event> {
             name: "west".to_owned(),
             classification: "Capacity".to_owned(),
             terms,
+            ..Cluster::default()
         }),
+        AccountsChange::OfCluster {
+            cluster: "west".to_owned(),
+            change: RecordChange::AccountGone("physics".to_owned()),
+        },
         AccountsChange::ClusterGone("west".to_owned()),
         AccountsChange::Classified("Capability".to_owned()),
         AccountsChange::ScopeReset(Scope::PartitionAssociation(

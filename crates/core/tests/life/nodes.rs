@@ -509,7 +509,7 @@ fn drain_keeps_jobs_and_takes_no_new_ones() {
 }
 
 #[test]
-fn weight_features_and_comment_are_kept() {
+fn weight_features_and_comment_are_kept_until_the_file_is_read() {
     let mut world = World::new();
     let update = NodeUpdate {
         weight: Some(7),
@@ -533,6 +533,12 @@ fn weight_features_and_comment_are_kept() {
     );
     assert_eq!(node.config.features, ["ib"]);
     assert!(node.is_usable());
+    world.check_replay();
+    // Until the file is read again, though it says what it said before.
+    let config = world.state.config.as_deref().cloned().unwrap();
+    let line = config.nodes[2].clone();
+    world.configure(config, KeptPartitions::File);
+    assert_eq!(world.state.nodes[2].config, line);
     world.check_replay();
 }
 

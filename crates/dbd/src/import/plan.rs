@@ -21,6 +21,7 @@ impl Plan {
     fn push(&mut self, names: &[String], ask: &AccountsAsk) {
         for names in names.chunks(NAMES_MAX) {
             self.edits.push(AccountsEdit {
+                cluster: String::new(),
                 names: names.to_vec(),
                 ask: ask.clone(),
             });

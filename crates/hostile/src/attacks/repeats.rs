@@ -41,7 +41,11 @@ fn ask(target: &Target, outcome: &mut Outcome, what: &str, body: RequestBody) {
 }
 
 fn edit(names: Vec<String>, ask: AccountsAsk) -> RequestBody {
-    let edit = UserCommand::EditAccounts(Box::new(AccountsEdit { names, ask }));
+    let edit = UserCommand::EditAccounts(Box::new(AccountsEdit {
+        names,
+        ask,
+        cluster: String::new(),
+    }));
     RequestBody::Command(Box::new(edit))
 }
 

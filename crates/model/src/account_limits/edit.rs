@@ -157,6 +157,7 @@ impl Limits {
             for (name, most) in above {
                 if !own.iter().any(|(n, _)| n == name) {
                     own.push((name.clone(), *most));
+                    own.sort();
                 }
             }
         }

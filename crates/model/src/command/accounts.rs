@@ -17,6 +17,10 @@ pub struct AccountsEdit {
     /// The change.
     #[n(1)]
     pub ask: AccountsAsk,
+    /// The cluster whose records of accounts and users are changed; the controller's own if empty.
+    #[n(2)]
+    #[cbor(default)]
+    pub cluster: String,
 }
 
 /// Edits of accounting. Empty texts and lists change nothing, or stand for all.

@@ -293,7 +293,15 @@ fn import_use(source: &mut Source, client: &mut Client) -> Result<()> {
     for part in used.chunks(USES_MAX) {
         let names = part.iter().map(|one| one.user.clone()).collect();
         let ask = AccountsAsk::SetUsage(part.to_vec());
-        edit(client, AccountsEdit { names, ask }).context("--fair-share")?;
+        edit(
+            client,
+            AccountsEdit {
+                names,
+                ask,
+                cluster: String::new(),
+            },
+        )
+        .context("--fair-share")?;
     }
     say!("use of {} associations counts for fair share\n", used.len());
     Ok(())
@@ -304,7 +312,15 @@ fn reserve_ids(source: &mut Source, client: &mut Client, spare: u64) -> Result<(
     let highest = source.highest_job_id()?;
     let ask = AccountsAsk::ReserveJobIds(JobId(highest.saturating_add(spare)));
     let names = Vec::new();
-    edit(client, AccountsEdit { names, ask }).context("the next job's number")
+    edit(
+        client,
+        AccountsEdit {
+            names,
+            ask,
+            cluster: String::new(),
+        },
+    )
+    .context("the next job's number")
 }
 
 fn with_progress(source: &mut Source, store: &mut Importer) -> Result<Summary> {

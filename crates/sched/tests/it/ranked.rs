@@ -179,6 +179,7 @@ fn qos_and_partition_count() {
     };
     let mut w = world(1, weights);
     let qos = AccountsEdit {
+        cluster: String::new(),
         names: vec!["high".into()],
         ask: AccountsAsk::AddQos(QosAsk {
             priority: Some(10),
@@ -202,6 +203,7 @@ fn shares_are_the_tree_of_accounts() {
     let mut w = world(1, weights);
     let edit = |names: &[&str], ask| {
         UserCommand::EditAccounts(Box::new(AccountsEdit {
+            cluster: String::new(),
             names: names.iter().map(|n| (*n).to_owned()).collect(),
             ask,
         }))

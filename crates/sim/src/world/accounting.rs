@@ -53,6 +53,7 @@ impl Users<'_> {
             ..QosAsk::default()
         };
         let edit = AccountsEdit {
+            cluster: String::new(),
             names: vec![CAPPED.to_owned()],
             ask: AccountsAsk::AddQos(qos),
         };

@@ -152,6 +152,17 @@ pub fn parse(text: &str, now: Timestamp, zone: &dyn Zone) -> Option<Timestamp> {
     Some(Timestamp::from_unix_s(unix))
 }
 
+/// Names of days and of times of a day.
+const NAMES: [&str; 7] = [
+    "today",
+    "tomorrow",
+    "midnight",
+    "noon",
+    "fika",
+    "teatime",
+    "elevenses",
+];
+
 /// Words in lower case; what belongs together though blanks part it is one: `now + 1 hour`, `4 PM`.
 fn words(text: &str) -> Vec<String> {
     let lower = text.to_ascii_lowercase();
@@ -159,7 +170,16 @@ fn words(text: &str) -> Vec<String> {
         return vec![lower.split_whitespace().collect()];
     }
     let mut words: Vec<String> = Vec::new();
-    for word in lower.split_whitespace() {
+    // A dash parts words as a blank does; dates have dashes of their own.
+    let parts = lower.split_whitespace().flat_map(|word| {
+        let has_name = word.split('-').any(|part| NAMES.contains(&part));
+        let parts: Vec<&str> = match has_name {
+            true => word.split('-').collect(),
+            false => vec![word],
+        };
+        parts
+    });
+    for word in parts {
         match words.last_mut() {
             Some(before) if ["am", "pm"].contains(&word) => before.push_str(word),
             _ => words.push(word.to_owned()),
@@ -347,6 +367,8 @@ mod tests {
             ("midnight", "2026-11-22T00:00:00"),
             ("noon", "2026-11-22T12:00:00"),
             ("teatime tomorrow", "2026-11-22T16:00:00"),
+            ("noon-tomorrow", "2026-11-22T12:00:00"),
+            ("tomorrow-16:30", "2026-11-22T16:30:00"),
             ("tomorrow", "2026-11-22T20:15:30"),
             ("2030-01-20", "2030-01-20T00:00:00"),
             ("2030-01-20T12:34", "2030-01-20T12:34:00"),

@@ -1,25 +1,25 @@
 //! Accounts: added, changed, deleted.
 
-use super::{check_terms, parent_or_root, set_terms};
+use super::{Records, check_terms, parent_or_root, set_terms};
 use crate::event::AccountsChange;
-use crate::state::State;
 use muster_model::accounts::{Account, ROOT, Terms};
 use muster_model::command::TermsAsk;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::visible_text::visible;
+use std::collections::BTreeMap;
 
 /// Adds those that are not there. Texts, description and organization, are the name where they are empty.
 pub(super) fn add(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     parent: &str,
     texts: [&String; 2],
     terms: &TermsAsk,
 ) -> Result<Vec<AccountsChange>, Refusal> {
     let parent = parent_or_root(parent);
-    check_exists(state, parent)?;
-    check_terms(state, terms)?;
-    let new = names.iter().filter(|name| !exists(state, name));
+    check_exists(records, parent)?;
+    check_terms(records.accounts, terms)?;
+    let new = names.iter().filter(|name| !exists(records, name));
     let changes = new.map(|name| {
         let [description, organization] =
             texts.map(|text| if text.is_empty() { name } else { text });
@@ -40,25 +40,31 @@ pub(super) fn add(
 
 /// Changes accounts; an empty parent or text stays as it is.
 pub(super) fn modify(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     parent: &str,
     [description, organization]: [&String; 2],
     terms: &TermsAsk,
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    check_terms(state, terms)?;
+    check_terms(records.accounts, terms)?;
     let mut changes = Vec::new();
+    // Accounts as the changes before have left them.
+    let mut moved: BTreeMap<String, Account> = BTreeMap::new();
     for name in names {
         if name == ROOT && parent.is_empty() {
-            let mut root = state.accounts.root.clone();
+            let mut root = records.accounts.root.clone();
             set_terms(&mut root, terms);
             changes.push(AccountsChange::Root(root));
             continue;
         }
-        let mut account = account(state, name)?;
+        let known = moved.get(name).cloned();
+        let mut account = known.map_or_else(|| account(records, name), Ok)?;
         if !parent.is_empty() {
-            check_exists(state, parent)?;
-            check_not_below(state, name, parent)?;
+            check_exists(records, parent)?;
+            if let Some(above) = taking_place(records, &moved, &account, parent)? {
+                moved.insert(above.name.clone(), above.clone());
+                changes.push(AccountsChange::Account(above));
+            }
             parent.clone_into(&mut account.parent);
         }
         for (to, from) in [
@@ -70,38 +76,42 @@ pub(super) fn modify(
             }
         }
         set_terms(&mut account.terms, terms);
+        moved.insert(name.clone(), account.clone());
         changes.push(AccountsChange::Account(account));
     }
     Ok(changes)
 }
 
 /// Deletes accounts and all that are under them.
-pub(super) fn delete(state: &State, names: &[String]) -> Result<Vec<AccountsChange>, Refusal> {
+pub(super) fn delete(
+    records: &Records<'_>,
+    names: &[String],
+) -> Result<Vec<AccountsChange>, Refusal> {
     for name in names {
         if name == ROOT {
             let text = "account root is there as long as the cluster";
             return Err(Refusal::new(RefusalCode::InvalidAccount, text));
         }
-        account(state, name)?;
+        account(records, name)?;
     }
-    let all = state.accounts.accounts.keys();
+    let all = records.accounts.accounts.keys();
     let is_below = |account: &&String| {
-        let mut above = state.accounts.upwards(account);
+        let mut above = records.accounts.upwards(account);
         above.any(|account| names.iter().any(|name| name == account))
     };
     let gone: Vec<String> = all.filter(is_below).cloned().collect();
     let concerns = |account: &str| gone.iter().any(|name| name == account);
-    super::users::refuse_active(state, |_, account| concerns(account))?;
+    super::users::refuse_active(records, |_, account| concerns(account))?;
     Ok(gone.into_iter().map(AccountsChange::AccountGone).collect())
 }
 
-fn exists(state: &State, name: &str) -> bool {
-    name == ROOT || state.accounts.accounts.contains_key(name)
+fn exists(records: &Records<'_>, name: &str) -> bool {
+    name == ROOT || records.accounts.accounts.contains_key(name)
 }
 
 /// Refuses an account that is not there.
-pub(super) fn check_exists(state: &State, name: &str) -> Result<(), Refusal> {
-    if exists(state, name) {
+pub(super) fn check_exists(records: &Records<'_>, name: &str) -> Result<(), Refusal> {
+    if exists(records, name) {
         return Ok(());
     }
     Err(Refusal::new(
@@ -111,9 +121,9 @@ pub(super) fn check_exists(state: &State, name: &str) -> Result<(), Refusal> {
 }
 
 /// The record of an account; `root` has none.
-fn account(state: &State, name: &str) -> Result<Account, Refusal> {
-    check_exists(state, name)?;
-    state
+fn account(records: &Records<'_>, name: &str) -> Result<Account, Refusal> {
+    check_exists(records, name)?;
+    records
         .accounts
         .accounts
         .get(name)
@@ -121,20 +131,37 @@ fn account(state: &State, name: &str) -> Result<Account, Refusal> {
         .ok_or_else(|| Refusal::new(RefusalCode::InvalidAccount, "account root stays as it is"))
 }
 
-/// An account cannot come under itself.
-fn check_not_below(state: &State, name: &str, parent: &str) -> Result<(), Refusal> {
+/// The new parent of an account, if it is below the account now: it takes the account's place in the tree, as Slurm has
+/// it, before the account comes under it.
+fn taking_place(
+    records: &Records<'_>,
+    moved: &BTreeMap<String, Account>,
+    account: &Account,
+    parent: &str,
+) -> Result<Option<Account>, Refusal> {
+    let name = &account.name;
+    if name == parent {
+        return Err(Refusal::new(
+            RefusalCode::InvalidAccount,
+            format!("account {name} cannot be under itself"),
+        ));
+    }
+    let find = |name: &str| {
+        let kept = || records.accounts.accounts.get(name);
+        moved.get(name).or_else(kept)
+    };
     let mut at = parent;
-    for _ in 0..=state.accounts.accounts.len() {
+    for _ in 0..=records.accounts.accounts.len() {
         if at == name {
-            return Err(Refusal::new(
-                RefusalCode::InvalidAccount,
-                format!("account {parent} is under account {name}"),
-            ));
+            return Ok(find(parent).map(|above| Account {
+                parent: account.parent.clone(),
+                ..above.clone()
+            }));
         }
-        match state.accounts.accounts.get(at) {
+        match find(at) {
             Some(account) => at = &account.parent,
             None => break,
         }
     }
-    Ok(())
+    Ok(None)
 }

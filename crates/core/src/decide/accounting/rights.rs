@@ -2,8 +2,8 @@
 //! adds accounts and users below the accounts that are his and sets what they may use, within what these accounts may;
 //! a user chooses its own defaults. What a coordinator may not do to one of the entities named is refused for all.
 
-use super::parent_or_root;
 use super::users::{accounts_of, added_to, user};
+use super::{Records, parent_or_root};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::Limits;
@@ -19,6 +19,7 @@ pub(super) fn check(
     edit: &AccountsEdit,
 ) -> Result<(), Refusal> {
     let asker = Asker { state, identity };
+    let records = &Records::own(state);
     let request = Request::from(&edit.ask);
     match &edit.ask {
         AccountsAsk::AddAccounts { parent, terms, .. } => {
@@ -92,12 +93,12 @@ pub(super) fn check(
                 };
             }
             edit.names.iter().try_for_each(|name| {
-                let changed: Vec<&String> = accounts_of(state, name, accounts).collect();
+                let changed: Vec<&String> = accounts_of(records, name, accounts).collect();
                 asker.require_terms(Request::ModifyUserTerms, changed.into_iter(), terms)
             })
         }
         AccountsAsk::DeleteUsers { accounts, .. } => edit.names.iter().try_for_each(|name| {
-            let left: Vec<&String> = accounts_of(state, name, accounts).collect();
+            let left: Vec<&String> = accounts_of(records, name, accounts).collect();
             let known = state.accounts.users.get(name);
             // With the record go its level and what it coordinates.
             if let Some(gone) = known.filter(|user| left.len() == user.account_names().len()) {
@@ -203,7 +204,7 @@ impl<'a> Asker<'a> {
         if names.iter().any(|name| *name != self.identity.user) {
             return self.require(Request::ModifyUserDefaults);
         }
-        let own = user(self.state, &self.identity.user)?;
+        let own = user(&Records::own(self.state), &self.identity.user)?;
         match wckey {
             Some(key) if !key.is_empty() && own.wckeys.iter().all(|known| known != key) => {
                 self.require(Request::ModifyUserWckeys)

@@ -1,9 +1,8 @@
 //! Users: their associations, levels, workload characterization keys, and the accounts that they coordinate.
 
 use super::accounts::check_exists;
-use super::{check_name, check_terms, edit_list, selects, set_terms};
+use super::{Records, check_name, check_terms, edit_list, selects, set_terms};
 use crate::event::AccountsChange;
-use crate::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{ROOT, Terms, User};
 use muster_model::command::{TermsAsk, UsageAsk, WckeysAsk};
@@ -32,11 +31,11 @@ pub(super) fn added_to<'a>(
 
 /// The accounts of a user, of those that are named if any are.
 pub(super) fn accounts_of<'a>(
-    state: &'a State,
+    records: &'a Records<'a>,
     user: &str,
     named: &[String],
 ) -> impl Iterator<Item = &'a String> {
-    let known = state.accounts.users.get(user);
+    let known = records.accounts.users.get(user);
     let all = known.into_iter().flat_map(|user| {
         let parts = user.partitions.keys();
         let parts = parts.filter(|account| !user.accounts.contains_key(*account));
@@ -47,29 +46,29 @@ pub(super) fn accounts_of<'a>(
 
 /// Adds users, and associations to those that are there.
 pub(super) fn add(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     asked: &Asked<'_>,
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    check_terms(state, asked.terms)?;
+    check_terms(records.accounts, asked.terms)?;
     let mut changes = Vec::new();
     for name in names {
-        let added = add_user(state, name, asked)?;
-        changes.extend(with_wckeys(state, name, added, asked.wckeys)?);
+        let added = add_user(records, name, asked)?;
+        changes.extend(with_wckeys(records, name, added, asked.wckeys)?);
     }
     Ok(changes)
 }
 
 /// Changes users and those of their associations that are named.
 pub(super) fn modify(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     asked: &Asked<'_>,
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    check_terms(state, asked.terms)?;
+    check_terms(records.accounts, asked.terms)?;
     let mut changes = Vec::new();
     for name in names {
-        let mut user = user(state, name)?;
+        let mut user = user(records, name)?;
         set_wckeys(&mut user, asked.wckeys)?;
         let default_account = asked.default_account;
         if !default_account.is_empty() {
@@ -98,16 +97,16 @@ pub(super) fn modify(
 
 /// Takes users out of accounts, all if none is named; those that are in none then are deleted.
 pub(super) fn delete(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     accounts: &[String],
     partitions: &[String],
 ) -> Result<Vec<AccountsChange>, Refusal> {
     let mut changes = Vec::new();
     for name in names {
-        let mut user = user(state, name)?;
+        let mut user = user(records, name)?;
         let gone = |account: &str| accounts.is_empty() || accounts.iter().any(|a| a == account);
-        refuse_active(state, |owner, account| owner == name && gone(account))?;
+        refuse_active(records, |owner, account| owner == name && gone(account))?;
         for (account, parts) in &mut user.partitions {
             if selects(accounts, account) {
                 parts.retain(|part, _| !selects(partitions, part));
@@ -132,11 +131,15 @@ pub(super) fn delete(
 
 /// Associations stay while jobs run in them, so that their use is booked.
 pub(super) fn refuse_active(
-    state: &State,
+    records: &Records<'_>,
     concerns: impl Fn(&str, &str) -> bool,
 ) -> Result<(), Refusal> {
     let mut lines = Vec::new();
-    for job in state.jobs.values().filter(|job| !job.nodes_held.is_empty()) {
+    let jobs = records
+        .own
+        .into_iter()
+        .flat_map(|state| state.jobs.values());
+    for job in jobs.filter(|job| !job.nodes_held.is_empty()) {
         let (user, account) = (&job.spec.owner.user, job.spec.account_name());
         if concerns(&user.to_lowercase(), account) && lines.len() < ACTIVE_MAX {
             lines.push(format!("JobID {} of {user} in {account}", job.id));
@@ -153,7 +156,7 @@ const ACTIVE_MAX: usize = 100;
 
 /// Gives the one user named another name, which nobody has.
 pub(super) fn rename(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     to: &str,
 ) -> Result<Vec<AccountsChange>, Refusal> {
@@ -162,8 +165,8 @@ pub(super) fn rename(
         return Err(Refusal::new(RefusalCode::InvalidValue, text));
     };
     check_name(to)?;
-    user(state, from)?;
-    if state.accounts.users.contains_key(to) {
+    user(records, from)?;
+    if records.accounts.users.contains_key(to) {
         return Ok(Vec::new());
     }
     Ok(vec![AccountsChange::UserRenamed {
@@ -173,8 +176,8 @@ pub(super) fn rename(
 }
 
 /// Resets the use of all users in accounts and in those under them, and what counts towards the accounts' limits.
-pub(super) fn reset_account_usage(state: &State, names: &[String]) -> Vec<AccountsChange> {
-    let all = &state.accounts;
+pub(super) fn reset_account_usage(records: &Records<'_>, names: &[String]) -> Vec<AccountsChange> {
+    let all = &records.accounts;
     let below = |account: &str| {
         let mut above = all.upwards(account);
         above.any(|name| names.iter().any(|named| named == name))
@@ -195,7 +198,7 @@ pub(super) fn reset_account_usage(state: &State, names: &[String]) -> Vec<Accoun
 
 /// Users named, or all, have these workload characterization keys no more.
 pub(super) fn delete_wckeys(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     keys: &[String],
 ) -> Result<Vec<AccountsChange>, Refusal> {
@@ -203,7 +206,7 @@ pub(super) fn delete_wckeys(
         default: None,
         keys: Some((Some('-'), keys.to_vec())),
     };
-    let all = state.accounts.users.values();
+    let all = records.accounts.users.values();
     let named = all.filter(|user| selects(names, &user.name));
     let changed = named.filter(|user| user.wckeys.iter().any(|key| keys.contains(key)));
     let changes = changed.map(|user| {
@@ -216,13 +219,13 @@ pub(super) fn delete_wckeys(
 
 /// Resets the use of users in accounts; of all accounts if none is named.
 pub(super) fn reset_usage(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     accounts: &[String],
 ) -> Vec<AccountsChange> {
     let mut changes = Vec::new();
     for name in names {
-        for key in state.accounts.usage.keys() {
+        for key in records.accounts.usage.keys() {
             if key.1 == *name && selects(accounts, &key.0) {
                 changes.push(AccountsChange::UsageReset(Some(key.clone())));
             }
@@ -232,12 +235,15 @@ pub(super) fn reset_usage(
 }
 
 /// Sets the use of associations that are there.
-pub(super) fn set_usage(state: &State, all: &[UsageAsk]) -> Result<Vec<AccountsChange>, Refusal> {
+pub(super) fn set_usage(
+    records: &Records<'_>,
+    all: &[UsageAsk],
+) -> Result<Vec<AccountsChange>, Refusal> {
     let changes = all.iter().map(|ask| {
         let UsageAsk { account, user, raw } = ask.clone();
-        check_exists(state, &account)?;
+        check_exists(records, &account)?;
         let is_root = user == ROOT && account == ROOT;
-        if !is_root && !state.accounts.has_association(&account, &user) {
+        if !is_root && !records.accounts.has_association(&account, &user) {
             return Err(Refusal::new(
                 RefusalCode::InvalidAccount,
                 format!("user {user} is not in account {account}"),
@@ -250,16 +256,16 @@ pub(super) fn set_usage(state: &State, all: &[UsageAsk]) -> Result<Vec<AccountsC
 
 /// Makes users coordinators of accounts; those that are already stay it.
 pub(super) fn add_coordinators(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     accounts: &[String],
 ) -> Result<Vec<AccountsChange>, Refusal> {
     for account in accounts {
-        check_exists(state, account)?;
+        check_exists(records, account)?;
     }
     let mut changes = Vec::new();
     for name in names {
-        let mut user = user(state, name)?;
+        let mut user = user(records, name)?;
         edit_list(&mut user.coordinates, Some('+'), accounts);
         user.coordinates.sort_unstable();
         changes.push(AccountsChange::User(user));
@@ -269,15 +275,15 @@ pub(super) fn add_coordinators(
 
 /// Users named, or all, are coordinators of the accounts named, or of any, no more.
 pub(super) fn delete_coordinators(
-    state: &State,
+    records: &Records<'_>,
     names: &[String],
     accounts: &[String],
 ) -> Result<Vec<AccountsChange>, Refusal> {
     for account in accounts {
-        check_exists(state, account)?;
+        check_exists(records, account)?;
     }
     for name in names {
-        user(state, name)?;
+        user(records, name)?;
     }
     if names.is_empty() && accounts.is_empty() {
         return Err(Refusal::new(
@@ -287,7 +293,7 @@ pub(super) fn delete_coordinators(
     }
     let named = |user: &&User| selects(names, &user.name);
     let gone = |account: &String| selects(accounts, account);
-    let all = state.accounts.users.values().filter(named);
+    let all = records.accounts.users.values().filter(named);
     let changed = all.filter(|user| user.coordinates.iter().any(gone));
     let changes = changed.map(|user| {
         let mut user = user.clone();
@@ -298,15 +304,15 @@ pub(super) fn delete_coordinators(
 }
 
 fn add_user(
-    state: &State,
+    records: &Records<'_>,
     name: &str,
     asked: &Asked<'_>,
 ) -> Result<Option<AccountsChange>, Refusal> {
-    let known = state.accounts.users.get(name);
+    let known = records.accounts.users.get(name);
     let mut user = known.cloned().unwrap_or_else(|| new_user(name));
     let mut new = known.is_none() && name != ROOT;
     for account in added_to(asked.accounts, asked.default_account) {
-        check_exists(state, account)?;
+        check_exists(records, account)?;
         let mut own = Terms::default();
         set_terms(&mut own, asked.terms);
         for partition in asked.partitions {
@@ -347,12 +353,12 @@ fn add_user(
 
 /// A user that is added, or is there, with these keys beside those that it has.
 fn with_wckeys(
-    state: &State,
+    records: &Records<'_>,
     name: &str,
     added: Option<AccountsChange>,
     ask: &WckeysAsk,
 ) -> Result<Option<AccountsChange>, Refusal> {
-    let mut user = match (added, state.accounts.users.get(name)) {
+    let mut user = match (added, records.accounts.users.get(name)) {
         (Some(AccountsChange::User(user)), _) => user,
         (other, None) => return Ok(other),
         (_, Some(_)) if *ask == WckeysAsk::default() => return Ok(None),
@@ -364,7 +370,7 @@ fn with_wckeys(
         ..ask.clone()
     };
     set_wckeys(&mut user, &ask)?;
-    let same = state.accounts.users.get(name) == Some(&user);
+    let same = records.accounts.users.get(name) == Some(&user);
     Ok((!same).then_some(AccountsChange::User(user)))
 }
 
@@ -407,8 +413,8 @@ fn new_user(name: &str) -> User {
 }
 
 /// The record of a user.
-pub(super) fn user(state: &State, name: &str) -> Result<User, Refusal> {
-    let known = state.accounts.users.get(name).cloned();
+pub(super) fn user(records: &Records<'_>, name: &str) -> Result<User, Refusal> {
+    let known = records.accounts.users.get(name).cloned();
     let root = || (name == ROOT).then(|| new_user(ROOT));
     known.or_else(root).ok_or_else(|| {
         Refusal::new(

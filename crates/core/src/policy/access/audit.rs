@@ -181,6 +181,10 @@ fn submission(spec: Option<&JobSpec>) -> Subject {
 }
 
 fn edited(edit: &AccountsEdit) -> Subject {
+    of_ask(edit).name("Cluster", &edit.cluster)
+}
+
+fn of_ask(edit: &AccountsEdit) -> Subject {
     let names = || Subject::new(list(edit.names.iter()));
     match &edit.ask {
         AccountsAsk::AddAccounts {

@@ -143,6 +143,14 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
         return all;
     }
     let me = identity.user.as_str();
+    for cluster in all.clusters.values_mut() {
+        if users {
+            cluster.users.retain(|name, _| name == me);
+        }
+        if accounts {
+            cluster.accounts.clear();
+        }
+    }
     let mine = coordinated(&all, me);
     let sees = |account: &str, user: &str| user == me || mine.contains(account);
     if usage {

@@ -203,6 +203,7 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
     };
     let edit = |name: &str, ask: AccountsAsk| {
         UserCommand::EditAccounts(Box::new(AccountsEdit {
+            cluster: String::new(),
             names: vec![name.to_owned()],
             ask,
         }))

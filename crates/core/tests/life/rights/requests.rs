@@ -13,6 +13,7 @@ use muster_model::time::{TimeLimit, Timestamp};
 
 pub(super) fn edit(names: &[&str], ask: AccountsAsk) -> UserCommand {
     UserCommand::EditAccounts(Box::new(AccountsEdit {
+        cluster: String::new(),
         names: names.iter().map(|n| (*n).to_owned()).collect(),
         ask,
     }))

@@ -22,6 +22,7 @@ fn job(job: u64) -> JobTarget {
 fn edit(ask: AccountsAsk) -> String {
     let names = vec!["jnann".to_owned()];
     said(&UserCommand::EditAccounts(Box::new(AccountsEdit {
+        cluster: String::new(),
         names,
         ask,
     })))
