@@ -83,13 +83,17 @@ impl Settings {
     /// is set for associations that are meant.
     fn edits(&self, changed: &Changed<'_>, conditions: &Conditions) -> Vec<AccountsEdit> {
         let book = changed.book;
-        let ask = |parent: &str, terms: &TermsAsk, record: bool| AccountsAsk::ModifyAccounts {
-            parent: parent.to_owned(),
-            description: record.then(|| self.description.clone()).unwrap_or_default(),
-            organization: record
-                .then(|| self.organization.clone())
-                .unwrap_or_default(),
-            terms: terms.clone(),
+        let ask = |parent: &str, terms: &TermsAsk, record: bool| {
+            let recorded = |text: &str| match record {
+                true => text.to_owned(),
+                false => String::new(),
+            };
+            AccountsAsk::ModifyAccounts {
+                parent: parent.to_owned(),
+                description: recorded(&self.description),
+                organization: recorded(&self.organization),
+                terms: terms.clone(),
+            }
         };
         let named = accounts_that_fit(conditions, book);
         let of: Vec<String> = (changed.associations.iter())

@@ -24,8 +24,6 @@ use muster_proto::node::Report;
 use muster_proto::step::{AgentReply, StepSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-/// A step of a job.
-
 /// All steps led from here.
 #[derive(Debug, Default)]
 pub(super) struct LedSteps {
