@@ -2,12 +2,13 @@
 
 use crate::nodes::launch_failed;
 use crate::world::{World, allocation, config, spec, target};
-use muster_model::command::{Command, JobSelection, UserCommand};
+use muster_model::command::{Command, JobSelection, NodeCommand, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
 use muster_model::ids::{Attempt, JobId, NodeIdx};
 use muster_model::job::{Hold, JobState, Reason};
 use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
 
 #[test]
 fn a_job_waits_for_the_controllers_prolog() {
@@ -111,4 +112,34 @@ fn a_job_whose_launches_fail_again_and_again_is_held() {
         detail.starts_with("launch failure limit exceeded"),
         "{detail}"
     );
+}
+
+#[test]
+fn a_job_whose_prolog_fails_anywhere_goes_back_where_the_site_wants_that() {
+    for (forced, state) in [(false, JobState::Failed), (true, JobState::Pending)] {
+        let mut world = World::with(ClusterConfig {
+            requeue_on_prolog_failure: forced,
+            ..config()
+        });
+        let id = world.submit(JobSpec {
+            requeue: Some(false),
+            ..spec("j")
+        });
+        world.start(id, &[0, 1]);
+        let attempt = world.job(id).attempt;
+        world.node(
+            1,
+            NodeCommand::LaunchFailed {
+                job: id,
+                attempt,
+                error: "Prolog /etc/prolog failed: exit status 4".to_owned(),
+                node_fault: true,
+                prolog: true,
+                lack: false,
+            },
+        );
+        world.release(id);
+        assert_eq!(world.job(id).state, state);
+        world.check_replay();
+    }
 }

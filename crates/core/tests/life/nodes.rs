@@ -772,33 +772,3 @@ fn a_node_without_the_newest_configuration_waits_and_keeps_other_reasons() {
     assert!(node.drain && text == "mine", "{text}");
     world.check_replay();
 }
-
-#[test]
-fn a_job_whose_prolog_fails_anywhere_goes_back_where_the_site_wants_that() {
-    for (forced, state) in [(false, JobState::Failed), (true, JobState::Pending)] {
-        let mut world = World::with(ClusterConfig {
-            requeue_on_prolog_failure: forced,
-            ..config()
-        });
-        let id = world.submit(JobSpec {
-            requeue: Some(false),
-            ..spec("j")
-        });
-        world.start(id, &[0, 1]);
-        let attempt = world.job(id).attempt;
-        world.node(
-            1,
-            NodeCommand::LaunchFailed {
-                job: id,
-                attempt,
-                error: "Prolog /etc/prolog failed: exit status 4".to_owned(),
-                node_fault: true,
-                prolog: true,
-                lack: false,
-            },
-        );
-        world.release(id);
-        assert_eq!(world.job(id).state, state);
-        world.check_replay();
-    }
-}
