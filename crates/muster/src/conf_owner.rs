@@ -81,7 +81,7 @@ mod tests {
         assert!(refusal(own).contains("chmod go-w"));
         mode(&file, 0o644);
         mode(&dir, 0o777);
-        assert!(refusal(own).contains("in the place of"));
+        assert!(refusal(own).contains("who could replace the file"));
         mode(&dir, 0o755);
         if geteuid().is_root() {
             chown(&file, Some(65534), None).unwrap();
