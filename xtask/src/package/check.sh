@@ -68,8 +68,9 @@ works() {
     done
 }
 
-say "what was here of Slurm or Muster goes"
-inside dpkg --force-depends --purge $(inside dpkg-query -W -f '${Package}\n' | grep -E '^(slurm|muster-)' || true) >/dev/null 2>&1 || true
+# What the packages conflict with, where this machine has it.
+say "what was here of Slurm, Grid Engine or Muster goes"
+inside dpkg --force-depends --purge $(inside dpkg-query -W -f '${Package}\n' | grep -E '^(slurm|gridengine|muster-)' || true) >/dev/null 2>&1 || true
 for user in slurm muster-agent; do inside userdel "$user" 2>/dev/null || true; done
 rm -rf "$root/etc/slurm"
 
@@ -80,6 +81,18 @@ for file in "$newer"/*.deb; do
     ! dpkg-deb -c "$file" | grep -q 'etc/slurm/.' || fail "a package has a configuration"
 done
 configure
+say "another maker's commands of the same names are in the way"
+mkdir -p "$root/tmp/other/DEBIAN" "$root/tmp/other/usr/bin"
+printf 'Package: gridengine-client\nVersion: 8.1.9\nArchitecture: all\nMaintainer: nobody\nDescription: qsub\n' >"$root/tmp/other/DEBIAN/control"
+echo >"$root/tmp/other/usr/bin/qsub"
+inside dpkg-deb --root-owner-group --build /tmp/other /tmp/other.deb >/dev/null
+inside dpkg -i /tmp/other.deb >/dev/null
+if said=$(inside sh -c 'dpkg -i /tmp/older/muster-common_*.deb /tmp/older/muster-client_*.deb' 2>&1); then
+    fail "muster-client was installed beside gridengine-client"
+fi
+case $said in *"conflicts with gridengine-client"*) ;; *) fail "the conflict is not named: $said" ;; esac
+inside dpkg --purge muster-common gridengine-client >/dev/null
+for user in slurm muster-agent; do inside userdel "$user" 2>/dev/null || true; done
 say "install"
 inside sh -c 'dpkg -i /tmp/older/*.deb' >/dev/null
 works

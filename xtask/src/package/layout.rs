@@ -58,8 +58,14 @@ fn roles() -> [Role; 7] {
             CLIENT,
             "workload manager for HPC clusters: sbatch, srun, squeue and the other commands",
             None,
-            &["slurm-client", "slurm-smd-client"],
-            &["slurm"],
+            // The last two have the commands of Grid Engine and of Torque, some of which have the same names.
+            &[
+                "slurm-client",
+                "slurm-smd-client",
+                "gridengine-client",
+                "slurm-wlm-torque",
+            ],
+            &["slurm", "gridengine", "slurm-torque"],
         ),
         role(
             "muster-slurmctld",
