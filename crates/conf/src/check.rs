@@ -1,9 +1,10 @@
 //! Finding a configuration and reporting on it as a whole: `muster config check`.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::diagnostic::{Diagnostic, Findings, Severity};
+use crate::diagnostic::{Diagnostic, Findings, Origin, Severity};
 use crate::grid_engine::{self, Mapping};
 use crate::job_classes::{self, JobClasses};
 use crate::load::load_with;
@@ -110,6 +111,7 @@ pub fn check(path: &Path) -> CheckReport {
 pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     let (config, mut diagnostics) = load_with(path, read);
     let directory = path.parent().unwrap_or(Path::new(""));
+    diagnostics.extend(unreadable(directory, read));
     let beside = |name: &str| Some(directory.join(name)).filter(|path| read(path).is_ok());
     if let Some(path) = beside("gres.conf") {
         diagnostics.extend(files::load_gres_with(&path, read).1);
@@ -148,10 +150,18 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     if let Ok(text) = read(&file) {
         let text = String::from_utf8_lossy(&text);
         let (mapping, found) = Mapping::parse(&text, &file.display().to_string());
-        // The controller runs without the file: only the commands that read it stop.
-        diagnostics.extend(found.into_iter().map(|finding| Diagnostic {
-            severity: Severity::Warning,
-            ..finding
+        // The controller runs without a line that is wrong, as only the commands that read it stop, but not where that may be the one
+        // that says who verifies jobs and what may be changed afterwards.
+        diagnostics.extend(found.into_iter().map(|finding| {
+            let is_of_verifier = finding.key.to_ascii_lowercase().starts_with("jsv");
+            let severity = match is_of_verifier {
+                true => Severity::Error,
+                false => Severity::Warning,
+            };
+            Diagnostic {
+                severity,
+                ..finding
+            }
         }));
         diagnostics.extend(
             mapping.queues_without_partition(&file.display().to_string(), |name| {
@@ -180,6 +190,38 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         config,
         diagnostics,
     }
+}
+
+/// Files beside slurm.conf that are there and cannot be read: without them, what they forbid would be allowed.
+fn unreadable(directory: &Path, read: ReadFile<'_>) -> Vec<Diagnostic> {
+    let files = [
+        "gres.conf",
+        "topology.conf",
+        "cgroup.conf",
+        "mpi.conf",
+        job_container::FILE,
+        verifier::FILE,
+        grid_engine::FILE,
+        site_options::FILE,
+        job_classes::FILE,
+    ];
+    let wrong = files.iter().filter_map(|name| {
+        let path = directory.join(name);
+        let error = read(&path).err()?;
+        let is_absent = [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind());
+        (!is_absent).then(|| Diagnostic {
+            severity: Severity::Error,
+            origin: Origin {
+                file: path.display().to_string().into(),
+                line: 0,
+                column: 0,
+            },
+            key: String::new(),
+            message: format!("cannot be read: {error}"),
+            help: "let the user that the daemon runs as read the file, or remove it".to_owned(),
+        })
+    });
+    wrong.collect()
 }
 
 /// What of `PrologFlags` excludes each other, as in slurm.conf(5).

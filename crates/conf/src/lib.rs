@@ -45,5 +45,5 @@ pub use model::*;
 pub use nodes::{MAX_NODES, parse_gres};
 pub use show::{Facts, format_row, show_config};
 pub use slurmctld_parameters::RateLimits;
-pub use source::{ReadFile, read_from_disk};
+pub use source::{ReadFile, optional_text, read_from_disk};
 pub use write::{Minimal, write_minimal};

@@ -29,6 +29,13 @@ pub fn read_from_disk(path: &Path) -> io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
+/// The text of a file that a site may do without, and nothing where it is not there or cannot be read, which [`crate::check`]
+/// finds.
+pub fn optional_text(path: &Path) -> String {
+    let bytes = read_from_disk(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// One `Key=Value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pair {

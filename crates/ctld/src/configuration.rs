@@ -93,7 +93,7 @@ impl Source {
                 ..settings(&config)
             },
             answer: answer(&config),
-            verifiers: Settings::of(&config).map_err(anyhow::Error::msg)?,
+            verifiers: Settings::of(&config),
             classes: SiteClasses::of(&config),
             site_options: site_options(&config),
             given,
@@ -105,8 +105,7 @@ impl Source {
 /// The options of the file beside slurm.conf. What is wrong with it was found when the configuration was checked.
 fn site_options(config: &Config) -> SiteOptions {
     let path = config.path.with_file_name(site_options::FILE);
-    let text = std::fs::read(&path).unwrap_or_default();
-    SiteOptions::parse(&String::from_utf8_lossy(&text), site_options::FILE).0
+    SiteOptions::parse(&conf::optional_text(&path), site_options::FILE).0
 }
 
 /// `ReconfigFlags`: what of partitions outlives `scontrol reconfigure`.
@@ -155,7 +154,7 @@ fn cluster(config: &Config) -> ClusterConfig {
 /// Who may reserve, as the sge.conf beside slurm.conf has it. What is wrong with the file was found when the configuration was checked.
 fn reservation_users(conf_path: &Path) -> Vec<String> {
     let path = conf_path.with_file_name(conf::grid_engine::FILE);
-    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let text = conf::optional_text(&path);
     conf::grid_engine::Mapping::parse(&text, conf::grid_engine::FILE)
         .0
         .reservation_users

@@ -26,8 +26,10 @@ impl SiteClasses {
     pub(crate) fn of(config: &Config) -> SiteClasses {
         let read = |name: &str| {
             let path = config.path.with_file_name(name);
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            (text, path.display().to_string())
+            (
+                muster_conf::optional_text(&path),
+                path.display().to_string(),
+            )
         };
         let (text, file) = read(job_classes::FILE);
         let (mapping_text, mapping_file) = read(grid_engine::FILE);

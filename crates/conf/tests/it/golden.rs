@@ -284,3 +284,36 @@ fn protection_that_is_not_given_is_an_error() {
         assert_eq!(found[0].severity, Severity::NoEffect, "{line}");
     }
 }
+
+/// What a file forbids is not allowed because the file has a mistake, or cannot be read.
+#[test]
+fn files_that_forbid_are_not_passed_over() {
+    const BASE: &str =
+        "ClusterName=c\nSlurmctldHost=h\nNodeName=n1 State=UNKNOWN\nPartitionName=p Nodes=ALL\n";
+    let errors = |name: &'static str, content: Result<&'static str, std::io::ErrorKind>| {
+        let read = move |path: &Path| match path.file_name().and_then(|name| name.to_str()) {
+            Some("slurm.conf") => Ok(BASE.as_bytes().to_vec()),
+            Some(own) if own == name => Ok(content?.as_bytes().to_vec()),
+            _ => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        let found = check_with(Path::new("/c/slurm.conf"), &read).diagnostics;
+        let found = found.into_iter();
+        let errors = found.filter(|d| d.severity == Severity::Error);
+        errors.map(|d| d.to_string()).collect::<Vec<String>>()
+    };
+    for line in [
+        "jsv_allowed_mod h,dc\n",
+        "JSV_allowed_mods h\n",
+        "jsv_url /a /b\n",
+    ] {
+        assert_eq!(errors("sge.conf", Ok(line)).len(), 1, "{line}");
+    }
+    assert_eq!(errors("sge.conf", Ok("pe smp\n")), [""; 0]);
+    for name in ["sge.conf", "job_classes.conf", "cgroup.conf"] {
+        let found = errors(name, Err(std::io::ErrorKind::PermissionDenied));
+        let [error] = &*found else {
+            panic!("{name}: {found:?}");
+        };
+        assert!(error.contains("cannot be read"), "{error}");
+    }
+}

@@ -92,9 +92,13 @@ async fn classes(
         UserCommand::SetCrontab(ask) => (ask.jobs.as_mut_slice(), &mut ask.blobs),
         UserCommand::UpdateJob { target, update } => {
             let (id, own) = (target.job, identity.clone());
-            let found = shared.look(move |state| records::specs_of(state, &own, id));
-            let found = found.await.map_err(|_| Refusal::from(RefusalCode::Busy))?;
-            // What is not there, or not the user's to change, is refused by the writer.
+            let found = shared.look(move |state| {
+                records::require_job(state, id)?;
+                Ok(records::specs_of(state, &own, id))
+            });
+            let found: Result<_, Refusal> = found.await.map_err(|_| RefusalCode::Busy)?;
+            let found = found?;
+            // What is not the user's to change is refused by the writer.
             let mut of_classes = found.iter().filter(|spec| spec.class.is_some());
             return of_classes.try_for_each(|spec| check_update(shared, identity, spec, update));
         }
@@ -194,6 +198,15 @@ impl Verification<'_> {
             {
                 self.check_change(target.job, None).await
             }
+            // Held, it would be another change of it; as it was, it only runs again.
+            UserCommand::Requeue {
+                target,
+                hold,
+                special_exit,
+                ..
+            } if (*hold || *special_exit) && self.allowed().is_some() => {
+                self.check_change(target.job, None).await
+            }
             UserCommand::Top { target } if self.allowed().is_some() => {
                 let update = JobUpdate {
                     priority: Some(0),
@@ -220,10 +233,14 @@ impl Verification<'_> {
     async fn check_change(&self, job: JobId, update: Option<&JobUpdate>) -> Result<(), Refusal> {
         let own = self.identity.clone();
         let found = self.shared.look(move |state| {
-            let is_operator = access::role_of(state, &own) >= Role::Operator;
-            (!is_operator).then(|| records::specs_of(state, &own, job))
+            if access::role_of(state, &own) >= Role::Operator {
+                return Ok(None);
+            }
+            records::require_job(state, job)?;
+            Ok(Some(records::specs_of(state, &own, job)))
         });
-        let found = found.await.map_err(|_| Refusal::from(RefusalCode::Busy))?;
+        let found: Result<_, Refusal> = found.await.map_err(|_| RefusalCode::Busy)?;
+        let found = found?;
         let allowed = self.allowed().unwrap_or_default();
         let refused = |option: &str| {
             let detail = format!(
@@ -231,7 +248,7 @@ impl Verification<'_> {
             );
             Refusal::new(RefusalCode::AccessDenied, detail)
         };
-        // What is not there, or not the user's to change, is refused by the writer.
+        // What is not the user's to change is refused by the writer.
         for spec in found.iter().flatten() {
             match update {
                 Some(update) => check_change(spec, update, allowed).map_err(refused)?,
@@ -292,10 +309,14 @@ impl Verification<'_> {
         let (id, identity) = (target.job, self.identity.clone());
         let found = self
             .shared
-            .look(move |state| records::of_job(state, &identity, id))
+            .look(move |state| {
+                records::require_job(state, id)?;
+                Ok(records::of_job(state, &identity, id))
+            })
             .await;
-        // What is not there, or not the user's to change, is refused by the writer: no script says anything of it.
-        let Some((job, spec)) = found.map_err(|_| Refusal::from(RefusalCode::Busy))? else {
+        let found: Result<_, Refusal> = found.map_err(|_| RefusalCode::Busy)?;
+        // What is not the user's to change is refused by the writer: no script says anything of it.
+        let Some((job, spec)) = found? else {
             return Ok(());
         };
         let change = Change {

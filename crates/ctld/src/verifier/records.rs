@@ -6,6 +6,7 @@ use muster_model::command::Identity;
 use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
 use muster_model::rights::Request;
 use muster_model::spec::{JobSpec, MemoryAsk};
@@ -96,6 +97,19 @@ pub(crate) fn of_job(
         return None;
     }
     Some((job(state, found), (*found.spec).clone()))
+}
+
+/// Refuses a number that no job and no array has. The state is that of acknowledged commands: a change of a job whose submission
+/// is on its way would else be decided after it, and nothing would have been asked of it before.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn require_job(state: &State, id: JobId) -> Result<(), Refusal> {
+    let is_of_array = || state.jobs.values().any(|job| job.submission() == id);
+    match state.jobs.contains_key(&id) || state.arrays.contains_key(&id) || is_of_array() {
+        true => Ok(()),
+        false => Err(RefusalCode::InvalidJobId.into()),
+    }
 }
 
 /// What the jobs asked for that a number names and that a user may change: a job, an array, all components of a heterogeneous job.
@@ -342,4 +356,20 @@ fn association(state: &State, identity: &Identity, account: &str, partition: &st
     let all = accounts.qos_list(account, &identity.user, partition);
     fields.text("assoc_qos", &all.unwrap_or_default().join(","));
     fields.row("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_waits_for_the_submission_to_be_acknowledged() {
+        let mut state = State::default();
+        let refused = require_job(&state, JobId(7)).unwrap_err();
+        assert_eq!(refused.code, RefusalCode::InvalidJobId);
+        let spec = Arc::new(JobSpec::default());
+        let job = Job::new(JobId(7), spec, TimeLimit::Unlimited, Timestamp(0));
+        state.jobs.insert(JobId(7), job);
+        assert_eq!(require_job(&state, JobId(7)), Ok(()));
+    }
 }

@@ -1,10 +1,10 @@
 //! What verifiers a site has, and within what bounds they run.
 
-use muster_conf::Config;
 use muster_conf::grid_engine::{self, Mapping};
 use muster_conf::verifier::{self, Bounds};
+use muster_conf::{Config, optional_text};
 use muster_verifier::jsv::Site;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a verifier is.
@@ -36,16 +36,12 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Those of a configuration and of the files beside it, in order. What is wrong with verifier.conf was found when the
-    /// configuration was checked.
-    ///
-    /// # Errors
-    /// sge.conf has a line that is wrong: it may be the one that names a verifier.
-    pub(crate) fn of(config: &Config) -> Result<Vec<Settings>, String> {
+    /// Those of a configuration and of the files beside it, in order. What is wrong with these was found when the configuration
+    /// was checked.
+    pub(crate) fn of(config: &Config) -> Vec<Settings> {
         let beside = |name: &str| config.path.with_file_name(name);
-        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
         let file = beside(verifier::FILE);
-        let (bounds, _) = Bounds::parse(&read(&file), &file.display().to_string());
+        let (bounds, _) = Bounds::parse(&optional_text(&file), &file.display().to_string());
         let settings = |kind, script| Settings {
             kind,
             script,
@@ -60,10 +56,7 @@ impl Settings {
         let is_lua = words.any(|word| word == "lua" || word == "job_submit/lua");
         let lua = is_lua.then(|| settings(Kind::Lua, beside("job_submit.lua")));
         let file = beside(grid_engine::FILE);
-        let (mapping, findings) = Mapping::parse(&read(&file), &file.display().to_string());
-        if let Some(finding) = findings.iter().find(|finding| finding.key == "jsv_url") {
-            return Err(finding.to_string());
-        }
+        let (mapping, _) = Mapping::parse(&optional_text(&file), &file.display().to_string());
         let jsv = mapping.jsv.clone().map(|path| {
             let gres = config.text("GresTypes").unwrap_or_default();
             let gres = gres.split(',').map(|name| name.trim().to_owned());
@@ -73,7 +66,7 @@ impl Settings {
             };
             settings(Kind::Jsv(Box::new(site)), PathBuf::from(path))
         });
-        Ok(lua.into_iter().chain(jsv).collect())
+        lua.into_iter().chain(jsv).collect()
     }
 
     /// Whether it sees changes of jobs, too.

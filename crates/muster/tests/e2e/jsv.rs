@@ -279,16 +279,33 @@ fn what_users_change_is_what_the_site_lists() {
     c.ok("echo 'jsv_allowed_mod N,o,h' >>\"$(dirname $SLURM_CONF)/sge.conf\"");
     c.ok("scontrol reconfigure");
     c.ok(&as_nobody("qalter -N new 1"));
-    for command in ["qalter -p -8 1", "scontrol update JobId=1 Nice=9"] {
+    for (command, why) in [
+        ("qalter -p -8 1", "-p cannot be changed"),
+        ("scontrol update JobId=1 Nice=9", "-p cannot be changed"),
+        (
+            "scontrol update JobId=1 Features=big",
+            "-l cannot be changed",
+        ),
+        (
+            "scontrol update JobId=1 ExcNodeList=n1",
+            "-q cannot be changed",
+        ),
+        ("scontrol update JobId=2 Nice=9", "Invalid job id"),
+    ] {
         let refused = c.run(&as_nobody(command));
         assert_ne!(refused.code, 0, "{command}");
-        assert!(
-            refused.err.contains("-p cannot be changed"),
-            "{command}: {refused:?}"
-        );
+        assert!(refused.err.contains(why), "{command}: {refused:?}");
     }
     assert_eq!(c.ok("squeue -h -j 1 -O name:5,nice:5").trim(), "new  7");
     // Operators are not bound by it, and what holds a job is listed.
     c.ok("qalter -p -9 1");
     c.ok(&as_nobody("qrls 1"));
+    // Another hold is a change, too.
+    c.ok("sed -i 's/N,o,h/N,o/' \"$(dirname $SLURM_CONF)/sge.conf\" && scontrol reconfigure");
+    let refused = c.run(&as_nobody("scontrol requeuehold 1"));
+    assert!(refused.err.contains("-h cannot be changed"), "{refused:?}");
+    // A line that is wrong is not passed over: everything could be changed then.
+    c.ok("sed -i 's/N,o/N,dc/' \"$(dirname $SLURM_CONF)/sge.conf\"");
+    let refused = c.run("scontrol reconfigure");
+    assert!(refused.err.contains("'dc' is no option"), "{refused:?}");
 }

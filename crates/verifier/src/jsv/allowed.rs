@@ -58,7 +58,7 @@ fn changed(job: &JobSpec, update: &JobUpdate) -> Vec<Options> {
         nodelist,
         licenses,
     } = update;
-    let all: [(Options, bool); 15] = [
+    let all: [(Options, bool); 16] = [
         (
             &["l"],
             time_limit.is_some()
@@ -70,6 +70,8 @@ fn changed(job: &JobSpec, update: &JobUpdate) -> Vec<Options> {
             &["p"],
             priority.is_some() || nice.is_some() || site_factor.is_some(),
         ),
+        // A priority of 0 holds a job, and any other releases one that is held so.
+        (&["h"], priority.is_some()),
         (&["q"], partitions.is_some() || nodelist.is_some()),
         (&["N"], name.is_some()),
         (&["A"], comment.is_some()),
@@ -95,15 +97,34 @@ fn changed(job: &JobSpec, update: &JobUpdate) -> Vec<Options> {
     found
 }
 
-/// Memory is a request; all else of it is what a parallel environment says.
+/// Counts of nodes, tasks and CPUs, and how tasks are spread, are what a parallel environment says; names of nodes are those of
+/// a queue's hosts; all else is a request.
 fn of_ask(old: &ResourceAsk, new: &ResourceAsk) -> Vec<Options> {
-    let with_memory_of_old = ResourceAsk {
-        memory: old.memory,
-        ..new.clone()
+    let with_environment = |of: &ResourceAsk, from: &ResourceAsk| ResourceAsk {
+        min_nodes: from.min_nodes,
+        max_nodes: from.max_nodes,
+        nodes_set: from.nodes_set,
+        use_min_nodes: from.use_min_nodes,
+        ntasks: from.ntasks,
+        ntasks_per_node: from.ntasks_per_node,
+        ntasks_per_socket: from.ntasks_per_socket,
+        ntasks_per_core: from.ntasks_per_core,
+        cpus_per_task: from.cpus_per_task,
+        min_cpus_per_node: from.min_cpus_per_node,
+        distribution: from.distribution.clone(),
+        spread: from.spread,
+        ..of.clone()
     };
-    let all: [(Options, bool); 2] = [
-        (&["l"], old.memory != new.memory),
-        (&["pe"], with_memory_of_old != *old),
+    let with_queue = |of: &ResourceAsk, from: &ResourceAsk| ResourceAsk {
+        nodelist: from.nodelist.clone(),
+        exclude: from.exclude.clone(),
+        ..of.clone()
+    };
+    let rest = with_queue(&with_environment(new, old), old);
+    let all: [(Options, bool); 3] = [
+        (&["l"], rest != *old),
+        (&["q"], with_queue(old, new) != *old),
+        (&["pe"], with_environment(old, new) != *old),
     ];
     let given = all.into_iter().filter(|(_, is_changed)| *is_changed);
     given.map(|(options, _)| options).collect()
@@ -135,6 +156,12 @@ fn of_shown(key: &str) -> Options {
         "mailtype" => &["m"],
         _ if key == marks::HARD || key == marks::SOFT => &["l"],
         _ if key == marks::QUEUE || key == marks::HARD_QUEUES => &["q"],
+        _ if key == marks::PE => &["pe"],
+        _ if key == marks::HOLD_JID => &["hold_jid", "hold_jid_ad"],
+        _ if key == marks::MERGE => &["e", "j"],
+        _ if key == marks::BINARY => &["b"],
+        // No option of qalter changes it, so none that a site may list.
+        _ if key == marks::COMMAND => &["command"],
         _ => &["ac"],
     }
 }
@@ -157,6 +184,8 @@ mod tests {
         assert_eq!(check("p", |u| u.name = Some("x".into())), Err("N"));
         assert_eq!(check("N", |u| u.nice = Some(5)), Err("p"));
         assert_eq!(check("N", |u| u.priority = Some(5)), Err("p"));
+        assert_eq!(check("p", |u| u.priority = Some(0)), Err("h"));
+        assert_eq!(check("p,h", |u| u.priority = Some(0)), Ok(()));
         assert_eq!(check("N", |u| u.time_delta_min = Some(5)), Err("l"));
         assert_eq!(check("N", |u| u.licenses = Some("a".into())), Err("l"));
         assert_eq!(check("N", |u| u.nodelist = Some("n1".into())), Err("q"));
@@ -177,6 +206,16 @@ mod tests {
             ..memory
         };
         assert_eq!(check("l", |u| u.ask = Some(tasks)), Err("pe"));
+        let constraint = ResourceAsk {
+            constraint: Some("gpu".into()),
+            ..ResourceAsk::default()
+        };
+        assert_eq!(check("pe", |u| u.ask = Some(constraint)), Err("l"));
+        let nodes = ResourceAsk {
+            exclude: Some("n1".into()),
+            ..ResourceAsk::default()
+        };
+        assert_eq!(check("pe,l", |u| u.ask = Some(nodes)), Err("q"));
         let stderr = StdioSpec {
             stderr: Some("e".into()),
             ..StdioSpec::default()
@@ -187,5 +226,10 @@ mod tests {
         assert_eq!(check("l", |u| u.shown = shown(marks::HARD)), Ok(()));
         assert_eq!(check("l", |u| u.shown = shown("MailUser")), Err("M"));
         assert_eq!(check("l", |u| u.shown = shown("extra")), Err("ac"));
+        assert_eq!(check("ac", |u| u.shown = shown(marks::PE)), Err("pe"));
+        assert_eq!(
+            check("ac", |u| u.shown = shown(marks::COMMAND)),
+            Err("command")
+        );
     }
 }
