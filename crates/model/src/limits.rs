@@ -4,6 +4,8 @@
 pub const DYNAMIC_NODES_MAX: usize = 1 << 14;
 /// Reservations that an ordinary user may have at a time, where the site lets users reserve. Chosen so that a user's weeks of courses fit.
 pub const USER_RESERVATIONS_MAX: usize = 10;
+/// How long such a reservation may be where the partition has no `MaxTime`, seconds: a month.
+pub const USER_RESERVATION_LENGTH_S: u64 = 31 * 86_400;
 /// How far ahead such a reservation may begin, seconds: a year.
 pub const USER_RESERVATION_AHEAD_S: u64 = 366 * 86_400;
 /// Users and groups whom the site may let reserve.

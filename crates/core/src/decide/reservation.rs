@@ -67,9 +67,12 @@ pub(super) fn create(
     }
     if is_own {
         made.made_by = Some(identity.uid);
-        own::check(draft, identity, &made)?;
+        own::check_partition(draft, identity, &made, ask)?;
     }
     nodes::choose(draft, &mut made, ask)?;
+    if is_own {
+        own::check_limits(draft, identity, &made)?;
+    }
     settle(draft, &mut made);
     let name = made.name.clone();
     emit(draft, made);

@@ -265,7 +265,7 @@ pub(super) fn owner(
     })
 }
 
-fn configuration(state: &State) -> Result<&ClusterConfig, Refusal> {
+pub(super) fn configuration(state: &State) -> Result<&ClusterConfig, Refusal> {
     let text = "the controller has no configuration yet; try again";
     let config = state.config.as_deref();
     config.ok_or_else(|| Refusal::new(RefusalCode::Busy, text))

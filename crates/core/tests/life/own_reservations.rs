@@ -1,7 +1,9 @@
 //! Reservations that ordinary users make for themselves where the site lets them: what they may be, and whose may be deleted.
 
 use crate::world::{World, config, partition};
-use muster_model::command::{NameList, Reply, ReservationAsk, UserCommand};
+use muster_model::command::{
+    AccountsAsk, AccountsEdit, NameList, Reply, ReservationAsk, TermsAsk, UserCommand,
+};
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::limits::USER_RESERVATIONS_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -96,6 +98,8 @@ fn what_users_reserve_is_bounded() {
         ),
         (of(&|r| r.core_counts.clear()), "CoreCnt"),
         (of(&|r| r.core_counts = vec![1, 1]), "CoreCnt"),
+        (of(&|r| r.core_counts = vec![0]), "CoreCnt"),
+        (of(&|r| r.core_counts = vec![u32::MAX]), "fewer cores"),
         (of(&|r| r.users = None), "Users"),
         (
             of(&|r| r.users = Some(NameList::Only(vec!["u7".into()]))),
@@ -160,4 +164,111 @@ fn a_user_has_few_and_deletes_only_those() {
     assert_eq!(w.refused(1001, delete("3")), RefusalCode::AccessDenied);
     w.must(1000, delete("3"));
     assert_eq!(create(&mut w, 1000, more).unwrap(), "11");
+}
+
+/// A user whose only account is `out`, with two CPUs at a time at the most.
+fn world_with_accounts() -> World {
+    let mut partitions = config().partitions;
+    partitions.push(PartitionConfig {
+        deny_accounts: vec!["out".into()],
+        ..partition("others", &["n3"], false)
+    });
+    let mut order = config().order;
+    (order.enforce_associations, order.enforce_limits) = (true, true);
+    let mut w = World::with(ClusterConfig {
+        reservation_users: vec!["u1000".into(), "u1001".into()],
+        partitions,
+        order,
+        ..config()
+    });
+    let edit = |name: &str, ask| {
+        UserCommand::EditAccounts(Box::new(AccountsEdit {
+            names: vec![name.into()],
+            ask,
+            cluster: String::new(),
+        }))
+    };
+    let account = AccountsAsk::AddAccounts {
+        parent: String::new(),
+        description: String::new(),
+        organization: String::new(),
+        terms: TermsAsk::default(),
+    };
+    w.must(0, edit("out", account));
+    let user = AccountsAsk::AddUsers {
+        accounts: vec!["out".into()],
+        default_account: String::new(),
+        admin_level: String::new(),
+        terms: TermsAsk {
+            limits: vec![("grptres".into(), "cpu=2".into())],
+            ..TermsAsk::default()
+        },
+        wckeys: Default::default(),
+        partitions: Vec::new(),
+    };
+    w.must(0, edit("u1000", user));
+    w
+}
+
+#[test]
+fn users_reserve_within_what_their_jobs_may_have() {
+    let mut w = world_with_accounts();
+    let plain = ask(&w, 1000, 1);
+    let of = |change: &dyn Fn(&mut ReservationAsk)| {
+        let mut ask = plain.clone();
+        change(&mut ask);
+        ask
+    };
+    let many = of(&|r| r.core_counts = vec![3]);
+    let refused = create(&mut w, 1000, many).unwrap_err();
+    assert!(refused.detail.contains("cpu=2"), "{refused:?}");
+    // What the partition keeps out, and who has no association at all.
+    let denied = of(&|r| r.partition = Some("others".into()));
+    let refused = create(&mut w, 1000, denied).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::InvalidAccount, "{refused:?}");
+    let unknown = ask(&w, 1001, 1);
+    let refused = create(&mut w, 1001, unknown).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::InvalidAccount, "{refused:?}");
+    // Without a MaxTime, a month.
+    let long = of(&|r| {
+        r.partition = Some("batch".into());
+        r.duration = Some(TimeLimit::Minutes(32 * 1440));
+    });
+    let refused = create(&mut w, 1000, long).unwrap_err();
+    assert!(refused.detail.contains("31 days"), "{refused:?}");
+    // Reservations at one time count together, others do not.
+    assert_eq!(
+        create(&mut w, 1000, of(&|r| r.core_counts = vec![2])).unwrap(),
+        "1"
+    );
+    let second = of(&|r| r.name = Some("2".into()));
+    let refused = create(&mut w, 1000, second).unwrap_err();
+    assert!(refused.detail.contains("cpu=2"), "{refused:?}");
+    let later = of(&|r| {
+        r.name = Some("2".into());
+        r.start = r.start.map(|start| start.plus_s(600));
+    });
+    assert_eq!(create(&mut w, 1000, later).unwrap(), "2");
+}
+
+#[test]
+fn cores_of_several_nodes_are_those_that_are_free() {
+    let mut w = world();
+    let mut all = ask(&w, 1000, 1);
+    all.core_counts = vec![6];
+    create(&mut w, 1000, all).unwrap();
+    let cpus = |w: &World, name: &str| -> Vec<u32> {
+        let made = w.state.reservations.get(name).unwrap();
+        let nodes = made.nodes.iter();
+        nodes.map(|n| n.cpus.as_ref().unwrap().len()).collect()
+    };
+    assert_eq!(cpus(&w, "1"), [4, 2]);
+    let mut rest = ask(&w, 1001, 2);
+    rest.core_counts = vec![2];
+    create(&mut w, 1001, rest).unwrap();
+    assert_eq!(cpus(&w, "2"), [2]);
+    let mut more = ask(&w, 1001, 3);
+    more.core_counts = vec![1];
+    let refused = create(&mut w, 1001, more).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::NodesBusy);
 }

@@ -12,6 +12,7 @@ use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::{Flags, Reservation};
 use muster_model::time::Timestamp;
+use std::ops::Range;
 
 /// Chooses what a new reservation asks for.
 pub(super) fn choose(
@@ -266,26 +267,25 @@ fn cores_of_nodes(
         } else if left == 0 {
             break;
         } else {
-            let most = draft.node(idx).map_or(0, |node| cores_of(&node.config));
             // As many as are free there.
-            match (1..=left.min(most))
-                .rev()
-                .find(|n| cores_on(draft, new, idx, *n).is_some())
-            {
-                Some(n) => n,
-                None => continue,
-            }
+            left
         };
-        if let Some(cpus) = cores_on(draft, new, idx, wanted) {
-            left = left.saturating_sub(wanted);
-            taken.push((idx, cpus));
+        let free = free_cores(draft, new, idx);
+        let cores = u32::try_from(free.len()).unwrap_or(u32::MAX).min(wanted);
+        if cores == wanted || (count == 0 && cores > 0) {
+            left = left.saturating_sub(cores);
+            taken.push((idx, first_cores(free, cores)));
         }
     }
     (left == 0 && taken.len() >= count).then_some(taken)
 }
 
-fn cores_of(config: &muster_model::node::NodeConfig) -> u32 {
-    config.cpus / threads_of(config)
+/// Cores of a partition's nodes, whoever has them.
+pub(super) fn cores_of_partition(draft: &Draft<'_>, partition: &PartitionConfig) -> u32 {
+    let nodes = indices_of(draft.state, &partition.nodes);
+    let nodes = nodes.into_iter().filter_map(|idx| draft.node(idx));
+    let cores = nodes.map(|node| node.config.cpus / threads_of(&node.config));
+    cores.fold(0, u32::saturating_add)
 }
 
 /// CPUs of one core.
@@ -304,7 +304,23 @@ fn threads_of(config: &muster_model::node::NodeConfig) -> u32 {
 
 /// The CPUs of so many cores of a node that nobody has at that time.
 fn cores_on(draft: &Draft<'_>, new: &Reservation, idx: NodeIdx, cores: u32) -> Option<CpuSet> {
-    let node = draft.node(idx)?;
+    let free = free_cores(draft, new, idx);
+    (free.len() >= cores as usize).then(|| first_cores(free, cores))
+}
+
+fn first_cores(free: Vec<Range<u32>>, cores: u32) -> CpuSet {
+    let mut out = CpuSet::default();
+    let cpus = free.into_iter().take(cores as usize).flatten();
+    cpus.for_each(|cpu| out.insert(cpu));
+    out
+}
+
+/// The cores of a node that nobody has at that time, each as its CPUs; only those before the first that somebody has where
+/// the reservation is of first cores.
+fn free_cores(draft: &Draft<'_>, new: &Reservation, idx: NodeIdx) -> Vec<Range<u32>> {
+    let Some(node) = draft.node(idx) else {
+        return Vec::new();
+    };
     let mut free = CpuSet::first(node.config.cpus);
     for other in rivals(draft, new, idx) {
         if let Some(cpus) = other.cpus_on(idx, node.config.cpus) {
@@ -317,21 +333,12 @@ fn cores_on(draft: &Draft<'_>, new: &Reservation, idx: NodeIdx, cores: u32) -> O
         }
     }
     let threads = threads_of(&node.config);
-    let mut out = CpuSet::default();
-    let mut left = cores;
-    for core in 0..node.config.cpus / threads {
-        let cpus = core * threads..(core + 1) * threads;
-        if left == 0 {
-            break;
-        }
-        if cpus.clone().all(|cpu| free.contains(cpu)) {
-            cpus.for_each(|cpu| out.insert(cpu));
-            left -= 1;
-        } else if new.flags.has(Flags::FIRST_CORES) {
-            return None;
-        }
+    let all = (0..node.config.cpus / threads).map(|core| core * threads..(core + 1) * threads);
+    let is_free = |cpus: &Range<u32>| cpus.clone().all(|cpu| free.contains(cpu));
+    match new.flags.has(Flags::FIRST_CORES) {
+        true => all.take_while(is_free).collect(),
+        false => all.filter(is_free).collect(),
     }
-    (left == 0).then_some(out)
 }
 
 /// Other reservations on a node at the same time that do not share it.
@@ -371,12 +378,9 @@ fn running<'d>(
     node.jobs.iter().filter_map(move |id| {
         let job = draft.job(*id)?;
         let over = draft.state.limit_end(job).is_some_and(|end| end <= start);
-        let share = job
-            .alloc
-            .as_ref()?
-            .nodes
-            .iter()
-            .find(|s| s.node == node.idx)?;
+        let nodes = &job.alloc.as_ref()?.nodes;
+        let place = nodes.binary_search_by_key(&node.idx, |share| share.node);
+        let share = nodes.get(place.ok()?)?;
         (!over && !job.completing).then_some(&share.cpus)
     })
 }

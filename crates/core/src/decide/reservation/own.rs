@@ -1,16 +1,24 @@
 //! Reservations that ordinary users make for themselves, where the site lets them (`arusers` of sge.conf). They are for cores of a
-//! partition that the user may use, for the user alone, no longer than a job may run there, and few at a time.
+//! partition that the user may use, for the user alone, few at a time, and within what jobs of the user may have.
 
 use super::Draft;
+use super::nodes::cores_of_partition;
 use crate::decide::partition_access;
+use crate::decide::submit::{check_accounting, configuration};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::command::{Identity, NameList, ReservationAsk};
-use muster_model::limits::{USER_RESERVATION_AHEAD_S, USER_RESERVATIONS_MAX};
+use muster_model::cpuset::CpuSet;
+use muster_model::job::Job;
+use muster_model::limits::{
+    USER_RESERVATION_AHEAD_S, USER_RESERVATION_LENGTH_S, USER_RESERVATIONS_MAX,
+};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::{Flags, Reservation};
 use muster_model::rights::Role;
-use muster_model::spec::{JobSpec, Owner};
+use muster_model::spec::{JobSpec, Owner, ResourceAsk};
+use muster_model::time::TimeLimit;
+use std::sync::Arc;
 
 /// Whether the user makes and deletes reservations as an ordinary one whom the site lets.
 pub(in crate::decide) fn is_own(state: &State, identity: &Identity) -> bool {
@@ -75,7 +83,8 @@ pub(super) fn bounded(
             "{what} is for operators; users name cores, a partition and a time"
         ));
     }
-    if core_counts.len() != 1 {
+    // Without a number, it would be of all nodes of the partition, whole.
+    if core_counts.len() != 1 || core_counts[0] == 0 {
         return refuse("CoreCnt is one number of cores");
     }
     let is_for_oneself = match users {
@@ -128,18 +137,91 @@ fn check_name(state: &State, name: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a partition that the user's jobs may not use, and a time that is longer than they may run there.
-pub(super) fn check(
+/// Refuses a partition that the user's jobs may not use, a time that is longer than they may run there, and more cores than
+/// there are.
+pub(super) fn check_partition(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    made: &Reservation,
+    ask: &ReservationAsk,
+) -> Result<(), Refusal> {
+    let name = made.partition.as_deref().unwrap_or_default();
+    let Some(partition) = draft.state.partition(name) else {
+        return refuse("no partition is named and none is the default");
+    };
+    let length_s = made.end.since_ms(made.start).div_ceil(1000);
+    let most_s = partition.max_time.seconds();
+    if length_s > most_s.unwrap_or(USER_RESERVATION_LENGTH_S) {
+        return refuse(&match most_s {
+            Some(_) => format!("it is longer than the MaxTime of partition {name}"),
+            None => format!(
+                "it is longer than {} days",
+                USER_RESERVATION_LENGTH_S / 86_400
+            ),
+        });
+    }
+    if ask.core_counts.iter().sum::<u32>() > cores_of_partition(draft, partition) {
+        return refuse(&format!("partition {name} has fewer cores"));
+    }
+    let spec = spec_of(draft, identity, made, 1)?;
+    partition_access::access(draft.state, identity, &spec, partition)
+}
+
+/// Refuses more than a job of the user's could have: more nodes than one may in the partition, more than the limits of his
+/// association and QOS leave him, counting his other reservations at that time.
+pub(super) fn check_limits(
     draft: &Draft<'_>,
     identity: &Identity,
     made: &Reservation,
 ) -> Result<(), Refusal> {
     let state = draft.state;
-    let name = made.partition.as_deref().unwrap_or_default();
-    let Some(partition) = state.partition(name) else {
-        return refuse("no partition is named and none is the default");
-    };
-    let spec = JobSpec {
+    let partition = made
+        .partition
+        .as_deref()
+        .and_then(|name| state.partition(name));
+    let nodes = u32::try_from(made.nodes.len()).unwrap_or(u32::MAX);
+    if let Some(most) = partition
+        .and_then(|p| p.max_nodes)
+        .filter(|most| nodes > *most)
+    {
+        return refuse(&format!(
+            "it needs {nodes} nodes, and a job may have {most}"
+        ));
+    }
+    let others = state.reservations.iter();
+    let others = others.filter(|own| own.made_by == Some(identity.uid));
+    let beside = others.filter(|own| own.start < made.end && made.start < own.end);
+    let cpus = beside.chain([made]).map(reserved_cpus);
+    let cpus = cpus.fold(0, u32::saturating_add);
+    let spec = spec_of(draft, identity, made, cpus)?;
+    let length_s = made.end.since_ms(made.start).div_ceil(1000);
+    let limit = TimeLimit::Minutes(u32::try_from(length_s.div_ceil(60)).unwrap_or(u32::MAX));
+    let job = Job::new(draft.next_job_id(), Arc::new(spec), limit, draft.now);
+    match state.waits_for_limit(&job, draft.now) {
+        Some(over) => refuse(&format!(
+            "a job of its size, with your other reservations at that time, would be over {}",
+            over.limit
+        )),
+        None => Ok(()),
+    }
+}
+
+fn reserved_cpus(reservation: &Reservation) -> u32 {
+    let cpus = reservation
+        .nodes
+        .iter()
+        .filter_map(|node| node.cpus.as_ref());
+    cpus.map(CpuSet::len).fold(0, u32::saturating_add)
+}
+
+/// A job that asks for as much as the reservation and the user's others at that time have.
+fn spec_of(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    made: &Reservation,
+    cpus: u32,
+) -> Result<JobSpec, Refusal> {
+    let mut spec = JobSpec {
         owner: Owner {
             uid: identity.uid,
             gid: identity.gid,
@@ -147,18 +229,20 @@ pub(super) fn check(
             group: identity.group.clone(),
         },
         submit_host: identity.host.clone().unwrap_or_default(),
+        partitions: made.partition.iter().cloned().collect(),
         // A job in it names it, as a partition may ask for.
         reservation: Some(made.name.clone()),
+        ask: ResourceAsk {
+            ntasks: Some(cpus),
+            min_nodes: u32::try_from(made.nodes.len()).unwrap_or(u32::MAX),
+            ..ResourceAsk::default()
+        },
         ..JobSpec::default()
     };
-    partition_access::access(state, identity, &spec, partition)?;
-    let length_s = made.end.since_ms(made.start).div_ceil(1000);
-    match partition.max_time.seconds() {
-        Some(most_s) if length_s > most_s => refuse(&format!(
-            "it is longer than the MaxTime of partition {name}"
-        )),
-        _ => Ok(()),
-    }
+    let config = configuration(draft.state)?;
+    // The account and the QOS that a job of the user's would have, which a partition may keep out.
+    check_accounting(draft, config, &mut spec)?;
+    Ok(spec)
 }
 
 /// Refuses to delete a reservation that somebody else has made.
