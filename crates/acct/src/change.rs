@@ -6,6 +6,7 @@ use muster_core::state::State;
 use muster_model::accounts::{JobNote, Transaction};
 use muster_model::het::HetPart;
 use muster_model::ids::{JobId, StepNo};
+use muster_model::job::ArrayTask;
 use muster_model::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd,
 };
@@ -101,7 +102,7 @@ pub struct JobRow {
     /// What was asked for.
     pub spec: Arc<JobSpec>,
     /// The array it is a task of, and its index.
-    pub array: Option<(JobId, u32)>,
+    pub array: Option<ArrayTask>,
     /// Its place in a heterogeneous job.
     pub het: Option<HetPart>,
     /// It is the record of an array's tasks that have none of their own.
@@ -402,10 +403,7 @@ impl JobRow {
         JobRow {
             key: RunKey::of(job),
             spec: job.spec.clone(),
-            array: match job.array {
-                ArrayRole::Task { base, index } => Some((base, index)),
-                ArrayRole::None | ArrayRole::Pending { .. } => None,
-            },
+            array: job.array.task(),
             het: job.het,
             array_record: matches!(job.array, ArrayRole::Pending { .. }),
             state: match job.reason {

@@ -224,7 +224,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
 /// Tasks of an array stand together, by index, before those that have no record of their own.
 pub(crate) fn in_order(jobs: &mut [AcctJob]) {
     jobs.sort_by_key(|job| match (job.array, &job.array_pending) {
-        (Some((base, index)), _) => (base, index),
+        (Some(task), _) => (task.array, task.index),
         (None, Some(_)) => (job.id, u32::MAX),
         (None, None) => (job.id, 0),
     });

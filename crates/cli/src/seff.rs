@@ -97,8 +97,8 @@ fn report(job: &AcctJob, cluster: &str, ctx: &Ctx) -> String {
     };
     let mut out = String::new();
     put!(out, "Job ID: {}\n", job.id);
-    if let Some((base, index)) = job.array {
-        put!(out, "Array Job ID: {base}_{index}\n");
+    if let Some(task) = job.array {
+        put!(out, "Array Job ID: {task}\n");
     }
     put!(out, "Cluster: {cluster}\n");
     put!(out, "User/Group: {}/{}\n", job.user, job.group);
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::sacct::tests::{job as sacct_job, step as sacct_step};
     use muster_model::ids::StepNo;
-    use muster_model::job::Usage;
+    use muster_model::job::{ArrayTask, Usage};
     use muster_proto::acct::AcctStep;
 
     fn job() -> AcctJob {
@@ -225,7 +225,10 @@ mod tests {
     #[test]
     fn a_task_that_has_not_run_has_no_efficiency() {
         let waits = AcctJob {
-            array: Some((JobId(10), 2)),
+            array: Some(ArrayTask {
+                array: JobId(10),
+                index: 2,
+            }),
             state: JobState::Pending,
             start: None,
             end: None,

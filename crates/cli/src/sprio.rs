@@ -137,7 +137,7 @@ fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failur
         return Ok(out);
     }
     let fits = |p: &&JobPriority| {
-        let array = p.array.map(|(base, _)| base.0);
+        let array = p.array.map(|task| task.array.0);
         (options.jobs.is_empty()
             || options.jobs.contains(&p.job.0)
             || array.is_some_and(|a| options.jobs.contains(&a)))
@@ -301,7 +301,7 @@ fn cell(letter: char, job: &JobPriority, w: &Multifactor) -> String {
     let (value, weight) = factor(letter, job, w);
     match letter {
         'i' => match job.array {
-            Some((base, index)) => format!("{base}_{index}"),
+            Some(task) => task.to_string(),
             None => job.job.to_string(),
         },
         'r' => job.partition.clone(),

@@ -418,7 +418,7 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         restarts: job.restarts,
         het: job.het,
         backfilled: alloc.is_some_and(|alloc| alloc.backfilled),
-        array: job.task_index().map(|index| (job.submission(), index)),
+        array: job.array.task(),
         array_pending: None,
         name: spec.name.clone(),
         uid: owner.uid,

@@ -391,7 +391,7 @@ impl State {
 
     /// Accounts, with shares as of `now` where they are not worked out from time to time.
     pub fn accounts_at(&self, now: Timestamp) -> Accounts {
-        let mut accounts = self.accounts.clone();
+        let mut accounts = self.accounts.of_own_cluster();
         let worked_out = self
             .config
             .as_ref()

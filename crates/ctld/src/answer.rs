@@ -140,14 +140,18 @@ pub(crate) fn cluster(state: &State, identity: &Identity, send: &mut impl FnMut(
     send(Response::Cluster(Box::new(part)));
 }
 
-/// Accounts and shares, as far as the user may see them.
-pub(crate) fn accounts(state: &State, identity: &Identity) -> Response {
+/// Accounts and shares, as far as the user may see them; with those of other clusters where these are asked for.
+pub(crate) fn accounts(state: &State, identity: &Identity, of_clusters: bool) -> Response {
     let settings = state
         .config
         .as_ref()
         .and_then(|c| c.order.multifactor.as_ref());
+    let mut all = state.accounts_at(now());
+    if of_clusters {
+        all.clusters.clone_from(&state.accounts.clusters);
+    }
     Response::Accounts(Box::new(AccountsAnswer {
-        accounts: privacy::accounts(state, identity, state.accounts_at(now())),
+        accounts: privacy::accounts(state, identity, all),
         cluster: cluster_name(state),
         fair_tree: settings.map(|s| s.fair_tree),
         users_withheld: hides(state, identity, PrivateData::USERS),
@@ -207,7 +211,7 @@ pub(crate) fn priorities(state: &State, identity: &Identity) -> Response {
             let set = job.priority_fixed.then_some(job.priority);
             answer.jobs.push(JobPriority {
                 job: job.id,
-                array: job.task_index().map(|index| (job.submission(), index)),
+                array: job.array.task(),
                 partition: partition.name.clone(),
                 uid: job.spec.owner.uid,
                 user: job.spec.owner.user.clone(),

@@ -356,7 +356,8 @@ impl Replica {
                 let partitions = sees_partitions(&self.state, identity);
                 drop(out.send(frame::encode(self.head.answer(&self.state, partitions))));
             }
-            Query::Accounts => send(answer::accounts(&self.state, identity)),
+            Query::Accounts => send(answer::accounts(&self.state, identity, false)),
+            Query::AccountsOfClusters => send(answer::accounts(&self.state, identity, true)),
             Query::JobCounts => send(answer::job_counts(&self.state, identity)),
             Query::Priorities => send(answer::priorities(&self.state, identity)),
             Query::Crontab { uid } => send(answer::crontab(&self.state, identity, *uid)),

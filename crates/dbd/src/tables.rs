@@ -163,8 +163,8 @@ impl Owner<'_> {
         let asked = [
             Value::unsigned(job.id.0),
             job.restarts.into(),
-            of(job.array.map(|(base, _)| base.0)),
-            job.array.map(|(_, index)| index).into(),
+            of(job.array.map(|task| task.array.0)),
+            job.array.map(|task| task.index).into(),
             of(job.het.map(|part| part.leader.0)),
             job.het.map(|part| part.offset).into(),
             Value::text(&job.name),

@@ -4,6 +4,7 @@ use crate::error::{Code, Error};
 use muster_cli::connect::Client;
 use muster_cli::library;
 use muster_model::ids::JobId;
+use muster_model::job::ArrayTask;
 use muster_model::job::{ArrayRole, ExitStatus, Hold, Job, JobState};
 use muster_proto::acct::AcctJob;
 
@@ -159,7 +160,13 @@ pub fn status(client: &mut Client, name: Name) -> Result<Status, Error> {
     }
     let rows = library::accounting(client, name.job)?;
     let of_task = |row: &&AcctJob| match name.task {
-        Some(task) => row.array == Some((name.job, task)),
+        Some(task) => {
+            row.array
+                == Some(ArrayTask {
+                    array: name.job,
+                    index: task,
+                })
+        }
         None => row.id == name.job,
     };
     // Of a job that ran several times, the last counts.

@@ -19,6 +19,7 @@ use muster_proto::acct::{NodeEventQuery, TransactionQuery, UsageQuery};
 use muster_proto::changes::ChangesQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
 use muster_proto::node::NodeHello;
+use muster_proto::step::NodeEnd;
 use muster_proto::step::{AgentRequest, HetStep, StepLaunch, StepShare, StepSpec};
 use muster_proto::version::Greeting;
 
@@ -87,7 +88,7 @@ kinds!(
     /// Kinds of queries.
     QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
-    Differences Accounts Priorities Licenses Listing Why Crontab JobCounts Usage
+    Differences Accounts AccountsOfClusters Priorities Licenses Listing Why Crontab JobCounts Usage
     Changes
 );
 kinds!(
@@ -492,6 +493,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Anyone, Query::Transactions(TransactionQuery::default())),
         (Administrator, Query::Differences),
         (Anyone, Query::Accounts),
+        (Anyone, Query::AccountsOfClusters),
         (Anyone, Query::Priorities),
         (Anyone, Query::Licenses),
         (Anyone, Query::Listing(filter())),
@@ -714,7 +716,10 @@ pub fn agent_samples(job: JobId, key: &[u8]) -> Vec<AgentSample> {
             step: StepNo(0),
             position: 0,
             end: Box::new(StepEnd::never_ran(Timestamp(1))),
-            others: vec![(1, StepEnd::never_ran(Timestamp(1)))],
+            others: vec![NodeEnd {
+                position: 1,
+                end: StepEnd::never_ran(Timestamp(1)),
+            }],
             onwards: false,
         },
         AgentRequest::StartStep(

@@ -4,7 +4,9 @@
 mod accounts;
 mod reservation;
 
-pub use accounts::{AccountsAsk, AccountsEdit, ClusterAsk, QosAsk, TermsAsk, UsageAsk, WckeysAsk};
+pub use accounts::{
+    AccountsAsk, AccountsEdit, ClusterAsk, ListEdit, QosAsk, TermsAsk, UsageAsk, WckeysAsk,
+};
 pub use reservation::{NameList, ReservationAsk};
 
 use crate::config::ClusterConfig;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use self::accrual::Accrual;
 pub use self::allocation::{Allocation, GpuEnv, GresShare, MILLION, NodeShare};
-pub use self::array::{ArrayInfo, ArrayRole};
+pub use self::array::{ArrayInfo, ArrayRole, ArrayTask};
 pub use self::phase::Phase;
 pub use self::reason::Reason;
 pub use crate::usage::{Peak, Peaks, Usage};

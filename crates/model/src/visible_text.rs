@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use std::fmt::{self, Debug, Write};
 
 /// Whether a character does something to the line that it is printed in: controls of ASCII and of ISO 6429, and those that
-/// turn the direction of text.
+/// turn the direction of text. So are two that are no characters at all and that no XML may have.
 pub fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let turns = matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// The text with a space for white space of other kinds, and `?` for other control characters. Never longer than it was.

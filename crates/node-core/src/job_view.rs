@@ -1,7 +1,5 @@
 //! A job as its environment describes it, from its grant and the settings of the node.
 
-use muster_model::ids::JobId;
-use muster_model::job::ArrayRole;
 use muster_model::job_env::JobView;
 use muster_proto::node::{JobGrant, NodeSettings};
 
@@ -28,14 +26,6 @@ pub fn job_view<'a>(
         lead_address: grant.addresses.first().map_or("", String::as_str),
         topology: (&settings.topology_addr, &settings.topology_pattern),
         components: &grant.components,
-    }
-}
-
-/// The array that a job is a task of, and its index.
-pub fn array_of(grant: &JobGrant) -> Option<(JobId, u32)> {
-    match &grant.array {
-        ArrayRole::Task { base, index } => Some((*base, *index)),
-        ArrayRole::None | ArrayRole::Pending { .. } => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! File name patterns of sbatch(1) and srun(1): `slurm-%A_%a.out`, `out_%4t`. Pure.
 
 use muster_model::ids::{JobId, StepNo};
+use muster_model::job::ArrayTask;
 
 /// What the symbols of a pattern stand for.
 #[derive(Clone, Debug, Default)]
@@ -8,7 +9,7 @@ pub struct Symbols<'a> {
     /// `%j`.
     pub job: JobId,
     /// `%A` and `%a`; outside an array `%A` is the job and `%a` is 4294967294, as Slurm prints it.
-    pub array: Option<(JobId, u32)>,
+    pub array: Option<ArrayTask>,
     /// `%s`, and the second part of `%J`; absent in a batch script's files.
     pub step: Option<StepNo>,
     /// `%N`.
@@ -67,8 +68,8 @@ enum Value {
 fn symbol(letter: char, s: &Symbols) -> Option<Value> {
     Some(match letter {
         '%' => Value::Text("%".to_owned()),
-        'A' => Value::Number(s.array.map_or(s.job, |(base, _)| base).0),
-        'a' => Value::Number(s.array.map_or(NO_INDEX, |(_, index)| index).into()),
+        'A' => Value::Number(s.array.map_or(s.job, |task| task.array).0),
+        'a' => Value::Number(s.array.map_or(NO_INDEX, |task| task.index).into()),
         'J' => match s.step {
             Some(step) => Value::Text(format!("{}.{step}", s.job)),
             None => Value::Number(s.job.0),
@@ -94,7 +95,10 @@ mod tests {
     fn symbols() -> Symbols<'static> {
         Symbols {
             job: JobId(12),
-            array: Some((JobId(10), 3)),
+            array: Some(ArrayTask {
+                array: JobId(10),
+                index: 3,
+            }),
             step: None,
             node: "n1.site",
             node_position: 2,

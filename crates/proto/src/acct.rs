@@ -4,6 +4,7 @@ use minicbor::{Decode, Encode};
 use muster_model::accounts::Transaction;
 use muster_model::het::HetPart;
 use muster_model::ids::{JobId, StepNo};
+use muster_model::job::ArrayTask;
 use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -21,7 +22,7 @@ pub struct AcctJob {
     pub restarts: u32,
     /// Array it is of, and its index there.
     #[n(2)]
-    pub array: Option<(JobId, u32)>,
+    pub array: Option<ArrayTask>,
     /// For tasks still in the array's record: `[1-3%2]`, as sacct shows it.
     #[n(3)]
     pub array_pending: Option<String>,

@@ -10,6 +10,7 @@ use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::{ExpectedStart, Explanation};
 use muster_model::factors::Factors;
 use muster_model::ids::JobId;
+use muster_model::job::ArrayTask;
 use muster_model::job::{ArrayInfo, ExitStatus, Job, JobState};
 use muster_model::job_env::HetComponent;
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX, REQUEST_BYTES_MAX, REQUEST_ITEMS_MAX};
@@ -173,7 +174,7 @@ pub enum Query {
     /// What `scontrol reconfigure` would change now: [`Response::Differences`]. Administrator.
     #[n(10)]
     Differences,
-    /// Accounts, users, QOS, shares: one [`Response::Accounts`].
+    /// Accounts, users, QOS, shares of the controller's cluster: one [`Response::Accounts`].
     #[n(21)]
     Accounts,
     /// Factors of pending jobs' priorities: one [`Response::Priorities`].
@@ -204,6 +205,9 @@ pub enum Query {
     /// What has changed since: one [`Response::Changes`], at any time if it waits.
     #[n(440)]
     Changes(#[n(0)] crate::changes::ChangesQuery),
+    /// As `Accounts`, with the accounts and users of other clusters.
+    #[n(450)]
+    AccountsOfClusters,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -408,7 +412,7 @@ pub struct JobPriority {
     pub job: JobId,
     /// The array and index, of a task.
     #[n(1)]
-    pub array: Option<(JobId, u32)>,
+    pub array: Option<ArrayTask>,
     /// The partition.
     #[n(2)]
     pub partition: String,

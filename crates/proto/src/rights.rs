@@ -43,7 +43,7 @@ impl From<&Query> for Request {
             Query::NodeEvents(_) => Request::NodeEvents,
             Query::Transactions(_) => Request::Transactions,
             Query::Differences => Request::Differences,
-            Query::Accounts => Request::Accounts,
+            Query::Accounts | Query::AccountsOfClusters => Request::Accounts,
             Query::Priorities => Request::Priorities,
             Query::JobCounts => Request::JobCounts,
             Query::Usage(_) => Request::Usage,

@@ -21,6 +21,17 @@ use muster_model::spec::{DeviceAsk, ExecContext, GresAsk, MemoryAsk, StdioSpec};
 use muster_model::time::TimeLimit;
 use muster_model::validate::Validate;
 
+/// How one node's part of a step has ended.
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+pub struct NodeEnd {
+    /// Position of the node in the step.
+    #[n(0)]
+    pub position: u32,
+    /// How.
+    #[n(1)]
+    pub end: StepEnd,
+}
+
 /// To an agent's listener, from srun, sstat, scontrol or another agent. One per connection.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub enum AgentRequest {
@@ -57,10 +68,10 @@ pub enum AgentRequest {
         /// How.
         #[n(4)]
         end: Box<StepEnd>,
-        /// Positions and ends of others.
+        /// Ends of others.
         #[n(5)]
         #[cbor(default)]
-        others: Vec<(u32, StepEnd)>,
+        others: Vec<NodeEnd>,
         /// It is for the lead, to be passed on; otherwise the receiver is the lead.
         #[n(6)]
         #[cbor(default)]

@@ -26,6 +26,7 @@ use muster_proto::node::{
     JobGrant, NodeHello, NumberedReport, Order, Orders, Report, ToCtld, ToNode, Welcome,
 };
 use muster_proto::node_trust::JoinHello;
+use muster_proto::step::NodeEnd;
 use muster_proto::step::{
     AgentReply, AgentRequest, Attach, FromStepd, HetStep, StepCreated, StepLaunch, StepNode,
     StepShare, StepSpec, ToStepd,
@@ -468,7 +469,10 @@ fn samples() -> Vec<Sample> {
             step: StepNo(1),
             position: 0,
             end: Box::new(end()),
-            others: vec![(1, end())],
+            others: vec![NodeEnd {
+                position: 1,
+                end: end(),
+            }],
             onwards: true,
         }),
         sample(&AgentReply::Created(Box::new(created.clone()))),

@@ -467,8 +467,8 @@ impl RowWriter<'_> {
         let mut statement = self.connection.prepare_cached(&SQL.job_put)?;
         let mut b = Binder::new(&mut statement);
         b.bind(row)?;
-        b.bind(job.array.map(|(base, _)| signed(base.0)))?;
-        b.bind(job.array.map(|(_, index)| index))?;
+        b.bind(job.array.map(|task| signed(task.array.0)))?;
+        b.bind(job.array.map(|task| task.index))?;
         b.bind(array_spec)?;
         b.bind(some(&job.name))?;
         b.bind(job.uid)?;

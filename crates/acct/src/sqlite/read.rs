@@ -9,6 +9,7 @@ use crate::store::{History, StoreError, Use};
 use crate::window::{Life, Window};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
+use muster_model::job::ArrayTask;
 use muster_model::spec::ArraySpec;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, LoggedTransaction, NodeEvent, UsageQuery};
@@ -438,7 +439,10 @@ impl Search<'_> {
             Tasks::Some(indices) => {
                 let chosen = indices.iter().filter(|index| left.contains(**index));
                 let task = |index: &u32| AcctJob {
-                    array: Some((job.id, *index)),
+                    array: Some(ArrayTask {
+                        array: job.id,
+                        index: *index,
+                    }),
                     ..job.clone()
                 };
                 Ok(chosen.map(task).collect())

@@ -9,7 +9,7 @@ use crate::store::StoreError;
 use minicbor::Decode;
 use muster_model::het::HetPart;
 use muster_model::ids::JobId;
-use muster_model::job::{JobState, Usage};
+use muster_model::job::{ArrayTask, JobState, Usage};
 use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctStep};
 use rusqlite::{Connection, Row, types::FromSql};
@@ -40,7 +40,10 @@ impl Records<'_> {
         Ok(AcctJob {
             id: key.job,
             restarts: key.number % IMPORTED_RUN,
-            array: array.map(|(base, index)| (JobId(unsigned(base)), small(index))),
+            array: array.map(|(array, index)| ArrayTask {
+                array: JobId(unsigned(array)),
+                index: small(index),
+            }),
             array_pending: None,
             name: run.name.to_owned(),
             uid: small(run.uid),

@@ -295,8 +295,8 @@ impl Writer<'_> {
         let wckey = spec.wckey.as_deref().and_then(some);
         let array_spec = spec.array.as_ref().filter(|_| job.array_record).map(cbor);
 
-        binder.bind(job.array.map(|(base, _)| signed(base.0)))?;
-        binder.bind(job.array.map(|(_, index)| index))?;
+        binder.bind(job.array.map(|task| signed(task.array.0)))?;
+        binder.bind(job.array.map(|task| task.index))?;
         binder.bind(array_spec)?;
         binder.bind(some(&spec.name))?;
         binder.bind(spec.owner.uid)?;

@@ -10,6 +10,7 @@ use muster_acct::{
 use muster_fixtures::{Root, assert_same, check, from_hex, sample, to_hex};
 use muster_model::het::HetPart;
 use muster_model::ids::{JobId, StepNo};
+use muster_model::job::ArrayTask;
 use muster_model::job::{Allocation, ExitStatus, JobState, Reason, Step, StepEnd};
 use muster_model::node::NodeReason;
 use muster_model::spec::{JobKind, JobSpec};
@@ -138,7 +139,10 @@ fn changes() -> Vec<Change> {
     let row = |key: RunKey| JobRow {
         key,
         spec: spec(JobKind::Batch),
-        array: Some((JobId(1), 3)),
+        array: Some(ArrayTask {
+            array: JobId(1),
+            index: 3,
+        }),
         het: None,
         array_record: false,
         state: JobState::Failed,

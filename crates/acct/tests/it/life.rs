@@ -57,7 +57,7 @@ fn matches_job(row: &AcctJob, job: &Job) -> Result<(), TestCaseError> {
     prop_assert_eq!(&row.nodelist, hostlist);
     match &job.array {
         ArrayRole::None => prop_assert!(row.array.is_none() && row.array_pending.is_none()),
-        ArrayRole::Task { base, index } => prop_assert_eq!(row.array, Some((*base, *index))),
+        ArrayRole::Task { .. } => prop_assert_eq!(row.array, job.array.task()),
         ArrayRole::Pending { indices } => {
             let all: Vec<u32> = indices.iter().collect();
             let text = format!("[{}%2]", muster_model::hostlist::ranges(&all));

@@ -113,7 +113,7 @@ impl Scene {
             .iter()
             .map(|job| match (&job.array, &job.array_pending) {
                 (_, Some(pending)) => format!("{}_{pending}", job.id),
-                (Some((base, index)), None) => format!("{base}_{index}"),
+                (Some(task), None) => task.to_string(),
                 (None, None) if job.restarts > 0 => format!("{} run {}", job.id, job.restarts),
                 (None, None) => job.id.to_string(),
             })

@@ -101,11 +101,10 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         });
         let is_named = wanted.is_empty()
             || named.iter().any(|one| match one.job {
-                Some(id) => job.array.map_or(job.id, |(base, _)| base) == id || job.id == id,
+                Some(id) => job.array.map_or(job.id, |task| task.array) == id || job.id == id,
                 None => fits(&one.text, &job.name),
             });
-        let is_task =
-            tasks.is_none_or(|tasks| job.array.is_some_and(|(_, index)| tasks.has(index)));
+        let is_task = tasks.is_none_or(|tasks| job.array.is_some_and(|task| tasks.has(task.index)));
         job.end.is_some()
             && job.start.is_some()
             && in_window
@@ -283,7 +282,7 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         )
     };
     let (number, task) = match job.array {
-        Some((base, index)) => (base, index.to_string()),
+        Some(task) => (task.array, task.index.to_string()),
         None => (job.id, "undefined".to_owned()),
     };
     text.push_str("==============================================================\n");

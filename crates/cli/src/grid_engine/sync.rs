@@ -34,7 +34,7 @@ pub(super) fn wait(mut client: Client, id: JobId) -> ExitCode {
         Err(error) => return super::unreachable(&error),
     };
     let mut ends: Vec<&AcctJob> = jobs.iter().collect();
-    ends.sort_by_key(|job| job.array.map(|(_, index)| index));
+    ends.sort_by_key(|job| job.array.map(|task| task.index));
     let mut status = 0;
     for job in ends {
         let (text, own) = end(job);
@@ -48,7 +48,7 @@ pub(super) fn wait(mut client: Client, id: JobId) -> ExitCode {
 
 fn end(job: &AcctJob) -> (String, u8) {
     let id = match (job.array, &job.array_pending) {
-        (Some((base, index)), _) => format!("{base}.{index}"),
+        (Some(task), _) => format!("{}.{}", task.array, task.index),
         (None, Some(pending)) => format!("{}.{pending}", job.id),
         (None, None) => job.id.to_string(),
     };

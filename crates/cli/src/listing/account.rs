@@ -38,9 +38,13 @@ impl<'a> AcctRow<'a> {
         }
         match (self.job.array, &self.job.array_pending) {
             (base, Some(indices)) => {
-                put!(out, "{}_{indices}", base.map_or(self.job.id, |(b, _)| b))
+                put!(
+                    out,
+                    "{}_{indices}",
+                    base.map_or(self.job.id, |task| task.array)
+                )
             }
-            (Some((base, index)), None) => put!(out, "{base}_{index}"),
+            (Some(task), None) => put!(out, "{task}"),
             (None, None) => put!(out, "{}", self.job.id),
         }
         self.write_step(out);

@@ -214,9 +214,18 @@ pub(crate) fn licenses(client: &mut Client) -> Result<Vec<License>, ConnectError
     }
 }
 
-/// Asks for accounts, users, QOS and shares.
+/// Asks for accounts, users, QOS and shares of the cluster.
 pub(crate) fn accounts(client: &mut Client) -> Result<AccountsAnswer, ConnectError> {
-    match client.query(Query::Accounts)? {
+    accounts_by(client, Query::Accounts)
+}
+
+/// Asks for the same, and the accounts and users of other clusters.
+pub(crate) fn accounts_of_clusters(client: &mut Client) -> Result<AccountsAnswer, ConnectError> {
+    accounts_by(client, Query::AccountsOfClusters)
+}
+
+fn accounts_by(client: &mut Client, query: Query) -> Result<AccountsAnswer, ConnectError> {
+    match client.query(query)? {
         Response::Accounts(answer) => Ok(*answer),
         other => Err(unexpected(&other)),
     }

@@ -9,6 +9,7 @@ use crate::connect::unexpected;
 use crate::sacctmgr::book::Book;
 use crate::sacctmgr::settings;
 use muster_model::accounts::ROOT;
+use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
 };
@@ -642,7 +643,10 @@ pub(super) fn wckeys(call: &mut Call<'_>) -> Outcome {
         let wanted = UserWanted {
             wckeys: WckeysAsk {
                 default: None,
-                keys: Some((Some('+'), vec![name])),
+                keys: Some(ListEdit {
+                    sign: Some('+'),
+                    names: vec![name],
+                }),
             },
             ..UserWanted::default()
         };

@@ -11,7 +11,7 @@ use muster_model::accounts::{Account, PARENT_SHARES, Qos, ROOT, User};
 
 /// The records, as the caller may see them.
 pub(super) fn load(call: &mut Call<'_>) -> Result<Book, Failure> {
-    Ok(Book::new(call.ask(query::accounts)?))
+    Ok(Book::new(call.ask(query::accounts_of_clusters)?))
 }
 
 fn nothing(call: &Call<'_>, what: &str) -> Failure {

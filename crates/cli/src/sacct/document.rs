@@ -84,7 +84,7 @@ fn job(w: &mut Writer<'_>, row: &AcctRow<'_>, ctx: &Ctx) {
 }
 
 fn array(w: &mut Writer<'_>, job: &AcctJob) {
-    w.raw("job_id", job.array.map_or(0, |(base, _)| base.0));
+    w.raw("job_id", job.array.map_or(0, |task| task.array.0));
     w.map("limits", |w| {
         w.map("max", |w| w.map("running", |w| w.raw("tasks", 0)));
     });
@@ -98,7 +98,7 @@ fn array(w: &mut Writer<'_>, job: &AcctJob) {
     let index = job
         .array
         .filter(|_| pending.is_none())
-        .map(|(_, index)| u64::from(index));
+        .map(|task| u64::from(task.index));
     w.number("task_id", index, "null");
     if !w.is_old() {
         w.text("task", pending.unwrap_or(""));

@@ -246,11 +246,11 @@ impl RowConditions {
         }
         let job = row.job;
         self.rows.iter().any(|name| {
-            let base = job.array.map_or(job.id, |(base, _)| base);
+            let base = job.array.map_or(job.id, |task| task.array);
             let same_job = match name.task {
                 Some(task) => {
                     base == name.job
-                        && (job.array.is_some_and(|(_, index)| index == task)
+                        && (job.array.is_some_and(|own| own.index == task)
                             || job.array_pending.as_deref().is_some_and(|p| holds(p, task)))
                 }
                 None => base == name.job || job.id == name.job || self.leads(name, job),

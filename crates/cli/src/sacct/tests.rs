@@ -4,6 +4,7 @@ use super::*;
 use crate::listing::fixture::{at, ctx};
 use jiff::tz::TimeZone;
 use muster_model::ids::{JobId, StepNo};
+use muster_model::job::ArrayTask;
 use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::spec::StdioSpec;
 use muster_model::time::TimeLimit;
@@ -127,7 +128,10 @@ fn jobs() -> Vec<AcctJob> {
     let mut signalled = job(4, "signalled", Failed, (0, 9));
     signalled.steps = vec![step(StepNo::BATCH, "batch", Cancelled, (0, 9), 1, 0)];
     let mut task = job(6, "arr.sh", Completed, (0, 0));
-    task.array = Some((JobId(2), 1));
+    task.array = Some(ArrayTask {
+        array: JobId(2),
+        index: 1,
+    });
     task.steps = vec![step(StepNo::BATCH, "batch", Completed, (0, 0), 1, 0)];
     let mut interactive = job(8, "interactive", Completed, (0, 0));
     interactive.alloc_cpus = 2;
@@ -279,7 +283,10 @@ fn parsable() {
 #[test]
 fn tasks_of_an_array_stand_together() {
     let task = |id: u64, base: u64, index: u32| AcctJob {
-        array: Some((JobId(base), index)),
+        array: Some(ArrayTask {
+            array: JobId(base),
+            index,
+        }),
         ..job(id, "a", JobState::Completed, (0, 0))
     };
     let mut jobs = vec![

@@ -6,6 +6,7 @@ use super::words::Word;
 use crate::listing::Failure;
 use muster_model::account_limits::Limits;
 use muster_model::accounts::{QosDelta, ROOT, Terms};
+use muster_model::command::ListEdit;
 use muster_model::command::TermsAsk;
 use std::fmt::Write as _;
 
@@ -186,9 +187,18 @@ pub(super) fn without_default_qos(all: &[Changed<'_>], ask: &TermsAsk) -> Option
     let may = |book: &Book, at: &Association<'_>| {
         let mut own = book.qos(at);
         match &ask.qos {
-            Some((None, list)) => own.clone_from(list),
-            Some((Some('+'), list)) => own.extend(list.iter().cloned()),
-            Some((Some(_), list)) => own.retain(|name| !list.contains(name)),
+            Some(ListEdit {
+                sign: None,
+                names: list,
+            }) => own.clone_from(list),
+            Some(ListEdit {
+                sign: Some('+'),
+                names: list,
+            }) => own.extend(list.iter().cloned()),
+            Some(ListEdit {
+                sign: Some(_),
+                names: list,
+            }) => own.retain(|name| !list.contains(name)),
             None => {}
         }
         own.retain(|name| !ask.qos_less.contains(name));

@@ -38,7 +38,7 @@ pub(super) fn error(text: impl std::fmt::Display) -> Failure {
 
 impl Ledger for Controller {
     fn accounts(&mut self) -> Result<AccountsAnswer, Failure> {
-        query::accounts(self.client()?).map_err(error)
+        query::accounts_of_clusters(self.client()?).map_err(error)
     }
 
     fn edit(&mut self, edit: AccountsEdit) -> Result<u32, ConnectError> {

@@ -13,6 +13,7 @@ use super::words::Word;
 use crate::listing::Failure;
 use muster_model::accounts::Qos;
 use muster_model::command::AccountsAsk;
+use muster_model::command::ListEdit;
 
 const USE_SET: &str = "\n Use keyword 'set' to modify SLURM_PRINT_VALUE";
 const LOOP: &str = "sacctmgr: error: QOS Preemption loop detected\n Error with request: QOS Preemption loop detected";
@@ -127,7 +128,10 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
         session.console.say(NOTHING_MODIFIED);
         return Err(Failure::silent());
     }
-    if let Some((sign, preempt)) = &settings.ask.preempt
+    if let Some(ListEdit {
+        sign,
+        names: preempt,
+    }) = &settings.ask.preempt
         && *sign != Some('-')
         && makes_loop(&book, &names, preempt)
     {

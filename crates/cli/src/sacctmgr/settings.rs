@@ -10,6 +10,7 @@ use super::words::Word;
 use super::{amounts_text, clock_of_minutes};
 use muster_model::account_limits::{Amounts, Limits};
 use muster_model::accounts::PARENT_SHARES;
+use muster_model::command::ListEdit;
 use muster_model::command::{QosAsk, TermsAsk};
 use std::fmt::Write as _;
 
@@ -160,12 +161,13 @@ impl AssociationSettings {
                 None => plain.push(name),
             }
         }
-        self.terms.qos = Some(match (plain.is_empty(), more.is_empty()) {
+        let (sign, names) = match (plain.is_empty(), more.is_empty()) {
             (false, _) => (None, plain),
             (true, false) => (Some('+'), more),
             (true, true) if !less.is_empty() => (Some('-'), std::mem::take(&mut less)),
             (true, true) => (None, Vec::new()),
-        });
+        };
+        self.terms.qos = Some(ListEdit { sign, names });
         self.terms.qos_less = less;
         Ok(())
     }
@@ -195,7 +197,7 @@ impl AssociationSettings {
             Some(None) => "NONE".to_owned(),
             other => other.flatten().map_or(String::new(), |p| p.to_string()),
         };
-        let qos = self.terms.qos.as_ref().map(|(sign, names)| {
+        let qos = self.terms.qos.as_ref().map(|ListEdit { sign, names }| {
             let sign = sign.map_or(String::new(), String::from);
             let mut names: Vec<String> = names.iter().map(|n| format!("{sign}{n}")).collect();
             names.extend(self.terms.qos_less.iter().map(|name| format!("-{name}")));

@@ -14,6 +14,7 @@ use super::show::{USE_SET, read};
 use super::words::Word;
 use crate::listing::Failure;
 use muster_model::accounts::{ROOT, User};
+use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, TermsAsk, WckeysAsk};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -55,7 +56,12 @@ impl Settings {
             }
             Some(Own::DefaultWckey) => self.wckeys.default = Some(word.value.clone()),
             Some(Own::NewName) => self.new_name = Some(book.all.user_key(&word.value)),
-            Some(Own::Wckeys) => self.wckeys.keys = Some((word.sign, word.list())),
+            Some(Own::Wckeys) => {
+                self.wckeys.keys = Some(ListEdit {
+                    sign: word.sign,
+                    names: word.list(),
+                })
+            }
             None => take_setting(&mut self.association, word, book, hint)?,
         }
         Ok(())
@@ -330,7 +336,12 @@ impl Addition<'_> {
 
     /// The workload characterization keys that are asked for.
     fn wckeys(&self) -> Vec<&String> {
-        let listed = self.settings.wckeys.keys.iter().flat_map(|(_, keys)| keys);
+        let listed = self
+            .settings
+            .wckeys
+            .keys
+            .iter()
+            .flat_map(|edit| &edit.names);
         let default = self.settings.wckeys.default.iter();
         let mut keys: Vec<&String> = listed
             .chain(default.filter(|key| !key.is_empty()))
@@ -568,7 +579,7 @@ fn check_defaults(
         .wckeys
         .keys
         .as_ref()
-        .map(|(_, keys)| keys.as_slice());
+        .map(|edit| edit.names.as_slice());
     let gets_key = listed.unwrap_or_default().iter().any(|own| own == key);
     let in_account = |user: &User| account.is_empty() || user.is_in(account);
     let has_key =

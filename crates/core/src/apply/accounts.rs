@@ -41,6 +41,7 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
         AccountsChange::OfCluster { cluster, change } => {
             if let Some(cluster) = accounts.clusters.get_mut(cluster) {
                 apply_to_cluster(cluster, change);
+                assign_ids_of_cluster(cluster);
             }
         }
         AccountsChange::ClusterGone(name) => {
@@ -156,9 +157,6 @@ pub(crate) fn assign_ids(accounts: &mut Accounts) {
     };
     accounts.root.id = 1;
     assign(&mut accounts.accounts, &mut accounts.users, &mut next);
-    for cluster in accounts.clusters.values_mut() {
-        assign_ids_of_cluster(cluster);
-    }
     let last = &mut accounts.last_qos;
     *last = (*last).max(1);
     for qos in accounts.qos.values_mut().filter(|qos| qos.id == 0) {

@@ -16,10 +16,12 @@ use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::{LimitAsk, Limits};
 use muster_model::accounts::{Accounts, QosDelta, ROOT, Terms};
+use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
+use muster_model::visible_text::is_control;
 
 /// The records of accounts and users that an edit is about.
 struct Records<'a> {
@@ -43,7 +45,7 @@ pub(super) fn edit(
     identity: &Identity,
     edit: &AccountsEdit,
 ) -> Result<Option<Reply>, Refusal> {
-    let changes = match clusters::other(draft.state, &edit.cluster)? {
+    let changes = match clusters::other(draft.state, identity, edit)? {
         None => {
             let edit = &names::folded(&draft.state.accounts, edit);
             rights::check(draft.state, identity, edit)?;
@@ -228,7 +230,7 @@ fn parent_or_root(parent: &str) -> &str {
 
 fn check_name(name: &str) -> Result<(), Refusal> {
     too_long("the name", name, NAME_BYTES_MAX)?;
-    let bad = |c: char| c.is_control() || "=,".contains(c);
+    let bad = |c: char| is_control(c) || "=,".contains(c);
     if name.trim().is_empty() || name.trim() != name || name.contains(bad) {
         return Err(Refusal::new(
             RefusalCode::InvalidValue,
@@ -241,7 +243,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 }
 
 fn check_terms(accounts: &Accounts, ask: &TermsAsk) -> Result<(), Refusal> {
-    let named = ask.qos.iter().flat_map(|(_, list)| list);
+    let named = ask.qos.iter().flat_map(|edit| &edit.names);
     let named = named.chain(&ask.qos_less);
     for name in named.chain(ask.default_qos.iter().filter(|n| !n.is_empty())) {
         if accounts.qos(name).is_none() {
@@ -274,7 +276,7 @@ fn set_terms(terms: &mut Terms, ask: &TermsAsk) {
         // They were looked at before.
         let _ = terms.limits.set(limit, false);
     }
-    if let Some((sign, names)) = &ask.qos {
+    if let Some(ListEdit { sign, names }) = &ask.qos {
         set_qos(terms, *sign, names);
     }
     if !ask.qos_less.is_empty() {

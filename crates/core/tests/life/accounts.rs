@@ -4,6 +4,7 @@ use crate::world::{World, config, spec, target};
 use muster_core::event::{AccountsChange, Event};
 use muster_core::state::State;
 use muster_model::accounts::{JobNote, PARENT_SHARES};
+use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, JobUpdate, QosAsk, Reply, TermsAsk, UsageAsk,
     UserCommand, WckeysAsk,
@@ -189,12 +190,18 @@ fn accounts_users_and_qos() {
     assert!(user.accounts.is_empty() && user.default_account.is_empty());
     let qos = QosAsk {
         priority: Some(5),
-        preempt: Some((None, vec!["normal".into()])),
+        preempt: Some(ListEdit {
+            sign: None,
+            names: vec!["normal".into()],
+        }),
         ..QosAsk::default()
     };
     w.must(0, edit(&["high"], AccountsAsk::AddQos(qos)));
     let unknown = QosAsk {
-        preempt: Some((None, vec!["nosuch".into()])),
+        preempt: Some(ListEdit {
+            sign: None,
+            names: vec!["nosuch".into()],
+        }),
         ..QosAsk::default()
     };
     assert_eq!(
@@ -235,7 +242,10 @@ fn what_is_enforced() {
         default_account: String::new(),
         admin_level: String::new(),
         terms: TermsAsk {
-            qos: Some((None, vec!["normal".into()])),
+            qos: Some(ListEdit {
+                sign: None,
+                names: vec!["normal".into()],
+            }),
             ..TermsAsk::default()
         },
         wckeys: Default::default(),
@@ -272,7 +282,10 @@ fn what_is_enforced() {
 fn keys_are_given_and_enforced() {
     let of = |default: &str, keys: &[&str]| WckeysAsk {
         default: (!default.is_empty()).then(|| default.to_owned()),
-        keys: Some((None, keys.iter().map(|k| (*k).to_owned()).collect())),
+        keys: Some(ListEdit {
+            sign: None,
+            names: keys.iter().map(|k| (*k).to_owned()).collect(),
+        }),
     };
     let none = WckeysAsk::default();
     for (track, enforce, keys, asked, has) in [
@@ -331,7 +344,10 @@ fn keys_are_deleted() {
         let mut added = users("c", TermsAsk::default());
         if let AccountsAsk::AddUsers { wckeys, .. } = &mut added {
             wckeys.default = Some("a".into());
-            wckeys.keys = Some((None, vec!["a".into(), "b".into(), "c".into()]));
+            wckeys.keys = Some(ListEdit {
+                sign: None,
+                names: vec!["a".into(), "b".into(), "c".into()],
+            });
         }
         w.must(0, edit(&[name], added));
     }
@@ -387,7 +403,10 @@ fn use_is_counted_while_jobs_run_and_forgotten_in_time() {
 fn preemption_has_no_circles() {
     let mut w = World::new();
     let preempts = |names: &[&str]| QosAsk {
-        preempt: Some((None, names.iter().map(|n| (*n).into()).collect())),
+        preempt: Some(ListEdit {
+            sign: None,
+            names: names.iter().map(|n| (*n).into()).collect(),
+        }),
         ..QosAsk::default()
     };
     w.must(0, edit(&["low"], AccountsAsk::AddQos(QosAsk::default())));
@@ -528,7 +547,10 @@ fn the_only_qos_is_the_one_of_a_job_that_names_none() {
     let mut w = enforced();
     w.must(0, edit(&["long"], AccountsAsk::AddQos(QosAsk::default())));
     let terms = TermsAsk {
-        qos: Some((None, vec!["long".into()])),
+        qos: Some(ListEdit {
+            sign: None,
+            names: vec!["long".into()],
+        }),
         ..TermsAsk::default()
     };
     w.must(0, edit(&["u1000"], users("a", terms)));
@@ -604,7 +626,10 @@ fn signed_qos_add_to_and_take_from_those_of_the_account_above() {
         w.must(0, edit(&[name], AccountsAsk::AddQos(QosAsk::default())));
     }
     let qos = |sign: Option<char>, names: &[&str], less: &[&str]| TermsAsk {
-        qos: Some((sign, names.iter().map(|n| (*n).to_owned()).collect())),
+        qos: Some(ListEdit {
+            sign,
+            names: names.iter().map(|n| (*n).to_owned()).collect(),
+        }),
         qos_less: less.iter().map(|n| (*n).to_owned()).collect(),
         ..TermsAsk::default()
     };
@@ -743,10 +768,15 @@ fn records_of_another_cluster_are_kept_beside_the_own_ones_and_change_nothing_he
     w.must(0, edit_in("west", &["amy"], ask));
     for (cluster, ask, code) in [
         ("west", account("bio"), RefusalCode::AccessDenied),
-        ("nosuch", account(""), RefusalCode::InvalidValue),
+        // Whether it is there, too, is not for everybody to know.
+        ("nosuch", account(""), RefusalCode::AccessDenied),
     ] {
         assert_eq!(w.refused(1000, edit_in(cluster, &["x"], ask)), code);
     }
+    assert_eq!(
+        w.refused(0, edit_in("nosuch", &["x"], account(""))),
+        RefusalCode::InvalidValue
+    );
     // Only accounts and users are kept.
     let qos = AccountsAsk::AddQos(Default::default());
     assert_eq!(

@@ -13,6 +13,7 @@ use muster_core::decide::decide;
 use muster_core::event::Event;
 use muster_core::policy::access;
 use muster_core::policy::access::role_of;
+use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, Command, JobSelection, JobUpdate, QosAsk, Reply, TermsAsk, UserCommand, WckeysAsk,
 };
@@ -350,7 +351,10 @@ fn coordinators_stay_within_their_accounts() {
     // QOS: those that they have.
     w.must(0, edit(&["high"], AccountsAsk::AddQos(QosAsk::default())));
     let qos = |name: &str| TermsAsk {
-        qos: Some((None, vec![name.to_owned()])),
+        qos: Some(ListEdit {
+            sign: None,
+            names: vec![name.to_owned()],
+        }),
         ..TermsAsk::default()
     };
     w.must(0, edit(&["physics"], modify_account("", qos("normal"))));

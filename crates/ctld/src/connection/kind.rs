@@ -50,7 +50,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Reservations => "REQUEST_RESERVATION_INFO",
             Query::Licenses => "REQUEST_LICENSE_INFO",
             Query::Differences => "REQUEST_RECONFIGURE",
-            Query::Accounts => "REQUEST_SHARE_INFO",
+            Query::Accounts | Query::AccountsOfClusters => "REQUEST_SHARE_INFO",
             Query::JobCounts => "REQUEST_JOB_STATE",
             Query::Changes(_) => "MUSTER_CHANGES",
             Query::Priorities => "REQUEST_PRIORITY_FACTORS",

@@ -33,6 +33,7 @@ pub(super) fn query_subject(query: &Query) -> String {
         | Query::Licenses
         | Query::Differences
         | Query::Accounts
+        | Query::AccountsOfClusters
         | Query::JobCounts
         | Query::Changes(_)
         | Query::Priorities => String::new(),

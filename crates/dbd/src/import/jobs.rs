@@ -7,6 +7,7 @@ use muster_conf::options::values::indices;
 use muster_model::het::HetPart;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
+use muster_model::job::ArrayTask;
 use muster_model::job::{ExitStatus, JobState, Peak, Peaks, Usage};
 use muster_model::spec::{ArraySpec, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -327,7 +328,8 @@ impl<'a> JobReader<'a> {
             class: String::new(),
             id: JobId(id),
             restarts: 0,
-            array: array_job.map(JobId).zip(array_task),
+            array: (array_job.map(JobId).zip(array_task))
+                .map(|(array, index)| ArrayTask { array, index }),
             array_pending: None,
             name,
             uid,

@@ -4,6 +4,7 @@
 use super::entities::Entities;
 use muster_model::account_limits::{Amounts, LimitAsk, Limits};
 use muster_model::accounts::{Accounts, Qos, ROOT, Terms, User};
+use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, WckeysAsk};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +72,10 @@ fn qos_ask(qos: &Qos, own: Option<&Limits>, with_preempt: bool) -> QosAsk {
     QosAsk {
         description: Some(qos.description.clone()),
         priority: Some(qos.priority),
-        preempt: with_preempt.then(|| (None, qos.preempt.clone())),
+        preempt: with_preempt.then(|| ListEdit {
+            sign: None,
+            names: qos.preempt.clone(),
+        }),
         preempt_mode: Some(
             qos.preempt_mode
                 .clone()
@@ -81,7 +85,10 @@ fn qos_ask(qos: &Qos, own: Option<&Limits>, with_preempt: bool) -> QosAsk {
         grace_time_s: Some(qos.grace_time_s),
         usage_factor_millionths: Some(qos.usage_factor_millionths.unwrap_or(1_000_000)),
         limits: limits_ask(&qos.limits, own, true),
-        flags: Some((None, qos.flags.clone())),
+        flags: Some(ListEdit {
+            sign: None,
+            names: qos.flags.clone(),
+        }),
         usage_threshold_millionths: Some(qos.usage_threshold_millionths),
         limit_factor_millionths: Some(qos.limit_factor_millionths),
     }
@@ -239,7 +246,10 @@ fn plan_user(user: &User, own: &User, known: &Accounts, plan: &mut Plan) {
             terms: TermsAsk::default(),
             wckeys: WckeysAsk {
                 default: (!same_key).then(|| user.default_wckey.clone()),
-                keys: (!has_keys).then(|| (Some('+'), user.wckeys.clone())),
+                keys: (!has_keys).then(|| ListEdit {
+                    sign: Some('+'),
+                    names: user.wckeys.clone(),
+                }),
             },
             partitions: Vec::new(),
         };
@@ -266,7 +276,10 @@ fn plan_terms(
     let is_other = wanted.qos_delta != own.qos_delta;
     if !is_list && (was_list || is_other) {
         let clear = TermsAsk {
-            qos: Some((None, Vec::new())),
+            qos: Some(ListEdit {
+                sign: None,
+                names: Vec::new(),
+            }),
             ..TermsAsk::default()
         };
         let (names, ask) = edit(clear);
@@ -283,9 +296,15 @@ fn terms_ask(terms: &Terms, own: Option<&Terms>) -> TermsAsk {
         priority: Some(terms.priority),
         default_qos: Some(terms.default_qos.clone().unwrap_or_default()),
         qos: match &terms.qos {
-            Some(list) => Some((None, list.clone())),
+            Some(list) => Some(ListEdit {
+                sign: None,
+                names: list.clone(),
+            }),
             None if delta.more.is_empty() => None,
-            None => Some((Some('+'), delta.more.clone())),
+            None => Some(ListEdit {
+                sign: Some('+'),
+                names: delta.more.clone(),
+            }),
         },
         limits: limits_ask(&terms.limits, own.map(|own| &own.limits), false),
         qos_less: delta.less.clone(),

@@ -224,6 +224,17 @@ pub struct ClusterAsk {
     pub terms: TermsAsk,
 }
 
+/// What becomes of a list of names: it is replaced, made longer (`+=`) or shorter (`-=`).
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
+pub struct ListEdit {
+    /// `+` or `-` in front of the equal sign; any other adds.
+    #[n(0)]
+    pub sign: Option<char>,
+    /// The names.
+    #[n(1)]
+    pub names: Vec<String>,
+}
+
 /// Workload characterization keys that a user is to have.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 pub struct WckeysAsk {
@@ -232,7 +243,7 @@ pub struct WckeysAsk {
     pub default: Option<String>,
     /// `WCKeys`, with `+` or `-` in front of the equal sign.
     #[n(1)]
-    pub keys: Option<(Option<char>, Vec<String>)>,
+    pub keys: Option<ListEdit>,
 }
 
 /// New settings of an association; `Some(None)` clears.
@@ -253,7 +264,7 @@ pub struct TermsAsk {
     pub default_qos: Option<String>,
     /// `QosLevel`, with `+` or `-` in front of the equal sign.
     #[n(3)]
-    pub qos: Option<(Option<char>, Vec<String>)>,
+    pub qos: Option<ListEdit>,
     /// Limits, in order.
     #[n(4)]
     #[cbor(default)]
@@ -277,7 +288,7 @@ pub struct QosAsk {
     pub priority: Option<u32>,
     /// `Preempt`, with `+` or `-` in front of the equal sign.
     #[n(2)]
-    pub preempt: Option<(Option<char>, Vec<String>)>,
+    pub preempt: Option<ListEdit>,
     /// `PreemptMode`.
     #[n(3)]
     pub preempt_mode: Option<String>,
@@ -299,7 +310,7 @@ pub struct QosAsk {
     pub limits: Vec<LimitAsk>,
     /// `Flags`, with `+` or `-` in front of the equal sign.
     #[n(8)]
-    pub flags: Option<(Option<char>, Vec<String>)>,
+    pub flags: Option<ListEdit>,
     /// `UsageThreshold` in millionths; `Some(None)` clears.
     #[n(9)]
     #[cbor(with = "crate::cbor::clearable")]

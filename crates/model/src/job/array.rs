@@ -6,6 +6,7 @@ use crate::index_set::IndexSet;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A job's part in an array.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
@@ -31,6 +32,17 @@ pub enum ArrayRole {
         #[n(1)]
         index: u32,
     },
+}
+
+/// A task of an array, by the array's number and its own index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
+pub struct ArrayTask {
+    /// The array's number (`%F`, `SLURM_ARRAY_JOB_ID`).
+    #[n(0)]
+    pub array: JobId,
+    /// Its index (`%K`, `SLURM_ARRAY_TASK_ID`).
+    #[n(1)]
+    pub index: u32,
 }
 
 /// State that the tasks of an array share beyond their specification.
@@ -69,6 +81,23 @@ pub struct ArrayInfo {
     /// Tasks that have neither started nor ended yet.
     #[n(10)]
     pub unstarted: u32,
+}
+
+impl ArrayRole {
+    /// The task that it is, if it has a record of its own.
+    pub fn task(&self) -> Option<ArrayTask> {
+        match *self {
+            ArrayRole::Task { base: array, index } => Some(ArrayTask { array, index }),
+            ArrayRole::None | ArrayRole::Pending { .. } => None,
+        }
+    }
+}
+
+/// `31_4`.
+impl fmt::Display for ArrayTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.array, self.index)
+    }
 }
 
 impl ArrayInfo {

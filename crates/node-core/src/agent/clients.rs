@@ -9,9 +9,9 @@ use crate::messages::{LauncherCommand, Process};
 use crate::signals::SIGTERM;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
-use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
 use muster_model::rights::{self, Request};
+use muster_proto::step::NodeEnd;
 use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepSpec};
 use std::collections::BTreeMap;
 
@@ -141,7 +141,10 @@ impl Agent {
                 others,
                 onwards,
             } => {
-                let mut ends = vec![(position, *end)];
+                let mut ends = vec![NodeEnd {
+                    position,
+                    end: *end,
+                }];
                 ends.extend(others);
                 self.others_ended(StepId::new(job, step), &key, ends, onwards, id);
             }
@@ -214,7 +217,7 @@ impl Agent {
         &mut self,
         key: StepId,
         job_key: &ByteVec,
-        ends: Vec<(u32, StepEnd)>,
+        ends: Vec<NodeEnd>,
         onwards: bool,
         request: RequestId,
     ) {

@@ -3,7 +3,7 @@
 use super::AgentConfig;
 use crate::binding::{BindVariables, SiteBinding};
 use crate::job_container::SCRATCH;
-use crate::job_view::{array_of, job_view, propagated_limits};
+use crate::job_view::{job_view, propagated_limits};
 use crate::messages::{StepOrder, TaskBinding, User};
 use crate::step_bounds;
 use crate::step_variables::StepVariables;
@@ -92,7 +92,7 @@ impl Node {
             env,
             binding,
             limits: propagated_limits(&self.settings, soft),
-            array: array_of(grant),
+            array: grant.array.task(),
             job_name: grant.spec.name.clone(),
             append: self.settings.append,
             task_prolog: self.settings.task_prolog.clone(),

@@ -16,6 +16,7 @@ use muster_model::ids::{AttemptStep, JobAttempt, JobId, StepId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::JobGrant;
+use muster_proto::step::NodeEnd;
 use muster_proto::step::{AgentReply, StepLaunch, StepShare};
 use muster_trust::is_same_key;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -628,14 +629,29 @@ impl Steps {
             if end == without_samples && self.led.only_node_ended(state, key, &end) {
                 return;
             }
-            self.nodes_ended(state, key, vec![(part.position, end)]);
+            self.nodes_ended(
+                state,
+                key,
+                vec![NodeEnd {
+                    position: part.position,
+                    end,
+                }],
+            );
             return self.node_steps.end_delivered(state, key);
         }
         if job.is_none_or(|j| j.grant.is_none()) {
             // Agent and launcher were both lost, and the key with them; the lead learns of the job's end otherwise.
             return self.node_steps.end_delivered(state, key);
         }
-        self.deliver_ends(state, key, vec![(part.position, end)], None);
+        self.deliver_ends(
+            state,
+            key,
+            vec![NodeEnd {
+                position: part.position,
+                end,
+            }],
+            None,
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
 use muster_model::tree;
 use muster_model::visible_text::debug_beginning;
+use muster_proto::step::NodeEnd;
 use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, StepShare};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,9 +23,6 @@ use std::ops::Range;
 const DELIVERY_MIN_MS: u64 = 50;
 /// See above.
 const DELIVERY_MAX_MS: u64 = 5000;
-
-/// Positions and ends.
-type Ends = Vec<(u32, StepEnd)>;
 
 /// What agents are asked, and what waits for their answers.
 #[derive(Debug, Default)]
@@ -85,7 +83,7 @@ struct TreeStart {
 #[derive(Debug, Default)]
 struct Ending {
     /// They, and the request that brought each; none for this node's own.
-    waiting: Vec<(Ends, Option<RequestId>)>,
+    waiting: Vec<(Vec<NodeEnd>, Option<RequestId>)>,
     /// Earlier ones are being reported.
     delivery: Option<Delivery>,
 }
@@ -331,7 +329,7 @@ impl Steps {
         &mut self,
         state: &mut AgentState,
         key: StepId,
-        ends: Ends,
+        ends: Vec<NodeEnd>,
         request: Option<RequestId>,
     ) {
         let ending = self.tree.endings.entry(key).or_default();
@@ -457,12 +455,12 @@ impl StepTree {
 pub fn ends_request(
     key: StepId,
     job_key: &ByteVec,
-    ends: &[(u32, StepEnd)],
+    ends: &[NodeEnd],
     onwards: bool,
 ) -> AgentRequest {
-    let (position, end) = ends.first().cloned().unwrap_or_else(|| {
-        let end = StepEnd::never_ran(muster_model::time::Timestamp::default());
-        (u32::MAX, end)
+    let NodeEnd { position, end } = ends.first().cloned().unwrap_or_else(|| NodeEnd {
+        position: u32::MAX,
+        end: StepEnd::never_ran(muster_model::time::Timestamp::default()),
     });
     AgentRequest::StepNodeEnded {
         job: key.job,

@@ -1,7 +1,8 @@
-//! The end of a step on this node, which the launcher keeps and passes on as it came.
+//! Ends: of a step on this node, which the launcher keeps and passes on as it came, and of a batch script.
 
+use crate::messages::LauncherEvent;
 use minicbor::decode::{Decode, Decoder, Error};
-use muster_model::ids::StepNo;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::time::Timestamp;
 use muster_model::validate::{Bounds, Invalid, Validate};
@@ -91,6 +92,32 @@ pub(super) fn lost(now: Timestamp) -> StepEnd {
         state: JobState::Failed,
         usage: Usage::default(),
         cancelled_by: None,
+    }
+}
+
+/// How a batch script has ended.
+#[derive(Clone, Debug)]
+pub struct ScriptEnd {
+    /// As waitpid(2) gives it.
+    pub status: i32,
+    /// What it used.
+    pub usage: Usage,
+    /// When it ended.
+    pub end: Timestamp,
+    /// Processes that the kernel ended for want of memory.
+    pub oom_kills: u64,
+}
+
+impl ScriptEnd {
+    /// What the agent is to know of it.
+    pub(super) fn event(self, run: JobAttempt) -> LauncherEvent {
+        LauncherEvent::BatchEnded {
+            run,
+            status: self.status,
+            usage: self.usage,
+            end: self.end,
+            oom_kills: self.oom_kills,
+        }
     }
 }
 

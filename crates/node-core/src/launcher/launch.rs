@@ -15,7 +15,7 @@ use super::records::Fault;
 use super::state::{Role, State};
 use super::{Move, Phase, encoded};
 use crate::job_container::SCRATCH;
-use crate::job_view::{array_of, job_view, propagated_limits};
+use crate::job_view::{job_view, propagated_limits};
 use crate::messages::LauncherEvent;
 use crate::pattern::{Symbols, expand};
 use crate::signals;
@@ -477,7 +477,7 @@ impl Node {
         let spec = &grant.spec;
         let symbols = Symbols {
             job: grant.job,
-            array: array_of(grant),
+            array: grant.array.task(),
             step: None,
             node: &self.place.node,
             node_position: 0,

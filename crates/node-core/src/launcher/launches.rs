@@ -3,6 +3,7 @@
 
 use super::Move;
 use super::daemons::StepDaemons;
+use super::end::ScriptEnd;
 use super::interface::{self, Action, MessageKind};
 use super::programs::Programs;
 use super::records::Fault;
@@ -55,22 +56,20 @@ impl Launches {
         let Some(status) = status else {
             return self.finish(state, run, LauncherEvent::Vanished(run));
         };
-        let end = state.now.wall;
         let oom_kills = state.jobs.get(&run).map_or(0, |e| e.oom_kills);
         if oom_kills > 0 {
             let line = oom_line(run.job, StepNo::BATCH, oom_kills);
             let outlet = (&mut state.jobs, &mut state.actions);
             (self.writers.notices).print(outlet, run, Some(line), MessageKind::Notice);
         }
-        state.records.ended(run, status, &usage, (end, oom_kills));
-        let outcome = LauncherEvent::BatchEnded {
-            run,
+        let ended = ScriptEnd {
             status,
             usage,
-            end,
+            end: state.now.wall,
             oom_kills,
         };
-        self.finish(state, run, outcome);
+        state.records.ended(run, &ended);
+        self.finish(state, run, ended.event(run));
     }
 
     pub(super) fn fail(&mut self, state: &mut State, run: JobAttempt, error: String, fault: Fault) {

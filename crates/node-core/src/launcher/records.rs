@@ -6,7 +6,7 @@
 //! Steps may come and go by the thousand a second, with a handful of lines each: those lines are put together by hand, and
 //! what is kept of steps is not kept as text.
 
-use super::end::EncodedEnd;
+use super::end::{EncodedEnd, ScriptEnd};
 use crate::PrologEpilog;
 use crate::messages::LauncherEvent;
 use minicbor::bytes::ByteVec;
@@ -63,7 +63,7 @@ pub struct RecordedAttempt {
     /// When it was about to be forked, milliseconds since boot.
     pub boot_ms: u64,
     /// How the script ended.
-    pub ended: Option<(i32, Usage, Timestamp, u64)>,
+    pub ended: Option<ScriptEnd>,
     /// Why it was not started, and whose fault that is.
     pub failed: Option<(Fault, String)>,
     /// The job was ordered to end.
@@ -412,11 +412,13 @@ impl Records {
     pub(super) fn ended(
         &mut self,
         run: JobAttempt,
-        status: i32,
-        usage: &Usage,
-        (end, oom_kills): (Timestamp, u64),
+        ScriptEnd {
+            status,
+            usage: u,
+            end,
+            oom_kills,
+        }: &ScriptEnd,
     ) {
-        let u = usage;
         self.line(
             run,
             b'E',
@@ -589,7 +591,12 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
             .of_task(0, 0);
             let status = i32::try_from(number(0)).unwrap_or(0);
             // Older launchers have not written the last one.
-            entry.ended = Some((status, usage, Timestamp(number(7)), unsigned(8)));
+            entry.ended = Some(ScriptEnd {
+                status,
+                usage,
+                end: Timestamp(number(7)),
+                oom_kills: unsigned(8),
+            });
         }
         "F" => {
             let error = rest.split_once(' ').map_or("", |(_, e)| e).to_owned();
@@ -692,7 +699,13 @@ mod tests {
         records.came(run(2), 0, false, 78);
         records.came(run(3), 0, true, 79);
         records.failed(run(3), Fault::Prolog, "no such\nfile");
-        records.ended(run(1), 256, &usage, (Timestamp(99), 2));
+        let end = ScriptEnd {
+            status: 256,
+            usage,
+            end: Timestamp(99),
+            oom_kills: 2,
+        };
+        records.ended(run(1), &end);
         records.forgotten(run(2));
         records.grant(run(1), &[0, 127, 255]);
         for bytes in [&[1, 2][..], &[3]] {
@@ -724,9 +737,9 @@ mod tests {
             (first.uid, first.batch, first.pid, first.boot_ms),
             (1000, true, Some(4242), 77)
         );
-        let (status, used, end, oom_kills) = first.ended.clone().unwrap();
-        assert_eq!((status, used.user_us, end), (256, 5, Timestamp(99)));
-        assert_eq!(oom_kills, 2);
+        let ended = first.ended.clone().unwrap();
+        assert_eq!((ended.status, ended.usage.user_us), (256, 5));
+        assert_eq!((ended.end, ended.oom_kills), (Timestamp(99), 2));
         assert_eq!(first.steps[&StepNo(0)], 4300);
         assert_eq!(first.steps.keys().map(|s| s.0).collect::<Vec<_>>(), [0, 7]);
         let gone: Vec<u32> = first.steps_gone.iter().map(|s| s.0).collect();

@@ -87,15 +87,8 @@ impl Launcher {
             let dirs = old.step_dirs.values().flatten().cloned();
             self.state.remove_dirs(run, dirs.collect());
         }
-        if let Some((status, usage, end, oom_kills)) = old.ended.clone() {
-            let outcome = LauncherEvent::BatchEnded {
-                run,
-                status,
-                usage,
-                end,
-                oom_kills,
-            };
-            return self.conclude(run, outcome, old.released);
+        if let Some(ended) = old.ended.clone() {
+            return self.conclude(run, ended.event(run), old.released);
         }
         if let Some((fault, error)) = old.failed.clone() {
             return self.conclude(run, fault.event(run, error), old.released);

@@ -4,7 +4,7 @@ use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
 use muster_model::ids::JobAttempt;
-use muster_model::ids::JobId;
+use muster_model::job::ArrayTask;
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;
 use muster_proto::step::StepLaunch;
@@ -48,7 +48,7 @@ pub struct StepOrder {
     pub limits: Vec<(u32, u64)>,
     /// For file patterns.
     #[n(5)]
-    pub array: Option<(JobId, u32)>,
+    pub array: Option<ArrayTask>,
     /// See above.
     #[n(6)]
     pub job_name: String,

@@ -17,6 +17,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::agent::{branches_below, ends_request};
 use muster_node_core::stepd::tree::{self, Tree};
 use muster_proto::frame::{self, Frames};
+use muster_proto::step::NodeEnd;
 use muster_proto::step::{
     AgentReply, AgentRequest, BelowStarted, FromStepd, StepLaunch, StepShare, ToStepd,
 };
@@ -47,7 +48,7 @@ const DELIVERY_MAX: Duration = Duration::from_secs(5);
 const STACK: usize = 256 << 10;
 
 /// Ends on their way up, and who waits for the answer.
-type Ends = (Vec<(u32, StepEnd)>, oneshot::Sender<()>);
+type Ends = (Vec<NodeEnd>, oneshot::Sender<()>);
 
 /// What a node knows of jobs that steps could be of.
 #[derive(Default)]
@@ -160,7 +161,10 @@ impl Steps {
                 others,
                 ..
             } => {
-                let mut ends = vec![(position, *end)];
+                let mut ends = vec![NodeEnd {
+                    position,
+                    end: *end,
+                }];
                 ends.extend(others);
                 let known = self.ends.borrow().get(&StepId::new(job, step)).cloned();
                 match known {
@@ -248,7 +252,7 @@ impl Steps {
                 ended = &mut own, if runs => {
                     runs = false;
                     let well = matches!(ended, Ok(Ok(())));
-                    ends.push((launch.position, end(well)));
+                    ends.push(NodeEnd { position: launch.position, end: end(well) });
                 }
                 Some((more, done)) = below.recv() => {
                     ends.extend(more);
@@ -301,7 +305,7 @@ async fn answers(asked: Vec<JoinHandle<Vec<BelowStarted>>>) -> Vec<BelowStarted>
 }
 
 /// Reports ends to the node above one in a step's tree, or to the lead, however long it takes.
-async fn report_ends(peers: &Peers, launch: &StepLaunch, ends: Vec<(u32, StepEnd)>) {
+async fn report_ends(peers: &Peers, launch: &StepLaunch, ends: Vec<NodeEnd>) {
     if ends.is_empty() {
         return;
     }

@@ -3,6 +3,7 @@
 use super::lines::{Entry, View, is_pending, predecessors, prior};
 use crate::grid_engine::selection;
 use muster_model::grid_engine as marks;
+use muster_model::visible_text::is_control;
 use std::fmt::Write as _;
 
 /// What begins a listing.
@@ -19,8 +20,9 @@ pub(in crate::grid_engine) fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
+            '\n' | '\t' => out.push(c),
             // Other control characters are no XML.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('?'),
+            c if is_control(c) => out.push('?'),
             c => out.push(c),
         }
     }
@@ -149,5 +151,16 @@ fn requests(text: &mut String, entry: &Entry, view: &View, indent: usize) {
     }
     if !view.without_binding {
         element("binding", &[], "NONE");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_users_are_xml() {
+        let name = "a<b>&\u{1}\u{ffff}\u{fffe}\u{202e}\n";
+        assert_eq!(escaped(name), "a&lt;b&gt;&amp;????\n");
     }
 }

@@ -8,6 +8,7 @@ use crate::sacctmgr::session::Invocation;
 use crate::sacctmgr::settings::{ASSOCIATION, AssociationSettings};
 use crate::sacctmgr::words::{Word, list};
 use muster_model::accounts::{Account, NORMAL, PARENT_SHARES, ROOT, Terms, User};
+use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk, WckeysAsk};
 use std::fmt::Write as _;
 
@@ -128,8 +129,13 @@ fn with(terms: &Terms, ask: &TermsAsk) -> Terms {
         terms.default_qos = Some(default.clone()).filter(|name| !name.is_empty());
     }
     match &ask.qos {
-        Some((None, names)) => terms.qos = Some(names.clone()).filter(|list| !list.is_empty()),
-        Some((Some(sign), names)) if terms.qos.is_none() => {
+        Some(ListEdit { sign: None, names }) => {
+            terms.qos = Some(names.clone()).filter(|list| !list.is_empty())
+        }
+        Some(ListEdit {
+            sign: Some(sign),
+            names,
+        }) if terms.qos.is_none() => {
             let delta = &mut terms.qos_delta;
             let to = if *sign == '-' {
                 &mut delta.less
@@ -143,11 +149,17 @@ fn with(terms: &Terms, ask: &TermsAsk) -> Terms {
                 .collect();
             to.extend(new);
         }
-        Some((Some('-'), names)) => {
+        Some(ListEdit {
+            sign: Some('-'),
+            names,
+        }) => {
             let list = terms.qos.iter_mut();
             list.for_each(|list| list.retain(|name| !names.contains(name)));
         }
-        Some((Some(_), names)) => {
+        Some(ListEdit {
+            sign: Some(_),
+            names,
+        }) => {
             let list = terms.qos.get_or_insert_default();
             let new: Vec<String> = names
                 .iter()
@@ -216,7 +228,13 @@ fn note_terms(loading: &mut Loading, of: (&str, &str), old: &Terms, new: &Terms)
 fn plan_cluster(said: &Said, book: &mut Book, loading: &mut Loading) {
     let mut ask = said.association.terms.clone();
     // A file says that all may have `normal` where nothing is set.
-    if ask.qos == Some((None, vec![NORMAL.to_owned()])) && book.all.root.qos.is_none() {
+    if ask.qos
+        == Some(ListEdit {
+            sign: None,
+            names: vec![NORMAL.to_owned()],
+        })
+        && book.all.root.qos.is_none()
+    {
         ask.qos = None;
     }
     let new = with(&book.all.root, &ask);
@@ -521,7 +539,10 @@ fn plan_record(
             user.name
         );
         user.wckeys.extend(new.clone());
-        record.wckeys.keys = Some((Some('+'), new));
+        record.wckeys.keys = Some(ListEdit {
+            sign: Some('+'),
+            names: new,
+        });
         record.any = true;
     }
     record

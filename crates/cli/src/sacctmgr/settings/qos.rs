@@ -8,6 +8,7 @@ use crate::sacctmgr::book::Book;
 use crate::sacctmgr::words::Word;
 use crate::sacctmgr::{amounts_text, clock, clock_of_minutes};
 use muster_model::account_limits::Amounts;
+use muster_model::command::ListEdit;
 use muster_model::command::QosAsk;
 
 /// A key of a QOS' settings.
@@ -212,7 +213,10 @@ impl QosSettings {
                     .chars()
                     .next()
                     .filter(|c| "+-".contains(*c) && value != "-1");
-                ask.flags = Some((outer.filter(|c| "+-".contains(*c)).or(inner), names));
+                ask.flags = Some(ListEdit {
+                    sign: outer.filter(|c| "+-".contains(*c)).or(inner),
+                    names,
+                });
             }
             Q::GraceTime => {
                 let seconds = match value {
@@ -229,7 +233,10 @@ impl QosSettings {
                     .filter(|name| !name.is_empty())
                     .collect();
                 names.iter().try_for_each(|name| known_qos(name, book))?;
-                ask.preempt = Some((word.sign, names));
+                ask.preempt = Some(ListEdit {
+                    sign: word.sign,
+                    names,
+                });
             }
             Q::PreemptMode => {
                 let known = [
@@ -290,11 +297,11 @@ impl QosSettings {
         };
         let time = |value: Option<u64>| value.map_or(String::new(), clock_of_minutes);
         let tres = |of: &Amounts| amounts_text(of);
-        let names = |list: &Option<(Option<char>, Vec<String>)>| {
+        let names = |list: &Option<ListEdit>| {
             let list = list.as_ref();
-            list.map_or(String::new(), |(_, words)| words.join(","))
+            list.map_or(String::new(), |edit| edit.names.join(","))
         };
-        let flags = ask.flags.as_ref().map(|(_, words)| flags_text(words));
+        let flags = ask.flags.as_ref().map(|edit| flags_text(&edit.names));
         let factor = |millionths: u64| format!("{:.4}", millionths as f64 / 1e6);
         let all = [
             ("Flags", 25, flags.unwrap_or_default()),

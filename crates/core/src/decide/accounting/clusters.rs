@@ -16,32 +16,37 @@ const CLUSTERS_MAX: usize = 1024;
 /// Associations of all clusters beside the controller's own.
 const ASSOCIATIONS_MAX: usize = 1 << 16;
 
-/// The cluster whose records an edit names, unless it is the controller's own.
-pub(super) fn other<'a>(state: &'a State, name: &str) -> Result<Option<&'a Cluster>, Refusal> {
+/// The cluster whose records an edit names, unless it is the controller's own. Only operators and administrators of accounting
+/// change other clusters' records: who coordinates an account there is nobody here. Others do not get to know what there is.
+pub(super) fn other<'a>(
+    state: &'a State,
+    identity: &Identity,
+    edit: &AccountsEdit,
+) -> Result<Option<&'a Cluster>, Refusal> {
+    let name = &edit.cluster;
     if name.is_empty() || is_own(state, name) {
         return Ok(None);
     }
+    access::require(state, identity, Request::from(&edit.ask))?;
     let known = state.accounts.clusters.get(&name.to_lowercase());
     known.map(Some).ok_or_else(|| not_found(name))
 }
 
-/// Changes accounts and users of another cluster. Only operators and administrators of accounting may: who coordinates
-/// an account there is nobody here.
+/// Changes accounts and users of another cluster, which [`other`] has found.
 pub(super) fn edit_records(
     state: &State,
     identity: &Identity,
     cluster: &Cluster,
     edit: &AccountsEdit,
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    let accounts = &cluster.records(&state.accounts.qos);
-    let edit = &names::folded(accounts, edit);
-    access::require(state, identity, Request::from(&edit.ask))?;
     if let AccountsAsk::AddUsers { admin_level, .. } | AccountsAsk::ModifyUsers { admin_level, .. } =
         &edit.ask
         && !admin_level.is_empty()
     {
         access::require(state, identity, Request::SetAdminLevel)?;
     }
+    let accounts = &cluster.records(&state.accounts.qos);
+    let edit = &names::folded(accounts, edit);
     check(edit)?;
     let records = Records {
         accounts,

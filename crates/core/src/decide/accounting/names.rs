@@ -17,14 +17,14 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
     };
     let of_terms = |terms: &mut TermsAsk| {
         terms.default_qos.iter_mut().for_each(qos);
-        if let Some((_, list)) = &mut terms.qos {
-            each(list, &qos);
+        if let Some(edit) = &mut terms.qos {
+            each(&mut edit.names, &qos);
         }
         each(&mut terms.qos_less, &qos);
     };
     let of_qos = |ask: &mut QosAsk| {
-        if let Some((_, list)) = &mut ask.preempt {
-            each(list, &qos);
+        if let Some(edit) = &mut ask.preempt {
+            each(&mut edit.names, &qos);
         }
     };
     let mut edit = edit.clone();

@@ -5,6 +5,7 @@ use crate::event::AccountsChange;
 use crate::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{NORMAL, Qos};
+use muster_model::command::ListEdit;
 use muster_model::command::QosAsk;
 use muster_model::preemption::parse_mode;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -116,7 +117,7 @@ fn set(state: &State, qos: &mut Qos, ask: &QosAsk, new: &[String]) -> Result<(),
     if let Some(priority) = ask.priority {
         qos.priority = priority;
     }
-    if let Some((sign, names)) = &ask.preempt {
+    if let Some(ListEdit { sign, names }) = &ask.preempt {
         let known =
             |n: &String| n == NORMAL || new.contains(n) || state.accounts.qos.contains_key(n);
         if let Some(name) = names.iter().find(|n| !known(n)) {
@@ -124,7 +125,7 @@ fn set(state: &State, qos: &mut Qos, ask: &QosAsk, new: &[String]) -> Result<(),
         }
         edit_list(&mut qos.preempt, *sign, names);
     }
-    if let Some((sign, words)) = &ask.flags {
+    if let Some(ListEdit { sign, names: words }) = &ask.flags {
         let known = |word: &String| {
             let same = |flag: &&&str| flag.eq_ignore_ascii_case(word);
             Qos::FLAGS.iter().find(same).copied().ok_or_else(|| {

@@ -223,7 +223,7 @@ impl<'a> Asker<'a> {
             self.require(Request::AssociationPriority)?;
         }
         let all = &self.state.accounts;
-        let listed = terms.qos.iter().flat_map(|(_, names)| names);
+        let listed = terms.qos.iter().flat_map(|edit| &edit.names);
         let default = terms.default_qos.iter().filter(|name| !name.is_empty());
         let own = self.identity.user.as_str();
         let beyond = |name: &&String| !all.allows_qos(account, own, "", name);

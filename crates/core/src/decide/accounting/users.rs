@@ -5,6 +5,7 @@ use super::{Records, check_name, check_terms, edit_list, selects, set_terms};
 use crate::event::AccountsChange;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{ROOT, Terms, User};
+use muster_model::command::ListEdit;
 use muster_model::command::{TermsAsk, UsageAsk, WckeysAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
 
@@ -204,7 +205,10 @@ pub(super) fn delete_wckeys(
 ) -> Result<Vec<AccountsChange>, Refusal> {
     let ask = WckeysAsk {
         default: None,
-        keys: Some((Some('-'), keys.to_vec())),
+        keys: Some(ListEdit {
+            sign: Some('-'),
+            names: keys.to_vec(),
+        }),
     };
     let all = records.accounts.users.values();
     let named = all.filter(|user| selects(names, &user.name));
@@ -364,7 +368,10 @@ fn with_wckeys(
         (_, Some(_)) if *ask == WckeysAsk::default() => return Ok(None),
         (_, Some(known)) => known.clone(),
     };
-    let more = ask.keys.as_ref().map(|(_, keys)| (Some('+'), keys.clone()));
+    let more = ask.keys.as_ref().map(|edit| ListEdit {
+        sign: Some('+'),
+        names: edit.names.clone(),
+    });
     let ask = WckeysAsk {
         keys: more,
         ..ask.clone()
@@ -376,7 +383,7 @@ fn with_wckeys(
 
 fn set_wckeys(user: &mut User, ask: &WckeysAsk) -> Result<(), Refusal> {
     let had_none = user.wckeys.is_empty();
-    if let Some((sign, keys)) = &ask.keys {
+    if let Some(ListEdit { sign, names: keys }) = &ask.keys {
         keys.iter().try_for_each(|key| check_name(key))?;
         edit_list(&mut user.wckeys, *sign, keys);
         // The first key that a user gets is its default one.

@@ -2,6 +2,7 @@
 
 use crate::world::{SCRIPT, allocation, array, exit, spec, target};
 use muster_model::account_limits::LimitAsk;
+use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, JobSelection, JobTarget, JobUpdate, NameList, NodeUpdate, QosAsk,
     ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
@@ -184,20 +185,29 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
         shares: Some(Some(3)),
         priority: Some(None),
         default_qos: some(""),
-        qos: Some((Some('+'), vec!["normal".to_owned()])),
+        qos: Some(ListEdit {
+            sign: Some('+'),
+            names: vec!["normal".to_owned()],
+        }),
         limits: limits.clone(),
         qos_less: vec!["normal".to_owned()],
     };
     let qos = QosAsk {
         description: some("d"),
         priority: Some(5),
-        preempt: Some((None, Vec::new())),
+        preempt: Some(ListEdit {
+            sign: None,
+            names: Vec::new(),
+        }),
         preempt_mode: some("cancel"),
         preempt_exempt_s: Some(None),
         grace_time_s: Some(4),
         usage_factor_millionths: Some(1_000_000),
         limits,
-        flags: Some((None, Vec::new())),
+        flags: Some(ListEdit {
+            sign: None,
+            names: Vec::new(),
+        }),
         usage_threshold_millionths: None,
         limit_factor_millionths: Some(None),
     };
@@ -340,7 +350,10 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
                 terms,
                 wckeys: WckeysAsk {
                     default: some("w"),
-                    keys: Some((None, vec!["w".to_owned()])),
+                    keys: Some(ListEdit {
+                        sign: None,
+                        names: vec!["w".to_owned()],
+                    }),
                 },
                 partitions: Vec::new(),
             },

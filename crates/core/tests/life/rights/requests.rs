@@ -1,6 +1,7 @@
 //! A request of each row of the table of rights, and the parts of requests that have rows of their own.
 
 use crate::world::{spec, target};
+use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobUpdate, NodeUpdate, QosAsk,
     ReservationAsk, SignalScope, TermsAsk, UserCommand, WckeysAsk,
@@ -210,7 +211,10 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
     let none = TermsAsk::default;
     let keys = |default: Option<&str>, key: Option<&str>| WckeysAsk {
         default: default.map(str::to_owned),
-        keys: key.map(|key| (Some('+'), vec![key.to_owned()])),
+        keys: key.map(|key| ListEdit {
+            sign: Some('+'),
+            names: vec![key.to_owned()],
+        }),
     };
     let wckeys = AccountsAsk::ModifyUsers {
         accounts: vec![],

@@ -11,6 +11,7 @@ use muster_model::job::{ExitStatus, JobState, StepEnd};
 use muster_model::time::Timestamp;
 use muster_proto::node::Report;
 use muster_proto::step::AgentReply;
+use muster_proto::step::NodeEnd;
 
 impl LedSteps {
     /// The daemon of a step has reported its end here, and sends it to srun as well: srun waits for nothing else where the task
@@ -92,14 +93,14 @@ impl Steps {
         &mut self,
         state: &mut AgentState,
         key: StepId,
-        ends: Vec<(u32, StepEnd)>,
+        ends: Vec<NodeEnd>,
     ) {
         let Some(step) = self.led.placed.get_mut(&key) else {
             return;
         };
         // Where one node's part had too much memory, the whole step is ended.
         let mut over_memory = false;
-        for (position, end) in ends {
+        for NodeEnd { position, end } in ends {
             over_memory |= end.state == JobState::OutOfMemory;
             if let Some(node) = step.record.nodes.get_mut(position as usize) {
                 node.end.get_or_insert(end);

@@ -12,6 +12,7 @@ use muster_model::ids::{JobAttempt, StepId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::step::AgentReply;
+use muster_proto::step::NodeEnd;
 
 /// How long the lead waits before it asks again a node that does not answer or does not know yet, milliseconds.
 const FIND_AGAIN_MS: u64 = 5_000;
@@ -33,11 +34,12 @@ impl LedSteps {
         key: StepId,
         position: u32,
         answer: Result<AgentReply, String>,
-    ) -> Option<(u32, StepEnd)> {
+    ) -> Option<NodeEnd> {
         match answer {
             Ok(AgentReply::Done) => None,
             Ok(AgentReply::Refused(refusal)) if refusal.code == RefusalCode::JobNotHere => {
-                Some((position, StepEnd::never_ran(state.now.wall)))
+                let end = StepEnd::never_ran(state.now.wall);
+                Some(NodeEnd { position, end })
             }
             Ok(_) | Err(_) => {
                 let step = self.placed.get_mut(&key)?;

@@ -431,7 +431,7 @@ impl World {
                 others,
                 ..
             } => {
-                let others = others.into_iter().map(|(position, _)| position);
+                let others = others.into_iter().map(|other| other.position);
                 for position in others.chain([position]) {
                     self.known_ends.insert((step, position));
                 }

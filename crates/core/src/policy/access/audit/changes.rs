@@ -3,6 +3,7 @@
 
 use muster_model::account_limits::LimitAsk;
 use muster_model::audit::text;
+use muster_model::command::ListEdit;
 use muster_model::command::{
     JobUpdate, NameList, NodeUpdate, QosAsk, ReservationAsk, TermsAsk, WckeysAsk,
 };
@@ -83,9 +84,9 @@ impl Subject {
     }
 
     /// Adds a list that is set, made longer or shorter.
-    fn edit(self, key: &str, edit: Option<&(Option<char>, Vec<String>)>) -> Subject {
+    fn edit(self, key: &str, edit: Option<&ListEdit>) -> Subject {
         match edit {
-            Some((sign, names)) => {
+            Some(ListEdit { sign, names }) => {
                 let sign = sign.map(String::from).unwrap_or_default();
                 self.listed(&format!("{key}{}", text(&sign)), names)
             }
