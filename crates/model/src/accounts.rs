@@ -2,6 +2,8 @@
 //! is a fair share of the cluster for each user. Shares are worked out when an event says so, so that everyone who
 //! applied the same events has the same.
 
+mod own_cluster;
+
 use crate::account_limits::{Limits, Scope, TresUsage};
 use crate::time::Timestamp;
 use crate::validate::Validate;
@@ -447,42 +449,6 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// A copy without the records of other clusters, of which there may be many.
-    pub fn of_own_cluster(&self) -> Accounts {
-        let Accounts {
-            accounts,
-            users,
-            qos,
-            usage,
-            shares,
-            calculated_at,
-            reset_at,
-            fair,
-            tres_usage,
-            root,
-            clusters: _,
-            last_association,
-            last_qos,
-            classification,
-        } = self;
-        Accounts {
-            accounts: accounts.clone(),
-            users: users.clone(),
-            qos: qos.clone(),
-            usage: usage.clone(),
-            shares: shares.clone(),
-            calculated_at: *calculated_at,
-            reset_at: *reset_at,
-            fair: fair.clone(),
-            tres_usage: tres_usage.clone(),
-            root: root.clone(),
-            clusters: BTreeMap::new(),
-            last_association: *last_association,
-            last_qos: *last_qos,
-            classification: classification.clone(),
-        }
-    }
-
     /// The QOS of that name; `normal` is always there.
     pub fn qos(&self, name: &str) -> Option<Qos> {
         match self.qos.get(name) {

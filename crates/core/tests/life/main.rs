@@ -15,6 +15,7 @@ mod kept_events;
 mod launching;
 mod mutation;
 mod nodes;
+mod other_clusters;
 mod own_reservations;
 mod partitions;
 mod power;

@@ -280,7 +280,7 @@ fn cores_of_nodes(
     (left == 0 && taken.len() >= count).then_some(taken)
 }
 
-/// Cores of a partition's nodes, whoever has them.
+/// Cores of a partition's nodes, used or not.
 pub(super) fn cores_of_partition(draft: &Draft<'_>, partition: &PartitionConfig) -> u32 {
     let nodes = indices_of(draft.state, &partition.nodes);
     let nodes = nodes.into_iter().filter_map(|idx| draft.node(idx));
