@@ -449,6 +449,7 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         alloc_nodes: alloc.map_or(0, |a| u32::try_from(a.nodes.len()).unwrap_or(u32::MAX)),
         alloc_mem_mib: 0,
         gres: Vec::new(),
+        req_gres: Vec::new(),
         nodelist: alloc.map_or_else(String::new, |a| {
             let names: Vec<&str> = a.nodes.iter().map(|n| n.name.as_str()).collect();
             hostlist::compress(&names)

@@ -167,6 +167,10 @@ pub struct AcctJob {
     #[n(48)]
     #[cbor(default)]
     pub class: String,
+    /// Devices it asked for, as `gres` has them.
+    #[n(49)]
+    #[cbor(default)]
+    pub req_gres: Vec<(String, u64)>,
 }
 
 /// A step.

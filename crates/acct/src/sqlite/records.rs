@@ -83,6 +83,7 @@ impl Records<'_> {
             constraint: context.constraint,
             reservation: context.reservation,
             class: context.class,
+            req_gres: context.req_gres,
             ntasks: small(run.ntasks),
             backfilled: run.backfilled == Some(1),
             stdio: context.stdio,

@@ -227,6 +227,10 @@ pub(super) struct Context {
     #[n(5)]
     #[cbor(default)]
     pub(super) class: String,
+    /// Devices that were asked for, over all nodes.
+    #[n(6)]
+    #[cbor(default)]
+    pub(super) req_gres: Vec<(String, u64)>,
 }
 
 /// A value as CBOR.

@@ -15,10 +15,11 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::site_option::site_options_text;
-use muster_model::spec::{JobKind, JobSpec, StdioSpec};
+use muster_model::spec::{JobKind, JobSpec, ResourceAsk, StdioSpec};
 use muster_model::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, ToSql};
 use std::collections::{BTreeMap, HashMap};
+use std::iter;
 use std::sync::LazyLock;
 
 /// Bytes of a path, of a pattern of file names, and of other texts that a job's rows share (the kernel's `PATH_MAX`).
@@ -282,6 +283,7 @@ impl Writer<'_> {
                 .class
                 .as_ref()
                 .map_or_else(String::new, |own| own.name.clone()),
+            req_gres: asked_devices(&spec.ask, spec.ask.min_nodes),
         });
         // What one submission says once is not kept in full for each task and each further run.
         let repeats = job.array.is_some() || job.key.number > 0;
@@ -553,20 +555,36 @@ fn bind_step_end(binder: &mut Binder<'_, '_>, end: Option<&StepEnd>) -> rusqlite
     binder.bind(cbor(&rest))
 }
 
-/// Devices over all nodes, by name and by name and type: `gres/gpu`, `gres/gpu:a100`.
+/// Devices that a job has over all nodes.
 fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
+    let shares = alloc.nodes.iter().flat_map(|node| &node.gres);
+    let counts = shares.map(|share| (share.name.as_str(), share.kind.as_deref(), share.ids.len()));
+    let sums = sum_devices(counts.map(|(name, kind, count)| (name, kind, u64::from(count))));
+    (!sums.is_empty()).then(|| cbor(&sums))
+}
+
+/// Devices that a job asks for over all nodes.
+fn asked_devices(ask: &ResourceAsk, nodes: u32) -> Vec<(String, u64)> {
+    let asked = ask.gres_of_job(nodes);
+    let counts = asked
+        .iter()
+        .map(|one| (one.name.as_str(), one.kind.as_deref(), one.count));
+    sum_devices(counts)
+}
+
+/// Sums by name, and by name and type: `gres/gpu`, `gres/gpu:a100`.
+fn sum_devices<'d>(
+    devices: impl Iterator<Item = (&'d str, Option<&'d str>, u64)>,
+) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-    for share in alloc.nodes.iter().flat_map(|node| &node.gres) {
-        let count = u64::from(share.ids.len());
-        *sums.entry(format!("gres/{}", share.name)).or_default() += count;
-        if let Some(kind) = &share.kind {
-            *sums
-                .entry(format!("gres/{}:{kind}", share.name))
-                .or_default() += count;
+    for (name, kind, count) in devices {
+        let by_kind = kind.map(|kind| format!("gres/{name}:{kind}"));
+        for key in iter::once(format!("gres/{name}")).chain(by_kind) {
+            let sum = sums.entry(key).or_default();
+            *sum = sum.saturating_add(count);
         }
     }
-    let pairs: Vec<(String, u64)> = sums.into_iter().collect();
-    (!pairs.is_empty()).then(|| cbor(&pairs))
+    sums.into_iter().collect()
 }
 
 /// The administrators' comment, and the options of the site's own that the job has.

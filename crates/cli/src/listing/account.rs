@@ -227,6 +227,9 @@ impl<'a> AcctRow<'a> {
             return;
         }
         put!(out, "billing={},cpu={}", job.req_cpus, job.req_cpus);
+        for (name, count) in &job.req_gres {
+            put!(out, ",{name}={count}");
+        }
         if job.req_mem_mib > 0 {
             out.push_str(",mem=");
             self.write_mib(out, job.req_mem_mib);

@@ -252,17 +252,10 @@ fn job_tres(w: &mut Writer<'_>, job: &AcctJob, held: bool) {
     }
     tres(w, "node", "", 4, u64::from(nodes));
     tres(w, "billing", "", 5, u64::from(cpus));
-    if held {
-        for (i, (name, count)) in job.gres.iter().enumerate() {
-            let name = name.strip_prefix("gres/").unwrap_or(name);
-            tres(
-                w,
-                "gres",
-                name,
-                1001 + u32::try_from(i).unwrap_or(0),
-                *count,
-            );
-        }
+    let devices = if held { &job.gres } else { &job.req_gres };
+    for (number, (name, count)) in (1001..).zip(devices) {
+        let name = name.strip_prefix("gres/").unwrap_or(name);
+        tres(w, "gres", name, number, *count);
     }
 }
 

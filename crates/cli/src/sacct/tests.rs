@@ -46,6 +46,7 @@ pub(crate) fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> Acc
         alloc_nodes: 1,
         alloc_mem_mib: 0,
         gres: Vec::new(),
+        req_gres: Vec::new(),
         nodelist: "n1".to_owned(),
         work_dir: "/tmp".to_owned(),
         submit_line: format!("sbatch {name}"),

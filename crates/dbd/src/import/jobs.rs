@@ -356,6 +356,7 @@ impl<'a> JobReader<'a> {
             alloc_nodes,
             alloc_mem_mib: count(&alloc, tres::MEMORY),
             gres: devices(&self.source.tres, &alloc),
+            req_gres: devices(&self.source.tres, &asked),
             nodelist: nodelist.unwrap_or_default(),
             work_dir,
             submit_line,

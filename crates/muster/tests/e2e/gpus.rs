@@ -34,6 +34,12 @@ fn jobs_and_tasks_have_the_gpus_that_they_count() {
         c.read("out"),
         "2 5\n0: 0,1,2,3/0,1,2,3\n1: 0,1,2,3/0,1,2,3\n2: 0,1,2,3/0,1,2,3\n3: 0,1,2,3/0,1,2,3\n4: 0/0\n"
     );
+    let asked = c.ok("sacct -nXP -j 1 -o ReqTRES,AllocTRES");
+    let both: Vec<&str> = asked.split('|').collect();
+    assert!(
+        both.len() == 2 && both.iter().all(|tres| tres.contains(",gres/gpu=5,")),
+        "{asked}"
+    );
     // A node that a job is leaving would be the better one for the next.
     c.until_prints("sinfo -h -o %t", "idle");
     // Each task has its own, in the job's step and in one of a running job.
