@@ -69,8 +69,12 @@ pub enum Plant {
     CoreGivenTwice,
     /// Now and then an agent receives that a job is gone while its processes run.
     EarlyRelease,
-    /// Now and then the end of a script or step is lost between an agent and its connection.
-    LostEnd,
+    /// Now and then the end of a step is lost between an agent and its connection.
+    LostStepEnd,
+    /// Now and then the end of a batch script is lost there.
+    LostScriptEnd,
+    /// Now and then a step daemon starts its first task once more.
+    TaskTwice,
     /// Now and then a launcher does not see what is left of a job.
     Leftover,
     /// Now and then lines of a node's record file are not written, although that is said.

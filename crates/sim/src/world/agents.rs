@@ -563,16 +563,17 @@ impl AgentExecutor<'_> {
                 .insert(report.seq, report.clone());
             self.note_report(node, report);
         }
-        if self.world.planted(Plant::LostEnd) {
-            let is_end = |r: &NumberedReport| {
-                matches!(
-                    r.report,
-                    Report::StepEnded { .. } | Report::BatchEnded { .. }
-                )
+        let loses_steps = self.world.planted(Plant::LostStepEnd);
+        let loses_scripts = self.world.planted(Plant::LostScriptEnd);
+        let random = &mut self.world.random;
+        reports.retain(|numbered| {
+            let is_lost = match numbered.report {
+                Report::StepEnded { .. } => loses_steps,
+                Report::BatchEnded { .. } => loses_scripts,
+                _ => false,
             };
-            let random = &mut self.world.random;
-            reports.retain(|report| !is_end(report) || !random.one_in(4));
-        }
+            !is_lost || !random.one_in(4)
+        });
         if let Some(agent) = &mut self.world.nodes[node].agent {
             agent.to_controller.push(reports);
         }

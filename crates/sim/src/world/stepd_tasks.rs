@@ -2,7 +2,7 @@
 
 use super::stepds::StepdExecutor;
 use super::{Outcome, trace};
-use crate::Violation;
+use crate::{Plant, Violation};
 use crate::node::{
     BelowNode, Direction, Kind, LinkClient, Parent, Process, Share, StepTasks, StepdProcess,
     wait_status,
@@ -118,7 +118,10 @@ fn start_tasks(
 ) -> Result<StartedTasks, Violation> {
     let (node, run, launch) = (executor.node, order.run, &order.launch);
     let numbers = launch.tasks.get(launch.position as usize);
-    let numbers = numbers.cloned().unwrap_or_default();
+    let mut numbers = numbers.cloned().unwrap_or_default();
+    if executor.world.planted(Plant::TaskTwice) && executor.world.random.one_in(4) {
+        numbers.extend(numbers.first().copied());
+    }
     if executor.world.nodes[node]
         .disk
         .lacks_processes(executor.world.now)

@@ -180,14 +180,30 @@ const NODE_BUG_SEEDS: u64 = 500;
 
 /// A step's end that never leaves its agent is acknowledged with what follows, and missing in accounting.
 #[test]
-fn a_lost_end_is_found() {
+fn a_lost_end_of_a_step_is_found() {
     found_by(
-        Plant::LostEnd,
+        Plant::LostStepEnd,
         NODE_BUG_SEEDS,
-        &[
-            "invariant_reported_steps_are_accounted",
-            "invariant_observed_ends_are_recorded",
-        ],
+        &["invariant_reported_steps_are_accounted"],
+    );
+}
+
+/// The same of a script.
+#[test]
+fn a_lost_end_of_a_script_is_found() {
+    found_by(
+        Plant::LostScriptEnd,
+        NODE_BUG_SEEDS,
+        &["invariant_observed_ends_are_recorded"],
+    );
+}
+
+#[test]
+fn a_task_that_starts_twice_is_found() {
+    found_by(
+        Plant::TaskTwice,
+        NODE_BUG_SEEDS,
+        &["invariant_no_task_starts_twice"],
     );
 }
 
