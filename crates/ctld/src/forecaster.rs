@@ -9,7 +9,7 @@ use crate::fault;
 use crate::mail::{Foreseen, ToReplica};
 use crate::outbox::Outbox;
 use log::error;
-use muster_core::policy::access::privacy::JobScope;
+use muster_core::policy::access::privacy::{JobScope, View};
 use muster_core::state::State;
 use muster_journal::Position;
 use muster_model::command::{Identity, Reply};
@@ -48,7 +48,7 @@ const EVERYBODY: u32 = u32::MAX;
 enum Task {
     /// Expected starts, of a state of this position or a later one.
     Starts(Position),
-    Why(JobId, JobScope, Outbox),
+    Why(JobId, Identity, Outbox),
     Try(Identity, Box<JobSpec>, oneshot::Sender<Reply>),
 }
 
@@ -174,8 +174,8 @@ impl Forecaster {
     }
 
     /// Why a job waits, if it is in the scope of the user who asks.
-    pub(crate) fn explain(&self, uid: u32, job: JobId, scope: JobScope, out: Outbox) {
-        self.tasks.push(uid, Task::Why(job, scope, out));
+    pub(crate) fn explain(&self, identity: Identity, job: JobId, out: Outbox) {
+        self.tasks.push(identity.uid, Task::Why(job, identity, out));
     }
 
     /// When a job would start.
@@ -222,7 +222,7 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
                     return;
                 }
             }
-            Task::Why(job, scope, out) => explain_job(&state, job, &scope, &out),
+            Task::Why(job, identity, out) => explain_job(&state, job, &identity, &out),
             Task::Try(identity, spec, reply) => {
                 let _ = reply.send(tried(&state, &identity, &spec));
             }
@@ -233,13 +233,10 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
     }
 }
 
-fn explain_job(state: &State, job: JobId, scope: &JobScope, out: &Outbox) {
+fn explain_job(state: &State, job: JobId, identity: &Identity, out: &Outbox) {
+    let scope = JobScope::of(state, identity);
     let shown = Some(job).filter(|id| scope.shows(state, *id));
-    let explained = caught(|| {
-        let mut explanation = explain(state, shown?, now())?;
-        scope.redact_explanation(state, &mut explanation);
-        Some(explanation)
-    });
+    let explained = caught(|| explain(state, shown?, now(), &View::of(state, identity)));
     let response = match explained {
         Ok(Some(explanation)) => Response::Why(Box::new(explanation)),
         Err(_) => Response::Refused(fault_refusal()),

@@ -347,9 +347,7 @@ impl Replica {
                 self.list(identity, query, filter, out);
             }
             Query::Why(job) => {
-                let scope = JobScope::of(&self.state, identity);
-                self.forecaster
-                    .explain(identity.uid, *job, scope, out.clone());
+                self.forecaster.explain(identity.clone(), *job, out.clone());
             }
             Query::Cluster => answer::cluster(&self.state, identity, &mut send),
             Query::Partitions => {

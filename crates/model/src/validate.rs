@@ -3,7 +3,7 @@
 //! cluster is not known here: that is checked by `muster_core::decide`.
 
 use crate::limits::{FRAME_BYTES_MAX, LIST_ITEMS_MAX, TEXT_BYTES_MAX};
-use minicbor::bytes::{ByteSlice, ByteVec};
+use minicbor::bytes::{ByteArray, ByteSlice, ByteVec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
@@ -224,6 +224,12 @@ impl Validate for ByteSlice {
 }
 
 impl<const N: usize> Validate for [u8; N] {
+    fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
+        Ok(())
+    }
+}
+
+impl<const N: usize> Validate for ByteArray<N> {
     fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::engine::{Engine, Turn};
 use crate::forecast::explain::obstacles;
 use crate::nodes::planned::PlannedEnds;
 use muster_core::event::{Event, JobChange};
+use muster_core::policy::access::privacy::View;
 use muster_core::state::State;
 use muster_model::command::{Command, Identity, Reply, UserCommand};
 use muster_model::explain::ExpectedStart;
@@ -103,12 +104,15 @@ pub fn would_start(
     }
     match play.forecast.starts.remove(&id) {
         Some(start) => Ok((id, start)),
-        None => Err(never(play.engine.state(), id, play.now)),
+        None => {
+            let state = play.engine.state();
+            Err(never(state, id, play.now, &View::of(state, identity)))
+        }
     }
 }
 
 /// Why a job does not start, whatever comes.
-fn never(state: &State, id: JobId, now: Timestamp) -> Refusal {
+fn never(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Refusal {
     let reason = state.jobs.get(&id).map_or(Reason::None, |job| job.reason);
     let code = match reason {
         Reason::PartitionTimeLimit => RefusalCode::InvalidTimeLimit,
@@ -123,7 +127,7 @@ fn never(state: &State, id: JobId, now: Timestamp) -> Refusal {
             "it would be held (--hold, or a priority of 0) and start only after 'scontrol release'"
                 .into(),
         ],
-        _ => obstacles(state, id, now),
+        _ => obstacles(state, id, now, view),
     };
     match why.as_slice() {
         [] => Refusal::new(code, "nothing that is foreseen makes room for it"),

@@ -10,13 +10,8 @@ pub(crate) type Imports = BTreeMap<String, BTreeSet<String>>;
 /// How many top-level modules of each crate are part of a circle.
 #[test]
 fn modules_do_not_import_each_other() {
-    let mut packages: BTreeMap<String, Vec<Source>> = BTreeMap::new();
-    for source in product() {
-        let package = source.package.clone();
-        packages.entry(package).or_default().push(source);
-    }
     let mut counts = BTreeMap::new();
-    for (package, sources) in packages {
+    for (package, sources) in packages() {
         let circling = in_circles(&imports(&sources)).len();
         if circling > 0 {
             counts.insert(package, circling);
@@ -25,17 +20,55 @@ fn modules_do_not_import_each_other() {
     bounds::check("cycles", &counts);
 }
 
+/// How many modules within each module are part of a circle.
+#[test]
+fn modules_within_a_module_do_not_import_each_other() {
+    let mut counts = BTreeMap::new();
+    for (package, sources) in packages() {
+        let above = sources.iter().filter_map(|source| {
+            let (_, above) = source.modules.split_last()?;
+            (!above.is_empty()).then(|| above.to_vec())
+        });
+        for module in above.collect::<BTreeSet<Vec<String>>>() {
+            let circling = in_circles(&imports_within(&sources, &module)).len();
+            if circling > 0 {
+                counts.insert(format!("{package}::{}", module.join("::")), circling);
+            }
+        }
+    }
+    bounds::check("nested_cycles", &counts);
+}
+
+fn packages() -> BTreeMap<String, Vec<Source>> {
+    let mut packages: BTreeMap<String, Vec<Source>> = BTreeMap::new();
+    for source in product() {
+        let package = source.package.clone();
+        packages.entry(package).or_default().push(source);
+    }
+    packages
+}
+
 /// Which top-level modules of a crate import which.
 pub(crate) fn imports(sources: &[Source]) -> Imports {
-    let modules: BTreeSet<&String> = sources.iter().filter_map(|s| s.modules.first()).collect();
-    let root = sources.iter().find(|source| source.modules.is_empty());
+    imports_within(sources, &[])
+}
+
+/// Which modules of this one import which others of it.
+fn imports_within(sources: &[Source], module: &[String]) -> Imports {
+    let within = |source: &Source| -> Option<String> {
+        let rest = source.modules.strip_prefix(module)?;
+        rest.first().cloned()
+    };
+    let modules: BTreeSet<String> = sources.iter().filter_map(within).collect();
+    let root = sources.iter().find(|source| source.modules == module);
     let exported = root.map_or_else(BTreeMap::new, |root| exports(&root.code()));
     let mut imports: Imports = BTreeMap::new();
     for source in sources {
-        let Some(from) = source.modules.first() else {
+        let Some(from) = &within(source) else {
             continue;
         };
-        let names = names_of_root(&source.code(), source.modules.len());
+        let depth = source.modules.len() - module.len();
+        let names = names_within(&source.code(), module, depth);
         let to = names
             .into_iter()
             .map(|name| exported.get(&name).cloned().unwrap_or(name));
@@ -63,11 +96,14 @@ fn exports(root: &str) -> BTreeMap<String, String> {
     exports
 }
 
-/// The names of the crate's root that code uses: what follows `crate::`, or as many `super::` as lead there.
-fn names_of_root(code: &str, depth: usize) -> BTreeSet<String> {
+/// The names of a module that code uses: what follows its path, or as many `super::` as lead there.
+fn names_within(code: &str, module: &[String], depth: usize) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
+    let path = module
+        .iter()
+        .fold("crate::".to_owned(), |path, name| path + name + "::");
     let up = "super::".repeat(depth);
-    for start in ["crate::", &up] {
+    for start in [path.as_str(), &up] {
         for (at, _) in code.match_indices(start) {
             let before = code[..at].chars().next_back();
             if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {

@@ -168,3 +168,20 @@ fn layers_of_the_scheduler_import_downward() {
         );
     }
 }
+
+/// Processes of a node that have different privileges.
+const ROLES: [&str; 3] = ["agent", "launcher", "stepd"];
+
+#[test]
+fn processes_of_a_node_do_not_import_each_other() {
+    let sources: Vec<_> = product()
+        .into_iter()
+        .filter(|source| source.package == "node")
+        .collect();
+    let imports = imports(&sources);
+    for role in ROLES {
+        let others = imports[role].iter();
+        let others = others.filter(|to| ROLES.contains(&to.as_str()));
+        assert_eq!(others.count(), 0, "{role} imports {:?}", imports[role]);
+    }
+}

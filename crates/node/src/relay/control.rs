@@ -5,6 +5,8 @@ use crate::sys;
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use muster_channel::SECRET;
+use muster_model::validate::Validate;
+use muster_proto::frame::{self, Message};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 const MESSAGE_MAX: usize = 16 << 10;
 
 /// From the relay to the agent.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Validate)]
 pub(crate) enum ToAgent {
     /// Who is it that shows this credential ([`muster_proto::hello::JobCredential`])?
     #[n(0)]
@@ -37,7 +39,7 @@ pub(crate) enum ToAgent {
 }
 
 /// From the agent to the relay.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Validate)]
 pub(crate) enum ToRelay {
     /// Who has this secret may connect.
     #[n(0)]
@@ -61,6 +63,14 @@ pub(crate) enum ToRelay {
         #[n(1)]
         why: String,
     },
+}
+
+impl Message for ToAgent {
+    const BYTES_MAX: usize = MESSAGE_MAX;
+}
+
+impl Message for ToRelay {
+    const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
 /// Makes both ends.
@@ -98,7 +108,7 @@ impl Control {
     ///
     /// # Errors
     /// The other side is not understood.
-    pub(crate) async fn receive<T: for<'b> Decode<'b, ()>>(
+    pub(crate) async fn receive<T: for<'b> Decode<'b, ()> + Message>(
         &self,
     ) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         let mut room = vec![0; MESSAGE_MAX];
@@ -116,7 +126,7 @@ impl Control {
             if length == 0 {
                 return Ok(None);
             }
-            let message = minicbor::decode(&room[..length]).map_err(io::Error::other)?;
+            let message = frame::decode(&room[..length])?;
             return Ok(Some((message, received.pop_front())));
         }
     }

@@ -9,6 +9,8 @@ use crate::sys;
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use muster_channel::SECRET;
+use muster_model::validate::Validate;
+use muster_proto::frame::{self, Message};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, UnixAddr, connect as connect_to, recv,
@@ -28,7 +30,7 @@ const WAITING_MAX: usize = 64 * MESSAGE_MAX;
 const REASON_MAX: usize = 512;
 
 /// What an agent asks its supervisor for.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub(crate) enum SupervisorRequest {
     /// A connection to the launcher: answered by what brings its messages, under [`LAUNCHER_EVENTS`], and what takes orders, under
     /// [`LAUNCHER_ORDERS`]; or by why there is none, under the first.
@@ -57,6 +59,10 @@ pub(crate) enum SupervisorRequest {
     /// The controller gives another configuration than before. Nothing is answered.
     #[n(6)]
     Configuration,
+}
+
+impl Message for SupervisorRequest {
+    const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
 /// The agent's end of the link. Clones are the same one.
@@ -134,7 +140,7 @@ impl RequestReceiver {
         while let Some((length, rest)) = self.input.split_first_chunk() {
             let length = usize::from(u16::from_be_bytes(*length));
             let request = rest.get(..length);
-            match request.map(minicbor::decode) {
+            match request.map(frame::decode) {
                 None if length <= MESSAGE_MAX => break,
                 Some(Ok(request)) => requests.push(request),
                 None | Some(Err(_)) => {
@@ -167,7 +173,7 @@ pub(crate) const LAUNCHER_EVENTS: u64 = 0;
 /// See [`SupervisorRequest::Launcher`].
 pub(crate) const LAUNCHER_ORDERS: u64 = 1;
 
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Validate)]
 struct Answer {
     /// The number of the request.
     #[n(0)]
@@ -175,6 +181,10 @@ struct Answer {
     /// Why there is no descriptor.
     #[n(1)]
     refused: Option<String>,
+}
+
+impl Message for Answer {
+    const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
 /// Answers the agent. An agent that does not read its answers gets no more of them.
@@ -202,7 +212,7 @@ pub(crate) fn take_answer(line: &OwnedFd) -> io::Result<(u64, io::Result<OwnedFd
     if length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let answer: Answer = minicbor::decode(&room[..length]).map_err(io::Error::other)?;
+    let answer: Answer = frame::decode(&room[..length])?;
     let result = match (answer.refused, received.pop_front()) {
         (None, Some(fd)) => Ok(fd),
         (Some(why), _) => Err(io::Error::other(why)),

@@ -6,6 +6,7 @@ mod changes;
 use crate::demand::licenses::asked;
 use crate::forecast::{Bounds, Forecast, forecast, with_change};
 use changes::changes;
+use muster_core::policy::access::privacy::View;
 use muster_core::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
@@ -26,8 +27,8 @@ const INSTANTS_MAX: usize = 60_000;
 /// A change that gains less is not worth telling, milliseconds.
 const GAIN_MS: u64 = 30_000;
 
-/// Explains why a job waits; `None` if there is no such job.
-pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> {
+/// Explains why a job waits, to someone who sees so much; `None` if there is no such job.
+pub fn explain(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Option<Explanation> {
     let job = state.jobs.get(&id)?;
     let mut explanation = Explanation {
         job: id,
@@ -37,7 +38,7 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
         ..Explanation::default()
     };
     if !explanation.waits {
-        explanation.waits_for = vec![state_text(state, job)];
+        explanation.waits_for = vec![state_text(state, job, view)];
         return Some(explanation);
     }
     let found = forecast(
@@ -50,15 +51,17 @@ pub fn explain(state: &State, id: JobId, now: Timestamp) -> Option<Explanation> 
     );
     explanation.predicted = found.predicted;
     explanation.start = found.starts.get(&id).cloned();
-    explanation.waits_for = waits_for(state, job, now);
-    explanation.times = times(state, job, now);
+    explanation.waits_for = waits_for(state, job, now, view);
+    explanation.times = times(state, job, now, view);
     (explanation.ahead, explanation.ahead_count) = ahead(state, job, &found);
+    // Others are counted, not named.
+    explanation.ahead.retain(|ahead| view.sees_job(ahead.job));
     (explanation.sooner, explanation.tried) = sooner(state, job, explanation.start.as_ref(), now);
     Some(explanation)
 }
 
 /// The state of a job that is not pending, as a sentence.
-fn state_text(state: &State, job: &Job) -> String {
+fn state_text(state: &State, job: &Job, view: &View<'_>) -> String {
     let nodes = job.alloc.as_ref().map_or("", |a| a.hostlist.as_str());
     if job.completing {
         let name = job.state.name();
@@ -79,8 +82,11 @@ fn state_text(state: &State, job: &Job) -> String {
             )
         }
         (JobState::Suspended, Some(by)) if job.is_stopped_for_another() => format!(
-            "It is stopped on {nodes} to make room for job {}, and goes on when its CPUs are free.",
-            by.by
+            "It is stopped on {nodes} to make room for {}, and goes on when its CPUs are free.",
+            match view.sees_job(by.by) {
+                true => format!("job {}", by.by),
+                false => "another job".to_owned(),
+            }
         ),
         (JobState::Suspended, _) => format!(
             "An administrator stopped it on {nodes}; 'scontrol resume {}' lets it go on.",
@@ -95,13 +101,13 @@ fn state_text(state: &State, job: &Job) -> String {
 }
 
 /// The reasons that keep a job back now, a sentence each.
-pub(crate) fn obstacles(state: &State, id: JobId, now: Timestamp) -> Vec<String> {
+pub(crate) fn obstacles(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Vec<String> {
     let job = state.jobs.get(&id);
-    job.map_or(Vec::new(), |job| waits_for(state, job, now))
+    job.map_or(Vec::new(), |job| waits_for(state, job, now, view))
 }
 
 /// The events that a job waits for, a sentence each.
-fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
+fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<String> {
     let ask = &job.spec.ask;
     let partitions = match job.spec.partitions.as_slice() {
         [] => job.partition.clone(),
@@ -144,7 +150,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
         Reason::JobArrayTaskLimit => {
             vec![throttled(state, job)]
         }
-        Reason::ReqNodeNotAvail | Reason::NodesUnavailable => unavailable(state, job),
+        Reason::ReqNodeNotAvail | Reason::NodesUnavailable => unavailable(state, job, view),
         Reason::PartitionDown | Reason::PartitionInactive => vec![format!(
             "Partition {partitions} starts no jobs: an administrator sets its state with 'scontrol update PartitionName={partitions} State=UP'."
         )],
@@ -195,7 +201,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
         Reason::ReservedForMaintenance => {
             vec!["Nodes that it needs are reserved for maintenance at a time when it would run.".into()]
         }
-        Reason::Licenses => licenses(state, job, now),
+        Reason::Licenses => licenses(state, job, now, view),
         Reason::Cleaning => vec!["Its last run is still being cleaned up.".into()],
         reason if reason.is_limit() => vec![limit(state, job, now)],
         other => vec![format!("Its reason is {}.", other.name())],
@@ -203,7 +209,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
 }
 
 /// Times to come that what it waits for depends on.
-fn times(state: &State, job: &Job, now: Timestamp) -> Vec<Moment> {
+fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<Moment> {
     let mut all = Vec::new();
     let mut tell = |what: String, at: Option<Timestamp>| {
         all.extend(at.filter(|at| *at > now).map(|at| Moment { what, at }));
@@ -233,7 +239,8 @@ fn times(state: &State, job: &Job, now: Timestamp) -> Vec<Moment> {
                 let mut known = partitions.iter().filter_map(|p| state.partition(p));
                 known.any(|p| p.nodes.contains(name))
             };
-            for reservation in state.reservations.iter() {
+            let seen = state.reservations.iter();
+            for reservation in seen.filter(|own| view.sees_reservation(own)) {
                 let own = job.spec.reservations().any(|name| name == reservation.name);
                 let nodes = reservation.nodes.iter().map(|node| &node.name);
                 let names: Vec<&String> = nodes.filter(|name| mine(name)).collect();
@@ -257,7 +264,7 @@ fn times(state: &State, job: &Job, now: Timestamp) -> Vec<Moment> {
 }
 
 /// How many of the job's licenses are free, and which jobs have the others.
-fn licenses(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
+fn licenses(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let all = asked(job.spec.licenses.as_deref());
     let named: BTreeMap<&str, u32> = (all.iter().flatten())
@@ -285,18 +292,18 @@ fn licenses(state: &State, job: &Job, now: Timestamp) -> Vec<String> {
         };
         let mut holders: Vec<_> = state.active.iter().filter_map(held).collect();
         holders.sort_by_key(|(end, id, _)| (end.unwrap_or(Timestamp(i64::MAX)), *id));
-        let more = holders.len().saturating_sub(AHEAD_MAX);
-        let words = holders.into_iter().take(AHEAD_MAX);
-        let words: Vec<String> = words
+        let count = holders.len();
+        let named = holders.into_iter().filter(|(_, id, _)| view.sees_job(*id));
+        let named = named.take(AHEAD_MAX);
+        let mut words: Vec<String> = named
             .map(|(_, id, n)| format!("job {id} has {n}"))
             .collect();
+        let more = count - words.len();
+        if more > 0 {
+            words.push(format!("{more} jobs have more"));
+        }
         if !words.is_empty() {
-            let rest = if more > 0 {
-                format!(", {more} jobs have more")
-            } else {
-                String::new()
-            };
-            lines.push(format!("Of {name}, {}{rest}.", words.join(", ")));
+            lines.push(format!("Of {name}, {}.", words.join(", ")));
         }
     }
     lines
@@ -423,7 +430,7 @@ fn nodes_named(job: &Job) -> BTreeSet<String> {
 }
 
 /// Nodes that are out of service and that it needs.
-fn unavailable(state: &State, job: &Job) -> Vec<String> {
+fn unavailable(state: &State, job: &Job, view: &View<'_>) -> Vec<String> {
     let names = nodes_named(job);
     let partitions = partitions_of(job);
     let mine = |node: &&Node| {
@@ -452,6 +459,9 @@ fn unavailable(state: &State, job: &Job) -> Vec<String> {
         Some(format!("Node {} is {state}{text}.", node.config.name))
     };
     let mut lines: Vec<String> = state.nodes.iter().filter(mine).filter_map(what).collect();
+    if !view.sees_nodes() && !lines.is_empty() {
+        return vec!["Nodes that it needs are out of service.".into()];
+    }
     let more = lines.len().saturating_sub(AHEAD_MAX);
     lines.truncate(AHEAD_MAX);
     if more > 0 {

@@ -2,6 +2,7 @@
 
 use crate::world::{World, cluster, job, nodes, wide};
 use muster_core::event::{AccountsChange, Event};
+use muster_core::policy::access::privacy::View;
 use muster_core::state::State;
 use muster_model::account_limits::{Limits, Scope};
 use muster_model::accounts::{Account, Qos, Terms, User};
@@ -167,7 +168,7 @@ fn each_limit_has_its_reason() {
         assert_eq!(world.reason(id), reason, "{user} {qos}");
         assert_eq!(runs.is_empty(), reason != Reason::None, "{user} {qos}");
         if reason != Reason::None {
-            let told = muster_sched::explain(&world.state, id, world.now);
+            let told = muster_sched::explain(&world.state, id, world.now, &View::all(&world.state));
             let text = told.expect("it waits").waits_for.join(" ");
             assert!(text.contains("keeps it back"), "{user} {qos}: {text}");
         }

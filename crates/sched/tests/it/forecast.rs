@@ -2,10 +2,12 @@
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
 use muster_core::event::JobChange;
+use muster_core::policy::access::privacy::View;
 use muster_model::command::{Command, Identity, NameList, Reply, ReservationAsk, UserCommand};
 use muster_model::explain::Explanation;
 use muster_model::ids::JobId;
 use muster_model::job::Hold;
+use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -25,7 +27,7 @@ fn minutes(world: &World, at: Timestamp) -> u64 {
 }
 
 fn why(world: &World, id: JobId) -> Explanation {
-    explain(&world.state, id, world.now).unwrap()
+    explain(&world.state, id, world.now, &View::all(&world.state)).unwrap()
 }
 
 /// Option and minutes from now of each change that helps.
@@ -453,4 +455,69 @@ fn those_that_wait_for_their_turn_say_for_whom() {
             && text.contains(&format!("JobId={array} ArrayTaskThrottle=N")),
         "{text}"
     );
+}
+
+/// What PrivateData keeps from a user is counted in the explanation of his job, not named.
+#[test]
+fn explanations_tell_nobody_of_private_records() {
+    let mut config = cluster(nodes(2, 1));
+    config.licenses = vec![("foo".into(), 3)];
+    config.private = PrivateData::JOBS
+        .with(PrivateData::RESERVATIONS)
+        .with(PrivateData::NODES);
+    let mut world = World::new(config);
+    let ask = ReservationAsk {
+        name: Some("secret".into()),
+        start: Some(world.now.plus_s(20 * 60)),
+        duration: Some(TimeLimit::Minutes(30)),
+        nodes: Some("n[0-1]".into()),
+        users: Some(NameList::Only(vec!["ann".into()])),
+        ..ReservationAsk::default()
+    };
+    world.admin(UserCommand::CreateReservation(Box::new(ask)));
+    let wants = |licenses: &str, spec| JobSpec {
+        licenses: Some(licenses.into()),
+        ..spec
+    };
+    let anns = world.submit(wants("foo:2", of("ann", job(1, 10))));
+    let mut of_bob = of("bob", job(1, 10));
+    of_bob.owner.uid = 1001;
+    let bobs = world.submit(wants("foo:3", of_bob.clone()));
+    of_bob.ask.nodelist = Some("n1".into());
+    world.pass_by_core();
+    let identity = |user: &str, uid| Identity {
+        uid,
+        user: user.into(),
+        ..Identity::default()
+    };
+    let (ann, bob) = (identity("ann", 1000), identity("bob", 1001));
+    let seen_by = |world: &World, id, identity: &Identity| {
+        let view = View::of(&world.state, identity);
+        explain(&world.state, id, world.now, &view).unwrap()
+    };
+    assert_eq!(
+        seen_by(&world, bobs, &bob).waits_for[1],
+        "Of foo, 1 jobs have more."
+    );
+    let named = format!("Of foo, job {anns} has 2.");
+    assert_eq!(seen_by(&world, bobs, &ann).waits_for[1], named);
+    let mut long = of_bob.clone();
+    long.ask.nodelist = None;
+    long.ask.min_nodes = 2;
+    let long = world.submit(JobSpec {
+        time_limit: Some(TimeLimit::Minutes(60)),
+        ..long
+    });
+    world.pass_by_core();
+    for (identity, is_named) in [(&bob, false), (&ann, true)] {
+        let told = format!("{:?}", seen_by(&world, long, identity).times);
+        assert_eq!(told.contains("secret"), is_named, "{told}");
+    }
+    world.drain(1);
+    let down = world.submit(of_bob);
+    world.pass_by_core();
+    let told = seen_by(&world, down, &bob).waits_for;
+    assert_eq!(told, ["Nodes that it needs are out of service."]);
+    let told = seen_by(&world, down, &identity("root", 0)).waits_for;
+    assert!(told[0].contains("n1"), "{told:?}");
 }

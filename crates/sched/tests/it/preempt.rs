@@ -5,6 +5,7 @@ mod soundness;
 
 use crate::world::{World, cluster, job, nodes, partition, wide};
 use muster_core::event::{AccountsChange, Event};
+use muster_core::policy::access::privacy::View;
 use muster_model::accounts::Qos;
 use muster_model::command::{Command, NodeCommand, Plan};
 use muster_model::config::ClusterConfig;
@@ -133,7 +134,8 @@ fn two_that_need_room_get_each_its_own() {
     let (mut victims, _) = world.preempting_pass();
     victims.sort_unstable();
     assert_eq!(victims, [low[0].0, low[1].0]);
-    let told = muster_sched::explain(&world.state, low[0], world.now).unwrap();
+    let told =
+        muster_sched::explain(&world.state, low[0], world.now, &View::all(&world.state)).unwrap();
     assert_eq!(
         told.waits_for,
         ["It is PREEMPTED, and back in the queue when what is left of it on n0 is cleaned up."]

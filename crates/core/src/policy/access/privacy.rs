@@ -7,7 +7,6 @@ use crate::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{Accounts, ROOT};
 use muster_model::command::Identity;
-use muster_model::explain::Explanation;
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::node::Node;
@@ -93,14 +92,52 @@ impl JobScope {
         (node.jobs).retain(|id| state.jobs.get(id).is_some_and(|job| self.has(job)));
         node.only_user = node.only_user.filter(|user| user == uid);
     }
+}
 
-    /// Jobs ahead that are not among them are counted, not named.
-    pub fn redact_explanation(&self, state: &State, explanation: &mut Explanation) {
-        if *self == JobScope::All {
-            return;
+/// What of a state someone may see, for texts that are made of many parts of it.
+#[derive(Clone, Debug)]
+pub struct View<'v> {
+    state: &'v State,
+    /// Absent: everything is seen.
+    identity: Option<&'v Identity>,
+    jobs: JobScope,
+}
+
+impl<'v> View<'v> {
+    /// That of a user.
+    pub fn of(state: &'v State, identity: &'v Identity) -> View<'v> {
+        View {
+            state,
+            identity: Some(identity),
+            jobs: JobScope::of(state, identity),
         }
-        let sees = |id: &JobId| state.jobs.get(id).is_some_and(|job| self.has(job));
-        explanation.ahead.retain(|ahead| sees(&ahead.job));
+    }
+
+    /// Everything.
+    pub fn all(state: &'v State) -> View<'v> {
+        View {
+            state,
+            identity: None,
+            jobs: JobScope::All,
+        }
+    }
+
+    /// Whether a job of this number is seen.
+    pub fn sees_job(&self, id: JobId) -> bool {
+        let job = self.state.jobs.get(&id);
+        self.jobs == JobScope::All || job.is_some_and(|job| self.jobs.has(job))
+    }
+
+    /// Whether nodes are, beyond those of one's own jobs.
+    pub fn sees_nodes(&self) -> bool {
+        let identity = self.identity;
+        identity.is_none_or(|identity| !hides(self.state, identity, PrivateData::NODES))
+    }
+
+    /// Whether a reservation is.
+    pub fn sees_reservation(&self, reservation: &Reservation) -> bool {
+        let identity = self.identity;
+        identity.is_none_or(|identity| sees_reservation(self.state, identity, reservation))
     }
 }
 
