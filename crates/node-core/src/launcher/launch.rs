@@ -216,7 +216,7 @@ impl Launches {
         }
     }
 
-    /// Notes for the record file that a job came, once.
+    /// Queues the job's entry for the record file, once per job.
     pub(super) fn note(&mut self, state: &mut State, run: JobAttempt, files: LaunchFiles) {
         let entry = state.jobs.get(&run);
         let grant = entry.and_then(|e| e.grant.as_ref());

@@ -119,7 +119,7 @@ pub(super) struct Step {
     epilogs: Vec<Epilog>,
     /// Streams of tasks that are read and have not ended.
     pub(super) outputs: usize,
-    /// Tasks wait to be let go; so many are prepared, or all that have not ended.
+    /// Forked tasks wait for the common start. `prepared` counts those that are ready.
     are_held: bool,
     prepared: usize,
     are_all_prepared: bool,

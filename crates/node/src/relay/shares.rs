@@ -24,7 +24,7 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Of so many descriptors.
+    /// Shares a limit of `descriptors` among users.
     pub(super) fn of(descriptors: u64) -> Rc<Shares> {
         Rc::new(Shares {
             of_uid: RefCell::default(),
