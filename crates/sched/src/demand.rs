@@ -495,7 +495,7 @@ impl Demand {
         }
     }
 
-    /// Cores to take from a socket per turn of a cyclic distribution; 0 if sockets are filled one after the other. `used` CPUs of
+    /// Cores to take from a socket per turn of a cyclic distribution; 0: of the fewest sockets. `used` CPUs of
     /// a core are for tasks. Tasks that would have parts of cores stay together.
     fn granules_in_turn(&self, used: u32) -> u32 {
         let of_task = self.cpus_of_task;
