@@ -95,7 +95,7 @@ fn run() -> anyhow::Result<()> {
             }) => {}
             ended = relay.take_answers() => {
                 if let Err(e) = ended {
-                    log_line(&format!("the agent is not understood: {e}"));
+                    log_line(&format!("invalid message from the agent: {e}"));
                 }
             }
         }

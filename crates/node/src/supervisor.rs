@@ -83,7 +83,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     launcher::ensure(&options)?;
     let cross_memory = probe.finish();
     let socket = NodeSocket::open(&options.spool_dir)?;
-    network::name_host(&options, &account).context("the file that names this host")?;
+    network::name_host(&options, &account).context("cannot write the host name file")?;
     let (of_agent, agents_log) = AgentLines::open()?;
     let (of_relay, relays_log) = AgentLines::open()?;
     let relay = network::start_relay(&options, &account, &relays_log)?;

@@ -126,7 +126,7 @@ pub fn serve(
         large: Arc::new(Semaphore::new(LARGE)),
         log: Arc::default(),
     });
-    passed::start().context("no thread to close what users send")?;
+    passed::start().context("cannot start thread to close what users send")?;
     runtime.block_on(run(listeners, shared))
 }
 

@@ -161,7 +161,7 @@ impl<'a> Chosen<'a> {
         self.left = left.ok_or_else(|| {
             Refusal::new(
                 RefusalCode::InvalidValue,
-                "the request names jobs and tasks again and again",
+                "the request lists too many duplicate jobs or tasks",
             )
         })?;
         Ok(())
@@ -264,7 +264,7 @@ fn orders(
         Phase::Pending | Phase::Requeueing => {
             return Err(Refusal::new(
                 RefusalCode::JobPending,
-                format!("job {} has nothing that could get a signal", job.id),
+                format!("job {} has no running process to signal", job.id),
             ));
         }
         Phase::Completing | Phase::Ended | Phase::Gone => return Err(already_done(job.id)),

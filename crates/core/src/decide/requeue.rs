@@ -83,7 +83,7 @@ fn requeue_item(
         Phase::Completing | Phase::Ended if how.incomplete => {
             return Err(Refusal::new(
                 RefusalCode::AlreadyDone,
-                format!("job {id} is over or ending, and only incomplete jobs were meant"),
+                format!("job {id} is over or ending; Incomplete selects running jobs only"),
             ));
         }
         // What was stopped does not start again unasked.

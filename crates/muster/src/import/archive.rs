@@ -50,7 +50,7 @@ pub(super) fn main(words: &[String]) -> Result<ExitCode> {
     let user = user(&config.slurm_user)?;
     ensure!(
         geteuid().is_root() || geteuid() == user.uid,
-        "this is run by root or {}",
+        "only root or {} may run this",
         user.name
     );
     if geteuid().is_root() {

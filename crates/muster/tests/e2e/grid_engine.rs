@@ -703,7 +703,7 @@ fn users_of_arusers_reserve_for_themselves() {
         "Your advance reservation 1 has been granted"
     );
     let others = c.run(&as_nobody("qrsub -d 600 -u root"));
-    assert!(others.err.contains("Users is your own name"), "{others:?}");
+    assert!(others.err.contains("Users= may only be your own user name"), "{others:?}");
     assert_eq!(
         c.ok("qrsub -d 600"),
         "Your advance reservation 2 has been granted"

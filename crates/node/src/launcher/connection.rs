@@ -148,7 +148,7 @@ impl Connection {
             Ok(message) => message,
             Err(e) => {
                 eprintln!(
-                    "a message from an agent is not understood ({e}); its connection is closed"
+                    "invalid message from an agent ({e}); its connection is closed"
                 );
                 self.is_open = false;
                 self.input = Frames::default();

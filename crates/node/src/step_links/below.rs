@@ -142,7 +142,7 @@ impl Node {
                 Ok(None) => return,
                 Err(e) => {
                     eprintln!(
-                        "a message from below is not understood: {}",
+                        "invalid message from a node below: {}",
                         shown(&e.to_string())
                     );
                     self.wire.open = false;

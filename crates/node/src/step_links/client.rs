@@ -33,7 +33,7 @@ impl Client {
     pub(crate) fn next(&mut self) -> Option<ToStepd> {
         self.wire.input.take().unwrap_or_else(|e| {
             eprintln!(
-                "a message from srun is not understood: {}",
+                "invalid message from srun: {}",
                 shown(&e.to_string())
             );
             self.wire.open = false;
