@@ -122,7 +122,7 @@ fn complain(word: &str, name: &str, wrong: &Wrong, origin: &Origin, findings: &m
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("there are {}", NAMES.join(", ")),
             };
-            (format!("`{word}` is no parameter"), help)
+            (format!("`{word}` is not a valid parameter"), help)
         }
         Wrong::HasValue => (
             format!("`{word}`: rl_enable takes no value"),

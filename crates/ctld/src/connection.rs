@@ -448,7 +448,7 @@ impl Connection {
         };
         let Some(filter) = crate::debug_level::filter(level, 0) else {
             let detail =
-                format!("{level} is no level: quiet, error, info, debug, debug2, or 0 to 9");
+                format!("{level} is not a valid level: quiet, error, info, debug, debug2, or 0 to 9");
             return self.refuse(RefusalCode::InvalidValue, detail).await;
         };
         log::set_max_level(filter);

@@ -135,7 +135,7 @@ pub(crate) fn check_ordinary(identity: &Identity) -> Result<(), String> {
     let why = if identity.user == uid.to_string() {
         "has no account on the controller's host".to_owned()
     } else if uid < ORDINARY_MIN || RESERVED.contains(&uid) {
-        format!("is no ordinary user ({ORDINARY_MIN} and above, without 61184 to 65533)")
+        format!("is not an ordinary user ({ORDINARY_MIN} and above, without 61184 to 65533)")
     } else if !identity.gids.contains(&gid) {
         format!("is not in group {gid} on the controller's host")
     } else {

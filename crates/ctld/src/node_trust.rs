@@ -307,7 +307,7 @@ impl NodeTrust {
     fn check_name(node: &str) -> Result<(), String> {
         match is_node_name(node) {
             true => Ok(()),
-            false => Err(format!("'{}' is no name of a node", printable(node))),
+            false => Err(format!("'{}' is not a valid node name", printable(node))),
         }
     }
 

@@ -64,7 +64,7 @@ impl std::str::FromStr for RunTime {
                 .parse()
                 .ok()
                 .filter(|s: &f64| s.is_finite() && *s >= 0.0);
-            number.ok_or_else(|| format!("'{word}' is no number of seconds"))
+            number.ok_or_else(|| format!("'{word}' is not a number of seconds"))
         };
         let words: Vec<&str> = text.split(':').collect();
         match words[..] {

@@ -49,7 +49,7 @@ pub(super) fn signal(
     if signal == 0 || signal > SIGNAL_MAX {
         return Err(Refusal::new(
             RefusalCode::InvalidValue,
-            format!("{signal} is no signal"),
+            format!("{signal} is not a valid signal"),
         ));
     }
     let (uid, step) = (identity.uid, selection.step);

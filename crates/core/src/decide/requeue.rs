@@ -56,7 +56,7 @@ fn requeue_item(
     if job.spec.kind != JobKind::Batch {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,
-            format!("job {id} is no batch job"),
+            format!("job {id} is not a batch job"),
         ));
     }
     // Administrators first say that it may be: `scontrol update Requeue=1`.

@@ -81,7 +81,7 @@ fn load(path: &Path, restorer: &mut Restorer) -> Result<Restored> {
         .read(true)
         .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
         .open(path)?;
-    ensure!(file.metadata()?.is_file(), "this is no regular file");
+    ensure!(file.metadata()?.is_file(), "this is not a regular file");
     let mut reader = ArchiveReader::begin(BufReader::new(&file))?;
     ensure!(
         reader.header().origin == restorer.origin(),

@@ -460,7 +460,7 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
     assert!(
         wrong
             .err
-            .contains("sge.conf:6: error: '$nonsense' is no allocation rule\n"),
+            .contains("sge.conf:6: error: '$nonsense' is not a valid allocation rule\n"),
         "{wrong:?}"
     );
 }
@@ -746,7 +746,7 @@ fn qconf_changes_users_lists_projects_and_shares() {
     let unknown = c.run("qconf -am nosuchuser");
     assert_ne!(unknown.code, 0, "{unknown:?}");
     let malformed = c.run("qconf -am 'a b'");
-    assert_eq!(malformed.err, "qconf: \"a b\" is no list of names\n");
+    assert_eq!(malformed.err, "qconf: \"a b\" is not a valid list of names\n");
     let in_file = c.run("qconf -aq new.q");
     assert!(
         in_file.err.contains("PartitionName lines of slurm.conf"),

@@ -187,7 +187,7 @@ fn wrong_values_are_errors_that_name_the_line_and_the_field() {
         ),
         (
             "job_desc.array_inx = 'x'",
-            "job_desc.array_inx: 'x' is no list of tasks",
+            "job_desc.array_inx: 'x' is not a valid list of tasks",
         ),
         ("job_desc.account = 'a\\0b'", "zero bytes"),
         ("job_desc.account = '\\xff'", "not UTF-8"),

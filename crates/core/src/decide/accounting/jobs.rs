@@ -79,7 +79,7 @@ pub(super) fn note(
     let changes = names.iter().map(|name| {
         let number = name.parse().ok().filter(|n: &u64| n.to_string() == *name);
         let job = JobId(number.ok_or_else(|| {
-            let text = format!("{name} is no job number");
+            let text = format!("{name} is not a job number");
             Refusal::new(RefusalCode::InvalidJobId, text)
         })?);
         // One that may not be seen is like one that is not there: the store changes what is the user's.
