@@ -247,7 +247,7 @@ mod tests {
         for (text, wanted) in [
             ("AutoBasePath=true\n", "nothing says where"),
             ("BasePath=/tmp/\n", "is one of Dirs"),
-            ("BasePath=nvme\n", "no absolute path"),
+            ("BasePath=nvme\n", "not an absolute path"),
             (
                 "BasePath=/a Dirs=/tmp,/tmp/x\n",
                 "Dirs: /tmp/x is below /tmp",

@@ -223,10 +223,10 @@ mod tests {
             (of(1000, 0, "amy"), "not in group 0"),
             (of(1000, 6, "amy"), "not in group 6"),
             (of(1000, 100, "1000"), "no account"),
-            (of(110, 100, "munge"), "no ordinary user"),
-            (of(65_520, 100, "agent"), "no ordinary user"),
-            (of(65_530, 100, "probe"), "no ordinary user"),
-            (of(0, 0, "root"), "no ordinary user"),
+            (of(110, 100, "munge"), "not an ordinary user"),
+            (of(65_520, 100, "agent"), "not an ordinary user"),
+            (of(65_530, 100, "probe"), "not an ordinary user"),
+            (of(0, 0, "root"), "not an ordinary user"),
         ] {
             let refused = check_ordinary(&identity).unwrap_err();
             assert!(refused.contains(why), "{refused}");

@@ -105,7 +105,7 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
         ("jcname a\np {*}1", 2, "'{*}' is not a valid access"),
         ("jcname a\np {~1", 2, "has a { without }"),
         ("jcname a\np x", 2, "'x' is not a number"),
-        ("jcname a\np 5000", 2, "no number from -1023 to 1024"),
+        ("jcname a\np 5000", 2, "not a number from -1023 to 1024"),
         ("jcname a\nh maybe", 2, "'maybe' is not one of y and n"),
         ("jcname a\np {...}1", 2, "p is not a list"),
         (
@@ -166,7 +166,7 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
         (
             "jcname a\npe_name four\npe_range 6",
             1,
-            "no whole number of hosts",
+            "not a whole number of hosts",
         ),
         (
             "jcname a\npe_name four\npe_range x",
@@ -177,7 +177,7 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
         ("jcname a\nv A", 2, "variable 'A' has no value"),
         ("jcname a\nt 0x", 2, "is not a valid list of tasks"),
         ("default_jc x\njcname a", 0, "default_jc names 'x'"),
-        ("enforce_jc maybe", 1, "none of TRUE and FALSE"),
+        ("enforce_jc maybe", 1, "not one of TRUE and FALSE"),
         ("jcname a\nenforce_jc TRUE", 2, "is inside of a class"),
         ("userset x", 1, "userset 'x' is empty"),
     ] {
