@@ -132,8 +132,8 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     };
     if let Some(text) = fanout {
         let number = text.parse().ok().filter(|n| (1..=64).contains(n));
-        options.fanout =
-            number.ok_or_else(|| failed(&format!("--fanout={text} is not a number from 1 to 64")))?;
+        options.fanout = number
+            .ok_or_else(|| failed(&format!("--fanout={text} is not a number from 1 to 64")))?;
     }
     let Ok([source, dest]) = <[String; 2]>::try_from(parsed.operands) else {
         say::stderr("Need two file names\nTry \"sgather --help\" for more information\n");

@@ -211,7 +211,8 @@ impl Core {
             programs: programs.context("cannot start thread for the site's programs")?,
             pace: recovered.pace,
             snapshot_thread: None,
-            forecaster: Forecaster::start(to_replica.clone()).context("cannot start thread for forecasts")?,
+            forecaster: Forecaster::start(to_replica.clone())
+                .context("cannot start thread for forecasts")?,
             questions: FairQueue::default(),
             head: answer::Head::default(),
             rows: answer::Rows::default(),
@@ -359,7 +360,9 @@ fn start_watchdog(pulses: &Pulses, follower: &Arc<Follower>, bound: Duration) ->
         bound,
         notify: Notify::from_environment(),
     };
-    watchdog.start().context("cannot start thread for the watchdog")
+    watchdog
+        .start()
+        .context("cannot start thread for the watchdog")
 }
 
 fn start_threads(

@@ -95,7 +95,9 @@ impl fmt::Display for NoBinding {
         match &self.fault {
             Fault::Word(word) => write!(f, "unrecognized --{option} argument \"{word}\""),
             Fault::NoList(kind) => write!(f, "missing list for \"--{option}={kind}<list>\""),
-            Fault::Element(word) => write!(f, "\"{word}\" in the list of --{option} is not a number"),
+            Fault::Element(word) => {
+                write!(f, "\"{word}\" in the list of --{option} is not a number")
+            }
         }
     }
 }

@@ -176,7 +176,9 @@ fn parse(words: &[String]) -> Result<Args> {
         let numbers = |text: &str| -> Result<Vec<u32>> {
             let all: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
             let all = all.ok().filter(|all| all.iter().all(|n| *n > 0));
-            all.with_context(|| format!("{word}: '{text}' is not a list of numbers, such as 2,8,32"))
+            all.with_context(|| {
+                format!("{word}: '{text}' is not a list of numbers, such as 2,8,32")
+            })
         };
         match word.as_str() {
             "--ranks" => args.ranks = numbers(value()?)?,

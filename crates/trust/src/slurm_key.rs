@@ -500,7 +500,10 @@ mod tests {
                 "\"alg\" must be",
             ),
             (one(&key("a", "").replace("oct", "RSA")), "\"kty\" must be"),
-            (one(&key("a", "").replace(K, "*")), "\"k\" is not valid base64"),
+            (
+                one(&key("a", "").replace(K, "*")),
+                "\"k\" is not valid base64",
+            ),
             (one(&key("a", "").replace(K, "MDEy")), "could be guessed"),
             (one(&key("a", ",\"exp\":\"x\"")), "\"exp\" must be a number"),
             (one(&key("", "")), "\"kid\" is empty"),

@@ -30,8 +30,7 @@ pub(crate) static SPEC: Spec = Spec {
 };
 
 static OPTIONS: &[Opt] = &[
-    opt("h", "hosts", "quotas of these hosts")
-        .partly("ignored: quotas are never per host"),
+    opt("h", "hosts", "quotas of these hosts").partly("ignored: quotas are never per host"),
     opt("l", "resources", "quotas of these resources"),
     opt("pe", "names", "quotas of these parallel environments")
         .partly("ignored: quotas are never per parallel environment"),

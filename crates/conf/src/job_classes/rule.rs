@@ -103,8 +103,9 @@ impl Rule {
             None => (mark, false),
         };
         let access = Access::of(letter);
-        let access = access
-            .ok_or_else(|| format!("'{{{mark}}}' is not a valid access: it is {{~}}, {{-}} or {{+}}"))?;
+        let access = access.ok_or_else(|| {
+            format!("'{{{mark}}}' is not a valid access: it is {{~}}, {{-}} or {{+}}")
+        })?;
         if rest.eq_ignore_ascii_case(UNSPECIFIED) {
             // Of a list without elements, adding is all that can be done.
             let access = if add {

@@ -118,7 +118,11 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
             2,
             "hold_jid cannot have a value in a class",
         ),
-        ("jcname a\nl_hard =5", 2, "'=5' is not of the form NAME=VALUE"),
+        (
+            "jcname a\nl_hard =5",
+            2,
+            "'=5' is not of the form NAME=VALUE",
+        ),
         (
             "jcname a\nl_hard h_rt=5,h_rt=6",
             2,

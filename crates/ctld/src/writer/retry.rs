@@ -347,9 +347,7 @@ impl Writer {
         let most = FRAME_BYTES_MAX as u64 - RECORD_MARGIN;
         let bytes = blobs.iter().map(|(_, bytes)| bytes.len() as u64).max()?;
         (bytes > most).then(|| {
-            let detail = format!(
-                "a script or environment of {bytes} bytes; the limit is {most}"
-            );
+            let detail = format!("a script or environment of {bytes} bytes; the limit is {most}");
             Refusal::new(RefusalCode::InvalidValue, detail)
         })
     }

@@ -139,7 +139,10 @@ impl Settings {
         let host = host.to_string_lossy();
         let own = host.split('.').next().filter(|_| io::stdin().is_terminal());
         let controller = given.value("controller", "host of the controller", own)?;
-        ensure!(is_name(&controller), "'{controller}' is not a valid host name");
+        ensure!(
+            is_name(&controller),
+            "'{controller}' is not a valid host name"
+        );
         let slurm_user = given.value("user", "account of the controller", Some("slurm"))?;
         ensure!(
             is_name(&slurm_user),

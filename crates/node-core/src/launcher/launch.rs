@@ -137,7 +137,10 @@ impl Launches {
                     entry.launch.batch = batch;
                 }
                 if self.must_wait(state, run) {
-                    let line = format!("job {}: processes of the previous job on these CPUs have not ended", run.job);
+                    let line = format!(
+                        "job {}: processes of the previous job on these CPUs have not ended",
+                        run.job
+                    );
                     state.actions.log(line);
                     self.queued.push(run);
                 } else {

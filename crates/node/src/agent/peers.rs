@@ -106,7 +106,10 @@ impl Peers {
     }
 
     async fn connect(&self, path: &str) -> anyhow::Result<Socket> {
-        anyhow::ensure!(info::is_agent_socket(path), "{path} is not an agent's socket");
+        anyhow::ensure!(
+            info::is_agent_socket(path),
+            "{path} is not an agent's socket"
+        );
         match &self.way {
             Way::Supervisor(dialer) => Ok(dialer.connect(path).await?),
             Way::Direct => {

@@ -193,7 +193,12 @@ fn set_variable(
         Value::Integer(number) => Some(number.to_string().into_bytes()),
         Value::Number(number) => Some(number.to_string().into_bytes()),
         Value::String(text) if !text.as_bytes().contains(&0) => Some(text.as_bytes().to_vec()),
-        other => return refuse(format!("{} is not a valid value of a variable", other.type_name())),
+        other => {
+            return refuse(format!(
+                "{} is not a valid value of a variable",
+                other.type_name()
+            ));
+        }
     };
     description
         .borrow_mut()

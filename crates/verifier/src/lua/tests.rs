@@ -191,7 +191,10 @@ fn wrong_values_are_errors_that_name_the_line_and_the_field() {
         ),
         ("job_desc.account = 'a\\0b'", "zero bytes"),
         ("job_desc.account = '\\xff'", "not UTF-8"),
-        ("job_desc.environment['A=B'] = 'x'", "not a valid variable name"),
+        (
+            "job_desc.environment['A=B'] = 'x'",
+            "not a valid variable name",
+        ),
         ("local x = nil; x.y = 1", "attempt to index a nil value"),
         ("return 'yes'", "it returned string"),
         ("return nil", "it returned nil"),

@@ -327,7 +327,11 @@ mod tests {
                 &["ada"],
                 "option \"-au\" is followed by: users lists",
             ),
-            ("-am", &["ada set"], "\"ada set\" is not a valid list of names"),
+            (
+                "-am",
+                &["ada set"],
+                "\"ada set\" is not a valid list of names",
+            ),
             ("-duser", &["a=b"], "\"a=b\" is not a valid list of names"),
             ("-duser", &["a,"], "\"a,\" is not a valid list of names"),
             (

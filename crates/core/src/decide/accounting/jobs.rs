@@ -52,8 +52,9 @@ pub(super) fn note(
     }
     // Each job gets the texts.
     if lengths.sum::<usize>().saturating_mul(names.len()) > NOTE_BYTES_MAX {
-        let text =
-            format!("the comment for these jobs needs more than {NOTE_BYTES_MAX} bytes; name fewer jobs");
+        let text = format!(
+            "the comment for these jobs needs more than {NOTE_BYTES_MAX} bytes; name fewer jobs"
+        );
         return Err(invalid(text));
     }
     let plain = |text: &Option<String>| text.as_deref().map(|t| visible(t).into_owned());

@@ -66,7 +66,10 @@ impl World {
                 let order = self.order.as_ref().unwrap();
                 assert_eq!((running.run, running.step), (RUN, order.launch.step));
                 let srun = self.srun.as_ref();
-                assert!(srun.is_none_or(|s| s.id != client), "srun is not a launcher");
+                assert!(
+                    srun.is_none_or(|s| s.id != client),
+                    "srun is not a launcher"
+                );
                 self.launcher = Some(Vec::new());
                 self.is_launcher_loss_known = false;
             }
