@@ -134,7 +134,7 @@ fn text_of(input: impl std::io::Read, name: &str) -> Result<String, ExitCode> {
         false => Ok(text),
         true => {
             let text =
-                format!("{name} has more than {CRONTAB_BYTES_MAX} bytes, the most of a crontab");
+                format!("{name} has more than {CRONTAB_BYTES_MAX} bytes, the limit of a crontab");
             Err(SAY.fatal(&text))
         }
     }

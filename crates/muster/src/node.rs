@@ -24,9 +24,9 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
         "join" => join::main(rest),
         "list" => list(rest),
         "forget" => forget(rest),
-        other => bail!(
-            "'{other}' is nothing that is done with nodes: 'muster node --help' lists what is"
-        ),
+        other => {
+            bail!("'{other}' is not a command of 'muster node': 'muster node --help' lists them")
+        }
     }
 }
 

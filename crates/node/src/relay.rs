@@ -71,7 +71,7 @@ fn run() -> anyhow::Result<()> {
     let listener = std::net::TcpListener::from(role::take_descriptor(FIRST_FD)?);
     let agent = role::take_descriptor(FIRST_FD + 1)?;
     if let Err(e) = syscall_filter::apply() {
-        log_line(&format!("there is no filter of system calls: {e:#}"));
+        log_line(&format!("cannot install the filter of system calls: {e:#}"));
     }
     let descriptors = descriptor_limit::raise();
     listener.set_nonblocking(true)?;

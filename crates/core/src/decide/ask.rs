@@ -410,7 +410,7 @@ pub(super) fn check_constraint(
             _ => continue,
         };
         if open.pop() != Some(closes) {
-            return refuse(format!("{option}={constraint}: {c} closes nothing"));
+            return refuse(format!("{option}={constraint}: unmatched {c}"));
         }
     }
     if let Some(c) = open.last() {
