@@ -391,7 +391,8 @@ impl Test<'_> {
         for line in fs::read_to_string(&self.ran)?.lines() {
             let read = line.split_once(' ');
             let read = read.and_then(|(name, count)| Some((name, count.parse().ok()?)));
-            let (name, count) = read.with_context(|| format!("'{line}' is no begin of a job"))?;
+            let (name, count) =
+                read.with_context(|| format!("'{line}' is not the beginning of a job"))?;
             begun.entry(name.to_owned()).or_default().push(count);
         }
         Ok(begun)

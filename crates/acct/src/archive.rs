@@ -155,7 +155,7 @@ pub enum ArchiveError {
     #[error("cannot be read or written: {0}")]
     Io(#[from] io::Error),
     /// Another kind of file.
-    #[error("this is no archive of Muster's, or one of a later release")]
+    #[error("this is not an archive of Muster's, or is one of a later release")]
     Foreign,
     /// A part cannot be what it is to be, or is missing.
     #[error("the archive is damaged after {rows} rows: {why}")]

@@ -22,11 +22,11 @@ pub enum HandshakeError {
     Opening(#[from] OpeningError),
     /// The other side does not have the secret, or somebody between has changed something.
     #[error(
-        "the other side does not know what the credential says, or what it sent was changed on the way"
+        "the other side does not know what the credential says, or received data were modified"
     )]
     Secret,
     /// What came after the opening was not sent by who made it.
-    #[error("what it said first was said before, by another connection, or was changed on the way")]
+    #[error("its first message was sent before, by another connection, or was modified")]
     Unconfirmed,
     /// The other side refuses. It has not proved who it is: the text is no more than a hint.
     #[error("{0}")]

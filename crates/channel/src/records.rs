@@ -15,7 +15,7 @@ const CARRIED_MAX: usize = 32 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A record that the other side has not sent, or not as the next.
-    #[error("what came was changed on the way")]
+    #[error("received data were modified")]
     Changed,
     /// So many records were never sent.
     #[error("the channel is used up")]

@@ -66,7 +66,7 @@ impl AgentStream {
         show: impl FnOnce(&str) -> Option<Shown<'a>>,
     ) -> io::Result<AgentStream> {
         let found = Address::parse(address)
-            .ok_or_else(|| io::Error::other(format!("'{address}' is no address of a node")))?;
+            .ok_or_else(|| io::Error::other(format!("invalid node address '{address}'")))?;
         match found.remote_place() {
             None => Ok(AgentStream {
                 stream: UnixStream::connect(&found.path)?,

@@ -226,7 +226,7 @@ pub(crate) fn end_of(word: &str, lines: usize) -> Result<End, String> {
     })?;
     let about = file.metadata().map_err(wrong)?;
     if !about.is_file() {
-        return Err(format!("{} is no file with lines", found.path));
+        return Err(format!("{} is not a regular file", found.path));
     }
     let begin = about.len().saturating_sub(PART as u64);
     file.seek(SeekFrom::Start(begin)).map_err(wrong)?;

@@ -225,7 +225,7 @@ impl Request {
     fn period(&self, now: &Zoned) -> Result<Period, String> {
         let read = |text: &String| {
             let at = time_input::parse(text, now);
-            at.ok_or_else(|| format!("'{text}' is no time"))
+            at.ok_or_else(|| format!("'{text}' is not a valid time"))
         };
         let first = || {
             let days = jiff::Span::new().days(DAYS);

@@ -70,7 +70,7 @@ pub fn answer(request: &Request<'_>, connect: &mut dyn Connect) -> Answer {
         bytes => match serde_json::from_slice(bytes) {
             Ok(body) => body,
             Err(error) => {
-                let text = format!("Unable to parse query. The body is no JSON: {error}");
+                let text = format!("Unable to parse query. The body is not valid JSON: {error}");
                 return Answer::text(Status::BAD_REQUEST, &text);
             }
         },

@@ -25,7 +25,7 @@ pub(crate) static SPEC: Spec = Spec {
     form: HelpForm::Options,
     options: OPTIONS,
     variables: VARIABLES,
-    notes: "Without a JOB, one of the options that choose jobs must be there. A job that is gone is no error.\n",
+    notes: "Without a JOB, one of the options that choose jobs must be there. A job that has ended is not an error.\n",
 };
 
 static OPTIONS: &[Opt] = &[

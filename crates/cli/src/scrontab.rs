@@ -27,7 +27,7 @@ pub(crate) static SPEC: Spec = Spec {
     options: OPTIONS,
     variables: &[],
     notes: "\
-FILE replaces the crontab; '-', or no file where standard input is no terminal, is standard input.
+FILE replaces the crontab; '-', or no file where standard input is not a terminal, is standard input.
 A line is 'MINUTE HOUR DAY MONTH WEEKDAY COMMAND', or @hourly, @daily, @midnight, @weekly, @monthly, @yearly or @annually and
 a command. #SCRON lines before it have options of sbatch for it alone; NAME=value is put into commands that follow as $NAME.
 Each entry is one job. It waits until its time comes, in the time zone of the controller, and waits again when it is over.
@@ -134,7 +134,7 @@ fn text_of(input: impl std::io::Read, name: &str) -> Result<String, ExitCode> {
         false => Ok(text),
         true => {
             let text =
-                format!("{name} has more than {CRONTAB_BYTES_MAX} bytes, the most of a crontab");
+                format!("{name} has more than {CRONTAB_BYTES_MAX} bytes, the limit of a crontab");
             Err(SAY.fatal(&text))
         }
     }

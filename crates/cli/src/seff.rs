@@ -51,7 +51,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     };
     let wanted = wanted(operand).ok_or_else(|| {
         Failure::new(format!(
-            "seff: error: '{operand}' is no job: write 12 or 12_3"
+            "seff: error: '{operand}' is not a valid job: write 12 or 12_3"
         ))
     })?;
     let mut client = Client::connect().map_err(failed)?;

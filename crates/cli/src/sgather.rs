@@ -49,7 +49,7 @@ static OPTIONS: &[Opt] = &[
         .short('C')
         .stored("srun sends the file as it is"),
     opt("fanout", "N", "how many nodes send at a time, 8 at first").short('F'),
-    flag("force", "a node without SOURCE is no error").short('f'),
+    flag("force", "a node without SOURCE is not an error").short('f'),
     flag("help", "print this help").short('h'),
     opt(
         "jobid",
@@ -132,8 +132,8 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
     };
     if let Some(text) = fanout {
         let number = text.parse().ok().filter(|n| (1..=64).contains(n));
-        options.fanout =
-            number.ok_or_else(|| failed(&format!("--fanout={text} is no number from 1 to 64")))?;
+        options.fanout = number
+            .ok_or_else(|| failed(&format!("--fanout={text} is not a number from 1 to 64")))?;
     }
     let Ok([source, dest]) = <[String; 2]>::try_from(parsed.operands) else {
         say::stderr("Need two file names\nTry \"sgather --help\" for more information\n");

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, Failure> {
     }
     if !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         return Err(Failure::new(
-            "muster top: this is no terminal; squeue and sinfo print lists",
+            "muster top: this is not a terminal; squeue and sinfo print lists",
         ));
     }
     let client = Client::connect().map_err(failed_call("muster top"))?;

@@ -165,7 +165,9 @@ impl<T: Send + 'static> Closers<T> {
             return user.came.notify_one();
         }
         if let Err(e) = self.start_thread_of(&sender, user) {
-            error!("what {sender} has sent is closed with that of others: no thread for it: {e}");
+            error!(
+                "what {sender} has sent is closed with that of others: cannot start thread: {e}"
+            );
             if !state.without_thread.contains(&sender) {
                 state.without_thread.push_back(sender);
             }

@@ -193,11 +193,11 @@ mod tests {
         };
         for (map, wanted) in [
             ("3(0 1)", "it says 3, and names 2"),
-            ("2(1-0 4)", "no range"),
+            ("2(1-0 4)", "not a valid range"),
             ("2(0:SCC 1:Scc)", "masks and characteristics"),
             ("0 1", "is not AMOUNT(IDS)"),
             ("0()", "it names 0"),
-            ("1(0-99999)", "no range"),
+            ("1(0-99999)", "not a valid range"),
         ] {
             let text = format!("Name=gpu ResourceMap=\"{map}\"\n");
             assert!(

@@ -203,7 +203,7 @@ fn resource_map(text: &str) -> Result<Vec<String>, String> {
             }
             Some(_) => {
                 return Err(format!(
-                    "'{word}' is no range of at most {MAX_DEVICES} numbers"
+                    "'{word}' is not a valid range of at most {MAX_DEVICES} numbers"
                 ));
             }
             None if word.contains(['[', ':']) => {
@@ -212,7 +212,7 @@ fn resource_map(text: &str) -> Result<Vec<String>, String> {
                 ));
             }
             None if word.contains([',', '(', ')', '=', '"', '\'']) => {
-                return Err(format!("'{word}' is no identifier"));
+                return Err(format!("'{word}' is not a valid identifier"));
             }
             None => labels.push(word.to_owned()),
         }

@@ -247,7 +247,7 @@ impl Mapping {
             .find(|word| **word != "none" && !MODIFIABLE.contains(word))
         {
             return Err(format!(
-                "'{word}' is no option of qalter that changes a job"
+                "'{word}' is not an option of qalter that changes a job"
             ));
         }
         let named = all.into_iter().filter(|word| *word != "none");
@@ -265,7 +265,7 @@ impl Mapping {
         for word in words {
             let name = word.strip_prefix('@').unwrap_or(word);
             if name.is_empty() || name.contains(['@', ',', '*', '?']) {
-                return Err(format!("'{word}' is no user and no @group"));
+                return Err(format!("'{word}' is neither a user nor a @group"));
             }
         }
         self.reservation_users
@@ -316,7 +316,7 @@ impl Mapping {
                 column: 0,
             },
             key: "queue".to_owned(),
-            message: format!("queue '{queue}' stands for '{partition}', which is no partition"),
+            message: format!("queue '{queue}' stands for '{partition}', which is not a partition"),
             help: "name a partition of slurm.conf".to_owned(),
         };
         lost.map(finding).collect()
@@ -337,7 +337,7 @@ pub fn jsv_path(url: &str) -> Result<&str, String> {
     let path = match url.split_once(':') {
         Some(("script", path)) => path,
         Some((kind, _)) if !kind.contains('/') => {
-            return Err(format!("'{kind}' is no type of a JSV: it is a script"));
+            return Err(format!("'{kind}' is not a type of JSV: the type is script"));
         }
         _ => url,
     };
@@ -346,7 +346,7 @@ pub fn jsv_path(url: &str) -> Result<&str, String> {
         _ if path.contains("@/") => Err(format!(
             "'{path}' names a user: a JSV runs as the user who submits, that of sge.conf as SlurmUser"
         )),
-        _ => Err(format!("'{path}' is no absolute path of a program")),
+        _ => Err(format!("'{path}' is not an absolute path of a program")),
     }
 }
 
@@ -357,7 +357,7 @@ fn rule(text: &str) -> Result<Rule, String> {
         "$round_robin" => Ok(Rule::RoundRobin),
         _ => match text.parse() {
             Ok(count) if count > 0 => Ok(Rule::Fixed(count)),
-            _ => Err(format!("'{text}' is no allocation rule")),
+            _ => Err(format!("'{text}' is not a valid allocation rule")),
         },
     }
 }
@@ -367,7 +367,7 @@ fn target(words: &[&str]) -> Result<Target, String> {
         None | Some(&"host") => Per::Host,
         Some(&"slot") => Per::Slot,
         Some(&"job") => Per::Job,
-        Some(word) => return Err(format!("'{word}' is none of host, slot and job")),
+        Some(word) => return Err(format!("'{word}' is not one of host, slot and job")),
     };
     let is_gres = words[0].starts_with("gres:");
     if let Some(word) = words.get(if is_gres { 2 } else { 1 }) {
@@ -380,7 +380,7 @@ fn target(words: &[&str]) -> Result<Target, String> {
         Some(("feature", name)) => Ok(Target::Feature(name.to_owned())),
         None if words[0] == "memory" => Ok(Target::Memory),
         _ => Err(format!(
-            "'{}' is none of gres:, license:, feature: and memory",
+            "'{}' is not one of gres:, license:, feature: and memory",
             words[0]
         )),
     }
@@ -419,16 +419,16 @@ mod tests {
             ("qeue a b", "there is no keyword 'qeue'"),
             ("queue a", "'queue' needs a name and what it stands for"),
             ("queue a b c", "'c' is one word too many"),
-            ("pe x $pe_slot", "'$pe_slot' is no allocation rule"),
-            ("pe x 0", "'0' is no allocation rule"),
+            ("pe x $pe_slot", "'$pe_slot' is not a valid allocation rule"),
+            ("pe x 0", "'0' is not a valid allocation rule"),
             ("complex g gres:", "'gres:' names nothing"),
             (
                 "complex g gpu",
-                "'gpu' is none of gres:, license:, feature: and memory",
+                "'gpu' is not one of gres:, license:, feature: and memory",
             ),
             (
                 "complex g gres:gpu core",
-                "'core' is none of host, slot and job",
+                "'core' is not one of host, slot and job",
             ),
             ("complex g license:a slot", "'slot' is one word too many"),
             (
@@ -437,10 +437,10 @@ mod tests {
             ),
             (
                 "jsv_allowed_mod N,zz",
-                "'zz' is no option of qalter that changes a job",
+                "'zz' is not an option of qalter that changes a job",
             ),
-            ("arusers a,b", "'a,b' is no user and no @group"),
-            ("arusers @", "'@' is no user and no @group"),
+            ("arusers a,b", "'a,b' is neither a user nor a @group"),
+            ("arusers @", "'@' is neither a user nor a @group"),
             ("project p", "'project' needs a name and what it stands for"),
         ] {
             let (_, findings) = Mapping::parse(&format!("\n{line}\n"), "/etc/slurm/sge.conf");

@@ -244,7 +244,7 @@ impl JobClasses {
                     Ok(())
                 }
                 "FALSE" => Ok(()),
-                other => Err(wrong(format!("'{other}' is none of TRUE and FALSE"))),
+                other => Err(wrong(format!("'{other}' is not one of TRUE and FALSE"))),
             },
             ("userset" | "default_jc" | "enforce_jc", Some(_)) => Err((
                 format!("{} is inside of a class", line.word),
@@ -276,7 +276,7 @@ impl JobClasses {
                 for (variant, _) in &setting.values.of_variants {
                     if variant != DEFAULT && !class.variants.contains(variant) {
                         let message =
-                            format!("'{variant}' is no variant of class '{}'", class.name);
+                            format!("'{variant}' is not a variant of class '{}'", class.name);
                         add(
                             setting.line,
                             setting.attribute.name,
@@ -290,7 +290,7 @@ impl JobClasses {
         if let Some(name) = &self.default
             && self.template(name).is_err()
         {
-            let message = format!("default_jc names '{name}', which is no class");
+            let message = format!("default_jc names '{name}', which is not a class");
             add(
                 0,
                 "default_jc",
@@ -307,7 +307,7 @@ impl JobClasses {
         while let Some(name) = next {
             let found = self.find(name);
             let found =
-                found.ok_or_else(|| format!("'{name}', which is inherited, is no class"))?;
+                found.ok_or_else(|| format!("'{name}', which is inherited, is not a class"))?;
             if chain.len() > DEPTH_MAX || chain.iter().any(|own| own.name == name) {
                 return Err(format!("class '{}' inherits from itself", class.name));
             }
@@ -450,7 +450,7 @@ impl Class {
                     .iter()
                     .find(|name| name.contains('.') || object_name(name).is_err())
                 {
-                    return Err(wrong(format!("'{name}' is no name of a variant")));
+                    return Err(wrong(format!("'{name}' is not a valid name of a variant")));
                 }
                 self.variants = names;
             }
@@ -535,7 +535,7 @@ fn object_name(name: &str) -> Result<&str, String> {
     match starts && !reserved && name.len() <= 100 && name.chars().all(is_fit) {
         true => Ok(name),
         false => Err(format!(
-            "'{name:.100}' is no name: letters, digits, '_', '-' and '.' after a letter"
+            "'{name:.100}' is not a valid name: letters, digits, '_', '-' and '.' after a letter"
         )),
     }
 }

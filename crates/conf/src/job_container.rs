@@ -95,7 +95,7 @@ fn container_line(
         findings.error(origin, key, message, help);
     };
     if !is_none && !is_absolute(&base) {
-        let message = format!("BasePath={base} is no absolute path");
+        let message = format!("BasePath={base} is not an absolute path");
         complain("BasePath", message, "write it from / on, without ..");
     }
     if let Some(dir) = dirs.iter().find(|dir| !is_none && **dir == base) {
@@ -108,7 +108,7 @@ fn container_line(
     }
     for dir in &dirs {
         if !is_absolute(dir) || dir == "/" {
-            let message = format!("Dirs: {dir} is no absolute path below /");
+            let message = format!("Dirs: {dir} is not an absolute path below /");
             complain("Dirs", message, "write it from / on, without ..");
         }
         if let Some(other) = dirs.iter().find(|other| is_below(dir, other)) {
@@ -119,7 +119,7 @@ fn container_line(
     let mut program = |key: &'static str| {
         let path = reader.given(key).filter(|path| !path.is_empty())?;
         if !is_absolute(path) {
-            let message = format!("{key}={path} is no absolute path");
+            let message = format!("{key}={path} is not an absolute path");
             complain(key, message, "write it from / on, without ..");
         }
         Some(path.to_owned())
@@ -247,18 +247,18 @@ mod tests {
         for (text, wanted) in [
             ("AutoBasePath=true\n", "nothing says where"),
             ("BasePath=/tmp/\n", "is one of Dirs"),
-            ("BasePath=nvme\n", "no absolute path"),
+            ("BasePath=nvme\n", "not an absolute path"),
             (
                 "BasePath=/a Dirs=/tmp,/tmp/x\n",
                 "Dirs: /tmp/x is below /tmp",
             ),
             (
                 "BasePath=/a Dirs=/tmp,/b/../etc\n",
-                "Dirs: /b/../etc is no absolute path",
+                "Dirs: /b/../etc is not an absolute path",
             ),
             (
                 "BasePath=/a InitScript=x.sh\n",
-                "InitScript=x.sh is no absolute path",
+                "InitScript=x.sh is not an absolute path",
             ),
             ("BasePath=/a NodeName=n[\n", "NodeName"),
         ] {

@@ -526,7 +526,7 @@ fn paths(reader: &Reader<'_>, findings: &mut Findings) -> Paths {
         if let Some(setting) = reader.settings.get(key)
             && given(key).is_some_and(|path| !path.starts_with('/'))
         {
-            let message = format!("{key} is no absolute path: '{}'", setting.value);
+            let message = format!("{key} is not an absolute path: '{}'", setting.value);
             let help = "daemons start in different directories; write the path from / on";
             findings.error(&setting.origin, key, message, help);
         }

@@ -515,7 +515,7 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
     };
     let all = name == "bf_promises" && value == "all";
     if !all && value.parse::<u32>().is_err() {
-        let message = format!("SchedulerParameters: `{value}` is no number for {name}");
+        let message = format!("SchedulerParameters: `{value}` is not a number for {name}");
         // What bounds users is not left out.
         if ["max_array_tasks", "max_script_size", "max_submit_line_size"].contains(&name) {
             findings.error(
@@ -548,7 +548,7 @@ fn priority_of_het_jobs(word: &str, origin: &Origin, findings: &mut Findings) {
             "components have their turn with the first of them, as with bf_hetjob_prio=max",
         ),
         _ => (
-            format!("{KEY}: `{value}` is no value of bf_hetjob_prio, which is ignored"),
+            format!("{KEY}: `{value}` is not a valid value of bf_hetjob_prio, which is ignored"),
             "min, avg or max",
         ),
     };
@@ -610,7 +610,7 @@ mod tests {
             [
                 "warning: SchedulerParameters: unknown parameter `bf_max_job_tset`, which is ignored did you mean `bf_max_job_test`?",
                 "warning: SchedulerParameters: bf_window needs a value write bf_window=N",
-                "warning: SchedulerParameters: `x` is no number for bf_min_age_reserve, which is ignored ",
+                "warning: SchedulerParameters: `x` is not a number for bf_min_age_reserve, which is ignored ",
             ]
         );
     }

@@ -122,7 +122,7 @@ fn complain(word: &str, name: &str, wrong: &Wrong, origin: &Origin, findings: &m
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("there are {}", NAMES.join(", ")),
             };
-            (format!("`{word}` is no parameter"), help)
+            (format!("`{word}` is not a valid parameter"), help)
         }
         Wrong::HasValue => (
             format!("`{word}`: rl_enable takes no value"),
@@ -178,7 +178,7 @@ mod tests {
         for (wrong, named) in [
             ("rl_bucket_sise=3", "did you mean `rl_bucket_size`?"),
             ("rl_enabled", "did you mean `rl_enable`?"),
-            ("rl_nosuch=1", "no parameter"),
+            ("rl_nosuch=1", "not a valid parameter"),
             ("rl_enable=no", "takes no value"),
             ("rl_bucket_size=x", "no number from 1"),
             ("rl_bucket_size", "write rl_bucket_size=NUMBER"),

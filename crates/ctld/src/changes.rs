@@ -282,7 +282,7 @@ impl Changes {
             .filter(|w| w.identity.uid == identity.uid);
         if own.count() >= WAITING_OF_ONE || self.waiting.len() >= WAITING_MAX {
             let detail = format!(
-                "changes are waited for by as many clients as may: {WAITING_OF_ONE} of a user, {WAITING_MAX} in all"
+                "too many clients follow changes: at most {WAITING_OF_ONE} a user, {WAITING_MAX} in all"
             );
             let refusal = Refusal::new(RefusalCode::Busy, detail);
             return drop(out.send(frame::encode(&Response::Refused(refusal))));

@@ -447,8 +447,9 @@ impl Connection {
             Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
         };
         let Some(filter) = crate::debug_level::filter(level, 0) else {
-            let detail =
-                format!("{level} is no level: quiet, error, info, debug, debug2, or 0 to 9");
+            let detail = format!(
+                "{level} is not a valid level: quiet, error, info, debug, debug2, or 0 to 9"
+            );
             return self.refuse(RefusalCode::InvalidValue, detail).await;
         };
         log::set_max_level(filter);

@@ -135,7 +135,7 @@ pub(crate) fn check_ordinary(identity: &Identity) -> Result<(), String> {
     let why = if identity.user == uid.to_string() {
         "has no account on the controller's host".to_owned()
     } else if uid < ORDINARY_MIN || RESERVED.contains(&uid) {
-        format!("is no ordinary user ({ORDINARY_MIN} and above, without 61184 to 65533)")
+        format!("is not an ordinary user ({ORDINARY_MIN} and above, without 61184 to 65533)")
     } else if !identity.gids.contains(&gid) {
         format!("is not in group {gid} on the controller's host")
     } else {
@@ -223,10 +223,10 @@ mod tests {
             (of(1000, 0, "amy"), "not in group 0"),
             (of(1000, 6, "amy"), "not in group 6"),
             (of(1000, 100, "1000"), "no account"),
-            (of(110, 100, "munge"), "no ordinary user"),
-            (of(65_520, 100, "agent"), "no ordinary user"),
-            (of(65_530, 100, "probe"), "no ordinary user"),
-            (of(0, 0, "root"), "no ordinary user"),
+            (of(110, 100, "munge"), "not an ordinary user"),
+            (of(65_520, 100, "agent"), "not an ordinary user"),
+            (of(65_530, 100, "probe"), "not an ordinary user"),
+            (of(0, 0, "root"), "not an ordinary user"),
         ] {
             let refused = check_ordinary(&identity).unwrap_err();
             assert!(refused.contains(why), "{refused}");

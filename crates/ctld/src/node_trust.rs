@@ -221,7 +221,7 @@ impl NodeTrust {
         let key: [u8; KEY] = joining
             .key
             .try_into()
-            .map_err(|_| "the key is none".to_owned())?;
+            .map_err(|_| "the key is malformed".to_owned())?;
         if !offer.has_key(self.0.keys.pair(), &key, joining.proof) {
             return Err("the node has not shown that the key is its own".to_owned());
         }
@@ -307,7 +307,7 @@ impl NodeTrust {
     fn check_name(node: &str) -> Result<(), String> {
         match is_node_name(node) {
             true => Ok(()),
-            false => Err(format!("'{}' is no name of a node", printable(node))),
+            false => Err(format!("'{}' is not a valid node name", printable(node))),
         }
     }
 

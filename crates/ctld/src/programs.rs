@@ -428,7 +428,7 @@ fn start(invocation: Invocation, room: &Arc<Room>, ended: impl FnOnce(bool) + Se
     };
     let thread = std::thread::Builder::new().name("program".to_owned());
     if let Err(e) = thread.spawn(work) {
-        error!("{what} is not run: no thread: {e}");
+        error!("{what} is not run: cannot start thread: {e}");
         room.leave();
     }
 }

@@ -67,7 +67,7 @@ impl std::fmt::Display for Over {
             Over::Connections(most) => write!(
                 f,
                 "you have {most} connections to the controller, \
-                 which are the most that one user may have for now; try again when some have ended"
+                 which is the limit of one user for now; try again when some have ended"
             ),
             Over::AllConnections(most) => {
                 write!(
@@ -75,10 +75,7 @@ impl std::fmt::Display for Over {
                     "the controller serves {most} connections and takes no more for now"
                 )
             }
-            Over::Waits(most) => write!(
-                f,
-                "you wait for {most} things, which are the most that may be waited for"
-            ),
+            Over::Waits(most) => write!(f, "too many pending waits (limit {most})"),
             Over::Descriptors => f.write_str(
                 "descriptors that you have sent to the controller wait to be closed; it takes none",
             ),

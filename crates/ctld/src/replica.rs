@@ -163,7 +163,7 @@ impl Replica {
         self.pulse.begin(Doing::Answering);
         let (changes, state) = (&mut self.changes, &self.state);
         if let Err(Panicked(why)) = caught(|| changes.pass_on(state, now)) {
-            error!("those who wait for changes are given up: {why}");
+            error!("dropping clients that follow changes: {why}");
             self.changes.give_up_waiting();
         }
     }
@@ -514,7 +514,7 @@ impl Replica {
             .spawn(write)
         {
             Ok(thread) => self.snapshot_thread = Some(thread),
-            Err(e) => warn!("no thread to write a snapshot: {e}"),
+            Err(e) => warn!("cannot start thread to write a snapshot: {e}"),
         }
     }
 

@@ -105,7 +105,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
         RateLimit::new(read.config.rate_limits),
         Arc::clone(&core.stats),
     );
-    passed::start().context("no thread to close what users send")?;
+    passed::start().context("cannot start thread to close what users send")?;
     let front = Front::open(&read, &core, &socket, (&trust, pages))?;
     let shared = Shared::new(shared::Parts {
         keys,
@@ -131,7 +131,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
         classes: read.classes,
         site_options: read.site_options,
     });
-    audit::start().context("no thread for the audit log")?;
+    audit::start().context("cannot start thread for the audit log")?;
     let bound = Duration::from_secs(read.config.timeouts.slurmctld_s);
     start_watchdog(&core.pulses, &core.follower, bound)?;
     let threads = start_threads(core.writer, core.writer_inbox, core.replica)?;
@@ -187,7 +187,7 @@ impl Core {
         clock::start(&durable.dir, &recovered.state);
         let stats = Arc::new(Stats::default());
         let follower = Follower::start(durable.store, ACCOUNTING_ROOM);
-        let follower = Arc::new(follower.context("no thread for accounting")?);
+        let follower = Arc::new(follower.context("cannot start thread for accounting")?);
         let unheld = interactive(&recovered.state);
         let programs = Programs::start(
             ProgramSettings::read(&read.config),
@@ -208,10 +208,11 @@ impl Core {
             counted_since: now(),
             waiting: Waiting::default(),
             changes: Changes::new(position),
-            programs: programs.context("no thread for the site's programs")?,
+            programs: programs.context("cannot start thread for the site's programs")?,
             pace: recovered.pace,
             snapshot_thread: None,
-            forecaster: Forecaster::start(to_replica.clone()).context("no thread for forecasts")?,
+            forecaster: Forecaster::start(to_replica.clone())
+                .context("cannot start thread for forecasts")?,
             questions: FairQueue::default(),
             head: answer::Head::default(),
             rows: answer::Rows::default(),
@@ -292,7 +293,7 @@ fn start_accounting(
     let durable = Arc::clone(stats);
     let position = Box::new(move || durable.durable());
     Accounting::start(Box::new(reader), Arc::downgrade(follower), position)
-        .context("no thread for sacct")
+        .context("cannot start thread for sacct")
 }
 
 /// Where clients, agents and other hosts connect.
@@ -326,7 +327,7 @@ impl Front {
                 network::start(setup, pages, cluster, Arc::clone(&core.pulses.network))
             })
             .transpose()
-            .context("no thread for the network")?;
+            .context("cannot start thread for the network")?;
         let refused = listeners.refuse_descriptors();
         if let Err(e) = &refused {
             info!(
@@ -359,7 +360,9 @@ fn start_watchdog(pulses: &Pulses, follower: &Arc<Follower>, bound: Duration) ->
         bound,
         notify: Notify::from_environment(),
     };
-    watchdog.start().context("no thread for the watchdog")
+    watchdog
+        .start()
+        .context("cannot start thread for the watchdog")
 }
 
 fn start_threads(
@@ -376,8 +379,8 @@ fn start_threads(
         replica.run()
     });
     Ok([
-        writer.context("no thread for the writer")?,
-        replica.context("no thread for the replica")?,
+        writer.context("cannot start thread for the writer")?,
+        replica.context("cannot start thread for the replica")?,
     ])
 }
 

@@ -631,7 +631,7 @@ impl Writer {
                 return Commit::Full;
             }
             Err(Error::TooLarge { index, len, max }) => {
-                let why = format!("its record would have {len} bytes; {max} is the most");
+                let why = format!("its record would have {len} bytes; the limit is {max}");
                 return Commit::Refused(index, why);
             }
             Err(e) => return Commit::Failed(format!("the journal cannot be written: {e}")),

@@ -27,7 +27,7 @@ impl Name {
             Some((job, task)) => (job, Some(task)),
             None => (text, None),
         };
-        let wrong = || Error::new(Code::InvalidJob, format!("\"{text:.80}\" is no job"));
+        let wrong = || Error::new(Code::InvalidJob, format!("\"{text:.80}\" is not a job"));
         let job = job
             .parse()
             .ok()

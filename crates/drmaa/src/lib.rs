@@ -85,7 +85,7 @@ unsafe fn text<'a>(at: *const c_char, what: &str) -> Result<&'a str, Error> {
     // SAFETY: as the caller promises.
     unsafe { CStr::from_ptr(at) }
         .to_str()
-        .map_err(|_| wrong("no UTF-8"))
+        .map_err(|_| wrong("not valid UTF-8"))
 }
 
 /// Texts of the program's, up to a null.

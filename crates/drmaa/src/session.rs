@@ -362,7 +362,7 @@ pub fn wait(job: &str, timeout: libc::c_long) -> Result<(Name, End, Vec<String>)
             None => session.jobs.iter().copied().collect::<Vec<_>>(),
         })?;
         if names.is_empty() {
-            let text = format!("{job:.80} is no job of this session that was not waited for");
+            let text = format!("{job:.80} is not a job of this session, or was waited for already");
             return Err(Error::new(Code::InvalidJob, text));
         }
         if let Some((name, end, usage)) = first_end(&names)? {

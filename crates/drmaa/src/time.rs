@@ -30,7 +30,7 @@ fn now_s() -> i64 {
 fn parse_at(text: &str, now: i64) -> Result<Timestamp, String> {
     let wrong = || {
         format!(
-            "\"{text:.100}\" is no time: [[[[CC]YY/]MM/]DD] hh:mm[:ss] [{{-|+}}UU:uu] is expected"
+            "\"{text:.100}\" is not a valid time: [[[[CC]YY/]MM/]DD] hh:mm[:ss] [{{-|+}}UU:uu] is expected"
         )
     };
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -26,7 +26,7 @@ impl Outcome {
             Answer::Accepted(_) => self.accepted += 1,
             Answer::Refused(_) | Answer::Closed => self.refused += 1,
             Answer::Silent => self.finding(format!("{what}: no answer")),
-            Answer::Unreadable(e) => self.finding(format!("{what}: an answer that is none: {e}")),
+            Answer::Unreadable(e) => self.finding(format!("{what}: an invalid answer: {e}")),
         }
     }
 

@@ -195,7 +195,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A cluster name that the identity file cannot hold.
-    #[error("'{name}' is no cluster name: it is empty or holds control characters")]
+    #[error("invalid cluster name '{name}': it is empty or has control characters")]
     BadName {
         /// The name.
         name: String,

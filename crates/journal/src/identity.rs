@@ -97,7 +97,7 @@ impl Identity {
         };
         let found = field("format")?
             .parse()
-            .map_err(|_| bad("its format is no number"))?;
+            .map_err(|_| bad("its format is not a number"))?;
         if found != format::VERSION {
             let (file, supported) = (path.to_owned(), format::VERSION);
             return Err(Error::Version {

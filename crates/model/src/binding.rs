@@ -95,7 +95,9 @@ impl fmt::Display for NoBinding {
         match &self.fault {
             Fault::Word(word) => write!(f, "unrecognized --{option} argument \"{word}\""),
             Fault::NoList(kind) => write!(f, "missing list for \"--{option}={kind}<list>\""),
-            Fault::Element(word) => write!(f, "\"{word}\" in the list of --{option} is no number"),
+            Fault::Element(word) => {
+                write!(f, "\"{word}\" in the list of --{option} is not a number")
+            }
         }
     }
 }
@@ -502,7 +504,7 @@ mod tests {
             "mask_cpu:0x",
             "map_cpu:4294967295",
         ] {
-            assert!(fails(text).contains("is no number"), "{text}");
+            assert!(fails(text).contains("is not a number"), "{text}");
         }
     }
 

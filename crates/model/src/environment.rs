@@ -158,7 +158,7 @@ impl<'b, C> Decode<'b, C> for Environment {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         if count > DECODED_MAX {
             return Err(decode::Error::message(format!(
-                "an environment has {count} variables, the most is {ENVIRONMENT_VARIABLES_MAX}"
+                "an environment has {count} variables, the limit is {ENVIRONMENT_VARIABLES_MAX}"
             )));
         }
         // What follows is not much longer.
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(taken.count(), DECODED_MAX);
         let more = list(DECODED_MAX + 1).unwrap();
         let refused = minicbor::decode::<Environment>(&more).unwrap_err();
-        assert!(refused.to_string().contains("the most is 65536"));
+        assert!(refused.to_string().contains("the limit is 65536"));
     }
 
     #[test]

@@ -26,7 +26,9 @@ impl HetPart {
     fn check(&self) -> Result<(), Fault> {
         match self.size <= HET_COMPONENTS_MAX && self.offset < self.size {
             true => Ok(()),
-            false => Err(Fault::Malformed("is no component of a heterogeneous job")),
+            false => Err(Fault::Malformed(
+                "is not a component of a heterogeneous job",
+            )),
         }
     }
 

@@ -103,7 +103,9 @@ impl std::str::FromStr for TimeLimit {
 
 /// A text that is no time limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time limit; write minutes, [days-]hours:minutes:seconds or UNLIMITED")]
+#[error(
+    "`{0}` is not a valid time limit; write minutes, [days-]hours:minutes:seconds or UNLIMITED"
+)]
 pub struct TimeLimitError(String);
 
 /// Digits only, small enough that the sums above cannot overflow.

@@ -119,7 +119,7 @@ pub struct Invalid {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A text or byte string.
-    #[error("has {bytes} bytes, the most is {most}")]
+    #[error("has {bytes} bytes, the limit is {most}")]
     TooLong {
         /// How long it is.
         bytes: usize,
@@ -127,7 +127,7 @@ pub enum Fault {
         most: usize,
     },
     /// A list.
-    #[error("has {items} elements, the most is {most}")]
+    #[error("has {items} elements, the limit is {most}")]
     TooMany {
         /// How many it has.
         items: usize,
@@ -385,7 +385,7 @@ mod tests {
             ..inner()
         };
         let refused = text(Outer::One(Box::new(long)));
-        assert_eq!(refused, Err("name has 6 bytes, the most is 4".to_owned()));
+        assert_eq!(refused, Err("name has 6 bytes, the limit is 4".to_owned()));
         let zero = Inner {
             signal: 0,
             ..inner()
@@ -399,14 +399,14 @@ mod tests {
             ..inner()
         };
         let refused = text(Outer::Two { a: many, b: vec![] });
-        let why = "a.list has 3 elements, the most is 2";
+        let why = "a.list has 3 elements, the limit is 2";
         assert_eq!(refused, Err(why.to_owned()));
         let blob = Inner {
             blob: ByteVecField(vec![0; 9].into()),
             ..inner()
         };
         let refused = text(Outer::Two { a: blob, b: vec![] });
-        let why = "a.blob has 9 bytes, the most is 8";
+        let why = "a.blob has 9 bytes, the limit is 8";
         assert_eq!(refused, Err(why.to_owned()));
         let b = vec![inner(), inner()];
         let refused = text(Outer::Two { a: inner(), b });

@@ -134,7 +134,7 @@ fn fences(sizes: &str) -> Result<ExitCode> {
         .ok()
         .filter(|s| s.iter().all(|n| (1..=1024).contains(n)));
     let sizes =
-        sizes.context("bench fence: a list of numbers of 1 to 1024 is wanted, as 2,8,32")?;
+        sizes.context("bench fence: a list of numbers of 1 to 1024 is wanted, such as 2,8,32")?;
     say!(
         "| hosts | rounds | messages a host | messages | ms a fence | us a message |\n|-|-|-|-|-|-|\n"
     );
@@ -176,7 +176,9 @@ fn parse(words: &[String]) -> Result<Args> {
         let numbers = |text: &str| -> Result<Vec<u32>> {
             let all: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
             let all = all.ok().filter(|all| all.iter().all(|n| *n > 0));
-            all.with_context(|| format!("{word}: '{text}' is no list of numbers, as 2,8,32"))
+            all.with_context(|| {
+                format!("{word}: '{text}' is not a list of numbers, such as 2,8,32")
+            })
         };
         match word.as_str() {
             "--ranks" => args.ranks = numbers(value()?)?,

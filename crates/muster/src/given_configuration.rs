@@ -256,12 +256,12 @@ pub(crate) fn place(server: &str) -> Result<(&str, u16)> {
         },
     };
     let port = port.map_or(Ok(PORT), str::parse);
-    Ok((host, port.context("the port is no number")?))
+    Ok((host, port.context("the port is not a number")?))
 }
 
 fn ask(server: &str, receiver: &User) -> Result<Vec<ConfigurationFile>, Failure> {
     let (host, port) = place(server)
-        .with_context(|| format!("'{server}' is no HOST[:PORT]"))
+        .with_context(|| format!("'{server}' is not of the form HOST[:PORT]"))
         .map_err(Failure::Final)?;
     let tcp = muster_channel::dial((host, port), CONNECT_MAX)
         .with_context(|| format!("cannot reach {server}"))
@@ -366,7 +366,7 @@ fn keep(directory: &Path, files: &[ConfigurationFile], receiver: &User) -> Resul
     let _ = fs::remove_file(&new);
     symlink(&name, &new)?;
     fs::rename(&new, directory.join(LINK))
-        .with_context(|| format!("{} is no link", directory.join(LINK).display()))?;
+        .with_context(|| format!("{} is not a link", directory.join(LINK).display()))?;
     // A program that reads the version before goes on.
     for entry in fs::read_dir(directory)?.flatten() {
         let old = entry.file_name();

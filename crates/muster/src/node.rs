@@ -24,9 +24,9 @@ pub(crate) fn main(words: &[String]) -> Result<ExitCode> {
         "join" => join::main(rest),
         "list" => list(rest),
         "forget" => forget(rest),
-        other => bail!(
-            "'{other}' is nothing that is done with nodes: 'muster node --help' lists what is"
-        ),
+        other => {
+            bail!("'{other}' is not a command of 'muster node': 'muster node --help' lists them")
+        }
     }
 }
 
@@ -85,7 +85,7 @@ fn token(words: &[String]) -> Result<ExitCode> {
         [] => vec![None],
         [list] => {
             let nodes = hostlist::parse_limited(list, NODES_MAX)
-                .with_context(|| format!("'{list}' is no list of nodes"))?;
+                .with_context(|| format!("'{list}' is not a valid list of nodes"))?;
             nodes.into_iter().map(Some).collect()
         }
         _ => bail!("give one node, or a list like n[1-4]"),
@@ -114,7 +114,7 @@ fn forget(words: &[String]) -> Result<ExitCode> {
         bail!("give the node whose key is to be forgotten, or a list like n[1-4]");
     };
     let nodes = hostlist::parse_limited(list, NODES_MAX)
-        .with_context(|| format!("'{list}' is no list of nodes"))?;
+        .with_context(|| format!("'{list}' is not a valid list of nodes"))?;
     match ask(RequestBody::ForgetNodeKeys(nodes))? {
         Response::Done => Ok(ExitCode::SUCCESS),
         _ => bail!("the controller gave another answer"),

@@ -31,7 +31,7 @@ const REFRESH: Duration = Duration::from_secs(30);
 /// sackd.
 pub(crate) static DAEMON: Daemon = Daemon {
     name: "sackd",
-    about: "Makes tokens of AuthType=auth/slurm for the users of a host that is no node, such as a login host, and keeps the \
+    about: "Makes tokens of AuthType=auth/slurm for the users of a host that is not a node, such as a login host, and keeps the \
             configuration there.",
     operands: "",
     flags: &[

@@ -134,7 +134,7 @@ fn ask_server(server: SocketAddr, name: &str) -> Result<Vec<Record>> {
     let id = u16::from_ne_bytes(id);
     let mut question = Packet::new_query(id);
     question.set_flags(PacketFlag::RECURSION_DESIRED);
-    let wanted = Name::new(name).context("this is no name of DNS")?;
+    let wanted = Name::new(name).context("invalid DNS name")?;
     let asked = Question::new(wanted, TYPE::SRV.into(), CLASS::IN.into(), false);
     question.questions.push(asked);
     let question = question.build_bytes_vec()?;
@@ -188,7 +188,7 @@ fn read_answer(bytes: &[u8], id: u16, name: &str) -> Result<Vec<Record>> {
     let answer = Packet::parse(bytes).context("the answer cannot be read")?;
     ensure!(
         answer.id() == id && answer.has_flags(PacketFlag::RESPONSE),
-        "this is no answer to the question"
+        "this does not answer the question"
     );
     match answer.rcode() {
         RCODE::NoError => {}

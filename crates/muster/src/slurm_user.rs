@@ -132,7 +132,7 @@ pub(crate) fn own_file(path: &Path, user: &User) -> Result<()> {
         .with_context(|| format!("cannot open {}", path.display()))?;
     ensure!(
         file.metadata()?.is_file(),
-        "{} is no regular file",
+        "{} is not a regular file",
         path.display()
     );
     fchown(&file, Some(user.uid), Some(user.gid))

@@ -134,7 +134,7 @@ fn parse(args: &[String]) -> Result<Option<Args>> {
         bail!("--conf-server and -f say both where the configuration is: give one");
     }
     if parsed.said.is_some() && !parsed.dynamic {
-        bail!("--conf is what a node of -Z says of itself: add -Z");
+        bail!("--conf requires -Z");
     }
     if machine {
         print_machine(parsed.conf)?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The variable with the first of them that is on disk.
 pub(crate) const SCRATCH: &str = "SLURM_JOB_SCRATCH";
 
-/// Those of a job on this node, as the site wanted them when it began.
+/// A job's private directories, from job_container.conf at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct JobContainer {

@@ -64,7 +64,7 @@ impl std::str::FromStr for RunTime {
                 .parse()
                 .ok()
                 .filter(|s: &f64| s.is_finite() && *s >= 0.0);
-            number.ok_or_else(|| format!("'{word}' is no number of seconds"))
+            number.ok_or_else(|| format!("'{word}' is not a number of seconds"))
         };
         let words: Vec<&str> = text.split(':').collect();
         match words[..] {
@@ -355,7 +355,7 @@ impl Node {
             name: self.name.clone(),
             info: self.info.clone(),
             present: self.jobs.keys().copied().collect(),
-            // Nothing is run that anybody would have to be believed for.
+            // Emulated nodes execute nothing, so a fixed key is enough.
             key: vec![9; muster_trust::KEY].into(),
             launcher_key: vec![9; muster_trust::KEY].into(),
             dynamic: None,
@@ -397,7 +397,7 @@ impl Node {
                 let run = JobAttempt::new(job, attempt);
                 self.grants.remove(job);
                 match self.jobs.remove(&run) {
-                    // Its report is on its way, unless this is about a job that never was here.
+                    // The job has ended here and its report is queued.
                     None if self
                         .reports
                         .iter()

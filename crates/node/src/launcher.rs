@@ -303,7 +303,7 @@ impl Loop {
             // Root attaches and stops; an agent has a connection on which that is done.
             message if !conn.is_attached() || message.is_roots() => {
                 let shown = debug_beginning(&message, SHOWN_BYTES);
-                eprintln!("a message that is no agent's is refused: {shown}");
+                eprintln!("refused a message that is not from an agent: {shown}");
                 return false;
             }
             LauncherCommand::StartStep(order) => {

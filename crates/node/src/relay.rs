@@ -71,7 +71,7 @@ fn run() -> anyhow::Result<()> {
     let listener = std::net::TcpListener::from(role::take_descriptor(FIRST_FD)?);
     let agent = role::take_descriptor(FIRST_FD + 1)?;
     if let Err(e) = syscall_filter::apply() {
-        log_line(&format!("there is no filter of system calls: {e:#}"));
+        log_line(&format!("cannot install the filter of system calls: {e:#}"));
     }
     let descriptors = descriptor_limit::raise();
     listener.set_nonblocking(true)?;
@@ -95,7 +95,7 @@ fn run() -> anyhow::Result<()> {
             }) => {}
             ended = relay.take_answers() => {
                 if let Err(e) = ended {
-                    log_line(&format!("the agent is not understood: {e}"));
+                    log_line(&format!("invalid message from the agent: {e}"));
                 }
             }
         }

@@ -110,7 +110,7 @@ pub fn open_own(path: &Path, open: &mut OpenOptions) -> io::Result<File> {
     let found = file.metadata()?;
     if !found.is_file() || found.nlink() != 1 {
         return Err(io::Error::other(
-            "others than root write to its directory, and it is no plain file with one name",
+            "others than root write to its directory, and it is not a plain file with one name",
         ));
     }
     Ok(file)

@@ -170,7 +170,7 @@ fn run() -> anyhow::Result<()> {
 /// The socket is broken.
 pub fn serve(mut server: SackServer, until: OwnedFd) -> anyhow::Result<()> {
     if let Err(e) = syscall_filter::apply() {
-        eprintln!("there is no filter of system calls: {e:#}");
+        eprintln!("cannot install the filter of system calls: {e:#}");
     }
     while server.serve_once(until.as_fd())? {}
     Ok(())

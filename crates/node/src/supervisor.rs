@@ -83,7 +83,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     launcher::ensure(&options)?;
     let cross_memory = probe.finish();
     let socket = NodeSocket::open(&options.spool_dir)?;
-    network::name_host(&options, &account).context("the file that names this host")?;
+    network::name_host(&options, &account).context("cannot write the host name file")?;
     let (of_agent, agents_log) = AgentLines::open()?;
     let (of_relay, relays_log) = AgentLines::open()?;
     let relay = network::start_relay(&options, &account, &relays_log)?;
@@ -447,7 +447,7 @@ impl Supervisor {
 /// directory in which nobody else can make names. The directory is held open, so that what was checked is connected to. That
 /// agent sees root, so it is first ordered to take nothing from this connection but what the agent of this node may ask.
 fn connect_to_peer(path: &str, node: &str) -> io::Result<OwnedFd> {
-    let refused = || io::Error::other("that is no socket of an agent of this user");
+    let refused = || io::Error::other("that is not a socket of an agent of this user");
     let socket = Path::new(path);
     let (Some(dir), Some(name)) = (socket.parent(), socket.file_name()) else {
         return Err(refused());

@@ -157,7 +157,7 @@ impl Handshake {
         check(&hello.greeting)?;
         // All hosts of the job have the key.
         if hello.wanted != own.address {
-            return Err("it was led here, and looks for another host".to_owned());
+            return Err("it was redirected here but expects another host".to_owned());
         }
         let answer = HostAnswer {
             greeting: Versions::CLUSTER.greeting(),
@@ -208,7 +208,7 @@ fn read<M>(bytes: &[u8]) -> Result<M, String>
 where
     M: Message + for<'b> minicbor::Decode<'b, ()>,
 {
-    frame::decode(bytes).map_err(|e| format!("it is not understood: {e}"))
+    frame::decode(bytes).map_err(|e| format!("invalid message: {e}"))
 }
 
 fn random() -> Result<Vec<u8>, String> {

@@ -219,7 +219,7 @@ impl Infos {
             rc
         };
         if rc != crate::status::SUCCESS {
-            eprintln!("attributes of another host are not understood (status {rc})");
+            eprintln!("invalid attributes from another host (status {rc})");
             infos.raw.clear();
         }
         infos.raw.truncate(usize::try_from(number).unwrap_or(0));

@@ -235,7 +235,7 @@ impl Link {
             match frame::decode(&body) {
                 Ok(message) => messages.push(message),
                 Err(e) => {
-                    eprintln!("the host at {} is not understood: {e}", self.peer);
+                    eprintln!("invalid message from the host at {}: {e}", self.peer);
                     self.open = false;
                 }
             }
@@ -267,7 +267,7 @@ impl Link {
                 Ok(Some(message)) => self.take(message, ucx.as_deref_mut(), &mut messages),
                 Ok(None) => break,
                 Err(e) => {
-                    eprintln!("the host at {} is not understood: {e}", self.peer);
+                    eprintln!("invalid message from the host at {}: {e}", self.peer);
                     self.open = false;
                     break;
                 }

@@ -422,7 +422,7 @@ impl Pmi {
             }
             Ok(PmiWire::Up(ticket, name)) => self.spawned(ticket, Some(&name)),
             Ok(PmiWire::Answer(name, port)) => self.server.answered(&name, port.as_deref()),
-            Err(e) => eprintln!("the PMI host at {from} is not understood: {e}"),
+            Err(e) => eprintln!("invalid message from the PMI host at {from}: {e}"),
         }
     }
 

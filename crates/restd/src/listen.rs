@@ -24,7 +24,7 @@ pub enum Address {
 
 /// What is no address.
 #[derive(Debug, thiserror::Error)]
-#[error("'{0}' is no address: give HOST:PORT, :PORT or unix:PATH")]
+#[error("invalid address '{0}': give HOST:PORT, :PORT or unix:PATH")]
 pub struct AddressError(String);
 
 impl FromStr for Address {

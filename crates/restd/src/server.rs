@@ -126,7 +126,7 @@ pub fn serve(
         large: Arc::new(Semaphore::new(LARGE)),
         log: Arc::default(),
     });
-    passed::start().context("no thread to close what users send")?;
+    passed::start().context("cannot start thread to close what users send")?;
     runtime.block_on(run(listeners, shared))
 }
 
@@ -698,7 +698,7 @@ fn credentials(headers: &HeaderMap) -> Result<Credentials, &'static str> {
         let text = first.map(|value| value.to_str().map(|text| text.trim().to_owned()));
         let text = text
             .transpose()
-            .map_err(|_| "Authentication failure: a header is no text")?;
+            .map_err(|_| "Authentication failure: a header is not text")?;
         Ok(text.filter(|text| !text.is_empty()))
     };
     let user = text("x-slurm-user-name")?;

@@ -80,7 +80,7 @@ pub(crate) struct Demand {
     pub(crate) devices: DeviceDemand,
     /// All CPUs of each node.
     whole: bool,
-    /// Memory by CPU is that of all CPUs of nodes that it has whole, and must be there.
+    /// On whole nodes, --mem-per-cpu is multiplied by all CPUs of the node, which must have that memory.
     pays_whole: bool,
     /// Nodes are handed out whole to everyone: memory is counted by all their CPUs, threads that stay unused too.
     by_node: bool,
@@ -495,8 +495,8 @@ impl Demand {
         }
     }
 
-    /// Cores that are taken of a socket each time, where sockets have their turns; `used` CPUs of a core are for tasks.
-    /// Tasks that would have parts of cores stay together.
+    /// Cores to take from a socket per turn of a cyclic distribution; 0: of the fewest sockets. `used` CPUs of
+    /// a core are for tasks. Tasks that would have parts of cores stay together.
     fn granules_in_turn(&self, used: u32) -> u32 {
         let of_task = self.cpus_of_task;
         match self.across {

@@ -135,7 +135,7 @@ impl QueueOrder {
         }
     }
 
-    /// The rank of a lane with that base, whose first job has that place.
+    /// Rank of a lane from its base rank and its first job's place, `within`.
     pub(crate) fn rank(&self, line: &OrderClass, base: i64, within: i64) -> i64 {
         let Some(scale) = self.scale.as_ref().filter(|_| !self.rises) else {
             return within;

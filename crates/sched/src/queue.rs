@@ -67,7 +67,7 @@ pub(crate) struct Lane {
     blocked: Option<BlockedKey>,
     /// A reservation for another job made nodes smaller when it was tried last.
     pub(crate) held: bool,
-    /// Another for each demand that there ever was.
+    /// Unique number of the lane's current demand.
     pub(crate) stamp: u64,
     /// Reservations are in its way.
     cause: Option<Reason>,
@@ -628,7 +628,7 @@ impl Queue {
     pub(crate) fn relaxed(&mut self, fleet: &Fleet, nodes: Vec<RelaxedHold>) -> BTreeSet<u32> {
         let mut parts = BTreeSet::new();
         for relaxed in nodes {
-            // The last one, mostly the only one, has it.
+            // Give the last partition, mostly the only one, the value itself and the others copies.
             let Some((last, others)) = fleet.nodes[relaxed.node as usize].parts.split_last() else {
                 continue;
             };

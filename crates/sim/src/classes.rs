@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub enum FaultClass {
     /// Users who send what the commands never send.
     HostileClients,
-    /// Nodes that report what did not handle, and connect twice.
+    /// Nodes that report events which did not happen, and connect twice.
     LyingNodes,
     /// Single threads of the controller end or panic.
     DyingThreads,
@@ -24,7 +24,7 @@ pub enum FaultClass {
     FailingNodes,
     /// Agents, launchers, step daemons and sruns die when something has arrived at one of them.
     DyingProcesses,
-    /// Messages between controller, agents and agents get lost, come twice or late.
+    /// Messages between controller and agents, and among agents, get lost, come twice or late.
     UnreliableMessages,
 }
 

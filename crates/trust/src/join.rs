@@ -45,7 +45,7 @@ impl std::fmt::Debug for JoinToken {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinTokenError {
     /// It is something else, or not whole.
-    #[error("that is no token of 'muster node token', or not all of it was copied")]
+    #[error("that is not a token of 'muster node token', or not all of it was copied")]
     Form,
     /// No random numbers, or a name that is too long.
     #[error("{0}")]

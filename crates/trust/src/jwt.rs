@@ -13,7 +13,7 @@ pub const TOKEN_BYTES_MAX: usize = 4 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
     /// It is no token at all.
-    #[error("this is no token (JWT): {0}")]
+    #[error("invalid token (JWT): {0}")]
     Malformed(&'static str),
     /// It is signed in another way.
     #[error("the token is signed by '{0}', and only HS256 is accepted")]
@@ -136,7 +136,7 @@ pub(crate) fn read_signed(signed: &[u8]) -> Result<(Option<String>, Map<String, 
     let kid = match header.get("kid") {
         None => None,
         Some(Value::String(kid)) => Some(kid.clone()),
-        Some(_) => return Err(JwtError::Malformed("its kid is no text")),
+        Some(_) => return Err(JwtError::Malformed("its kid is not a string")),
     };
     let claims = part(claims).ok_or(JwtError::Malformed("its claims cannot be read"))?;
     Ok((kid, claims))

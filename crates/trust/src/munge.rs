@@ -54,7 +54,7 @@ pub enum MungeError {
     )]
     Receiver(u32),
     /// It is no credential of munge.
-    #[error("this is no credential of munge: {0}")]
+    #[error("invalid munge credential: {0}")]
     Malformed(String),
     /// Something else.
     #[error("munge: {0}")]
@@ -237,7 +237,7 @@ impl Munge {
             Err(MungeError::Receiver(_)) => Ok(()),
             Err(other) => Err(other),
             Ok(_) => Err(MungeError::Other(
-                "munged decodes credentials that are for other users: it is none that can be trusted, replace it by the distribution's"
+                "munged decodes credentials that are for other users: it cannot be trusted; replace it by the distribution's"
                     .to_owned(),
             )),
         }

@@ -32,7 +32,7 @@ pub enum KeyError {
     #[error("{0} cannot be read ({1}): it must be a file of SlurmUser's with mode 0600")]
     Unreadable(String, io::ErrorKind),
     /// It is no regular file.
-    #[error("{0} is no regular file")]
+    #[error("{0} is not a regular file")]
     NoFile(String),
     /// Every user can read or change it.
     #[error(
@@ -317,7 +317,7 @@ fn key_of(entry: &Value) -> Result<ClusterKey, String> {
     };
     Ok(ClusterKey {
         kid: Some(kid.to_owned()),
-        bytes: Zeroizing::new(bytes.ok_or_else(|| format!("'{kid}': \"k\" is no base64"))?),
+        bytes: Zeroizing::new(bytes.ok_or_else(|| format!("'{kid}': \"k\" is not valid base64"))?),
         expires_s,
     })
 }
@@ -500,7 +500,10 @@ mod tests {
                 "\"alg\" must be",
             ),
             (one(&key("a", "").replace("oct", "RSA")), "\"kty\" must be"),
-            (one(&key("a", "").replace(K, "*")), "\"k\" is no base64"),
+            (
+                one(&key("a", "").replace(K, "*")),
+                "\"k\" is not valid base64",
+            ),
             (one(&key("a", "").replace(K, "MDEy")), "could be guessed"),
             (one(&key("a", ",\"exp\":\"x\"")), "\"exp\" must be a number"),
             (one(&key("", "")), "\"kid\" is empty"),

@@ -142,7 +142,7 @@ pub static FIELDS: &[Field] = &[
                 None => None,
                 Some(list) => Some(
                     values::array(&list)
-                        .ok_or_else(|| format!("'{list:.80}' is no list of tasks"))?,
+                        .ok_or_else(|| format!("'{list:.80}' is not a valid list of tasks"))?,
                 ),
             };
             Ok(())
@@ -476,7 +476,7 @@ pub static FIELDS: &[Field] = &[
                 Some(2) => Sharing::ExclusiveUser,
                 Some(n) => {
                     return Err(format!(
-                        "{n} is none of slurm.JOB_SHARED_NONE, _OK and _USER"
+                        "{n} is not one of slurm.JOB_SHARED_NONE, _OK and _USER"
                     ));
                 }
             };

@@ -292,7 +292,7 @@ impl<'r> RawJob<'r> {
         key_state(self.state).ok_or_else(|| StoreError::Damaged {
             job: row_run(self.row).job,
             column: "state",
-            why: format!("{} is no state", self.state),
+            why: format!("{} is not a valid state", self.state),
         })
     }
 

@@ -71,7 +71,7 @@ static OPTIONS: &[Opt] = &[
         "host",
         "in a job: run the command on this host of it, as its task",
     ),
-    opt("jc", "class[.variant]", "job class; NONE is none"),
+    opt("jc", "class[.variant]", "job class; NONE for none"),
     opt("l", "resources", "request resources"),
     opt("N", "name", "name of the job"),
     flag("noshell", "without a shell around the command")

@@ -183,7 +183,7 @@ fn update(
             let text =
                 super::submission::in_this_year(request.begin.as_deref().unwrap_or_default());
             let at = time::parse(&text, zone::now(), &LocalZone::default());
-            update.begin = Some(at.ok_or_else(|| complain(format!("{text} is no time")))?);
+            update.begin = Some(at.ok_or_else(|| complain(format!("{text} is not a valid time")))?);
             "execution time"
         }
         "r" => {

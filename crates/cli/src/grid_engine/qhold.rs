@@ -36,7 +36,7 @@ static OPTIONS: &[Opt] = &[
     opt(
         "h",
         "u|o|s|n",
-        "kind of the hold: user's (default), operator's, system's; n is none",
+        "kind of the hold: user's (default), operator's, system's; n means none",
     ),
     opt("t", "tasks", "tasks of the job before it"),
     opt("u", "users", "jobs of these users; * is all"),
@@ -93,7 +93,7 @@ pub(super) fn change(kinds: &str, hold: bool) -> Result<Change, String> {
             'u' | 'o' | 's' | 'n' | 'U' | 'O' | 'S' => Change::Release,
             _ => {
                 return Err(format!(
-                    "invalid hold list \"{kinds}\": '{kind}' is none of u, o, s, n"
+                    "invalid hold list \"{kinds}\": '{kind}' is not one of u, o, s, n"
                 ));
             }
         };

@@ -30,11 +30,10 @@ pub(crate) static SPEC: Spec = Spec {
 };
 
 static OPTIONS: &[Opt] = &[
-    opt("h", "hosts", "quotas of these hosts")
-        .partly("no quota is of some hosts only, so that all are shown"),
+    opt("h", "hosts", "quotas of these hosts").partly("ignored: quotas are never per host"),
     opt("l", "resources", "quotas of these resources"),
     opt("pe", "names", "quotas of these parallel environments")
-        .partly("no quota is of some parallel environments only, so that all are shown"),
+        .partly("ignored: quotas are never per parallel environment"),
     opt("P", "projects", "quotas of these projects"),
     opt("q", "queues", "quotas of these queues"),
     opt(

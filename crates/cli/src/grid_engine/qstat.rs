@@ -162,7 +162,7 @@ impl Wanted {
                 },
                 _ => {
                     let text = format!(
-                        "error: invalid argument \"{states}\" to -s: '{letter}' is no state"
+                        "error: invalid argument \"{states}\" to -s: '{letter}' is not a valid state"
                     );
                     return Err(fail(&text, 1));
                 }

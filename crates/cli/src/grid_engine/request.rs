@@ -300,7 +300,7 @@ fn priority(text: &str) -> Result<i32, Refused> {
 fn mail_events(text: &str) -> Result<String, Refused> {
     match text.chars().find(|c| !"beasn".contains(*c)) {
         Some(c) => Err(Refused::usage(format!(
-            "invalid argument \"{text}\" to -m: '{c}' is none of b, e, a, s, n"
+            "invalid argument \"{text}\" to -m: '{c}' is not one of b, e, a, s, n"
         ))),
         None if text.is_empty() => Err(Refused::usage("invalid argument \"\" to -m".to_owned())),
         None => Ok(text.to_owned()),
@@ -568,7 +568,7 @@ mod tests {
             ),
             (
                 "-m bx",
-                line("invalid argument \"bx\" to -m: 'x' is none of b, e, a, s, n"),
+                line("invalid argument \"bx\" to -m: 'x' is not one of b, e, a, s, n"),
             ),
             (
                 "-w x",

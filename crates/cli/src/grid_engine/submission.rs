@@ -606,7 +606,7 @@ mod tests {
             ),
             (
                 "-pe two 3",
-                "job rejected: parallel environment \"two\" has 2 slots on each host, so 3 slots are no whole number of \
+                "job rejected: parallel environment \"two\" has 2 slots on each host, so 3 slots are not a whole number of \
                  hosts",
             ),
         ] {

@@ -80,7 +80,7 @@ pub(super) static OPTIONS: &[Opt] = &[
     ),
     opt("i", "path", "file for standard input"),
     opt("j", "y|n", "standard error goes where standard output goes"),
-    opt("jc", "class[.variant]", "job class; NONE is none"),
+    opt("jc", "class[.variant]", "job class; NONE for none"),
     opt("js", "share", "share of the job in its project")
         .warns("shares are those of users and accounts"),
     opt(

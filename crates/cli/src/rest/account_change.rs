@@ -36,7 +36,7 @@ fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<Record>, Failure> 
         Value::Object(record) => Ok(record.clone()),
         _ => Err(Failure::malformed(
             name,
-            format!("an item of {name} is no object"),
+            format!("an item of {name} is not an object"),
         )),
     };
     items.iter().map(record).collect()

@@ -87,7 +87,7 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, Failure> {
         let bad = |e: SacctFailure| malformed(name, &e);
         let number = || {
             let number = value.parse::<u32>();
-            number.map_err(|_| Failure::malformed(name, format!("{name}={value} is no number")))
+            number.map_err(|_| Failure::malformed(name, format!("{name}={value} is not a number")))
         };
         let is_set = || !matches!(value.as_str(), "0" | "false" | "no");
         if value.is_empty() {

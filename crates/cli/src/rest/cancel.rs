@@ -47,7 +47,7 @@ pub(super) fn one(call: &mut Call<'_>) -> Outcome {
 
 fn signal(text: &str) -> Result<u32, Failure> {
     let signal = values::signal(text).filter(|number| *number > 0);
-    signal.ok_or_else(|| Failure::malformed("signal", format!("'{text}' is no signal")))
+    signal.ok_or_else(|| Failure::malformed("signal", format!("'{text}' is not a valid signal")))
 }
 
 fn scope(text: &str) -> Result<SignalScope, Failure> {
@@ -118,7 +118,7 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
         // A condition that is not understood would choose too many jobs.
         return Err(Failure::malformed(
             other,
-            format!("{other} is no condition"),
+            format!("{other} is not a valid condition"),
         ));
     }
     let mut selection = JobSelection {

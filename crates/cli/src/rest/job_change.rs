@@ -72,7 +72,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Outcome {
     let Value::Object(body) = body else {
         return Err(Failure::malformed(
             "body",
-            "the body is no object of a job's keys",
+            "the body is not an object with a job's keys",
         ));
     };
     // What Slurm's description has around the keys in newer versions.

@@ -38,7 +38,7 @@ fn body(call: &mut Call<'_>) -> Result<Map<String, Value>, Failure> {
         Value::Object(body) => Ok(body),
         _ => Err(Failure::malformed(
             "body",
-            "the body is no object of a node's keys",
+            "the body is not an object with a node's keys",
         )),
     }
 }
@@ -66,7 +66,7 @@ fn change(call: &mut Call<'_>, nodes: String, body: &Map<String, Value>) -> Outc
     for key in body.keys().filter(|key| !KEYS.contains(&key.as_str())) {
         call.warn(
             key,
-            format!("{key} is no key of a node that can be changed, and has no effect"),
+            format!("{key} is not a key of a node that can be changed, and has no effect"),
         );
     }
     for key in ["extra", "gres", "address", "hostname", "resume_after"] {

@@ -91,7 +91,7 @@ fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Body, Failure> {
             "script",
             "there is no body",
         ),
-        _ => Failure::malformed("body", format!("{what} is no object")),
+        _ => Failure::malformed("body", format!("{what} is not an object")),
     })
 }
 
@@ -140,7 +140,7 @@ fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, Failure> {
             let why = format!("Unknown key \"{key}\"");
             return Err(Failure::malformed(&key, why));
         }
-        let what = format!("{key} is no key of a job, and has no effect");
+        let what = format!("{key} is not a key of a job, and has no effect");
         call.warn(&key, what);
     }
     let zone = LocalZone::default();
@@ -171,7 +171,7 @@ fn work_dir(body: &Body) -> Result<String, Failure> {
         match text_of(body, name).map_err(malformed)? {
             Some(path) if path.starts_with('/') && !path.contains('\0') => return Ok(path),
             Some(path) => {
-                let why = format!("'{path}' is no path that begins with a slash");
+                let why = format!("'{path}' is not an absolute path");
                 return Err(Failure::malformed(name, why));
             }
             None => {}
@@ -183,7 +183,7 @@ fn work_dir(body: &Body) -> Result<String, Failure> {
 }
 
 fn arguments(body: &Body) -> Result<Vec<String>, Failure> {
-    let expected = || Failure::malformed("argv", "argv is no list of texts");
+    let expected = || Failure::malformed("argv", "argv is not a list of strings");
     match member(body, "argv") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(items)) => items
@@ -230,7 +230,7 @@ fn variables(body: &Body) -> Result<Environment, Failure> {
             for item in items {
                 let pair = item.as_str().and_then(|text| text.split_once('='));
                 let Some((variable, value)) = pair else {
-                    let why = format!("{item} is no NAME=value");
+                    let why = format!("{item} is not of the form NAME=value");
                     return Err(Failure::malformed(name, why));
                 };
                 all.insert(variable.to_owned(), value.into());
@@ -251,7 +251,7 @@ fn variables(body: &Body) -> Result<Environment, Failure> {
             Value::Null => String::new(),
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             _ => {
-                let why = format!("the value of {variable} is no text");
+                let why = format!("the value of {variable} is not a string");
                 return Err(Failure::malformed(name, why));
             }
         };

@@ -184,7 +184,7 @@ impl Session {
             "DenyQos" => known.deny_qos,
             "AllocNodes" => known.alloc_nodes,
             _ => {
-                let why = format!("{key} is no list: use {key}=");
+                let why = format!("{key} is not a list: use {key}=");
                 return Err(Refusal::new(RefusalCode::InvalidValue, why).into());
             }
         };

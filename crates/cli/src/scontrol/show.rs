@@ -111,7 +111,7 @@ pub(crate) const ENTITIES: &[(&str, usize, Entity, Status)] = &[
         "frontends",
         1,
         Entity::Frontend,
-        Status::Partly("there are none, and that is what is said"),
+        Status::Partly("front-end nodes are not supported; prints none"),
     ),
     ("federations", 3, Entity::Nothing, NOTHING),
     ("burstbuffers", 2, Entity::Nothing, NOTHING),

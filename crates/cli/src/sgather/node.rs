@@ -68,7 +68,7 @@ impl Header {
         let header = Header::parse(&text);
         header
             .map(Some)
-            .ok_or_else(|| io::Error::other("what the node sends is not understood"))
+            .ok_or_else(|| io::Error::other("invalid message from the node"))
     }
 
     fn parse(text: &str) -> Option<Header> {

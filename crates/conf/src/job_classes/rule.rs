@@ -103,8 +103,9 @@ impl Rule {
             None => (mark, false),
         };
         let access = Access::of(letter);
-        let access = access
-            .ok_or_else(|| format!("'{{{mark}}}' is no access: it is {{~}}, {{-}} or {{+}}"))?;
+        let access = access.ok_or_else(|| {
+            format!("'{{{mark}}}' is not a valid access: it is {{~}}, {{-}} or {{+}}")
+        })?;
         if rest.eq_ignore_ascii_case(UNSPECIFIED) {
             // Of a list without elements, adding is all that can be done.
             let access = if add {
@@ -125,16 +126,16 @@ impl Rule {
             Kind::Unspecified => Err(format!("{} cannot have a value in a class", attribute.name)),
             Kind::List => Rule::list(access, add, rest),
             _ if add => Err(format!(
-                "{} is no list, to which something could be added",
+                "{} is not a list; nothing can be added to it",
                 attribute.name
             )),
             Kind::Flag => match rest.to_ascii_lowercase().as_str() {
                 "y" | "yes" | "true" | "1" => Ok(Rule::Value(access, "y".to_owned())),
                 "n" | "no" | "false" | "0" => Ok(Rule::Value(access, "n".to_owned())),
-                _ => Err(format!("'{rest:.80}' is none of y and n")),
+                _ => Err(format!("'{rest:.80}' is not one of y and n")),
             },
             Kind::Number if rest.parse::<i64>().is_err() => {
-                Err(format!("'{rest:.80}' is no number"))
+                Err(format!("'{rest:.80}' is not a number"))
             }
             Kind::Number | Kind::Text => Ok(Rule::Value(access, rest.to_owned())),
         }
@@ -150,14 +151,14 @@ impl Rule {
                 letter => Access::of(letter),
             };
             let own = own.ok_or_else(|| {
-                format!("'{{{own_mark}}}' is no access: it is {{~}}, {{-}} or {{+}}")
+                format!("'{{{own_mark}}}' is not a valid access: it is {{~}}, {{-}} or {{+}}")
             })?;
             let (key, value) = match word.split_once('=') {
                 Some((key, value)) => (key, Some(value.to_owned())),
                 None => (word, None),
             };
             if key.is_empty() || key.contains(char::is_whitespace) {
-                return Err(format!("'{word:.80}' is no NAME=VALUE"));
+                return Err(format!("'{word:.80}' is not of the form NAME=VALUE"));
             }
             if elements.iter().any(|own| own.key == key) {
                 return Err(format!("'{key:.80}' is in the list twice"));
@@ -244,7 +245,7 @@ impl Values {
                 .ok_or_else(|| format!("'{text:.80}' has a [ without ]"))?;
             let (variant, value) = inside
                 .split_once('=')
-                .ok_or_else(|| format!("'[{inside:.80}]' is no [VARIANT=VALUE]"))?;
+                .ok_or_else(|| format!("'[{inside:.80}]' is not of the form [VARIANT=VALUE]"))?;
             let variant = variant.trim().to_owned();
             if of_variants.iter().any(|(own, _)| *own == variant) {
                 return Err(format!("variant '{variant:.80}' has two values"));

@@ -96,18 +96,18 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
     let mapping = Mapping::parse("pe four 4\n", "sge.conf").0;
     for (text, line, part) in [
         ("l_hard h_rt=1", 1, "'l_hard' is outside of a class"),
-        ("jcname 1a", 1, "'1a' is no name"),
-        ("jcname NONE", 1, "'NONE' is no name"),
+        ("jcname 1a", 1, "'1a' is not a valid name"),
+        ("jcname NONE", 1, "'NONE' is not a valid name"),
         ("jcname", 1, "jcname has no value"),
         ("jcname a\njcname a", 2, "class 'a' is defined twice"),
         ("jcname a\nlhard h_rt=1", 2, "there is no attribute 'lhard'"),
         ("jcname a\np 1\np 2", 3, "p is said twice in class 'a'"),
-        ("jcname a\np {*}1", 2, "'{*}' is no access"),
+        ("jcname a\np {*}1", 2, "'{*}' is not a valid access"),
         ("jcname a\np {~1", 2, "has a { without }"),
-        ("jcname a\np x", 2, "'x' is no number"),
-        ("jcname a\np 5000", 2, "no number from -1023 to 1024"),
-        ("jcname a\nh maybe", 2, "'maybe' is none of y and n"),
-        ("jcname a\np {...}1", 2, "p is no list"),
+        ("jcname a\np x", 2, "'x' is not a number"),
+        ("jcname a\np 5000", 2, "not a number from -1023 to 1024"),
+        ("jcname a\nh maybe", 2, "'maybe' is not one of y and n"),
+        ("jcname a\np {...}1", 2, "p is not a list"),
         (
             "jcname a\nckpt x",
             2,
@@ -118,7 +118,11 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
             2,
             "hold_jid cannot have a value in a class",
         ),
-        ("jcname a\nl_hard =5", 2, "'=5' is no NAME=VALUE"),
+        (
+            "jcname a\nl_hard =5",
+            2,
+            "'=5' is not of the form NAME=VALUE",
+        ),
         (
             "jcname a\nl_hard h_rt=5,h_rt=6",
             2,
@@ -139,18 +143,18 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
         (
             "jcname a\nl_hard h_rt=5,[long=h_rt=6]",
             2,
-            "'long' is no variant of class 'a'",
+            "'long' is not a variant of class 'a'",
         ),
         ("jcname a\nl_hard [long=h_rt=6", 2, "has a [ without ]"),
         (
             "jcname a\nvariant_list a.b",
             2,
-            "'a.b' is no name of a variant",
+            "'a.b' is not a valid name of a variant",
         ),
         (
             "jcname a\ninherits b",
             1,
-            "'b', which is inherited, is no class",
+            "'b', which is inherited, is not a class",
         ),
         (
             "jcname a\ninherits b\njcname b\ninherits a",
@@ -166,18 +170,18 @@ fn what_is_wrong_is_said_with_its_line_and_a_way_out() {
         (
             "jcname a\npe_name four\npe_range 6",
             1,
-            "no whole number of hosts",
+            "not a whole number of hosts",
         ),
         (
             "jcname a\npe_name four\npe_range x",
             3,
-            "'x' is no range of slots",
+            "'x' is not a valid range of slots",
         ),
         ("jcname a\nN UNSPECIFIED", 2, "cannot be forbidden"),
         ("jcname a\nv A", 2, "variable 'A' has no value"),
-        ("jcname a\nt 0x", 2, "are no tasks"),
+        ("jcname a\nt 0x", 2, "is not a valid list of tasks"),
         ("default_jc x\njcname a", 0, "default_jc names 'x'"),
-        ("enforce_jc maybe", 1, "none of TRUE and FALSE"),
+        ("enforce_jc maybe", 1, "not one of TRUE and FALSE"),
         ("jcname a\nenforce_jc TRUE", 2, "is inside of a class"),
         ("userset x", 1, "userset 'x' is empty"),
     ] {

@@ -85,23 +85,23 @@ fn check_rule(name: &str, rule: &Rule, mapping: &Mapping, gres: &[String]) -> Re
         },
         ("pe_range", Rule::Value(_, value)) => slots(value)
             .map(|_| ())
-            .ok_or_else(|| format!("'{value:.80}' is no range of slots")),
+            .ok_or_else(|| format!("'{value:.80}' is not a valid range of slots")),
         ("t", Rule::Value(_, value)) => values::array(value)
             .map(|_| ())
-            .ok_or_else(|| format!("'{value:.80}' are no tasks")),
+            .ok_or_else(|| format!("'{value:.80}' is not a valid list of tasks")),
         ("p", Rule::Value(_, value)) => match value.parse() {
             Ok(-1023..=1024) => Ok(()),
-            _ => Err(format!("'{value:.80}' is no number from -1023 to 1024")),
+            _ => Err(format!("'{value:.80}' is not a number from -1023 to 1024")),
         },
         ("tc", Rule::Value(_, value)) => value
             .parse::<u32>()
             .map(|_| ())
-            .map_err(|_| format!("'{value:.80}' is no number of tasks")),
+            .map_err(|_| format!("'{value:.80}' is not a number of tasks")),
         ("m", Rule::Value(_, value)) if value.chars().any(|c| !"beasn".contains(c)) => Err(
-            format!("'{value:.80}' has letters that are none of b, e, a, s, n"),
+            format!("'{value:.80}' has letters other than b, e, a, s, n"),
         ),
         ("cwd" | "i", Rule::Value(_, value)) if !value.starts_with('/') => {
-            Err(format!("'{value:.80}' is no absolute path"))
+            Err(format!("'{value:.80}' is not an absolute path"))
         }
         ("q_hard", Rule::Value(_, value)) if value.contains(['@', '*', '?', '[']) => {
             Err(format!("'{value:.80}': names of queues are expected"))
@@ -146,7 +146,7 @@ fn check_whole(template: &Template, mapping: &Mapping) -> Result<(), String> {
     match (mapping.rule(pe), slots(range)) {
         (Some(crate::grid_engine::Rule::Fixed(each)), Some((least, _))) if least % each != 0 => {
             Err(format!(
-                "{pe} has {each} slots on each host, so {least} slots are no whole number of hosts"
+                "{pe} has {each} slots on each host, so {least} slots are not a whole number of hosts"
             ))
         }
         _ => Ok(()),

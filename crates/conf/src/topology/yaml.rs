@@ -50,7 +50,7 @@ pub(super) fn read(path: &Path, text: &str, findings: &mut Findings) -> Vec<Name
         Ok(Some(part)) => part,
         Ok(None) => Part::List(Vec::new(), whole),
         Err((origin, why)) => {
-            findings.error(&origin, "", format!("this is no YAML: {why}"), "");
+            findings.error(&origin, "", format!("invalid YAML: {why}"), "");
             return Vec::new();
         }
     };

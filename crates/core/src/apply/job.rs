@@ -161,7 +161,10 @@ pub(crate) fn apply_event(job: &mut Job, event: &Event) {
 
 fn split(job: &mut Job, index: u32, id: JobId) {
     let ArrayRole::Pending { indices } = &mut job.array else {
-        panic!("job {} is no array: task {index} cannot leave it", job.id);
+        panic!(
+            "job {} is not an array: task {index} cannot leave it",
+            job.id
+        );
     };
     assert!(
         indices.remove(index),

@@ -235,7 +235,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
         return Err(Refusal::new(
             RefusalCode::InvalidValue,
             format!(
-                "'{name}' is no name: it has no commas or equal signs, and no blanks at its ends"
+                "invalid name '{name}': commas, equal signs and surrounding blanks are not allowed"
             ),
         ));
     }

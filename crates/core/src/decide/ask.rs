@@ -60,7 +60,7 @@ fn check_segment(
     let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidNodeCount, why));
     if segment == 0 || !ask.min_nodes.is_multiple_of(segment) {
         return refuse(format!(
-            "--nodes={} is no multiple of --segment={segment}",
+            "--nodes={} is not a multiple of --segment={segment}",
             ask.min_nodes
         ));
     }
@@ -118,7 +118,7 @@ fn check_counts(ask: &ResourceAsk) -> Result<(), Refusal> {
         return Err(Refusal::new(
             RefusalCode::InvalidNodeCount,
             format!(
-                "--nodes={}-{} is no range of node counts",
+                "--nodes={}-{} is not a valid range of node counts",
                 ask.min_nodes,
                 ask.max_nodes.unwrap_or(ask.min_nodes)
             ),
@@ -410,7 +410,7 @@ pub(super) fn check_constraint(
             _ => continue,
         };
         if open.pop() != Some(closes) {
-            return refuse(format!("{option}={constraint}: {c} closes nothing"));
+            return refuse(format!("{option}={constraint}: unmatched {c}"));
         }
     }
     if let Some(c) = open.last() {
@@ -660,7 +660,7 @@ fn check_gres(state: &State, gres: &GresAsk) -> Result<(), Refusal> {
     Err(Refusal::new(
         RefusalCode::NodeConfigUnavailable,
         format!(
-            "no node has {} of {}, the most is {most}",
+            "no node has {} of {}; the maximum is {most}",
             gres.count,
             gres_text(gres)
         ),

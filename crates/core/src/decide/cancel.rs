@@ -49,7 +49,7 @@ pub(super) fn signal(
     if signal == 0 || signal > SIGNAL_MAX {
         return Err(Refusal::new(
             RefusalCode::InvalidValue,
-            format!("{signal} is no signal"),
+            format!("{signal} is not a valid signal"),
         ));
     }
     let (uid, step) = (identity.uid, selection.step);
@@ -161,7 +161,7 @@ impl<'a> Chosen<'a> {
         self.left = left.ok_or_else(|| {
             Refusal::new(
                 RefusalCode::InvalidValue,
-                "the request names jobs and tasks again and again",
+                "the request lists too many duplicate jobs or tasks",
             )
         })?;
         Ok(())
@@ -264,7 +264,7 @@ fn orders(
         Phase::Pending | Phase::Requeueing => {
             return Err(Refusal::new(
                 RefusalCode::JobPending,
-                format!("job {} has nothing that could get a signal", job.id),
+                format!("job {} has no running process to signal", job.id),
             ));
         }
         Phase::Completing | Phase::Ended | Phase::Gone => return Err(already_done(job.id)),

@@ -94,7 +94,7 @@ fn read(
         let count = found.len();
         return Err(Refusal::new(
             RefusalCode::TooLong,
-            format!("the crontab has {count} entries, the most is {CRONTAB_JOBS_MAX}"),
+            format!("the crontab has {count} entries, the limit is {CRONTAB_JOBS_MAX}"),
         ));
     }
     let zone = Zone::of_rule(&config.zone);

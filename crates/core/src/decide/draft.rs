@@ -120,7 +120,7 @@ impl<'a> Draft<'a> {
             return Ok(());
         }
         let text = format!(
-            "it would write {} MiB, and the most is {} MiB for one command; name fewer jobs or tasks at a time",
+            "it would write {} MiB, and the limit is {} MiB for one command; name fewer jobs or tasks at a time",
             bytes >> 20,
             DECISION_BYTES_MAX >> 20
         );

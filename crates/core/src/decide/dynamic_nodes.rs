@@ -226,11 +226,11 @@ fn check(node: &NodeConfig) -> Result<(), Refusal> {
     for (key, text) in [("NodeHostname", &node.hostname), ("NodeAddr", &node.addr)] {
         let odd = |c: char| !(plain(c) || matches!(c, ':' | '%'));
         if text.len() > NAME_MAX || text.contains(odd) {
-            return wrong(format!("{key} is no name of a host"));
+            return wrong(format!("{key} is not a valid host name"));
         }
     }
     if node.port == 0 || node.port > u32::from(u16::MAX) {
-        return wrong(format!("Port={} is none", node.port));
+        return wrong(format!("invalid port: Port={}", node.port));
     }
     let cores = node.sockets.checked_mul(node.cores_per_socket);
     let threads = cores.and_then(|cores| cores.checked_mul(node.threads_per_core));

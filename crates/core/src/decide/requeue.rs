@@ -56,7 +56,7 @@ fn requeue_item(
     if job.spec.kind != JobKind::Batch {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,
-            format!("job {id} is no batch job"),
+            format!("job {id} is not a batch job"),
         ));
     }
     // Administrators first say that it may be: `scontrol update Requeue=1`.
@@ -83,7 +83,7 @@ fn requeue_item(
         Phase::Completing | Phase::Ended if how.incomplete => {
             return Err(Refusal::new(
                 RefusalCode::AlreadyDone,
-                format!("job {id} is over or ending, and only incomplete jobs were meant"),
+                format!("job {id} is over or ending; Incomplete selects running jobs only"),
             ));
         }
         // What was stopped does not start again unasked.

@@ -37,7 +37,7 @@ pub(super) fn wanted(
             let names: BTreeSet<String> = names.into_iter().collect();
             let is_own = |name: &&String| alloc.nodes.iter().any(|share| share.name == **name);
             if let Some(other) = names.iter().find(|name| !is_own(name)) {
-                return Err(bad(format!("{other} is no node of job {}", job.id)));
+                return Err(bad(format!("{other} is not a node of job {}", job.id)));
             }
             let shares = alloc.nodes.iter();
             shares.filter(|share| names.contains(&share.name)).collect()

@@ -318,7 +318,7 @@ fn check_script(config: &ClusterConfig, script: &[u8]) -> Result<(), Refusal> {
         return Err(Refusal::new(
             RefusalCode::TooLong,
             format!(
-                "the job's script has {} bytes, the most is {most}",
+                "the job's script has {} bytes, the limit is {most}",
                 script.len()
             ),
         ));
@@ -339,7 +339,7 @@ fn check_context(bytes: &[u8]) -> Result<(), Refusal> {
         let has = bytes.len();
         return Err(Refusal::new(
             RefusalCode::TooLong,
-            format!("the job's environment has {has} bytes, the most is {CONTEXT_BYTES_MAX}"),
+            format!("the job's environment has {has} bytes, the limit is {CONTEXT_BYTES_MAX}"),
         ));
     }
     let invalid = |why: String| {
@@ -352,7 +352,7 @@ fn check_context(bytes: &[u8]) -> Result<(), Refusal> {
         return Err(Refusal::new(
             RefusalCode::TooLong,
             format!(
-                "the job's environment has {count} variables, the most is {ENVIRONMENT_VARIABLES_MAX}"
+                "the job's environment has {count} variables, the limit is {ENVIRONMENT_VARIABLES_MAX}"
             ),
         ));
     }
@@ -410,7 +410,7 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         let count = partitions.len();
         return Err(Refusal::new(
             RefusalCode::InvalidPartition,
-            format!("--partition names {count} partitions, the most is {JOB_PARTITIONS_MAX}"),
+            format!("--partition names {count} partitions, the limit is {JOB_PARTITIONS_MAX}"),
         ));
     }
     let longest = partitions.iter().max_by_key(|p| p.len());
@@ -462,14 +462,14 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         let count = argv.len();
         return Err(Refusal::new(
             RefusalCode::TooLong,
-            format!("the script has {count} arguments, the most is {ARGUMENTS_MAX}"),
+            format!("the script has {count} arguments, the limit is {ARGUMENTS_MAX}"),
         ));
     }
     let arguments: usize = argv.iter().map(|argument| argument.len() + 1).sum();
     if arguments > line_max {
         return Err(Refusal::new(
             RefusalCode::TooLong,
-            format!("the script's arguments have {arguments} bytes, the most is {line_max}"),
+            format!("the script's arguments have {arguments} bytes, the limit is {line_max}"),
         ));
     }
     Ok(())
@@ -541,7 +541,7 @@ pub(super) fn too_long(what: &str, text: &str, most: usize) -> Result<(), Refusa
     }
     Err(Refusal::new(
         RefusalCode::TooLong,
-        format!("{what} has {} bytes, the most is {most}", text.len()),
+        format!("{what} has {} bytes, the limit is {most}", text.len()),
     ))
 }
 

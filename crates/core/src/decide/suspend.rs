@@ -70,7 +70,7 @@ fn wrong_phase(id: JobId, phase: Phase) -> Refusal {
     match phase {
         Phase::Pending | Phase::Requeueing => Refusal::new(
             RefusalCode::JobPending,
-            format!("job {id} does not run yet"),
+            format!("job {id} is not running yet"),
         ),
         Phase::Running | Phase::Suspended => Refusal::new(
             RefusalCode::JobHeld,

@@ -385,7 +385,7 @@ fn new_spec(
         let array = spec.array.as_mut().ok_or_else(|| {
             Refusal::new(
                 RefusalCode::InvalidArray,
-                format!("job {} is no array", job.id),
+                format!("job {} is not an array", job.id),
             )
         })?;
         array.throttle = Some(throttle).filter(|most| *most > 0);

@@ -119,7 +119,7 @@ fn state_request(state: &str) -> Result<StateRequest, Refusal> {
             return Err(Refusal::new(
                 RefusalCode::InvalidNodeState,
                 format!(
-                    "State={other} is none of DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE"
+                    "State={other} is not one of DOWN, DRAIN, FAIL, RESUME, IDLE, UNDRAIN, POWER_UP, POWER_DOWN, POWER_DOWN_ASAP, POWER_DOWN_FORCE"
                 ),
             ));
         }

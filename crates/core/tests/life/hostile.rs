@@ -600,7 +600,10 @@ fn what_a_request_names_again_is_done_once() {
     let Reply::Refused(refusal) = world.user(1000, signal(many)) else {
         panic!("refused");
     };
-    assert!(refusal.detail.contains("again and again"), "{refusal}");
+    assert!(
+        refusal.detail.contains("too many duplicate jobs or tasks"),
+        "{refusal}"
+    );
     world.check_replay();
 }
 

@@ -98,7 +98,7 @@ pub(crate) fn read_given(conf: &Path, config: &Config) -> Result<Option<Arc<[u8]
     let bytes: usize = found.files.iter().map(|file| file.bytes.len()).sum();
     ensure!(
         bytes <= BYTES_MAX,
-        "the files have {} MiB together, and the most is {} MiB",
+        "the files have {} MiB together, and the limit is {} MiB",
         bytes >> 20,
         BYTES_MAX >> 20
     );

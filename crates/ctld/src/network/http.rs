@@ -186,7 +186,7 @@ async fn read_head(tcp: &mut TcpStream, mut bytes: Vec<u8>) -> Result<(String, S
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
         let parsed = request.parse(&bytes);
-        let parsed = parsed.map_err(|e| format!("a request of HTTP that is none: {e}"))?;
+        let parsed = parsed.map_err(|e| format!("malformed HTTP request: {e}"))?;
         if parsed.is_complete() {
             let (method, path) = (request.method.unwrap_or(""), request.path.unwrap_or(""));
             let path = path.split(['?', '#']).next().unwrap_or("");

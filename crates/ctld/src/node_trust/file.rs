@@ -39,7 +39,7 @@ fn parse(text: &str) -> Result<Kept> {
     let mut lines = text.lines();
     ensure!(
         lines.next() == Some(KIND),
-        "it is no file of this version: restore it, or move it away, and give all nodes tokens again"
+        "it is not a file of this version: restore it, or move it away, and give all nodes tokens again"
     );
     let mut kept = Kept::default();
     for (number, line) in lines.enumerate() {

@@ -267,7 +267,7 @@ impl Writer {
             Culprit::Unknown => {
                 self.retry.failures += 1;
                 let failures = self.retry.failures;
-                warn!("nothing is known to be to blame (failure {failures} of {FAILURES_MAX})");
+                warn!("no cause was identified (failure {failures} of {FAILURES_MAX})");
                 (failures >= FAILURES_MAX)
                     .then(|| format!("{failures} turns failed one after another: {why}"))
             }
@@ -347,9 +347,7 @@ impl Writer {
         let most = FRAME_BYTES_MAX as u64 - RECORD_MARGIN;
         let bytes = blobs.iter().map(|(_, bytes)| bytes.len() as u64).max()?;
         (bytes > most).then(|| {
-            let detail = format!(
-                "a script or environment of {bytes} bytes; {most} are the most there can be"
-            );
+            let detail = format!("a script or environment of {bytes} bytes; the limit is {most}");
             Refusal::new(RefusalCode::InvalidValue, detail)
         })
     }

@@ -39,7 +39,7 @@ pub enum ImportError {
     Store(#[from] StoreError),
     /// It is no database of slurmdbd's.
     #[error(
-        "there is no table {0}: this is no database of slurmdbd's, or not the one that --from names"
+        "there is no table {0}: this is not a database of slurmdbd's, or not the one that --from names"
     )]
     NoTable(String),
     /// Which cluster is meant is not clear.
@@ -175,7 +175,7 @@ impl Source {
         let may_stand = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if !name.chars().all(may_stand) {
             return Err(ImportError::Cluster(format!(
-                "'{name}' is no name of a cluster"
+                "'{name}' is not a valid cluster name"
             )));
         }
         source.key = format!("{name}@{created}");

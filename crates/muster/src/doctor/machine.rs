@@ -47,7 +47,7 @@ fn cross_memory() -> Finding {
                 note(
                     name,
                     text,
-                    "it loses here: MPI does not use it, unless mpi.conf says CrossMemoryAttach=yes",
+                    "it is slower on this machine: MPI does not use it, unless mpi.conf says CrossMemoryAttach=yes",
                 )
             }
         }

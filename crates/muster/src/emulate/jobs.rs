@@ -59,7 +59,7 @@ fn parse(words: &[String]) -> Result<Args> {
     while let Some(word) = own.next() {
         let number = |text: &str| {
             let number = text.parse().ok().filter(|n: &u32| *n > 0);
-            number.with_context(|| format!("'{text}' is no number of jobs or clients"))
+            number.with_context(|| format!("'{text}' is not a number of jobs or clients"))
         };
         match word.split_once('=').unwrap_or((word, "")) {
             ("--clients", "") => clients = number(own.next().map_or("", String::as_str))?,

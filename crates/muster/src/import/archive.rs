@@ -50,7 +50,7 @@ pub(super) fn main(words: &[String]) -> Result<ExitCode> {
     let user = user(&config.slurm_user)?;
     ensure!(
         geteuid().is_root() || geteuid() == user.uid,
-        "this is run by root or {}",
+        "only root or {} may run this",
         user.name
     );
     if geteuid().is_root() {
@@ -81,7 +81,7 @@ fn load(path: &Path, restorer: &mut Restorer) -> Result<Restored> {
         .read(true)
         .custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY)
         .open(path)?;
-    ensure!(file.metadata()?.is_file(), "this is no regular file");
+    ensure!(file.metadata()?.is_file(), "this is not a regular file");
     let mut reader = ArchiveReader::begin(BufReader::new(&file))?;
     ensure!(
         reader.header().origin == restorer.origin(),

@@ -168,7 +168,7 @@ fn decoded(text: &str) -> Result<String> {
         let code = code.and_then(|code| u8::try_from(code).ok());
         out.push(code.context("--from has a '%' without two hexadecimal digits")?);
     }
-    String::from_utf8(out).context("--from is no UTF-8")
+    String::from_utf8(out).context("--from is not valid UTF-8")
 }
 
 /// Names of this host's users.

@@ -55,7 +55,7 @@ pub(super) fn from_file(path: &str) -> Result<Vec<NodeLine>> {
 
 /// The node that a host says it is.
 pub(super) fn from_host(host: &str) -> Result<NodeLine> {
-    ensure!(is_name(host), "'{host}' is no name of a host");
+    ensure!(is_name(host), "'{host}' is not a valid host name");
     let mut child = Command::new("ssh")
         .args([
             "-o",
@@ -104,7 +104,7 @@ fn read_line(line: &str) -> Result<NodeLine> {
     let (_, name) = pairs.next().context("a line has no node")?;
     ensure!(
         is_name(name),
-        "'{}' is no name of a node",
+        "'{}' is not a valid node name",
         name.escape_default()
     );
     let mut text = format!("NodeName={name}");

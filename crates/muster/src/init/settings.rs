@@ -134,21 +134,24 @@ impl Settings {
     pub(super) fn of_words(words: &[String]) -> Result<Settings> {
         let given = Given::parse(words)?;
         let cluster = given.value("cluster", "name of the cluster", None)?;
-        ensure!(is_name(&cluster), "'{cluster}' is no name of a cluster");
+        ensure!(is_name(&cluster), "'{cluster}' is not a valid cluster name");
         let host = nix::unistd::gethostname().unwrap_or_default();
         let host = host.to_string_lossy();
         let own = host.split('.').next().filter(|_| io::stdin().is_terminal());
         let controller = given.value("controller", "host of the controller", own)?;
-        ensure!(is_name(&controller), "'{controller}' is no name of a host");
+        ensure!(
+            is_name(&controller),
+            "'{controller}' is not a valid host name"
+        );
         let slurm_user = given.value("user", "account of the controller", Some("slurm"))?;
         ensure!(
             is_name(&slurm_user),
-            "'{slurm_user}' is no name of an account"
+            "'{slurm_user}' is not a valid account name"
         );
         let partition = given.value("partition", "name of the partition", Some("main"))?;
         ensure!(
             is_name(&partition),
-            "'{partition}' is no name of a partition"
+            "'{partition}' is not a valid partition name"
         );
         let auth = match given
             .value(
@@ -232,7 +235,7 @@ fn nodes_of(given: &Given) -> Result<Vec<NodeLine>> {
     }
     for list in lists {
         let names = hostlist::parse_limited(&list, HOSTS_MAX);
-        hosts.extend(names.with_context(|| format!("'{list}' is no list of hosts"))?);
+        hosts.extend(names.with_context(|| format!("'{list}' is not a valid list of hosts"))?);
     }
     for host in hosts {
         found.push(nodes::from_host(&host)?);

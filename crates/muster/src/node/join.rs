@@ -154,7 +154,7 @@ fn key_for(token: &JoinToken, node: &str, spool: &Path) -> Result<NodeKey> {
 /// Has the controller pin the key.
 fn join(server: &str, token: &JoinToken, key: &NodeKey) -> Result<()> {
     let (host, port) = given_configuration::place(server)
-        .with_context(|| format!("'{server}' is no HOST[:PORT]"))?;
+        .with_context(|| format!("'{server}' is not of the form HOST[:PORT]"))?;
     let tcp = muster_channel::dial((host, port), CONNECT_MAX)
         .with_context(|| format!("cannot reach {server}"))?;
     let proof = token.proof(&key.node)?;

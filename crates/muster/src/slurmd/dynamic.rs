@@ -53,7 +53,7 @@ pub(super) fn describe(config: &Config, name: Option<&str>, said: Option<&str>) 
     add(said);
     let nodes = dynamic_nodes(&line, config)?;
     let node = nodes.into_iter().next().filter(|node| node.name == name);
-    node.with_context(|| format!("{name} is no name of a node; say another by -N"))
+    node.with_context(|| format!("invalid node name {name}; give another by -N"))
 }
 
 /// The address by which this host reaches the controller, if that is another host.

@@ -108,7 +108,7 @@ impl ArchiveSettings {
         let found = fs::metadata(script).with_context(|| format!("ArchiveScript {shown}"))?;
         ensure!(
             found.is_file() && found.permissions().mode() & 0o002 == 0,
-            "ArchiveScript {shown} is no file, or anybody may write it: chmod o-w {shown}"
+            "ArchiveScript {shown} is not a file, or anybody may write it: chmod o-w {shown}"
         );
         let mut command = Command::new(script);
         command
@@ -141,7 +141,7 @@ impl ArchiveSettings {
         let dir = self.dir.display();
         let found = fs::metadata(&self.dir).with_context(|| format!("ArchiveDir {dir}"))?;
         let mode = found.permissions().mode();
-        ensure!(found.is_dir(), "ArchiveDir {dir} is no directory");
+        ensure!(found.is_dir(), "ArchiveDir {dir} is not a directory");
         ensure!(
             mode & 0o002 == 0 || mode & 0o1000 != 0,
             "anybody may replace files in ArchiveDir {dir}: chmod o-w {dir}"

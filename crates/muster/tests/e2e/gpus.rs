@@ -154,7 +154,7 @@ fn jobs_share_gpus_by_parts() {
         "PENDING Resources",
     );
     for (gres, why) in [
-        ("mps:101", "no node has 101 of mps, the most is 100"),
+        ("mps:101", "no node has 101 of mps; the maximum is 100"),
         ("gpu:1,mps:10", "cannot be had together"),
     ] {
         let refused = c.run(&format!("sbatch --gres={gres} --wrap true"));

@@ -460,7 +460,7 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
     assert!(
         wrong
             .err
-            .contains("sge.conf:6: error: '$nonsense' is no allocation rule\n"),
+            .contains("sge.conf:6: error: '$nonsense' is not a valid allocation rule\n"),
         "{wrong:?}"
     );
 }
@@ -703,7 +703,10 @@ fn users_of_arusers_reserve_for_themselves() {
         "Your advance reservation 1 has been granted"
     );
     let others = c.run(&as_nobody("qrsub -d 600 -u root"));
-    assert!(others.err.contains("Users is your own name"), "{others:?}");
+    assert!(
+        others.err.contains("Users= may only be your own user name"),
+        "{others:?}"
+    );
     assert_eq!(
         c.ok("qrsub -d 600"),
         "Your advance reservation 2 has been granted"
@@ -746,7 +749,10 @@ fn qconf_changes_users_lists_projects_and_shares() {
     let unknown = c.run("qconf -am nosuchuser");
     assert_ne!(unknown.code, 0, "{unknown:?}");
     let malformed = c.run("qconf -am 'a b'");
-    assert_eq!(malformed.err, "qconf: \"a b\" is no list of names\n");
+    assert_eq!(
+        malformed.err,
+        "qconf: \"a b\" is not a valid list of names\n"
+    );
     let in_file = c.run("qconf -aq new.q");
     assert!(
         in_file.err.contains("PartitionName lines of slurm.conf"),

@@ -211,11 +211,11 @@ fn comes_back(c: &Cluster) {
     c.ok("mkfifo pipe; cat ../old/*_job_* | head -c 9000 >cut; sed 's/rootjob/ROOTJOB/' ../old/*_job_* >changed");
     c.ok("chmod 644 cut changed");
     for (file, says) in [
-        ("pipe", "no regular file"),
-        ("/etc/passwd", "no archive"),
+        ("pipe", "not a regular file"),
+        ("/etc/passwd", "not an archive"),
         ("cut", "damaged"),
         ("changed", "damaged"),
-        ("/dev/zero", "no regular file"),
+        ("/dev/zero", "not a regular file"),
     ] {
         let refused = c.run(&format!("muster import archive {file}"));
         assert!(

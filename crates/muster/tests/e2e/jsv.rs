@@ -307,5 +307,5 @@ fn what_users_change_is_what_the_site_lists() {
     // A line that is wrong is not passed over: everything could be changed then.
     c.ok("sed -i 's/N,o/N,dc/' \"$(dirname $SLURM_CONF)/sge.conf\"");
     let refused = c.run("scontrol reconfigure");
-    assert!(refused.err.contains("'dc' is no option"), "{refused:?}");
+    assert!(refused.err.contains("'dc' is not an option"), "{refused:?}");
 }

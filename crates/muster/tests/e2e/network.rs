@@ -233,7 +233,7 @@ fn partitions_have_networks_of_their_own() {
     for (args, why) in [
         (
             "-p blocks -N3 --segment=2",
-            "--nodes=3 is no multiple of --segment=2",
+            "--nodes=3 is not a multiple of --segment=2",
         ),
         ("-p blocks -N4 --segment=4", "the largest has 3"),
         (

@@ -139,7 +139,7 @@ fn reports_are_tables_csv_and_pictures_and_wrong_words_are_named() {
         ("--every week", "--every=week: expected hour, day or month"),
         ("--format pdf", "expected table, csv, json or svg"),
         ("--top many", "--top=many: expected a number"),
-        ("-S yesteryear", "'yesteryear' is no time"),
+        ("-S yesteryear", "'yesteryear' is not a valid time"),
         ("-S tomorrow", "the end is not after the start"),
         ("-S 2000-01-01 --every hour", "more than 8784 hours"),
         ("user", "'user': only options are taken"),

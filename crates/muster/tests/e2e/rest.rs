@@ -764,7 +764,7 @@ fn the_daemon_is_nobody_and_refuses_what_it_does_not_know() {
     if c.ok("id -u") == "0" {
         refused("unix:$PWD/s", "should not be run as the root user");
     }
-    refused("nonsense", "'nonsense' is no address");
+    refused("nonsense", "invalid address 'nonsense'");
     refused("-a nosuch :1", "no way of authentication 'nosuch'");
     refused("-s nosuch :1", "no part of the API 'nosuch'");
     refused("-d v0.0.1 :1", "no data parser 'v0.0.1'");

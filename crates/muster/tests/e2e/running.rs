@@ -75,7 +75,7 @@ fn pidinfo_and_setdebug() {
     assert!(log.contains("SetDebug \"debug2\": done"), "{log}");
     let wrong = c.run("scontrol setdebug loud");
     assert!(
-        wrong.code == 1 && wrong.err.contains("loud is no level"),
+        wrong.code == 1 && wrong.err.contains("loud is not a valid level"),
         "{wrong:?}"
     );
     c.ok(&format!("scancel {job}"));

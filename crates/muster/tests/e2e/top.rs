@@ -10,7 +10,7 @@ fn a_job_is_seen_and_cancelled_on_a_terminal() {
     let top = format!("{} top", env!("CARGO_BIN_EXE_muster"));
     let ran = c.run(&format!("{top} </dev/null"));
     assert!(
-        ran.code == 1 && ran.err.contains("no terminal"),
+        ran.code == 1 && ran.err.contains("not a terminal"),
         "{}",
         ran.err
     );

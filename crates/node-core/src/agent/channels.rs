@@ -38,7 +38,7 @@ pub enum ChannelRefusal {
     #[error("the job or step is not known here")]
     NotHere,
     /// There is no such socket.
-    #[error("this is no socket of a step daemon")]
+    #[error("this is not a step daemon's socket")]
     NoSocket,
 }
 

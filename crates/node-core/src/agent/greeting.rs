@@ -20,7 +20,7 @@ pub(super) struct Sessions {
     dialed: VecDeque<DialId>,
     /// Those whose controller has answered: the launcher is looking at its key.
     answered: VecDeque<DialId>,
-    /// The launcher that is connected has begun the session of the connection that was trusted last.
+    /// The launcher has opened a session for the newest trusted connection.
     has_begun: bool,
 }
 

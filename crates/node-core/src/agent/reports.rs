@@ -7,8 +7,8 @@ use muster_model::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
 use std::collections::{HashMap, VecDeque};
 
-/// How long the start of a step is kept for its end to go with it, and its end for others where one has just gone: most
-/// steps that make a rate are over by then, and the controller has a part of the work with them.
+/// How long a step's start is held back so that its end can go in the same message. For as long after an end, further ends are
+/// held back, too. Most steps at a high rate are over by then, and cost the controller less.
 const STEP_REPORT_DELAY: BatchDelay = BatchDelay::from_ms(10);
 /// The same where ends have followed each other: a turn of the controller and a sync cost the same for any number of them.
 const FOLLOWING_END_DELAY: BatchDelay = BatchDelay::from_ms(30);

@@ -200,7 +200,7 @@ pub fn next_node_step_state(state: NodeStepState, event: NodeStepEvent) -> Optio
         (S::Ordered, E::Offered) => Some(S::Offered),
         (S::Ordered, E::SentToLauncher) => Some(S::Starting),
         (S::Ordered, E::LauncherLost | E::Adopted) => Some(S::Ordered),
-        // The next launcher knows a daemon that has it.
+        // A restarted launcher reports a daemon that runs the step.
         (S::Ordered, E::Started) => Some(S::Running),
         (S::Ordered, E::Ended) => Some(S::Ended),
         (S::Ordered, E::Failed | E::Forgotten) => Some(S::Absent),

@@ -96,10 +96,10 @@ impl Node {
     ) -> Result<(), String> {
         let bases = pmix_place::bases(&self.settings, &self.place.node);
         if !bases.contains(&pmix.tmp_base) {
-            return Err(format!("{:?} is no directory for steps", pmix.tmp_base));
+            return Err(format!("{:?} is not a directory for steps", pmix.tmp_base));
         }
         let listen: Result<IpAddr, _> = pmix.listen.parse();
-        listen.map_err(|_| "the step's address is no IP address".to_owned())?;
+        listen.map_err(|_| "the step's address is not a valid IP address".to_owned())?;
         pmix.nspace = pmix_place::namespace(&self.place.cluster, run, step);
         Ok(())
     }

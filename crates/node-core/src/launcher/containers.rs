@@ -219,7 +219,7 @@ impl Programs {
         }
         state.roles.insert(pid, Role::Other);
         let job = run.job;
-        let line = format!("job {job}: its directories are large, and removed without it");
+        let line = format!("job {job}: large directories are removed in the background");
         state.actions.log(line);
         self.container_gone(state, run);
         true

@@ -54,7 +54,7 @@ impl Validate for Raw<'_> {
 pub struct EncodedEnd(Rc<[u8]>);
 
 impl EncodedEnd {
-    /// That of an end.
+    /// Encodes an end.
     pub fn of(end: &StepEnd) -> EncodedEnd {
         let bytes = minicbor::to_vec(end).expect("writing to memory cannot fail");
         EncodedEnd(bytes.into())

@@ -443,7 +443,7 @@ pub enum Action {
     MakeContainer(JobAttempt, Box<PrologEpilog>),
     /// Remove them.
     RemoveContainer(JobAttempt, Box<PrologEpilog>),
-    /// Remove those of other jobs.
+    /// Remove directories of jobs that are not in the list.
     SweepContainers {
         /// The directory that they are in.
         base: PathBuf,

@@ -137,7 +137,10 @@ impl Launches {
                     entry.launch.batch = batch;
                 }
                 if self.must_wait(state, run) {
-                    let line = format!("job {}: what had its share is still being killed", run.job);
+                    let line = format!(
+                        "job {}: processes of the previous job on these CPUs have not ended",
+                        run.job
+                    );
                     state.actions.log(line);
                     self.queued.push(run);
                 } else {
@@ -216,7 +219,7 @@ impl Launches {
         }
     }
 
-    /// Notes for the record file that a job came, once.
+    /// Queues the job's entry for the record file, once per job.
     pub(super) fn note(&mut self, state: &mut State, run: JobAttempt, files: LaunchFiles) {
         let entry = state.jobs.get(&run);
         let grant = entry.and_then(|e| e.grant.as_ref());

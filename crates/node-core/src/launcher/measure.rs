@@ -28,7 +28,7 @@ pub(super) struct Measurement {
 /// What is asked about processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub enum Wanted {
-    /// What they use: counted so, or the most of it.
+    /// Memory and CPU use of tasks, with memory counted so. `None`: the peak of resident memory.
     #[n(0)]
     Usage(#[n(0)] Option<MemoryCount>),
     /// Which there are.

@@ -191,7 +191,8 @@ impl State {
     }
 }
 
-/// Whether a process that has started then is the one that was about to be started at `boot_ms`, at most `slack` later.
+/// Whether a process that started at `start_ms` is the one recorded at `boot_ms`. It may have started up to `slack` later, and by
+/// `START_SLACK_MS` earlier.
 fn is_of(start_ms: u64, boot_ms: u64, slack: u64) -> bool {
     start_ms.saturating_add(START_SLACK_MS) >= boot_ms && start_ms <= boot_ms.saturating_add(slack)
 }

@@ -84,7 +84,7 @@ impl State {
         let Some(next) = from.after(happens) else {
             debug_assert!(false, "job {}: {happens:?} in {from:?}", run.job);
             self.actions.log(format!(
-                "job {}: {happens:?} is impossible in {from:?}",
+                "job {}: unexpected event {happens:?} in phase {from:?}",
                 run.job
             ));
             return false;

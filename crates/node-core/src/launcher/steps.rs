@@ -177,7 +177,7 @@ impl State {
         let checked = match (self.jobs.get(&run), random) {
             (None, _) => Err("the job is not on this node".to_owned()),
             (Some(e), _) if e.phase.is_leaving() => Err("the job is ending".to_owned()),
-            (Some(_), None) => Err("there are no random numbers for its names".to_owned()),
+            (Some(_), None) => Err("cannot read random numbers".to_owned()),
             (Some(e), Some(random)) => {
                 let confined = self.node.confine_step(e, &mut order);
                 confined.map(|bounds| (bounds, random))

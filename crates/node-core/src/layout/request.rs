@@ -60,8 +60,9 @@ fn check_programs(spec: &StepSpec) -> Result<(), Refusal> {
     }
     let count = spec.context.environment.count();
     if count > ENVIRONMENT_VARIABLES_MAX {
-        let what =
-            format!("an environment of {count} variables; the most is {ENVIRONMENT_VARIABLES_MAX}");
+        let what = format!(
+            "an environment of {count} variables; the limit is {ENVIRONMENT_VARIABLES_MAX}"
+        );
         return too_long(&what);
     }
     if spec.context.soft_limits.len() > SOFT_LIMITS_MAX {

@@ -116,7 +116,7 @@ pub enum Event {
     EndReported {
         /// It was sent, and the launcher was there.
         is_sent: bool,
-        /// Before that, the launcher had read all.
+        /// The launcher had read all earlier messages.
         had_read: bool,
     },
     /// To [`Action::CheckLauncher`]: whether the launcher has read all that it was sent, and is there.

@@ -119,7 +119,7 @@ pub(super) struct Step {
     epilogs: Vec<Epilog>,
     /// Streams of tasks that are read and have not ended.
     pub(super) outputs: usize,
-    /// Tasks wait to be let go; so many are prepared, or all that have not ended.
+    /// Forked tasks wait for the common start. `prepared` counts those that are ready.
     are_held: bool,
     prepared: usize,
     are_all_prepared: bool,
@@ -275,7 +275,7 @@ impl Step {
             let (run, step) = (self.order.run.job, self.order.launch.step);
             let phase = self.phase;
             out.log(format!(
-                "step {run}.{step}: {happens:?} is impossible in {phase:?}"
+                "step {run}.{step}: unexpected event {happens:?} in phase {phase:?}"
             ));
         }
         self.phase = next.unwrap_or(self.phase);
@@ -499,7 +499,7 @@ impl Step {
     fn time_up(&mut self, local_time: &str, out: &mut Actions) {
         if self.phase == Phase::Waiting && out.has_come(self.timers.hello_by) {
             let (job, step) = (self.order.run.job, self.order.launch.step);
-            out.log(format!("step {job}.{step}: srun did not come"));
+            out.log(format!("step {job}.{step}: srun did not connect"));
             self.begin_end(out);
         }
         if out.has_come(self.timers.time_limit) {

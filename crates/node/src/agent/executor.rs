@@ -446,7 +446,7 @@ impl Executor {
         let streams = self.streams.get(&stdio);
         if !streams.is_some_and(|streams| self.stepds.send_streams(stepd, streams)) {
             // It ends by itself when none come, and that is reported like any end.
-            log::warn!("a step daemon does not take the streams of its step");
+            log::warn!("cannot pass a step's streams to its daemon");
         }
     }
 

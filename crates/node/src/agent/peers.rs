@@ -67,7 +67,7 @@ impl Peers {
         request: &AgentRequest,
     ) -> anyhow::Result<AgentReply> {
         let found = Address::parse(address);
-        let found = found.with_context(|| format!("{address} is no address of an agent"))?;
+        let found = found.with_context(|| format!("invalid agent address {address}"))?;
         let shown = request.agents_key();
         let request = frame::encode(request);
         // One that does not answer was left behind by an agent that is gone; another may be there. What it was asked for
@@ -106,7 +106,10 @@ impl Peers {
     }
 
     async fn connect(&self, path: &str) -> anyhow::Result<Socket> {
-        anyhow::ensure!(info::is_agent_socket(path), "{path} is no agent's socket");
+        anyhow::ensure!(
+            info::is_agent_socket(path),
+            "{path} is not an agent's socket"
+        );
         match &self.way {
             Way::Supervisor(dialer) => Ok(dialer.connect(path).await?),
             Way::Direct => {

@@ -123,7 +123,7 @@ pub(super) fn keep(
     tokio::spawn(async move {
         match serve(&link, &server, &inputs).await {
             Ok(()) => log::error!("the relay for other hosts is gone: restart slurmd"),
-            Err(e) => log::error!("the relay for other hosts is not understood: {e}"),
+            Err(e) => log::error!("invalid message from the relay for other hosts: {e}"),
         }
     });
     Ok(())

@@ -84,7 +84,7 @@ impl StepdChannel {
                 Ok(Some(event)) => events.push(event),
                 Ok(None) => return open,
                 Err(e) => {
-                    log::error!("a step daemon is not understood: {e}");
+                    log::error!("invalid message from a step daemon: {e}");
                     return false;
                 }
             }

@@ -387,7 +387,7 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
         i32::try_from(PATIENCE.as_millis()).unwrap_or(i32::MAX),
     )?;
     if Instant::now() >= until {
-        bail!("srun did not come");
+        bail!("srun did not connect");
     }
     let mut client = Srun::new(listener.accept()?.0)?;
     let mut place = Place::default();
@@ -453,7 +453,7 @@ impl Place {
         match (message, self.tree.as_mut()) {
             (ToStepd::Attach(attach), None) => {
                 if attach.key != launch.step_key {
-                    bail!("someone came with a wrong key");
+                    bail!("connection with a wrong key");
                 }
                 let (mut own, branches) = Tree::new(launch, &attach);
                 let lost = self.below.connect(branches, None);
@@ -466,7 +466,7 @@ impl Place {
             }
             (ToStepd::Hello(key, _), None) => {
                 if key != launch.step_key {
-                    bail!("someone came with a wrong key");
+                    bail!("connection with a wrong key");
                 }
                 words(launch)
                     .iter()

@@ -147,9 +147,7 @@ impl Connection {
         match self.input.take() {
             Ok(message) => message,
             Err(e) => {
-                eprintln!(
-                    "a message from an agent is not understood ({e}); its connection is closed"
-                );
+                eprintln!("invalid message from an agent ({e}); its connection is closed");
                 self.is_open = false;
                 self.input = Frames::default();
                 None

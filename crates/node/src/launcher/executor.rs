@@ -605,8 +605,8 @@ impl LauncherExecutor {
         self.deliver_unread();
     }
 
-    /// Gives the agent its end of a control channel to the daemon of a step. The daemon has the other end, so that nothing that the
-    /// agent sends there is closed in this process.
+    /// Sends the agent its end of a control channel to a step's daemon. The daemon keeps the other, so descriptors that the agent
+    /// sends are never closed here.
     fn give_channel(&mut self, run: JobAttempt, step: StepNo, channel: OwnedFd) {
         let event = LauncherEvent::StepChannel(run, step);
         self.output.push_with(&event, channel);

@@ -53,7 +53,7 @@ impl Output {
         self.bytes.len() > BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX
     }
 
-    /// Whether so much waits that orders, which bring more of it, can wait as well.
+    /// Whether the output queue is so long that orders should be delayed.
     pub(super) fn is_much(&self) -> bool {
         self.descriptors.len() > DESCRIPTORS_MANY
     }

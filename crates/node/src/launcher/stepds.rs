@@ -292,7 +292,7 @@ impl Stepds {
             }
             // It has ended, or its version does not know the question.
             Err(why) => {
-                eprintln!("{}: nobody says what runs: {why}", socket.display());
+                eprintln!("{}: cannot ask what runs there: {why}", socket.display());
                 Event::StepdsAsked
             }
         })

@@ -24,7 +24,7 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Of so many descriptors.
+    /// Shares a limit of `descriptors` among users.
     pub(super) fn of(descriptors: u64) -> Rc<Shares> {
         Rc::new(Shares {
             of_uid: RefCell::default(),
@@ -41,7 +41,7 @@ impl Shares {
         let count = of_uid.entry(uid).or_default();
         if *count >= self.max && uid != 0 {
             return Err(format!(
-                "uid {uid} has {count} connections to this node, which is as many as one user may have"
+                "uid {uid} has {count} connections to this node, which is the limit of one user"
             ));
         }
         *count += 1;

@@ -106,7 +106,7 @@ impl Node {
     /// the other side sees the user.
     fn connect(branch: &Branch, user: Option<&User>) -> io::Result<Node> {
         let address = Address::parse(&branch.address)
-            .ok_or_else(|| io::Error::other("this is no address of a step daemon"))?;
+            .ok_or_else(|| io::Error::other("invalid address of a step daemon"))?;
         let mut wire = match address.remote_place() {
             Some(there) => connect_remote(there, &address.path, branch)?,
             None => {
@@ -142,7 +142,7 @@ impl Node {
                 Ok(None) => return,
                 Err(e) => {
                     eprintln!(
-                        "a message from below is not understood: {}",
+                        "invalid message from a node below: {}",
                         shown(&e.to_string())
                     );
                     self.wire.open = false;

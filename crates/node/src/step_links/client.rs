@@ -32,10 +32,7 @@ impl Client {
     /// The next whole message.
     pub(crate) fn next(&mut self) -> Option<ToStepd> {
         self.wire.input.take().unwrap_or_else(|e| {
-            eprintln!(
-                "a message from srun is not understood: {}",
-                shown(&e.to_string())
-            );
+            eprintln!("invalid message from srun: {}", shown(&e.to_string()));
             self.wire.open = false;
             self.wire.input = Frames::default();
             None

@@ -22,7 +22,7 @@ pub(super) struct Connections {
     pub(super) listener: UnixListener,
     /// Those that have not shown the key.
     pub(super) strangers: Vec<(ClientId, Client)>,
-    /// The one whose first message is looked at.
+    /// The client whose first message the machine is checking.
     greeted: Option<(ClientId, Client)>,
     client: Option<(ClientId, Client)>,
     /// Those who read what tasks write.

@@ -26,7 +26,7 @@ pub(super) fn line(text: &str) {
 struct Budget(usize);
 
 impl Budget {
-    /// What is written of a text: one line. The last one says that it is the last.
+    /// Formats one line. The last before the size limit says that logging stops.
     fn line(&mut self, text: &str) -> Option<String> {
         if self.0 == 0 {
             return None;

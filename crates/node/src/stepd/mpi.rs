@@ -304,7 +304,7 @@ impl Pmix {
                 }
                 Ok(None) => break,
                 Err(e) => {
-                    self.give_up(&format!("is not understood ({e})"));
+                    self.give_up(&format!("sends an invalid message ({e})"));
                     break;
                 }
             }

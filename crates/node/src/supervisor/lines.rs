@@ -144,7 +144,7 @@ impl RequestReceiver {
                 None if length <= MESSAGE_MAX => break,
                 Some(Ok(request)) => requests.push(request),
                 None | Some(Err(_)) => {
-                    log::error!("the agent is not understood: it gets nothing more");
+                    log::error!("invalid message from the agent: it gets nothing more");
                     self.link = None;
                     self.input.clear();
                     break;

@@ -262,7 +262,7 @@ fn steps() {
             },
         ),
         (
-            "no directory for steps",
+            "not a directory for steps",
             StepLie {
                 mpi: Some((base.clone(), "x".to_owned())),
                 ..truth.clone()

@@ -310,7 +310,7 @@ impl DeviceDemand {
             }
             while left > 0 {
                 let open = (0..picks.len()).filter(|i| picks[*i].share[kind] < most[*i][kind]);
-                // The one with the fewest for its tasks, as fractions without division.
+                // The node with the fewest devices per task; compares by cross-multiplication.
                 let next = open.min_by(|a, b| {
                     let (a, b) = (&picks[*a], &picks[*b]);
                     let of = |p: &Pick, other: &Pick| {

@@ -87,7 +87,7 @@ pub(crate) fn pick(
     out
 }
 
-/// The first of those with the least rank. It looks no further once there is one with the least that any can have.
+/// First item of the lowest rank. Stops early at `least`, the lowest rank possible.
 fn first_least<R: Ord, T>(ranked: &mut impl Iterator<Item = (R, T)>, least: &R) -> Option<T> {
     let mut best: Option<(R, T)> = None;
     for (rank, item) in ranked {

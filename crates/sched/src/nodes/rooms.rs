@@ -79,7 +79,7 @@ fn devices_taken(class: &NodeClass, want: &Want) -> Vec<u32> {
     gres
 }
 
-/// Whole GPUs leave none of the parts to others for certain, and parts a whole GPU less.
+/// A request for whole GPUs may use up all parts; one for parts may use up a whole GPU.
 fn both_ways(class: &NodeClass, needs: &mut [u32]) {
     let is_part = |i: usize| class.parts.get(i).is_some_and(Option::is_some);
     let sum = |of_parts: bool, needs: &[u32]| {

@@ -543,7 +543,7 @@ impl<'a> VictimSearch<'a> {
             freed.extend(victims.iter().copied());
             self.place(&freed)
         };
-        // The fewest of the order that do, by halves: more never hurts.
+        // Binary search for the shortest prefix of victims that suffices; a longer prefix always does.
         let mut picks = with(&all)?;
         let (mut low, mut high) = (0, all.len());
         while low < high {

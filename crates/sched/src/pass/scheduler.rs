@@ -166,7 +166,7 @@ impl Scheduler {
             | Event::JobSuspended { id, .. }
             | Event::JobResumed { id, .. } => {
                 if matches!(event, Event::JobResumed { .. }) && state.preemption().is_some() {
-                    // It took what came back at once, and may have to give it to another than had it before.
+                    // The resumed job took its resources back at once; a job of a higher rank may have to get them now.
                     self.opened.insert(*id);
                 }
                 self.job(state, *id);

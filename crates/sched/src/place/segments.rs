@@ -74,7 +74,7 @@ impl<G: NodeSource> Search<'_, G> {
         open.sort_by_key(|list| Reverse((named(list), most(list))));
         let (mut left, mut chosen) = (wanted, Vec::new());
         while left > 0 {
-            // Those with nodes that the job names, then one that is enough and has least beside, else that with most.
+            // Blocks with nodes that the job names first; then the smallest that fits; else the largest.
             let others = open.iter().filter(|list| named(list) > 0).count();
             let enough = open
                 .iter()

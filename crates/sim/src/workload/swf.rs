@@ -77,7 +77,7 @@ fn fields(line: &str) -> Result<[i64; FIELDS], String> {
         *slot = (word.parse::<i32>().ok())
             .map(i64::from)
             .or_else(|| number().map(|n| n.round() as i64))
-            .ok_or_else(|| format!("field {}, `{word}`, is no number", field + 1))?;
+            .ok_or_else(|| format!("field {}, `{word}`, is not a number", field + 1))?;
     }
     Ok(out)
 }
@@ -169,6 +169,6 @@ mod tests {
         assert_eq!(short.line, 1);
         assert!(short.to_string().contains("has 3 fields"), "{short}");
         let word = parse(&format!("; a\n{}", "x ".repeat(18))).unwrap_err();
-        assert_eq!(word.to_string(), "line 2: field 1, `x`, is no number");
+        assert_eq!(word.to_string(), "line 2: field 1, `x`, is not a number");
     }
 }

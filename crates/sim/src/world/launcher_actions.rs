@@ -40,7 +40,7 @@ impl LauncherExecutor<'_> {
         let here = &mut self.world.nodes[node];
         match action {
             Action::Log(line) => {
-                if line.contains("impossible") {
+                if line.contains("unexpected event") {
                     let detail = format!("{}: {line}", here.name);
                     return Err(Violation::new("invariant_jobs_follow_the_table", detail));
                 }

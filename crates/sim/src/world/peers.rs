@@ -23,7 +23,7 @@ impl AgentExecutor<'_> {
     ) {
         let to = self.world.nodes.iter().position(|n| n.address() == address);
         let Some(to) = to else {
-            let error = format!("{address} is no agent");
+            let error = format!("{address} is not an agent");
             return self.answer_peer(node, life, request, Err(error));
         };
         let ask = |body: Box<AgentRequest>, is_lost: bool| NodeEvent::PeerAsks {

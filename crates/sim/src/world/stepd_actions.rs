@@ -20,7 +20,7 @@ impl StepdExecutor<'_> {
         };
         match action {
             Action::Log(line) => {
-                if line.contains("impossible") {
+                if line.contains("unexpected event") {
                     let detail = format!("{}: {line}", self.name());
                     return Err(Violation::new("invariant_steps_follow_the_table", detail));
                 }

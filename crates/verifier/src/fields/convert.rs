@@ -71,16 +71,19 @@ pub(super) fn take_limit(value: Value) -> Result<Option<TimeLimit>, String> {
     if let Value::Bytes(bytes) = &value {
         let text = String::from_utf8_lossy(bytes);
         if text.contains([':', '-']) {
-            let limit = read_limit(&text).map_err(|_| format!("'{text:.80}' is no time limit"))?;
+            let limit =
+                read_limit(&text).map_err(|_| format!("'{text:.80}' is not a valid time limit"))?;
             return Ok(Some(limit));
         }
     }
     Ok(match take_number(value)? {
         None => None,
         Some(INFINITE) => Some(TimeLimit::Unlimited),
-        Some(n) => Some(TimeLimit::Minutes(
-            u32::try_from(n).map_err(|_| format!("{n} minutes are no time limit"))?,
-        )),
+        Some(n) => {
+            Some(TimeLimit::Minutes(u32::try_from(n).map_err(|_| {
+                format!("{n} minutes is not a valid time limit")
+            })?))
+        }
     })
 }
 
@@ -91,7 +94,7 @@ pub(super) fn time_number(time: Option<Timestamp>) -> Value {
 pub(super) fn take_time(value: Value) -> Result<Option<Timestamp>, String> {
     let given = take_number(value)?.filter(|n| *n != 0);
     match given {
-        Some(n) if !(0..=253_402_300_799).contains(&n) => Err(format!("{n} is no time")),
+        Some(n) if !(0..=253_402_300_799).contains(&n) => Err(format!("{n} is not a valid time")),
         given => Ok(given.map(Timestamp::from_unix_s)),
     }
 }
@@ -156,7 +159,8 @@ pub(super) fn memory_number(memory: MemoryAsk) -> Value {
 }
 
 pub(super) fn take_mib(value: Value) -> Result<Option<u64>, String> {
-    let narrow = |n: i64| u64::try_from(n).map_err(|_| format!("{n} is no amount of memory"));
+    let narrow =
+        |n: i64| u64::try_from(n).map_err(|_| format!("{n} is not a valid amount of memory"));
     take_number(value)?.map(narrow).transpose()
 }
 

@@ -116,7 +116,9 @@ impl CliScript {
                     let text = lua.coerce_string(value.clone())?;
                     let text = text.ok_or_else(|| {
                         let kind = value.type_name();
-                        mlua::Error::runtime(format!("{kind} is no value for options['{key}']"))
+                        mlua::Error::runtime(format!(
+                            "{kind} is not a valid value for options['{key}']"
+                        ))
                     })?;
                     Some(text.to_string_lossy().clone())
                 }

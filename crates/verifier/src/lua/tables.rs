@@ -62,7 +62,7 @@ fn from_lua(value: &Value) -> Result<fields::Value, String> {
             let list: mlua::Result<Vec<String>> = table.sequence_values().collect();
             fields::Value::List(list.map_err(|_| "a table of texts is expected".to_owned())?)
         }
-        other => return Err(format!("{} is no value for it", other.type_name())),
+        other => return Err(format!("{} is not a valid value for it", other.type_name())),
     })
 }
 
@@ -186,14 +186,19 @@ fn set_variable(
     let refuse = |why: String| Err(mlua::Error::runtime(format!("job_desc.environment: {why}")));
     if name.is_empty() || name.iter().any(|byte| [b'=', 0].contains(byte)) {
         let name = String::from_utf8_lossy(name);
-        return refuse(format!("'{name}' is no name of a variable"));
+        return refuse(format!("'{name}' is not a valid variable name"));
     }
     let value = match value {
         Value::Nil => None,
         Value::Integer(number) => Some(number.to_string().into_bytes()),
         Value::Number(number) => Some(number.to_string().into_bytes()),
         Value::String(text) if !text.as_bytes().contains(&0) => Some(text.as_bytes().to_vec()),
-        other => return refuse(format!("{} is no value of a variable", other.type_name())),
+        other => {
+            return refuse(format!(
+                "{} is not a valid value of a variable",
+                other.type_name()
+            ));
+        }
     };
     description
         .borrow_mut()

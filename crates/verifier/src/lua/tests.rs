@@ -187,11 +187,14 @@ fn wrong_values_are_errors_that_name_the_line_and_the_field() {
         ),
         (
             "job_desc.array_inx = 'x'",
-            "job_desc.array_inx: 'x' is no list of tasks",
+            "job_desc.array_inx: 'x' is not a valid list of tasks",
         ),
         ("job_desc.account = 'a\\0b'", "zero bytes"),
         ("job_desc.account = '\\xff'", "not UTF-8"),
-        ("job_desc.environment['A=B'] = 'x'", "no name of a variable"),
+        (
+            "job_desc.environment['A=B'] = 'x'",
+            "not a valid variable name",
+        ),
         ("local x = nil; x.y = 1", "attempt to index a nil value"),
         ("return 'yes'", "it returned string"),
         ("return nil", "it returned nil"),

@@ -172,7 +172,7 @@ fn names(list: &str) -> Result<String, String> {
     };
     match list.split(',').all(is_name) {
         true => Ok(list.to_owned()),
-        false => Err(format!("\"{list}\" is no list of names")),
+        false => Err(format!("\"{list}\" is not a valid list of names")),
     }
 }
 
@@ -184,7 +184,7 @@ fn account_of<'a>(mapping: &'a Mapping, name: &'a str) -> &'a str {
 
 /// `/physics/ada=10`: shares of the last name, which is a user where one is under an account that is named before.
 fn shares(node: &str, mapping: &Mapping) -> Result<CommandLine, String> {
-    let wrong = || format!("\"{node}\" is no node of a share tree with its shares");
+    let wrong = || format!("\"{node}\" is not a node of a share tree with its shares");
     let (path, count) = node.split_once('=').ok_or_else(wrong)?;
     let count: u32 = count.parse().map_err(|_| wrong())?;
     let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -327,23 +327,27 @@ mod tests {
                 &["ada"],
                 "option \"-au\" is followed by: users lists",
             ),
-            ("-am", &["ada set"], "\"ada set\" is no list of names"),
-            ("-duser", &["a=b"], "\"a=b\" is no list of names"),
-            ("-duser", &["a,"], "\"a,\" is no list of names"),
+            (
+                "-am",
+                &["ada set"],
+                "\"ada set\" is not a valid list of names",
+            ),
+            ("-duser", &["a=b"], "\"a=b\" is not a valid list of names"),
+            ("-duser", &["a,"], "\"a,\" is not a valid list of names"),
             (
                 "-mstnode",
                 &["/a"],
-                "\"/a\" is no node of a share tree with its shares",
+                "\"/a\" is not a node of a share tree with its shares",
             ),
             (
                 "-mstnode",
                 &["/a=x"],
-                "\"/a=x\" is no node of a share tree with its shares",
+                "\"/a=x\" is not a node of a share tree with its shares",
             ),
             (
                 "-mstnode",
                 &["/user:a=1"],
-                "\"/user:a=1\" is no node of a share tree with its shares",
+                "\"/user:a=1\" is not a node of a share tree with its shares",
             ),
         ] {
             assert_eq!(

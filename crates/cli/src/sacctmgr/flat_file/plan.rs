@@ -107,7 +107,7 @@ pub(super) fn plan(
             "user" => plan_user(&entry.name, &parent, &said, book, loading),
             _ => {
                 return Err(Failure::new(format!(
-                    " error: Misformatted line({}): '{}' is no title; Cluster, Parent, Account and User are",
+                    " error: Misformatted line({}): '{}' is not a column; Cluster, Parent, Account and User are",
                     entry.number, entry.title
                 )));
             }

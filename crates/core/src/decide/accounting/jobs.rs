@@ -52,8 +52,9 @@ pub(super) fn note(
     }
     // Each job gets the texts.
     if lengths.sum::<usize>().saturating_mul(names.len()) > NOTE_BYTES_MAX {
-        let text =
-            format!("texts of so many jobs are more than {NOTE_BYTES_MAX} bytes: name fewer jobs");
+        let text = format!(
+            "the comment for these jobs needs more than {NOTE_BYTES_MAX} bytes; name fewer jobs"
+        );
         return Err(invalid(text));
     }
     let plain = |text: &Option<String>| text.as_deref().map(|t| visible(t).into_owned());
@@ -79,7 +80,7 @@ pub(super) fn note(
     let changes = names.iter().map(|name| {
         let number = name.parse().ok().filter(|n: &u64| n.to_string() == *name);
         let job = JobId(number.ok_or_else(|| {
-            let text = format!("{name} is no job number");
+            let text = format!("{name} is not a job number");
             Refusal::new(RefusalCode::InvalidJobId, text)
         })?);
         // One that may not be seen is like one that is not there: the store changes what is the user's.

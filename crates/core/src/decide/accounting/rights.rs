@@ -161,7 +161,7 @@ impl<'a> Asker<'a> {
         Err(Refusal::new(
             RefusalCode::AccessDenied,
             format!(
-                "{} is no coordinator of account {account}",
+                "{} is not a coordinator of account {account}",
                 self.identity.user
             ),
         ))

@@ -85,14 +85,14 @@ pub(super) fn bounded(
     }
     // Without a number, it would be of all nodes of the partition, whole.
     if core_counts.len() != 1 || core_counts[0] == 0 {
-        return refuse("CoreCnt is one number of cores");
+        return refuse("CoreCnt= must be one number of cores");
     }
     let is_for_oneself = match users {
         Some(NameList::Only(names)) => names.as_slice() == [identity.user.as_str()],
         _ => false,
     };
     if !is_for_oneself {
-        return refuse("Users is your own name");
+        return refuse("Users= may only be your own user name");
     }
     if start.is_some_and(|start| start > draft.now.plus_s(USER_RESERVATION_AHEAD_S)) {
         return refuse("it begins more than a year ahead");

@@ -187,7 +187,7 @@ impl Dump {
             }),
             _ => self.unknown.push((
                 format!("file {file}"),
-                "it is no output of qconf that is known here".to_owned(),
+                "it is not a known output of qconf".to_owned(),
             )),
         }
     }

@@ -159,7 +159,7 @@ pub(super) fn write(dump: &Dump, resources: &Resources, made: &mut Made) {
             Some(cpus) => line.push_str(&format!(" CPUs={cpus}")),
             None => made.note(
                 &format!("host {name}"),
-                "how many CPUs it has is not said: 1 is assumed; 'slurmd -C' says it",
+                "the number of CPUs is unknown: 1 is assumed; 'slurmd -C' prints it",
             ),
         }
         // A machine that is not what its line says is drained: what does not fit together is left out.
@@ -179,7 +179,7 @@ pub(super) fn write(dump: &Dump, resources: &Resources, made: &mut Made) {
             Some(mib) => line.push_str(&format!(" RealMemory={mib}")),
             None => made.note(
                 &format!("host {name}"),
-                "how much memory it has is not said: set RealMemory, as 'slurmd -C' says it",
+                "the amount of memory is unknown: set RealMemory, as 'slurmd -C' prints it",
             ),
         }
         let mut gres = Vec::new();

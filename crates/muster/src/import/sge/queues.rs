@@ -188,7 +188,7 @@ fn access(dump: &Dump, queue: &Object, line: &mut String, made: &mut Made) {
             }
             None => made.note(
                 &format!("queue {own}: user_lists {}", lists.join(" ")),
-                "everybody may use the partition until AllowGroups names groups: lists of users are none",
+                "everybody may use the partition until AllowGroups names groups: user lists are not groups",
             ),
         }
     }

@@ -18,7 +18,7 @@ fn a_node_joins_without_being_named_runs_jobs_and_is_deleted() {
         "slurmd -D -Z --conf 'NodeName=x'; slurmd -D --conf 'CPUs=1'",
     );
     assert!(stray.contains("--conf cannot say NodeName="), "{stray}");
-    assert!(stray.contains("add -Z"), "{stray}");
+    assert!(stray.contains("--conf requires -Z"), "{stray}");
     let start = "slurmd -D -Z --conf 'CPUs=2 RealMemory=400 Feature=fast,new'";
     let daemon = hosts.daemon("n3", start);
     hosts.daemons.push(daemon);

@@ -6,7 +6,7 @@ impl World {
     pub(super) fn carry_out(&mut self, action: Action) {
         match action {
             Action::Log(line) => {
-                assert!(!line.contains("impossible"), "{line}");
+                assert!(!line.contains("unexpected event"), "{line}");
                 self.log.push(line);
             }
             Action::BeginStep(order, srun) => self.begin_step(order, srun),
@@ -66,7 +66,10 @@ impl World {
                 let order = self.order.as_ref().unwrap();
                 assert_eq!((running.run, running.step), (RUN, order.launch.step));
                 let srun = self.srun.as_ref();
-                assert!(srun.is_none_or(|s| s.id != client), "srun is no launcher");
+                assert!(
+                    srun.is_none_or(|s| s.id != client),
+                    "srun is not a launcher"
+                );
                 self.launcher = Some(Vec::new());
                 self.is_launcher_loss_known = false;
             }

@@ -273,7 +273,7 @@ fn a_step_whose_srun_does_not_come_is_over() {
     world.later(1);
     assert_eq!(world.started, 0);
     assert_eq!(world.end_of(STEP).state, JobState::Cancelled);
-    assert_eq!(world.log, ["step 7.0: srun did not come"]);
+    assert_eq!(world.log, ["step 7.0: srun did not connect"]);
 }
 
 /// Each request of a few bytes had the daemon, which is root's, keep all output once more for a client that read nothing.

@@ -19,9 +19,9 @@ const COMBINED_MAX: usize = 12;
 struct Table {
     /// Between two of them both ways, row by row.
     between: Vec<i64>,
-    /// Of each to those that are taken anyway.
+    /// Sum of each device's links to the devices that are taken anyway.
     to_fixed: Vec<i64>,
-    /// Of each to all that are free.
+    /// Sum of each device's links to all free devices.
     to_all: Vec<i64>,
 }
 

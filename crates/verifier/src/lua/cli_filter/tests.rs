@@ -91,7 +91,7 @@ fn what_is_wrong_with_a_script_is_named() {
         ),
         (
             "options.comment = {}",
-            "cli_filter.lua:6: table is no value for options['comment']",
+            "cli_filter.lua:6: table is not a valid value for options['comment']",
         ),
         (
             "slurm.json_cli_options({})",
