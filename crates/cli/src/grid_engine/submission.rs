@@ -249,7 +249,7 @@ fn slots(request: &Request, mapping: &Mapping, chosen: &mut Chosen) -> Result<()
             if count % each != 0 {
                 return Err(Refused::Job(format!(
                     "job rejected: parallel environment \"{pe}\" has {each} slots on each host, so {count} slots are \
-                     no whole number of hosts"
+                     not a whole number of hosts"
                 )));
             }
             chosen.set("nodes", Some((count / each).to_string()));
