@@ -13,6 +13,8 @@ mod decisions;
 mod journal;
 #[path = "targets/messages.rs"]
 mod messages;
+#[path = "targets/pmix.rs"]
+mod pmix;
 #[path = "targets/rest.rs"]
 mod rest;
 #[path = "targets/steps.rs"]
@@ -55,6 +57,18 @@ pub(crate) const TARGETS: &[Target] = &[
         form: Form::Cbor { head: 1 },
         run: messages::of_protocol,
         seeds: messages::seeds_of_protocol,
+    },
+    Target {
+        name: "greetings",
+        form: Form::Cbor { head: 1 },
+        run: messages::of_greetings,
+        seeds: messages::seeds_of_greetings,
+    },
+    Target {
+        name: "pmix",
+        form: Form::Bytes,
+        run: pmix::run,
+        seeds: pmix::seeds,
     },
     Target {
         name: "shim_messages",

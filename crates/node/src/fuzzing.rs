@@ -1,6 +1,8 @@
 //! What fuzz targets reach of this crate: decoders of messages between the processes of a node, and the layout of steps.
 //! Not a part of its interface.
 
+use crate::relay::control::{ToAgent, ToRelay};
+use crate::supervisor::lines::{SupervisorAnswer, SupervisorRequest};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::Allocation;
 use muster_node_core::layout::{self, Held};
@@ -8,10 +10,11 @@ use muster_node_core::messages::{
     LauncherCommand, LauncherEvent, RunningStep, StepdCommand, StepdEvent,
 };
 use muster_node_core::record::Record;
+use muster_proto::frame;
 use muster_proto::step::StepSpec;
 
 /// Number of kinds of messages that [`decode`] knows.
-pub const KINDS: usize = 6;
+pub const KINDS: usize = 10;
 
 /// Decodes bytes as a message of a kind; what could be decoded can be encoded and decoded again.
 ///
@@ -20,9 +23,13 @@ pub const KINDS: usize = 6;
 pub fn decode(kind: usize, bytes: &[u8]) {
     macro_rules! round_trip {
         ($type:ty) => {
-            if let Ok(value) = minicbor::decode::<$type>(bytes) {
+            round_trip!($type, frame::decode)
+        };
+        ($type:ty, $decode:path) => {
+            if let Ok(value) = $decode(bytes) {
+                let value: $type = value;
                 let once = minicbor::to_vec(&value).expect("writing to memory cannot fail");
-                let again: $type = minicbor::decode(&once).expect("what was decoded can be again");
+                let again: $type = $decode(&once).expect("what was decoded can be again");
                 let twice = minicbor::to_vec(&again).expect("writing to memory cannot fail");
                 assert!(once == twice, "{value:?} is {again:?} after a round trip");
             }
@@ -33,8 +40,12 @@ pub fn decode(kind: usize, bytes: &[u8]) {
         1 => round_trip!(LauncherEvent),
         2 => round_trip!(StepdCommand),
         3 => round_trip!(StepdEvent),
-        4 => round_trip!(RunningStep),
-        _ => round_trip!(Record),
+        4 => round_trip!(RunningStep, minicbor::decode),
+        5 => round_trip!(Record, minicbor::decode),
+        6 => round_trip!(SupervisorRequest),
+        7 => round_trip!(SupervisorAnswer),
+        8 => round_trip!(ToAgent),
+        _ => round_trip!(ToRelay),
     }
 }
 

@@ -11,6 +11,7 @@ mod collective;
 pub mod control;
 mod ends;
 mod exchange;
+pub mod fuzzing;
 mod handshake;
 mod host;
 mod info;

@@ -2,8 +2,8 @@
 //! exchanged among the step's hosts at each barrier, over the connections that PMIx uses, too, and in the same logarithm
 //! of rounds. It needs no library, and costs next to nothing if no task uses it.
 
-mod protocol;
-mod server;
+pub(crate) mod protocol;
+pub(crate) mod server;
 mod spawn;
 
 use crate::control::{Environments, FromHost, ToHost};
@@ -58,7 +58,7 @@ pub struct PmiSetup {
 /// Host to host.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-enum PmiWire {
+pub(crate) enum PmiWire {
     /// A round of a barrier.
     #[n(0)]
     Round {

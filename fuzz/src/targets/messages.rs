@@ -13,8 +13,11 @@ use muster_model::shared_spec::SpecTable;
 use muster_model::spec::ExecContext;
 use muster_node::fuzzing;
 use muster_proto::client::{Request, Response};
+use muster_proto::configuration::ConfigurationAnswer;
 use muster_proto::frame::{self, Frames};
+use muster_proto::hello::{ChannelAnswer, ChannelHello, HostAnswer, HostHello, JobCredential};
 use muster_proto::node::{Orders, ToCtld, ToNode};
+use muster_proto::node_trust::{JoinAnswer, JoinHello};
 use muster_proto::step::{AgentReply, AgentRequest, FromStepd, ToStepd};
 use muster_proto::version::Greeting;
 
@@ -54,6 +57,38 @@ pub(super) fn of_protocol(data: &[u8]) {
         _ => responses(bytes),
     }
     frames(data);
+}
+
+/// What comes before it is known who says it, and answers to that.
+pub(super) fn of_greetings(data: &[u8]) {
+    let Some((kind, bytes)) = data.split_first() else {
+        return;
+    };
+    match kind % 9 {
+        0 => round_trip!(JobCredential, bytes),
+        1 => round_trip!(ChannelHello, bytes),
+        2 => round_trip!(ChannelAnswer, bytes),
+        3 => round_trip!(HostHello, bytes),
+        4 => round_trip!(HostAnswer, bytes),
+        5 => round_trip!(JoinHello, bytes),
+        6 => round_trip!(JoinAnswer, bytes),
+        7 => round_trip!(ConfigurationAnswer, bytes),
+        _ => round_trip!(Response, bytes),
+    }
+}
+
+pub(super) fn seeds_of_greetings() -> Vec<Vec<u8>> {
+    let greeting = Value::of(&Greeting::default());
+    let text = Value::Text(b"n1".to_vec());
+    let variants = [
+        Value::Array(vec![greeting.clone()]),
+        Value::Array(vec![greeting.clone(), text.clone()]),
+        Value::Array(vec![text.clone(), greeting, Value::Unsigned(7)]),
+        Value::Array(vec![Value::Unsigned(0), Value::Array(vec![text])]),
+        Value::Array(vec![Value::Unsigned(3), Value::Bytes(vec![1; 32])]),
+    ];
+    let all = (0..9).flat_map(|kind| variants.iter().map(move |value| headed(&[kind], value)));
+    all.collect()
 }
 
 /// An answer of the controller, as commands read it.

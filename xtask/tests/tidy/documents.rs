@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Documents about the code; docs/security.md and docs/performance.md tell of the past, too.
-const FOLDERS: [&str; 2] = ["", "docs/decisions"];
+/// Folders of documents about the code.
+const FOLDERS: [&str; 3] = ["", "docs", "docs/decisions"];
+/// They tell of the past, too.
+const HISTORIES: [&str; 2] = ["docs/security.md", "docs/performance.md"];
 /// Examples, and what is not this project's.
 const NOT_OURS: [&str; 3] = ["mod.rs", "name.rs", "verb.rs"];
 
@@ -19,7 +21,9 @@ fn documents() -> Vec<(String, String)> {
                 let name = path.file_name().expect("a name").to_string_lossy();
                 let text = fs::read_to_string(&path).expect("a document");
                 let name = Path::new(folder).join(&*name).display().to_string();
-                found.push((name, text));
+                if !HISTORIES.contains(&name.as_str()) {
+                    found.push((name, text));
+                }
             }
         }
     }

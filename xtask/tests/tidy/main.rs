@@ -12,6 +12,7 @@ mod documents;
 mod files;
 mod format_pages;
 mod formats;
+mod fuzzing;
 mod layers;
 mod manifests;
 mod names;

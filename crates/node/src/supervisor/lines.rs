@@ -174,7 +174,7 @@ pub(crate) const LAUNCHER_EVENTS: u64 = 0;
 pub(crate) const LAUNCHER_ORDERS: u64 = 1;
 
 #[derive(Debug, Encode, Decode, Validate)]
-struct Answer {
+pub(crate) struct SupervisorAnswer {
     /// The number of the request.
     #[n(0)]
     number: u64,
@@ -183,7 +183,7 @@ struct Answer {
     refused: Option<String>,
 }
 
-impl Message for Answer {
+impl Message for SupervisorAnswer {
     const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
@@ -196,7 +196,7 @@ pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
             (Vec::new(), Some(text))
         }
     };
-    let bytes = minicbor::to_vec(Answer { number, refused }).unwrap_or_default();
+    let bytes = minicbor::to_vec(SupervisorAnswer { number, refused }).unwrap_or_default();
     if let Err(e) = descriptors::send(line, &bytes, &with) {
         log::warn!("the agent cannot be answered: {e}");
     }
@@ -212,7 +212,7 @@ pub(crate) fn take_answer(line: &OwnedFd) -> io::Result<(u64, io::Result<OwnedFd
     if length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let answer: Answer = frame::decode(&room[..length])?;
+    let answer: SupervisorAnswer = frame::decode(&room[..length])?;
     let result = match (answer.refused, received.pop_front()) {
         (None, Some(fd)) => Ok(fd),
         (Some(why), _) => Err(io::Error::other(why)),

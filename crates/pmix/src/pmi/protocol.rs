@@ -85,24 +85,23 @@ impl Talk {
     }
 
     fn take_line(&mut self) -> Result<Option<Request>, Babble> {
-        let Some(line) = self.line(0) else {
+        let Some((line, mut at)) = self.line(0) else {
             return Ok(None);
         };
-        if !line.starts_with("mcmd=") {
-            self.input.drain(..=line.len());
+        let Some(cmd) = line.strip_prefix("mcmd=") else {
+            self.input.drain(..at);
             return words(&line).map(Some);
-        }
+        };
         // A command of several lines, one pair on each.
-        let mut at = line.len() + 1;
         let mut request = Request {
-            cmd: line["mcmd=".len()..].to_owned(),
+            cmd: cmd.to_owned(),
             pairs: Vec::new(),
         };
         loop {
-            let Some(line) = self.line(at) else {
+            let Some((line, next)) = self.line(at) else {
                 return Ok(None);
             };
-            at += line.len() + 1;
+            at = next;
             if line == "endcmd" {
                 break;
             }
@@ -113,11 +112,13 @@ impl Talk {
         Ok(Some(request))
     }
 
-    /// The line that begins at `from`, without its end.
-    fn line(&self, from: usize) -> Option<String> {
+    /// The line that begins at `from`, without its end, and where the next one begins: what is no UTF-8 has another length as
+    /// text.
+    fn line(&self, from: usize) -> Option<(String, usize)> {
         let rest = self.input.get(from..)?;
         let end = rest.iter().position(|b| *b == b'\n')?;
-        Some(String::from_utf8_lossy(&rest[..end]).into_owned())
+        let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+        Some((line, from + end + 1))
     }
 
     fn take_counted(&mut self) -> Result<Option<Request>, Babble> {
@@ -241,6 +242,17 @@ mod tests {
         Request {
             cmd: cmd.to_owned(),
             pairs: pairs.collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_taken_as_long_as_it_is() {
+        for line in [&b"cmd=\xff\xff\n"[..], b"\xff\n", b"mcmd=\xff\nendcmd\n"] {
+            let mut talk = Talk::default();
+            talk.push(line);
+            let _ = talk.take();
+            talk.push(b"cmd=get_maxes\n");
+            assert_eq!(talk.take(), Ok(Some(request("get_maxes", &[]))));
         }
     }
 

@@ -82,7 +82,7 @@ pub(crate) enum NameAsk {
 /// Keys that tasks of one node have put.
 #[derive(Debug, Default, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-struct Puts(#[n(0)] Vec<(String, String)>);
+pub(crate) struct Puts(#[n(0)] Vec<(String, String)>);
 
 impl Message for Puts {}
 

@@ -1,0 +1,54 @@
+//! What fuzz targets reach of this crate: decoders of messages between step daemons and hosts and between hosts, and of what tasks
+//! write by PMI-1 and PMI-2. Not a part of its interface.
+
+use crate::control::{FromHost, ToHost};
+use crate::pmi::PmiWire;
+use crate::pmi::protocol::{Dialect, Talk};
+use crate::pmi::server::Puts;
+use crate::wire::Wire;
+use muster_proto::frame;
+
+/// Number of kinds of messages that [`decode`] knows.
+pub const KINDS: usize = 7;
+
+/// Decodes bytes as what a receiver of a kind gets; a message that could be decoded can be encoded and decoded again.
+///
+/// # Panics
+/// Something that can be decoded does not come back as it was.
+pub fn decode(kind: usize, bytes: &[u8]) {
+    macro_rules! round_trip {
+        ($type:ty) => {
+            if let Ok(value) = frame::decode::<$type>(bytes) {
+                let once = minicbor::to_vec(&value).expect("writing to memory cannot fail");
+                let again = frame::decode::<$type>(&once).expect("what was decoded can be again");
+                let twice = minicbor::to_vec(&again).expect("writing to memory cannot fail");
+                assert!(once == twice, "{value:?} is {again:?} after a round trip");
+            }
+        };
+    }
+    match kind % KINDS {
+        0 => round_trip!(FromHost),
+        1 => round_trip!(ToHost),
+        2 => round_trip!(Wire),
+        3 => round_trip!(PmiWire),
+        4 => round_trip!(Puts),
+        5 => requests(Dialect::One, bytes),
+        _ => requests(Dialect::Two, bytes),
+    }
+}
+
+/// A task's requests, which come in pieces.
+fn requests(dialect: Dialect, bytes: &[u8]) {
+    let mut talk = Talk::default();
+    talk.speak(dialect);
+    for piece in bytes.chunks(9) {
+        talk.push(piece);
+        loop {
+            match talk.take() {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+}
