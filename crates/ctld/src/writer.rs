@@ -11,6 +11,7 @@ mod nodes;
 mod orders;
 mod queue;
 mod retry;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -53,7 +54,6 @@ pub use nodes::node_command;
 use orders::Grants;
 pub use orders::addresses;
 use queue::{Charge, Cost, Queue};
-use retry::bytes_of;
 
 /// Messages taken into one turn at most.
 const TURN_MESSAGES_MAX: usize = 4096;
@@ -561,39 +561,40 @@ impl Writer {
         if let Some(refusal) = self.too_large(command) {
             return Reply::Refused(refusal);
         }
-        if let UserCommand::Submit {
-            spec, test_only, ..
-        } = command
+        if let UserCommand::Submit { spec, .. } = command
+            && spec.immediate_s.is_some()
         {
-            if !test_only && let Some(cause) = self.reserve.refusal(bytes_of(command)) {
-                return Reply::Refused(Refusal::new(RefusalCode::StorageFull, cause));
-            }
-            if spec.immediate_s.is_some() {
-                let state = self.engine.state();
-                let start = muster_core::decide::prospective_job(state, identity, spec, now)
-                    .and_then(|job| {
-                        muster_core::decide::check_immediate(&job)?;
-                        self.engine.scheduler().would_start(state, &job.spec, now)
-                    });
-                match start {
-                    Err(refusal) => return Reply::Refused(refusal),
-                    Ok((at, _)) if at > now => {
-                        return Reply::Refused(RefusalCode::NotImmediate.into());
-                    }
-                    Ok(_) => {}
+            let state = self.engine.state();
+            let start =
+                muster_core::decide::prospective_job(state, identity, spec, now).and_then(|job| {
+                    muster_core::decide::check_immediate(&job)?;
+                    self.engine.scheduler().would_start(state, &job.spec, now)
+                });
+            match start {
+                Err(refusal) => return Reply::Refused(refusal),
+                Ok((at, _)) if at > now => {
+                    return Reply::Refused(RefusalCode::NotImmediate.into());
                 }
+                Ok(_) => {}
             }
         }
         if let UserCommand::SubmitHet {
             specs, test_only, ..
         } = command
-            && let Some(answer) = self.before_het(identity, command, specs, *test_only, now)
+            && let Some(answer) = self.before_het(identity, specs, *test_only, now)
         {
             return answer;
         }
         let before = turn.replies.len();
         let binds = binding::may_change(command);
-        self.engine.decide(0, whole, now, turn);
+        let asks = !room::ends_jobs(self.engine.state(), identity, command);
+        let reserve = &self.reserve;
+        self.engine.decide_if(0, whole, now, turn, |events| {
+            match asks && !events.is_empty() {
+                true => room::check(reserve, events),
+                false => Ok(()),
+            }
+        });
         fault::on_command("apply", whole);
         if binds {
             self.tell_bindings();
