@@ -3,6 +3,7 @@
 //! has a number of lines in a time, those above it are counted. Lines have no secrets, and texts of users are escaped
 //! and cut.
 
+use crate::failure;
 use log::{Level, Record};
 use muster_core::policy::access::audit::{beyond_own, subject};
 use muster_core::policy::access::role_of;
@@ -33,10 +34,10 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn start() -> std::io::Result<()> {
     let (send, receive) = sync_channel(QUEUE);
     if LOG.set(send).is_ok() {
-        let work = move || write(&receive);
-        std::thread::Builder::new()
-            .name("audit".into())
-            .spawn(work)?;
+        failure::spawn_essential("audit", move || {
+            write(&receive);
+            Ok(())
+        })?;
     }
     Ok(())
 }

@@ -209,7 +209,7 @@ impl Network {
         for listener in listeners {
             let network = Rc::clone(&self);
             let listener = TcpListener::from_std(listener).map_err(|e| e.to_string())?;
-            tokio::task::spawn_local(async move {
+            failure::spawn_essential_task("network accept", async move {
                 let server = Rc::clone(&network.server);
                 let identify = |_, tcp, from| {
                     let network = Rc::clone(&network);

@@ -8,7 +8,7 @@
 
 use crate::answer;
 use crate::changes::Changes;
-use crate::failure::{Panicked, caught};
+use crate::failure::{self, Panicked, caught};
 use crate::fair_queue::FairQueue;
 use crate::forecaster::{ForecastQuery, Forecaster};
 use crate::keys::Keys;
@@ -511,10 +511,7 @@ impl Replica {
                 Err(e) => warn!("snapshot of the state not finished: {e}"),
             }
         };
-        match std::thread::Builder::new()
-            .name("snapshot".into())
-            .spawn(write)
-        {
+        match failure::spawn_worker("snapshot", write) {
             Ok(thread) => self.snapshot_thread = Some(thread),
             Err(e) => warn!("no thread to write a snapshot: {e}"),
         }

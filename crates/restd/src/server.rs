@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 /// Bytes of a body: a script of the largest size, escaped, and an environment.
 const BODY_BYTES_MAX: usize = 32 << 20;
@@ -127,32 +128,47 @@ pub fn serve(
         log: Arc::default(),
     });
     passed::start().context("no thread to close what users send")?;
-    runtime.block_on(run(listeners, shared))
+    let served = runtime.block_on(run(listeners, shared));
+    if served.is_err() {
+        // Answers that are being made would be waited for.
+        runtime.shutdown_background();
+    }
+    served
 }
 
 async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
     if let Some(connection) = listeners.connection {
         return single(connection, &shared).await;
     }
+    let mut parts = JoinSet::new();
     for listener in listeners.tcp {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(accept_tcp(listener, shared.clone()));
+        parts.spawn(accept_tcp(listener, shared.clone()));
     }
     for listener in listeners.unix {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        tokio::spawn(accept_unix(listener, shared.clone()));
+        parts.spawn(accept_unix(listener, shared.clone()));
     }
-    tokio::spawn(watch(shared.places.clone()));
+    parts.spawn(watch(shared.places.clone()));
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+        failed = first_end(&mut parts) => return Err(failed),
     }
     log::info!("slurmrestd ends, since it was asked to");
     Ok(())
+}
+
+/// Waits until one of the parts ends that slurmrestd cannot do without: each goes on until the process ends.
+async fn first_end(parts: &mut JoinSet<()>) -> anyhow::Error {
+    match parts.join_next().await {
+        Some(Err(e)) => anyhow::anyhow!("a part of slurmrestd has failed: {e}"),
+        _ => anyhow::anyhow!("a part of slurmrestd has ended"),
+    }
 }
 
 /// The connection of inetd.
@@ -731,6 +747,28 @@ mod tests {
             headers.append(*name, HeaderValue::from_static(value));
         }
         headers
+    }
+
+    /// The process would live on, and serve nobody at that socket.
+    #[test]
+    fn a_part_that_ends_is_not_done_without() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
+        let mut parts = JoinSet::new();
+        let why = runtime.block_on(async {
+            parts.spawn(std::future::pending());
+            parts.spawn(async { panic!("injected") });
+            first_end(&mut parts).await.to_string()
+        });
+        assert!(
+            why.contains("has failed") && why.contains("injected"),
+            "{why}"
+        );
+        let why = runtime.block_on(async {
+            parts.spawn(async {});
+            first_end(&mut parts).await.to_string()
+        });
+        assert!(why.contains("has ended"), "{why}");
     }
 
     #[test]
