@@ -5,14 +5,15 @@
 
 use crate::failure;
 use log::{Level, Record};
-use muster_core::policy::access::audit::{beyond_own, subject};
+use muster_core::policy::access::audit::{beyond_own, subject, submission};
 use muster_core::policy::access::role_of;
 use muster_core::state::State;
 use muster_model::audit::{Line, LineKind, LineLimits, SUMMARY_MS, text};
 use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::refusal::Refusal;
-use muster_model::rights::{Request, Role};
+use muster_model::rights::{self, Request, Role};
+use muster_model::spec::JobSpec;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -92,6 +93,22 @@ impl Entry {
             always: true,
             refused: None,
         }
+    }
+
+    /// Of a submission that is only tried: makes a line if it is refused.
+    pub(crate) fn of_trial(state: &State, identity: &Identity, spec: &JobSpec, pid: u32) -> Entry {
+        Entry {
+            always: false,
+            subject: submission(spec),
+            ..Entry::new(role_of(state, identity), identity, Request::Submit, pid)
+        }
+    }
+
+    /// The refusal, if the role does not suffice for the request.
+    pub(crate) fn denied(&self) -> Option<Refusal> {
+        let least = self.request.least().role();
+        let suffices = least.is_some_and(|least| self.role >= least);
+        (!suffices).then(|| rights::denied(self.request))
     }
 
     /// The subject.

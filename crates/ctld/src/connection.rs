@@ -1,6 +1,7 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+mod audit;
 mod changes;
 mod kind;
 mod subject;
@@ -9,7 +10,6 @@ mod tokens;
 mod verify;
 
 use crate::accounting::AccountingQuery;
-use crate::audit::Entry;
 use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::identity::check_ordinary;
@@ -30,7 +30,6 @@ use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Least};
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::NodeHello;
@@ -41,7 +40,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
-use subject::{query_subject, shutdown_subject};
+use subject::Asked;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::oneshot;
@@ -66,6 +65,8 @@ struct Connection {
     held: Vec<JobId>,
     /// Process id of the client; 0 if it is not known.
     pid: u32,
+    /// What it asks for now, and about what, as the audit log has it.
+    asked: Asked,
     /// Its share of its user's quota.
     share: Share,
     /// When the last request was answered; absent before the first.
@@ -110,6 +111,7 @@ pub(crate) async fn serve(
         address: origin.address,
         proof: origin.proof,
         pid,
+        asked: Asked::nothing(),
         share,
         answered: None,
         opened: Instant::now(),
@@ -278,6 +280,7 @@ impl Connection {
                 return self.refuse(refusal.code, refusal.detail).await;
             }
         };
+        self.asked = Asked::of(&request.body, self.identity.uid);
         if let Some(node) = self.node.as_ref().map(AgentConnection::node)
             && !matches!(&request.body, RequestBody::NodeHello(hello) if hello.name == node)
         {
@@ -338,24 +341,18 @@ impl Connection {
                 Served::Next
             }
             RequestBody::Hold(job) => self.hold(job).await?,
-            RequestBody::NodeHello(hello) => match self
-                .may(rights::Request::NodeHello, &format!("node {}", hello.name))
-                .await?
-            {
+            RequestBody::NodeHello(hello) => match self.may().await? {
                 Ok(_) => match self.refusal_of_proof(&hello.name) {
                     Some(detail) => self.refuse(RefusalCode::AccessDenied, detail).await?,
                     None => {
                         return Ok(Served::Node(located(hello, self.address, self.proof)));
                     }
                 },
-                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+                Err(refusal) => self.refuse_as(refusal).await?,
             },
-            RequestBody::ServeNode(node) => match self
-                .may(rights::Request::ServeNode, &format!("node {node}"))
-                .await?
-            {
+            RequestBody::ServeNode(node) => match self.may().await? {
                 Ok(_) => self.serve_node(node).await?,
-                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+                Err(refusal) => self.refuse_as(refusal).await?,
             },
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
             RequestBody::Token { user, lifespan_s } => self.make_token(user, lifespan_s).await?,
@@ -364,17 +361,14 @@ impl Connection {
             }
             RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await?,
             RequestBody::NodeKeys => self.list_node_keys().await?,
-            RequestBody::Shutdown { nodes } => match self
-                .may(rights::Request::Shutdown, shutdown_subject(nodes))
-                .await?
-            {
+            RequestBody::Shutdown { nodes } => match self.may().await? {
                 Ok(entry) => {
                     self.send(&frame::encode(&Response::Stopping)).await?;
                     entry.done();
                     self.shared.stop(nodes);
                     Served::Next
                 }
-                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+                Err(refusal) => self.refuse_as(refusal).await?,
             },
         };
         let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -393,12 +387,6 @@ impl Connection {
         Err(io::Error::other(text))
     }
 
-    async fn refuse(&mut self, code: RefusalCode, detail: String) -> io::Result<Served> {
-        let response = Response::Refused(Refusal::new(code, detail));
-        self.send(&frame::encode(&response)).await?;
-        Ok(Served::Next)
-    }
-
     /// A submission whose answer nothing here depends on: the writer sends it.
     async fn submit(
         &mut self,
@@ -410,7 +398,7 @@ impl Connection {
         let mut command = command;
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
-            Err(refusal) => return self.refuse_as(refusal).await,
+            Err(refusal) => return self.refuse_command(*command, refusal).await,
         };
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
@@ -442,9 +430,9 @@ impl Connection {
     }
 
     async fn set_debug(&mut self, level: &str) -> io::Result<Served> {
-        let entry = match self.may(rights::Request::SetDebug, level).await? {
+        let entry = match self.may().await? {
             Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
         let Some(filter) = crate::debug_level::filter(level, 0) else {
             let detail =
@@ -464,17 +452,11 @@ impl Connection {
         Ok((identity, remarks))
     }
 
-    async fn refuse_as(&mut self, refusal: Refusal) -> io::Result<Served> {
-        self.send(&frame::encode(&Response::Refused(refusal)))
-            .await?;
-        Ok(Served::Next)
-    }
-
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
         let _leave = self.share.command().await;
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
-            Err(refusal) => return self.refuse_as(refusal).await,
+            Err(refusal) => return self.refuse_command(command, refusal).await,
         };
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
@@ -493,6 +475,7 @@ impl Connection {
             self.shared.to_replica(ToReplica::Try {
                 identity,
                 spec,
+                pid: self.pid,
                 reply,
             })?;
             let reply = answer.await.map_err(|_| stopping())?;
@@ -544,7 +527,7 @@ impl Connection {
         if matches!(query, Query::Differences) {
             let response = match self.shared.differences(&self.identity, self.pid).await {
                 Ok(lines) => Response::Differences(lines),
-                Err(refusal) => Response::Refused(refusal),
+                Err(refusal) => return self.refuse_as(refusal).await,
             };
             self.send(&frame::encode(&response)).await?;
             return Ok(Served::Next);
@@ -557,8 +540,6 @@ impl Connection {
         let _leave = self.share.query().await;
         let (answer, mut parts) = self.share.outbox();
         let identity = self.identity.clone();
-        let request = rights::Request::from(&query);
-        let subject = query_subject(&query);
         match query {
             Query::Accounting(query) => {
                 let usage = query.usage;
@@ -602,11 +583,11 @@ impl Connection {
                 answer,
             })?,
         }
-        let mut first = (request.least() != Least::Anyone).then_some(request);
+        let mut is_first = true;
         while let Some(bytes) = parts.recv().await {
             self.send(&bytes).await?;
-            if let Some(request) = first.take() {
-                self.note_answer(request, &subject, &bytes).await?;
+            if std::mem::take(&mut is_first) {
+                self.note_answer(&bytes).await?;
             }
             if !parts.is_empty() {
                 pause().await;
@@ -619,46 +600,11 @@ impl Connection {
         Ok(Served::Next)
     }
 
-    /// The audit log gets a line if a read that needs a right was refused, or if it changed something.
-    async fn note_answer(
-        &self,
-        request: rights::Request,
-        subject: &str,
-        bytes: &[u8],
-    ) -> io::Result<()> {
-        let response = bytes.get(4..).map(frame::decode::<Response>);
-        let refusal = match response {
-            Some(Ok(Response::Refused(refusal))) if refusal.code == RefusalCode::AccessDenied => {
-                Some(refusal)
-            }
-            _ if request == rights::Request::ResetDiag => None,
-            _ => return Ok(()),
-        };
-        let role = self.shared.role(&self.identity).await?;
-        let entry = Entry::new(role, &self.identity, request, self.pid).about(subject);
-        match refusal {
-            Some(refusal) => entry.refused(&refusal),
-            None => entry.done(),
-        }
-        Ok(())
-    }
-
     /// Whether `PrivateData` hides this from the client.
     async fn hides(&self, what: PrivateData) -> io::Result<bool> {
         let identity = self.identity.clone();
         let look = move |state: &State| hides(state, &identity, what);
         self.shared.look(look).await
-    }
-
-    /// Whether the client's role suffices for a request.
-    async fn may(
-        &self,
-        request: rights::Request,
-        subject: &str,
-    ) -> io::Result<Result<Entry, Refusal>> {
-        self.shared
-            .may(&self.identity, request, subject, self.pid)
-            .await
     }
 
     /// The client becomes the holder of an allocation: it is notified of its end, and the allocation ends with it.
@@ -678,20 +624,14 @@ impl Connection {
         };
         match response {
             Response::Refused(refusal) if refusal.code != RefusalCode::JobPending => {
-                if refusal.code == RefusalCode::AccessDenied {
-                    let role = self.shared.role(&self.identity).await?;
-                    Entry::new(
-                        role,
-                        &self.identity,
-                        rights::Request::HoldAllocation,
-                        self.pid,
-                    )
-                    .about(&format!("job {job}"))
-                    .refused(&refusal);
-                }
-                self.refuse(refusal.code, refusal.detail).await
+                self.refuse_as(refusal).await
             }
-            _ => {
+            response => {
+                if let Response::JobStarted(info) = &response
+                    && info.job.spec.owner.uid != self.identity.uid
+                {
+                    self.entry().await?.done();
+                }
                 if !self.held.contains(&job) {
                     self.held.push(job);
                 }

@@ -2,6 +2,7 @@
 //! neither the writer nor other readers wait for them; what was worked out serves until the state has changed and the
 //! work may be done again. Users take turns, and the state is copied when it is somebody's turn.
 
+use crate::audit::Entry;
 use crate::clock::now;
 use crate::failure::{self, Panicked, caught};
 use crate::fair_queue::FairQueue;
@@ -49,7 +50,7 @@ enum Task {
     /// Expected starts, of a state of this position or a later one.
     Starts(Position),
     Why(JobId, JobScope, Outbox),
-    Try(Identity, Box<JobSpec>, oneshot::Sender<Reply>),
+    Try(Identity, Box<JobSpec>, u32, oneshot::Sender<Reply>),
 }
 
 /// What waits for the thread.
@@ -183,10 +184,11 @@ impl Forecaster {
         &self,
         identity: Identity,
         spec: Box<JobSpec>,
+        pid: u32,
         reply: oneshot::Sender<Reply>,
     ) {
         self.tasks
-            .push(identity.uid, Task::Try(identity, spec, reply));
+            .push(identity.uid, Task::Try(identity, spec, pid, reply));
     }
 }
 
@@ -223,8 +225,10 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
                 }
             }
             Task::Why(job, scope, out) => explain_job(&state, job, &scope, &out),
-            Task::Try(identity, spec, reply) => {
-                let _ = reply.send(tried(&state, &identity, &spec));
+            Task::Try(identity, spec, pid, reply) => {
+                let answer = tried(&state, &identity, &spec);
+                Entry::of_trial(&state, &identity, &spec, pid).replied(&answer);
+                let _ = reply.send(answer);
             }
         }
         let took = begun.elapsed().as_nanos();

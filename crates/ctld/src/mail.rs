@@ -175,6 +175,8 @@ pub enum ToReplica {
         identity: Identity,
         /// What.
         spec: Box<JobSpec>,
+        /// Process id of the client; 0 if it is not known.
+        pid: u32,
         /// When, or why never.
         reply: oneshot::Sender<Reply>,
     },

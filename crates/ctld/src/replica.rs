@@ -228,9 +228,10 @@ impl Replica {
             ToReplica::Try {
                 identity,
                 spec,
+                pid,
                 reply,
             } => {
-                self.forecaster.try_job(identity, spec, reply);
+                self.forecaster.try_job(identity, spec, pid, reply);
             }
             ToReplica::Foreseen(foreseen) => {
                 for asked in self.forecaster.received(self.position, *foreseen) {

@@ -25,7 +25,7 @@ use muster_core::state::State;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Request, Role};
+use muster_model::rights::{Request, Role};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -186,25 +186,18 @@ impl Shared {
         self.look(move |state| role_of(state, &identity)).await
     }
 
-    /// Whether someone's role suffices for a request; the audit log gets a line if not.
+    /// The line of the audit log of a request that is about the configuration.
     ///
     /// # Errors
     /// When the controller stops.
-    pub(crate) async fn may(
+    async fn configuration_entry(
         &self,
         identity: &Identity,
         request: Request,
-        subject: &str,
         pid: u32,
-    ) -> io::Result<Result<Entry, Refusal>> {
+    ) -> io::Result<Entry> {
         let role = self.role(identity).await?;
-        let entry = Entry::new(role, identity, request, pid).about(subject);
-        if request.least().role().is_some_and(|least| role >= least) {
-            return Ok(Ok(entry));
-        }
-        let refusal = rights::denied(request);
-        entry.refused(&refusal);
-        Ok(Err(refusal))
+        Ok(Entry::new(role, identity, request, pid).about("configuration"))
     }
 
     /// What verifies submissions and changes of jobs, in order.
@@ -280,15 +273,16 @@ impl Shared {
 
     /// Reads slurm.conf again.
     pub(crate) async fn reconfigure(&self, identity: &Identity, pid: u32) -> Reply {
-        let entry = match self
-            .may(identity, Request::Reconfigure, "configuration", pid)
+        let Ok(entry) = self
+            .configuration_entry(identity, Request::Reconfigure, pid)
             .await
-        {
-            Ok(Ok(entry)) => entry,
-            Ok(Err(refusal)) => return Reply::Refused(refusal),
-            Err(_) => return Reply::Refused(RefusalCode::Busy.into()),
+        else {
+            return Reply::Refused(RefusalCode::Busy.into());
         };
-        let reply = self.read_again().await;
+        let reply = match entry.denied() {
+            Some(refusal) => Reply::Refused(refusal),
+            None => self.read_again().await,
+        };
         entry.replied(&reply);
         reply
     }
@@ -368,10 +362,13 @@ impl Shared {
         identity: &Identity,
         pid: u32,
     ) -> Result<Vec<String>, Refusal> {
-        let may = self
-            .may(identity, Request::Differences, "configuration", pid)
+        let entry = self
+            .configuration_entry(identity, Request::Differences, pid)
             .await;
-        may.map_err(|_| Refusal::from(RefusalCode::Busy))??;
+        let entry = entry.map_err(|_| Refusal::from(RefusalCode::Busy))?;
+        if let Some(refusal) = entry.denied() {
+            return Err(refusal);
+        }
         let read = self.config.read().map_err(|e| {
             let detail = format!("the configuration would not be taken: {e:#}");
             Refusal::new(RefusalCode::InvalidValue, detail)

@@ -64,20 +64,27 @@ impl Waiting {
         id: JobId,
         out: Out,
     ) {
+        let entry = || {
+            Entry::new(role_of(state, identity), identity, Request::WaitStarted, 0)
+                .about(&format!("job {id}"))
+        };
         let seen = |job: &&Job| JobScope::of(state, identity).has(job);
         let response = match state.jobs.get(&id).filter(seen) {
             None => Response::Refused(RefusalCode::InvalidJobId.into()),
             Some(job) if !access::may_job(state, identity, Request::WaitStarted, job) => {
                 let refusal = rights::denied(Request::WaitStarted);
-                Entry::new(role_of(state, identity), identity, Request::WaitStarted, 0)
-                    .about(&format!("job {id}"))
-                    .refused(&refusal);
+                entry().refused(&refusal);
                 Response::Refused(refusal)
             }
             Some(job) if job.state.is_ended() => ended(job),
-            Some(job) => match answer::started(state, keys, job) {
-                Some(response) => response,
-                None => {
+            Some(job) => match (answer::started(state, keys, job), job.spec.owner.uid) {
+                (Some(response), owner) if owner == identity.uid => response,
+                // The key to another user's allocation.
+                (Some(response), _) => {
+                    entry().done();
+                    response
+                }
+                (None, _) => {
                     let outs = self.started.entry(id).or_default();
                     forget_gone(outs, |out| out);
                     outs.push(out);

@@ -6,7 +6,6 @@ use crate::node_trust::refusal_of_other;
 use crate::peer::NodeProof;
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_trust::node_key::now_s;
@@ -40,16 +39,14 @@ impl Connection {
         user: Option<String>,
         lifespan_s: Option<u32>,
     ) -> io::Result<Served> {
-        let subject = format!("user {:?}", user.as_deref().unwrap_or(""));
-        let entry = match self.may(rights::Request::Token, &subject).await? {
+        let entry = match self.may().await? {
             Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
         // A token has its user's role wherever it is used; what a node says of a user has not.
         if self.identity.is_ordinary {
             let refusal = Refusal::new(RefusalCode::AccessDenied, VOUCHED_FOR.to_owned());
-            entry.refused(&refusal);
-            return self.refuse_as(refusal).await;
+            return self.refuse_entry(entry, refusal).await;
         }
         let Some(verifier) = self.shared.verifier.clone() else {
             let detail = NO_USER_TOKENS.to_owned();
@@ -67,7 +64,7 @@ impl Connection {
                 self.send(&frame::encode(&Response::Token(token))).await?;
                 Ok(Served::Next)
             }
-            Err(refusal) => self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => self.refuse_entry(entry, refusal).await,
         }
     }
 
@@ -76,14 +73,12 @@ impl Connection {
         node: Option<String>,
         lifespan_s: Option<u32>,
     ) -> io::Result<Served> {
-        let subject = format!("node {}", node.as_deref().unwrap_or("any"));
-        let entry = match self.may(rights::Request::NodeToken, &subject).await? {
+        let entry = match self.may().await? {
             Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
         if let Err(refusal) = self.check_token(node.clone()).await? {
-            entry.refused(&refusal);
-            return self.refuse_as(refusal).await;
+            return self.refuse_entry(entry, refusal).await;
         }
         let (trust, by) = (self.shared.trust.clone(), self.identity.user.clone());
         // It waits for the disk.
@@ -95,10 +90,7 @@ impl Connection {
                 self.send(&frame::encode(&Response::Token(token))).await?;
                 Ok(Served::Next)
             }
-            Err(refusal) => {
-                entry.refused(&refusal);
-                self.refuse_as(refusal).await
-            }
+            Err(refusal) => self.refuse_entry(entry, refusal).await,
         }
     }
 
@@ -132,15 +124,13 @@ impl Connection {
     }
 
     pub(super) async fn forget_node_keys(&mut self, nodes: Vec<String>) -> io::Result<Served> {
-        let subject = format!("nodes {}", nodes.join(","));
-        let entry = match self.may(rights::Request::ForgetNodeKeys, &subject).await? {
+        let entry = match self.may().await? {
             Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
         if self.address.is_some() {
             let refusal = Refusal::new(RefusalCode::AccessDenied, ON_CONTROLLER.to_owned());
-            entry.refused(&refusal);
-            return self.refuse_as(refusal).await;
+            return self.refuse_entry(entry, refusal).await;
         }
         let trust = self.shared.trust.clone();
         let forgotten = tokio::task::spawn_blocking(move || trust.forget(&nodes)).await;
@@ -150,16 +140,13 @@ impl Connection {
                 self.send(&frame::encode(&Response::Done)).await?;
                 Ok(Served::Next)
             }
-            Err(refusal) => {
-                entry.refused(&refusal);
-                self.refuse_as(refusal).await
-            }
+            Err(refusal) => self.refuse_entry(entry, refusal).await,
         }
     }
 
     pub(super) async fn list_node_keys(&mut self) -> io::Result<Served> {
-        if let Err(refusal) = self.may(rights::Request::NodeKeys, "").await? {
-            return self.refuse(refusal.code, refusal.detail).await;
+        if let Err(refusal) = self.may().await? {
+            return self.refuse_as(refusal).await;
         }
         let records = self.shared.trust.list(now_s());
         self.send(&frame::encode(&Response::NodeKeys(records)))
