@@ -17,7 +17,7 @@ use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
 use crate::node_link::located;
 use crate::outbox::Outbox;
-use crate::peer::{NodeProof, Origin, Peer};
+use crate::peer::{NodeProof, Origin, Peer, Place};
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
@@ -36,7 +36,6 @@ use muster_proto::node::NodeHello;
 use muster_proto::version::{self, Versions};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
@@ -54,8 +53,6 @@ struct Connection {
     identity: Identity,
     /// The node whose agent it is for, where it is for nothing else.
     node: Option<AgentConnection>,
-    /// From where it is made on another host.
-    address: Option<IpAddr>,
     /// What shows for which node it is.
     proof: NodeProof,
     write: OwnedWriteHalf,
@@ -63,8 +60,8 @@ struct Connection {
     later: Outbox,
     /// Allocations that end with this connection.
     held: Vec<JobId>,
-    /// Process id of the client; 0 if it is not known.
-    pid: u32,
+    /// Where the client is.
+    place: Place,
     /// What it asks for now, and about what, as the audit log has it.
     asked: Asked,
     /// Its share of its user's quota.
@@ -108,9 +105,11 @@ pub(crate) async fn serve(
         later,
         held: Vec::new(),
         node: None,
-        address: origin.address,
         proof: origin.proof,
-        pid,
+        place: Place {
+            pid,
+            address: origin.address,
+        },
         asked: Asked::nothing(),
         share,
         answered: None,
@@ -314,6 +313,7 @@ impl Connection {
                 let identity = self.identity.clone();
                 self.shared.to_replica(ToReplica::WaitStarted {
                     identity,
+                    place: self.place,
                     job,
                     answer,
                 })?;
@@ -345,7 +345,7 @@ impl Connection {
                 Ok(_) => match self.refusal_of_proof(&hello.name) {
                     Some(detail) => self.refuse(RefusalCode::AccessDenied, detail).await?,
                     None => {
-                        return Ok(Served::Node(located(hello, self.address, self.proof)));
+                        return Ok(Served::Node(located(hello, self.place.address, self.proof)));
                     }
                 },
                 Err(refusal) => self.refuse_as(refusal).await?,
@@ -404,7 +404,7 @@ impl Connection {
             return self.refuse(refusal.code, refusal.detail).await;
         }
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
-        let peer = (self.identity.uid, self.pid);
+        let peer = (self.identity.uid, self.place);
         let (direct, pending) = Direct::new(socket, kind, peer, started);
         let direct = direct.with(remarks);
         self.shared.to_writer(ToWriter::User {
@@ -462,7 +462,7 @@ impl Connection {
             return self.refuse(refusal.code, refusal.detail).await;
         }
         if matches!(command, UserCommand::Reconfigure) {
-            let reply = self.shared.reconfigure(&self.identity, self.pid).await;
+            let reply = self.shared.reconfigure(&self.identity, self.place).await;
             return self.reply(reply).await;
         }
         if let UserCommand::Submit {
@@ -475,7 +475,7 @@ impl Connection {
             self.shared.to_replica(ToReplica::Try {
                 identity,
                 spec,
-                pid: self.pid,
+                place: self.place,
                 reply,
             })?;
             let reply = answer.await.map_err(|_| stopping())?;
@@ -502,7 +502,7 @@ impl Connection {
         self.shared.to_writer(ToWriter::User {
             identity,
             command: Box::new(command),
-            reply: ReplyTo::Task(reply, self.pid),
+            reply: ReplyTo::Task(reply, self.place),
         })?;
         let mut reply = answer.await.map_err(|_| stopping())?;
         remarks.add_to(&mut reply);
@@ -525,7 +525,7 @@ impl Connection {
 
     async fn query(&mut self, query: Query) -> io::Result<Served> {
         if matches!(query, Query::Differences) {
-            let response = match self.shared.differences(&self.identity, self.pid).await {
+            let response = match self.shared.differences(&self.identity, self.place).await {
                 Ok(lines) => Response::Differences(lines),
                 Err(refusal) => return self.refuse_as(refusal).await,
             };

@@ -9,6 +9,7 @@ use crate::fair_queue::FairQueue;
 use crate::fault;
 use crate::mail::{Foreseen, ToReplica};
 use crate::outbox::Outbox;
+use crate::peer::Place;
 use log::error;
 use muster_core::policy::access::privacy::JobScope;
 use muster_core::state::State;
@@ -50,7 +51,7 @@ enum Task {
     /// Expected starts, of a state of this position or a later one.
     Starts(Position),
     Why(JobId, JobScope, Outbox),
-    Try(Identity, Box<JobSpec>, u32, oneshot::Sender<Reply>),
+    Try(Identity, Box<JobSpec>, Place, oneshot::Sender<Reply>),
 }
 
 /// What waits for the thread.
@@ -184,11 +185,11 @@ impl Forecaster {
         &self,
         identity: Identity,
         spec: Box<JobSpec>,
-        pid: u32,
+        place: Place,
         reply: oneshot::Sender<Reply>,
     ) {
         self.tasks
-            .push(identity.uid, Task::Try(identity, spec, pid, reply));
+            .push(identity.uid, Task::Try(identity, spec, place, reply));
     }
 }
 
@@ -225,9 +226,9 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
                 }
             }
             Task::Why(job, scope, out) => explain_job(&state, job, &scope, &out),
-            Task::Try(identity, spec, pid, reply) => {
+            Task::Try(identity, spec, place, reply) => {
                 let answer = tried(&state, &identity, &spec);
-                Entry::of_trial(&state, &identity, &spec, pid).replied(&answer);
+                Entry::of_trial(&state, &identity, &spec, place).replied(&answer);
                 let _ = reply.send(answer);
             }
         }

@@ -228,10 +228,10 @@ impl Replica {
             ToReplica::Try {
                 identity,
                 spec,
-                pid,
+                place,
                 reply,
             } => {
-                self.forecaster.try_job(identity, spec, pid, reply);
+                self.forecaster.try_job(identity, spec, place, reply);
             }
             ToReplica::Foreseen(foreseen) => {
                 for asked in self.forecaster.received(self.position, *foreseen) {
@@ -240,12 +240,13 @@ impl Replica {
             }
             ToReplica::WaitStarted {
                 identity,
+                place,
                 job,
                 answer,
             } => {
                 let keys = self.keys.clone();
                 self.waiting
-                    .wait_started(&self.state, &keys, &identity, job, answer);
+                    .wait_started(&self.state, &keys, (&identity, place), job, answer);
             }
             ToReplica::WaitEnded {
                 identity,

@@ -13,6 +13,7 @@ use crate::mail::{ToReplica, ToWriter};
 use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier};
 use crate::node_trust::NodeTrust;
 use crate::patience::Patience;
+use crate::peer::Place;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
 use crate::stats::Stats;
@@ -194,10 +195,10 @@ impl Shared {
         &self,
         identity: &Identity,
         request: Request,
-        pid: u32,
+        place: Place,
     ) -> io::Result<Entry> {
         let role = self.role(identity).await?;
-        Ok(Entry::new(role, identity, request, pid).about("configuration"))
+        Ok(Entry::new(role, identity, request, place).about("configuration"))
     }
 
     /// What verifies submissions and changes of jobs, in order.
@@ -272,9 +273,9 @@ impl Shared {
     }
 
     /// Reads slurm.conf again.
-    pub(crate) async fn reconfigure(&self, identity: &Identity, pid: u32) -> Reply {
+    pub(crate) async fn reconfigure(&self, identity: &Identity, place: Place) -> Reply {
         let Ok(entry) = self
-            .configuration_entry(identity, Request::Reconfigure, pid)
+            .configuration_entry(identity, Request::Reconfigure, place)
             .await
         else {
             return Reply::Refused(RefusalCode::Busy.into());
@@ -360,10 +361,10 @@ impl Shared {
     pub(crate) async fn differences(
         &self,
         identity: &Identity,
-        pid: u32,
+        place: Place,
     ) -> Result<Vec<String>, Refusal> {
         let entry = self
-            .configuration_entry(identity, Request::Differences, pid)
+            .configuration_entry(identity, Request::Differences, place)
             .await;
         let entry = entry.map_err(|_| Refusal::from(RefusalCode::Busy))?;
         if let Some(refusal) = entry.denied() {

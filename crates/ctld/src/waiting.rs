@@ -4,6 +4,7 @@ use crate::answer;
 use crate::audit::Entry;
 use crate::keys::Keys;
 use crate::outbox::Outbox;
+use crate::peer::Place;
 use muster_core::event::{Event, JobChange};
 use muster_core::policy::access;
 use muster_core::policy::access::privacy::JobScope;
@@ -60,13 +61,13 @@ impl Waiting {
         &mut self,
         state: &State,
         keys: &Keys,
-        identity: &Identity,
+        (identity, place): (&Identity, Place),
         id: JobId,
         out: Out,
     ) {
         let entry = || {
-            Entry::new(role_of(state, identity), identity, Request::WaitStarted, 0)
-                .about(&format!("job {id}"))
+            let role = role_of(state, identity);
+            Entry::new(role, identity, Request::WaitStarted, place).about(&format!("job {id}"))
         };
         let seen = |job: &&Job| JobScope::of(state, identity).has(job);
         let response = match state.jobs.get(&id).filter(seen) {

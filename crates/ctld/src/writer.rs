@@ -440,7 +440,7 @@ impl Writer {
                 reply,
             } => {
                 let audit =
-                    Entry::of_command(self.engine.state(), &identity, &command, reply.peer());
+                    Entry::of_command(self.engine.state(), &identity, &command, reply.place());
                 let begin = turn.events.len();
                 out.users.push(Decided {
                     command: Command::User(identity, *command),

@@ -443,6 +443,17 @@ fn submit(spec: JobSpec, test_only: bool) -> Request {
 }
 
 #[track_caller]
+fn submitted(response: &Response) -> JobId {
+    match response {
+        Response::Reply(reply) => match **reply {
+            Reply::Submitted { id, .. } => id,
+            _ => panic!("{reply:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
 fn is_denied(response: &Response) {
     let is = match response {
         Response::Refused(refusal) => refusal.code == RefusalCode::AccessDenied,
@@ -514,18 +525,25 @@ fn every_refusal_for_want_of_a_right_is_in_the_audit_log() {
     frame::write(&mut agent, &request(shutdown)).unwrap();
     is_denied(&receive(&mut agent).unwrap());
     AUDIT.take(&["Shutdown \"controller\"", "for the agent of node n1"]);
+    // Of a local client the process is known, of whom waits as well.
+    let spec = JobSpec {
+        name: "waited-for".to_owned(),
+        ..JobSpec::default()
+    };
+    let job = submitted(&call(server, &submit(spec, false)));
+    let wait = request(RequestBody::WaitStarted(job));
+    is_denied(&as_user(bob, || call(server, &wait)));
+    let from = format!(
+        "(3009) as user from pid {}: WaitStarted",
+        std::process::id()
+    );
+    AUDIT.take(&[&from, &format!("\"job {job}\": refused")]);
     // Reads of what is another's alone.
     let spec = JobSpec {
         name: "script".to_owned(),
         ..JobSpec::default()
     };
-    let job = match as_user(bob, || call(server, &submit(spec, false))) {
-        Response::Reply(reply) => match *reply {
-            Reply::Submitted { id, .. } => id,
-            other => panic!("{other:?}"),
-        },
-        other => panic!("{other:?}"),
-    };
+    let job = submitted(&as_user(bob, || call(server, &submit(spec, false))));
     let script = query(Query::Script(job));
     for uid in [bob, 0] {
         let response = as_user(uid, || call(server, &script));

@@ -34,7 +34,7 @@ impl Connection {
             request, subject, ..
         } = &self.asked;
         let role = self.shared.role(&self.identity).await?;
-        Ok(Entry::new(role, &self.identity, *request, self.pid).about(subject))
+        Ok(Entry::new(role, &self.identity, *request, self.place).about(subject))
     }
 
     /// Whether the client's role suffices for the present request.
@@ -76,8 +76,8 @@ impl Connection {
         refusal: Refusal,
     ) -> io::Result<Served> {
         if refusal.code == RefusalCode::AccessDenied {
-            let (identity, pid) = (self.identity.clone(), self.pid);
-            let look = move |state: &State| Entry::of_command(state, &identity, &command, pid);
+            let (identity, place) = (self.identity.clone(), self.place);
+            let look = move |state: &State| Entry::of_command(state, &identity, &command, place);
             if let Some(entry) = self.shared.look(look).await? {
                 entry.refused(&refusal);
             }

@@ -97,7 +97,7 @@ impl Connection {
     /// Whether a token for a node can be of use.
     async fn check_token(&self, node: Option<String>) -> io::Result<Result<(), Refusal>> {
         let refusal = |code, text: &str| Err(Refusal::new(code, text.to_owned()));
-        if self.address.is_some() {
+        if self.place.address.is_some() {
             return Ok(refusal(RefusalCode::AccessDenied, ON_CONTROLLER));
         }
         if self.shared.verifier.is_none() {
@@ -128,7 +128,7 @@ impl Connection {
             Ok(entry) => entry,
             Err(refusal) => return self.refuse_as(refusal).await,
         };
-        if self.address.is_some() {
+        if self.place.address.is_some() {
             let refusal = Refusal::new(RefusalCode::AccessDenied, ON_CONTROLLER.to_owned());
             return self.refuse_entry(entry, refusal).await;
         }
