@@ -117,9 +117,12 @@ impl Entry {
 
     /// The refusal, if the role does not suffice for the request.
     pub(crate) fn denied(&self) -> Option<Refusal> {
-        let least = self.request.least().role();
-        let suffices = least.is_some_and(|least| self.role >= least);
-        (!suffices).then(|| rights::denied(self.request))
+        (!self.suffices(self.request)).then(|| rights::denied(self.request))
+    }
+
+    /// Whether the role suffices for a request.
+    pub(crate) fn suffices(&self, request: Request) -> bool {
+        rights::suffices(self.role, request)
     }
 
     /// The subject.

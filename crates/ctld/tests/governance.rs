@@ -517,7 +517,7 @@ fn every_refusal_for_want_of_a_right_is_in_the_audit_log() {
         lifespan_s: None,
     };
     as_user(bob, || call(server, &request(token)));
-    AUDIT.take(&["(3009) as user", "\"user root\": refused"]);
+    AUDIT.take(&["(3009) as user", "TokenOfOther \"user root\": refused"]);
     // The connection of an agent may be somebody else's by now.
     let mut agent = connect(server);
     let serve = request(RequestBody::ServeNode("n1".to_owned()));

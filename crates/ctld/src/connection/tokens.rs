@@ -1,11 +1,12 @@
 //! Tokens of users; keys of nodes, as administrators see to them: tokens, the list, what is forgotten.
 
 use super::{Connection, Served};
-use crate::network::NO_USER_TOKENS;
+use crate::network::{NO_USER_TOKENS, TokenAsker};
 use crate::node_trust::refusal_of_other;
 use crate::peer::NodeProof;
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::Request;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_trust::node_key::now_s;
@@ -39,10 +40,14 @@ impl Connection {
         user: Option<String>,
         lifespan_s: Option<u32>,
     ) -> io::Result<Served> {
-        let entry = match self.may().await? {
-            Ok(entry) => entry,
-            Err(refusal) => return self.refuse_as(refusal).await,
-        };
+        if user
+            .as_ref()
+            .is_some_and(|name| *name != self.identity.user)
+        {
+            // It may be another name of the same; that is known once it is looked up.
+            self.asked.request = Request::TokenOfOther;
+        }
+        let entry = self.entry().await?;
         // A token has its user's role wherever it is used; what a node says of a user has not.
         if self.identity.is_ordinary {
             let refusal = Refusal::new(RefusalCode::AccessDenied, VOUCHED_FOR.to_owned());
@@ -52,11 +57,14 @@ impl Connection {
             let detail = NO_USER_TOKENS.to_owned();
             return self.refuse(RefusalCode::InvalidValue, detail).await;
         };
-        let uid = self.identity.uid;
+        let asker = TokenAsker {
+            uid: self.identity.uid,
+            may_for_others: entry.suffices(Request::TokenOfOther),
+        };
         // Names are looked up, which may take long.
         let _leave = self.share.query().await;
         let made = tokio::task::spawn_blocking(move || {
-            verifier.make_user_token(uid, user.as_deref(), lifespan_s)
+            verifier.make_user_token(asker, user.as_deref(), lifespan_s)
         });
         match made.await.map_err(io::Error::other)? {
             Ok(token) => {
