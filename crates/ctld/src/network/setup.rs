@@ -374,9 +374,8 @@ fn token_user(asker: TokenAsker, user: Option<&str>) -> Result<User, Refusal> {
         None => User::from_uid(Uid::from_raw(asker.uid)),
     };
     let found = found.map_err(|e| invalid(format!("users are not looked up: {e}")))?;
-    let is_own = found
-        .as_ref()
-        .is_some_and(|user| user.uid.as_raw() == asker.uid);
+    let is_asker = |found: &User| found.uid.as_raw() == asker.uid;
+    let is_own = user.is_none() || found.as_ref().is_some_and(is_asker);
     // Who has no right to it does not learn whether there is such a user.
     if !asker.may_for_others && !is_own {
         return Err(rights::denied(Request::TokenOfOther));
@@ -411,6 +410,8 @@ mod tests {
         assert_eq!(ask(4_000_000, false, Some("nobody-of-that-name")), denied);
         assert_eq!(ask(0, false, Some("root")), Ok(0));
         assert_eq!(ask(0, false, None), Ok(0));
+        let nameless = ask(4_000_000, false, None);
+        assert_eq!(nameless, Err(RefusalCode::InvalidValue));
         assert_eq!(ask(4_000_000, true, Some("root")), Ok(0));
         let nobody = ask(0, true, Some("nobody-of-that-name"));
         assert_eq!(nobody, Err(RefusalCode::InvalidValue));
