@@ -9,6 +9,27 @@ const RESERVE_BYTES: u64 = 16 << 20;
 /// How often the file system is asked.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// What is left of that space by somebody who uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// All.
+    All,
+    /// Half of it: what reports of nodes need.
+    ForReports,
+    /// Nothing.
+    Nothing,
+}
+
+impl Kept {
+    fn bytes(self) -> u64 {
+        match self {
+            Kept::All => RESERVE_BYTES,
+            Kept::ForReports => RESERVE_BYTES / 2,
+            Kept::Nothing => 0,
+        }
+    }
+}
+
 /// Watches the file system of the state directory.
 pub struct Reserve {
     dir: PathBuf,
@@ -35,13 +56,13 @@ impl Reserve {
 
     /// Why a command that will write so many bytes must be refused now, if it must. What is let pass counts as
     /// written until the file system is asked again.
-    pub fn refusal(&self, bytes: u64) -> Option<String> {
+    pub(crate) fn refusal(&self, bytes: u64, kept: Kept) -> Option<String> {
         let (at, free) = match self.last.get() {
             Some((at, free)) if at.elapsed() < EVERY => (at, free),
             _ => (Instant::now(), (self.ask)()),
         };
         let left = free.saturating_sub(bytes);
-        if left >= RESERVE_BYTES {
+        if left >= kept.bytes() {
             self.last.set(Some((at, left)));
             return None;
         }
@@ -52,7 +73,7 @@ impl Reserve {
             self.dir.display(),
             free >> 10,
             bytes >> 10,
-            RESERVE_BYTES >> 10
+            kept.bytes() >> 10
         ))
     }
 }

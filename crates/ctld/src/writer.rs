@@ -587,14 +587,10 @@ impl Writer {
         }
         let before = turn.replies.len();
         let binds = binding::may_change(command);
-        let asks = !room::ends_jobs(self.engine.state(), identity, command);
+        let kept = room::kept(self.engine.state(), identity, command);
         let reserve = &self.reserve;
-        self.engine.decide_if(0, whole, now, turn, |events| {
-            match asks && !events.is_empty() {
-                true => room::check(reserve, events),
-                false => Ok(()),
-            }
-        });
+        let accepts = |events: &[_]| room::check(reserve, kept, events);
+        self.engine.decide_if(0, whole, now, turn, accepts);
         fault::on_command("apply", whole);
         if binds {
             self.tell_bindings();

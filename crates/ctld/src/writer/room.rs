@@ -1,8 +1,8 @@
 //! Room on the disk for what users' commands write. The disk's reserve is asked for each of them, with the encoded size of its
-//! events, but for those that end jobs: reports of nodes, which are no commands of users, are never asked about.
+//! events. Those that end jobs may take half of it; the rest is for reports of nodes, which are never asked about.
 
 use super::queue::goes_first;
-use crate::disk::Reserve;
+use crate::disk::{Kept, Reserve};
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::command::{Identity, UserCommand};
@@ -15,30 +15,40 @@ const RECORD_BYTES: u64 = 64;
 /// Why a command with these events must be refused now, if it must.
 ///
 /// # Errors
-/// They would take of the space that is kept for the end of jobs.
-pub(super) fn check(reserve: &Reserve, events: &[Event]) -> Result<(), Refusal> {
+/// They would take of the space that is kept.
+pub(super) fn check(reserve: &Reserve, kept: Kept, events: &[Event]) -> Result<(), Refusal> {
+    if kept == Kept::Nothing || events.is_empty() {
+        return Ok(());
+    }
     let bytes = events.iter().map(|e| RECORD_BYTES + encoded_bytes(e)).sum();
-    match reserve.refusal(bytes) {
+    match reserve.refusal(bytes, kept) {
         None => Ok(()),
         Some(cause) => Err(Refusal::new(RefusalCode::StorageFull, cause)),
     }
 }
 
-/// Whether a command is decided however little space is left: it ends jobs, or it is root's or SlurmUser's and takes away what
-/// there is.
-pub(super) fn ends_jobs(state: &State, identity: &Identity, command: &UserCommand) -> bool {
+/// What a command leaves of the space that is kept. An array has so many tasks that who ends them one by one could use up what
+/// reports of nodes need; root can always end them.
+pub(super) fn kept(state: &State, identity: &Identity, command: &UserCommand) -> Kept {
+    let is_roots = goes_first(identity.uid, state);
     match command {
-        UserCommand::Cancel { .. }
-        | UserCommand::Signal { .. }
-        | UserCommand::EndAllocation { .. } => true,
-        UserCommand::SetCrontab(ask) => ask.text.is_none(),
-        UserCommand::UpdateNodes { update, .. } => {
-            update.state.is_some() && goes_first(identity.uid, state)
+        UserCommand::EndAllocation { .. } => Kept::Nothing,
+        UserCommand::Cancel { .. } | UserCommand::Signal { .. } => match is_roots {
+            true => Kept::Nothing,
+            false => Kept::ForReports,
+        },
+        UserCommand::SetCrontab(ask) if ask.text.is_none() => Kept::ForReports,
+        UserCommand::UpdateNodes { update, .. } if update.state.is_some() && is_roots => {
+            Kept::Nothing
         }
         UserCommand::DeletePartition { .. }
         | UserCommand::DeleteReservation { .. }
-        | UserCommand::DeleteNodes { .. } => goes_first(identity.uid, state),
-        _ => false,
+        | UserCommand::DeleteNodes { .. }
+            if is_roots =>
+        {
+            Kept::Nothing
+        }
+        _ => Kept::All,
     }
 }
 

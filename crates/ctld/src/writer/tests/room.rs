@@ -126,3 +126,30 @@ fn the_reserve_counts_all_that_a_command_writes() {
     // Without it nothing runs again.
     assert_eq!(code(0, UserCommand::SetCrontab(Box::default())), None);
 }
+
+/// Each task that is ended alone becomes a record of its own.
+#[test]
+fn who_ends_tasks_of_an_array_leaves_space_for_reports() {
+    let mut world = small_disk("tasks");
+    let free = |bytes: u64| Reserve::asking(PathBuf::from("/t"), move || bytes);
+    let cancel = || UserCommand::Cancel {
+        selection: JobSelection {
+            targets: vec![job_one()],
+            ..JobSelection::default()
+        },
+    };
+    world.writer.reserve = free(8 << 20);
+    match ask(&mut world, cancel()) {
+        Reply::Refused(refusal) => assert_eq!(refusal.code, RefusalCode::StorageFull),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(states(&world)[0].1, JobState::Pending);
+    let (reply, mut answer) = oneshot::channel();
+    world.turns(vec![ToWriter::User {
+        identity: Identity::default(),
+        command: Box::new(cancel()),
+        reply: reply.into(),
+    }]);
+    let reply = answer.try_recv().unwrap();
+    assert!(matches!(reply, Reply::Done { changed: 1, .. }), "{reply:?}");
+}
