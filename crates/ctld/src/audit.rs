@@ -3,15 +3,18 @@
 //! has a number of lines in a time, those above it are counted. Lines have no secrets, and texts of users are escaped
 //! and cut.
 
+use crate::failure;
+use crate::peer::Place;
 use log::{Level, Record};
-use muster_core::policy::access::audit::{beyond_own, subject};
+use muster_core::policy::access::audit::{beyond_own, subject, submission};
 use muster_core::policy::access::role_of;
 use muster_core::state::State;
-use muster_model::audit::{Line, LineKind, LineLimits, SUMMARY_MS, text};
+use muster_model::audit::{self, Line, LineKind, LineLimits, SUMMARY_MS, text};
 use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::refusal::Refusal;
-use muster_model::rights::{Request, Role};
+use muster_model::rights::{self, Request, Role};
+use muster_model::spec::JobSpec;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -33,10 +36,10 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn start() -> std::io::Result<()> {
     let (send, receive) = sync_channel(QUEUE);
     if LOG.set(send).is_ok() {
-        let work = move || write(&receive);
-        std::thread::Builder::new()
-            .name("audit".into())
-            .spawn(work)?;
+        failure::spawn_essential("audit", move || {
+            write(&receive);
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -47,8 +50,9 @@ pub(crate) struct Entry {
     uid: u32,
     user: String,
     role: Role,
-    /// Process id of the peer; 0 if it is not known.
-    pid: u32,
+    place: Place,
+    /// The host that it comes from, escaped and cut.
+    host: String,
     request: Request,
     /// Object and changed keys, escaped and cut.
     subject: String,
@@ -64,7 +68,7 @@ impl Entry {
         state: &State,
         identity: &Identity,
         command: &UserCommand,
-        pid: u32,
+        place: Place,
     ) -> Option<Entry> {
         LOG.get()?;
         Some(Entry {
@@ -74,23 +78,51 @@ impl Entry {
                 role_of(state, identity),
                 identity,
                 Request::from(command),
-                pid,
+                place,
             )
         })
     }
 
     /// Of another request that concerns the cluster.
-    pub(crate) fn new(role: Role, identity: &Identity, request: Request, pid: u32) -> Entry {
+    pub(crate) fn new(role: Role, identity: &Identity, request: Request, place: Place) -> Entry {
         Entry {
             uid: identity.uid,
             user: identity.user.clone(),
             role,
-            pid,
+            place,
+            host: match (place.address, &identity.host) {
+                (Some(_), Some(host)) => text(host),
+                _ => String::new(),
+            },
             request,
             subject: String::new(),
             always: true,
             refused: None,
         }
+    }
+
+    /// Of a submission that is only tried: makes a line if it is refused.
+    pub(crate) fn of_trial(
+        state: &State,
+        identity: &Identity,
+        spec: &JobSpec,
+        place: Place,
+    ) -> Entry {
+        Entry {
+            always: false,
+            subject: submission(spec),
+            ..Entry::new(role_of(state, identity), identity, Request::Submit, place)
+        }
+    }
+
+    /// The refusal, if the role does not suffice for the request.
+    pub(crate) fn denied(&self) -> Option<Refusal> {
+        (!self.suffices(self.request)).then(|| rights::denied(self.request))
+    }
+
+    /// Whether the role suffices for a request.
+    pub(crate) fn suffices(&self, request: Request) -> bool {
+        rights::suffices(self.role, request)
     }
 
     /// The subject.
@@ -153,12 +185,20 @@ impl Entry {
         }
     }
 
+    fn from(&self) -> audit::Place<'_> {
+        match (self.place.address, self.place.pid) {
+            (Some(address), _) => audit::Place::Host(&self.host, address),
+            (None, 0) => audit::Place::Local,
+            (None, pid) => audit::Place::Process(pid),
+        }
+    }
+
     /// The line.
     fn line(&self) -> String {
         let Entry { uid, role, .. } = self;
         let line = Line {
             who: &format!("{}({uid}) as {role}", text(&self.user)),
-            pid: self.pid,
+            from: self.from(),
             request: self.request.name(),
             subject: &self.subject,
             refused: self.refused.as_deref(),
@@ -216,7 +256,36 @@ mod tests {
             user: user.into(),
             ..Identity::default()
         };
-        Entry::new(Role::Operator, &identity, Request::UpdateNodes, 42)
+        let place = Place {
+            pid: 42,
+            address: None,
+        };
+        Entry::new(Role::Operator, &identity, Request::UpdateNodes, place)
+    }
+
+    /// Whatever the user is called there, and however the host.
+    #[test]
+    fn a_line_names_the_host_that_a_request_comes_from() {
+        let line = |host: &str, address: Option<[u8; 4]>| {
+            let identity = Identity {
+                uid: 1000,
+                user: "ann".into(),
+                host: Some(host.into()),
+                ..Identity::default()
+            };
+            let place = Place {
+                pid: 0,
+                address: address.map(Into::into),
+            };
+            Entry::new(Role::User, &identity, Request::Cancel, place).line()
+        };
+        let begin = "audit: ann(1000) as user from ";
+        assert_eq!(
+            line("login1", Some([10, 0, 0, 7])),
+            format!("{begin}login1 (10.0.0.7): Cancel \"\": done")
+        );
+        assert!(line("a\nb", Some([10, 0, 0, 7])).contains("from a\\u{a}b (10.0.0.7): "));
+        assert!(line("here", None).starts_with(&format!("{begin}local: ")));
     }
 
     #[test]

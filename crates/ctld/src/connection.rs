@@ -1,6 +1,7 @@
 //! One client connection: frames in, frames out, identity from the socket. Requests of a connection are answered in
 //! order; waits and holds are answered whenever their time comes.
 
+mod audit;
 mod changes;
 mod kind;
 mod subject;
@@ -9,7 +10,6 @@ mod tokens;
 mod verify;
 
 use crate::accounting::AccountingQuery;
-use crate::audit::Entry;
 use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::identity::check_ordinary;
@@ -17,7 +17,7 @@ use crate::mail::{ToReplica, ToWriter};
 use crate::mail_address;
 use crate::node_link::located;
 use crate::outbox::Outbox;
-use crate::peer::{NodeProof, Origin, Peer};
+use crate::peer::{NodeProof, Origin, Peer, Place};
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
@@ -30,18 +30,16 @@ use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Least};
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::NodeHello;
 use muster_proto::version::{self, Versions};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
-use subject::{query_subject, shutdown_subject};
+use subject::Asked;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::oneshot;
@@ -55,8 +53,6 @@ struct Connection {
     identity: Identity,
     /// The node whose agent it is for, where it is for nothing else.
     node: Option<AgentConnection>,
-    /// From where it is made on another host.
-    address: Option<IpAddr>,
     /// What shows for which node it is.
     proof: NodeProof,
     write: OwnedWriteHalf,
@@ -64,8 +60,10 @@ struct Connection {
     later: Outbox,
     /// Allocations that end with this connection.
     held: Vec<JobId>,
-    /// Process id of the client; 0 if it is not known.
-    pid: u32,
+    /// Where the client is.
+    place: Place,
+    /// What it asks for now, and about what, as the audit log has it.
+    asked: Asked,
     /// Its share of its user's quota.
     share: Share,
     /// When the last request was answered; absent before the first.
@@ -107,9 +105,12 @@ pub(crate) async fn serve(
         later,
         held: Vec::new(),
         node: None,
-        address: origin.address,
         proof: origin.proof,
-        pid,
+        place: Place {
+            pid,
+            address: origin.address,
+        },
+        asked: Asked::nothing(),
         share,
         answered: None,
         opened: Instant::now(),
@@ -278,6 +279,7 @@ impl Connection {
                 return self.refuse(refusal.code, refusal.detail).await;
             }
         };
+        self.asked = Asked::of(&request.body, self.identity.uid);
         if let Some(node) = self.node.as_ref().map(AgentConnection::node)
             && !matches!(&request.body, RequestBody::NodeHello(hello) if hello.name == node)
         {
@@ -311,6 +313,7 @@ impl Connection {
                 let identity = self.identity.clone();
                 self.shared.to_replica(ToReplica::WaitStarted {
                     identity,
+                    place: self.place,
                     job,
                     answer,
                 })?;
@@ -338,24 +341,18 @@ impl Connection {
                 Served::Next
             }
             RequestBody::Hold(job) => self.hold(job).await?,
-            RequestBody::NodeHello(hello) => match self
-                .may(rights::Request::NodeHello, &format!("node {}", hello.name))
-                .await?
-            {
+            RequestBody::NodeHello(hello) => match self.may().await? {
                 Ok(_) => match self.refusal_of_proof(&hello.name) {
                     Some(detail) => self.refuse(RefusalCode::AccessDenied, detail).await?,
                     None => {
-                        return Ok(Served::Node(located(hello, self.address, self.proof)));
+                        return Ok(Served::Node(located(hello, self.place.address, self.proof)));
                     }
                 },
-                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+                Err(refusal) => self.refuse_as(refusal).await?,
             },
-            RequestBody::ServeNode(node) => match self
-                .may(rights::Request::ServeNode, &format!("node {node}"))
-                .await?
-            {
+            RequestBody::ServeNode(node) => match self.may().await? {
                 Ok(_) => self.serve_node(node).await?,
-                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+                Err(refusal) => self.refuse_as(refusal).await?,
             },
             RequestBody::SetDebug(level) => self.set_debug(&level).await?,
             RequestBody::Token { user, lifespan_s } => self.make_token(user, lifespan_s).await?,
@@ -364,17 +361,14 @@ impl Connection {
             }
             RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await?,
             RequestBody::NodeKeys => self.list_node_keys().await?,
-            RequestBody::Shutdown { nodes } => match self
-                .may(rights::Request::Shutdown, shutdown_subject(nodes))
-                .await?
-            {
+            RequestBody::Shutdown { nodes } => match self.may().await? {
                 Ok(entry) => {
                     self.send(&frame::encode(&Response::Stopping)).await?;
                     entry.done();
                     self.shared.stop(nodes);
                     Served::Next
                 }
-                Err(refusal) => self.refuse(refusal.code, refusal.detail).await?,
+                Err(refusal) => self.refuse_as(refusal).await?,
             },
         };
         let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -393,12 +387,6 @@ impl Connection {
         Err(io::Error::other(text))
     }
 
-    async fn refuse(&mut self, code: RefusalCode, detail: String) -> io::Result<Served> {
-        let response = Response::Refused(Refusal::new(code, detail));
-        self.send(&frame::encode(&response)).await?;
-        Ok(Served::Next)
-    }
-
     /// A submission whose answer nothing here depends on: the writer sends it.
     async fn submit(
         &mut self,
@@ -410,13 +398,13 @@ impl Connection {
         let mut command = command;
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
-            Err(refusal) => return self.refuse_as(refusal).await,
+            Err(refusal) => return self.refuse_command(*command, refusal).await,
         };
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
         let socket = self.write.as_ref().as_fd().try_clone_to_owned()?;
-        let peer = (self.identity.uid, self.pid);
+        let peer = (self.identity.uid, self.place);
         let (direct, pending) = Direct::new(socket, kind, peer, started);
         let direct = direct.with(remarks);
         self.shared.to_writer(ToWriter::User {
@@ -442,9 +430,9 @@ impl Connection {
     }
 
     async fn set_debug(&mut self, level: &str) -> io::Result<Served> {
-        let entry = match self.may(rights::Request::SetDebug, level).await? {
+        let entry = match self.may().await? {
             Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
         let Some(filter) = crate::debug_level::filter(level, 0) else {
             let detail = format!(
@@ -465,23 +453,17 @@ impl Connection {
         Ok((identity, remarks))
     }
 
-    async fn refuse_as(&mut self, refusal: Refusal) -> io::Result<Served> {
-        self.send(&frame::encode(&Response::Refused(refusal)))
-            .await?;
-        Ok(Served::Next)
-    }
-
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
         let _leave = self.share.command().await;
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
-            Err(refusal) => return self.refuse_as(refusal).await,
+            Err(refusal) => return self.refuse_command(command, refusal).await,
         };
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
         if matches!(command, UserCommand::Reconfigure) {
-            let reply = self.shared.reconfigure(&self.identity, self.pid).await;
+            let reply = self.shared.reconfigure(&self.identity, self.place).await;
             return self.reply(reply).await;
         }
         if let UserCommand::Submit {
@@ -494,6 +476,7 @@ impl Connection {
             self.shared.to_replica(ToReplica::Try {
                 identity,
                 spec,
+                place: self.place,
                 reply,
             })?;
             let reply = answer.await.map_err(|_| stopping())?;
@@ -520,7 +503,7 @@ impl Connection {
         self.shared.to_writer(ToWriter::User {
             identity,
             command: Box::new(command),
-            reply: ReplyTo::Task(reply, self.pid),
+            reply: ReplyTo::Task(reply, self.place),
         })?;
         let mut reply = answer.await.map_err(|_| stopping())?;
         remarks.add_to(&mut reply);
@@ -543,9 +526,9 @@ impl Connection {
 
     async fn query(&mut self, query: Query) -> io::Result<Served> {
         if matches!(query, Query::Differences) {
-            let response = match self.shared.differences(&self.identity, self.pid).await {
+            let response = match self.shared.differences(&self.identity, self.place).await {
                 Ok(lines) => Response::Differences(lines),
-                Err(refusal) => Response::Refused(refusal),
+                Err(refusal) => return self.refuse_as(refusal).await,
             };
             self.send(&frame::encode(&response)).await?;
             return Ok(Served::Next);
@@ -558,8 +541,6 @@ impl Connection {
         let _leave = self.share.query().await;
         let (answer, mut parts) = self.share.outbox();
         let identity = self.identity.clone();
-        let request = rights::Request::from(&query);
-        let subject = query_subject(&query);
         match query {
             Query::Accounting(query) => {
                 let usage = query.usage;
@@ -603,11 +584,11 @@ impl Connection {
                 answer,
             })?,
         }
-        let mut first = (request.least() != Least::Anyone).then_some(request);
+        let mut is_first = true;
         while let Some(bytes) = parts.recv().await {
             self.send(&bytes).await?;
-            if let Some(request) = first.take() {
-                self.note_answer(request, &subject, &bytes).await?;
+            if std::mem::take(&mut is_first) {
+                self.note_answer(&bytes).await?;
             }
             if !parts.is_empty() {
                 pause().await;
@@ -620,46 +601,11 @@ impl Connection {
         Ok(Served::Next)
     }
 
-    /// The audit log gets a line if a read that needs a right was refused, or if it changed something.
-    async fn note_answer(
-        &self,
-        request: rights::Request,
-        subject: &str,
-        bytes: &[u8],
-    ) -> io::Result<()> {
-        let response = bytes.get(4..).map(frame::decode::<Response>);
-        let refusal = match response {
-            Some(Ok(Response::Refused(refusal))) if refusal.code == RefusalCode::AccessDenied => {
-                Some(refusal)
-            }
-            _ if request == rights::Request::ResetDiag => None,
-            _ => return Ok(()),
-        };
-        let role = self.shared.role(&self.identity).await?;
-        let entry = Entry::new(role, &self.identity, request, self.pid).about(subject);
-        match refusal {
-            Some(refusal) => entry.refused(&refusal),
-            None => entry.done(),
-        }
-        Ok(())
-    }
-
     /// Whether `PrivateData` hides this from the client.
     async fn hides(&self, what: PrivateData) -> io::Result<bool> {
         let identity = self.identity.clone();
         let look = move |state: &State| hides(state, &identity, what);
         self.shared.look(look).await
-    }
-
-    /// Whether the client's role suffices for a request.
-    async fn may(
-        &self,
-        request: rights::Request,
-        subject: &str,
-    ) -> io::Result<Result<Entry, Refusal>> {
-        self.shared
-            .may(&self.identity, request, subject, self.pid)
-            .await
     }
 
     /// The client becomes the holder of an allocation: it is notified of its end, and the allocation ends with it.
@@ -679,20 +625,14 @@ impl Connection {
         };
         match response {
             Response::Refused(refusal) if refusal.code != RefusalCode::JobPending => {
-                if refusal.code == RefusalCode::AccessDenied {
-                    let role = self.shared.role(&self.identity).await?;
-                    Entry::new(
-                        role,
-                        &self.identity,
-                        rights::Request::HoldAllocation,
-                        self.pid,
-                    )
-                    .about(&format!("job {job}"))
-                    .refused(&refusal);
-                }
-                self.refuse(refusal.code, refusal.detail).await
+                self.refuse_as(refusal).await
             }
-            _ => {
+            response => {
+                if let Response::JobStarted(info) = &response
+                    && info.job.spec.owner.uid != self.identity.uid
+                {
+                    self.entry().await?.done();
+                }
                 if !self.held.contains(&job) {
                     self.held.push(job);
                 }

@@ -101,9 +101,87 @@ pub(crate) fn spawn_essential(
         })
 }
 
+/// Starts a thread that ends once its work is done. A panic in it ends the process: others wait for what it leaves undone.
+///
+/// # Errors
+/// When there is no thread.
+pub(crate) fn spawn_worker(
+    name: &'static str,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            if let Err(Panicked(text)) = caught(work) {
+                end_process(&format!("thread '{name}' panicked: {text}"));
+            }
+        })
+}
+
+/// The same as [`spawn_essential`] for a task of this thread's event loop, which catches its panics.
+pub(crate) fn spawn_essential_task(name: &'static str, work: impl Future<Output = ()> + 'static) {
+    let task = tokio::task::spawn_local(work);
+    tokio::task::spawn_local(async move {
+        match task.await {
+            Ok(()) if is_stopping() => {}
+            Ok(()) => end_process(&format!("task '{name}' ended")),
+            // The event loop is gone.
+            Err(e) if e.is_cancelled() => {}
+            Err(_) => end_process(&format!("task '{name}' panicked")),
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+
+    /// The part that fails in a process of its own.
+    const PART: &str = "MUSTER_TEST_PART";
+
+    fn fail(part: &str) {
+        match part {
+            "thread" => drop(spawn_essential("thread", || panic!("injected"))),
+            "end" => drop(spawn_essential("end", || Ok(()))),
+            "worker" => drop(spawn_worker("worker", || panic!("injected"))),
+            _ => {
+                let runtime = tokio::runtime::Builder::new_current_thread().build();
+                tokio::task::LocalSet::new().block_on(&runtime.unwrap(), async {
+                    let is_panic = part == "task";
+                    spawn_essential_task("task", async move { assert!(!is_panic, "injected") });
+                    std::future::pending::<()>().await;
+                });
+            }
+        }
+        loop {
+            std::thread::park();
+        }
+    }
+
+    /// Nothing waits for what has failed: ping would say that all is well.
+    #[test]
+    fn a_part_that_fails_ends_the_process() {
+        if let Ok(part) = std::env::var(PART) {
+            return fail(&part);
+        }
+        for part in ["thread", "end", "worker", "task", "end of task"] {
+            let ran = Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "failure::tests::a_part_that_fails_ends_the_process",
+                    "--exact",
+                ])
+                .env(PART, part)
+                .output()
+                .unwrap();
+            assert_eq!(ran.status.code(), Some(EXIT_FAILED), "{part}: {ran:?}");
+        }
+    }
+
+    #[test]
+    fn a_worker_may_end() {
+        spawn_worker("worker", || {}).unwrap().join().unwrap();
+    }
 
     #[test]
     fn a_caught_panic_is_an_error_with_its_message() {

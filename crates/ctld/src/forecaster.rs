@@ -2,12 +2,14 @@
 //! neither the writer nor other readers wait for them; what was worked out serves until the state has changed and the
 //! work may be done again. Users take turns, and the state is copied when it is somebody's turn.
 
+use crate::audit::Entry;
 use crate::clock::now;
 use crate::failure::{self, Panicked, caught};
 use crate::fair_queue::FairQueue;
 use crate::fault;
 use crate::mail::{Foreseen, ToReplica};
 use crate::outbox::Outbox;
+use crate::peer::Place;
 use log::error;
 use muster_core::policy::access::privacy::{JobScope, View};
 use muster_core::state::State;
@@ -49,7 +51,7 @@ enum Task {
     /// Expected starts, of a state of this position or a later one.
     Starts(Position),
     Why(JobId, Identity, Outbox),
-    Try(Identity, Box<JobSpec>, oneshot::Sender<Reply>),
+    Try(Identity, Box<JobSpec>, Place, oneshot::Sender<Reply>),
 }
 
 /// What waits for the thread.
@@ -183,10 +185,11 @@ impl Forecaster {
         &self,
         identity: Identity,
         spec: Box<JobSpec>,
+        place: Place,
         reply: oneshot::Sender<Reply>,
     ) {
         self.tasks
-            .push(identity.uid, Task::Try(identity, spec, reply));
+            .push(identity.uid, Task::Try(identity, spec, place, reply));
     }
 }
 
@@ -223,8 +226,10 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
                 }
             }
             Task::Why(job, identity, out) => explain_job(&state, job, &identity, &out),
-            Task::Try(identity, spec, reply) => {
-                let _ = reply.send(tried(&state, &identity, &spec));
+            Task::Try(identity, spec, place, reply) => {
+                let answer = tried(&state, &identity, &spec);
+                Entry::of_trial(&state, &identity, &spec, place).replied(&answer);
+                let _ = reply.send(answer);
             }
         }
         let took = begun.elapsed().as_nanos();

@@ -1,6 +1,7 @@
 //! Messages between the controller's threads.
 
 use crate::outbox::Outbox;
+use crate::peer::Place;
 use crate::program_settings::ProgramSettings;
 use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
@@ -175,6 +176,8 @@ pub enum ToReplica {
         identity: Identity,
         /// What.
         spec: Box<JobSpec>,
+        /// Where the client is.
+        place: Place,
         /// When, or why never.
         reply: oneshot::Sender<Reply>,
     },
@@ -184,6 +187,8 @@ pub enum ToReplica {
     WaitStarted {
         /// The user.
         identity: Identity,
+        /// Where the client is.
+        place: Place,
         /// The job.
         job: JobId,
         /// One encoded frame.

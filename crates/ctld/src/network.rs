@@ -81,6 +81,14 @@ pub(crate) struct Verified {
     by_node: Option<String>,
 }
 
+/// Who asks for a token of a user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenAsker {
+    pub(crate) uid: u32,
+    /// Whether the right suffices for tokens of others.
+    pub(crate) may_for_others: bool,
+}
+
 /// Verifies credentials of connections.
 pub(crate) trait Verifier: Send + Sync {
     /// What a credential proves. May take long, but ends.
@@ -105,7 +113,7 @@ pub(crate) trait Verifier: Send + Sync {
     /// There are no such tokens here, or none for that user.
     fn make_user_token(
         &self,
-        asking_uid: u32,
+        asker: TokenAsker,
         user: Option<&str>,
         lifespan_s: Option<u32>,
     ) -> Result<String, Refusal>;
@@ -209,7 +217,7 @@ impl Network {
         for listener in listeners {
             let network = Rc::clone(&self);
             let listener = TcpListener::from_std(listener).map_err(|e| e.to_string())?;
-            tokio::task::spawn_local(async move {
+            failure::spawn_essential_task("network accept", async move {
                 let server = Rc::clone(&network.server);
                 let identify = |_, tcp, from| {
                     let network = Rc::clone(&network);
@@ -309,7 +317,7 @@ impl Network {
         let node = match &verified.purpose {
             Purpose::User => None,
             Purpose::Configuration => {
-                self.configuration.check(uid)?;
+                self.configuration.check(uid, from.ip())?;
                 None
             }
             Purpose::Node(name) if verified.by_node.is_none() && self.trust.is_pinned(name) => {

@@ -26,6 +26,15 @@ pub(crate) struct Origin {
     pub(crate) is_vouched_for: bool,
 }
 
+/// Where a request comes from, as the audit log has it. The other host's name is the identity's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Process id of the client; 0 if it is not known.
+    pub(crate) pid: u32,
+    /// From where it is made on another host.
+    pub(crate) address: Option<IpAddr>,
+}
+
 /// What shows for which node an agent speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodeProof {

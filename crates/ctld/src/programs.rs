@@ -426,8 +426,7 @@ fn start(invocation: Invocation, room: &Arc<Room>, ended: impl FnOnce(bool) + Se
         ended(carry_out(&invocation));
         inside.leave();
     };
-    let thread = std::thread::Builder::new().name("program".to_owned());
-    if let Err(e) = thread.spawn(work) {
+    if let Err(e) = failure::spawn_worker("program", work) {
         error!("{what} is not run: cannot start thread: {e}");
         room.leave();
     }

@@ -8,7 +8,7 @@
 
 use crate::answer;
 use crate::changes::Changes;
-use crate::failure::{Panicked, caught};
+use crate::failure::{self, Panicked, caught};
 use crate::fair_queue::FairQueue;
 use crate::forecaster::{ForecastQuery, Forecaster};
 use crate::keys::Keys;
@@ -228,9 +228,10 @@ impl Replica {
             ToReplica::Try {
                 identity,
                 spec,
+                place,
                 reply,
             } => {
-                self.forecaster.try_job(identity, spec, reply);
+                self.forecaster.try_job(identity, spec, place, reply);
             }
             ToReplica::Foreseen(foreseen) => {
                 for asked in self.forecaster.received(self.position, *foreseen) {
@@ -239,12 +240,13 @@ impl Replica {
             }
             ToReplica::WaitStarted {
                 identity,
+                place,
                 job,
                 answer,
             } => {
                 let keys = self.keys.clone();
                 self.waiting
-                    .wait_started(&self.state, &keys, &identity, job, answer);
+                    .wait_started(&self.state, &keys, (&identity, place), job, answer);
             }
             ToReplica::WaitEnded {
                 identity,
@@ -509,10 +511,7 @@ impl Replica {
                 Err(e) => warn!("snapshot of the state not finished: {e}"),
             }
         };
-        match std::thread::Builder::new()
-            .name("snapshot".into())
-            .spawn(write)
-        {
+        match failure::spawn_worker("snapshot", write) {
             Ok(thread) => self.snapshot_thread = Some(thread),
             Err(e) => warn!("cannot start thread to write a snapshot: {e}"),
         }

@@ -1,6 +1,7 @@
 //! Where the answer to a command goes. The answer to a submission is written by the writer itself: that spares the
 //! event loop a wake and its client the wait for it. The connection's task is woken only if it asks meanwhile.
 
+use crate::peer::Place;
 use crate::stats::Stats;
 use muster_model::command::Reply;
 use muster_proto::client::Response;
@@ -15,24 +16,24 @@ use tokio::sync::oneshot;
 
 /// Where a command's answer goes once it is durable.
 pub enum ReplyTo {
-    /// Process id of the client that waits for it; 0 if it is not known.
-    Task(oneshot::Sender<Reply>, u32),
+    /// To the task of a client, and where that is.
+    Task(oneshot::Sender<Reply>, Place),
     /// Straight to the client.
     Socket(Direct),
 }
 
 impl From<oneshot::Sender<Reply>> for ReplyTo {
     fn from(task: oneshot::Sender<Reply>) -> ReplyTo {
-        ReplyTo::Task(task, 0)
+        ReplyTo::Task(task, Place::default())
     }
 }
 
 impl ReplyTo {
-    /// Process id of the peer; 0 if it is not known.
-    pub(crate) fn peer(&self) -> u32 {
+    /// Where the client is.
+    pub(crate) fn place(&self) -> Place {
         match self {
-            ReplyTo::Task(_, pid) => *pid,
-            ReplyTo::Socket(direct) => direct.pid,
+            ReplyTo::Task(_, place) => *place,
+            ReplyTo::Socket(direct) => direct.place,
         }
     }
 
@@ -76,7 +77,7 @@ pub struct Direct {
     socket: OwnedFd,
     answer: Arc<Answer>,
     uid: u32,
-    pid: u32,
+    place: Place,
     since: Instant,
 }
 
@@ -110,11 +111,11 @@ pub(crate) struct Pending {
 }
 
 impl Direct {
-    /// Both ends, for a request of this kind, user and process that has come at this time.
+    /// Both ends, for a request of this kind, user and place that has come at this time.
     pub(crate) fn new(
         socket: OwnedFd,
         kind: &'static str,
-        (uid, pid): (u32, u32),
+        (uid, place): (u32, Place),
         since: Instant,
     ) -> (Direct, Pending) {
         let (rest, left) = oneshot::channel();
@@ -132,7 +133,7 @@ impl Direct {
             socket,
             answer,
             uid,
-            pid,
+            place,
             since,
         };
         (direct, pending)
@@ -199,7 +200,8 @@ mod tests {
 
     fn pair() -> (UnixStream, Direct, Pending) {
         let (client, server) = UnixStream::pair().unwrap();
-        let (direct, pending) = Direct::new(server.into(), "TEST", (0, 0), Instant::now());
+        let (direct, pending) =
+            Direct::new(server.into(), "TEST", (0, Place::default()), Instant::now());
         (client, direct, pending)
     }
 

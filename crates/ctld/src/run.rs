@@ -20,6 +20,7 @@ use crate::network::{
 use crate::node_trust::NodeTrust;
 use crate::notify::Notify;
 use crate::patience::Patience;
+use crate::peer::Place;
 use crate::priority;
 use crate::program_settings::ProgramSettings;
 use crate::programs::Programs;
@@ -478,7 +479,7 @@ fn serve(
                 _ = hup.recv() => {
                     reopen(reopen_log, "SIGHUP");
                     let root = Identity { user: "root".to_owned(), ..Identity::default() };
-                    let reply = shared.reconfigure(&root, 0).await;
+                    let reply = shared.reconfigure(&root, Place::default()).await;
                     info!("SIGHUP: the configuration was read again: {reply:?}");
                 }
             }

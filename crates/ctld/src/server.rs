@@ -100,9 +100,12 @@ pub(crate) async fn accept(
     mut network: Option<mpsc::Receiver<Arrival>>,
 ) {
     let waiter = Rc::clone(&shared);
-    tokio::task::spawn_local(async move { waiter.give_up_unheld().await });
+    failure::spawn_essential_task("unheld allocations", async move {
+        waiter.give_up_unheld().await;
+        std::future::pending().await
+    });
     let server = Arc::clone(&shared.pulses.server);
-    tokio::task::spawn_local(async move {
+    failure::spawn_essential_task("beat", async move {
         loop {
             server.begin(Doing::Serving);
             tokio::time::sleep(BEAT).await;

@@ -13,6 +13,7 @@ use crate::mail::{ToReplica, ToWriter};
 use crate::network::{GivenConfiguration, NetworkSettings, NodeAddresses, Verifier};
 use crate::node_trust::NodeTrust;
 use crate::patience::Patience;
+use crate::peer::Place;
 use crate::program_settings::ProgramSettings;
 use crate::quota::{Agents, Users};
 use crate::stats::Stats;
@@ -25,7 +26,7 @@ use muster_core::state::State;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Request, Role};
+use muster_model::rights::{Request, Role};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -186,25 +187,18 @@ impl Shared {
         self.look(move |state| role_of(state, &identity)).await
     }
 
-    /// Whether someone's role suffices for a request; the audit log gets a line if not.
+    /// The line of the audit log of a request that is about the configuration.
     ///
     /// # Errors
     /// When the controller stops.
-    pub(crate) async fn may(
+    async fn configuration_entry(
         &self,
         identity: &Identity,
         request: Request,
-        subject: &str,
-        pid: u32,
-    ) -> io::Result<Result<Entry, Refusal>> {
+        place: Place,
+    ) -> io::Result<Entry> {
         let role = self.role(identity).await?;
-        let entry = Entry::new(role, identity, request, pid).about(subject);
-        if request.least().role().is_some_and(|least| role >= least) {
-            return Ok(Ok(entry));
-        }
-        let refusal = rights::denied(request);
-        entry.refused(&refusal);
-        Ok(Err(refusal))
+        Ok(Entry::new(role, identity, request, place).about("configuration"))
     }
 
     /// What verifies submissions and changes of jobs, in order.
@@ -279,16 +273,17 @@ impl Shared {
     }
 
     /// Reads slurm.conf again.
-    pub(crate) async fn reconfigure(&self, identity: &Identity, pid: u32) -> Reply {
-        let entry = match self
-            .may(identity, Request::Reconfigure, "configuration", pid)
+    pub(crate) async fn reconfigure(&self, identity: &Identity, place: Place) -> Reply {
+        let Ok(entry) = self
+            .configuration_entry(identity, Request::Reconfigure, place)
             .await
-        {
-            Ok(Ok(entry)) => entry,
-            Ok(Err(refusal)) => return Reply::Refused(refusal),
-            Err(_) => return Reply::Refused(RefusalCode::Busy.into()),
+        else {
+            return Reply::Refused(RefusalCode::Busy.into());
         };
-        let reply = self.read_again().await;
+        let reply = match entry.denied() {
+            Some(refusal) => Reply::Refused(refusal),
+            None => self.read_again().await,
+        };
         entry.replied(&reply);
         reply
     }
@@ -366,12 +361,15 @@ impl Shared {
     pub(crate) async fn differences(
         &self,
         identity: &Identity,
-        pid: u32,
+        place: Place,
     ) -> Result<Vec<String>, Refusal> {
-        let may = self
-            .may(identity, Request::Differences, "configuration", pid)
+        let entry = self
+            .configuration_entry(identity, Request::Differences, place)
             .await;
-        may.map_err(|_| Refusal::from(RefusalCode::Busy))??;
+        let entry = entry.map_err(|_| Refusal::from(RefusalCode::Busy))?;
+        if let Some(refusal) = entry.denied() {
+            return Err(refusal);
+        }
         let read = self.config.read().map_err(|e| {
             let detail = format!("the configuration would not be taken: {e:#}");
             Refusal::new(RefusalCode::InvalidValue, detail)

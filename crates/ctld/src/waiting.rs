@@ -4,6 +4,7 @@ use crate::answer;
 use crate::audit::Entry;
 use crate::keys::Keys;
 use crate::outbox::Outbox;
+use crate::peer::Place;
 use muster_core::event::{Event, JobChange};
 use muster_core::policy::access;
 use muster_core::policy::access::privacy::JobScope;
@@ -60,24 +61,31 @@ impl Waiting {
         &mut self,
         state: &State,
         keys: &Keys,
-        identity: &Identity,
+        (identity, place): (&Identity, Place),
         id: JobId,
         out: Out,
     ) {
+        let entry = || {
+            let role = role_of(state, identity);
+            Entry::new(role, identity, Request::WaitStarted, place).about(&format!("job {id}"))
+        };
         let seen = |job: &&Job| JobScope::of(state, identity).has(job);
         let response = match state.jobs.get(&id).filter(seen) {
             None => Response::Refused(RefusalCode::InvalidJobId.into()),
             Some(job) if !access::may_job(state, identity, Request::WaitStarted, job) => {
                 let refusal = rights::denied(Request::WaitStarted);
-                Entry::new(role_of(state, identity), identity, Request::WaitStarted, 0)
-                    .about(&format!("job {id}"))
-                    .refused(&refusal);
+                entry().refused(&refusal);
                 Response::Refused(refusal)
             }
             Some(job) if job.state.is_ended() => ended(job),
-            Some(job) => match answer::started(state, keys, job) {
-                Some(response) => response,
-                None => {
+            Some(job) => match (answer::started(state, keys, job), job.spec.owner.uid) {
+                (Some(response), owner) if owner == identity.uid => response,
+                // The key to another user's allocation.
+                (Some(response), _) => {
+                    entry().done();
+                    response
+                }
+                (None, _) => {
                     let outs = self.started.entry(id).or_default();
                     forget_gone(outs, |out| out);
                     outs.push(out);

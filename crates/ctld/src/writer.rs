@@ -11,6 +11,7 @@ mod nodes;
 mod orders;
 mod queue;
 mod retry;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -53,7 +54,6 @@ pub use nodes::node_command;
 use orders::Grants;
 pub use orders::addresses;
 use queue::{Charge, Cost, Queue};
-use retry::bytes_of;
 
 /// Messages taken into one turn at most.
 const TURN_MESSAGES_MAX: usize = 4096;
@@ -440,7 +440,7 @@ impl Writer {
                 reply,
             } => {
                 let audit =
-                    Entry::of_command(self.engine.state(), &identity, &command, reply.peer());
+                    Entry::of_command(self.engine.state(), &identity, &command, reply.place());
                 let begin = turn.events.len();
                 out.users.push(Decided {
                     command: Command::User(identity, *command),
@@ -561,39 +561,36 @@ impl Writer {
         if let Some(refusal) = self.too_large(command) {
             return Reply::Refused(refusal);
         }
-        if let UserCommand::Submit {
-            spec, test_only, ..
-        } = command
+        if let UserCommand::Submit { spec, .. } = command
+            && spec.immediate_s.is_some()
         {
-            if !test_only && let Some(cause) = self.reserve.refusal(bytes_of(command)) {
-                return Reply::Refused(Refusal::new(RefusalCode::StorageFull, cause));
-            }
-            if spec.immediate_s.is_some() {
-                let state = self.engine.state();
-                let start = muster_core::decide::prospective_job(state, identity, spec, now)
-                    .and_then(|job| {
-                        muster_core::decide::check_immediate(&job)?;
-                        self.engine.scheduler().would_start(state, &job.spec, now)
-                    });
-                match start {
-                    Err(refusal) => return Reply::Refused(refusal),
-                    Ok((at, _)) if at > now => {
-                        return Reply::Refused(RefusalCode::NotImmediate.into());
-                    }
-                    Ok(_) => {}
+            let state = self.engine.state();
+            let start =
+                muster_core::decide::prospective_job(state, identity, spec, now).and_then(|job| {
+                    muster_core::decide::check_immediate(&job)?;
+                    self.engine.scheduler().would_start(state, &job.spec, now)
+                });
+            match start {
+                Err(refusal) => return Reply::Refused(refusal),
+                Ok((at, _)) if at > now => {
+                    return Reply::Refused(RefusalCode::NotImmediate.into());
                 }
+                Ok(_) => {}
             }
         }
         if let UserCommand::SubmitHet {
             specs, test_only, ..
         } = command
-            && let Some(answer) = self.before_het(identity, command, specs, *test_only, now)
+            && let Some(answer) = self.before_het(identity, specs, *test_only, now)
         {
             return answer;
         }
         let before = turn.replies.len();
         let binds = binding::may_change(command);
-        self.engine.decide(0, whole, now, turn);
+        let kept = room::kept(self.engine.state(), identity, command);
+        let reserve = &self.reserve;
+        let accepts = |events: &[_]| room::check(reserve, kept, events);
+        self.engine.decide_if(0, whole, now, turn, accepts);
         fault::on_command("apply", whole);
         if binds {
             self.tell_bindings();

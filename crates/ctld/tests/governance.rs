@@ -5,17 +5,18 @@
 
 use muster_ctld::patience::Patience;
 use muster_ctld::{Options, run};
-use muster_model::command::UserCommand;
+use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::{BlobId, JobId};
+use muster_model::job_class::JobClass;
 use muster_model::refusal::RefusalCode;
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, Owner};
 use muster_proto::client::{Diag, Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, frame};
 use nix::sys::resource::{Resource, setrlimit};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// Descriptors of the controller and of its clients here together.
@@ -23,8 +24,48 @@ const DESCRIPTORS: u64 = 1024;
 /// What each user may have of them: see `muster_ctld::quota`.
 const CONNECTIONS: usize = 224;
 
-const CONF: &str = "ClusterName=t\nSlurmctldHost=localhost\nSlurmUser=root\nNodeName=n1 CPUs=4 RealMemory=1000\n\
+const CONF: &str = "ClusterName=t\nSlurmctldHost=localhost\nSlurmUser=root\nScronParameters=enable\nNodeName=n1 CPUs=4 RealMemory=1000\n\
                     PartitionName=p Nodes=n1 Default=YES State=UP\n";
+
+/// Keeps the lines of the audit log.
+struct AuditLines(Mutex<Vec<String>>, Condvar);
+
+static AUDIT: AuditLines = AuditLines(Mutex::new(Vec::new()), Condvar::new());
+
+impl log::Log for AuditLines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if record.target() == "audit" {
+            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.push(record.args().to_string());
+            self.1.notify_all();
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+impl AuditLines {
+    /// Waits for a line that has all these words, and takes it and those before it.
+    #[track_caller]
+    fn take(&self, words: &[&str]) -> Vec<String> {
+        let has = |line: &String| words.iter().all(|word| line.contains(word));
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut lines, _) = self
+            .1
+            .wait_timeout_while(lines, Duration::from_secs(20), |lines| {
+                !lines.iter().any(has)
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        match lines.iter().position(has) {
+            Some(at) => lines.drain(..=at).collect(),
+            None => panic!("no line has {words:?}: {lines:#?}"),
+        }
+    }
+}
 
 struct Server {
     socket: PathBuf,
@@ -44,6 +85,7 @@ fn server() -> Option<(&'static Server, MutexGuard<'static, ()>)> {
 }
 
 fn start() -> Server {
+    log::set_logger(&AUDIT).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS).unwrap();
     let dir = Path::new("/tmp").join(format!("muster-governance-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -380,6 +422,142 @@ fn mail_addresses_that_are_options_are_refused() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+fn command(command: UserCommand) -> Request {
+    request(RequestBody::Command(Box::new(command)))
+}
+
+fn submit(spec: JobSpec, test_only: bool) -> Request {
+    let script = BlobId([1; 32]);
+    let spec = JobSpec {
+        script: Some(script),
+        work_dir: "/tmp".to_owned(),
+        ..spec
+    };
+    command(UserCommand::Submit {
+        spec: Box::new(spec),
+        blobs: vec![(script, b"#!/bin/sh\n".to_vec().into())],
+        test_only,
+    })
+}
+
+#[track_caller]
+fn submitted(response: &Response) -> JobId {
+    match response {
+        Response::Reply(reply) => match **reply {
+            Reply::Submitted { id, .. } => id,
+            _ => panic!("{reply:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn is_denied(response: &Response) {
+    let is = match response {
+        Response::Refused(refusal) => refusal.code == RefusalCode::AccessDenied,
+        Response::Reply(reply) => {
+            matches!(&**reply, Reply::Refused(refusal) if refusal.code == RefusalCode::AccessDenied)
+        }
+        _ => false,
+    };
+    assert!(is, "{response:?}");
+}
+
+/// Wherever it is found out that a right lacks.
+#[test]
+fn every_refusal_for_want_of_a_right_is_in_the_audit_log() {
+    let Some((server, _turn)) = server() else {
+        return;
+    };
+    let bob = 3009;
+    let owner = Owner {
+        uid: 3010,
+        user: "alice".to_owned(),
+        ..Owner::default()
+    };
+    let other = JobSpec {
+        name: "other".to_owned(),
+        owner,
+        ..JobSpec::default()
+    };
+    let class = JobClass {
+        name: "nosuch".to_owned(),
+        ..JobClass::default()
+    };
+    let classed = JobSpec {
+        name: "classed".to_owned(),
+        class: Some(Box::new(class)),
+        ..JobSpec::default()
+    };
+    let interactive = JobSpec {
+        name: "interactive".to_owned(),
+        interactive: true,
+        ..classed.clone()
+    };
+    let crontab = Query::Crontab { uid: Some(3010) };
+    let shutdown = RequestBody::Shutdown { nodes: false };
+    let asked = [
+        (query(crontab.clone()), "CrontabOfOther \"crontab of 3010\""),
+        (submit(other, true), "Submit \"JobName=other UserId=3010\""),
+        (submit(classed, false), "Submit \"JobName=classed\""),
+        (submit(interactive, false), "Submit \"JobName=interactive\""),
+        (request(shutdown.clone()), "Shutdown \"controller\""),
+    ];
+    for (asked, words) in asked {
+        let response = as_user(bob, || call(server, &asked));
+        is_denied(&response);
+        let lines = AUDIT.take(&["(3009) as user", words, "refused: \"Access"]);
+        let own = lines.iter().filter(|line| line.contains("(3009)"));
+        assert_eq!(own.count(), 1, "one line: {lines:#?}");
+    }
+    let token = RequestBody::Token {
+        user: Some("root".to_owned()),
+        lifespan_s: None,
+    };
+    as_user(bob, || call(server, &request(token)));
+    AUDIT.take(&["(3009) as user", "TokenOfOther \"user root\": refused"]);
+    // The connection of an agent may be somebody else's by now.
+    let mut agent = connect(server);
+    let serve = request(RequestBody::ServeNode("n1".to_owned()));
+    frame::write(&mut agent, &serve).unwrap();
+    frame::write(&mut agent, &request(shutdown)).unwrap();
+    is_denied(&receive(&mut agent).unwrap());
+    AUDIT.take(&["Shutdown \"controller\"", "for the agent of node n1"]);
+    // Of a local client the process is known, of whom waits as well.
+    let spec = JobSpec {
+        name: "waited-for".to_owned(),
+        ..JobSpec::default()
+    };
+    let job = submitted(&call(server, &submit(spec, false)));
+    let wait = request(RequestBody::WaitStarted(job));
+    is_denied(&as_user(bob, || call(server, &wait)));
+    let from = format!(
+        "(3009) as user from pid {}: WaitStarted",
+        std::process::id()
+    );
+    AUDIT.take(&[&from, &format!("\"job {job}\": refused")]);
+    // Reads of what is another's alone.
+    let spec = JobSpec {
+        name: "script".to_owned(),
+        ..JobSpec::default()
+    };
+    let job = submitted(&as_user(bob, || call(server, &submit(spec, false))));
+    let script = query(Query::Script(job));
+    for uid in [bob, 0] {
+        let response = as_user(uid, || call(server, &script));
+        assert!(matches!(response, Response::Script(_)), "{response:?}");
+    }
+    let response = call(server, &query(crontab));
+    assert!(matches!(response, Response::Crontab(None)), "{response:?}");
+    let lines = AUDIT.take(&["as root", "CrontabOfOther", "done"]);
+    let reads = lines.iter().filter(|line| line.contains("Script"));
+    let reads: Vec<_> = reads.collect();
+    assert!(
+        matches!(reads[..], [line] if line.contains("as root") && line.contains(&format!("job {job}"))),
+        "{lines:#?}"
+    );
 }
 
 #[test]

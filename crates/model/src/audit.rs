@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 
 /// Bytes of a text of users in a line.
 pub const TEXT_MAX: usize = 160;
@@ -34,13 +35,24 @@ pub fn text(words: &str) -> String {
     out
 }
 
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// On this host; its process is not known.
+    Local,
+    /// A process of this host.
+    Process(u32),
+    /// On another host of this name, which is escaped and cut already.
+    Host(&'a str, IpAddr),
+}
+
 /// A request and what came of it. Subject and reason are escaped and cut already.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     /// Who: user with uid, role.
     pub who: &'a str,
-    /// Process id of the client; 0 if it is not known.
-    pub pid: u32,
+    /// From where.
+    pub from: Place<'a>,
     /// Name of the request in the table of rights.
     pub request: &'static str,
     /// Object and changed keys.
@@ -52,9 +64,10 @@ pub struct Line<'a> {
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "audit: {} from ", self.who)?;
-        match self.pid {
-            0 => f.write_str("local")?,
-            pid => write!(f, "pid {pid}")?,
+        match self.from {
+            Place::Local => f.write_str("local")?,
+            Place::Process(pid) => write!(f, "pid {pid}")?,
+            Place::Host(host, address) => write!(f, "{host} ({address})")?,
         }
         write!(f, ": {} \"{}\": ", self.request, self.subject)?;
         match self.refused {

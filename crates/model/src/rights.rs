@@ -58,6 +58,8 @@ pub enum Least {
     Administrator,
     /// `SlurmUser`.
     SlurmUser,
+    /// A bearer of a token for the node.
+    TokenBearer,
     /// Of a node's agent: the owner of the job, or root.
     NodeOwner,
     /// Of a node's agent: the owner of the job, root, or a bearer of the job's key.
@@ -79,7 +81,7 @@ impl Least {
             Least::Administrator => Some(Role::Administrator),
             Least::OwnerAlone | Least::SlurmUser => Some(Role::SlurmUser),
             Least::NodeOwner | Least::NodeOwnerOrKey => Some(Role::Root),
-            Least::NodeKey => None,
+            Least::TokenBearer | Least::NodeKey => None,
         }
     }
 
@@ -95,6 +97,7 @@ impl Least {
             Least::Operator => "operator",
             Least::Administrator => "administrator",
             Least::SlurmUser => "SlurmUser",
+            Least::TokenBearer => "bearer of a token for the node",
             Least::NodeOwner => "owner of the job, root",
             Least::NodeOwnerOrKey => "owner of the job, root, bearer of the job's key",
             Least::NodeKey => "bearer of the job's key",
@@ -109,6 +112,7 @@ impl Least {
             | Least::OwnerAlone
             | Least::Oneself
             | Least::Coordinator
+            | Least::TokenBearer
             | Least::NodeOwner
             | Least::NodeOwnerOrKey
             | Least::NodeKey => true,
@@ -131,8 +135,19 @@ pub fn may_on_node(request: Request, uid: u32, owner: u32, has_key: bool) -> boo
         | Least::Coordinator
         | Least::Operator
         | Least::Administrator
-        | Least::SlurmUser => false,
+        | Least::SlurmUser
+        | Least::TokenBearer => false,
     }
+}
+
+/// Whether a role suffices for a request, whatever that is about.
+pub fn suffices(role: Role, request: Request) -> bool {
+    request.least().role().is_some_and(|least| role >= least)
+}
+
+/// Whether a request may be made by who has shown a token for the node, or has not.
+pub fn may_by_token(request: Request, has_token: bool) -> bool {
+    request.least() == Least::TokenBearer && has_token
 }
 
 /// The refusal where the role does not suffice.

@@ -17,7 +17,7 @@ pub(crate) fn end_at_panic() {
 }
 
 /// From now on a panic of any thread or task ends the process.
-pub(crate) fn end_on_panic() {
+pub fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let backtrace = std::backtrace::Backtrace::capture();
         log::error!("this process ends because of a defect: {info}\n{backtrace}");

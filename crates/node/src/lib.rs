@@ -49,6 +49,7 @@ pub use cgroup::{ControllerUse, uses as control_group_uses};
 pub use credential::credential_main;
 pub use cross_memory::CrossMemory;
 pub use emulate::{EmulateOptions, EmulatedNode, RunTime, emulate};
+pub use failure::end_on_panic;
 pub use launcher::{LauncherStop, launcher_main, pin_controller, stop_launcher};
 pub use options::{AgentOptions, NetworkOptions};
 pub use relay::relay_main;

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 /// Bytes of a body: a script of the largest size, escaped, and an environment.
 const BODY_BYTES_MAX: usize = 32 << 20;
@@ -127,32 +128,47 @@ pub fn serve(
         log: Arc::default(),
     });
     passed::start().context("cannot start thread to close what users send")?;
-    runtime.block_on(run(listeners, shared))
+    let served = runtime.block_on(run(listeners, shared));
+    if served.is_err() {
+        // Answers that are being made would be waited for.
+        runtime.shutdown_background();
+    }
+    served
 }
 
 async fn run(listeners: Listeners, shared: Arc<Shared>) -> Result<()> {
     if let Some(connection) = listeners.connection {
         return single(connection, &shared).await;
     }
+    let mut parts = JoinSet::new();
     for listener in listeners.tcp {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(accept_tcp(listener, shared.clone()));
+        parts.spawn(accept_tcp(listener, shared.clone()));
     }
     for listener in listeners.unix {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        tokio::spawn(accept_unix(listener, shared.clone()));
+        parts.spawn(accept_unix(listener, shared.clone()));
     }
-    tokio::spawn(watch(shared.places.clone()));
+    parts.spawn(watch(shared.places.clone()));
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+        failed = first_end(&mut parts) => return Err(failed),
     }
     log::info!("slurmrestd ends, since it was asked to");
     Ok(())
+}
+
+/// Waits until one of the parts ends that slurmrestd cannot do without: each goes on until the process ends.
+async fn first_end(parts: &mut JoinSet<()>) -> anyhow::Error {
+    match parts.join_next().await {
+        Some(Err(e)) => anyhow::anyhow!("a part of slurmrestd has failed: {e}"),
+        _ => anyhow::anyhow!("a part of slurmrestd has ended"),
+    }
 }
 
 /// The connection of inetd.
@@ -722,62 +738,4 @@ fn credentials(headers: &HeaderMap) -> Result<Credentials, &'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
-    }
-
-    #[test]
-    fn lines_of_strangers_are_few() {
-        let limit = LineLimit::default();
-        let written = (0..1000).filter(|_| limit.may_write(false)).count();
-        // It may have taken more than a second.
-        assert!((10..100).contains(&written), "{written}");
-        assert!((0..1000).all(|_| limit.may_write(true)));
-    }
-
-    #[test]
-    fn what_is_accepted_decides_the_form() {
-        let yaml = |value| wants_yaml(&headers(&[("accept", value)]));
-        assert_eq!(wants_yaml(&headers(&[])), Some(false));
-        assert_eq!(yaml("*/*"), Some(false));
-        assert_eq!(
-            yaml("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
-            Some(false)
-        );
-        assert_eq!(yaml("application/x-yaml"), Some(true));
-        assert_eq!(
-            yaml("application/yaml;q=0.4, application/json;q=0.5"),
-            Some(false)
-        );
-        assert_eq!(yaml("text/plain"), None);
-        assert_eq!(yaml("application/json;q=0"), None);
-    }
-
-    #[test]
-    fn bodies_are_json() {
-        let json = |value| is_json(&headers(&[("content-type", value)]));
-        assert!(is_json(&headers(&[])) && json("application/json; charset=utf-8"));
-        assert!(!json("text/plain") && !json("application/x-www-form-urlencoded"));
-    }
-
-    #[test]
-    fn one_token_is_sent_in_one_way() {
-        let of = |pairs: &[_]| credentials(&headers(pairs)).map(|c| (c.user, c.token));
-        let (name, token) = ("x-slurm-user-name", "x-slurm-user-token");
-        let both = (Some("ada".to_owned()), Some("t".to_owned()));
-        assert_eq!(of(&[(name, "ada"), (token, "t")]), Ok(both));
-        let bearer = (None, Some("t".to_owned()));
-        assert_eq!(of(&[("authorization", "Bearer t")]), Ok(bearer));
-        assert_eq!(of(&[(token, "")]), Ok((None, None)));
-        assert!(of(&[(token, "t"), ("authorization", "Bearer t")]).is_err());
-        assert!(of(&[(token, "t"), (token, "u")]).is_err());
-        assert!(of(&[("authorization", "Basic x")]).is_err());
-    }
-}
+mod tests;

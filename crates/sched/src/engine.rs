@@ -13,6 +13,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::Reason;
 use muster_model::node::NodeLink;
+use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 
 /// The word that keeps ends and the starts that they make possible in turns of their own.
@@ -83,6 +84,18 @@ impl Engine {
 
     /// Decides and applies commands.
     pub fn decide(&mut self, position: usize, command: &Command, now: Timestamp, turn: &mut Turn) {
+        self.decide_if(position, command, now, turn, |_| Ok(()));
+    }
+
+    /// Decides a command, and applies it if `accepts` has nothing against its events.
+    pub fn decide_if(
+        &mut self,
+        position: usize,
+        command: &Command,
+        now: Timestamp,
+        turn: &mut Turn,
+        accepts: impl FnOnce(&[Event]) -> Result<(), Refusal>,
+    ) {
         let decision = decide(&self.state, command, now);
         if let Command::User(_, UserCommand::Submit { .. } | UserCommand::SubmitHet { .. }) =
             command
@@ -90,6 +103,10 @@ impl Engine {
                 .scheduler
                 .reject_infeasible(&self.state, &decision.events)
         {
+            turn.replies.push((position, Reply::Refused(refusal)));
+            return;
+        }
+        if let Err(refusal) = accepts(&decision.events) {
             turn.replies.push((position, Reply::Refused(refusal)));
             return;
         }

@@ -98,6 +98,7 @@ pub fn may_job(state: &State, identity: &Identity, request: Request, job: &Job) 
         | Least::Operator
         | Least::Administrator
         | Least::SlurmUser
+        | Least::TokenBearer
         | Least::NodeKey => false,
     };
     by_object || may(state, identity, request)

@@ -45,7 +45,7 @@ fn allowed(least: Least) -> [bool; 7] {
         Least::Administrator => "0000111",
         Least::SlurmUser => "0000011",
         Least::NodeOwner | Least::NodeOwnerOrKey => "1000001",
-        Least::NodeKey => "0000000",
+        Least::TokenBearer | Least::NodeKey => "0000000",
     };
     let row = row.as_bytes();
     std::array::from_fn(|n| row[n] == b'1')
@@ -215,6 +215,9 @@ fn reads_and_requests_to_agents() {
             };
             assert_eq!(got, may, "{request:?} by uid {uid}");
         }
+        let by_token = rights::may_by_token(request, true);
+        assert_eq!(by_token, request == Request::JoinNode, "{request:?}");
+        assert!(!rights::may_by_token(request, false), "{request:?}");
         if request.group() == Group::Agent {
             let by_key = rights::may_on_node(request, STRANGER, OWNER, true);
             assert_eq!(by_key, request.least() != Least::NodeOwner, "{request:?}");

@@ -1,6 +1,7 @@
 //! What a client below the commands reads: whatever it asks, `PrivateData` and the table of rights hold in the answer.
 
 use super::*;
+use crate::peer::Place;
 use crate::replica::sees_the_same;
 use crate::waiting::Waiting;
 use muster_core::decide::decide;
@@ -216,7 +217,7 @@ fn who_may_not_see_a_job_cannot_wait_for_it() {
         match started {
             true => {
                 let keys = Keys::from_bytes([7; 64]);
-                waiting.wait_started(&state, &keys, &who, JobId(1), out);
+                waiting.wait_started(&state, &keys, (&who, Place::default()), JobId(1), out);
             }
             false => waiting.wait_ended(&state, &who, JobId(1), false, out),
         }

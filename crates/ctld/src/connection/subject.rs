@@ -1,9 +1,68 @@
 //! Subjects of requests, as the audit log names them.
 
-use muster_proto::client::Query;
+use muster_model::ids::JobId;
+use muster_model::rights::Request;
+use muster_proto::client::{Query, RequestBody};
+
+/// A request, and what it is about.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) request: Request,
+    /// As the audit log has it; empty for commands, whose subject is in the state.
+    pub(super) subject: String,
+    /// The job of which something is read.
+    pub(super) job: Option<JobId>,
+}
+
+impl Asked {
+    /// Nothing was asked yet.
+    pub(super) fn nothing() -> Asked {
+        Asked {
+            request: Request::Ping,
+            subject: String::new(),
+            job: None,
+        }
+    }
+
+    /// By a user of this uid.
+    pub(super) fn of(body: &RequestBody, uid: u32) -> Asked {
+        let mut asked = Asked {
+            request: Request::from(body),
+            ..Asked::nothing()
+        };
+        asked.subject = match body {
+            RequestBody::Command(_) | RequestBody::WaitNodes(_) | RequestBody::NodeKeys => {
+                String::new()
+            }
+            RequestBody::Query(query) => {
+                match **query {
+                    Query::Script(job) | Query::Allocation(job) => asked.job = Some(job),
+                    Query::Crontab { uid: Some(other) } if other != uid => {
+                        asked.request = Request::CrontabOfOther;
+                    }
+                    _ => {}
+                }
+                query_subject(query)
+            }
+            RequestBody::WaitStarted(job)
+            | RequestBody::WaitEnded(job)
+            | RequestBody::Hold(job) => format!("job {job}"),
+            RequestBody::NodeHello(hello) => format!("node {}", hello.name),
+            RequestBody::ServeNode(node) => format!("node {node}"),
+            RequestBody::Shutdown { nodes } => shutdown_subject(*nodes).to_owned(),
+            RequestBody::SetDebug(level) => level.clone(),
+            RequestBody::Token { user, .. } => format!("user {}", user.as_deref().unwrap_or("")),
+            RequestBody::NodeToken { node, .. } => {
+                format!("node {}", node.as_deref().unwrap_or("any"))
+            }
+            RequestBody::ForgetNodeKeys(nodes) => format!("nodes {}", nodes.join(",")),
+        };
+        asked
+    }
+}
 
 /// Audit subject of a shutdown.
-pub(super) fn shutdown_subject(nodes: bool) -> &'static str {
+fn shutdown_subject(nodes: bool) -> &'static str {
     match nodes {
         true => "controller and nodes",
         false => "controller",
@@ -11,10 +70,11 @@ pub(super) fn shutdown_subject(nodes: bool) -> &'static str {
 }
 
 /// Audit subject of a query.
-pub(super) fn query_subject(query: &Query) -> String {
+fn query_subject(query: &Query) -> String {
     match query {
         Query::Script(job) | Query::Allocation(job) | Query::Why(job) => format!("job {job}"),
         Query::ResetDiag => "counters".into(),
+        Query::Differences => "configuration".into(),
         Query::Crontab { uid } => {
             uid.map_or_else(|| "crontab".to_owned(), |uid| format!("crontab of {uid}"))
         }
@@ -31,7 +91,6 @@ pub(super) fn query_subject(query: &Query) -> String {
         | Query::Diag
         | Query::Reservations
         | Query::Licenses
-        | Query::Differences
         | Query::Accounts
         | Query::AccountsOfClusters
         | Query::JobCounts
@@ -43,7 +102,6 @@ pub(super) fn query_subject(query: &Query) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_model::ids::JobId;
 
     #[test]
     fn an_audit_line_says_which_job_is_read_and_what_is_shut_down() {
@@ -52,5 +110,16 @@ mod tests {
             assert_eq!(query_subject(&query), "job 7");
         }
         assert_ne!(shutdown_subject(true), shutdown_subject(false));
+    }
+
+    #[test]
+    fn another_users_crontab_is_another_request() {
+        let asked = |of| {
+            let query = Box::new(Query::Crontab { uid: of });
+            Asked::of(&RequestBody::Query(query), 1000).request
+        };
+        assert_eq!(asked(None), Request::Crontab);
+        assert_eq!(asked(Some(1000)), Request::Crontab);
+        assert_eq!(asked(Some(1001)), Request::CrontabOfOther);
     }
 }

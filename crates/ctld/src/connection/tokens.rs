@@ -1,12 +1,12 @@
 //! Tokens of users; keys of nodes, as administrators see to them: tokens, the list, what is forgotten.
 
 use super::{Connection, Served};
-use crate::network::NO_USER_TOKENS;
+use crate::network::{NO_USER_TOKENS, TokenAsker};
 use crate::node_trust::refusal_of_other;
 use crate::peer::NodeProof;
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights;
+use muster_model::rights::Request;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_trust::node_key::now_s;
@@ -40,26 +40,31 @@ impl Connection {
         user: Option<String>,
         lifespan_s: Option<u32>,
     ) -> io::Result<Served> {
-        let subject = format!("user {:?}", user.as_deref().unwrap_or(""));
-        let entry = match self.may(rights::Request::Token, &subject).await? {
-            Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
-        };
+        if user
+            .as_ref()
+            .is_some_and(|name| *name != self.identity.user)
+        {
+            // It may be another name of the same; that is known once it is looked up.
+            self.asked.request = Request::TokenOfOther;
+        }
+        let entry = self.entry().await?;
         // A token has its user's role wherever it is used; what a node says of a user has not.
         if self.identity.is_ordinary {
             let refusal = Refusal::new(RefusalCode::AccessDenied, VOUCHED_FOR.to_owned());
-            entry.refused(&refusal);
-            return self.refuse_as(refusal).await;
+            return self.refuse_entry(entry, refusal).await;
         }
         let Some(verifier) = self.shared.verifier.clone() else {
             let detail = NO_USER_TOKENS.to_owned();
             return self.refuse(RefusalCode::InvalidValue, detail).await;
         };
-        let uid = self.identity.uid;
+        let asker = TokenAsker {
+            uid: self.identity.uid,
+            may_for_others: entry.suffices(Request::TokenOfOther),
+        };
         // Names are looked up, which may take long.
         let _leave = self.share.query().await;
         let made = tokio::task::spawn_blocking(move || {
-            verifier.make_user_token(uid, user.as_deref(), lifespan_s)
+            verifier.make_user_token(asker, user.as_deref(), lifespan_s)
         });
         match made.await.map_err(io::Error::other)? {
             Ok(token) => {
@@ -67,7 +72,7 @@ impl Connection {
                 self.send(&frame::encode(&Response::Token(token))).await?;
                 Ok(Served::Next)
             }
-            Err(refusal) => self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => self.refuse_entry(entry, refusal).await,
         }
     }
 
@@ -76,14 +81,12 @@ impl Connection {
         node: Option<String>,
         lifespan_s: Option<u32>,
     ) -> io::Result<Served> {
-        let subject = format!("node {}", node.as_deref().unwrap_or("any"));
-        let entry = match self.may(rights::Request::NodeToken, &subject).await? {
+        let entry = match self.may().await? {
             Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
         if let Err(refusal) = self.check_token(node.clone()).await? {
-            entry.refused(&refusal);
-            return self.refuse_as(refusal).await;
+            return self.refuse_entry(entry, refusal).await;
         }
         let (trust, by) = (self.shared.trust.clone(), self.identity.user.clone());
         // It waits for the disk.
@@ -95,17 +98,14 @@ impl Connection {
                 self.send(&frame::encode(&Response::Token(token))).await?;
                 Ok(Served::Next)
             }
-            Err(refusal) => {
-                entry.refused(&refusal);
-                self.refuse_as(refusal).await
-            }
+            Err(refusal) => self.refuse_entry(entry, refusal).await,
         }
     }
 
     /// Whether a token for a node can be of use.
     async fn check_token(&self, node: Option<String>) -> io::Result<Result<(), Refusal>> {
         let refusal = |code, text: &str| Err(Refusal::new(code, text.to_owned()));
-        if self.address.is_some() {
+        if self.place.address.is_some() {
             return Ok(refusal(RefusalCode::AccessDenied, ON_CONTROLLER));
         }
         if self.shared.verifier.is_none() {
@@ -132,15 +132,13 @@ impl Connection {
     }
 
     pub(super) async fn forget_node_keys(&mut self, nodes: Vec<String>) -> io::Result<Served> {
-        let subject = format!("nodes {}", nodes.join(","));
-        let entry = match self.may(rights::Request::ForgetNodeKeys, &subject).await? {
+        let entry = match self.may().await? {
             Ok(entry) => entry,
-            Err(refusal) => return self.refuse(refusal.code, refusal.detail).await,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
-        if self.address.is_some() {
+        if self.place.address.is_some() {
             let refusal = Refusal::new(RefusalCode::AccessDenied, ON_CONTROLLER.to_owned());
-            entry.refused(&refusal);
-            return self.refuse_as(refusal).await;
+            return self.refuse_entry(entry, refusal).await;
         }
         let trust = self.shared.trust.clone();
         let forgotten = tokio::task::spawn_blocking(move || trust.forget(&nodes)).await;
@@ -150,16 +148,13 @@ impl Connection {
                 self.send(&frame::encode(&Response::Done)).await?;
                 Ok(Served::Next)
             }
-            Err(refusal) => {
-                entry.refused(&refusal);
-                self.refuse_as(refusal).await
-            }
+            Err(refusal) => self.refuse_entry(entry, refusal).await,
         }
     }
 
     pub(super) async fn list_node_keys(&mut self) -> io::Result<Served> {
-        if let Err(refusal) = self.may(rights::Request::NodeKeys, "").await? {
-            return self.refuse(refusal.code, refusal.detail).await;
+        if let Err(refusal) = self.may().await? {
+            return self.refuse_as(refusal).await;
         }
         let records = self.shared.trust.list(now_s());
         self.send(&frame::encode(&Response::NodeKeys(records)))

@@ -1,13 +1,19 @@
 //! The configuration for hosts that have none (`SlurmctldParameters=enable_configless`). Who has a credential for that gets it, and
 //! nothing else.
 
+use crate::audit::Entry;
+use crate::peer::Place;
 use anyhow::{Context as _, Result, ensure};
 use log::{info, warn};
 use muster_conf::{Config, DistributedFiles, read_from_disk};
+use muster_model::command::Identity;
 use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{self, Request, Role};
 use muster_proto::configuration::{ConfigurationAnswer, ConfigurationFile};
 use muster_proto::frame;
 use sha2::{Digest as _, Sha256};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -46,14 +52,31 @@ impl GivenConfiguration {
     }
 
     /// Whether a user may have it: root, for whom daemons on other hosts ask, and the controller's own.
-    pub(super) fn check(&self, uid: u32) -> Result<(), String> {
-        let own = nix::unistd::geteuid().as_raw();
-        if uid != 0 && uid != own {
-            return Err(format!(
-                "uid {uid} may not have the configuration: root asks for it, or SlurmUser"
-            ));
+    pub(super) fn check(&self, uid: u32, from: IpAddr) -> Result<(), String> {
+        let role = match uid {
+            0 => Role::Root,
+            uid if uid == nix::unistd::geteuid().as_raw() => Role::SlurmUser,
+            _ => Role::User,
+        };
+        if rights::suffices(role, Request::FetchConfiguration) {
+            return Ok(());
         }
-        Ok(())
+        let why =
+            format!("uid {uid} may not have the configuration: root asks for it, or SlurmUser");
+        // Neither its user nor its host is looked up for that.
+        let identity = Identity {
+            uid,
+            user: uid.to_string(),
+            host: Some(from.to_string()),
+            ..Identity::default()
+        };
+        let place = Place {
+            pid: 0,
+            address: Some(from),
+        };
+        Entry::new(role, &identity, Request::FetchConfiguration, place)
+            .refused(&Refusal::new(RefusalCode::AccessDenied, why.clone()));
+        Err(why)
     }
 
     /// Says it, at the end of a connection, and closes that.
@@ -115,4 +138,20 @@ pub(crate) fn read_given(conf: &Path, config: &Config) -> Result<Option<Arc<[u8]
 pub(crate) fn version_of(given: &[u8]) -> String {
     let digest = Sha256::digest(given);
     digest[..8].iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_for_root_and_the_controllers_user() {
+        let given = GivenConfiguration::default();
+        let from = IpAddr::from([10, 0, 0, 7]);
+        let own = nix::unistd::geteuid().as_raw();
+        assert_eq!(given.check(0, from), Ok(()));
+        assert_eq!(given.check(own, from), Ok(()));
+        let why = given.check(own + 4_000_000, from).unwrap_err();
+        assert!(why.contains("may not have the configuration"), "{why}");
+    }
 }

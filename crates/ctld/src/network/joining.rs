@@ -5,6 +5,7 @@ use crate::node_trust::{Joining, fingerprint};
 use log::warn;
 use muster_channel::relay::confirmed;
 use muster_channel::{Opening, Responder, UnconfirmedChannel};
+use muster_model::rights::{self, Request};
 use muster_proto::frame;
 use muster_proto::hello::ChannelAnswer;
 use muster_proto::node_trust::{JoinAnswer, JoinHello};
@@ -115,9 +116,11 @@ impl Network {
         let secret = self
             .ask(from, move |_| trust.secret_of_offer(&asked))
             .await?;
-        let accepted = Responder::accept(opening, &secret);
-        let (responder, hello) =
-            accepted.map_err(|_| "it does not have the token that it shows".to_owned())?;
+        // Who has the token knows the secret that follows from it.
+        let accepted = Responder::accept(opening, &secret).ok();
+        let is_allowed = rights::may_by_token(Request::JoinNode, accepted.is_some());
+        let accepted = accepted.filter(|_| is_allowed);
+        let (responder, hello) = accepted.ok_or("it does not have the token that it shows")?;
         let hello: JoinHello =
             frame::decode(&hello).map_err(|e| format!("its greeting cannot be read: {e}"))?;
         Versions::CLUSTER

@@ -1,6 +1,6 @@
 //! Whether and where the controller listens for other hosts, by slurm.conf.
 
-use super::{GivenConfiguration, Maker, Verified, Verifier};
+use super::{GivenConfiguration, Maker, TokenAsker, Verified, Verifier};
 use crate::node_trust::NodeTrust;
 use anyhow::{Context as _, Result};
 use log::{info, warn};
@@ -9,6 +9,7 @@ use muster_channel::{Purpose, Scheme};
 use muster_conf::{AuthMethod, Authentication, Config, UserTokenSettings};
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::rights::{self, Request};
 use muster_trust::node_key::{NodeClaim, Speaker, now_s};
 use muster_trust::proof::ProofVerifier;
 use muster_trust::user_token::UserTokens;
@@ -350,36 +351,69 @@ impl Verifier for ClusterVerifier {
 
     fn make_user_token(
         &self,
-        asking_uid: u32,
+        asker: TokenAsker,
         user: Option<&str>,
         lifespan_s: Option<u32>,
     ) -> Result<String, Refusal> {
-        let refusal = |code, detail: String| Refusal::new(code, detail);
-        let invalid = |detail: String| refusal(RefusalCode::InvalidValue, detail);
         let tokens = self.user_tokens.as_ref();
         let tokens = tokens.ok_or_else(|| invalid(NO_USER_TOKENS.to_owned()))?;
-        let is_trusted = asking_uid == 0 || asking_uid == self.own_uid;
-        let found = match user {
-            Some(name) => User::from_name(name),
-            None => User::from_uid(Uid::from_raw(asking_uid)),
-        };
-        let found = found.map_err(|e| invalid(format!("users are not looked up: {e}")))?;
-        let is_own = found
-            .as_ref()
-            .is_some_and(|user| user.uid.as_raw() == asking_uid);
-        if !is_trusted && !is_own {
-            let detail = "only root and SlurmUser get tokens for other users".to_owned();
-            return Err(refusal(RefusalCode::AccessDenied, detail));
-        }
-        let found = found.ok_or_else(|| {
-            let name = user.map_or_else(|| asking_uid.to_string(), str::to_owned);
-            invalid(format!("the controller's host has no user '{name}'"))
-        })?;
-        let made = tokens.make(&found.name, lifespan_s, is_trusted);
+        let found = token_user(asker, user)?;
+        let made = tokens.make(&found.name, lifespan_s, asker.may_for_others);
         made.map_err(|e| invalid(e.to_string()))
     }
 
     fn node_address(&self, node: &str) -> Option<String> {
         self.addresses.of(node)
+    }
+}
+
+/// The user of whom a token is asked for.
+fn token_user(asker: TokenAsker, user: Option<&str>) -> Result<User, Refusal> {
+    let found = match user {
+        Some(name) => User::from_name(name),
+        None => User::from_uid(Uid::from_raw(asker.uid)),
+    };
+    let found = found.map_err(|e| invalid(format!("users are not looked up: {e}")))?;
+    let is_asker = |found: &User| found.uid.as_raw() == asker.uid;
+    let is_own = user.is_none() || found.as_ref().is_some_and(is_asker);
+    // Who has no right to it does not learn whether there is such a user.
+    if !asker.may_for_others && !is_own {
+        return Err(rights::denied(Request::TokenOfOther));
+    }
+    found.ok_or_else(|| {
+        let name = user.map_or_else(|| asker.uid.to_string(), str::to_owned);
+        invalid(format!("the controller's host has no user '{name}'"))
+    })
+}
+
+fn invalid(detail: String) -> Refusal {
+    Refusal::new(RefusalCode::InvalidValue, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_others_are_for_who_has_the_right() {
+        let ask = |uid, may_for_others, user| {
+            let asker = TokenAsker {
+                uid,
+                may_for_others,
+            };
+            token_user(asker, user)
+                .map(|user| user.uid.as_raw())
+                .map_err(|refusal| refusal.code)
+        };
+        let denied = Err(RefusalCode::AccessDenied);
+        assert_eq!(ask(4_000_000, false, Some("root")), denied);
+        assert_eq!(ask(4_000_000, false, Some("nobody-of-that-name")), denied);
+        assert_eq!(ask(0, false, Some("root")), Ok(0));
+        assert_eq!(ask(0, false, None), Ok(0));
+        let nameless = ask(4_000_000, false, None);
+        assert_eq!(nameless, Err(RefusalCode::InvalidValue));
+        assert_eq!(ask(4_000_000, true, Some("root")), Ok(0));
+        let nobody = ask(0, true, Some("nobody-of-that-name"));
+        assert_eq!(nobody, Err(RefusalCode::InvalidValue));
     }
 }

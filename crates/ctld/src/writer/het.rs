@@ -3,7 +3,7 @@
 
 use super::Writer;
 use muster_core::state::State;
-use muster_model::command::{Identity, Reply, UserCommand};
+use muster_model::command::{Identity, Reply};
 use muster_model::job::{Allocation, Job};
 use muster_model::job_env::HetComponent;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -16,18 +16,10 @@ impl Writer {
     pub(super) fn before_het(
         &self,
         identity: &Identity,
-        command: &UserCommand,
         specs: &[JobSpec],
         test_only: bool,
         now: Timestamp,
     ) -> Option<Reply> {
-        let bytes = super::retry::bytes_of(command);
-        if !test_only && let Some(cause) = self.reserve.refusal(bytes) {
-            return Some(Reply::Refused(Refusal::new(
-                RefusalCode::StorageFull,
-                cause,
-            )));
-        }
         let immediate = specs.iter().any(|spec| spec.immediate_s.is_some());
         if !test_only && !immediate {
             return None;

@@ -4,7 +4,7 @@
 
 use crate::fair_queue::FairQueue;
 use crate::mail::ToWriter;
-use crate::writer::retry::bytes_of;
+use crate::writer::room::encoded_bytes;
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::config::ClusterConfig;
@@ -84,7 +84,7 @@ impl Queue {
         }
         let (uid, message) = self.users.next()?;
         let bytes = match &message {
-            ToWriter::User { command, .. } => bytes_of(command),
+            ToWriter::User { command, .. } => encoded_bytes(&**command),
             _ => 0,
         };
         Some((Some(Charge { uid, bytes }), message))
@@ -113,8 +113,11 @@ fn limited_user(message: &ToWriter, state: &State) -> Option<u32> {
     let ToWriter::User { identity, .. } = message else {
         return None;
     };
-    let uid = identity.uid;
+    (!goes_first(identity.uid, state)).then_some(identity.uid)
+}
+
+/// Whether it is root or SlurmUser.
+pub(super) fn goes_first(uid: u32, state: &State) -> bool {
     let is_admin = |config: &Arc<ClusterConfig>| config.admin_uids.contains(&uid);
-    let goes_first = uid == 0 || state.config.as_ref().is_some_and(is_admin);
-    (!goes_first).then_some(uid)
+    uid == 0 || state.config.as_ref().is_some_and(is_admin)
 }

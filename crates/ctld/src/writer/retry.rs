@@ -353,21 +353,6 @@ impl Writer {
     }
 }
 
-/// Bytes that a command brings and the journal has to hold.
-pub(super) fn bytes_of(command: &UserCommand) -> u64 {
-    match command {
-        UserCommand::Submit { blobs, .. } | UserCommand::SubmitHet { blobs, .. } => {
-            blobs.iter().map(|(_, bytes)| bytes.len() as u64).sum()
-        }
-        UserCommand::SetCrontab(ask) => {
-            let blobs = ask.blobs.iter().map(|(_, bytes)| bytes.len() as u64);
-            let text = ask.text.as_ref().map_or(0, String::len) as u64;
-            blobs.sum::<u64>() + text
-        }
-        _ => 0,
-    }
-}
-
 fn keep(
     quarantine: &mut Option<crate::quarantine::Quarantine>,
     command: &Command,

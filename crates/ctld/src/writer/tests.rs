@@ -1,5 +1,7 @@
 //! Turns that fail: real writers on journals in memory, with a replica that does what the real one does for them.
 
+mod room;
+
 use super::queue::{Cost, TURN_COST_MAX};
 use super::*;
 use crate::fault;
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 
-const CONF: &str = "ClusterName=t\nSlurmctldHost=h\nNodeName=n1 CPUs=4 RealMemory=1000 State=UNKNOWN\n\
+const CONF: &str = "ClusterName=t\nSlurmctldHost=h\nScronParameters=enable\nNodeName=n1 CPUs=4 RealMemory=1000 State=UNKNOWN\n\
                     PartitionName=p Nodes=n1 Default=YES State=UP\n";
 
 /// A writer, its journal, and its replica.

@@ -252,14 +252,20 @@ requests! {
     Shutdown = Connection, Administrator, "scontrol shutdown";
     /// Sets how much is logged.
     SetDebug = Connection, Administrator, "scontrol setdebug";
-    /// Makes a token by which commands connect as a user; for others than oneself root and SlurmUser.
+    /// Makes a token by which commands connect as the caller.
     Token = Connection, Anyone, "scontrol token";
+    /// Makes a token by which commands connect as another user.
+    TokenOfOther = Connection, SlurmUser, "scontrol token username=";
     /// Makes a token by which a node gets a key of its own; on the controller's host alone.
     NodeToken = Connection, Administrator, "muster node token";
     /// Forgets keys and tokens of nodes; on the controller's host alone.
     ForgetNodeKeys = Connection, Administrator, "muster node forget";
     /// Lists keys and tokens of nodes.
     NodeKeys = Connection, Administrator, "muster node list";
+    /// Gets a key of its own for a node.
+    JoinNode = Connection, TokenBearer, "muster node join";
+    /// Gets the configuration, for a host that has none.
+    FetchConfiguration = Connection, SlurmUser, "slurmd and sackd --conf-server";
 
     /// Makes a step.
     CreateStep = Agent, NodeOwnerOrKey, "srun";

@@ -6,6 +6,7 @@ use jiff::{Span, Unit, Zoned, ZonedRound};
 use muster_acct::{After, Purged, Purger};
 use muster_conf::files::FlatSettings;
 use muster_model::time::Timestamp;
+use muster_node::end_on_panic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -173,14 +174,19 @@ impl Purging {
             stop: stop.clone(),
             done: BTreeMap::new(),
         };
-        let thread = std::thread::Builder::new()
-            .name("purge".to_owned())
-            .spawn(move || worker.run())?;
+        let thread = spawn(move || worker.run())?;
         Ok(Some(Purging {
             stop,
             thread: Some(thread),
         }))
     }
+}
+
+/// Starts the thread. A panic in it ends the process: nothing would be purged any more, and nobody would know.
+fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    end_on_panic();
+    let thread = std::thread::Builder::new().name("purge".to_owned());
+    thread.spawn(work)
 }
 
 impl Drop for Purging {
@@ -328,6 +334,27 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+
+    /// Set in the process whose thread panics.
+    const FAILS: &str = "MUSTER_TEST_FAILS";
+
+    #[test]
+    fn a_panic_while_it_purges_ends_slurmdbd() {
+        if std::env::var_os(FAILS).is_some() {
+            drop(spawn(|| panic!("injected")));
+            loop {
+                std::thread::park();
+            }
+        }
+        let test = "slurmdbd::purge::tests::a_panic_while_it_purges_ends_slurmdbd";
+        let ran = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact"])
+            .env(FAILS, "1")
+            .output()
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(101), "{ran:?}");
+    }
 
     fn before(age: &str, now: &str) -> String {
         let zone = jiff::tz::TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();

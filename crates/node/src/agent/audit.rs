@@ -1,7 +1,7 @@
 //! The agent's lines of the audit log: who was refused what for want of rights. They have the form of the controller's
 //! and the same bounds. The agent looks no names up: a user stands with the number.
 
-use muster_model::audit::{Line, LineKind, LineLimits, text};
+use muster_model::audit::{Line, LineKind, LineLimits, Place, text};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Request;
@@ -44,7 +44,10 @@ impl AuditedRequest {
         let subject = self.job.map(|job| format!("job {job}")).unwrap_or_default();
         let line = Line {
             who: &self.who(),
-            pid: self.pid,
+            from: match self.pid {
+                0 => Place::Local,
+                pid => Place::Process(pid),
+            },
             request: self.request.name(),
             subject: &subject,
             refused: Some(&text(&refusal.to_string())),

@@ -64,7 +64,8 @@ pub fn beyond_own(state: &State, identity: &Identity, command: &UserCommand) -> 
     }
 }
 
-fn is_foreign(state: &State, identity: &Identity, id: JobId) -> bool {
+/// Whether a job, or an array of this number, is there and another user's.
+pub fn is_foreign(state: &State, identity: &Identity, id: JobId) -> bool {
     let tasks = state
         .arrays
         .get(&id)
@@ -84,10 +85,15 @@ pub fn subject(state: &State, command: &UserCommand) -> String {
     subject_of(state, command).finish()
 }
 
+/// The subject of a submission.
+pub fn submission(spec: &JobSpec) -> String {
+    submitted(Some(spec)).finish()
+}
+
 fn subject_of(state: &State, command: &UserCommand) -> Subject {
     match command {
-        UserCommand::Submit { spec, .. } => submission(Some(spec)),
-        UserCommand::SubmitHet { specs, .. } => submission(specs.first()),
+        UserCommand::Submit { spec, .. } => submitted(Some(spec)),
+        UserCommand::SubmitHet { specs, .. } => submitted(specs.first()),
         UserCommand::Reconfigure => Subject::new("configuration"),
         UserCommand::SetCrontab(ask) => Subject::new(format!("crontab {}", text(&ask.owner.user)))
             .key("Entries", ask.text.as_ref().map(|_| ask.jobs.len()))
@@ -170,7 +176,7 @@ fn subject_of(state: &State, command: &UserCommand) -> Subject {
 }
 
 /// Of a submission, who is to own it if that is said; its number is not known yet.
-fn submission(spec: Option<&JobSpec>) -> Subject {
+fn submitted(spec: Option<&JobSpec>) -> Subject {
     let Some(spec) = spec else {
         return Subject::default();
     };

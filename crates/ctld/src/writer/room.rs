@@ -1,0 +1,74 @@
+//! Room on the disk for what users' commands write. The disk's reserve is asked for each of them, with the encoded size of its
+//! events. Those that end jobs may take half of it; the rest is for reports of nodes, which are never asked about.
+
+use super::queue::goes_first;
+use crate::disk::{Kept, Reserve};
+use muster_core::event::Event;
+use muster_core::state::State;
+use muster_model::command::{Identity, UserCommand};
+use muster_model::refusal::{Refusal, RefusalCode};
+use std::convert::Infallible;
+
+/// Bytes of the journal beside an event: the head of its record, and what is left over at the end of a block.
+const RECORD_BYTES: u64 = 64;
+
+/// Why a command with these events must be refused now, if it must.
+///
+/// # Errors
+/// They would take of the space that is kept.
+pub(super) fn check(reserve: &Reserve, kept: Kept, events: &[Event]) -> Result<(), Refusal> {
+    if kept == Kept::Nothing || events.is_empty() {
+        return Ok(());
+    }
+    let bytes = events.iter().map(|e| RECORD_BYTES + encoded_bytes(e)).sum();
+    match reserve.refusal(bytes, kept) {
+        None => Ok(()),
+        Some(cause) => Err(Refusal::new(RefusalCode::StorageFull, cause)),
+    }
+}
+
+/// What a command leaves of the space that is kept. An array has so many tasks that who ends them one by one could use up what
+/// reports of nodes need; root can always end them.
+pub(super) fn kept(state: &State, identity: &Identity, command: &UserCommand) -> Kept {
+    let is_roots = goes_first(identity.uid, state);
+    match command {
+        UserCommand::EndAllocation { .. } => Kept::Nothing,
+        UserCommand::Cancel { .. } | UserCommand::Signal { .. } => match is_roots {
+            true => Kept::Nothing,
+            false => Kept::ForReports,
+        },
+        UserCommand::SetCrontab(ask) if ask.text.is_none() => Kept::ForReports,
+        UserCommand::UpdateNodes { update, .. } if update.state.is_some() && is_roots => {
+            Kept::Nothing
+        }
+        UserCommand::DeletePartition { .. }
+        | UserCommand::DeleteReservation { .. }
+        | UserCommand::DeleteNodes { .. }
+            if is_roots =>
+        {
+            Kept::Nothing
+        }
+        _ => Kept::All,
+    }
+}
+
+/// The length of something that is not encoded.
+pub(super) fn encoded_bytes(value: &impl minicbor::Encode<()>) -> u64 {
+    let mut counter = Counter(0);
+    match minicbor::encode(value, &mut counter) {
+        Ok(()) => counter.0,
+        Err(_) => unreachable!("counting cannot fail"),
+    }
+}
+
+/// Counts what is written.
+struct Counter(u64);
+
+impl minicbor::encode::Write for Counter {
+    type Error = Infallible;
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        self.0 += bytes.len() as u64;
+        Ok(())
+    }
+}

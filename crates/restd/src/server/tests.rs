@@ -1,0 +1,81 @@
+//! Parts of a request and of the process, without a socket.
+
+use super::*;
+
+fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.append(*name, HeaderValue::from_static(value));
+    }
+    headers
+}
+
+/// The process would live on, and serve nobody at that socket.
+#[test]
+fn a_part_that_ends_is_not_done_without() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.unwrap();
+    let mut parts = JoinSet::new();
+    let why = runtime.block_on(async {
+        parts.spawn(std::future::pending());
+        parts.spawn(async { panic!("injected") });
+        first_end(&mut parts).await.to_string()
+    });
+    assert!(
+        why.contains("has failed") && why.contains("injected"),
+        "{why}"
+    );
+    let why = runtime.block_on(async {
+        parts.spawn(async {});
+        first_end(&mut parts).await.to_string()
+    });
+    assert!(why.contains("has ended"), "{why}");
+}
+
+#[test]
+fn lines_of_strangers_are_few() {
+    let limit = LineLimit::default();
+    let written = (0..1000).filter(|_| limit.may_write(false)).count();
+    // It may have taken more than a second.
+    assert!((10..100).contains(&written), "{written}");
+    assert!((0..1000).all(|_| limit.may_write(true)));
+}
+
+#[test]
+fn what_is_accepted_decides_the_form() {
+    let yaml = |value| wants_yaml(&headers(&[("accept", value)]));
+    assert_eq!(wants_yaml(&headers(&[])), Some(false));
+    assert_eq!(yaml("*/*"), Some(false));
+    assert_eq!(
+        yaml("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+        Some(false)
+    );
+    assert_eq!(yaml("application/x-yaml"), Some(true));
+    assert_eq!(
+        yaml("application/yaml;q=0.4, application/json;q=0.5"),
+        Some(false)
+    );
+    assert_eq!(yaml("text/plain"), None);
+    assert_eq!(yaml("application/json;q=0"), None);
+}
+
+#[test]
+fn bodies_are_json() {
+    let json = |value| is_json(&headers(&[("content-type", value)]));
+    assert!(is_json(&headers(&[])) && json("application/json; charset=utf-8"));
+    assert!(!json("text/plain") && !json("application/x-www-form-urlencoded"));
+}
+
+#[test]
+fn one_token_is_sent_in_one_way() {
+    let of = |pairs: &[_]| credentials(&headers(pairs)).map(|c| (c.user, c.token));
+    let (name, token) = ("x-slurm-user-name", "x-slurm-user-token");
+    let both = (Some("ada".to_owned()), Some("t".to_owned()));
+    assert_eq!(of(&[(name, "ada"), (token, "t")]), Ok(both));
+    let bearer = (None, Some("t".to_owned()));
+    assert_eq!(of(&[("authorization", "Bearer t")]), Ok(bearer));
+    assert_eq!(of(&[(token, "")]), Ok((None, None)));
+    assert!(of(&[(token, "t"), ("authorization", "Bearer t")]).is_err());
+    assert!(of(&[(token, "t"), (token, "u")]).is_err());
+    assert!(of(&[("authorization", "Basic x")]).is_err());
+}
