@@ -2,10 +2,11 @@
 //! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root and SlurmUser have no limits, a
 //! node's agent has a few connections ([`AgentConnection`]), and descriptors are kept in reserve for them.
 
-use crate::outbox::{self, ByteCount, Inbox, Outbox};
+use crate::outbox::{self, Inbox, Outbox};
 use crate::rate_limit::RateLimit;
 use crate::stats::Stats;
 use log::{info, warn};
+use muster_channel::admission::ByteCount;
 use muster_closer::passed;
 use muster_model::limits::may_connect;
 use muster_trust::subordinate::SubordinateUids;
@@ -210,7 +211,7 @@ impl Users {
             per_user,
             frames: Arc::new(Semaphore::new(ALL_FRAMES_KIB)),
             decoding: Arc::new(Semaphore::new(ALL_DECODED_MAX)),
-            unread: ByteCount::default(),
+            unread: ByteCount::new(outbox::UNREAD),
             rates,
             stats,
             named: RefCell::default(),
