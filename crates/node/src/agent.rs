@@ -16,6 +16,7 @@ mod order_link;
 mod peers;
 pub(crate) mod quota;
 mod relay_link;
+mod replies;
 mod socket;
 mod stepd_channels;
 mod supervisor_link;
@@ -38,7 +39,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::refusal::Refusal;
 use muster_node_core::agent::{self, DialId, StepdChannelId};
-use muster_proto::step::{AgentReply, AgentRequest};
+use muster_proto::step::AgentRequest;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -88,7 +89,7 @@ enum Input {
         /// What came with the request.
         streams: Option<closing::Streams>,
         /// Where answers go.
-        reply: mpsc::UnboundedSender<AgentReply>,
+        reply: replies::Outbox,
     },
 }
 

@@ -9,6 +9,7 @@ use super::listener::Asker;
 use super::peers::Peers;
 use super::quota::Charge;
 use super::relay_link::Question;
+use super::replies::Outbox;
 use super::stepd_channels::StepdChannels;
 use super::{Input, NodeProbe, mpi_probe};
 use crate::options::AgentOptions;
@@ -38,7 +39,7 @@ const QUESTIONS_MAX: usize = 256;
 /// A request that is not over.
 struct OpenRequest {
     /// None once the client is gone.
-    reply: Option<mpsc::UnboundedSender<AgentReply>>,
+    reply: Option<Outbox>,
     /// What the audit log says of it if it is refused.
     audited: AuditedRequest,
     /// Counts against what its user may have waiting here.
@@ -199,7 +200,9 @@ impl Executor {
                 request,
                 streams,
                 reply,
-            } => Some(self.open_request(asker, request, streams, reply)),
+            } => reply
+                .may_ask()
+                .then(|| self.open_request(asker, request, streams, reply)),
         };
         if let Some(event) = event {
             self.run(event);
@@ -374,9 +377,8 @@ impl Executor {
             AgentReply::Refused(refusal) => Some((open.audited.clone(), refusal.clone())),
             _ => None,
         };
-        // The client may have disconnected.
         if let Some(client) = &open.reply {
-            let _ = client.send(reply);
+            client.send(&reply);
         }
         if let Some((audited, refusal)) = denied {
             self.note_refusal(&audited, &refusal);
@@ -477,7 +479,7 @@ impl Executor {
         asker: Asker,
         request: Box<AgentRequest>,
         streams: Option<Streams>,
-        reply: mpsc::UnboundedSender<AgentReply>,
+        reply: Outbox,
     ) -> agent::Event {
         self.next_id += 1;
         let (id, stdio) = (RequestId(self.next_id), StdioId(self.next_id));

@@ -4,6 +4,7 @@ use super::Input;
 use super::audit::AuditedRequest;
 use super::closing::{self, Sender, Streams, WAITING_MAX};
 use super::quota::{Charge, Client, Quotas};
+use super::replies::{self, Outbox};
 use super::socket::Socket;
 use crate::descriptors::SrunStdio;
 use crate::sys;
@@ -32,8 +33,6 @@ use tokio::sync::mpsc;
 const REQUEST_BYTES_MAX: usize = 24 << 20;
 /// Requests of a user by one connection. Commands have one or two.
 const REQUESTS_MAX: u32 = 64;
-/// Bytes of replies that a client has not read.
-const UNREAD_BYTES_MAX: usize = 64 << 20;
 /// For how long a client may be silent that has asked nothing, or whose requests are all answered.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// For how long one may be that has sent a part of a request.
@@ -168,40 +167,6 @@ fn turn_away(stream: UnixStream, uid: u32) {
     closing::close_connection(uid, stream);
 }
 
-/// Sends replies as they come. Ends the connection of a client that does not read them.
-async fn send_replies(socket: Socket, mut replies: mpsc::UnboundedReceiver<AgentReply>) {
-    let (mut frames, mut written) = (Vec::new(), 0);
-    while let Some(reply) = replies.recv().await {
-        frame::encode_into(&reply, &mut frames);
-        while written < frames.len() {
-            while let Ok(more) = replies.try_recv() {
-                frame::encode_into(&more, &mut frames);
-            }
-            if frames.len() - written > UNREAD_BYTES_MAX {
-                log::warn!("a client does not read its replies; its connection is closed");
-                return socket.close();
-            }
-            match socket.write_now(&frames[written..]) {
-                Ok(0) => {}
-                Ok(more) => {
-                    written += more;
-                    if written > frames.len() / 2 {
-                        frames.drain(..written);
-                        written = 0;
-                    }
-                    continue;
-                }
-                Err(_) => return,
-            }
-            tokio::select! {
-                writable = socket.until_writable() => if writable.is_err() { return },
-                // None comes any more, but what there is is still to be sent.
-                Some(more) = replies.recv() => frame::encode_into(&more, &mut frames),
-            }
-        }
-    }
-}
-
 async fn serve(
     stream: UnixStream,
     connected: Connected,
@@ -218,8 +183,8 @@ async fn serve(
         Err(e) => return log::error!("connection {conn}: {e}"),
     };
     let writer = socket.clone();
-    let (reply, replies) = mpsc::unbounded_channel();
-    let answering = tokio::spawn(send_replies(writer, replies));
+    let (reply, replies) = replies::channel(client.unread());
+    let answering = tokio::spawn(replies::send(writer, replies));
     let mut reader = Reader {
         socket,
         client,
@@ -242,8 +207,12 @@ async fn serve(
         socket,
         descriptors,
         client,
+        reply,
         ..
     } = reader;
+    if reply.is_over() {
+        client.log_unread();
+    }
     if let Ended::Refused(code, text) = &ended {
         let refusal = Refusal::new(*code, text.clone());
         socket.write_some(&frame::encode(&AgentReply::Refused(refusal)));
@@ -306,7 +275,7 @@ struct Reader {
     /// See [`Connected`].
     pid: u32,
     only_job: Option<JobId>,
-    reply: mpsc::UnboundedSender<AgentReply>,
+    reply: Outbox,
     conn: u64,
     inputs: mpsc::UnboundedSender<Input>,
     frames: Frames,
@@ -377,7 +346,7 @@ impl Reader {
                     ));
                 }
                 // Somebody has a request of this client: it waits, or its step runs.
-                Err(_) if self.reply.strong_count() > 1 => {}
+                Err(_) if self.reply.is_awaited() => {}
                 Err(_) => return Err(Ended::refused(RefusalCode::Busy, "no request came")),
             }
         }
@@ -432,6 +401,9 @@ impl Reader {
                 if is_full || !self.client.become_agent(node) {
                     let why = "this node's agent has too many connections here";
                     return Err(Ended::refused(RefusalCode::Busy, why));
+                }
+                if let Some(count) = self.client.unread() {
+                    self.reply.count_for(count);
                 }
                 let theirs = greeting.clone().unwrap_or_default();
                 check_version(&theirs, &format!("slurmd of node {node}"))?;

@@ -1,7 +1,9 @@
-//! What the clients of one user may have at a time, and those of all users together: connections, and bytes of requests
-//! that are incomplete or wait. Root, whose the connections of other agents are, is not limited; nor is the user of the
+//! What the clients of one user may have at a time, and those of all users together: connections, bytes of requests
+//! that are incomplete or wait, and bytes of replies that are not read. Root, whose the connections of other agents are, is not limited; nor is the user of the
 //! supervisor, where that is another. Each other agent has a share too: it may be somebody else's by now. The descriptors that are kept back are for them, the launcher, the controller and the agent's own files.
 
+use super::replies::{UNREAD, UNREAD_OF_AGENTS};
+use muster_channel::admission::ByteCount;
 use muster_closer::Sender;
 use muster_model::limits::may_connect;
 use muster_trust::subordinate::SubordinateUids;
@@ -33,23 +35,64 @@ struct Inner {
     subordinate: SubordinateUids,
     clients_max: usize,
     user_clients_max: usize,
-    all: Used,
+    all_clients: usize,
+    all_bytes: usize,
     users: HashMap<u32, Used>,
     /// What other agents have, by node.
-    agents: HashMap<String, Used>,
+    agents: HashMap<Arc<str>, Used>,
+    /// Counts from which those of users, and of agents, are made.
+    unread: ByteCount,
+    unread_of_agents: ByteCount,
     /// That users have all connections was logged.
     is_full_logged: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug)]
 struct Used {
     clients: usize,
     bytes: usize,
+    /// Bytes of replies.
+    unread: ByteCount,
     /// A refusal was logged, and the user has not been without connections since.
     logged: bool,
 }
 
+impl Used {
+    fn new(unread: &ByteCount) -> Used {
+        Used {
+            clients: 0,
+            bytes: 0,
+            unread: unread.of_another(),
+            logged: false,
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.clients == 0 && self.bytes == 0
+    }
+}
+
 impl Inner {
+    /// What a user has.
+    fn of_user(&mut self, uid: u32) -> &mut Used {
+        let users = self.users.entry(uid);
+        users.or_insert_with(|| Used::new(&self.unread))
+    }
+
+    /// What the agent of a node has.
+    fn of_agent(&mut self, node: &Arc<str>) -> &mut Used {
+        let agents = self.agents.entry(Arc::clone(node));
+        agents.or_insert_with(|| Used::new(&self.unread_of_agents))
+    }
+
+    /// What a client has, or what is counted with it.
+    fn of(&mut self, sender: &Sender) -> &mut Used {
+        match sender {
+            Sender::User(uid) => self.of_user(*uid),
+            Sender::Agent(node) => self.of_agent(node),
+        }
+    }
+
     /// Users have all connections: who has most of them is said, once until half of them are free.
     fn log_full(&mut self) {
         if !std::mem::replace(&mut self.is_full_logged, true) {
@@ -74,9 +117,12 @@ impl Quotas {
             subordinate: SubordinateUids::default(),
             clients_max,
             user_clients_max: (clients_max / 2).min(USER_CLIENTS_MAX),
-            all: Used::default(),
+            all_clients: 0,
+            all_bytes: 0,
             users: HashMap::new(),
             agents: HashMap::new(),
+            unread: ByteCount::new(UNREAD),
+            unread_of_agents: ByteCount::new(UNREAD_OF_AGENTS),
             is_full_logged: false,
         })))
     }
@@ -91,12 +137,12 @@ impl Quotas {
     pub(crate) fn client(&self, uid: u32) -> Option<Client> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.supervisor_uid;
-        let mut charged = uid;
+        let (mut charged, mut unread) = (uid, None);
         if limited {
             charged = inner.subordinate.charged(uid);
-            let (all, all_max) = (inner.all.clients as u64, inner.clients_max as u64);
+            let (all, all_max) = (inner.all_clients as u64, inner.clients_max as u64);
             let own_max = inner.user_clients_max as u64;
-            let used = inner.users.entry(charged).or_default();
+            let used = inner.of_user(charged);
             if !may_connect(used.clients as u64, all, own_max, all_max) {
                 let (own, was_logged) = (used.clients, std::mem::replace(&mut used.logged, true));
                 if own > 0 && !was_logged {
@@ -104,14 +150,15 @@ impl Quotas {
                         "uid {charged} has {own} connections to this node, of {all} that users have: no more are accepted"
                     );
                 }
-                if own == 0 && used.bytes == 0 {
+                if used.is_none() {
                     inner.users.remove(&charged);
                     inner.log_full();
                 }
                 return None;
             }
             used.clients += 1;
-            inner.all.clients += 1;
+            unread = Some(used.unread.clone());
+            inner.all_clients += 1;
         }
         drop(inner);
         Some(Client {
@@ -120,6 +167,7 @@ impl Quotas {
             charged,
             limited,
             node: None,
+            unread,
         })
     }
 
@@ -128,7 +176,7 @@ impl Quotas {
         if let Some(used) = inner.agents.get_mut(node) {
             used.clients -= clients;
             used.bytes -= bytes;
-            if used.clients == 0 && used.bytes == 0 {
+            if used.is_none() {
                 inner.agents.remove(node);
             }
         }
@@ -136,13 +184,13 @@ impl Quotas {
 
     fn give_back(&self, uid: u32, clients: usize, bytes: usize) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.all.clients -= clients;
-        inner.is_full_logged &= inner.all.clients > inner.clients_max / 2;
-        inner.all.bytes -= bytes;
+        inner.all_clients -= clients;
+        inner.is_full_logged &= inner.all_clients > inner.clients_max / 2;
+        inner.all_bytes -= bytes;
         if let Some(used) = inner.users.get_mut(&uid) {
             used.clients -= clients;
             used.bytes -= bytes;
-            if used.clients == 0 && used.bytes == 0 {
+            if used.is_none() {
                 inner.users.remove(&uid);
             }
         }
@@ -159,6 +207,8 @@ pub(crate) struct Client {
     limited: bool,
     /// The node for whose agent it is.
     node: Option<Arc<str>>,
+    /// Absent if it has no limits.
+    unread: Option<ByteCount>,
 }
 
 impl Client {
@@ -171,8 +221,11 @@ impl Client {
         if self.limited || self.node.is_some() || has >= most {
             return false;
         }
-        inner.agents.entry(node.to_owned()).or_default().clients += 1;
-        self.node = Some(node.into());
+        let node: Arc<str> = node.into();
+        let used = inner.of_agent(&node);
+        used.clients += 1;
+        self.unread = Some(used.unread.clone());
+        self.node = Some(node);
         true
     }
 
@@ -195,6 +248,24 @@ impl Client {
         match &self.node {
             Some(node) => Sender::Agent(Arc::clone(node)),
             None => Sender::User(self.charged),
+        }
+    }
+
+    /// What counts the bytes of replies to it, unless it has no limits.
+    pub(crate) fn unread(&self) -> Option<ByteCount> {
+        self.unread.clone()
+    }
+
+    /// Says that a connection is closed since it does not read, once while its user or agent has connections.
+    pub(crate) fn log_unread(&self) {
+        let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = self.sender();
+        let was_logged = match &self.unread {
+            Some(_) => std::mem::replace(&mut inner.of(&sender).logged, true),
+            None => false,
+        };
+        if !was_logged {
+            log::warn!("{sender} does not read replies: connections are closed");
         }
     }
 
@@ -247,12 +318,12 @@ impl Charge {
         // Bytes of agents are reserved for them, and do not count towards those of all users.
         let (used, most, of_all) = match &self.node {
             Some(node) => {
-                let used = inner.agents.entry(node.to_string()).or_default();
+                let used = inner.of_agent(node);
                 (used, AGENT_BYTES_MAX, 0)
             }
             None => {
-                let used = inner.users.entry(self.uid).or_default();
-                (used, USER_BYTES_MAX, inner.all.bytes + more)
+                let of_all = inner.all_bytes + more;
+                (inner.of_user(self.uid), USER_BYTES_MAX, of_all)
             }
         };
         let of_one = used.bytes + more;
@@ -269,7 +340,7 @@ impl Charge {
         }
         used.bytes = of_one;
         if self.node.is_none() {
-            inner.all.bytes = of_all;
+            inner.all_bytes = of_all;
         }
         self.bytes = bytes;
         true
@@ -313,7 +384,7 @@ mod tests {
         drop((second, root));
         let inner = quotas.0.lock().unwrap();
         assert!(inner.users.is_empty());
-        assert_eq!(inner.all.clients, 0);
+        assert_eq!(inner.all_clients, 0);
     }
 
     /// Anybody may get a process of the agent's account, which is nobody's to trust.
@@ -365,6 +436,6 @@ mod tests {
         assert!(quotas.client(0).unwrap().charge().set(BYTES_MAX + 1));
         assert!(a.set(100) && b.set(USER_BYTES_MAX - 100));
         drop((a, b));
-        assert_eq!(quotas.0.lock().unwrap().all.bytes, 0);
+        assert_eq!(quotas.0.lock().unwrap().all_bytes, 0);
     }
 }

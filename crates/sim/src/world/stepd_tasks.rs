@@ -2,12 +2,12 @@
 
 use super::stepds::StepdExecutor;
 use super::{Outcome, trace};
-use crate::{Plant, Violation};
 use crate::node::{
     BelowNode, Direction, Kind, LinkClient, Parent, Process, Share, StepTasks, StepdProcess,
     wait_status,
 };
 use crate::world::invariants;
+use crate::{Plant, Violation};
 use muster_model::job::ExitStatus;
 use muster_node_core::messages::StepOrder;
 use muster_node_core::signals::SIGKILL;

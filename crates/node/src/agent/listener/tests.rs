@@ -175,36 +175,6 @@ async fn another_version_is_refused_by_name() {
     }
 }
 
-/// The replies to another agent that did not read them piled up.
-#[tokio::test]
-async fn replies_that_are_not_read_end_a_connection() {
-    let (near, mut far) = UnixStream::pair().unwrap();
-    let (reply, replies) = mpsc::unbounded_channel();
-    let text = "x".repeat(1 << 20);
-    let large = || AgentReply::Refused(Refusal::new(RefusalCode::Busy, text.clone()));
-    (0..3).for_each(|_| reply.send(large()).unwrap());
-    let sending = tokio::spawn(send_replies(Socket::new(near).unwrap(), replies));
-    let mut frames = Frames::default();
-    let reader = tokio::task::spawn_blocking(move || {
-        let mut chunk = vec![0; 64 << 10];
-        let mut count = 0;
-        while count < 3 {
-            let n = far.read(&mut chunk).unwrap();
-            frames.push(&chunk[..n]);
-            while let Some(AgentReply::Refused(_)) = frames.take().unwrap() {
-                count += 1;
-            }
-        }
-        far
-    });
-    let _far = reader.await.unwrap();
-    for _ in 0..=UNREAD_BYTES_MAX >> 20 {
-        reply.send(large()).unwrap();
-    }
-    sending.await.unwrap();
-    assert!(reply.send(large()).is_err());
-}
-
 #[tokio::test(start_paused = true)]
 async fn many_requests_end_a_connection() {
     let one = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
