@@ -8,6 +8,7 @@ use super::replies::{self, Outbox};
 use super::socket::Socket;
 use crate::descriptors::SrunStdio;
 use crate::sys;
+use muster_channel::admission::NoRoom;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_node_core::agent::{self, ConnId, is_of_agents};
@@ -354,10 +355,7 @@ impl Reader {
 
     /// Hands on the requests that are complete.
     fn take_requests(&mut self, rest: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
-        if !rest.set(self.buffered) {
-            let why = "this user has too many requests waiting on the node";
-            return Err(Ended::refused(RefusalCode::Busy, why));
-        }
+        rest.set(self.buffered).map_err(|why| self.no_room(why))?;
         if self.client.is_limited() && self.buffered > REQUEST_BYTES_MAX {
             return Err(Ended::refused(RefusalCode::TooLong, "the request"));
         }
@@ -377,12 +375,9 @@ impl Reader {
             self.buffered = self.buffered.saturating_sub(bytes);
             self.began = None;
             // The rest is the next one's.
-            rest.set(self.buffered);
+            rest.set(self.buffered).map_err(|why| self.no_room(why))?;
             let mut charge = self.client.charge();
-            if !charge.set(bytes) {
-                let why = "this user has too many requests waiting on the node";
-                return Err(Ended::refused(RefusalCode::Busy, why));
-            }
+            charge.set(bytes).map_err(|why| self.no_room(why))?;
             if let AgentRequest::Greeting(theirs) = &request {
                 check_version(theirs, "the command")?;
                 continue;
@@ -409,10 +404,7 @@ impl Reader {
                 check_version(&theirs, &format!("slurmd of node {node}"))?;
                 // From now on it is that agent's.
                 *rest = self.client.charge();
-                if !rest.set(self.buffered) {
-                    let why = "this node's agent has too many requests waiting here";
-                    return Err(Ended::refused(RefusalCode::Busy, why));
-                }
+                rest.set(self.buffered).map_err(|why| self.no_room(why))?;
                 continue;
             }
             if self.client.is_agent() && !is_of_agents(&request) {
@@ -439,6 +431,18 @@ impl Reader {
             });
         }
         Ok(())
+    }
+
+    /// Ends the connection since its bytes have no room.
+    fn no_room(&self, why: NoRoom) -> Ended {
+        let why = match why {
+            NoRoom::Own if self.client.is_agent() => {
+                "this node's agent has too many requests waiting here"
+            }
+            NoRoom::Own => "this user has too many requests waiting on the node",
+            NoRoom::All => "the node has too many requests of other users waiting; try again later",
+        };
+        Ended::refused(RefusalCode::Busy, why)
     }
 
     /// Ends the connection for want of rights, with a line in the audit log.
