@@ -2,7 +2,7 @@
 //! write per peer.
 
 use super::audit::{AuditLog, AuditedRequest};
-use super::closing::Streams;
+use super::closing::{Sender, Streams};
 use super::controller::Link;
 use super::launcher_link::LauncherOutlet;
 use super::listener::Asker;
@@ -11,10 +11,11 @@ use super::quota::Charge;
 use super::relay_link::Question;
 use super::replies::Outbox;
 use super::stepd_channels::StepdChannels;
-use super::{Input, NodeProbe, mpi_probe};
+use super::{ClientInput, Input, NodeProbe, mpi_probe};
 use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
 use minicbor::bytes::ByteVec;
+use muster_channel::admission::FairQueue;
 use muster_model::audit::SUMMARY_MS;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::refusal::Refusal;
@@ -35,6 +36,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Questions of the relay's that wait for a job. The relay gives each up after a while.
 const QUESTIONS_MAX: usize = 256;
+
+/// Requests of clients that are served before all else that has come is looked at.
+const REQUESTS_AT_ONCE: usize = 64;
 
 /// A request that is not over.
 struct OpenRequest {
@@ -71,6 +75,8 @@ pub(super) struct Executor {
     to_controller: Vec<u8>,
     dialed: HashMap<DialId, Dialed>,
     answered: HashMap<DialId, oneshot::Sender<Result<(), String>>>,
+    /// Clients whose turn it is not yet, by user and other agent.
+    clients: FairQueue<ClientInput, Sender>,
     requests: HashMap<RequestId, OpenRequest>,
     audit: AuditLog,
     /// What was left out of it will be counted.
@@ -118,6 +124,7 @@ impl Executor {
             to_controller: Vec::new(),
             dialed: HashMap::new(),
             answered: HashMap::new(),
+            clients: FairQueue::default(),
             requests: HashMap::new(),
             audit: AuditLog::new(),
             is_summary_due: false,
@@ -195,17 +202,51 @@ impl Executor {
                 self.audit.write_summary();
                 None
             }
-            Input::Request {
+            Input::Client(sender, input) => {
+                self.clients.push(sender, input);
+                None
+            }
+        };
+        if let Some(event) = event {
+            self.run(event);
+        }
+    }
+
+    /// Whether clients wait for their turn.
+    pub(super) fn has_clients(&self) -> bool {
+        !self.clients.is_empty()
+    }
+
+    /// Serves clients for a while. Users and other agents take turns, by the time that their requests take.
+    pub(super) fn serve_clients(&mut self) {
+        for _ in 0..REQUESTS_AT_ONCE {
+            let Some((sender, input)) = self.clients.pop() else {
+                return;
+            };
+            let begun = self.clock.elapsed();
+            self.serve_client(input);
+            let cost = self.clock.elapsed().saturating_sub(begun).as_micros();
+            let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+            self.clients.charge(sender, cost.max(1));
+        }
+    }
+
+    fn serve_client(&mut self, input: ClientInput) {
+        match input {
+            ClientInput::Request {
                 asker,
                 request,
                 streams,
                 reply,
-            } => reply
-                .may_ask()
-                .then(|| self.open_request(asker, request, streams, reply)),
-        };
-        if let Some(event) = event {
-            self.run(event);
+                place,
+            } => {
+                drop(place);
+                if reply.may_ask() {
+                    let event = self.open_request(asker, request, streams, reply);
+                    self.run(event);
+                }
+            }
+            ClientInput::Gone(conn) => drop(self.run(agent::Event::ConnClosed(conn))),
         }
     }
 
@@ -508,3 +549,6 @@ impl Executor {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,17 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
-use super::Input;
 use super::audit::AuditedRequest;
 use super::closing::{self, Sender, Streams, WAITING_MAX};
 use super::quota::{Charge, Client, Quotas};
 use super::replies::{self, Outbox};
 use super::socket::Socket;
+use super::{ClientInput, Input};
 use crate::descriptors::SrunStdio;
 use crate::sys;
 use muster_channel::admission::NoRoom;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_node_core::agent::{self, ConnId, is_of_agents};
+use muster_node_core::agent::{ConnId, is_of_agents};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest};
 use muster_proto::version::{Greeting, Versions};
@@ -226,9 +226,8 @@ async fn serve(
         (_, Some(stream)) => closing::close_connection(sender, stream),
         (_, None) => {}
     }
-    drop(client);
-    let closed = agent::Event::ConnClosed(ConnId(conn));
-    let _ = inputs.send(Input::Event(closed));
+    let gone = ClientInput::Gone(ConnId(conn));
+    let _ = inputs.send(Input::Client(client.sender(), gone));
 }
 
 /// Why no more requests come by a connection.
@@ -303,7 +302,7 @@ impl Reader {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Ended::Failed(e),
             }
-            if let Err(ended) = self.take_requests(&mut charge, &mut requests) {
+            if let Err(ended) = self.take_requests(&mut charge, &mut requests).await {
                 return ended;
             }
             // Anybody may connect: what no request wants must not pile up.
@@ -354,7 +353,7 @@ impl Reader {
     }
 
     /// Hands on the requests that are complete.
-    fn take_requests(&mut self, rest: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
+    async fn take_requests(&mut self, rest: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
         rest.set(self.buffered).map_err(|why| self.no_room(why))?;
         if self.client.is_limited() && self.buffered > REQUEST_BYTES_MAX {
             return Err(Ended::refused(RefusalCode::TooLong, "the request"));
@@ -417,7 +416,8 @@ impl Reader {
                 }
                 _ => None,
             };
-            let _ = self.inputs.send(Input::Request {
+            let place = self.client.place().await;
+            let input = ClientInput::Request {
                 asker: Asker {
                     conn: self.conn,
                     uid: self.client.uid(),
@@ -428,7 +428,9 @@ impl Reader {
                 request: Box::new(request),
                 streams,
                 reply: self.reply.clone(),
-            });
+                place,
+            };
+            let _ = self.inputs.send(Input::Client(self.client.sender(), input));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use muster_model::limits::may_connect;
 use muster_trust::subordinate::SubordinateUids;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections of all users, where there are descriptors enough.
 const CLIENTS_MAX: usize = 16_384;
@@ -31,6 +32,9 @@ const REQUESTS_OF_AGENTS: ByteBounds = ByteBounds {
     few: 128 << 20,
 };
 
+/// Requests of one user, or of one other agent, that wait for their turn. Further ones are not read.
+const WAITING_MAX: usize = 256;
+
 /// Who uses how much. Clones are the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Quotas(Arc<Mutex<Inner>>);
@@ -46,32 +50,37 @@ struct Inner {
     /// What other agents have, by node.
     agents: HashMap<Arc<str>, Used>,
     /// Counts from which those of users, and of agents, are made.
-    of_users: Bytes,
-    of_agents: Bytes,
+    of_users: Kept,
+    of_agents: Kept,
     /// That users have all connections was logged.
     is_full_logged: bool,
 }
 
-/// Bytes that are kept for somebody. Clones are the same counts.
+/// What is kept for somebody. Clones are the same counts.
 #[derive(Clone, Debug)]
-struct Bytes {
+struct Kept {
+    /// Bytes of requests.
     requests: ByteCount,
-    /// Replies that are not read.
+    /// Bytes of replies that are not read.
     unread: ByteCount,
+    /// Requests that wait for their turn.
+    waiting: Arc<Semaphore>,
 }
 
-impl Bytes {
-    fn new(requests: ByteBounds, unread: ByteBounds) -> Bytes {
-        Bytes {
+impl Kept {
+    fn new(requests: ByteBounds, unread: ByteBounds) -> Kept {
+        Kept {
             requests: ByteCount::new(requests),
             unread: ByteCount::new(unread),
+            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
         }
     }
 
-    fn of_another(&self) -> Bytes {
-        Bytes {
+    fn of_another(&self) -> Kept {
+        Kept {
             requests: self.requests.of_another(),
             unread: self.unread.of_another(),
+            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
         }
     }
 }
@@ -79,22 +88,22 @@ impl Bytes {
 #[derive(Debug)]
 struct Used {
     clients: usize,
-    bytes: Bytes,
+    kept: Kept,
     /// A refusal was logged, and the user has not been without connections since.
     logged: bool,
 }
 
 impl Used {
-    fn new(one: &Bytes) -> Used {
+    fn new(one: &Kept) -> Used {
         Used {
             clients: 0,
-            bytes: one.of_another(),
+            kept: one.of_another(),
             logged: false,
         }
     }
 
     fn is_none(&self) -> bool {
-        self.clients == 0 && self.bytes.requests.own() == 0
+        self.clients == 0 && self.kept.requests.own() == 0
     }
 }
 
@@ -129,7 +138,7 @@ impl Inner {
 
     /// A request is refused: who has most bytes is said, once while that user or agent has connections.
     fn log_no_room(&mut self, sender: &Sender, why: NoRoom) {
-        let mib = |used: &Used| used.bytes.requests.own() >> 20;
+        let mib = |used: &Used| used.kept.requests.own() >> 20;
         let most = match (sender, why) {
             (Sender::User(_), NoRoom::All) => {
                 let most = self.users.iter_mut().max_by_key(|(_, used)| mib(used));
@@ -174,8 +183,8 @@ impl Quotas {
             all_clients: 0,
             users: HashMap::new(),
             agents: HashMap::new(),
-            of_users: Bytes::new(REQUESTS, UNREAD),
-            of_agents: Bytes::new(REQUESTS_OF_AGENTS, UNREAD_OF_AGENTS),
+            of_users: Kept::new(REQUESTS, UNREAD),
+            of_agents: Kept::new(REQUESTS_OF_AGENTS, UNREAD_OF_AGENTS),
             is_full_logged: false,
         })))
     }
@@ -190,7 +199,7 @@ impl Quotas {
     pub(crate) fn client(&self, uid: u32) -> Option<Client> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.supervisor_uid;
-        let (mut charged, mut bytes) = (uid, None);
+        let (mut charged, mut kept) = (uid, None);
         if limited {
             charged = inner.subordinate.charged(uid);
             let (all, all_max) = (inner.all_clients as u64, inner.clients_max as u64);
@@ -210,7 +219,7 @@ impl Quotas {
                 return None;
             }
             used.clients += 1;
-            bytes = Some(used.bytes.clone());
+            kept = Some(used.kept.clone());
             inner.all_clients += 1;
         }
         drop(inner);
@@ -220,7 +229,7 @@ impl Quotas {
             charged,
             limited,
             node: None,
-            bytes,
+            kept,
         })
     }
 
@@ -247,7 +256,7 @@ pub(crate) struct Client {
     /// The node for whose agent it is.
     node: Option<Arc<str>>,
     /// Absent if it has no limits.
-    bytes: Option<Bytes>,
+    kept: Option<Kept>,
 }
 
 impl Client {
@@ -263,7 +272,7 @@ impl Client {
         let node: Arc<str> = node.into();
         let used = inner.of_agent(&node);
         used.clients += 1;
-        self.bytes = Some(used.bytes.clone());
+        self.kept = Some(used.kept.clone());
         self.node = Some(node);
         true
     }
@@ -292,14 +301,14 @@ impl Client {
 
     /// What counts the bytes of replies to it, unless it has no limits.
     pub(crate) fn unread(&self) -> Option<ByteCount> {
-        self.bytes.as_ref().map(|bytes| bytes.unread.clone())
+        self.kept.as_ref().map(|kept| kept.unread.clone())
     }
 
     /// Says that a connection is closed since it does not read, once while its user or agent has connections.
     pub(crate) fn log_unread(&self) {
         let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = self.sender();
-        let was_logged = match &self.bytes {
+        let was_logged = match &self.kept {
             Some(_) => std::mem::replace(&mut inner.of(&sender).logged, true),
             None => false,
         };
@@ -308,11 +317,17 @@ impl Client {
         }
     }
 
+    /// Waits until another of its requests may wait for its turn. Absent if it has no limits.
+    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let waiting = &self.kept.as_ref()?.waiting;
+        Arc::clone(waiting).acquire_owned().await.ok()
+    }
+
     /// A request of this client, without bytes so far.
     pub(crate) fn charge(&self) -> Charge {
-        let bytes = self.bytes.as_ref();
+        let kept = self.kept.as_ref();
         Charge {
-            of: bytes.map(|bytes| (self.quotas.clone(), self.sender(), bytes.requests.clone())),
+            of: kept.map(|kept| (self.quotas.clone(), self.sender(), kept.requests.clone())),
             bytes: 0,
         }
     }
@@ -320,7 +335,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if self.bytes.is_some() {
+        if self.kept.is_some() {
             self.quotas.end_client(&self.sender());
         }
     }

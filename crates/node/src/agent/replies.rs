@@ -137,6 +137,14 @@ impl Outbox {
     }
 }
 
+impl Inbox {
+    /// Whether nothing has come.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.receiver.is_empty()
+    }
+}
+
 impl Drop for Inbox {
     fn drop(&mut self) {
         self.receiver.close();
