@@ -3,10 +3,12 @@
 
 mod bytes;
 mod fair_queue;
+mod host_address;
 mod refusals;
 mod strangers;
 
 pub use bytes::{ByteBounds, ByteCount, NoRoom};
 pub use fair_queue::FairQueue;
+pub use host_address::HostAddress;
 pub use refusals::Refusals;
 pub use strangers::{Bounds, StrangerId, Strangers};
