@@ -1,7 +1,14 @@
-//! Who may connect: connections of which nobody knows yet whose they are, and what the log says of those that are refused.
+//! Who is served, and when: connections of which nobody knows yet whose they are, what the log says of those that are refused,
+//! bytes that are kept for users, and their turns.
 
+mod bytes;
+mod fair_queue;
+mod host_address;
 mod refusals;
 mod strangers;
 
+pub use bytes::{ByteBounds, ByteCount, NoRoom};
+pub use fair_queue::FairQueue;
+pub use host_address::HostAddress;
 pub use refusals::Refusals;
 pub use strangers::{Bounds, StrangerId, Strangers};

@@ -120,6 +120,15 @@ impl AgentStream {
         self.read_reply()
     }
 
+    /// What the agent has said before it closed the connection, so that a request could not be sent: that it has no room for one.
+    pub(crate) fn reply_before_close(&mut self, error: &io::Error) -> Option<AgentReply> {
+        let is_closed = matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+        );
+        is_closed.then(|| self.read_reply().ok()).flatten()
+    }
+
     /// Reads an answer, the beginning of which is there.
     pub(crate) fn read_reply(&mut self) -> io::Result<AgentReply> {
         frame::read(self)
@@ -181,4 +190,36 @@ fn begin(tcp: TcpStream, credential: &JobCredential, key: &[u8]) -> io::Result<A
         stream: connected.stream,
         own_ip: Some(own_ip),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::refusal::{Refusal, RefusalCode};
+
+    /// The agent refused before it read, and srun said that the connection was lost.
+    #[test]
+    fn a_refusal_that_came_before_the_request_is_read() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let refusal = AgentReply::Refused(Refusal::new(RefusalCode::Busy, "no room"));
+        frame::write(&mut far, &refusal).unwrap();
+        drop(far);
+        let mut agent = AgentStream {
+            stream: near,
+            own_ip: None,
+        };
+        let request = AgentRequest::Inspect { job: JobId(1) };
+        for error in [
+            agent.send_with_streams(&request).map(drop),
+            agent.send(&request),
+        ] {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        }
+        let closed = io::ErrorKind::BrokenPipe.into();
+        let other = io::ErrorKind::NotConnected.into();
+        assert_eq!(agent.reply_before_close(&other), None);
+        assert_eq!(agent.reply_before_close(&closed), Some(refusal));
+        assert_eq!(agent.reply_before_close(&closed), None);
+    }
 }

@@ -40,7 +40,7 @@ const IDLE: Duration = Duration::from_secs(10);
 const STACK_BYTES: usize = 128 << 10;
 
 /// Who has sent something.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sender {
     /// A user.
     User(u32),

@@ -2,10 +2,10 @@
 //! after the store has caught up with what was acknowledged before the question came. Users take turns.
 
 use crate::failure::{self, Panicked, caught};
-use crate::fair_queue::FairQueue;
 use crate::outbox::Outbox;
 use log::{error, warn};
 use muster_acct::{Follower, History, StoreError};
+use muster_channel::admission::FairQueue;
 use muster_core::policy::access::privacy::JobScope;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::acct::{
@@ -120,7 +120,7 @@ fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Recei
         for question in inbox.try_iter() {
             turns.push(question.uid, question);
         }
-        if let Some((uid, question)) = turns.next() {
+        if let Some((uid, question)) = turns.pop() {
             let Some(follower) = follower.upgrade() else {
                 return;
             };

@@ -3,8 +3,8 @@
 //! Connections of root, SlurmUser and agents are plain tasks of the event loop: they wait for one slice at most.
 
 use crate::failure::caught;
-use crate::fair_queue::FairQueue;
 use log::debug;
+use muster_channel::admission::FairQueue;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -109,7 +109,7 @@ impl Executor {
     /// Runs the task whose turn it is; whether there was one.
     fn run_next(&self) -> bool {
         self.queue_woken();
-        let Some((uid, id)) = self.turns.borrow_mut().next() else {
+        let Some((uid, id)) = self.turns.borrow_mut().pop() else {
             return false;
         };
         let begun = Instant::now();

@@ -5,12 +5,12 @@
 use crate::audit::Entry;
 use crate::clock::now;
 use crate::failure::{self, Panicked, caught};
-use crate::fair_queue::FairQueue;
 use crate::fault;
 use crate::mail::{Foreseen, ToReplica};
 use crate::outbox::Outbox;
 use crate::peer::Place;
 use log::error;
+use muster_channel::admission::FairQueue;
 use muster_core::policy::access::privacy::{JobScope, View};
 use muster_core::state::State;
 use muster_journal::Position;
@@ -80,7 +80,7 @@ impl Tasks {
             if self.is_over.load(Ordering::Relaxed) {
                 return None;
             }
-            if let Some(task) = waiting.next() {
+            if let Some(task) = waiting.pop() {
                 return Some(task);
             }
             let woken = self.there_are.wait(waiting);

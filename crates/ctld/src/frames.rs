@@ -1,8 +1,8 @@
-//! Frames as they come from a socket. A buffer grows with what has come, not with what was announced, and a large frame
-//! waits for room in its user's quota before it is read.
+//! Frames as they come from a socket. A buffer grows with what has come, not with what was announced, and so does the room
+//! that a large frame takes; where there is none, it waits.
 
 use crate::executor::pause;
-use crate::quota::{Leave, SMALL_FRAME, Share};
+use crate::quota::{FrameRoom, SMALL_FRAME, Share};
 use muster_closer::passed;
 use muster_proto::client::Request;
 use muster_proto::frame;
@@ -17,7 +17,7 @@ const READ: usize = 16 << 10;
 /// A whole frame's body, and the room that it takes.
 pub(crate) struct Frame {
     pub(crate) body: Vec<u8>,
-    pub(crate) room: Option<Leave>,
+    pub(crate) room: Option<FrameRoom>,
 }
 
 /// Reads whole frames; safe to cancel between bytes.
@@ -28,9 +28,10 @@ pub(crate) struct FrameReader {
     buffer: Vec<u8>,
     start: usize,
     /// Room for the frame that is coming.
-    room: Option<Leave>,
-    /// When its first bytes came, unless it waits for room.
+    room: Option<FrameRoom>,
+    /// Since when it comes, unless it waits for room, and how long it came before such a wait.
     begun: Option<Instant>,
+    spent: Duration,
     /// The kernel refuses descriptors that are sent here.
     refuses_descriptors: bool,
 }
@@ -45,6 +46,7 @@ impl FrameReader {
             start: 0,
             room: None,
             begun: None,
+            spent: Duration::ZERO,
             refuses_descriptors,
         }
     }
@@ -64,8 +66,15 @@ impl FrameReader {
             {
                 let bytes = frame::length_of::<Request>(*header)?;
                 if bytes > SMALL_FRAME {
-                    self.begun = None;
+                    self.wait_begins();
                     self.room = share.frame(bytes).await;
+                }
+            }
+            let next = self.buffer.len() - self.start + READ;
+            if self.room.as_mut().is_some_and(|room| !room.grow_now(next)) {
+                self.wait_begins();
+                if let Some(room) = &mut self.room {
+                    room.grow(next).await;
                 }
             }
             if self.begun.is_none() && !self.is_empty() {
@@ -87,6 +96,11 @@ impl FrameReader {
                 _ => {}
             }
         }
+    }
+
+    /// Until there is room, the client is not late.
+    fn wait_begins(&mut self) {
+        self.spent += self.begun.take().map_or(Duration::ZERO, |b| b.elapsed());
     }
 
     async fn read(&mut self) -> io::Result<usize> {
@@ -124,7 +138,8 @@ impl FrameReader {
 
     /// Whether a frame has begun to come and takes too long.
     pub(crate) fn is_stalled(&self, most: Duration) -> bool {
-        self.begun.is_some_and(|begun| begun.elapsed() > most)
+        self.begun
+            .is_some_and(|begun| self.spent + begun.elapsed() > most)
     }
 
     /// A frame that is already here.
@@ -140,7 +155,7 @@ impl FrameReader {
         let Some(body) = rest.get(4..end) else {
             return Ok(None);
         };
-        self.begun = None;
+        (self.begun, self.spent) = (None, Duration::ZERO);
         if self.start == 0 && self.buffer.len() == end {
             let mut body = std::mem::take(&mut self.buffer);
             body.drain(..4);

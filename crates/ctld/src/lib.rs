@@ -16,7 +16,6 @@ pub mod disk;
 mod durable;
 mod executor;
 pub mod failure;
-mod fair_queue;
 pub mod fault;
 pub mod forecaster;
 mod frames;

@@ -2,49 +2,17 @@
 //! would have the controller keep as much as it asks for: bytes are counted by user and for all, and beyond a bound nothing
 //! more is kept for it.
 
+use muster_channel::admission::{ByteBounds, ByteCount};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Bytes that wait for one user. A listing of the largest queue, with all its texts, has a fraction of that.
-const USER_BYTES_MAX: usize = 256 << 20;
-/// Bytes that wait for all users together.
-const ALL_BYTES_MAX: usize = 1 << 30;
-/// Beyond that, so much of a user is still kept: others are not to suffer from those who have more.
-const SMALL_BYTES: usize = 4 << 20;
-
-/// Bytes that wait for one user, and for all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ByteCount {
-    of_user: Arc<AtomicUsize>,
-    of_all: Arc<AtomicUsize>,
-}
-
-impl ByteCount {
-    /// That of another user.
-    pub(crate) fn of_another(&self) -> ByteCount {
-        ByteCount {
-            of_user: Arc::default(),
-            of_all: Arc::clone(&self.of_all),
-        }
-    }
-
-    /// Counts bytes that are to wait; whether they may.
-    fn take(&self, bytes: usize) -> bool {
-        let of_user = self.of_user.fetch_add(bytes, Relaxed) + bytes;
-        let of_all = self.of_all.fetch_add(bytes, Relaxed) + bytes;
-        let fits = of_user <= USER_BYTES_MAX && (of_all <= ALL_BYTES_MAX || of_user <= SMALL_BYTES);
-        if !fits {
-            self.give_back(bytes);
-        }
-        fits
-    }
-
-    fn give_back(&self, bytes: usize) {
-        self.of_user.fetch_sub(bytes, Relaxed);
-        self.of_all.fetch_sub(bytes, Relaxed);
-    }
-}
+/// Bytes that wait to be written. Of one user: a listing of the largest queue, with all its texts, has a fraction of that.
+pub(crate) const UNREAD: ByteBounds = ByteBounds {
+    own: 256 << 20,
+    all: 1 << 30,
+    few: 4 << 20,
+};
 
 /// What is common to both ends.
 #[derive(Debug)]
@@ -100,7 +68,7 @@ impl Outbox {
         }
         let length = bytes.len();
         if let Some(count) = &account.count
-            && !count.take(length)
+            && count.take(length).is_err()
         {
             account.is_over.store(true, Relaxed);
             return Err(NotKept);
@@ -182,7 +150,7 @@ mod tests {
     /// Sixteen connections that read no answer had the controller keep sixteen copies of the queue.
     #[test]
     fn what_is_not_read_is_bounded_by_user_and_for_all() {
-        let first = ByteCount::default();
+        let first = ByteCount::new(UNREAD);
         let fill = |count: &ByteCount| {
             let ends: Vec<_> = (0..16).map(|_| channel(Some(count.clone()))).collect();
             for (out, _) in &ends {
@@ -195,16 +163,16 @@ mod tests {
             ends
         };
         let of_first = fill(&first);
-        assert_eq!(first.of_user.load(Relaxed), USER_BYTES_MAX);
+        assert_eq!(first.own(), UNREAD.own);
         let others: Vec<ByteCount> = (0..5).map(|_| first.of_another()).collect();
         let of_others: Vec<_> = others.iter().map(fill).collect();
-        let all = first.of_all.load(Relaxed);
-        assert!(all <= ALL_BYTES_MAX + 5 * SMALL_BYTES, "{all}");
+        let all = first.all();
+        assert!(all <= UNREAD.all, "{all}");
         // Who has little is served all the same.
         let (out, _inbox) = channel(Some(first.of_another()));
         out.send(vec![0; MIB]).unwrap();
         drop((of_first, of_others, _inbox));
-        assert_eq!(first.of_all.load(Relaxed), 0);
+        assert_eq!(first.all(), 0);
         let (out, inbox) = channel(None);
         for _ in 0..300 {
             out.send(vec![0; MIB]).unwrap();
@@ -214,13 +182,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_read_makes_room() {
-        let count = ByteCount::default();
+        let count = ByteCount::new(UNREAD);
         let (out, mut inbox) = channel(Some(count.clone()));
         for _ in 0..1000 {
             out.send(vec![0; MIB]).unwrap();
             assert_eq!(inbox.recv().await.unwrap().len(), MIB);
         }
-        assert_eq!((out.waiting(), count.of_user.load(Relaxed)), (0, 0));
+        assert_eq!((out.waiting(), count.own()), (0, 0));
         drop(out);
         assert!(inbox.recv().await.is_none());
     }

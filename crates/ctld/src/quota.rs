@@ -2,10 +2,11 @@
 //! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root and SlurmUser have no limits, a
 //! node's agent has a few connections ([`AgentConnection`]), and descriptors are kept in reserve for them.
 
-use crate::outbox::{self, ByteCount, Inbox, Outbox};
+use crate::outbox::{self, Inbox, Outbox};
 use crate::rate_limit::RateLimit;
 use crate::stats::Stats;
 use log::{info, warn};
+use muster_channel::admission::ByteCount;
 use muster_closer::passed;
 use muster_model::limits::may_connect;
 use muster_trust::subordinate::SubordinateUids;
@@ -34,7 +35,11 @@ const QUERIES_MAX: usize = 16;
 pub(crate) const SMALL_FRAME: usize = 16 << 10;
 /// Room for larger frames of one user, and of all users together, KiB. A user's is that of the largest request.
 const FRAMES_KIB: usize = muster_model::limits::REQUEST_BYTES_MAX / 1024 + 1;
-const ALL_FRAMES_KIB: usize = 4 * FRAMES_KIB;
+const ALL_FRAMES_KIB: usize = 3 * FRAMES_KIB;
+/// Room that each user has beside that of all.
+const FEW_FRAMES_KIB: usize = 1024;
+/// A frame takes room in such parts, as it comes.
+const FRAME_PART_KIB: usize = 256;
 /// Large requests that are decoded at the same time: of one user, and of all.
 const DECODED_MAX: usize = 1;
 const ALL_DECODED_MAX: usize = 4;
@@ -92,6 +97,8 @@ pub(crate) struct Users {
     connections_max: u64,
     per_user: u64,
     frames: Arc<Semaphore>,
+    /// Room for one frame more: of those that wait for each other in the midst, one comes whole.
+    whole_frame: Arc<Semaphore>,
     decoding: Arc<Semaphore>,
     /// Bytes of answers that were not read.
     unread: ByteCount,
@@ -109,6 +116,7 @@ pub(crate) struct User {
     commands: Arc<Semaphore>,
     queries: Arc<Semaphore>,
     frames: Arc<Semaphore>,
+    few_frames: Arc<Semaphore>,
     decoding: Arc<Semaphore>,
     unread: ByteCount,
 }
@@ -166,8 +174,63 @@ impl Drop for AgentConnection {
     }
 }
 
-/// Room for a frame, or leave to serve a request; given back when dropped.
+/// Leave to serve a request; given back when dropped.
 pub(crate) struct Leave(#[expect(dead_code)] Vec<OwnedSemaphorePermit>);
+
+/// Room for a frame that comes. The user's own is that for all of it, so that one user's frames wait for each other. Of the
+/// room of all users it takes as much as has come: who only says that much will come takes nothing from others.
+pub(crate) struct FrameRoom {
+    users: Rc<Users>,
+    user: Rc<User>,
+    /// Of the whole frame.
+    bytes: usize,
+    /// For which there is room.
+    held: usize,
+    permits: Vec<OwnedSemaphorePermit>,
+}
+
+impl FrameRoom {
+    /// Makes room for what there is of the frame after the next read, if that needs no wait; whether there is room.
+    pub(crate) fn grow_now(&mut self, bytes: usize) -> bool {
+        while self.held < bytes.min(self.bytes) {
+            let (bytes, kib) = self.part();
+            let own = Arc::clone(&self.user.few_frames).try_acquire_many_owned(kib);
+            let found = own.or_else(|_| Arc::clone(&self.users.frames).try_acquire_many_owned(kib));
+            let Ok(permit) = found else { return false };
+            self.take(bytes, permit);
+        }
+        true
+    }
+
+    /// The same, and waits until others give back theirs.
+    pub(crate) async fn grow(&mut self, bytes: usize) {
+        while !self.grow_now(bytes) {
+            let (part, kib) = self.part();
+            let few = Arc::clone(&self.user.few_frames).acquire_many_owned(kib);
+            let all = Arc::clone(&self.users.frames).acquire_many_owned(kib);
+            let whole = Arc::clone(&self.users.whole_frame).acquire_owned();
+            let (part, permit) = tokio::select! {
+                permit = few => (part, permit),
+                permit = all => (part, permit),
+                permit = whole => (self.bytes, permit),
+            };
+            // They are never closed.
+            let Ok(permit) = permit else { return };
+            self.take(part, permit);
+        }
+    }
+
+    /// The next part, in bytes and KiB.
+    fn part(&self) -> (usize, u32) {
+        let kib = (self.bytes - self.held).div_ceil(1024).min(FRAME_PART_KIB);
+        (kib * 1024, u32::try_from(kib).unwrap_or(u32::MAX))
+    }
+
+    fn take(&mut self, bytes: usize, permit: OwnedSemaphorePermit) {
+        self.held = self.held.saturating_add(bytes).min(self.bytes);
+        self.permits.push(permit);
+    }
+}
 
 /// Raises the limit of descriptors as far as it goes; how many there may be.
 pub(crate) fn raise_descriptors() -> u64 {
@@ -206,8 +269,9 @@ impl Users {
             connections_max,
             per_user,
             frames: Arc::new(Semaphore::new(ALL_FRAMES_KIB)),
+            whole_frame: Arc::new(Semaphore::new(1)),
             decoding: Arc::new(Semaphore::new(ALL_DECODED_MAX)),
-            unread: ByteCount::default(),
+            unread: ByteCount::new(outbox::UNREAD),
             rates,
             stats,
             named: RefCell::default(),
@@ -289,6 +353,7 @@ impl User {
             commands: semaphore(COMMANDS_MAX),
             queries: semaphore(QUERIES_MAX),
             frames: semaphore(FRAMES_KIB),
+            few_frames: semaphore(FEW_FRAMES_KIB),
             decoding: semaphore(DECODED_MAX),
             unread,
         }
@@ -301,20 +366,24 @@ impl Share {
         outbox::channel(self.user.as_ref().map(|user| user.unread.clone()))
     }
 
-    /// Waits for room for a frame of so many bytes.
-    pub(crate) async fn frame(&self, bytes: usize) -> Option<Leave> {
+    /// Waits until a frame of so many bytes may come. Small ones need no room.
+    pub(crate) async fn frame(&self, bytes: usize) -> Option<FrameRoom> {
         let user = self.user.as_ref().filter(|_| bytes > SMALL_FRAME)?;
         let kib = u32::try_from(bytes.div_ceil(1024).min(FRAMES_KIB)).unwrap_or(u32::MAX);
-        // The user's own room first: while he waits for that, he takes nothing from others.
         let own = Arc::clone(&user.frames).acquire_many_owned(kib).await;
-        let all = Arc::clone(&self.users.frames).acquire_many_owned(kib).await;
-        Some(Leave([own, all].into_iter().flatten().collect()))
+        Some(FrameRoom {
+            users: Rc::clone(&self.users),
+            user: Rc::clone(user),
+            bytes,
+            held: SMALL_FRAME,
+            permits: own.into_iter().collect(),
+        })
     }
 
     /// Waits until a large request of the user may be decoded.
     pub(crate) async fn decoding(&self) -> Option<Leave> {
         let user = self.user.as_ref()?;
-        // As for frames, the user's own first.
+        // The user's own first: while he waits for that, he takes nothing from others.
         let own = Arc::clone(&user.decoding).acquire_owned().await;
         let all = Arc::clone(&self.users.decoding).acquire_owned().await;
         Some(Leave([own, all].into_iter().flatten().collect()))
@@ -523,5 +592,61 @@ mod tests {
             drop(held);
             assert!(waits.await.is_some());
         });
+    }
+
+    /// Four users who each said that a large request would come had all others' requests wait for half a minute.
+    #[tokio::test]
+    async fn a_frame_takes_room_of_all_as_it_comes() {
+        let users = users(1024);
+        let most = muster_model::limits::REQUEST_BYTES_MAX;
+        let mut said = Vec::new();
+        for uid in 1..=100 {
+            let share = users.connect(uid).ok().unwrap();
+            let mut room = share.frame(most).await.unwrap();
+            assert!(room.grow_now(SMALL_FRAME));
+            said.push((share, room));
+        }
+        let other = users.connect(1000).ok().unwrap();
+        let mut room = other.frame(most).await.unwrap();
+        assert!(room.grow_now(most));
+        drop(room);
+        // Where much has come of all, others have room for what is not large.
+        for (_, room) in &mut said {
+            let mut bytes = SMALL_FRAME;
+            while bytes < most && room.grow_now(bytes) {
+                bytes += 64 << 10;
+            }
+        }
+        let few = FEW_FRAMES_KIB << 10;
+        let mut room = other.frame(few).await.unwrap();
+        assert!(room.grow_now(few));
+        drop((said, room));
+        assert_eq!(users.frames.available_permits(), ALL_FRAMES_KIB);
+    }
+
+    /// Where each has a part and waits for the next, none would ever come whole.
+    #[tokio::test]
+    async fn frames_that_wait_for_each_other_come_whole() {
+        let users = users(1024);
+        let most = muster_model::limits::REQUEST_BYTES_MAX;
+        let local = tokio::task::LocalSet::new();
+        let coming: Vec<_> = (1..=12)
+            .map(|uid| {
+                let share = users.connect(uid).ok().unwrap();
+                local.spawn_local(async move {
+                    let mut room = share.frame(most).await.unwrap();
+                    for bytes in (0..=most).step_by(1 << 20) {
+                        room.grow(bytes).await;
+                        tokio::task::yield_now().await;
+                    }
+                    room.held
+                })
+            })
+            .collect();
+        local.await;
+        for room in coming {
+            assert!(room.await.unwrap() >= most - (1 << 20));
+        }
+        assert_eq!(users.whole_frame.available_permits(), 1);
     }
 }

@@ -9,7 +9,6 @@
 use crate::answer;
 use crate::changes::Changes;
 use crate::failure::{self, Panicked, caught};
-use crate::fair_queue::FairQueue;
 use crate::forecaster::{ForecastQuery, Forecaster};
 use crate::keys::Keys;
 use crate::mail::{ToReplica, ToWriter};
@@ -21,6 +20,7 @@ use crate::waiting::Waiting;
 use crate::watchdog::{Doing, Pulse};
 use log::{error, info, warn};
 use muster_acct::{Follower, changes};
+use muster_channel::admission::FairQueue;
 use muster_core::config_diff;
 use muster_core::event::Event;
 use muster_core::policy::access;
@@ -135,7 +135,7 @@ impl Replica {
                 }
             }
             self.pass_changes_on();
-            if let Some((uid, question)) = self.questions.next() {
+            if let Some((uid, question)) = self.questions.pop() {
                 let begun = Instant::now();
                 self.pulse.begin(Doing::Answering);
                 self.answer(&question);

@@ -9,9 +9,9 @@ pub(crate) mod records;
 mod settings;
 mod worker;
 
-use crate::fair_queue::FairQueue;
 use log::{debug, error, info, warn};
 use minicbor::bytes::ByteVec;
+use muster_channel::admission::FairQueue;
 use muster_verifier::message::{Answer, Level, Question, Report, Subject, Verdict};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -152,7 +152,7 @@ impl Pool {
         let mut inside = self.inside.borrow_mut();
         let most = self.of_one_user();
         while !inside.idle.is_empty() {
-            let Some((uid, turn)) = inside.queue.next() else {
+            let Some((uid, turn)) = inside.queue.pop() else {
                 return;
             };
             let has = inside.running.get(&uid).copied().unwrap_or_default();

@@ -72,6 +72,10 @@ pub const LOADS: &[Load] = &[
         run: requests::unread,
     },
     Load {
+        name: "load: answers of an agent that nobody reads",
+        run: requests::unread_of_agent,
+    },
+    Load {
         name: "load: descriptors",
         run: descriptors::wrong,
     },

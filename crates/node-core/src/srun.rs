@@ -143,6 +143,7 @@ impl Srun {
             reads_controller: runs && self.has_allocation && !gives_up,
             until_ms: match self.cx.state {
                 SrunState::Recording => self.recorded_by,
+                SrunState::Asking => self.creation.retries_at(),
                 _ => self.step.clock.next(),
             },
         }
@@ -206,7 +207,7 @@ impl Srun {
             } => creation.connected(out, is_local, own_ip),
             Event::AgentUnreachable(_, error) => creation.unreachable(out, &error),
             Event::RequestSent { request, error, .. } => creation.sent(out, *request, error),
-            Event::AgentReplied(_, reply) => creation.replied(out, *reply),
+            Event::AgentReplied(_, reply) => creation.replied(out, *reply, self.cx.now_ms),
             Event::AgentLost(_, error) => creation.agent_lost(out, &error),
             _ => return,
         };
@@ -412,6 +413,7 @@ impl Srun {
                 self.end_if_over();
             }
             SrunState::Recording => self.leads_time(),
+            SrunState::Asking => self.creation.on_time(&mut self.cx.out, self.cx.now_ms),
             _ => {}
         }
     }

@@ -16,6 +16,7 @@ mod order_link;
 mod peers;
 pub(crate) mod quota;
 mod relay_link;
+mod replies;
 mod socket;
 mod stepd_channels;
 mod supervisor_link;
@@ -37,14 +38,14 @@ use log::LevelFilter;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::refusal::Refusal;
-use muster_node_core::agent::{self, DialId, StepdChannelId};
-use muster_proto::step::{AgentReply, AgentRequest};
+use muster_node_core::agent::{self, ConnId, DialId, StepdChannelId};
+use muster_proto::step::AgentRequest;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use supervisor_link::{Dialer, PeerDialer};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Bytes to a peer: frames, ready to be written.
 pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
@@ -79,7 +80,13 @@ enum Input {
     Denied(audit::AuditedRequest, Refusal),
     /// Lines of the audit log were left out a while ago.
     AuditSummary,
-    /// A client asks for something.
+    /// A client, and what it does.
+    Client(closing::Sender, ClientInput),
+}
+
+/// What clients do. It waits until it is their user's turn, or their agent's.
+enum ClientInput {
+    /// It asks for something.
     Request {
         /// The client.
         asker: listener::Asker,
@@ -88,8 +95,12 @@ enum Input {
         /// What came with the request.
         streams: Option<closing::Streams>,
         /// Where answers go.
-        reply: mpsc::UnboundedSender<AgentReply>,
+        reply: replies::Outbox,
+        /// Counts against the requests of the user that wait for their turn.
+        place: Option<OwnedSemaphorePermit>,
     },
+    /// Its connection is closed.
+    Gone(ConnId),
 }
 
 /// Runs as an agent, as the supervisor has started this process, until it is ordered to stop (SIGTERM, SIGINT, or the
@@ -167,14 +178,17 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
             input = inbox.recv() => {
                 let Some(input) = input else { break };
                 executor.take(input);
-                while let Ok(input) = inbox.try_recv() {
-                    executor.take(input);
-                }
-                executor.flush();
             }
+            // Meanwhile other tasks bring what has come.
+            () = tokio::task::yield_now(), if executor.has_clients() => {}
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
+        while let Ok(input) = inbox.try_recv() {
+            executor.take(input);
+        }
+        executor.serve_clients();
+        executor.flush();
     }
     log::info!("the agent of {} stops; jobs go on", options.name);
     Ok(())

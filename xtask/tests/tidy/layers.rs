@@ -70,7 +70,7 @@ const IMPORTS: [(&str, &[&str]); 26] = [
     ("node-core", &["model", "proto", "trust"]),
     ("pmix", &["channel", "model", "proto"]),
     ("proto", &["model"]),
-    ("restd", &["cli", "closer", "trust"]),
+    ("restd", &["channel", "cli", "closer", "trust"]),
     ("sched", &["core", "model"]),
     ("script", &[]),
     (

@@ -2,6 +2,7 @@
 //! that comes beyond it is taken in all the same, in place of the oldest of those from the address that has most: who has a
 //! credential shows it at once, so that the oldest are those that say nothing.
 
+use super::HostAddress;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ pub type StrangerId = u64;
 pub struct Bounds {
     /// Of all.
     pub all: usize,
-    /// Of those from one address.
+    /// Of those from one host.
     pub of_address: usize,
 }
 
@@ -22,9 +23,9 @@ pub struct Bounds {
 pub struct Strangers {
     bounds: Bounds,
     last: StrangerId,
-    addresses: HashMap<StrangerId, IpAddr>,
+    addresses: HashMap<StrangerId, HostAddress>,
     /// Of each address, in the order in which they came.
-    of_address: HashMap<IpAddr, BTreeMap<StrangerId, ()>>,
+    of_address: HashMap<HostAddress, BTreeMap<StrangerId, ()>>,
 }
 
 impl Strangers {
@@ -40,6 +41,7 @@ impl Strangers {
 
     /// Takes one in: its number, and that of the one that has to go for it.
     pub fn admit(&mut self, from: IpAddr) -> (StrangerId, Option<StrangerId>) {
+        let from = HostAddress::of(from);
         self.last += 1;
         let own = self.of_address.get(&from).map_or(0, BTreeMap::len);
         let crowded = if own >= self.bounds.of_address {
@@ -112,6 +114,16 @@ mod tests {
         strangers.leave(other);
         strangers.leave(sixth);
         assert_eq!(strangers.len(), 6);
+    }
+
+    /// One host of IPv6 could have the place of everybody, with an address for each connection.
+    #[test]
+    fn addresses_of_one_host_count_together() {
+        let mut strangers = Strangers::new(BOUNDS);
+        let of = |last: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]);
+        let (other, _) = strangers.admit(address(1));
+        let gone: Vec<_> = (0..20).filter_map(|n| strangers.admit(of(n)).1).collect();
+        assert_eq!((gone.len(), gone.contains(&other)), (15, false));
     }
 
     proptest! {

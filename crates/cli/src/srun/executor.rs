@@ -357,11 +357,20 @@ impl<'f> Executor<'f> {
             (Some((_, stream)), None) => stream.send(&request),
             (None, _) => Err(io::ErrorKind::NotConnected.into()),
         };
+        let found = self.agents.iter_mut().find(|(id, _)| *id == agent);
+        let reply = match (&sent, found) {
+            (Err(error), Some((_, stream))) => stream.reply_before_close(error),
+            _ => None,
+        };
+        let error = sent.err().filter(|_| reply.is_none());
+        let error = error.map(|error| error.to_string());
         self.events.push_back(interface::Event::RequestSent {
             agent,
             request,
-            error: sent.err().map(|error| error.to_string()),
+            error,
         });
+        let reply = reply.map(|reply| interface::Event::AgentReplied(agent, Box::new(reply)));
+        self.events.extend(reply);
     }
 
     fn connect_stepd(&mut self, stepd: StepdIdx, stream: io::Result<AgentStream>) {

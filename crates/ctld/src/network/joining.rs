@@ -3,6 +3,7 @@
 use super::Network;
 use crate::node_trust::{Joining, fingerprint};
 use log::warn;
+use muster_channel::admission::HostAddress;
 use muster_channel::relay::confirmed;
 use muster_channel::{Opening, Responder, UnconfirmedChannel};
 use muster_model::rights::{self, Request};
@@ -19,26 +20,29 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// Attempts without a token that an address has in a time.
+/// Attempts without a token that a host has in a time.
 const TRIES_MAX: u32 = 10;
 /// That time.
 const TRIES_TIME: Duration = Duration::from_secs(60);
-/// Addresses whose attempts are counted.
+/// Hosts whose attempts are counted.
 const ADDRESSES_MAX: usize = 4096;
 
 /// Attempts to join that failed.
 #[derive(Debug, Default)]
-pub(super) struct FailedTries(HashMap<IpAddr, (Instant, u32)>);
+pub(super) struct FailedTries(HashMap<HostAddress, (Instant, u32)>);
 
 impl FailedTries {
-    /// Whether an address may try again.
+    /// Whether the host of an address may try again.
     fn may_try(&self, from: IpAddr, now: Instant) -> bool {
-        self.0.get(&from).is_none_or(|(since, count)| {
-            now.saturating_duration_since(*since) >= TRIES_TIME || *count < TRIES_MAX
-        })
+        self.0
+            .get(&HostAddress::of(from))
+            .is_none_or(|(since, count)| {
+                now.saturating_duration_since(*since) >= TRIES_TIME || *count < TRIES_MAX
+            })
     }
 
     fn note(&mut self, from: IpAddr, now: Instant) {
+        let from = HostAddress::of(from);
         let is_over = |since: &Instant| now.saturating_duration_since(*since) >= TRIES_TIME;
         if self.0.len() >= ADDRESSES_MAX {
             self.0.retain(|_, (since, _)| !is_over(since));
@@ -187,5 +191,13 @@ mod tests {
             tries.note(from(last), later);
         }
         assert!(tries.0.len() <= ADDRESSES_MAX);
+        let (mut tries, of_host) = (FailedTries::default(), |last: u16| {
+            IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last])
+        });
+        (1..20).for_each(|last| tries.note(of_host(last), now));
+        assert!(
+            !tries.may_try(of_host(20), now),
+            "a host has many addresses"
+        );
     }
 }

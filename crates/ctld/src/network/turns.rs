@@ -1,6 +1,7 @@
-//! Turns of work that may wait for others, such as munged, or the name service: so many at a time in all, and fewer for one address. A
+//! Turns of work that may wait for others, such as munged, or the name service: so many at a time in all, and fewer for one host. A
 //! turn lasts as long as the work, also where who has asked is gone.
 
+use muster_channel::admission::HostAddress;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,14 +10,14 @@ use tokio::sync::Semaphore;
 
 /// At the same time.
 pub(super) const TURNS_MAX: usize = 8;
-/// Those of one address.
+/// Those of one host.
 const OF_ADDRESS_MAX: usize = 4;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Turns {
     all: Arc<Semaphore>,
-    of_address: RefCell<HashMap<IpAddr, Arc<Semaphore>>>,
+    of_address: RefCell<HashMap<HostAddress, Arc<Semaphore>>>,
     /// Addresses from which on those without work are forgotten.
     addresses_max: usize,
 }
@@ -54,7 +55,7 @@ impl Turns {
             all.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
         let turns = all
-            .entry(from)
+            .entry(HostAddress::of(from))
             .or_insert_with(|| Arc::new(Semaphore::new(OF_ADDRESS_MAX)));
         Arc::clone(turns)
     }
@@ -95,5 +96,8 @@ mod tests {
         .await
         .unwrap();
         assert_eq!(turns.run(from, || Ok(1)).await, Ok(1));
+        let [first, second] = [1, 2].map(|n| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, n]));
+        let (one, same) = (turns.of_address(first), turns.of_address(second));
+        assert!(Arc::ptr_eq(&one, &same), "a host has many addresses");
     }
 }

@@ -2,9 +2,9 @@
 //! Users take turns with their commands by what these cost in events, bytes, orders to nodes and time, and a turn has room for so much of that, so that the commands
 //! of one user wait for each other and not others for them.
 
-use crate::fair_queue::FairQueue;
 use crate::mail::ToWriter;
 use crate::writer::room::encoded_bytes;
+use muster_channel::admission::FairQueue;
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::config::ClusterConfig;
@@ -82,7 +82,7 @@ impl Queue {
         if self.spent >= TURN_COST_MAX && !is_last {
             return None;
         }
-        let (uid, message) = self.users.next()?;
+        let (uid, message) = self.users.pop()?;
         let bytes = match &message {
             ToWriter::User { command, .. } => encoded_bytes(&**command),
             _ => 0,

@@ -7,10 +7,10 @@ use crate::random::Random;
 use crate::requests::{self, Ids, Rights, range, submit};
 use crate::target::{LOOK, Target};
 use muster_model::command::{JobSelection, UserCommand};
-use muster_model::ids::JobId;
+use muster_model::ids::{JobId, StepNo};
 use muster_model::spec::{ArraySpec, JobSpec};
 use muster_proto::client::{JobFilter, Query, RequestBody, Response};
-use muster_proto::step::{AgentReply, AgentRequest};
+use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::path::Path;
 use std::time::Duration;
 
@@ -140,6 +140,62 @@ pub(super) fn unread(target: &Target, _: &mut Random, budget: &Budget) -> Outcom
     outcome
 }
 
+/// Requests of one connection to an agent, which takes so many.
+const OF_CONNECTION: usize = 64;
+
+/// The same of an agent: requests about the tasks of a step, and about jobs that are not there.
+pub(super) fn unread_of_agent(target: &Target, _: &mut Random, budget: &Budget) -> Outcome {
+    let mut outcome = Outcome::default();
+    let Some(job) = own_job(target, &mut outcome, budget) else {
+        return outcome;
+    };
+    let agent = target.agent("n1");
+    // Its reply to a question is as long as it has tasks.
+    let spec = StepSpec {
+        overlap: true,
+        overcommit: true,
+        ntasks: Some(200),
+        ..requests::step(job, &["sleep", "600"])
+    };
+    let create = peer::frame_of(&AgentRequest::Create(Box::new(spec)));
+    let step = Peer::connect(&agent).map(|mut peer| {
+        let answer = peer.ask::<AgentReply>(&create);
+        outcome.count("a step", &answer);
+        (peer, answer)
+    });
+    let number = match &step {
+        Ok((_, Answer::Accepted(AgentReply::Created(created)))) => created.step,
+        _ => StepNo(0),
+    };
+    let questions = [
+        AgentRequest::LocateStep { job, step: number },
+        AgentRequest::Measure { job },
+        AgentRequest::Inspect { job },
+        AgentRequest::Inspect { job: JobId(0) },
+    ];
+    let frames: Vec<u8> = questions.iter().flat_map(peer::frame_of).collect();
+    let mut open: Vec<Peer> = Vec::new();
+    while budget.lasts(&outcome) {
+        if open.len() >= UNREAD {
+            open.remove(0);
+        }
+        let Ok(mut peer) = Peer::connect_within(&agent, Duration::from_millis(100)) else {
+            outcome.sent += 1;
+            outcome.refused += 1;
+            continue;
+        };
+        for _ in 0..OF_CONNECTION / questions.len() {
+            outcome.sent += questions.len() as u64;
+            if peer.send_raw(&frames).is_err() {
+                outcome.refused += questions.len() as u64;
+                break;
+            }
+        }
+        open.push(peer);
+    }
+    outcome
+}
+
 /// Steps of one task, one after the other and many at once, in a job of the user's own.
 pub(super) fn steps(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
     let mut outcome = Outcome::default();
@@ -149,7 +205,7 @@ pub(super) fn steps(target: &Target, random: &mut Random, budget: &Budget) -> Ou
     let agent = target.agent("n1");
     let mut open: Vec<Peer> = Vec::new();
     while budget.lasts(&outcome) {
-        let spec = muster_proto::step::StepSpec {
+        let spec = StepSpec {
             overlap: true,
             ..requests::step(job, &["true"])
         };

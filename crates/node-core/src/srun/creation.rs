@@ -46,6 +46,13 @@ pub(super) enum Progress {
     },
 }
 
+/// After how long the first request that an agent had no room for is made again; each further wait is twice as long.
+const RETRY_FIRST_MS: u64 = 1000;
+/// No wait is longer.
+const RETRY_MOST_MS: u64 = 8000;
+/// How often it is made again.
+const RETRIES_MAX: u32 = 20;
+
 const FAILED: Progress = Progress::Failed { is_busy: false };
 
 /// The connection to the step daemon of a task that may have srun's streams, before the agent has said whether it has.
@@ -56,6 +63,14 @@ struct Channel {
     has_spoken: bool,
     /// The agent has said that all is over: the daemon's messages are on their way, or are lost with it.
     is_done: bool,
+}
+
+/// Requests that an agent had no room for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Retries {
+    count: u32,
+    /// When the next is made, in milliseconds.
+    at: Option<u64>,
 }
 
 /// The parts of a step that are asked for, and those that are there.
@@ -81,6 +96,7 @@ pub(super) struct Creation {
     transport: StepTransport,
     channel: Option<Channel>,
     is_queued: bool,
+    retries: Retries,
     /// Why the controller is asked for the key.
     refused: Option<Refusal>,
     next_agent: u32,
@@ -125,6 +141,7 @@ impl Creation {
             transport: StepTransport::Attached,
             channel: None,
             is_queued: false,
+            retries: Retries::default(),
             refused: None,
             next_agent: 0,
             next_stepd: 0,
@@ -163,6 +180,7 @@ impl Creation {
         self.has_key = spec.key.is_some();
         self.is_immediate = spec.immediate;
         self.is_queued = false;
+        self.retries = Retries::default();
         self.spec = Some(spec);
         self.locate(out);
         Progress::None
@@ -292,7 +310,10 @@ impl Creation {
             add_addresses(spec, own_ip);
         }
         self.ask(out);
-        Progress::Asked
+        match self.retries.count {
+            0 => Progress::Asked,
+            _ => Progress::Waits,
+        }
     }
 
     /// An agent cannot be connected.
@@ -375,7 +396,12 @@ impl Creation {
     }
 
     /// The agent has answered.
-    pub(super) fn replied(&mut self, out: &mut Actions, reply: AgentReply) -> Progress {
+    pub(super) fn replied(
+        &mut self,
+        out: &mut Actions,
+        reply: AgentReply,
+        now_ms: u64,
+    ) -> Progress {
         if self.number.is_some() {
             return self.number_replied(out, reply);
         }
@@ -401,6 +427,10 @@ impl Creation {
                 self.ask_for_key(out, refusal);
                 Progress::Waits
             }
+            AgentReply::Refused(refusal) if self.may_retry(&refusal) => {
+                self.retry_later(out, &refusal, now_ms);
+                Progress::Waits
+            }
             AgentReply::Refused(refusal) => {
                 out.refusal(&self.prefix(), &refusal);
                 Progress::Failed {
@@ -414,6 +444,49 @@ impl Creation {
                 Progress::None
             }
             other => unexpected(out, &other),
+        }
+    }
+
+    /// Whether the node may have room for the request later, and the step may wait.
+    fn may_retry(&self, refusal: &Refusal) -> bool {
+        let is_made = self
+            .channel
+            .as_ref()
+            .is_some_and(|c| c.is_done || c.has_spoken);
+        refusal.code == RefusalCode::Busy
+            && !self.is_immediate
+            && !is_made
+            && self.retries.count < RETRIES_MAX
+    }
+
+    fn retry_later(&mut self, out: &mut Actions, refusal: &Refusal, now_ms: u64) {
+        self.close_channel(out);
+        // It closes the connection when it has no room for a request.
+        self.close_agent(out);
+        if !std::mem::replace(&mut self.is_queued, true) {
+            let why = match refusal.detail.is_empty() {
+                true => refusal.code.text(),
+                false => refusal.detail.as_str(),
+            };
+            out.info(&format!(
+                "Job {} step creation temporarily disabled, retrying ({why})",
+                self.job
+            ));
+        }
+        let wait = RETRY_FIRST_MS << self.retries.count.min(16);
+        self.retries.count += 1;
+        self.retries.at = Some(now_ms + wait.min(RETRY_MOST_MS));
+    }
+
+    /// When the agent is to be asked again that had no room for the request.
+    pub(super) fn retries_at(&self) -> Option<u64> {
+        self.retries.at
+    }
+
+    /// Time has passed.
+    pub(super) fn on_time(&mut self, out: &mut Actions, now_ms: u64) {
+        if self.retries.at.take_if(|at| *at <= now_ms).is_some() {
+            self.connect(out);
         }
     }
 

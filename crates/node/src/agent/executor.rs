@@ -2,18 +2,20 @@
 //! write per peer.
 
 use super::audit::{AuditLog, AuditedRequest};
-use super::closing::Streams;
+use super::closing::{Sender, Streams};
 use super::controller::Link;
 use super::launcher_link::LauncherOutlet;
 use super::listener::Asker;
 use super::peers::Peers;
 use super::quota::Charge;
 use super::relay_link::Question;
+use super::replies::Outbox;
 use super::stepd_channels::StepdChannels;
-use super::{Input, NodeProbe, mpi_probe};
+use super::{ClientInput, Input, NodeProbe, mpi_probe};
 use crate::options::AgentOptions;
 use crate::{info, now, sys, topology};
 use minicbor::bytes::ByteVec;
+use muster_channel::admission::FairQueue;
 use muster_model::audit::SUMMARY_MS;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::refusal::Refusal;
@@ -35,10 +37,13 @@ use tokio::sync::{mpsc, oneshot};
 /// Questions of the relay's that wait for a job. The relay gives each up after a while.
 const QUESTIONS_MAX: usize = 256;
 
+/// Requests of clients that are served before all else that has come is looked at.
+const REQUESTS_AT_ONCE: usize = 64;
+
 /// A request that is not over.
 struct OpenRequest {
     /// None once the client is gone.
-    reply: Option<mpsc::UnboundedSender<AgentReply>>,
+    reply: Option<Outbox>,
     /// What the audit log says of it if it is refused.
     audited: AuditedRequest,
     /// Counts against what its user may have waiting here.
@@ -70,6 +75,8 @@ pub(super) struct Executor {
     to_controller: Vec<u8>,
     dialed: HashMap<DialId, Dialed>,
     answered: HashMap<DialId, oneshot::Sender<Result<(), String>>>,
+    /// Clients whose turn it is not yet, by user and other agent.
+    clients: FairQueue<ClientInput, Sender>,
     requests: HashMap<RequestId, OpenRequest>,
     audit: AuditLog,
     /// What was left out of it will be counted.
@@ -117,6 +124,7 @@ impl Executor {
             to_controller: Vec::new(),
             dialed: HashMap::new(),
             answered: HashMap::new(),
+            clients: FairQueue::default(),
             requests: HashMap::new(),
             audit: AuditLog::new(),
             is_summary_due: false,
@@ -194,15 +202,51 @@ impl Executor {
                 self.audit.write_summary();
                 None
             }
-            Input::Request {
+            Input::Client(sender, input) => {
+                self.clients.push(sender, input);
+                None
+            }
+        };
+        if let Some(event) = event {
+            self.run(event);
+        }
+    }
+
+    /// Whether clients wait for their turn.
+    pub(super) fn has_clients(&self) -> bool {
+        !self.clients.is_empty()
+    }
+
+    /// Serves clients for a while. Users and other agents take turns, by the time that their requests take.
+    pub(super) fn serve_clients(&mut self) {
+        for _ in 0..REQUESTS_AT_ONCE {
+            let Some((sender, input)) = self.clients.pop() else {
+                return;
+            };
+            let begun = self.clock.elapsed();
+            self.serve_client(input);
+            let cost = self.clock.elapsed().saturating_sub(begun).as_micros();
+            let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+            self.clients.charge(sender, cost.max(1));
+        }
+    }
+
+    fn serve_client(&mut self, input: ClientInput) {
+        match input {
+            ClientInput::Request {
                 asker,
                 request,
                 streams,
                 reply,
-            } => Some(self.open_request(asker, request, streams, reply)),
-        };
-        if let Some(event) = event {
-            self.run(event);
+                place,
+            } => {
+                drop(place);
+                if reply.may_ask() {
+                    let event = self.open_request(asker, request, streams, reply);
+                    self.run(event);
+                }
+            }
+            ClientInput::Gone(conn) => drop(self.run(agent::Event::ConnClosed(conn))),
         }
     }
 
@@ -374,9 +418,8 @@ impl Executor {
             AgentReply::Refused(refusal) => Some((open.audited.clone(), refusal.clone())),
             _ => None,
         };
-        // The client may have disconnected.
         if let Some(client) = &open.reply {
-            let _ = client.send(reply);
+            client.send(&reply);
         }
         if let Some((audited, refusal)) = denied {
             self.note_refusal(&audited, &refusal);
@@ -477,7 +520,7 @@ impl Executor {
         asker: Asker,
         request: Box<AgentRequest>,
         streams: Option<Streams>,
-        reply: mpsc::UnboundedSender<AgentReply>,
+        reply: Outbox,
     ) -> agent::Event {
         self.next_id += 1;
         let (id, stdio) = (RequestId(self.next_id), StdioId(self.next_id));
@@ -506,3 +549,6 @@ impl Executor {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,17 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
-use super::Input;
 use super::audit::AuditedRequest;
 use super::closing::{self, Sender, Streams, WAITING_MAX};
 use super::quota::{Charge, Client, Quotas};
+use super::replies::{self, Outbox};
 use super::socket::Socket;
+use super::{ClientInput, Input};
 use crate::descriptors::SrunStdio;
 use crate::sys;
+use muster_channel::admission::NoRoom;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_node_core::agent::{self, ConnId, is_of_agents};
+use muster_node_core::agent::{ConnId, is_of_agents};
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{AgentReply, AgentRequest};
 use muster_proto::version::{Greeting, Versions};
@@ -32,8 +34,6 @@ use tokio::sync::mpsc;
 const REQUEST_BYTES_MAX: usize = 24 << 20;
 /// Requests of a user by one connection. Commands have one or two.
 const REQUESTS_MAX: u32 = 64;
-/// Bytes of replies that a client has not read.
-const UNREAD_BYTES_MAX: usize = 64 << 20;
 /// For how long a client may be silent that has asked nothing, or whose requests are all answered.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// For how long one may be that has sent a part of a request.
@@ -168,40 +168,6 @@ fn turn_away(stream: UnixStream, uid: u32) {
     closing::close_connection(uid, stream);
 }
 
-/// Sends replies as they come. Ends the connection of a client that does not read them.
-async fn send_replies(socket: Socket, mut replies: mpsc::UnboundedReceiver<AgentReply>) {
-    let (mut frames, mut written) = (Vec::new(), 0);
-    while let Some(reply) = replies.recv().await {
-        frame::encode_into(&reply, &mut frames);
-        while written < frames.len() {
-            while let Ok(more) = replies.try_recv() {
-                frame::encode_into(&more, &mut frames);
-            }
-            if frames.len() - written > UNREAD_BYTES_MAX {
-                log::warn!("a client does not read its replies; its connection is closed");
-                return socket.close();
-            }
-            match socket.write_now(&frames[written..]) {
-                Ok(0) => {}
-                Ok(more) => {
-                    written += more;
-                    if written > frames.len() / 2 {
-                        frames.drain(..written);
-                        written = 0;
-                    }
-                    continue;
-                }
-                Err(_) => return,
-            }
-            tokio::select! {
-                writable = socket.until_writable() => if writable.is_err() { return },
-                // None comes any more, but what there is is still to be sent.
-                Some(more) = replies.recv() => frame::encode_into(&more, &mut frames),
-            }
-        }
-    }
-}
-
 async fn serve(
     stream: UnixStream,
     connected: Connected,
@@ -218,8 +184,8 @@ async fn serve(
         Err(e) => return log::error!("connection {conn}: {e}"),
     };
     let writer = socket.clone();
-    let (reply, replies) = mpsc::unbounded_channel();
-    let answering = tokio::spawn(send_replies(writer, replies));
+    let (reply, replies) = replies::channel(client.unread());
+    let answering = tokio::spawn(replies::send(writer, replies));
     let mut reader = Reader {
         socket,
         client,
@@ -242,8 +208,12 @@ async fn serve(
         socket,
         descriptors,
         client,
+        reply,
         ..
     } = reader;
+    if reply.is_over() {
+        client.log_unread();
+    }
     if let Ended::Refused(code, text) = &ended {
         let refusal = Refusal::new(*code, text.clone());
         socket.write_some(&frame::encode(&AgentReply::Refused(refusal)));
@@ -256,9 +226,8 @@ async fn serve(
         (_, Some(stream)) => closing::close_connection(sender, stream),
         (_, None) => {}
     }
-    drop(client);
-    let closed = agent::Event::ConnClosed(ConnId(conn));
-    let _ = inputs.send(Input::Event(closed));
+    let gone = ClientInput::Gone(ConnId(conn));
+    let _ = inputs.send(Input::Client(client.sender(), gone));
 }
 
 /// Why no more requests come by a connection.
@@ -306,7 +275,7 @@ struct Reader {
     /// See [`Connected`].
     pid: u32,
     only_job: Option<JobId>,
-    reply: mpsc::UnboundedSender<AgentReply>,
+    reply: Outbox,
     conn: u64,
     inputs: mpsc::UnboundedSender<Input>,
     frames: Frames,
@@ -333,7 +302,7 @@ impl Reader {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Ended::Failed(e),
             }
-            if let Err(ended) = self.take_requests(&mut charge, &mut requests) {
+            if let Err(ended) = self.take_requests(&mut charge, &mut requests).await {
                 return ended;
             }
             // Anybody may connect: what no request wants must not pile up.
@@ -377,18 +346,15 @@ impl Reader {
                     ));
                 }
                 // Somebody has a request of this client: it waits, or its step runs.
-                Err(_) if self.reply.strong_count() > 1 => {}
+                Err(_) if self.reply.is_awaited() => {}
                 Err(_) => return Err(Ended::refused(RefusalCode::Busy, "no request came")),
             }
         }
     }
 
     /// Hands on the requests that are complete.
-    fn take_requests(&mut self, rest: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
-        if !rest.set(self.buffered) {
-            let why = "this user has too many requests waiting on the node";
-            return Err(Ended::refused(RefusalCode::Busy, why));
-        }
+    async fn take_requests(&mut self, rest: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
+        rest.set(self.buffered).map_err(|why| self.no_room(why))?;
         if self.client.is_limited() && self.buffered > REQUEST_BYTES_MAX {
             return Err(Ended::refused(RefusalCode::TooLong, "the request"));
         }
@@ -408,12 +374,9 @@ impl Reader {
             self.buffered = self.buffered.saturating_sub(bytes);
             self.began = None;
             // The rest is the next one's.
-            rest.set(self.buffered);
+            rest.set(self.buffered).map_err(|why| self.no_room(why))?;
             let mut charge = self.client.charge();
-            if !charge.set(bytes) {
-                let why = "this user has too many requests waiting on the node";
-                return Err(Ended::refused(RefusalCode::Busy, why));
-            }
+            charge.set(bytes).map_err(|why| self.no_room(why))?;
             if let AgentRequest::Greeting(theirs) = &request {
                 check_version(theirs, "the command")?;
                 continue;
@@ -433,14 +396,14 @@ impl Reader {
                     let why = "this node's agent has too many connections here";
                     return Err(Ended::refused(RefusalCode::Busy, why));
                 }
+                if let Some(count) = self.client.unread() {
+                    self.reply.count_for(count);
+                }
                 let theirs = greeting.clone().unwrap_or_default();
                 check_version(&theirs, &format!("slurmd of node {node}"))?;
                 // From now on it is that agent's.
                 *rest = self.client.charge();
-                if !rest.set(self.buffered) {
-                    let why = "this node's agent has too many requests waiting here";
-                    return Err(Ended::refused(RefusalCode::Busy, why));
-                }
+                rest.set(self.buffered).map_err(|why| self.no_room(why))?;
                 continue;
             }
             if self.client.is_agent() && !is_of_agents(&request) {
@@ -453,7 +416,8 @@ impl Reader {
                 }
                 _ => None,
             };
-            let _ = self.inputs.send(Input::Request {
+            let place = self.client.place().await;
+            let input = ClientInput::Request {
                 asker: Asker {
                     conn: self.conn,
                     uid: self.client.uid(),
@@ -464,9 +428,23 @@ impl Reader {
                 request: Box::new(request),
                 streams,
                 reply: self.reply.clone(),
-            });
+                place,
+            };
+            let _ = self.inputs.send(Input::Client(self.client.sender(), input));
         }
         Ok(())
+    }
+
+    /// Ends the connection since its bytes have no room.
+    fn no_room(&self, why: NoRoom) -> Ended {
+        let why = match why {
+            NoRoom::Own if self.client.is_agent() => {
+                "this node's agent has too many requests waiting here"
+            }
+            NoRoom::Own => "this user has too many requests waiting on the node",
+            NoRoom::All => "the node has too many requests of other users waiting; try again later",
+        };
+        Ended::refused(RefusalCode::Busy, why)
     }
 
     /// Ends the connection for want of rights, with a line in the audit log.

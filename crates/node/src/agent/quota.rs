@@ -1,12 +1,15 @@
-//! What the clients of one user may have at a time, and those of all users together: connections, and bytes of requests
-//! that are incomplete or wait. Root, whose the connections of other agents are, is not limited; nor is the user of the
+//! What the clients of one user may have at a time, and those of all users together: connections, bytes of requests
+//! that are incomplete or wait, and bytes of replies that are not read. Root, whose the connections of other agents are, is not limited; nor is the user of the
 //! supervisor, where that is another. Each other agent has a share too: it may be somebody else's by now. The descriptors that are kept back are for them, the launcher, the controller and the agent's own files.
 
+use super::replies::{UNREAD, UNREAD_OF_AGENTS};
+use muster_channel::admission::{ByteBounds, ByteCount, NoRoom};
 use muster_closer::Sender;
 use muster_model::limits::may_connect;
 use muster_trust::subordinate::SubordinateUids;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections of all users, where there are descriptors enough.
 const CLIENTS_MAX: usize = 16_384;
@@ -16,12 +19,21 @@ const USER_CLIENTS_MAX: usize = 4096;
 const CLIENT_FDS: usize = 6;
 /// Descriptors that clients do not get.
 const RESERVED_FDS: usize = 256;
-/// Bytes of requests of one user.
-const USER_BYTES_MAX: usize = 64 << 20;
-/// Bytes of requests of one other agent, which sends those of several users.
-const AGENT_BYTES_MAX: usize = 2 * USER_BYTES_MAX;
-/// The same of all users.
-const BYTES_MAX: usize = 192 << 20;
+/// Bytes of requests of users. What is there is counted, not what a client says that will come.
+const REQUESTS: ByteBounds = ByteBounds {
+    own: 64 << 20,
+    all: 192 << 20,
+    few: 2 << 20,
+};
+/// The same of each other agent, which sends those of several users.
+const REQUESTS_OF_AGENTS: ByteBounds = ByteBounds {
+    own: 128 << 20,
+    all: usize::MAX,
+    few: 128 << 20,
+};
+
+/// Requests of one user, or of one other agent, that wait for their turn. Further ones are not read.
+const WAITING_MAX: usize = 256;
 
 /// Who uses how much. Clones are the same one.
 #[derive(Clone, Debug)]
@@ -33,23 +45,117 @@ struct Inner {
     subordinate: SubordinateUids,
     clients_max: usize,
     user_clients_max: usize,
-    all: Used,
+    all_clients: usize,
     users: HashMap<u32, Used>,
     /// What other agents have, by node.
-    agents: HashMap<String, Used>,
+    agents: HashMap<Arc<str>, Used>,
+    /// Counts from which those of users, and of agents, are made.
+    of_users: Kept,
+    of_agents: Kept,
     /// That users have all connections was logged.
     is_full_logged: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// What is kept for somebody. Clones are the same counts.
+#[derive(Clone, Debug)]
+struct Kept {
+    /// Bytes of requests.
+    requests: ByteCount,
+    /// Bytes of replies that are not read.
+    unread: ByteCount,
+    /// Requests that wait for their turn.
+    waiting: Arc<Semaphore>,
+}
+
+impl Kept {
+    fn new(requests: ByteBounds, unread: ByteBounds) -> Kept {
+        Kept {
+            requests: ByteCount::new(requests),
+            unread: ByteCount::new(unread),
+            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
+        }
+    }
+
+    fn of_another(&self) -> Kept {
+        Kept {
+            requests: self.requests.of_another(),
+            unread: self.unread.of_another(),
+            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Used {
     clients: usize,
-    bytes: usize,
+    kept: Kept,
     /// A refusal was logged, and the user has not been without connections since.
     logged: bool,
 }
 
+impl Used {
+    fn new(one: &Kept) -> Used {
+        Used {
+            clients: 0,
+            kept: one.of_another(),
+            logged: false,
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.clients == 0 && self.kept.requests.own() == 0
+    }
+}
+
 impl Inner {
+    /// What a user has.
+    fn of_user(&mut self, uid: u32) -> &mut Used {
+        let users = self.users.entry(uid);
+        users.or_insert_with(|| Used::new(&self.of_users))
+    }
+
+    /// What the agent of a node has.
+    fn of_agent(&mut self, node: &Arc<str>) -> &mut Used {
+        let agents = self.agents.entry(Arc::clone(node));
+        agents.or_insert_with(|| Used::new(&self.of_agents))
+    }
+
+    /// What a client has, or what is counted with it.
+    fn of(&mut self, sender: &Sender) -> &mut Used {
+        match sender {
+            Sender::User(uid) => self.of_user(*uid),
+            Sender::Agent(node) => self.of_agent(node),
+        }
+    }
+
+    fn forget_unused(&mut self, sender: &Sender) {
+        match sender {
+            Sender::User(uid) if self.of(sender).is_none() => drop(self.users.remove(uid)),
+            Sender::Agent(node) if self.of(sender).is_none() => drop(self.agents.remove(node)),
+            _ => {}
+        }
+    }
+
+    /// A request is refused: who has most bytes is said, once while that user or agent has connections.
+    fn log_no_room(&mut self, sender: &Sender, why: NoRoom) {
+        let mib = |used: &Used| used.kept.requests.own() >> 20;
+        let most = match (sender, why) {
+            (Sender::User(_), NoRoom::All) => {
+                let most = self.users.iter_mut().max_by_key(|(_, used)| mib(used));
+                most.map(|(uid, used)| (Sender::User(*uid), used))
+            }
+            _ => Some((sender.clone(), self.of(sender))),
+        };
+        if let Some((who, used)) = most
+            && !std::mem::replace(&mut used.logged, true)
+        {
+            let mib = mib(used);
+            log::warn!(
+                "{who} has {mib} MiB of requests on this node: what does not fit beside them is refused"
+            );
+        }
+    }
+
     /// Users have all connections: who has most of them is said, once until half of them are free.
     fn log_full(&mut self) {
         if !std::mem::replace(&mut self.is_full_logged, true) {
@@ -74,9 +180,11 @@ impl Quotas {
             subordinate: SubordinateUids::default(),
             clients_max,
             user_clients_max: (clients_max / 2).min(USER_CLIENTS_MAX),
-            all: Used::default(),
+            all_clients: 0,
             users: HashMap::new(),
             agents: HashMap::new(),
+            of_users: Kept::new(REQUESTS, UNREAD),
+            of_agents: Kept::new(REQUESTS_OF_AGENTS, UNREAD_OF_AGENTS),
             is_full_logged: false,
         })))
     }
@@ -91,12 +199,12 @@ impl Quotas {
     pub(crate) fn client(&self, uid: u32) -> Option<Client> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.supervisor_uid;
-        let mut charged = uid;
+        let (mut charged, mut kept) = (uid, None);
         if limited {
             charged = inner.subordinate.charged(uid);
-            let (all, all_max) = (inner.all.clients as u64, inner.clients_max as u64);
+            let (all, all_max) = (inner.all_clients as u64, inner.clients_max as u64);
             let own_max = inner.user_clients_max as u64;
-            let used = inner.users.entry(charged).or_default();
+            let used = inner.of_user(charged);
             if !may_connect(used.clients as u64, all, own_max, all_max) {
                 let (own, was_logged) = (used.clients, std::mem::replace(&mut used.logged, true));
                 if own > 0 && !was_logged {
@@ -104,14 +212,15 @@ impl Quotas {
                         "uid {charged} has {own} connections to this node, of {all} that users have: no more are accepted"
                     );
                 }
-                if own == 0 && used.bytes == 0 {
+                if used.is_none() {
                     inner.users.remove(&charged);
                     inner.log_full();
                 }
                 return None;
             }
             used.clients += 1;
-            inner.all.clients += 1;
+            kept = Some(used.kept.clone());
+            inner.all_clients += 1;
         }
         drop(inner);
         Some(Client {
@@ -120,32 +229,19 @@ impl Quotas {
             charged,
             limited,
             node: None,
+            kept,
         })
     }
 
-    fn give_back_of_agent(&self, node: &str, clients: usize, bytes: usize) {
+    /// A connection of a user or an agent is over.
+    fn end_client(&self, sender: &Sender) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(used) = inner.agents.get_mut(node) {
-            used.clients -= clients;
-            used.bytes -= bytes;
-            if used.clients == 0 && used.bytes == 0 {
-                inner.agents.remove(node);
-            }
+        inner.of(sender).clients -= 1;
+        if let Sender::User(_) = sender {
+            inner.all_clients -= 1;
+            inner.is_full_logged &= inner.all_clients > inner.clients_max / 2;
         }
-    }
-
-    fn give_back(&self, uid: u32, clients: usize, bytes: usize) {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.all.clients -= clients;
-        inner.is_full_logged &= inner.all.clients > inner.clients_max / 2;
-        inner.all.bytes -= bytes;
-        if let Some(used) = inner.users.get_mut(&uid) {
-            used.clients -= clients;
-            used.bytes -= bytes;
-            if used.clients == 0 && used.bytes == 0 {
-                inner.users.remove(&uid);
-            }
-        }
+        inner.forget_unused(sender);
     }
 }
 
@@ -159,6 +255,8 @@ pub(crate) struct Client {
     limited: bool,
     /// The node for whose agent it is.
     node: Option<Arc<str>>,
+    /// Absent if it has no limits.
+    kept: Option<Kept>,
 }
 
 impl Client {
@@ -171,8 +269,11 @@ impl Client {
         if self.limited || self.node.is_some() || has >= most {
             return false;
         }
-        inner.agents.entry(node.to_owned()).or_default().clients += 1;
-        self.node = Some(node.into());
+        let node: Arc<str> = node.into();
+        let used = inner.of_agent(&node);
+        used.clients += 1;
+        self.kept = Some(used.kept.clone());
+        self.node = Some(node);
         true
     }
 
@@ -198,12 +299,35 @@ impl Client {
         }
     }
 
+    /// What counts the bytes of replies to it, unless it has no limits.
+    pub(crate) fn unread(&self) -> Option<ByteCount> {
+        self.kept.as_ref().map(|kept| kept.unread.clone())
+    }
+
+    /// Says that a connection is closed since it does not read, once while its user or agent has connections.
+    pub(crate) fn log_unread(&self) {
+        let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = self.sender();
+        let was_logged = match &self.kept {
+            Some(_) => std::mem::replace(&mut inner.of(&sender).logged, true),
+            None => false,
+        };
+        if !was_logged {
+            log::warn!("{sender} does not read replies: connections are closed");
+        }
+    }
+
+    /// Waits until another of its requests may wait for its turn. Absent if it has no limits.
+    pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let waiting = &self.kept.as_ref()?.waiting;
+        Arc::clone(waiting).acquire_owned().await.ok()
+    }
+
     /// A request of this client, without bytes so far.
     pub(crate) fn charge(&self) -> Charge {
+        let kept = self.kept.as_ref();
         Charge {
-            quotas: (self.limited || self.is_agent()).then(|| self.quotas.clone()),
-            uid: self.charged,
-            node: self.node.clone(),
+            of: kept.map(|kept| (self.quotas.clone(), self.sender(), kept.requests.clone())),
             bytes: 0,
         }
     }
@@ -211,11 +335,8 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if self.limited {
-            self.quotas.give_back(self.charged, 1, 0);
-        }
-        if let Some(node) = &self.node {
-            self.quotas.give_back_of_agent(node, 1, 0);
+        if self.kept.is_some() {
+            self.quotas.end_client(&self.sender());
         }
     }
 }
@@ -223,71 +344,38 @@ impl Drop for Client {
 /// Bytes of a request, as long as they are held.
 #[derive(Debug)]
 pub(crate) struct Charge {
-    quotas: Option<Quotas>,
-    uid: u32,
-    /// Whose it is, if another agent's.
-    node: Option<Arc<str>>,
+    /// Whose they are, unless that client has no limits.
+    of: Option<(Quotas, Sender, ByteCount)>,
     bytes: usize,
 }
 
 impl Charge {
-    /// Makes it so many bytes; whether there may be as many.
-    pub(crate) fn set(&mut self, bytes: usize) -> bool {
-        let Some(quotas) = self.quotas.as_ref().filter(|_| bytes != self.bytes) else {
-            return true;
+    /// Makes it so many bytes.
+    ///
+    /// # Errors
+    /// There is no room for as many.
+    pub(crate) fn set(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let Some((quotas, sender, count)) = &self.of else {
+            return Ok(());
         };
         if bytes < self.bytes {
-            self.give_back(self.bytes - bytes);
-            self.bytes = bytes;
-            return true;
-        }
-        let mut inner = quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let inner = &mut *inner;
-        let more = bytes - self.bytes;
-        // Bytes of agents are reserved for them, and do not count towards those of all users.
-        let (used, most, of_all) = match &self.node {
-            Some(node) => {
-                let used = inner.agents.entry(node.to_string()).or_default();
-                (used, AGENT_BYTES_MAX, 0)
-            }
-            None => {
-                let used = inner.users.entry(self.uid).or_default();
-                (used, USER_BYTES_MAX, inner.all.bytes + more)
-            }
-        };
-        let of_one = used.bytes + more;
-        if of_all > BYTES_MAX || of_one > most {
-            if !std::mem::replace(&mut used.logged, true) {
-                let mib = used.bytes >> 20;
-                let who = match &self.node {
-                    Some(node) => format!("the agent of {node}"),
-                    None => format!("uid {}", self.uid),
-                };
-                log::warn!("{who} has {mib} MiB of requests on this node: more are refused");
-            }
-            return false;
-        }
-        used.bytes = of_one;
-        if self.node.is_none() {
-            inner.all.bytes = of_all;
+            count.give_back(self.bytes - bytes);
+        } else if let Err(why) = count.take(bytes - self.bytes) {
+            let mut inner = quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.log_no_room(sender, why);
+            return Err(why);
         }
         self.bytes = bytes;
-        true
-    }
-
-    fn give_back(&self, bytes: usize) {
-        match (&self.quotas, &self.node) {
-            (Some(quotas), Some(node)) => quotas.give_back_of_agent(node, 0, bytes),
-            (Some(quotas), None) => quotas.give_back(self.uid, 0, bytes),
-            (None, _) => {}
-        }
+        Ok(())
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.give_back(self.bytes);
+        if let Some((quotas, sender, count)) = self.of.take().filter(|_| self.bytes > 0) {
+            count.give_back(self.bytes);
+            let mut inner = quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.forget_unused(&sender);
         }
     }
 }
@@ -313,7 +401,7 @@ mod tests {
         drop((second, root));
         let inner = quotas.0.lock().unwrap();
         assert!(inner.users.is_empty());
-        assert_eq!(inner.all.clients, 0);
+        assert_eq!(inner.all_clients, 0);
     }
 
     /// Anybody may get a process of the agent's account, which is nobody's to trust.
@@ -343,12 +431,13 @@ mod tests {
         // One that is taken over could have the others keep any number of half requests.
         let charge = |bytes: usize| {
             let mut charge = second.charge();
-            charge.set(bytes).then_some(charge)
+            charge.set(bytes).ok().map(|()| charge)
         };
-        let held = charge(AGENT_BYTES_MAX - 10).unwrap();
+        let held = charge(REQUESTS_OF_AGENTS.own - 10).unwrap();
         assert!(charge(11).is_none());
         let more = charge(10).unwrap();
-        assert!(quotas.client(1).unwrap().charge().set(USER_BYTES_MAX));
+        let user = quotas.client(1).unwrap();
+        assert_eq!(user.charge().set(REQUESTS.own), Ok(()));
         drop((held, more, second));
         assert!(quotas.0.lock().unwrap().agents.is_empty());
     }
@@ -358,13 +447,40 @@ mod tests {
         let quotas = Quotas::new(0, 20_000);
         let client = quotas.client(1).unwrap();
         let (mut a, mut b) = (client.charge(), client.charge());
-        assert!(a.set(USER_BYTES_MAX - 10));
-        assert!(b.set(10) && !b.set(11));
-        // Of others, and of root.
-        assert!(quotas.client(2).unwrap().charge().set(USER_BYTES_MAX));
-        assert!(quotas.client(0).unwrap().charge().set(BYTES_MAX + 1));
-        assert!(a.set(100) && b.set(USER_BYTES_MAX - 100));
-        drop((a, b));
-        assert_eq!(quotas.0.lock().unwrap().all.bytes, 0);
+        assert_eq!(a.set(REQUESTS.own - 10), Ok(()));
+        assert_eq!((b.set(10), b.set(11)), (Ok(()), Err(NoRoom::Own)));
+        // Of root.
+        let root = quotas.client(0).unwrap();
+        assert_eq!(root.charge().set(REQUESTS.all + 1), Ok(()));
+        assert_eq!((a.set(100), b.set(REQUESTS.own - 100)), (Ok(()), Ok(())));
+        drop(client);
+        let again = quotas.client(1).unwrap();
+        assert_eq!(again.charge().set(1), Err(NoRoom::Own), "they wait");
+        drop((a, b, again));
+        let inner = quotas.0.lock().unwrap();
+        assert!(inner.users.is_empty() && inner.of_users.requests.all() == 0);
+    }
+
+    /// Three users had all room, and the log named the one who was refused.
+    #[test]
+    fn requests_of_others_have_room_however_many_users_take_what_they_can() {
+        let quotas = Quotas::new(0, 20_000);
+        let mut held = Vec::new();
+        for uid in 1..=20 {
+            let client = quotas.client(uid).unwrap();
+            let mut charge = client.charge();
+            let mut bytes = 0;
+            while charge.set(bytes + (64 << 10)).is_ok() {
+                bytes += 64 << 10;
+            }
+            held.push((client, charge));
+        }
+        let victim = quotas.client(1000).unwrap();
+        let mut charge = victim.charge();
+        assert_eq!(charge.set(REQUESTS.few), Ok(()));
+        assert_eq!(charge.set(REQUESTS.few + 1), Err(NoRoom::All));
+        let inner = quotas.0.lock().unwrap();
+        assert!(inner.users[&1].logged && !inner.users[&1000].logged);
+        assert!(inner.of_users.requests.all() < REQUESTS.all);
     }
 }

@@ -348,7 +348,7 @@ async fn read_request(
             0 => return Ok(None),
             n => {
                 bytes += n;
-                if !charge.set(bytes) {
+                if charge.set(bytes).is_err() {
                     bail!("a user has too much of requests here");
                 }
                 frames.push(&chunk[..n]);

@@ -21,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Rounds of one wake-up: more is a spin.
 const ROUNDS_MAX: u32 = 1000;
 /// Connections of an srun to agents, at most.
-const AGENTS_MAX: u64 = 16;
+const AGENTS_MAX: u64 = 1024;
 
 /// An srun's process, with the world around it.
 pub(super) struct SrunExecutor<'w> {

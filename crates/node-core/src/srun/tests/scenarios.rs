@@ -113,8 +113,36 @@ fn a_channel_that_is_lost_leaves_the_word_to_the_agent() {
     let mut bench = direct();
     bench.event(Event::StepdLost(StepdIdx(0), "end of file".to_owned()));
     assert!(!bench.srun.interest().stepds);
-    bench.reply(AgentReply::Refused(RefusalCode::Busy.into()));
+    bench.reply(AgentReply::Refused(RefusalCode::AccessDenied.into()));
     assert_eq!(bench.exit, Some(1));
+}
+
+/// Others' requests had all the room of a node: each srun there failed.
+#[test]
+fn a_request_that_a_node_has_no_room_for_is_made_again() {
+    let busy = || AgentReply::Refused(Refusal::new(RefusalCode::Busy, "too many requests"));
+    for mut bench in [Bench::begun(config(1)), direct()] {
+        let streams = bench.stepds.len();
+        bench.reply(busy());
+        assert!(bench.agents.is_empty() && bench.stepds.is_empty());
+        let why = "temporarily disabled, retrying (too many requests)\n";
+        let printed = bench.printed();
+        assert!(printed.ends_with(why), "{printed}");
+        assert_eq!((bench.wait(), bench.requests.len()), (1000, 2));
+        bench.reply(busy());
+        assert_eq!((bench.wait(), bench.requests.len()), (2000, 3));
+        assert_eq!(bench.stepds.len(), streams);
+        bench.reply(AgentReply::Created(Box::new(created(vec![node(1, &[0])]))));
+        assert_eq!(bench.printed(), "srun: Step created for StepId=5.0\n");
+    }
+    let mut bench = Bench::begun(config(1));
+    while bench.exit.is_none() {
+        bench.reply(busy());
+        if bench.exit.is_none() {
+            bench.wait();
+        }
+    }
+    assert_eq!((bench.exit, bench.requests.len()), (Some(1), 21));
 }
 
 /// No end is reported of a task that could not be started, or whose step was ended before it was.

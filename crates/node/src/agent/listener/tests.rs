@@ -45,7 +45,10 @@ async fn outcome_for(
     serve(near, connected, 1, inputs).await;
     let (mut handed_on, mut denied) = (0, 0);
     while let Ok(input) = inbox.try_recv() {
-        handed_on += usize::from(matches!(input, Input::Request { .. }));
+        handed_on += usize::from(matches!(
+            input,
+            Input::Client(_, ClientInput::Request { .. })
+        ));
         denied += usize::from(matches!(input, Input::Denied(..)));
     }
     let mut bytes = Vec::new();
@@ -175,39 +178,44 @@ async fn another_version_is_refused_by_name() {
     }
 }
 
-/// The replies to another agent that did not read them piled up.
-#[tokio::test]
-async fn replies_that_are_not_read_end_a_connection() {
-    let (near, mut far) = UnixStream::pair().unwrap();
-    let (reply, replies) = mpsc::unbounded_channel();
-    let text = "x".repeat(1 << 20);
-    let large = || AgentReply::Refused(Refusal::new(RefusalCode::Busy, text.clone()));
-    (0..3).for_each(|_| reply.send(large()).unwrap());
-    let sending = tokio::spawn(send_replies(Socket::new(near).unwrap(), replies));
-    let mut frames = Frames::default();
-    let reader = tokio::task::spawn_blocking(move || {
-        let mut chunk = vec![0; 64 << 10];
-        let mut count = 0;
-        while count < 3 {
-            let n = far.read(&mut chunk).unwrap();
-            frames.push(&chunk[..n]);
-            while let Some(AgentReply::Refused(_)) = frames.take().unwrap() {
-                count += 1;
-            }
-        }
-        far
-    });
-    let _far = reader.await.unwrap();
-    for _ in 0..=UNREAD_BYTES_MAX >> 20 {
-        reply.send(large()).unwrap();
-    }
-    sending.await.unwrap();
-    assert!(reply.send(large()).is_err());
-}
-
 #[tokio::test(start_paused = true)]
 async fn many_requests_end_a_connection() {
     let one = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
     let said = one.repeat(REQUESTS_MAX as usize + 1);
     assert_eq!(codes(&answer_to(&said).await), [RefusalCode::Busy]);
+}
+
+/// Hundreds of thousands of requests of a user waited for their turns in the agent's memory.
+#[tokio::test]
+async fn of_the_requests_of_a_user_a_few_wait_and_others_are_not_read() {
+    let quotas = Quotas::new(0, 20_000);
+    let (inputs, mut inbox) = mpsc::unbounded_channel();
+    let said =
+        frame::encode(&AgentRequest::Inspect { job: JobId(1) }).repeat(REQUESTS_MAX as usize);
+    let ends: Vec<UnixStream> = (1..=5)
+        .map(|conn| {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            far.write_all(&said).unwrap();
+            let connected = Connected {
+                client: quotas.client(1000).unwrap(),
+                pid: 0,
+                only_job: None,
+            };
+            tokio::spawn(serve(near, connected, conn, inputs.clone()));
+            far
+        })
+        .collect();
+    let mut waiting = Vec::new();
+    while waiting.len() < 4 * REQUESTS_MAX as usize {
+        waiting.push(inbox.recv().await.unwrap());
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(inbox.try_recv().is_err(), "the fifth waits");
+    waiting.truncate(3 * REQUESTS_MAX as usize);
+    while waiting.len() < 4 * REQUESTS_MAX as usize {
+        waiting.push(inbox.recv().await.unwrap());
+    }
+    drop(ends);
 }

@@ -271,7 +271,7 @@ impl World {
                 }
                 AgentReply::Refused(RefusalCode::JobNotHere.into())
             }
-            Answer::Refused => AgentReply::Refused(RefusalCode::Busy.into()),
+            Answer::Refused => AgentReply::Refused(RefusalCode::AccessDenied.into()),
             // Only a daemon that has srun's streams may be ahead of its agent.
             Answer::Done if self.setup.is_direct => AgentReply::Done,
             Answer::Done => return,

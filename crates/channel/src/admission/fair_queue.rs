@@ -2,24 +2,27 @@
 //! requests took, so that a user with many or costly requests delays only himself. Requests of one user keep their order.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
 
-/// Waiting requests, by user.
-pub(crate) struct FairQueue<T> {
-    users: HashMap<u32, User<T>>,
+/// Waiting requests, by user: by uid, or by what else names one.
+#[derive(Debug)]
+pub struct FairQueue<T, U = u32> {
+    users: HashMap<U, User<T>>,
     /// Users who wait, by when it is their turn.
-    order: BTreeSet<(u64, u32)>,
+    order: BTreeSet<(u64, U)>,
     /// The start time of the request that was served last: new requests do not come before it. It counts the cost of answers.
     clock: u64,
 }
 
+#[derive(Debug)]
 struct User<T> {
     waiting: VecDeque<T>,
     /// When it is his turn.
     at: u64,
 }
 
-impl<T> Default for FairQueue<T> {
-    fn default() -> FairQueue<T> {
+impl<T, U> Default for FairQueue<T, U> {
+    fn default() -> FairQueue<T, U> {
         FairQueue {
             users: HashMap::new(),
             order: BTreeSet::new(),
@@ -28,15 +31,15 @@ impl<T> Default for FairQueue<T> {
     }
 }
 
-impl<T> FairQueue<T> {
+impl<T, U: Clone + Ord + Hash> FairQueue<T, U> {
     /// Whether nobody waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// A user asks.
-    pub(crate) fn push(&mut self, uid: u32, question: T) {
-        let user = self.users.entry(uid).or_insert(User {
+    pub fn push(&mut self, uid: U, question: T) {
+        let user = self.users.entry(uid.clone()).or_insert(User {
             waiting: VecDeque::new(),
             at: self.clock,
         });
@@ -49,19 +52,19 @@ impl<T> FairQueue<T> {
     }
 
     /// The question whose turn it is. [`FairQueue::charge`] follows when it is answered.
-    pub(crate) fn next(&mut self) -> Option<(u32, T)> {
+    pub fn pop(&mut self) -> Option<(U, T)> {
         let (at, uid) = self.order.pop_first()?;
         self.clock = at;
         let user = self.users.get_mut(&uid)?;
         let question = user.waiting.pop_front()?;
         if !user.waiting.is_empty() {
-            self.order.insert((at, uid));
+            self.order.insert((at, uid.clone()));
         }
         Some((uid, question))
     }
 
     /// Takes out all equal requests, of all users: one answer serves them.
-    pub(crate) fn take_all(&mut self, same: impl Fn(&T) -> bool) -> Vec<T> {
+    pub fn take_all(&mut self, same: impl Fn(&T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         let order = &mut self.order;
         for (uid, user) in &mut self.users {
@@ -75,21 +78,21 @@ impl<T> FairQueue<T> {
                 }
             }
             if user.waiting.is_empty() {
-                order.remove(&(user.at, *uid));
+                order.remove(&(user.at, uid.clone()));
             }
         }
         taken
     }
 
     /// Charges a user with the cost of an answer.
-    pub(crate) fn charge(&mut self, uid: u32, cost: u64) {
+    pub fn charge(&mut self, uid: U, cost: u64) {
         if self.order.is_empty() {
             // There is nobody to whom it would matter.
             self.users.clear();
             return;
         }
         if let Some(user) = self.users.get_mut(&uid) {
-            let waits = self.order.remove(&(user.at, uid));
+            let waits = self.order.remove(&(user.at, uid.clone()));
             user.at = user.at.saturating_add(cost);
             if waits {
                 self.order.insert((user.at, uid));
@@ -107,7 +110,7 @@ mod tests {
     fn serve(queue: &mut FairQueue<u64>, count: usize) -> Vec<u32> {
         let mut served = Vec::new();
         while served.len() < count
-            && let Some((uid, cost)) = queue.next()
+            && let Some((uid, cost)) = queue.pop()
         {
             queue.charge(uid, cost);
             served.push(uid);
@@ -158,7 +161,7 @@ mod tests {
             queue.push(uid, 7);
             queue.push(uid, u64::from(uid) + 100);
         }
-        let (first, cost) = queue.next().unwrap();
+        let (first, cost) = queue.pop().unwrap();
         assert_eq!(
             (cost, queue.take_all(|other| *other == cost).len()),
             (7, 99)
@@ -192,7 +195,7 @@ mod tests {
             }
             let mut got: HashMap<u32, u64> = HashMap::new();
             let mut left = costs.len() + 200;
-            while let Some((uid, cost)) = queue.next() {
+            while let Some((uid, cost)) = queue.pop() {
                 queue.charge(uid, cost);
                 left -= 1;
                 *got.entry(uid).or_default() += cost;

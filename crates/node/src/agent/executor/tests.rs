@@ -1,0 +1,104 @@
+//! Whose turn it is, and who is not served.
+
+use super::super::quota::{Client, Quotas};
+use super::super::replies::{self, Inbox, UNREAD};
+use super::*;
+use muster_model::ids::JobId;
+
+fn executor() -> Executor {
+    let options = AgentOptions {
+        name: "n1".to_owned(),
+        cluster: "c".to_owned(),
+        address: String::new(),
+        controller_socket: "/nonexistent".into(),
+        spool_dir: "/nonexistent".into(),
+        claimed_cpus: Some(1),
+        claimed_sockets: 0,
+        shared_machine: false,
+        claimed_memory_mib: Some(1),
+        launcher_program: None,
+        slurmd_user: String::new(),
+        network: Default::default(),
+        conf: String::new(),
+        fetch: Vec::new(),
+        dynamic: None,
+    };
+    let (inputs, _) = mpsc::unbounded_channel();
+    Executor::new(options, NodeProbe::default(), Peers::direct("n1"), inputs)
+}
+
+/// A connection of a client.
+struct Connection {
+    client: Client,
+    number: u64,
+    reply: Outbox,
+    inbox: Inbox,
+}
+
+impl Connection {
+    fn new(quotas: &Quotas, uid: u32, number: u64) -> Connection {
+        let client = quotas.client(uid).unwrap();
+        let (reply, inbox) = replies::channel(client.unread());
+        Connection {
+            client,
+            number,
+            reply,
+            inbox,
+        }
+    }
+
+    /// It asks for a job that is not there.
+    fn asks(&self, executor: &mut Executor) {
+        let input = ClientInput::Request {
+            asker: Asker {
+                conn: self.number,
+                uid: self.client.uid(),
+                pid: 0,
+                is_agent: false,
+                charge: self.client.charge(),
+            },
+            request: Box::new(AgentRequest::Inspect { job: JobId(1) }),
+            streams: None,
+            reply: self.reply.clone(),
+            place: None,
+        };
+        executor.take(Input::Client(self.client.sender(), input));
+    }
+}
+
+/// A user's thousands of connections stood before everybody else's.
+#[tokio::test]
+async fn users_take_turns_at_an_agent() {
+    let (mut executor, quotas) = (executor(), Quotas::new(0, 20_000));
+    let flood: Vec<Connection> = (1..=100).map(|n| Connection::new(&quotas, 1, n)).collect();
+    for _ in 0..64 {
+        flood.iter().for_each(|one| one.asks(&mut executor));
+    }
+    let other = Connection::new(&quotas, 2, 101);
+    other.asks(&mut executor);
+    executor.serve_clients();
+    assert!(executor.has_clients(), "the flood waits");
+    assert!(!other.inbox.is_empty());
+    let answered = flood.iter().filter(|one| !one.inbox.is_empty()).count();
+    assert!((1..REQUESTS_AT_ONCE).contains(&answered), "{answered}");
+}
+
+#[tokio::test]
+async fn who_does_not_read_replies_is_not_served() {
+    let (mut executor, quotas) = (executor(), Quotas::new(0, 20_000));
+    let [first, second, other] =
+        [(1, 1), (1, 2), (2, 3)].map(|(uid, n)| Connection::new(&quotas, uid, n));
+    let unread = first.client.unread().unwrap();
+    unread.take(UNREAD.own).unwrap();
+    for one in [&second, &other] {
+        one.asks(&mut executor);
+    }
+    executor.serve_clients();
+    assert!(!executor.has_clients() && executor.next_id == 1);
+    assert!(second.reply.is_over() && !other.reply.is_over());
+    unread.give_back(UNREAD.own);
+    assert!(!first.reply.is_over());
+    first.asks(&mut executor);
+    executor.serve_clients();
+    assert_eq!(executor.next_id, 2);
+}
