@@ -5,6 +5,7 @@
 //! what made it fail: see [`retry`].
 
 mod binding;
+mod encoded_bytes;
 mod het;
 pub(crate) mod joining;
 mod nodes;

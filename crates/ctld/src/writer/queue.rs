@@ -3,7 +3,7 @@
 //! of one user wait for each other and not others for them.
 
 use crate::mail::ToWriter;
-use crate::writer::room::encoded_bytes;
+use crate::writer::encoded_bytes::encoded_bytes;
 use muster_channel::admission::FairQueue;
 use muster_core::event::Event;
 use muster_core::state::State;

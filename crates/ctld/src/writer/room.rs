@@ -1,13 +1,13 @@
 //! Room on the disk for what users' commands write. The disk's reserve is asked for each of them, with the encoded size of its
 //! events. Those that end jobs may take half of it; the rest is for reports of nodes, which are never asked about.
 
+use super::encoded_bytes::encoded_bytes;
 use super::queue::goes_first;
 use crate::disk::{Kept, Reserve};
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::command::{Identity, UserCommand};
 use muster_model::refusal::{Refusal, RefusalCode};
-use std::convert::Infallible;
 
 /// Bytes of the journal beside an event: the head of its record, and what is left over at the end of a block.
 const RECORD_BYTES: u64 = 64;
@@ -49,26 +49,5 @@ pub(super) fn kept(state: &State, identity: &Identity, command: &UserCommand) ->
             Kept::Nothing
         }
         _ => Kept::All,
-    }
-}
-
-/// The length of something that is not encoded.
-pub(super) fn encoded_bytes(value: &impl minicbor::Encode<()>) -> u64 {
-    let mut counter = Counter(0);
-    match minicbor::encode(value, &mut counter) {
-        Ok(()) => counter.0,
-        Err(_) => unreachable!("counting cannot fail"),
-    }
-}
-
-/// Counts what is written.
-struct Counter(u64);
-
-impl minicbor::encode::Write for Counter {
-    type Error = Infallible;
-
-    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        self.0 += bytes.len() as u64;
-        Ok(())
     }
 }
