@@ -24,6 +24,8 @@ use crate::random::Random;
 use crate::roles;
 use crate::sys::ATTACKER;
 use crate::target::Target;
+use muster_model::time::Timestamp;
+use std::time::SystemTime;
 
 /// An attack.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +92,13 @@ macro_rules! or_end {
     };
 }
 use or_end;
+
+/// The time in so many seconds.
+fn in_seconds(seconds: u64) -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(0));
+    Timestamp(now).plus_s(seconds)
+}
 
 /// Ends what an attack has left.
 fn finished(target: &Target, mut outcome: Outcome) -> Outcome {

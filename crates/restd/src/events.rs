@@ -209,7 +209,7 @@ impl Feeds {
             changed: watch::channel(0).0,
         });
         feeds.insert(key, Arc::downgrade(&feed));
-        tokio::spawn(follow(Arc::clone(self), Arc::downgrade(&feed)));
+        tokio::spawn(follow_or_end(Arc::clone(self), Arc::downgrade(&feed)));
         Some(feed)
     }
 
@@ -267,6 +267,15 @@ async fn blocking<T: Send + 'static>(
 /// Whether asking again is of no use: the token is not good any more.
 fn is_final(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Untrusted { .. })
+}
+
+/// [`follow`], which ends the feed where it fails, so that nobody waits for what does not come.
+async fn follow_or_end(feeds: Arc<Feeds>, feed: Weak<Feed>) {
+    let followed = tokio::spawn(follow(feeds, Weak::clone(&feed))).await;
+    if let (Err(failure), Some(feed)) = (followed, feed.upgrade()) {
+        log::error!("changes are not followed any more: {failure}");
+        feed.end("slurmrestd met a fault; see its log".to_owned());
+    }
 }
 
 /// Feeds a user's pages until the last is gone.

@@ -1,6 +1,6 @@
 //! Sets of array indices that no command writes: overlapping, reversed, unsorted, repeated, beyond every limit.
 
-use super::{finished, must_submit, or_end, small_job, victim_works};
+use super::{finished, in_seconds, must_submit, or_end, small_job, victim_works};
 use crate::cbor::Value;
 use crate::outcome::Outcome;
 use crate::peer;
@@ -11,9 +11,9 @@ use crate::target::Target;
 use muster_model::command::{JobSelection, JobTarget, JobUpdate, SignalScope, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::spec::{ArraySpec, JobSpec};
-use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::time::TimeLimit;
 use muster_proto::client::RequestBody;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 const MAX: u64 = u32::MAX as u64;
 
@@ -40,12 +40,6 @@ fn marked(message: &Value, ranges: &[(u64, u64)]) -> Value {
     message.replaced(&Value::ranges(&marker), &Value::ranges(ranges))
 }
 
-fn in_a_second() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(0));
-    Timestamp(now).plus_s(1)
-}
-
 /// An array whose indices overlap, with a begin that comes soon.
 pub(super) fn overlapping_array(target: &Target, _: &mut Random) -> Outcome {
     let mut outcome = Outcome::default();
@@ -55,7 +49,7 @@ pub(super) fn overlapping_array(target: &Target, _: &mut Random) -> Outcome {
                 indices: range(MARKER.0, MARKER.1),
                 throttle: Some(1),
             }),
-            begin: Some(in_a_second()),
+            begin: Some(in_seconds(1)),
             ..small_job(target, ATTACKER)
         };
         let message = peer::request(requests::submit(spec, "#!/bin/sh\n"));
@@ -64,7 +58,7 @@ pub(super) fn overlapping_array(target: &Target, _: &mut Random) -> Outcome {
     }
     // A job that begins later ends: the controller has gone on past the begin of theirs.
     let spec = JobSpec {
-        begin: Some(in_a_second()),
+        begin: Some(in_seconds(1)),
         ..small_job(target, VICTIM)
     };
     if let Some(job) = must_submit(target, VICTIM, spec, "#!/bin/sh\n", &mut outcome) {

@@ -1,6 +1,6 @@
 //! What decides rights and order comes from the connection and the user database, never from the request.
 
-use super::{finished, must_submit, or_end, small_job, submitted};
+use super::{finished, in_seconds, must_submit, or_end, small_job, submitted};
 use crate::outcome::Outcome;
 use crate::random::Random;
 use crate::requests::{self, blobs};
@@ -146,8 +146,9 @@ pub(super) fn foreign_blobs(target: &Target, random: &mut Random) -> Outcome {
 /// Priority, place in line, and what only administrators set.
 pub(super) fn own_priority(target: &Target, _: &mut Random) -> Outcome {
     let mut outcome = Outcome::default();
+    // Not held, since jobs that are have no priority.
     let base = || JobSpec {
-        hold: true,
+        begin: Some(in_seconds(86_400)),
         ..small_job(target, ATTACKER)
     };
     let shown = |key: &str| JobSpec {
@@ -164,6 +165,9 @@ pub(super) fn own_priority(target: &Target, _: &mut Random) -> Outcome {
         .jobs(ROOT, &[ordinary])
         .first()
         .map_or(0, priority_of);
+    if ordinary == 0 {
+        outcome.finding("a job that waits for tomorrow has no priority".to_owned());
+    }
     let cases = [
         (
             "a site factor",
