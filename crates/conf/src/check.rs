@@ -153,8 +153,10 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
         // The controller runs without a line that is wrong, as only the commands that read it stop, but not where that may be the one
         // that says who verifies jobs and what may be changed afterwards.
         diagnostics.extend(found.into_iter().map(|finding| {
-            let is_of_verifier = finding.key.to_ascii_lowercase().starts_with("jsv");
-            let severity = match is_of_verifier {
+            let is_of_verifier = finding.key.starts_with("jsv_");
+            // It may be meant to be one of those.
+            let is_unknown = !grid_engine::is_keyword(&finding.key);
+            let severity = match is_of_verifier || is_unknown {
                 true => Severity::Error,
                 false => Severity::Warning,
             };
@@ -192,25 +194,26 @@ pub fn check_with(path: &Path, read: ReadFile<'_>) -> CheckReport {
     }
 }
 
-/// Files beside slurm.conf that are there and cannot be read: without them, what they forbid would be allowed.
+/// Files beside slurm.conf that are there and cannot be read: without those that the controller goes by, what they forbid would be
+/// allowed. The others may be root's, for slurmd.
 fn unreadable(directory: &Path, read: ReadFile<'_>) -> Vec<Diagnostic> {
     let files = [
-        "gres.conf",
-        "topology.conf",
-        "cgroup.conf",
-        "mpi.conf",
-        job_container::FILE,
-        verifier::FILE,
-        grid_engine::FILE,
-        site_options::FILE,
-        job_classes::FILE,
+        ("gres.conf", Severity::Warning),
+        ("topology.conf", Severity::Warning),
+        ("cgroup.conf", Severity::Warning),
+        ("mpi.conf", Severity::Warning),
+        (job_container::FILE, Severity::Warning),
+        (verifier::FILE, Severity::Error),
+        (grid_engine::FILE, Severity::Error),
+        (site_options::FILE, Severity::Error),
+        (job_classes::FILE, Severity::Error),
     ];
-    let wrong = files.iter().filter_map(|name| {
+    let wrong = files.iter().filter_map(|(name, severity)| {
         let path = directory.join(name);
         let error = read(&path).err()?;
         let is_absent = [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind());
         (!is_absent).then(|| Diagnostic {
-            severity: Severity::Error,
+            severity: *severity,
             origin: Origin {
                 file: path.display().to_string().into(),
                 line: 0,

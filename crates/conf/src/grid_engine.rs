@@ -146,6 +146,11 @@ pub struct Mapping {
     pub reservation_users: Vec<String>,
 }
 
+/// Whether a line of the file may begin so.
+pub(crate) fn is_keyword(word: &str) -> bool {
+    FORMS.iter().any(|(name, _)| *name == word)
+}
+
 impl Mapping {
     /// Reads the text of a file of this name. What is wrong is left out and said.
     pub fn parse(text: &str, file: &str) -> (Mapping, Vec<Diagnostic>) {

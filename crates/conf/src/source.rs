@@ -29,11 +29,18 @@ pub fn read_from_disk(path: &Path) -> io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
-/// The text of a file that a site may do without, and nothing where it is not there or cannot be read, which [`crate::check`]
-/// finds.
-pub fn optional_text(path: &Path) -> String {
-    let bytes = read_from_disk(path).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+/// The text of a file that a site may do without, and nothing where it is not there.
+///
+/// # Errors
+/// It cannot be read; the message names it.
+pub fn optional_text(path: &Path) -> io::Result<String> {
+    match read_from_disk(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(e) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&e.kind()) => {
+            Ok(String::new())
+        }
+        Err(e) => Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
+    }
 }
 
 /// One `Key=Value`.

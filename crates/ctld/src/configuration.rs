@@ -87,15 +87,15 @@ impl Source {
         let given = read_given(&self.path, &config)?;
         Ok(Read {
             warnings,
-            cluster: Arc::new(cluster(&config)),
+            cluster: Arc::new(cluster(&config)?),
             settings: NodeSettings {
                 given_version: given.as_deref().map(version_of).unwrap_or_default(),
                 ..settings(&config)
             },
             answer: answer(&config),
-            verifiers: Settings::of(&config),
-            classes: SiteClasses::of(&config),
-            site_options: site_options(&config),
+            verifiers: Settings::of(&config)?,
+            classes: SiteClasses::of(&config)?,
+            site_options: site_options(&config)?,
             given,
             config,
         })
@@ -103,9 +103,10 @@ impl Source {
 }
 
 /// The options of the file beside slurm.conf. What is wrong with it was found when the configuration was checked.
-fn site_options(config: &Config) -> SiteOptions {
+fn site_options(config: &Config) -> Result<SiteOptions> {
     let path = config.path.with_file_name(site_options::FILE);
-    SiteOptions::parse(&conf::optional_text(&path), site_options::FILE).0
+    let text = conf::optional_text(&path)?;
+    Ok(SiteOptions::parse(&text, site_options::FILE).0)
 }
 
 /// `ReconfigFlags`: what of partitions outlives `scontrol reconfigure`.
@@ -137,27 +138,26 @@ fn small(seconds: u64) -> u32 {
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
 
-fn cluster(config: &Config) -> ClusterConfig {
+fn cluster(config: &Config) -> Result<ClusterConfig> {
     let gres = gres_lines(&config.path);
     let mut cluster = config.cluster(&gres, &uid_of);
     cluster.crontabs.zone = conf::zone::rule();
     cluster.topologies = conf::topology::resolve(config, &conf::read_from_disk).0;
-    cluster.reservation_users = reservation_users(&config.path);
+    cluster.reservation_users = reservation_users(&config.path)?;
     // A private cluster is administered by the user it runs as, whatever the file says.
     let own = nix::unistd::geteuid().as_raw();
     if own != 0 && !cluster.admin_uids.contains(&own) {
         cluster.admin_uids.push(own);
     }
-    cluster
+    Ok(cluster)
 }
 
 /// Who may reserve, as the sge.conf beside slurm.conf has it. What is wrong with the file was found when the configuration was checked.
-fn reservation_users(conf_path: &Path) -> Vec<String> {
+fn reservation_users(conf_path: &Path) -> Result<Vec<String>> {
     let path = conf_path.with_file_name(conf::grid_engine::FILE);
-    let text = conf::optional_text(&path);
-    conf::grid_engine::Mapping::parse(&text, conf::grid_engine::FILE)
-        .0
-        .reservation_users
+    let text = conf::optional_text(&path)?;
+    let (mapping, _) = conf::grid_engine::Mapping::parse(&text, conf::grid_engine::FILE);
+    Ok(mapping.reservation_users)
 }
 
 /// Lines of the gres.conf beside slurm.conf, if there is one.

@@ -12,6 +12,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
 use muster_verifier::job_class;
 use muster_verifier::jsv::Site;
+use std::io;
 use std::path::Path;
 
 /// Classes, and what names of their resources stand for.
@@ -23,23 +24,24 @@ pub(crate) struct SiteClasses {
 
 impl SiteClasses {
     /// Those of the file beside slurm.conf. What is wrong with it was found when the configuration was checked.
-    pub(crate) fn of(config: &Config) -> SiteClasses {
-        let read = |name: &str| {
+    ///
+    /// # Errors
+    /// One of the files cannot be read.
+    pub(crate) fn of(config: &Config) -> io::Result<SiteClasses> {
+        let read = |name: &str| -> io::Result<(String, String)> {
             let path = config.path.with_file_name(name);
-            (
-                muster_conf::optional_text(&path),
-                path.display().to_string(),
-            )
+            let text = muster_conf::optional_text(&path)?;
+            Ok((text, path.display().to_string()))
         };
-        let (text, file) = read(job_classes::FILE);
-        let (mapping_text, mapping_file) = read(grid_engine::FILE);
-        SiteClasses {
+        let (text, file) = read(job_classes::FILE)?;
+        let (mapping_text, mapping_file) = read(grid_engine::FILE)?;
+        Ok(SiteClasses {
             classes: JobClasses::parse(&text, &file).0,
             site: Site {
                 mapping: Mapping::parse(&mapping_text, &mapping_file).0,
                 gres: config.gres_types.clone(),
             },
-        }
+        })
     }
 
     /// Whether jobs that name no class have one.

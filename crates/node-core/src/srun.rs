@@ -143,7 +143,7 @@ impl Srun {
             reads_controller: runs && self.has_allocation && !gives_up,
             until_ms: match self.cx.state {
                 SrunState::Recording => self.recorded_by,
-                SrunState::Asking => self.creation.retries_at(),
+                SrunState::Asking => self.creation.timer_at(),
                 _ => self.step.clock.next(),
             },
         }
@@ -208,7 +208,7 @@ impl Srun {
             Event::AgentUnreachable(_, error) => creation.unreachable(out, &error),
             Event::RequestSent { request, error, .. } => creation.sent(out, *request, error),
             Event::AgentReplied(_, reply) => creation.replied(out, *reply, self.cx.now_ms),
-            Event::AgentLost(_, error) => creation.agent_lost(out, &error),
+            Event::AgentLost(_, error) => creation.agent_lost(out, error, self.cx.now_ms),
             _ => return,
         };
         self.created_more(progress);
@@ -413,7 +413,10 @@ impl Srun {
                 self.end_if_over();
             }
             SrunState::Recording => self.leads_time(),
-            SrunState::Asking => self.creation.on_time(&mut self.cx.out, self.cx.now_ms),
+            SrunState::Asking => {
+                let progress = self.creation.on_time(&mut self.cx.out, self.cx.now_ms);
+                self.created_more(progress);
+            }
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 //! credential shows it at once, so that the oldest are those that say nothing.
 
 use super::HostAddress;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
@@ -14,8 +15,14 @@ pub type StrangerId = u64;
 pub struct Bounds {
     /// Of all.
     pub all: usize,
-    /// Of those from one host.
+    /// Of those from one address. A network of IPv6 (64 bits), of which a host may have all addresses, has three quarters of all.
     pub of_address: usize,
+}
+
+impl Bounds {
+    fn of_network(&self) -> usize {
+        self.of_address.max(self.all * 3 / 4)
+    }
 }
 
 /// All of them.
@@ -23,9 +30,11 @@ pub struct Bounds {
 pub struct Strangers {
     bounds: Bounds,
     last: StrangerId,
-    addresses: HashMap<StrangerId, HostAddress>,
+    addresses: HashMap<StrangerId, IpAddr>,
     /// Of each address, in the order in which they came.
-    of_address: HashMap<HostAddress, BTreeMap<StrangerId, ()>>,
+    of_address: HashMap<IpAddr, BTreeMap<StrangerId, ()>>,
+    /// How many each network has.
+    of_network: HashMap<HostAddress, usize>,
 }
 
 impl Strangers {
@@ -36,19 +45,23 @@ impl Strangers {
             last: 0,
             addresses: HashMap::new(),
             of_address: HashMap::new(),
+            of_network: HashMap::new(),
         }
     }
 
     /// Takes one in: its number, and that of the one that has to go for it.
     pub fn admit(&mut self, from: IpAddr) -> (StrangerId, Option<StrangerId>) {
-        let from = HostAddress::of(from);
+        let (from, network) = (from.to_canonical(), HostAddress::of(from));
         self.last += 1;
         let own = self.of_address.get(&from).map_or(0, BTreeMap::len);
+        let of_network = self.of_network.get(&network).copied().unwrap_or(0);
         let crowded = if own >= self.bounds.of_address {
             Some(from)
+        } else if of_network >= self.bounds.of_network() {
+            self.most_of(network)
         } else if self.addresses.len() >= self.bounds.all {
-            let most = self.of_address.iter().max_by_key(|(_, ids)| ids.len());
-            most.map(|(address, _)| *address)
+            let most = self.of_network.iter().max_by_key(|(_, count)| **count);
+            most.and_then(|(network, _)| self.most_of(*network))
         } else {
             None
         };
@@ -58,6 +71,7 @@ impl Strangers {
             Some(oldest)
         });
         self.addresses.insert(self.last, from);
+        *self.of_network.entry(network).or_default() += 1;
         self.of_address
             .entry(from)
             .or_default()
@@ -65,11 +79,30 @@ impl Strangers {
         (self.last, gone)
     }
 
+    /// The address of a network that has most connections; of several, the one whose oldest is the oldest.
+    fn most_of(&self, network: HostAddress) -> Option<IpAddr> {
+        let all = self.of_address.iter();
+        let own = all.filter(|(address, _)| HostAddress::of(**address) == network);
+        let rank = |ids: &BTreeMap<StrangerId, ()>| {
+            let oldest = ids.first_key_value().map(|(id, ())| *id);
+            (ids.len(), Reverse(oldest))
+        };
+        own.max_by_key(|(_, ids)| rank(ids))
+            .map(|(address, _)| *address)
+    }
+
     /// One is known now, or gone.
     pub fn leave(&mut self, id: StrangerId) {
         let Some(address) = self.addresses.remove(&id) else {
             return;
         };
+        let network = HostAddress::of(address);
+        if let Some(count) = self.of_network.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_network.remove(&network);
+            }
+        }
         if let Some(ids) = self.of_address.get_mut(&address) {
             ids.remove(&id);
             if ids.is_empty() {
@@ -123,7 +156,11 @@ mod tests {
         let of = |last: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]);
         let (other, _) = strangers.admit(address(1));
         let gone: Vec<_> = (0..20).filter_map(|n| strangers.admit(of(n)).1).collect();
-        assert_eq!((gone.len(), gone.contains(&other)), (15, false));
+        assert_eq!((gone.len(), gone.contains(&other)), (14, false));
+        // Of hosts of one network that have one each, those that wait longest go.
+        let (next, _) = strangers.admit(of(100));
+        let (_, gone) = strangers.admit(of(101));
+        assert!(gone.is_some_and(|gone| gone < next));
     }
 
     proptest! {

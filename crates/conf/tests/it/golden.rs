@@ -304,13 +304,17 @@ fn files_that_forbid_are_not_passed_over() {
     for line in [
         "jsv_allowed_mod h,dc\n",
         "JSV_allowed_mods h\n",
+        "jvs_url /a\n",
         "jsv_url /a /b\n",
     ] {
         assert_eq!(errors("sge.conf", Ok(line)).len(), 1, "{line}");
     }
     assert_eq!(errors("sge.conf", Ok("pe smp\n")), [""; 0]);
-    for name in ["sge.conf", "job_classes.conf", "cgroup.conf"] {
-        let found = errors(name, Err(std::io::ErrorKind::PermissionDenied));
+    // slurmd's alone.
+    let denied = std::io::ErrorKind::PermissionDenied;
+    assert_eq!(errors("cgroup.conf", Err(denied)), [""; 0]);
+    for name in ["sge.conf", "job_classes.conf", "verifier.conf"] {
+        let found = errors(name, Err(denied));
         let [error] = &*found else {
             panic!("{name}: {found:?}");
         };

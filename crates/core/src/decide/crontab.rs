@@ -62,7 +62,10 @@ pub(super) fn set(
         jobs,
         user: owner.user,
     });
-    store(draft, owner.uid, crontab);
+    // What is not there need not be removed: the event would be written each time.
+    if crontab.is_some() || draft.state.crontabs.contains_key(&owner.uid) {
+        store(draft, owner.uid, crontab);
+    }
     let refused = Vec::new();
     Ok(Some(Reply::Done { changed, refused }))
 }

@@ -7,6 +7,7 @@
 mod accrual;
 mod verdict;
 
+pub(crate) use verdict::over_beside;
 pub use verdict::{Over, checks_starts};
 
 use crate::state::State;

@@ -1,6 +1,6 @@
 //! Reservations that ordinary users make for themselves where the site lets them: what they may be, and whose may be deleted.
 
-use crate::world::{World, config, partition};
+use crate::world::{World, config, partition, spec};
 use muster_model::command::{
     AccountsAsk, AccountsEdit, NameList, Reply, ReservationAsk, TermsAsk, UserCommand,
 };
@@ -8,6 +8,7 @@ use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::limits::USER_RESERVATIONS_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Flags;
+use muster_model::spec::{JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
 
 fn world() -> World {
@@ -236,6 +237,17 @@ fn users_reserve_within_what_their_jobs_may_have() {
     });
     let refused = create(&mut w, 1000, long).unwrap_err();
     assert!(refused.detail.contains("31 days"), "{refused:?}");
+    // What runs now does not count.
+    let run = JobSpec {
+        ask: ResourceAsk {
+            ntasks: Some(2),
+            ..ResourceAsk::default()
+        },
+        ..spec("x")
+    };
+    let runs = w.submit(run);
+    w.register(2, "boot", &[]);
+    assert!(w.start(runs, &[2]));
     // Reservations at one time count together, others do not.
     assert_eq!(
         create(&mut w, 1000, of(&|r| r.core_counts = vec![2])).unwrap(),

@@ -11,7 +11,7 @@ use minicbor::bytes::ByteVec;
 use muster_core::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, UserCommand};
 use muster_model::granted::GrantedPart;
-use muster_model::ids::{BlobId, JobId};
+use muster_model::ids::BlobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Role;
 use muster_model::spec::{JobSpec, Owner};
@@ -90,11 +90,12 @@ async fn classes(
         UserCommand::Submit { spec, blobs, .. } => (std::slice::from_mut(&mut **spec), blobs),
         UserCommand::SubmitHet { specs, blobs, .. } => (specs.as_mut_slice(), blobs),
         UserCommand::SetCrontab(ask) => (ask.jobs.as_mut_slice(), &mut ask.blobs),
+        // Jobs keep the rules of their class, also when it is no longer in the file.
         UserCommand::UpdateJob { target, update } => {
-            let (id, own) = (target.job, identity.clone());
+            let (target, own) = (target.clone(), identity.clone());
             let found = shared.look(move |state| {
-                records::require_job(state, id)?;
-                Ok(records::specs_of(state, &own, id))
+                records::require_job(state, target.job)?;
+                Ok(records::specs_of(state, &own, &target))
             });
             let found: Result<_, Refusal> = found.await.map_err(|_| RefusalCode::Busy)?;
             let found = found?;
@@ -191,12 +192,12 @@ impl Verification<'_> {
                 self.submission(&mut ask.jobs, &mut ask.blobs, false).await
             }
             UserCommand::UpdateJob { target, update } if self.allowed().is_some() => {
-                self.check_change(target.job, Some(update)).await
+                self.check_change(target, Some(update)).await
             }
             UserCommand::Hold { target, .. } | UserCommand::Release { target }
                 if self.allowed().is_some() =>
             {
-                self.check_change(target.job, None).await
+                self.check_change(target, None).await
             }
             // Held, it would be another change of it; as it was, it only runs again.
             UserCommand::Requeue {
@@ -205,14 +206,14 @@ impl Verification<'_> {
                 special_exit,
                 ..
             } if (*hold || *special_exit) && self.allowed().is_some() => {
-                self.check_change(target.job, None).await
+                self.check_change(target, None).await
             }
             UserCommand::Top { target } if self.allowed().is_some() => {
                 let update = JobUpdate {
                     priority: Some(0),
                     ..JobUpdate::default()
                 };
-                self.check_change(target.job, Some(&update)).await
+                self.check_change(target, Some(&update)).await
             }
             UserCommand::UpdateJob { target, update } if self.pool.settings().sees_changes() => {
                 self.change(target, update).await
@@ -230,14 +231,18 @@ impl Verification<'_> {
     }
 
     /// Checks a change of a job, or of its hold, by what the site lets users change. Operators change all.
-    async fn check_change(&self, job: JobId, update: Option<&JobUpdate>) -> Result<(), Refusal> {
-        let own = self.identity.clone();
+    async fn check_change(
+        &self,
+        target: &JobTarget,
+        update: Option<&JobUpdate>,
+    ) -> Result<(), Refusal> {
+        let (own, target) = (self.identity.clone(), target.clone());
         let found = self.shared.look(move |state| {
             if access::role_of(state, &own) >= Role::Operator {
                 return Ok(None);
             }
-            records::require_job(state, job)?;
-            Ok(Some(records::specs_of(state, &own, job)))
+            records::require_job(state, target.job)?;
+            Ok(Some(records::specs_of(state, &own, &target)))
         });
         let found: Result<_, Refusal> = found.await.map_err(|_| RefusalCode::Busy)?;
         let found = found?;

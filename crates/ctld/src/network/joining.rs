@@ -14,14 +14,17 @@ use muster_proto::version::Versions;
 use muster_trust::join::JoinOffer;
 use muster_trust::node_key::now_s;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// Attempts without a token that a host has in a time.
+/// Attempts without a token that an address has in a time.
 const TRIES_MAX: u32 = 10;
+/// Those of a network of IPv6 (64 bits), in which there may be one host with all addresses or a cluster.
+const TRIES_OF_NETWORK_MAX: u32 = 1000;
 /// That time.
 const TRIES_TIME: Duration = Duration::from_secs(60);
 /// Hosts whose attempts are counted.
@@ -29,20 +32,43 @@ const ADDRESSES_MAX: usize = 4096;
 
 /// Attempts to join that failed.
 #[derive(Debug, Default)]
-pub(super) struct FailedTries(HashMap<HostAddress, (Instant, u32)>);
+pub(super) struct FailedTries {
+    of_addresses: Tries<IpAddr>,
+    of_networks: Tries<HostAddress>,
+}
 
 impl FailedTries {
     /// Whether the host of an address may try again.
     fn may_try(&self, from: IpAddr, now: Instant) -> bool {
-        self.0
-            .get(&HostAddress::of(from))
-            .is_none_or(|(since, count)| {
-                now.saturating_duration_since(*since) >= TRIES_TIME || *count < TRIES_MAX
-            })
+        let (address, network) = (from.to_canonical(), HostAddress::of(from));
+        self.of_addresses.count(address, now) < TRIES_MAX
+            && self.of_networks.count(network, now) < TRIES_OF_NETWORK_MAX
     }
 
     fn note(&mut self, from: IpAddr, now: Instant) {
-        let from = HostAddress::of(from);
+        self.of_addresses.note(from.to_canonical(), now);
+        self.of_networks.note(HostAddress::of(from), now);
+    }
+}
+
+/// Since when, and how many.
+#[derive(Debug)]
+struct Tries<K>(HashMap<K, (Instant, u32)>);
+
+impl<K> Default for Tries<K> {
+    fn default() -> Tries<K> {
+        Tries(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash> Tries<K> {
+    fn count(&self, from: K, now: Instant) -> u32 {
+        let is_over = |since: &Instant| now.saturating_duration_since(*since) >= TRIES_TIME;
+        let counted = self.0.get(&from).filter(|(since, _)| !is_over(since));
+        counted.map_or(0, |(_, count)| *count)
+    }
+
+    fn note(&mut self, from: K, now: Instant) {
         let is_over = |since: &Instant| now.saturating_duration_since(*since) >= TRIES_TIME;
         if self.0.len() >= ADDRESSES_MAX {
             self.0.retain(|_, (since, _)| !is_over(since));
@@ -190,13 +216,19 @@ mod tests {
         for last in 0..100_000 {
             tries.note(from(last), later);
         }
-        assert!(tries.0.len() <= ADDRESSES_MAX);
+        assert!(tries.of_addresses.0.len() <= ADDRESSES_MAX);
         let (mut tries, of_host) = (FailedTries::default(), |last: u16| {
             IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last])
         });
-        (1..20).for_each(|last| tries.note(of_host(last), now));
+        (1..20).for_each(|_| tries.note(of_host(1), now));
+        assert!(!tries.may_try(of_host(1), now));
         assert!(
-            !tries.may_try(of_host(20), now),
+            tries.may_try(of_host(2), now),
+            "a cluster may be in one network"
+        );
+        (1..=1000).for_each(|last| tries.note(of_host(last), now));
+        assert!(
+            !tries.may_try(of_host(2000), now),
             "a host has many addresses"
         );
     }

@@ -10,14 +10,17 @@ use tokio::sync::Semaphore;
 
 /// At the same time.
 pub(super) const TURNS_MAX: usize = 8;
-/// Those of one host.
+/// Those of one address.
 const OF_ADDRESS_MAX: usize = 4;
+/// Those of one network of IPv6 (64 bits), in which there may be one host with all addresses or a cluster.
+const OF_NETWORK_MAX: usize = 6;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Turns {
     all: Arc<Semaphore>,
-    of_address: RefCell<HashMap<HostAddress, Arc<Semaphore>>>,
+    of_address: RefCell<HashMap<IpAddr, Arc<Semaphore>>>,
+    of_network: RefCell<HashMap<HostAddress, Arc<Semaphore>>>,
     /// Addresses from which on those without work are forgotten.
     addresses_max: usize,
 }
@@ -27,6 +30,7 @@ impl Turns {
         Turns {
             all: Arc::new(Semaphore::new(TURNS_MAX)),
             of_address: RefCell::default(),
+            of_network: RefCell::default(),
             addresses_max,
         }
     }
@@ -41,9 +45,10 @@ impl Turns {
         work: impl FnOnce() -> Result<A, String> + Send + 'static,
     ) -> Result<A, String> {
         let own = self.of_address(from).acquire_owned().await;
+        let network = self.of_network(from).acquire_owned().await;
         let all = Arc::clone(&self.all).acquire_owned().await;
         let working = tokio::task::spawn_blocking(move || {
-            let _turn = (own, all);
+            let _turn = (own, network, all);
             work()
         });
         working.await.map_err(|e| e.to_string())?
@@ -55,8 +60,19 @@ impl Turns {
             all.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
         let turns = all
-            .entry(HostAddress::of(from))
+            .entry(from.to_canonical())
             .or_insert_with(|| Arc::new(Semaphore::new(OF_ADDRESS_MAX)));
+        Arc::clone(turns)
+    }
+
+    fn of_network(&self, from: IpAddr) -> Arc<Semaphore> {
+        let mut all = self.of_network.borrow_mut();
+        if all.len() > self.addresses_max {
+            all.retain(|_, turns| Arc::strong_count(turns) > 1);
+        }
+        let turns = all
+            .entry(HostAddress::of(from))
+            .or_insert_with(|| Arc::new(Semaphore::new(OF_NETWORK_MAX)));
         Arc::clone(turns)
     }
 }
@@ -97,7 +113,12 @@ mod tests {
         .unwrap();
         assert_eq!(turns.run(from, || Ok(1)).await, Ok(1));
         let [first, second] = [1, 2].map(|n| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, n]));
-        let (one, same) = (turns.of_address(first), turns.of_address(second));
+        let (one, other) = (turns.of_address(first), turns.of_address(second));
+        assert!(
+            !Arc::ptr_eq(&one, &other),
+            "a cluster may be in one network"
+        );
+        let (one, same) = (turns.of_network(first), turns.of_network(second));
         assert!(Arc::ptr_eq(&one, &same), "a host has many addresses");
     }
 }

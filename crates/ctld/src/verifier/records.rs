@@ -2,8 +2,9 @@
 
 use muster_core::policy::access;
 use muster_core::state::State;
-use muster_model::command::Identity;
+use muster_model::command::{Identity, JobTarget};
 use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
+use muster_model::het::HetPart;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -105,15 +106,20 @@ pub(crate) fn of_job(
 /// # Errors
 /// There is none.
 pub(crate) fn require_job(state: &State, id: JobId) -> Result<(), Refusal> {
-    let is_of_array = || state.jobs.values().any(|job| job.submission() == id);
-    match state.jobs.contains_key(&id) || state.arrays.contains_key(&id) || is_of_array() {
+    // An array is known as long as one of its tasks is.
+    match state.jobs.contains_key(&id) || state.arrays.contains_key(&id) {
         true => Ok(()),
         false => Err(RefusalCode::InvalidJobId.into()),
     }
 }
 
-/// What the jobs asked for that a number names and that a user may change: a job, an array, all components of a heterogeneous job.
-pub(crate) fn specs_of(state: &State, identity: &Identity, id: JobId) -> Vec<Arc<JobSpec>> {
+/// What the jobs asked for that are named and that a user may change: a job, an array, a component or all of a heterogeneous job.
+pub(crate) fn specs_of(
+    state: &State,
+    identity: &Identity,
+    target: &JobTarget,
+) -> Vec<Arc<JobSpec>> {
+    let id = target.job;
     let of_array = || {
         let mut tasks = state.arrays.get(&id)?.tasks.values();
         tasks.find_map(|task| state.jobs.get(task))
@@ -123,9 +129,14 @@ pub(crate) fn specs_of(state: &State, identity: &Identity, id: JobId) -> Vec<Arc
     let Some(job) = found.filter(may_change) else {
         return Vec::new();
     };
-    match job.het {
+    let is_one = |part: &HetPart| target.component.is_none() && part.leader != id;
+    match job.het.filter(|part| !is_one(part)) {
         Some(part) => state
             .het_jobs(part)
+            .filter(|job| {
+                let own = job.het.map(|part| part.offset);
+                target.component.is_none() || target.component == own
+            })
             .map(|job| Arc::clone(&job.spec))
             .collect(),
         None => vec![Arc::clone(&job.spec)],

@@ -4,6 +4,7 @@ use muster_conf::grid_engine::{self, Mapping};
 use muster_conf::verifier::{self, Bounds};
 use muster_conf::{Config, optional_text};
 use muster_verifier::jsv::Site;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,10 +39,13 @@ pub(crate) struct Settings {
 impl Settings {
     /// Those of a configuration and of the files beside it, in order. What is wrong with these was found when the configuration
     /// was checked.
-    pub(crate) fn of(config: &Config) -> Vec<Settings> {
+    ///
+    /// # Errors
+    /// One of the files cannot be read.
+    pub(crate) fn of(config: &Config) -> io::Result<Vec<Settings>> {
         let beside = |name: &str| config.path.with_file_name(name);
         let file = beside(verifier::FILE);
-        let (bounds, _) = Bounds::parse(&optional_text(&file), &file.display().to_string());
+        let (bounds, _) = Bounds::parse(&optional_text(&file)?, &file.display().to_string());
         let settings = |kind, script| Settings {
             kind,
             script,
@@ -56,7 +60,7 @@ impl Settings {
         let is_lua = words.any(|word| word == "lua" || word == "job_submit/lua");
         let lua = is_lua.then(|| settings(Kind::Lua, beside("job_submit.lua")));
         let file = beside(grid_engine::FILE);
-        let (mapping, _) = Mapping::parse(&optional_text(&file), &file.display().to_string());
+        let (mapping, _) = Mapping::parse(&optional_text(&file)?, &file.display().to_string());
         let jsv = mapping.jsv.clone().map(|path| {
             let gres = config.text("GresTypes").unwrap_or_default();
             let gres = gres.split(',').map(|name| name.trim().to_owned());
@@ -66,7 +70,7 @@ impl Settings {
             };
             settings(Kind::Jsv(Box::new(site)), PathBuf::from(path))
         });
-        lua.into_iter().chain(jsv).collect()
+        Ok(lua.into_iter().chain(jsv).collect())
     }
 
     /// Whether it sees changes of jobs, too.

@@ -41,6 +41,7 @@ pub(super) fn kept(state: &State, identity: &Identity, command: &UserCommand) ->
         UserCommand::UpdateNodes { update, .. } if update.state.is_some() && is_roots => {
             Kept::Nothing
         }
+        UserCommand::Hold { .. } | UserCommand::Requeue { .. } if is_roots => Kept::Nothing,
         UserCommand::DeletePartition { .. }
         | UserCommand::DeleteReservation { .. }
         | UserCommand::DeleteNodes { .. }

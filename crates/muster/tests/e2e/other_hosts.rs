@@ -643,7 +643,7 @@ fn who_has_a_token_is_its_user_on_any_host() {
     assert!(own.starts_with("SLURM_JWT=ey"), "{own}");
     assert_eq!(by(&own, "squeue -h -o %u"), "root");
     let others = by(&token, "scontrol token username=root");
-    assert!(others.contains("only root and SlurmUser"), "{others}");
+    assert!(others.contains("allowed to SlurmUser only"), "{others}");
     let long = by(&token, "scontrol token lifespan=3601");
     assert!(long.contains("max_token_lifespan"), "{long}");
     // Who has recorded what a command sent is nobody.

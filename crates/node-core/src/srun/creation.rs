@@ -65,6 +65,17 @@ struct Channel {
     is_done: bool,
 }
 
+/// How long the first message of a step daemon is waited for whose agent is gone.
+const DAEMON_ALONE_MS: u64 = 5000;
+
+/// An agent that is gone while a step daemon may have its order, and say so.
+#[derive(Clone, Debug)]
+struct AgentGone {
+    error: String,
+    /// When the daemon is not waited for any more, in milliseconds.
+    give_up_at: u64,
+}
+
 /// Requests that an agent had no room for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Retries {
@@ -95,6 +106,7 @@ pub(super) struct Creation {
     address: String,
     transport: StepTransport,
     channel: Option<Channel>,
+    agent_gone: Option<AgentGone>,
     is_queued: bool,
     retries: Retries,
     /// Why the controller is asked for the key.
@@ -140,6 +152,7 @@ impl Creation {
             address: String::new(),
             transport: StepTransport::Attached,
             channel: None,
+            agent_gone: None,
             is_queued: false,
             retries: Retries::default(),
             refused: None,
@@ -382,12 +395,23 @@ impl Creation {
         }
         match error {
             None => Progress::None,
-            Some(error) => self.agent_lost(out, &error),
+            Some(error) => self.fail_without_agent(out, &error),
         }
     }
 
-    /// The connection to the agent is gone.
-    pub(super) fn agent_lost(&mut self, out: &mut Actions, error: &str) -> Progress {
+    /// The connection to the agent is gone. A daemon that has srun's streams goes on without it: what it has said may not have been
+    /// looked at yet.
+    pub(super) fn agent_lost(&mut self, out: &mut Actions, error: String, now_ms: u64) -> Progress {
+        if !self.wants_channel() {
+            return self.fail_without_agent(out, &error);
+        }
+        self.close_agent(out);
+        let give_up_at = now_ms + DAEMON_ALONE_MS;
+        self.agent_gone = Some(AgentGone { error, give_up_at });
+        Progress::None
+    }
+
+    fn fail_without_agent(&mut self, out: &mut Actions, error: &str) -> Progress {
         out.error(&format!(
             "{}: connection to the agent lost: {error}",
             self.prefix()
@@ -478,15 +502,21 @@ impl Creation {
         self.retries.at = Some(now_ms + wait.min(RETRY_MOST_MS));
     }
 
-    /// When the agent is to be asked again that had no room for the request.
-    pub(super) fn retries_at(&self) -> Option<u64> {
-        self.retries.at
+    /// When the agent is to be asked again that had no room for the request, or a daemon is not waited for any more.
+    pub(super) fn timer_at(&self) -> Option<u64> {
+        let give_up_at = self.agent_gone.as_ref().map(|gone| gone.give_up_at);
+        [self.retries.at, give_up_at].into_iter().flatten().min()
     }
 
     /// Time has passed.
-    pub(super) fn on_time(&mut self, out: &mut Actions, now_ms: u64) {
+    pub(super) fn on_time(&mut self, out: &mut Actions, now_ms: u64) -> Progress {
         if self.retries.at.take_if(|at| *at <= now_ms).is_some() {
             self.connect(out);
+        }
+        let gone = self.agent_gone.take_if(|gone| gone.give_up_at <= now_ms);
+        match gone {
+            Some(gone) => self.fail_without_agent(out, &gone.error),
+            None => Progress::None,
         }
     }
 
@@ -556,9 +586,11 @@ impl Creation {
         if !messages.is_empty() {
             later.push_back(Event::StepdMessages(stepd, messages.into()));
         }
-        match created {
-            Some(created) => self.part_created(out, *created),
-            None => Progress::None,
+        match (created, self.agent_gone.take()) {
+            (Some(created), _) => self.part_created(out, *created),
+            // The agent would have answered.
+            (None, Some(gone)) => self.fail_without_agent(out, &gone.error),
+            (None, None) => Progress::None,
         }
     }
 
@@ -578,10 +610,13 @@ impl Creation {
             return Progress::None;
         }
         if channel.is_done {
-            return self.agent_lost(out, &error);
+            return self.fail_without_agent(out, &error);
         }
         self.channel = None;
-        Progress::None
+        match self.agent_gone.take() {
+            Some(gone) => self.fail_without_agent(out, &gone.error),
+            None => Progress::None,
+        }
     }
 
     fn part_created(&mut self, out: &mut Actions, created: StepCreated) -> Progress {

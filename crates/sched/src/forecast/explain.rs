@@ -203,7 +203,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<S
         }
         Reason::Licenses => licenses(state, job, now, view),
         Reason::Cleaning => vec!["Its last run is still being cleaned up.".into()],
-        reason if reason.is_limit() => vec![limit(state, job, now)],
+        reason if reason.is_limit() => vec![limit(state, job, now, view)],
         other => vec![format!("Its reason is {}.", other.name())],
     }
 }
@@ -310,7 +310,7 @@ fn licenses(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<St
 }
 
 /// The limit that keeps it back, whose that is, and what counts already.
-fn limit(state: &State, job: &Job, now: Timestamp) -> String {
+fn limit(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> String {
     let reason = job.reason.name();
     let Some(over) = state.waits_for_limit(job, now) else {
         return format!("A limit keeps it back: {reason}.");
@@ -325,8 +325,15 @@ fn limit(state: &State, job: &Job, now: Timestamp) -> String {
         Scope::QosUser(qos, user) => format!("QOS {qos}, for user {user}"),
         Scope::QosAccount(qos, account) => format!("QOS {qos}, for account {account}"),
     };
+    let is_of_user = match &over.scope {
+        Scope::Association(_, user)
+        | Scope::PartitionAssociation(_, user, _)
+        | Scope::QosUser(_, user) => *user == job.spec.owner.user,
+        Scope::Account(_) | Scope::Qos(_) | Scope::QosAccount(..) => false,
+    };
     let used = match over.used {
         0 => String::new(),
+        _ if !is_of_user && !view.sees_use() => String::new(),
         used => format!("; {used} of that are in use"),
     };
     format!("{} of {whose} keeps it back{used}.", over.limit)

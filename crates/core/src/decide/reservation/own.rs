@@ -6,7 +6,10 @@ use super::nodes::cores_of_partition;
 use crate::decide::partition_access;
 use crate::decide::submit::{check_accounting, configuration};
 use crate::policy::access;
+use crate::policy::limits::over_beside;
 use crate::state::State;
+use crate::state::limit_use::InUse;
+use muster_model::account_limits::Scope;
 use muster_model::command::{Identity, NameList, ReservationAsk};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::Job;
@@ -18,6 +21,7 @@ use muster_model::reservation::{Flags, Reservation};
 use muster_model::rights::Role;
 use muster_model::spec::{JobSpec, Owner, ResourceAsk};
 use muster_model::time::TimeLimit;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Whether the user makes and deletes reservations as an ordinary one whom the site lets.
@@ -167,8 +171,8 @@ pub(super) fn check_partition(
     partition_access::access(draft.state, identity, &spec, partition)
 }
 
-/// Refuses more than a job of the user's could have: more nodes than one may in the partition, more than the limits of his
-/// association and QOS leave him, counting his other reservations at that time.
+/// Refuses more than a job of the user's could have at that time: more nodes than one may in the partition, more than the limits
+/// of his association and QOS leave him beside the reservations of users that share them. What runs now does not count.
 pub(super) fn check_limits(
     draft: &Draft<'_>,
     identity: &Identity,
@@ -188,22 +192,57 @@ pub(super) fn check_limits(
             "it needs {nodes} nodes, and a job may have {most}"
         ));
     }
-    let others = state.reservations.iter();
-    let others = others.filter(|own| own.made_by == Some(identity.uid));
-    let beside = others.filter(|own| own.start < made.end && made.start < own.end);
-    let cpus = beside.chain([made]).map(reserved_cpus);
-    let cpus = cpus.fold(0, u32::saturating_add);
-    let spec = spec_of(draft, identity, made, cpus)?;
-    let length_s = made.end.since_ms(made.start).div_ceil(1000);
-    let limit = TimeLimit::Minutes(u32::try_from(length_s.div_ceil(60)).unwrap_or(u32::MAX));
-    let job = Job::new(draft.next_job_id(), Arc::new(spec), limit, draft.now);
-    match state.waits_for_limit(&job, draft.now) {
+    if !state.keeps_limits() {
+        return Ok(());
+    }
+    let job = job_of(draft, identity, made)?;
+    let mut beside: BTreeMap<Scope, InUse> = BTreeMap::new();
+    let others = state
+        .reservations
+        .iter()
+        .filter(|own| own.made_by.is_some());
+    for other in others.filter(|own| own.start < made.end && made.start < own.end) {
+        let owner = Identity {
+            uid: other.made_by.unwrap_or_default(),
+            user: other.users.first().cloned().unwrap_or_default(),
+            ..Identity::default()
+        };
+        // Who has no association any more counts for nobody else.
+        let Ok(job) = job_of(draft, &owner, other) else {
+            continue;
+        };
+        for scope in state.scopes_of(&job, &job.partition) {
+            let in_use = beside.entry(scope).or_default();
+            in_use.jobs = in_use.jobs.saturating_add(1);
+            for (name, amount) in [
+                ("cpu", u64::from(reserved_cpus(other))),
+                ("node", other.nodes.len() as u64),
+            ] {
+                let sum = in_use.tres.entry(name.to_owned()).or_default();
+                *sum = sum.saturating_add(amount);
+            }
+        }
+    }
+    match over_beside(state, &job, &beside, draft.now) {
         Some(over) => refuse(&format!(
-            "a job of its size, with your other reservations at that time, would be over {}",
+            "a job of its size, beside other reservations at that time, would be over {}",
             over.limit
         )),
         None => Ok(()),
     }
+}
+
+/// A job that has what a reservation has, as long as it has it.
+fn job_of(draft: &Draft<'_>, owner: &Identity, of: &Reservation) -> Result<Job, Refusal> {
+    let spec = spec_of(draft, owner, of, reserved_cpus(of))?;
+    let length_s = of.end.since_ms(of.start).div_ceil(1000);
+    let limit = TimeLimit::Minutes(u32::try_from(length_s.div_ceil(60)).unwrap_or(u32::MAX));
+    Ok(Job::new(
+        draft.next_job_id(),
+        Arc::new(spec),
+        limit,
+        draft.now,
+    ))
 }
 
 fn reserved_cpus(reservation: &Reservation) -> u32 {
@@ -214,7 +253,7 @@ fn reserved_cpus(reservation: &Reservation) -> u32 {
     cpus.map(CpuSet::len).fold(0, u32::saturating_add)
 }
 
-/// A job that asks for as much as the reservation and the user's others at that time have.
+/// What a job asks for that has so many CPUs in a reservation.
 fn spec_of(
     draft: &Draft<'_>,
     identity: &Identity,

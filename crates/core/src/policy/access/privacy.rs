@@ -134,6 +134,13 @@ impl<'v> View<'v> {
         identity.is_none_or(|identity| !hides(self.state, identity, PrivateData::NODES))
     }
 
+    /// Whether it is seen what others use.
+    pub fn sees_use(&self) -> bool {
+        let words = PrivateData::JOBS.with(PrivateData::USAGE);
+        let identity = self.identity;
+        identity.is_none_or(|identity| !hides(self.state, identity, words))
+    }
+
     /// Whether a reservation is.
     pub fn sees_reservation(&self, reservation: &Reservation) -> bool {
         let identity = self.identity;

@@ -297,7 +297,7 @@ impl State {
             return None;
         }
         let tres = least_of(job);
-        self.over_limit((job, &job.partition), &tres, None, now)
+        self.over_limit((job, &job.partition), &tres, Beside::Nothing, now)
     }
 
     /// The limit that keeps a job from starting with so much in that partition, given what is in use beside what the
@@ -310,7 +310,7 @@ impl State {
         now: Timestamp,
     ) -> Option<Over> {
         missing(self, (job, partition))
-            .or_else(|| self.over_limit((job, partition), tres, Some(more), now))
+            .or_else(|| self.over_limit((job, partition), tres, Beside::Use(more), now))
     }
 
     /// The limit that keeps a waiting job back, as far as that follows from its request.
@@ -318,12 +318,11 @@ impl State {
         self.start_limit((job, &job.partition), &least_of(job), &BTreeMap::new(), now)
     }
 
-    /// Without `more` as if nobody else had anything.
     fn over_limit(
         &self,
         (job, partition): (&Job, &str),
         tres: &Amounts,
-        more: Option<&BTreeMap<Scope, InUse>>,
+        beside: Beside<'_>,
         now: Timestamp,
     ) -> Option<Over> {
         if !self.keeps_limits() {
@@ -356,10 +355,18 @@ impl State {
             if limits.is_empty() {
                 continue;
             }
+            let (used, fresh) = match beside {
+                Beside::Nothing => (None, None),
+                Beside::Only(others) => (None, others.get(scope)),
+                Beside::Use(more) => (self.limit_use.get(scope), more.get(scope)),
+            };
             let counts = Counts {
-                used: more.and(self.limit_use.get(scope)).unwrap_or(&none),
-                fresh: more.and_then(|more| more.get(scope)).unwrap_or(&none),
-                before: more.and(self.accounts.tres_usage.get(scope)),
+                used: used.unwrap_or(&none),
+                fresh: fresh.unwrap_or(&none),
+                before: match beside {
+                    Beside::Use(_) => self.accounts.tres_usage.get(scope),
+                    Beside::Nothing | Beside::Only(_) => None,
+                },
                 half_life_s: self.limits_half_life_s(scope),
             };
             let jobs = |most: Option<u32>| most.map(u64::from);
@@ -477,6 +484,28 @@ fn limits_of(state: &State, account: &str, user: &str, partition: &str) -> Limit
         limits.inherit(&above.limits);
     }
     limits
+}
+
+/// The limit that a job would be over beside what else counts at that time, whatever is in use now.
+pub(crate) fn over_beside(
+    state: &State,
+    job: &Job,
+    beside: &BTreeMap<Scope, InUse>,
+    now: Timestamp,
+) -> Option<Over> {
+    let tres = least_of(job);
+    state.over_limit((job, &job.partition), &tres, Beside::Only(beside), now)
+}
+
+/// What counts beside a job.
+#[derive(Clone, Copy)]
+enum Beside<'u> {
+    /// Nothing: as if nobody else had anything.
+    Nothing,
+    /// This alone.
+    Only(&'u BTreeMap<Scope, InUse>),
+    /// What is in use now and was used before, and this.
+    Use(&'u BTreeMap<Scope, InUse>),
 }
 
 /// CPUs and nodes that a job asks for at least.

@@ -91,6 +91,34 @@ fn an_agent_of_another_version_answers_itself() {
     assert_eq!(bench.exit, Some(2));
 }
 
+/// What the daemon has said may come after the end of the agent's connection, though it was said before.
+#[test]
+fn a_daemon_that_has_the_streams_goes_on_without_its_agent() {
+    let mut bench = direct();
+    let agent = bench.srun.interest().agent.unwrap();
+    bench.event(Event::AgentLost(agent, "reset".to_owned()));
+    assert_eq!((bench.exit, bench.srun.interest().agent), (None, None));
+    from_channel(
+        &mut bench,
+        vec![passed(), exited(0, 5, 0), FromStepd::Closed],
+    );
+    bench.idle();
+    assert_eq!(bench.exit, Some(5));
+    // One that never had the order says nothing.
+    for is_closed in [true, false] {
+        let mut bench = direct();
+        let agent = bench.srun.interest().agent.unwrap();
+        bench.event(Event::AgentLost(agent, "reset".to_owned()));
+        match is_closed {
+            true => bench.event(Event::StepdLost(StepdIdx(0), "closed".to_owned())),
+            false => assert_eq!(bench.wait(), 5000),
+        }
+        let text =
+            "srun: error: Unable to create step for job 5: connection to the agent lost: reset\n";
+        assert_eq!((bench.printed().as_str(), bench.exit), (text, Some(1)));
+    }
+}
+
 #[test]
 fn an_agent_that_says_that_all_is_over_does_not_answer_for_the_daemon() {
     let mut bench = direct();
