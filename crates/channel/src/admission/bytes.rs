@@ -69,7 +69,7 @@ impl ByteCount {
         self.may_be(own, all).inspect_err(|_| self.give_back(bytes))
     }
 
-    /// So many are no longer there.
+    /// Gives bytes back that were taken and are no longer kept.
     pub fn give_back(&self, bytes: usize) {
         self.of_user.fetch_sub(bytes, Relaxed);
         self.of_all.fetch_sub(bytes, Relaxed);

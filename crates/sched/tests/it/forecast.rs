@@ -510,14 +510,14 @@ fn explanations_tell_nobody_of_private_records() {
     });
     world.pass_by_core();
     for (identity, is_named) in [(&bob, false), (&ann, true)] {
-        let told = format!("{:?}", seen_by(&world, long, identity).times);
-        assert_eq!(told.contains("secret"), is_named, "{told}");
+        let times = format!("{:?}", seen_by(&world, long, identity).times);
+        assert_eq!(times.contains("secret"), is_named, "{times}");
     }
     world.drain(1);
     let down = world.submit(of_bob);
     world.pass_by_core();
-    let told = seen_by(&world, down, &bob).waits_for;
-    assert_eq!(told, ["Nodes that it needs are out of service."]);
-    let told = seen_by(&world, down, &identity("root", 0)).waits_for;
-    assert!(told[0].contains("n1"), "{told:?}");
+    let reasons = seen_by(&world, down, &bob).waits_for;
+    assert_eq!(reasons, ["Nodes that it needs are out of service."]);
+    let reasons = seen_by(&world, down, &identity("root", 0)).waits_for;
+    assert!(reasons[0].contains("n1"), "{reasons:?}");
 }
