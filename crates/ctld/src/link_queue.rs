@@ -150,7 +150,7 @@ impl LinkQueue {
     /// Adds a message.
     pub(crate) fn push(&mut self, message: ToLink) {
         let message = match Item::of(message) {
-            Ok((run, item)) => return self.waiting(run).push(item),
+            Ok((attempt, item)) => return self.waiting(attempt).push(item),
             Err(other) => other,
         };
         match &message {
@@ -162,9 +162,9 @@ impl LinkQueue {
         self.first.push_back(message);
     }
 
-    fn waiting(&mut self, run: JobAttempt) -> &mut Waiting {
-        self.jobs.entry(run).or_insert_with(|| {
-            self.turns.push_back(run);
+    fn waiting(&mut self, attempt: JobAttempt) -> &mut Waiting {
+        self.jobs.entry(attempt).or_insert_with(|| {
+            self.turns.push_back(attempt);
             Waiting::default()
         })
     }
@@ -181,17 +181,18 @@ impl LinkQueue {
         }
     }
 
-    fn put_first(&mut self, run: JobAttempt) {
-        if let Some(mut waiting) = self.jobs.remove(&run) {
-            self.turns.retain(|waits| *waits != run);
-            self.first.extend(std::iter::from_fn(|| waiting.pop(run)));
+    fn put_first(&mut self, attempt: JobAttempt) {
+        if let Some(mut waiting) = self.jobs.remove(&attempt) {
+            self.turns.retain(|waits| *waits != attempt);
+            self.first
+                .extend(std::iter::from_fn(|| waiting.pop(attempt)));
         }
     }
 
     /// Nothing waits apart any more.
     pub(crate) fn put_all_first(&mut self) {
-        while let Some(run) = self.turns.front() {
-            self.put_first(*run);
+        while let Some(attempt) = self.turns.front() {
+            self.put_first(*attempt);
         }
     }
 
@@ -205,24 +206,24 @@ impl LinkQueue {
     pub(crate) fn take_signals(&mut self, most: usize) -> Vec<ToLink> {
         let mut taken = Vec::new();
         while taken.len() < most
-            && let Some(run) = self.turns.pop_front()
+            && let Some(attempt) = self.turns.pop_front()
         {
-            let Some(waiting) = self.jobs.get_mut(&run) else {
+            let Some(waiting) = self.jobs.get_mut(&attempt) else {
                 continue;
             };
             let turn = TURN.min(most - taken.len());
-            taken.extend(std::iter::from_fn(|| waiting.pop(run)).take(turn));
+            taken.extend(std::iter::from_fn(|| waiting.pop(attempt)).take(turn));
             let dropped = std::mem::take(&mut waiting.dropped);
             if dropped > 0 {
                 debug!(
                     "job {}: {dropped} signals, limits or notices are dropped, too many wait",
-                    run.job
+                    attempt.job
                 );
             }
             if waiting.is_empty() {
-                self.jobs.remove(&run);
+                self.jobs.remove(&attempt);
             } else {
-                self.turns.push_back(run);
+                self.turns.push_back(attempt);
             }
         }
         taken

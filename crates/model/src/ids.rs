@@ -147,20 +147,20 @@ impl StepId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptStep {
     /// The attempt it belongs to.
-    pub run: JobAttempt,
+    pub attempt: JobAttempt,
     /// Its number there.
     pub step: StepNo,
 }
 
 impl AttemptStep {
     /// The step of that number.
-    pub fn new(run: JobAttempt, step: StepNo) -> AttemptStep {
-        AttemptStep { run, step }
+    pub fn new(attempt: JobAttempt, step: StepNo) -> AttemptStep {
+        AttemptStep { attempt, step }
     }
 
     /// The step as users name it.
     pub fn id(self) -> StepId {
-        StepId::new(self.run.job, self.step)
+        StepId::new(self.attempt.job, self.step)
     }
 }
 
@@ -177,9 +177,9 @@ mod tests {
     /// It was a pair in versions that launchers may still run.
     #[test]
     fn an_attempt_is_encoded_as_a_pair() {
-        let run = JobAttempt::new(JobId(7), Attempt(300));
-        let bytes = minicbor::to_vec(run).unwrap();
+        let attempt = JobAttempt::new(JobId(7), Attempt(300));
+        let bytes = minicbor::to_vec(attempt).unwrap();
         assert_eq!(bytes, minicbor::to_vec((7_u64, 300_u32)).unwrap());
-        assert_eq!(minicbor::decode::<JobAttempt>(&bytes).unwrap(), run);
+        assert_eq!(minicbor::decode::<JobAttempt>(&bytes).unwrap(), attempt);
     }
 }

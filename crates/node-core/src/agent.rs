@@ -112,7 +112,9 @@ impl Agent {
     /// here, then to srun, and what follows from the end may have come here faster.
     fn dispatch(&mut self, event: Event) {
         let concerned = self.job_to_read_before(&event);
-        match concerned.is_some_and(|run| self.steps.stepds.read_of(&mut self.state.out, run)) {
+        match concerned
+            .is_some_and(|attempt| self.steps.stepds.read_of(&mut self.state.out, attempt))
+        {
             true => self.state.reading = Some(AfterRead::Event(Box::new(event))),
             false => self.handle(event),
         }
@@ -121,8 +123,8 @@ impl Agent {
     fn stepds_read(&mut self) {
         match self.state.reading.take() {
             Some(AfterRead::Event(event)) => self.handle(*event),
-            Some(AfterRead::Placing(run)) => {
-                self.steps.led.set_read(run);
+            Some(AfterRead::Placing(attempt)) => {
+                self.steps.led.set_read(attempt);
                 self.handle(Event::Idle);
             }
             None => {}
@@ -178,7 +180,7 @@ impl Agent {
         match timer {
             Timer::Grant(wait) => self.steps.grant_wait_over(&mut self.state, wait),
             Timer::StepQueued(conn) => self.steps.led.notify_queued(&mut self.state, conn),
-            Timer::Release(run) => self.release_wait_over(run),
+            Timer::Release(attempt) => self.release_wait_over(attempt),
             Timer::Reports => self.state.reports.wait_over(),
             Timer::Sample => self.steps.samples.sample_due(&mut self.state),
             Timer::EndDelivery(job, step) => {

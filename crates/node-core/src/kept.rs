@@ -15,7 +15,7 @@ pub const KEPT_NEXT: u32 = u32::MAX;
 pub struct KeptNodeStep {
     /// The job's launch.
     #[n(0)]
-    pub run: JobAttempt,
+    pub attempt: JobAttempt,
     /// The node's place in the step.
     #[n(1)]
     pub position: u32,

@@ -130,44 +130,45 @@ impl Launcher {
                 failure,
             } => self.child_ended(pid, status, *usage, failure),
             Event::GroupsEmptied => self.state.is_unsettled = true,
-            Event::ScriptOutOfMemory(run, kills) => {
-                if let Some(entry) = self.state.jobs.get_mut(&run) {
+            Event::ScriptOutOfMemory(attempt, kills) => {
+                if let Some(entry) = self.state.jobs.get_mut(&attempt) {
                     entry.oom_kills = kills;
                 }
             }
             Event::WatchedEnded { pid, status } => self.watched_ended(pid, status),
-            Event::LaunchPrepared(run, files) => {
-                self.launches.launch_prepared(&mut self.state, run, files)
-            }
-            Event::ScriptStarted(run, pid) => {
-                self.launches.script_started(&mut self.state, run, pid)
-            }
-            Event::ProgramsStarted(run, kind, pid) => {
+            Event::LaunchPrepared(attempt, files) => {
                 self.launches
-                    .programs_started(&mut self.state, run, kind, pid)
+                    .launch_prepared(&mut self.state, attempt, files)
             }
-            Event::MessageStarted(run, kind, pid) => {
+            Event::ScriptStarted(attempt, pid) => {
+                self.launches.script_started(&mut self.state, attempt, pid)
+            }
+            Event::ProgramsStarted(attempt, kind, pid) => {
                 self.launches
-                    .writers
-                    .message_started(&mut self.state, run, kind, pid)
+                    .programs_started(&mut self.state, attempt, kind, pid)
             }
-            Event::RemovalStarted(run, pid) => {
+            Event::MessageStarted(attempt, kind, pid) => {
                 self.launches
                     .writers
-                    .removal_started(&mut self.state, run, pid)
+                    .message_started(&mut self.state, attempt, kind, pid)
+            }
+            Event::RemovalStarted(attempt, pid) => {
+                self.launches
+                    .writers
+                    .removal_started(&mut self.state, attempt, pid)
             }
             Event::SiteProgramStarted(kind, pid) => {
                 self.site.site_program_started(&mut self.state, kind, pid)
             }
-            Event::StepdStarted(run, step, stepd) => {
+            Event::StepdStarted(attempt, step, stepd) => {
                 self.launches
                     .daemons
-                    .stepd_started(&mut self.state, run, step, stepd)
+                    .stepd_started(&mut self.state, attempt, step, stepd)
             }
-            Event::StepGiven(run, step, is_sent) => {
+            Event::StepGiven(attempt, step, is_sent) => {
                 self.launches
                     .daemons
-                    .step_given(&mut self.state, run, step, is_sent)
+                    .step_given(&mut self.state, attempt, step, is_sent)
             }
             Event::StepEnded(stepd, step, end) => {
                 self.launches
@@ -186,28 +187,28 @@ impl Launcher {
                     .adopt(&mut self.state, stepd, socket, *step)
             }
             Event::StepdsAsked => self.state.actions.push(Action::ListResults),
-            Event::StepdWatched(run, step, pid, belongs) => {
+            Event::StepdWatched(attempt, step, pid, belongs) => {
                 self.launches.daemons.stepd_watched(
                     &mut self.state,
-                    AttemptStep::new(run, step),
+                    AttemptStep::new(attempt, step),
                     pid,
                     belongs,
                 );
             }
             Event::ResultRead {
-                run,
+                attempt,
                 step,
                 purpose,
                 result,
             } => self.launches.daemons.result_read(
                 &mut self.state,
-                AttemptStep::new(run, step),
+                AttemptStep::new(attempt, step),
                 purpose,
                 result,
             ),
             Event::ResultsListed(results) => self.state.results_listed(results),
-            Event::StepHasNoTasks(run, step, signal) => {
-                self.state.step_has_no_tasks(run, step, signal)
+            Event::StepHasNoTasks(attempt, step, signal) => {
+                self.state.step_has_no_tasks(attempt, step, signal)
             }
             Event::RecordsAppended(written) => {
                 self.launches.records_appended(&mut self.state, written)
@@ -249,11 +250,21 @@ impl Launcher {
 
     fn timer_due(&mut self, key: Timer) {
         match key {
-            Timer::Kill(run) => self.launches.kill_wait_over(&mut self.state, run),
-            Timer::Retry(run) => self.launches.retry(&mut self.state, run),
-            Timer::Stop(run) => self.launches.signals.stop_announced(&mut self.state, run),
-            Timer::Programs(run) => self.launches.programs.programs_late(&mut self.state, run),
-            Timer::Writer(run, pid) => self.launches.writers.writer_late(&mut self.state, run, pid),
+            Timer::Kill(attempt) => self.launches.kill_wait_over(&mut self.state, attempt),
+            Timer::Retry(attempt) => self.launches.retry(&mut self.state, attempt),
+            Timer::Stop(attempt) => self
+                .launches
+                .signals
+                .stop_announced(&mut self.state, attempt),
+            Timer::Programs(attempt) => self
+                .launches
+                .programs
+                .programs_late(&mut self.state, attempt),
+            Timer::Writer(attempt, pid) => {
+                self.launches
+                    .writers
+                    .writer_late(&mut self.state, attempt, pid)
+            }
             Timer::LookUp(account) => self.state.look_up_late(account),
             Timer::Measurement(id) => self.measurements.measurement_late(&mut self.state, id),
             // It is the wake-up that matters.
@@ -268,8 +279,8 @@ impl Launcher {
         if let Some(why) = self.refusal(&command) {
             let line = format!("{why}: {}", debug_beginning(&command, 200));
             self.state.actions.log_refusal(&line);
-            if let LauncherCommand::StepAssigned { run, step, .. } = command {
-                self.state.report_lost(run, step);
+            if let LauncherCommand::StepAssigned { attempt, step, .. } = command {
+                self.state.report_lost(attempt, step);
             }
             return;
         }
@@ -281,45 +292,56 @@ impl Launcher {
             | LauncherCommand::OpenSession
             | LauncherCommand::Sealed { .. } => {}
             LauncherCommand::BeginSession(key) => self.begin_session(&key),
-            LauncherCommand::SignalStep { run, step, signal } => {
+            LauncherCommand::SignalStep {
+                attempt,
+                step,
+                signal,
+            } => {
                 let delivery = Delivery::signal(Some(step), signal, SignalScope::Steps);
-                let job = (self.state.jobs.get(&run), &mut self.state.actions);
-                self.launches.signals.waiting.add(job, run, delivery);
+                let job = (self.state.jobs.get(&attempt), &mut self.state.actions);
+                self.launches.signals.waiting.add(job, attempt, delivery);
             }
-            LauncherCommand::EndStep { run, step } => {
-                let job = (self.state.jobs.get(&run), &mut self.state.actions);
+            LauncherCommand::EndStep { attempt, step } => {
+                let job = (self.state.jobs.get(&attempt), &mut self.state.actions);
                 self.launches
                     .signals
                     .waiting
-                    .add(job, run, Delivery::EndStep(step));
+                    .add(job, attempt, Delivery::EndStep(step));
             }
             LauncherCommand::PrintLine {
-                run,
+                attempt,
                 text,
                 step: Some(step),
                 ..
-            } => self.state.print_in_step(run, step, &text),
+            } => self.state.print_in_step(attempt, step, &text),
             LauncherCommand::PrintLine {
-                run, text, kill, ..
+                attempt,
+                text,
+                kill,
+                ..
             } => self
                 .launches
                 .writers
-                .print_in_script(&mut self.state, run, text, kill),
-            LauncherCommand::StepAssigned { run, step, pid } => {
+                .print_in_script(&mut self.state, attempt, text, kill),
+            LauncherCommand::StepAssigned { attempt, step, pid } => {
                 self.launches
                     .daemons
-                    .step_assigned(&mut self.state, run, step, pid);
+                    .step_assigned(&mut self.state, attempt, step, pid);
             }
-            LauncherCommand::ReleaseStepd { run, pid } => {
+            LauncherCommand::ReleaseStepd { attempt, pid } => {
                 self.launches
                     .daemons
-                    .release_stepd(&mut self.state, run, pid)
+                    .release_stepd(&mut self.state, attempt, pid)
             }
-            LauncherCommand::Forget(run) => self.forget(run),
-            LauncherCommand::ForgetStep(run, step) => self.state.forget_step(run, step),
-            LauncherCommand::Keep { run, key, bytes } => {
-                if self.state.jobs.contains_key(&run) {
-                    self.state.records.keep(run, key, bytes);
+            LauncherCommand::Forget(attempt) => self.forget(attempt),
+            LauncherCommand::ForgetStep(attempt, step) => self.state.forget_step(attempt, step),
+            LauncherCommand::Keep {
+                attempt,
+                key,
+                bytes,
+            } => {
+                if self.state.jobs.contains_key(&attempt) {
+                    self.state.records.keep(attempt, key, bytes);
                 }
             }
             LauncherCommand::Inspect { job, tag } => {
@@ -371,19 +393,19 @@ impl Launcher {
         self.state.actions.is_attached = true;
         self.launches.daemons.take_back(&mut self.state);
         let mut events = known::all_known(&self.state);
-        for (&run, e) in &self.state.jobs {
+        for (&attempt, e) in &self.state.jobs {
             events.extend(e.outcome.clone());
             for (&step, process) in &e.steps {
                 events.extend(process.ended.as_ref().map(|end| LauncherEvent::StepEnded {
-                    run,
+                    attempt,
                     step,
                     end: Box::new(end.decoded(self.state.now.wall)),
                 }));
             }
             let fault = e.fault.clone();
-            events.extend(fault.map(|error| LauncherEvent::NodeFault { run, error }));
+            events.extend(fault.map(|error| LauncherEvent::NodeFault { attempt, error }));
             if e.phase.is_released() {
-                events.push(LauncherEvent::Released(run));
+                events.push(LauncherEvent::Released(attempt));
             }
         }
         events
@@ -405,44 +427,52 @@ impl Launcher {
     ) {
         self.state.is_unsettled = true;
         match self.state.roles.remove(&pid) {
-            Some(Role::Script(run)) => {
+            Some(Role::Script(attempt)) => {
                 self.launches.script_ended(
                     &mut self.state,
-                    run,
+                    attempt,
                     Some(status),
                     usage.of_task(0, 0),
                     failure,
                 );
             }
-            Some(Role::Step(run, step)) => {
-                self.state.stepd_ended(run, step);
-                self.state.actions.push(Action::RetireMember(run, pid));
+            Some(Role::Step(attempt, step)) => {
+                self.state.stepd_ended(attempt, step);
+                self.state.actions.push(Action::RetireMember(attempt, pid));
             }
-            Some(Role::Spare(run)) => {
-                self.launches.daemons.spare_ended(&mut self.state, run, pid);
-                self.state.actions.push(Action::RetireMember(run, pid));
+            Some(Role::Spare(attempt)) => {
+                self.launches
+                    .daemons
+                    .spare_ended(&mut self.state, attempt, pid);
+                self.state.actions.push(Action::RetireMember(attempt, pid));
             }
-            Some(Role::Message(run, kind)) => {
+            Some(Role::Message(attempt, kind)) => {
                 self.launches
                     .writers
-                    .writer_ended(&mut self.state, run, pid);
+                    .writer_ended(&mut self.state, attempt, pid);
                 self.launches
                     .writers
-                    .message_written(&mut self.state, run, kind);
+                    .message_written(&mut self.state, attempt, kind);
             }
-            Some(Role::Remover(run)) => {
+            Some(Role::Remover(attempt)) => {
                 self.launches
                     .writers
-                    .writer_ended(&mut self.state, run, pid)
+                    .writer_ended(&mut self.state, attempt, pid)
             }
-            Some(Role::Prolog(run)) => self.launches.prolog_ended(&mut self.state, run, status),
-            Some(Role::Epilog(run)) => self.launches.epilog_ended(&mut self.state, run, status),
-            Some(Role::Container(run)) => {
-                self.launches.container_made(&mut self.state, run, status)
+            Some(Role::Prolog(attempt)) => {
+                self.launches.prolog_ended(&mut self.state, attempt, status)
             }
-            Some(Role::ContainerRemoval(run)) => {
-                self.launches.programs.container_gone(&mut self.state, run)
+            Some(Role::Epilog(attempt)) => {
+                self.launches.epilog_ended(&mut self.state, attempt, status)
             }
+            Some(Role::Container(attempt)) => {
+                self.launches
+                    .container_made(&mut self.state, attempt, status)
+            }
+            Some(Role::ContainerRemoval(attempt)) => self
+                .launches
+                .programs
+                .container_gone(&mut self.state, attempt),
             Some(Role::Site) => self.site.ended(pid, status, &mut self.state.actions),
             Some(Role::Other) | None => {}
         }
@@ -452,17 +482,17 @@ impl Launcher {
     fn watched_ended(&mut self, pid: i32, status: Option<i32>) {
         self.state.is_unsettled = true;
         match self.state.roles.remove(&pid) {
-            Some(Role::Script(run)) => {
+            Some(Role::Script(attempt)) => {
                 self.launches
-                    .script_ended(&mut self.state, run, status, Usage::default(), None)
+                    .script_ended(&mut self.state, attempt, status, Usage::default(), None)
             }
             // It may have had others before, of whose end nobody knows.
-            Some(Role::Step(run, _)) => {
-                let entry = self.state.jobs.get(&run);
+            Some(Role::Step(attempt, _)) => {
+                let entry = self.state.jobs.get(&attempt);
                 let steps = entry.map_or_else(Vec::new, |e| e.live_steps_in(pid));
                 steps
                     .into_iter()
-                    .for_each(|step| self.state.stepd_ended(run, step));
+                    .for_each(|step| self.state.stepd_ended(attempt, step));
             }
             // Only these are watched.
             Some(
@@ -480,27 +510,27 @@ impl Launcher {
         }
     }
 
-    fn forget(&mut self, run: JobAttempt) {
+    fn forget(&mut self, attempt: JobAttempt) {
         let is_released = |e: &JobEntry| e.phase.is_released();
-        if !self.state.jobs.get(&run).is_some_and(is_released)
-            || !self.state.advance(run, Move::Forget)
+        if !self.state.jobs.get(&attempt).is_some_and(is_released)
+            || !self.state.advance(attempt, Move::Forget)
         {
             return;
         }
-        let entry = self.state.jobs.remove(&run);
+        let entry = self.state.jobs.remove(&attempt);
         let script = entry.and_then(|e| e.grant?.spec.script);
         if let Some(id) = script.filter(|id| self.launches.scripts.stale_scripts.remove(id)) {
             self.launches.scripts.drop_script(&mut self.state, id);
         }
-        if self.launches.signals.stops.remove(&run) {
-            self.state.actions.stop_timer(Timer::Stop(run));
+        if self.launches.signals.stops.remove(&attempt) {
+            self.state.actions.stop_timer(Timer::Stop(attempt));
         }
-        self.launches.signals.waiting.take_last(run, None);
-        self.launches.writers.notices.forget(run);
-        self.state.without_groups.remove(&run);
-        self.state.sessions.retain(|_, owner| *owner != run);
-        self.state.actions.push(Action::ForgetMembers(run));
-        self.state.records.forgotten(run);
+        self.launches.signals.waiting.take_last(attempt, None);
+        self.launches.writers.notices.forget(attempt);
+        self.state.without_groups.remove(&attempt);
+        self.state.sessions.retain(|_, owner| *owner != attempt);
+        self.state.actions.push(Action::ForgetMembers(attempt));
+        self.state.records.forgotten(attempt);
     }
 
     /// Jobs that have processes.
@@ -517,13 +547,13 @@ impl Launcher {
         self.is_exiting = true;
         self.launches.programs.end_programs(&mut self.state);
         let runs: Vec<JobAttempt> = self.state.jobs.keys().copied().collect();
-        for run in runs {
-            if !self.launches.end_unbegun(&mut self.state, run)
-                && !self.state.jobs[&run].phase.is_released()
+        for attempt in runs {
+            if !self.launches.end_unbegun(&mut self.state, attempt)
+                && !self.state.jobs[&attempt].phase.is_released()
             {
                 self.launches
-                    .begin_end(&mut self.state, run, Move::Terminate);
-                self.launches.kill_job(&mut self.state, run);
+                    .begin_end(&mut self.state, attempt, Move::Terminate);
+                self.launches.kill_job(&mut self.state, attempt);
             }
         }
     }

@@ -17,6 +17,6 @@ pub fn bases(settings: &NodeSettings, node: &str) -> Vec<String> {
 
 /// The name of a step's PMIx name space, unique in the cluster. Open MPI 5 makes numbers of this: what is before the @ gives one
 /// for the job, what follows is taken as it is, so that no two steps of a job have the same.
-pub fn namespace(cluster: &str, run: JobAttempt, step: StepNo) -> String {
-    format!("{cluster}.{}.{}@{step}", run.job, run.attempt.0)
+pub fn namespace(cluster: &str, attempt: JobAttempt, step: StepNo) -> String {
+    format!("{cluster}.{}.{}@{step}", attempt.job, attempt.attempt.0)
 }

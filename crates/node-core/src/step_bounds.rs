@@ -36,9 +36,9 @@ impl StepBounds {
     ///
     /// # Errors
     /// Why that is not a step of the job.
-    pub fn check(&self, run: JobAttempt, order: &StepOrder) -> Result<(), String> {
+    pub fn check(&self, attempt: JobAttempt, order: &StepOrder) -> Result<(), String> {
         let launch = &order.launch;
-        if order.run != run || launch.spec.job != run.job {
+        if order.attempt != attempt || launch.spec.job != attempt.job {
             return Err("the step is of another job".to_owned());
         }
         if launch.step.0 >= self.max_step_count {

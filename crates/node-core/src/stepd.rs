@@ -179,13 +179,13 @@ impl Stepd {
     /// Checks a step that an agent gives, and puts in it what is not the agent's to say.
     fn confine(&self, next: &mut NextStep) -> Result<(), String> {
         let setup = &self.setup;
-        setup.bounds.check(setup.run, &next.order)?;
+        setup.bounds.check(setup.attempt, &next.order)?;
         if next.order.pmix.is_some() {
             return Err(
                 "the step needs a host, for which the launcher makes directories".to_owned(),
             );
         }
-        let result = result_path(&setup.spool, setup.run, next.order.launch.step);
+        let result = result_path(&setup.spool, setup.attempt, next.order.launch.step);
         next.result = result.to_string_lossy().into_owned();
         next.order.user = setup.bounds.user.clone();
         Ok(())
@@ -216,7 +216,7 @@ impl Stepd {
         self.leave_unread();
         let Some(step) = &self.step else { return };
         let running = RunningStep {
-            run: step.order.run,
+            attempt: step.order.attempt,
             step: step.order.launch.step,
             pid: self.setup.pid,
             dirs: step.dirs.clone(),
@@ -244,7 +244,7 @@ impl Stepd {
         let Some(step) = &mut self.step else {
             return self.exit();
         };
-        let (job, number) = (step.order.run.job, step.order.launch.step);
+        let (job, number) = (step.order.attempt.job, step.order.launch.step);
         self.out.log(format!("step {job}.{number}: {why}"));
         step.move_by(Move::Break, &mut self.out);
         let end = StepEnd::never_ran(self.out.now.wall);

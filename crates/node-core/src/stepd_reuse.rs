@@ -9,6 +9,9 @@ pub const SPARES_MAX: usize = 16;
 pub const ORDER_MAX: usize = 64 << 10;
 
 /// The file in which a daemon leaves the end of a step.
-pub fn result_path(spool: &Path, run: JobAttempt, step: StepNo) -> PathBuf {
-    spool.join(format!("step-{}.{}.{}.end", run.job, run.attempt.0, step.0))
+pub fn result_path(spool: &Path, attempt: JobAttempt, step: StepNo) -> PathBuf {
+    spool.join(format!(
+        "step-{}.{}.{}.end",
+        attempt.job, attempt.attempt.0, step.0
+    ))
 }

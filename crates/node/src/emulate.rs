@@ -394,19 +394,19 @@ impl Node {
         match order {
             Order::Launch(grant) => self.launch(&grant),
             Order::Terminate { job, attempt, .. } => {
-                let run = JobAttempt::new(job, attempt);
+                let attempt = JobAttempt::new(job, attempt);
                 self.grants.remove(job);
-                match self.jobs.remove(&run) {
+                match self.jobs.remove(&attempt) {
                     // The job has ended here and its report is queued.
                     None if self
                         .reports
                         .iter()
-                        .any(|r| JobAttempt::new(r.job, r.attempt) == run) =>
+                        .any(|r| JobAttempt::new(r.job, r.attempt) == attempt) =>
                     {
                         return;
                     }
                     Some(true) => self.end_script(
-                        run,
+                        attempt,
                         ExitStatus {
                             code: 0,
                             signal: 15,
@@ -414,7 +414,7 @@ impl Node {
                     ),
                     _ => {}
                 }
-                self.report(run, Report::Released);
+                self.report(attempt, Report::Released);
             }
             // Nothing is there to be signalled, printed or rebooted.
             Order::Signal { .. } | Order::StepLimit { .. } | Order::Tell { .. } | Order::Reboot => {
@@ -423,39 +423,39 @@ impl Node {
     }
 
     fn launch(&mut self, grant: &JobGrant) {
-        let run = JobAttempt::new(grant.job, grant.attempt);
-        let is_reported = |r: &NumberedReport| JobAttempt::new(r.job, r.attempt) == run;
-        if self.jobs.contains_key(&run) || self.reports.iter().any(is_reported) {
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
+        let is_reported = |r: &NumberedReport| JobAttempt::new(r.job, r.attempt) == attempt;
+        if self.jobs.contains_key(&attempt) || self.reports.iter().any(is_reported) {
             return;
         }
         self.launches.borrow_mut().count(grant.start_time);
         let script = grant.position == 0 && grant.spec.kind == JobKind::Batch;
-        self.jobs.insert(run, script);
+        self.jobs.insert(attempt, script);
         if self.options.step_dir.is_some() {
-            self.grants.insert(run.job, grant.key.clone());
+            self.grants.insert(attempt.job, grant.key.clone());
         }
         if script {
-            let end = now().plus_ms(self.options.run_time.of(run.job, run.attempt));
-            self.ends.push(Reverse((end, run)));
+            let end = now().plus_ms(self.options.run_time.of(attempt.job, attempt.attempt));
+            self.ends.push(Reverse((end, attempt)));
         }
     }
 
     /// Ends the scripts whose time has come.
     fn end_due(&mut self) {
         let now = now();
-        while let Some(Reverse((at, run))) = self.ends.peek().copied()
+        while let Some(Reverse((at, attempt))) = self.ends.peek().copied()
             && at <= now
         {
             self.ends.pop();
-            if self.jobs.remove(&run).is_some() {
-                self.grants.remove(run.job);
-                self.end_script(run, ExitStatus::default());
-                self.report(run, Report::Released);
+            if self.jobs.remove(&attempt).is_some() {
+                self.grants.remove(attempt.job);
+                self.end_script(attempt, ExitStatus::default());
+                self.report(attempt, Report::Released);
             }
         }
     }
 
-    fn end_script(&mut self, run: JobAttempt, exit: ExitStatus) {
+    fn end_script(&mut self, attempt: JobAttempt, exit: ExitStatus) {
         let state = match exit.is_ok() {
             true => JobState::Completed,
             false => JobState::Cancelled,
@@ -472,7 +472,7 @@ impl Node {
             oom: false,
             end: Box::new(end),
         };
-        self.report(run, report);
+        self.report(attempt, report);
     }
 
     fn report(&mut self, JobAttempt { job, attempt }: JobAttempt, report: Report) {

@@ -97,7 +97,7 @@ impl StepLie {
         let mut tasks = vec![Vec::new(); self.names.len()];
         tasks[0] = (0..self.tasks).collect();
         StepOrder {
-            run: run(self.job),
+            attempt: run(self.job),
             launch: StepLaunch {
                 key: vec![1; 16].into(),
                 spec,
@@ -265,12 +265,12 @@ impl Liar {
     fn next(&mut self) -> Option<LauncherEvent> {
         loop {
             if let Ok(Some(message)) = self.input.take() {
-                if let LauncherEvent::StepChannel(run, step) = &message {
+                if let LauncherEvent::StepChannel(attempt, step) = &message {
                     let channel = UnixStream::from(self.received.pop_front()?);
-                    if let Some(streams) = self.streams.remove(&(run.job.0, step.0)) {
+                    if let Some(streams) = self.streams.remove(&(attempt.job.0, step.0)) {
                         streams.send(&channel);
                     }
-                    self.channels.insert((run.job.0, step.0), channel);
+                    self.channels.insert((attempt.job.0, step.0), channel);
                 }
                 return Some(message);
             }
@@ -362,12 +362,16 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn end_process(&mut self, job: u64, step: u32, pid: i32) -> io::Result<()> {
-        let (run, step) = (run(job), StepNo(step));
-        self.order(&LauncherCommand::StepAssigned { run, step, pid })?;
-        self.order(&LauncherCommand::EndStep { run, step })?;
+        let (attempt, step) = (run(job), StepNo(step));
+        self.order(&LauncherCommand::StepAssigned { attempt, step, pid })?;
+        self.order(&LauncherCommand::EndStep { attempt, step })?;
         let signal = libc::SIGKILL;
-        self.order(&LauncherCommand::SignalStep { run, step, signal })?;
-        self.order(&LauncherCommand::ReleaseStepd { run, pid })
+        self.order(&LauncherCommand::SignalStep {
+            attempt,
+            step,
+            signal,
+        })?;
+        self.order(&LauncherCommand::ReleaseStepd { attempt, pid })
     }
 
     /// Has so much kept of a job, under this number.
@@ -376,7 +380,7 @@ impl Liar {
     /// The launcher is gone.
     pub fn keep(&mut self, job: u64, key: u32, bytes: usize) -> io::Result<()> {
         self.order(&LauncherCommand::Keep {
-            run: run(job),
+            attempt: run(job),
             key,
             bytes: vec![0; bytes].into(),
         })
@@ -388,7 +392,7 @@ impl Liar {
     /// The launcher is gone.
     pub fn tell(&mut self, job: u64, text: &str) -> io::Result<()> {
         self.order(&LauncherCommand::PrintLine {
-            run: run(job),
+            attempt: run(job),
             text: text.to_owned(),
             step: None,
             kill: false,

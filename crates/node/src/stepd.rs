@@ -46,7 +46,7 @@ fn run(
     match StepdExecutor::open(setup, ends) {
         Ok(executor) => executor.run(first, dirs, srun),
         Err(e) => {
-            let (job, step) = (first.order.run.job, first.order.launch.step);
+            let (job, step) = (first.order.attempt.job, first.order.launch.step);
             log::line(&format!("step {job}.{step}: {e}"));
             let end = StepEnd::never_ran(now());
             leave(Path::new(&first.result), &end, &first.kept);

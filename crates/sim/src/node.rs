@@ -190,8 +190,8 @@ impl Node {
         let known: Vec<NumberedReport> = known.into_values().collect();
         for report in &known {
             if let Report::Released = report.report {
-                let run = JobAttempt::new(report.job, report.attempt);
-                self.released.insert(run);
+                let attempt = JobAttempt::new(report.job, report.attempt);
+                self.released.insert(attempt);
             }
         }
         self.said.extend(known.iter().cloned());
@@ -215,7 +215,7 @@ impl Node {
     pub(crate) fn remains(&self) -> String {
         let names = |jobs: Vec<JobAttempt>| -> Vec<String> {
             jobs.iter()
-                .map(|run| format!("{}/{}", run.job, run.attempt.0))
+                .map(|attempt| format!("{}/{}", attempt.job, attempt.attempt.0))
                 .collect()
         };
         let agent = self.agent.as_ref();

@@ -147,13 +147,13 @@ impl Writer {
     }
 
     /// The launch of a job on a node, if it is still to be launched.
-    fn grant(&self, node: NodeIdx, run: JobAttempt, grants: &mut Grants) -> Option<Order> {
+    fn grant(&self, node: NodeIdx, attempt: JobAttempt, grants: &mut Grants) -> Option<Order> {
         let is_it =
-            |last: &&mut Prepared| JobAttempt::new(last.grant.job, last.grant.attempt) == run;
+            |last: &&mut Prepared| JobAttempt::new(last.grant.job, last.grant.attempt) == attempt;
         let grant = match grants.last.as_mut().filter(is_it) {
             Some(prepared) => prepared.of(node)?,
             None => {
-                let grant = self.lead_grant(run)?;
+                let grant = self.lead_grant(attempt)?;
                 match &grant.alloc.nodes[..] {
                     [share] if share.node == node => grant,
                     [_] => return None,

@@ -36,13 +36,17 @@ impl Actions {
     }
 
     /// Has the launcher keep something of a job.
-    pub(super) fn keep(&mut self, run: JobAttempt, key: u32, bytes: ByteVec) {
-        self.command(LauncherCommand::Keep { run, key, bytes });
+    pub(super) fn keep(&mut self, attempt: JobAttempt, key: u32, bytes: ByteVec) {
+        self.command(LauncherCommand::Keep {
+            attempt,
+            key,
+            bytes,
+        });
     }
 
     /// Has the launcher keep it no longer.
-    pub(super) fn drop_kept(&mut self, run: JobAttempt, key: u32) {
-        self.keep(run, key, Vec::new().into());
+    pub(super) fn drop_kept(&mut self, attempt: JobAttempt, key: u32) {
+        self.keep(attempt, key, Vec::new().into());
     }
 
     pub(super) fn reply(&mut self, request: RequestId, reply: AgentReply) {

@@ -155,7 +155,7 @@ impl Agent {
                 signal,
                 below,
             } => {
-                let Some((run, _)) = self.state.jobs.with_key(job, &key) else {
+                let Some((attempt, _)) = self.state.jobs.with_key(job, &key) else {
                     return self.state.out.refuse(id, RefusalCode::AccessDenied);
                 };
                 if !below.is_empty() {
@@ -170,7 +170,7 @@ impl Agent {
                         .tree
                         .signal_below(&mut self.state, &request, &below);
                 }
-                self.signal_from_lead(run, step, signal);
+                self.signal_from_lead(attempt, step, signal);
                 self.state.out.finish(id, AgentReply::Done);
             }
             AgentRequest::FindStep { job, key, step } => {
@@ -243,12 +243,12 @@ impl Agent {
         }
     }
 
-    fn signal_from_lead(&mut self, run: JobAttempt, step: StepNo, signal: u32) {
+    fn signal_from_lead(&mut self, attempt: JobAttempt, step: StepNo, signal: u32) {
         let command = if signal == SIGTERM.unsigned_abs() {
-            LauncherCommand::EndStep { run, step }
+            LauncherCommand::EndStep { attempt, step }
         } else {
             LauncherCommand::SignalStep {
-                run,
+                attempt,
                 step,
                 signal: i32::try_from(signal).unwrap_or(0),
             }
@@ -267,7 +267,7 @@ impl Agent {
             .state
             .jobs
             .latest(job)
-            .and_then(|(run, j)| Some((run, j.grant.as_ref()?.spec.owner.uid)));
+            .and_then(|(attempt, j)| Some((attempt, j.grant.as_ref()?.spec.owner.uid)));
         match latest {
             _ if !self.state.out.has_launcher => self.state.out.refuse(request, RefusalCode::Busy),
             None => self.state.out.refuse(request, RefusalCode::InvalidJobId),
@@ -277,12 +277,12 @@ impl Agent {
             Some((_, owner)) if self.inspections.count_of(owner) >= INSPECTIONS_MAX => {
                 self.state.out.refuse(request, RefusalCode::Busy);
             }
-            Some((run, owner)) => {
+            Some((attempt, owner)) => {
                 self.state.next_tag += 1;
                 let tag = self.state.next_tag;
                 let open = OpenInspection {
                     owner,
-                    inspection: inspection(run),
+                    inspection: inspection(attempt),
                     request,
                 };
                 self.state.out.command(match open.inspection {
@@ -303,11 +303,11 @@ impl Agent {
         let Some(open) = self.inspections.0.remove(&tag) else {
             return;
         };
-        let (Inspection::Usage(run), Some(tasks)) = (open.inspection, tasks) else {
+        let (Inspection::Usage(attempt), Some(tasks)) = (open.inspection, tasks) else {
             return self.state.out.refuse(open.request, RefusalCode::Busy);
         };
         let mut now = measure::sum_up(&tasks, &self.state.node.config.name);
-        let seen = self.steps.samples.of(run, &self.state.node.config.name);
+        let seen = self.steps.samples.of(attempt, &self.state.node.config.name);
         for (step, usage) in &mut now {
             if let Some((_, seen)) = seen.iter().find(|(s, _)| s == step) {
                 usage.raise(seen);

@@ -92,7 +92,7 @@ fn refuse(out: &mut Actions, dial: DialId) {
 impl Agent {
     /// The launcher has made a key for a connection to the controller.
     pub(super) fn greet(&mut self, launcher_key: ByteVec) {
-        let present = self.state.jobs.iter().map(|(run, _)| run).collect();
+        let present = self.state.jobs.iter().map(|(attempt, _)| attempt).collect();
         self.sessions
             .greet(&mut self.state.out, launcher_key, present);
     }

@@ -43,43 +43,47 @@ pub(super) struct Jobs {
 
 impl Jobs {
     /// Lets a launch go to its next state; none if it is not known, or if that changes nothing.
-    pub(super) fn advance(&mut self, run: JobAttempt, event: NodeJobEvent) -> Option<NodeJobState> {
-        let job = self.all.get_mut(&run)?;
+    pub(super) fn advance(
+        &mut self,
+        attempt: JobAttempt,
+        event: NodeJobEvent,
+    ) -> Option<NodeJobState> {
+        let job = self.all.get_mut(&attempt)?;
         let next = next_node_job_state(job.state, event)?;
         job.state = next;
         Some(next)
     }
 
     /// Steps of a job that this node leads are over everywhere, or are waited for no longer.
-    pub(super) fn steps_over(&mut self, reports: &mut Reports, run: JobAttempt) {
-        if self.advance(run, NodeJobEvent::StepsOver).is_some() {
-            reports.push(run.job, run.attempt, Report::Released);
+    pub(super) fn steps_over(&mut self, reports: &mut Reports, attempt: JobAttempt) {
+        if self.advance(attempt, NodeJobEvent::StepsOver).is_some() {
+            reports.push(attempt.job, attempt.attempt, Report::Released);
         }
     }
 
     /// A launch, if it is known.
-    pub(super) fn get(&self, run: JobAttempt) -> Option<&Job> {
-        self.all.get(&run)
+    pub(super) fn get(&self, attempt: JobAttempt) -> Option<&Job> {
+        self.all.get(&attempt)
     }
 
     /// See [`Jobs::get`].
-    pub(super) fn get_mut(&mut self, run: JobAttempt) -> Option<&mut Job> {
-        self.all.get_mut(&run)
+    pub(super) fn get_mut(&mut self, attempt: JobAttempt) -> Option<&mut Job> {
+        self.all.get_mut(&attempt)
     }
 
     /// The launch, known from now on.
-    pub(super) fn entry(&mut self, run: JobAttempt) -> &mut Job {
-        self.all.entry(run).or_default()
+    pub(super) fn entry(&mut self, attempt: JobAttempt) -> &mut Job {
+        self.all.entry(attempt).or_default()
     }
 
     /// Forgets a launch.
-    pub(super) fn remove(&mut self, run: JobAttempt) -> Option<Job> {
-        self.all.remove(&run)
+    pub(super) fn remove(&mut self, attempt: JobAttempt) -> Option<Job> {
+        self.all.remove(&attempt)
     }
 
     /// The whole of a launch gets a signal: while it is suspended no step of it starts. Whether it goes on.
-    pub(super) fn signalled(&mut self, run: JobAttempt, signal: u32) -> bool {
-        let (Some(job), Ok(signal)) = (self.all.get_mut(&run), i32::try_from(signal)) else {
+    pub(super) fn signalled(&mut self, attempt: JobAttempt, signal: u32) -> bool {
+        let (Some(job), Ok(signal)) = (self.all.get_mut(&attempt), i32::try_from(signal)) else {
             return false;
         };
         match signal {
@@ -91,13 +95,13 @@ impl Jobs {
     }
 
     /// Whether a launch is suspended: others may have its CPUs.
-    pub(super) fn is_suspended(&self, run: JobAttempt) -> bool {
-        self.all.get(&run).is_some_and(|job| job.suspended)
+    pub(super) fn is_suspended(&self, attempt: JobAttempt) -> bool {
+        self.all.get(&attempt).is_some_and(|job| job.suspended)
     }
 
     /// All launches, by job and attempt.
     pub(super) fn iter(&self) -> impl Iterator<Item = (JobAttempt, &Job)> {
-        self.all.iter().map(|(&run, job)| (run, job))
+        self.all.iter().map(|(&attempt, job)| (attempt, job))
     }
 
     /// The latest launch of a job.
@@ -122,7 +126,7 @@ impl Jobs {
     /// All launches of a job, the oldest first.
     fn launches(&self, id: JobId) -> impl DoubleEndedIterator<Item = (JobAttempt, &Job)> {
         let all = JobAttempt::new(id, Attempt(0))..=JobAttempt::new(id, Attempt(u32::MAX));
-        self.all.range(all).map(|(&run, job)| (run, job))
+        self.all.range(all).map(|(&attempt, job)| (attempt, job))
     }
 }
 

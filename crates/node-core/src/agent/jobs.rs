@@ -25,10 +25,10 @@ impl Agent {
     pub(super) fn job_to_read_before(&self, event: &Event) -> Option<JobAttempt> {
         match event {
             Event::Launcher(event) => match **event {
-                LauncherEvent::BatchEnded { run, .. }
-                | LauncherEvent::Vanished(run)
-                | LauncherEvent::Released(run)
-                | LauncherEvent::StepEnded { run, .. } => Some(run),
+                LauncherEvent::BatchEnded { attempt, .. }
+                | LauncherEvent::Vanished(attempt)
+                | LauncherEvent::Released(attempt)
+                | LauncherEvent::StepEnded { attempt, .. } => Some(attempt),
                 LauncherEvent::State { .. }
                 | LauncherEvent::LaunchFailed { .. }
                 | LauncherEvent::StepReady { .. }
@@ -76,14 +76,14 @@ impl Agent {
                 self.state.leave_controller();
             }
             LauncherEvent::BatchEnded {
-                run,
+                attempt,
                 status,
                 usage,
                 end,
                 oom_kills,
-            } => self.batch_ended(run, status, usage, (end, oom_kills > 0)),
+            } => self.batch_ended(attempt, status, usage, (end, oom_kills > 0)),
             LauncherEvent::LaunchFailed {
-                run,
+                attempt,
                 error,
                 node_fault,
                 prolog,
@@ -95,17 +95,17 @@ impl Agent {
                     prolog,
                     lack,
                 };
-                self.conclude(run, report);
+                self.conclude(attempt, report);
             }
-            LauncherEvent::NodeFault { run, error } => {
+            LauncherEvent::NodeFault { attempt, error } => {
                 self.state
                     .reports
-                    .push(run.job, run.attempt, Report::NodeFault { error });
+                    .push(attempt.job, attempt.attempt, Report::NodeFault { error });
             }
-            LauncherEvent::Vanished(run) => self.conclude(run, Report::Vanished),
-            LauncherEvent::Released(run) => self.released(run),
+            LauncherEvent::Vanished(attempt) => self.conclude(attempt, Report::Vanished),
+            LauncherEvent::Released(attempt) => self.released(attempt),
             LauncherEvent::StepReady {
-                run,
+                attempt,
                 step,
                 socket,
                 wire,
@@ -122,26 +122,34 @@ impl Agent {
                     wire,
                     direct,
                 };
-                self.stepd_ready(run, step, pid, listening);
+                self.stepd_ready(attempt, step, pid, listening);
             }
-            LauncherEvent::StepFailed { run, step, error } => {
+            LauncherEvent::StepFailed {
+                attempt,
+                step,
+                error,
+            } => {
                 self.steps
-                    .stepd_started(&mut self.state, run, step, Err(error));
+                    .stepd_started(&mut self.state, attempt, step, Err(error));
             }
-            LauncherEvent::StepEnded { run, step, end } => {
-                self.steps.stepd_ended(&mut self.state, run, step, *end)
+            LauncherEvent::StepEnded { attempt, step, end } => {
+                self.steps.stepd_ended(&mut self.state, attempt, step, *end)
             }
             LauncherEvent::Processes { tag, list } => {
                 self.inspections
                     .answer_processes(&mut self.state.out, tag, list);
             }
             LauncherEvent::Measured { tag, tasks } => self.on_measured(tag, tasks),
-            LauncherEvent::StepFound { run, step, kept } => {
+            LauncherEvent::StepFound {
+                attempt,
+                step,
+                kept,
+            } => {
                 log::info!(
                     "step {}.{step} runs, or has run, and was on no file",
-                    run.job
+                    attempt.job
                 );
-                self.steps.adopt_steps(&mut self.state, run, kept);
+                self.steps.adopt_steps(&mut self.state, attempt, kept);
             }
             // The connection has taken them.
             LauncherEvent::Greeting(_)
@@ -151,16 +159,18 @@ impl Agent {
         }
     }
 
-    fn stepd_ready(&mut self, run: JobAttempt, step: StepNo, pid: i32, listening: Listening) {
+    fn stepd_ready(&mut self, attempt: JobAttempt, step: StepNo, pid: i32, listening: Listening) {
         let place = (pid, listening.address.clone());
-        self.steps.stepds.place(AttemptStep::new(run, step), place);
         self.steps
-            .stepd_started(&mut self.state, run, step, Ok(listening));
+            .stepds
+            .place(AttemptStep::new(attempt, step), place);
+        self.steps
+            .stepd_started(&mut self.state, attempt, step, Ok(listening));
     }
 
     fn batch_ended(
         &mut self,
-        run: JobAttempt,
+        attempt: JobAttempt,
         status: i32,
         mut usage: Usage,
         (at, was_killed): (Timestamp, bool),
@@ -177,7 +187,7 @@ impl Agent {
         let oom = self
             .steps
             .samples
-            .add_samples(&mut self.state, run, StepNo::BATCH, &mut end);
+            .add_samples(&mut self.state, attempt, StepNo::BATCH, &mut end);
         if was_killed {
             end.state = JobState::OutOfMemory;
             end.exit = OUT_OF_MEMORY;
@@ -187,14 +197,14 @@ impl Agent {
             oom: oom || was_killed,
             end: Box::new(end),
         };
-        self.conclude(run, report);
+        self.conclude(attempt, report);
     }
 
     /// Takes a part of what the launcher knows. What is done about it depends on all parts.
     fn take_known(&mut self, jobs: Vec<KnownJob>, is_last: bool) {
         for job in jobs {
             match self.state.known.last_mut() {
-                Some(last) if last.run == job.run => last.add(job),
+                Some(last) if last.attempt == job.attempt => last.add(job),
                 _ => self.state.known.push(job),
             }
         }
@@ -209,7 +219,10 @@ impl Agent {
     fn sync(&mut self, known: Vec<KnownJob>) {
         let unknown = self.steps.stepds.unknown_to(&known);
         let steps_of = |k: &KnownJob| {
-            let steps = k.steps.iter().map(|step| AttemptStep::new(k.run, *step));
+            let steps = k
+                .steps
+                .iter()
+                .map(|step| AttemptStep::new(k.attempt, *step));
             steps.collect::<Vec<_>>()
         };
         let known_steps = known.iter().flat_map(steps_of).collect();
@@ -217,85 +230,89 @@ impl Agent {
             .state
             .jobs
             .iter()
-            .filter(|(run, j)| !j.state.has_left() && !known.iter().any(|k| k.run == *run))
-            .map(|(run, _)| run)
+            .filter(|(attempt, j)| {
+                !j.state.has_left() && !known.iter().any(|k| k.attempt == *attempt)
+            })
+            .map(|(attempt, _)| attempt)
             .collect();
         for k in known {
             self.adopt(k);
         }
         self.state.is_synced = true;
-        for (run, step, pid) in unknown {
+        for (attempt, step, pid) in unknown {
             self.state
                 .out
-                .command(LauncherCommand::StepAssigned { run, step, pid });
+                .command(LauncherCommand::StepAssigned { attempt, step, pid });
         }
         self.steps.repeat_starts(&mut self.state, &known_steps);
-        for run in missing {
+        for attempt in missing {
             let leaving = self
                 .state
                 .jobs
-                .get(run)
+                .get(attempt)
                 .is_some_and(|j| j.state.is_leaving());
             if leaving {
                 // It was ended before it began, or did not begin: there is nothing of it.
-                self.released(run);
+                self.released(attempt);
             } else {
-                self.steps.led.refuse_waiting(&mut self.state.out, run);
-                self.state.jobs.remove(run);
-                self.steps.forget_steps(&mut self.state, run);
+                self.steps.led.refuse_waiting(&mut self.state.out, attempt);
+                self.state.jobs.remove(attempt);
+                self.steps.forget_steps(&mut self.state, attempt);
             }
         }
         self.sessions.open(&mut self.state.out);
     }
 
     fn adopt(&mut self, known: KnownJob) {
-        let run = known.run;
-        let job = self.state.jobs.entry(run);
+        let attempt = known.attempt;
+        let job = self.state.jobs.entry(attempt);
         if let (None, Some(bytes)) = (&job.grant, &known.grant) {
             match minicbor::decode(bytes) {
                 Ok(grant) => job.grant = Some(Rc::new(grant)),
-                Err(e) => log::error!("job {}: its grant cannot be read back: {e}", run.job),
+                Err(e) => log::error!("job {}: its grant cannot be read back: {e}", attempt.job),
             }
         }
-        self.steps.adopt_steps(&mut self.state, run, known.kept);
-        self.steps.keep_steps(&mut self.state, run);
+        self.steps.adopt_steps(&mut self.state, attempt, known.kept);
+        self.steps.keep_steps(&mut self.state, attempt);
     }
 
-    fn conclude(&mut self, run: JobAttempt, report: Report) {
+    fn conclude(&mut self, attempt: JobAttempt, report: Report) {
         if self
             .state
             .jobs
-            .advance(run, NodeJobEvent::Concluded)
+            .advance(attempt, NodeJobEvent::Concluded)
             .is_some()
         {
-            self.state.reports.push(run.job, run.attempt, report);
-            self.steps.led.refuse_waiting(&mut self.state.out, run);
+            self.state
+                .reports
+                .push(attempt.job, attempt.attempt, report);
+            self.steps.led.refuse_waiting(&mut self.state.out, attempt);
         }
     }
 
-    fn released(&mut self, run: JobAttempt) {
-        if self.state.jobs.get(run).is_none() {
+    fn released(&mut self, attempt: JobAttempt) {
+        if self.state.jobs.get(attempt).is_none() {
             return self
                 .state
                 .reports
-                .push(run.job, run.attempt, Report::Released);
+                .push(attempt.job, attempt.attempt, Report::Released);
         }
-        let event = match self.steps.led.leads_any(run) {
+        let event = match self.steps.led.leads_any(attempt) {
             true => NodeJobEvent::LeftBeforeSteps,
             false => NodeJobEvent::Left,
         };
-        let Some(next) = self.state.jobs.advance(run, event) else {
+        let Some(next) = self.state.jobs.advance(attempt, event) else {
             return;
         };
-        self.steps.samples.forget(run);
-        self.steps.led.refuse_waiting(&mut self.state.out, run);
+        self.steps.samples.forget(attempt);
+        self.steps.led.refuse_waiting(&mut self.state.out, attempt);
         if next == NodeJobState::Held {
             let wait_ms = self.release_wait_ms();
-            self.state.out.set_timer(Timer::Release(run), wait_ms);
+            self.state.out.set_timer(Timer::Release(attempt), wait_ms);
         } else {
             self.state
                 .reports
-                .push(run.job, run.attempt, Report::Released);
+                .push(attempt.job, attempt.attempt, Report::Released);
         }
     }
 
@@ -308,8 +325,8 @@ impl Agent {
     /// Other nodes have not said in time how their parts of steps ended: the job waits for them no longer. Without a controller,
     /// which would not learn of its release, and soon after there was none, it waits on: what kept the controller away may have
     /// kept them away too.
-    pub(super) fn release_wait_over(&mut self, run: JobAttempt) {
-        let job = self.state.jobs.get(run);
+    pub(super) fn release_wait_over(&mut self, attempt: JobAttempt) {
+        let job = self.state.jobs.get(attempt);
         if job.is_none_or(|job| job.state != NodeJobState::Held) {
             return;
         }
@@ -318,8 +335,8 @@ impl Agent {
             false => 0,
         };
         match self.release_wait_ms().saturating_sub(connected_ms) {
-            0 => self.state.jobs.steps_over(&mut self.state.reports, run),
-            left_ms => self.state.out.set_timer(Timer::Release(run), left_ms),
+            0 => self.state.jobs.steps_over(&mut self.state.reports, attempt),
+            left_ms => self.state.out.set_timer(Timer::Release(attempt), left_ms),
         }
     }
 
@@ -369,8 +386,8 @@ impl Agent {
 
     /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
     fn launch(&mut self, grant: &Rc<JobGrant>) {
-        let run = JobAttempt::new(grant.job, grant.attempt);
-        if let Some(known) = self.state.jobs.get_mut(run) {
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
+        if let Some(known) = self.state.jobs.get_mut(attempt) {
             // A job that was made smaller has less from now on.
             let had = known.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
@@ -383,24 +400,24 @@ impl Agent {
         if self
             .state
             .jobs
-            .latest(run.job)
-            .is_some_and(|(known, _)| known > run)
+            .latest(attempt.job)
+            .is_some_and(|(known, _)| known > attempt)
         {
             return;
         }
-        self.state.jobs.entry(run).grant = Some(Rc::clone(grant));
+        self.state.jobs.entry(attempt).grant = Some(Rc::clone(grant));
         self.steps.samples.sample_from_now(&mut self.state, grant);
         self.steps.grant_came(&mut self.state, grant.job);
     }
 
     /// The controller ends a job. One that is not known is not known to the launcher either, which says so.
-    fn terminate(&mut self, run: JobAttempt, why: TerminateReason) {
+    fn terminate(&mut self, attempt: JobAttempt, why: TerminateReason) {
         let event = match why == TerminateReason::Finished {
             true => NodeJobEvent::OrderedToFinish,
             false => NodeJobEvent::OrderedToEnd,
         };
-        if self.state.jobs.advance(run, event).is_some() {
-            self.steps.led.refuse_waiting(&mut self.state.out, run);
+        if self.state.jobs.advance(attempt, event).is_some() {
+            self.steps.led.refuse_waiting(&mut self.state.out, attempt);
         }
     }
 
@@ -410,16 +427,16 @@ impl Agent {
         // Steps may have waited for that.
         self.steps.led.may_fit();
         for report in known {
-            let run = JobAttempt::new(report.job, report.attempt);
+            let attempt = JobAttempt::new(report.job, report.attempt);
             match report.report {
                 Report::Released => {
-                    if self.state.jobs.remove(run).is_some() {
-                        self.steps.forget_steps(&mut self.state, run);
+                    if self.state.jobs.remove(attempt).is_some() {
+                        self.steps.forget_steps(&mut self.state, attempt);
                     }
-                    self.state.out.command(LauncherCommand::Forget(run));
+                    self.state.out.command(LauncherCommand::Forget(attempt));
                 }
                 Report::StepEnded { step, .. } => {
-                    self.steps.step_acknowledged(&mut self.state, run, step)
+                    self.steps.step_acknowledged(&mut self.state, attempt, step)
                 }
                 // What ends a job here is followed by its release: what may have survived it is killed first.
                 Report::BatchEnded { .. }

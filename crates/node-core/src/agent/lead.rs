@@ -58,7 +58,7 @@ struct Waiting {
     stdio: Option<StdioId>,
     random: ByteVec,
     /// The launch of the job that it was asked of.
-    run: JobAttempt,
+    attempt: JobAttempt,
     /// A timer runs after which the client learns that it waits.
     has_timer: bool,
 }
@@ -66,7 +66,7 @@ struct Waiting {
 /// A step that was laid out.
 #[derive(Debug)]
 struct LedStep {
-    run: JobAttempt,
+    attempt: JobAttempt,
     state: LedStepState,
     record: Record,
     /// Bytes of the record when it was kept first.
@@ -91,10 +91,10 @@ struct LedStep {
 
 impl LedSteps {
     /// Whether steps of a job are led from here that are not over on all nodes.
-    pub(super) fn leads_any(&self, run: JobAttempt) -> bool {
-        let steps = self.placed.range(StepId::new(run.job, StepNo(0))..);
-        let mut steps = steps.take_while(|(StepId { job, .. }, _)| *job == run.job);
-        steps.any(|(_, step)| step.run == run)
+    pub(super) fn leads_any(&self, attempt: JobAttempt) -> bool {
+        let steps = self.placed.range(StepId::new(attempt.job, StepNo(0))..);
+        let mut steps = steps.take_while(|(StepId { job, .. }, _)| *job == attempt.job);
+        steps.any(|(_, step)| step.attempt == attempt)
     }
 }
 
@@ -131,13 +131,13 @@ impl LedSteps {
     }
 
     /// The step daemons of a job were read just now.
-    pub(super) fn set_read(&mut self, run: JobAttempt) {
-        self.read.insert(run);
+    pub(super) fn set_read(&mut self, attempt: JobAttempt) {
+        self.read.insert(attempt);
     }
 
     /// The job of the step that hangs on a connection.
     pub(super) fn job_of_client(&self, conn: ConnId) -> Option<JobAttempt> {
-        Some(self.of_client(conn)?.1.run)
+        Some(self.of_client(conn)?.1.attempt)
     }
 
     fn of_client(&self, conn: ConnId) -> Option<(StepId, &LedStep)> {
@@ -203,7 +203,7 @@ impl LedSteps {
         let holding = self.placed.iter().filter(|(_, s)| s.record.holds);
         holding.flat_map(|(StepId { step, .. }, s)| {
             let held = s.record.nodes.iter().filter(|n| n.end.is_none());
-            held.map(|n| (s.run, *step, n.name.as_str()))
+            held.map(|n| (s.attempt, *step, n.name.as_str()))
         })
     }
 
@@ -213,9 +213,9 @@ impl LedSteps {
     }
 
     /// The job is over: nothing of it will start any more.
-    pub(super) fn refuse_waiting(&mut self, out: &mut Actions, run: JobAttempt) {
+    pub(super) fn refuse_waiting(&mut self, out: &mut Actions, attempt: JobAttempt) {
         for waiting in std::mem::take(&mut self.waiting) {
-            match waiting.run == run {
+            match waiting.attempt == attempt {
                 true => waiting.refuse(out, RefusalCode::AlreadyDone.into()),
                 false => self.waiting.push_back(waiting),
             }
@@ -228,7 +228,7 @@ impl LedSteps {
         let waiting = self.waiting.iter();
         let waiting = waiting.map(|w| {
             (
-                StepId::new(w.run.job, StepNo(u32::MAX)),
+                StepId::new(w.attempt.job, StepNo(u32::MAX)),
                 LedStepState::Waiting,
             )
         });
@@ -239,10 +239,10 @@ impl LedSteps {
 
 impl Steps {
     /// The job is forgotten.
-    pub(super) fn forget_steps(&mut self, state: &mut AgentState, run: JobAttempt) {
+    pub(super) fn forget_steps(&mut self, state: &mut AgentState, attempt: JobAttempt) {
         let placed = self.led.placed.iter();
         let of_run: Vec<StepId> = placed
-            .filter(|(_, s)| s.run == run)
+            .filter(|(_, s)| s.attempt == attempt)
             .map(|(key, _)| *key)
             .collect();
         for key in of_run {
@@ -256,69 +256,69 @@ impl Steps {
             }
         }
         // A later launch of the job counts its steps on.
-        if state.jobs.latest(run.job).is_none() {
-            self.led.numbers.remove(&run.job);
+        if state.jobs.latest(attempt.job).is_none() {
+            self.led.numbers.remove(&attempt.job);
         }
-        self.node_steps.forget(run);
-        self.stepds.forget(&mut state.out, run);
+        self.node_steps.forget(attempt);
+        self.stepds.forget(&mut state.out, attempt);
     }
 
     /// Takes back what the launcher kept for an earlier life of the agent.
     pub(super) fn adopt_steps(
         &mut self,
         state: &mut AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         all: KeptEntries,
     ) {
         for (kept, bytes) in all {
             if state.has_lost_a_launcher && kept != KEPT_NEXT {
-                self.drop_if_over(state, run, kept);
+                self.drop_if_over(state, attempt, kept);
             } else if kept == KEPT_NEXT {
                 if let Ok(next) = minicbor::decode::<u32>(&bytes) {
-                    self.led.numbers.entry(run.job).or_default().raise(next);
+                    self.led.numbers.entry(attempt.job).or_default().raise(next);
                 }
-            } else if !self.node_steps.adopt(run, kept, &bytes) {
-                self.led.adopt_record(state, run, StepNo(kept), &bytes);
+            } else if !self.node_steps.adopt(attempt, kept, &bytes) {
+                self.led.adopt_record(state, attempt, StepNo(kept), &bytes);
             }
         }
-        for key in self.led.with_unknown_parts(run) {
+        for key in self.led.with_unknown_parts(attempt) {
             self.find_parts(state, key);
         }
     }
 
     /// Something was kept of this life's own. What is not known any more is over, and the word of it was lost with the launcher.
-    pub(super) fn drop_if_over(&mut self, state: &mut AgentState, run: JobAttempt, kept: u32) {
-        let is_it = |key: &StepId| key.job == run.job && is_kept_of(kept, key.step);
+    pub(super) fn drop_if_over(&mut self, state: &mut AgentState, attempt: JobAttempt, kept: u32) {
+        let is_it = |key: &StepId| key.job == attempt.job && is_kept_of(kept, key.step);
         let placed = self.led.placed.keys();
         let goes_on = placed.chain(self.node_steps.keys()).any(is_it);
-        if !goes_on && !state.reports.has_step_end(run, StepNo(kept)) {
-            state.out.drop_kept(run, kept);
+        if !goes_on && !state.reports.has_step_end(attempt, StepNo(kept)) {
+            state.out.drop_kept(attempt, kept);
         }
     }
 
     /// Gives a launcher that may be a new one what it is to keep of a job's steps.
-    pub(super) fn keep_steps(&mut self, state: &mut AgentState, run: JobAttempt) {
-        if let Some(next) = self.led.numbers.get(&run.job).map(StepNumbers::next) {
-            state.out.keep(run, KEPT_NEXT, encode(&next));
+    pub(super) fn keep_steps(&mut self, state: &mut AgentState, attempt: JobAttempt) {
+        if let Some(next) = self.led.numbers.get(&attempt.job).map(StepNumbers::next) {
+            state.out.keep(attempt, KEPT_NEXT, encode(&next));
         }
-        let of_run = self.led.placed.iter().filter(|(_, s)| s.run == run);
+        let of_run = self.led.placed.iter().filter(|(_, s)| s.attempt == attempt);
         let records: Vec<(u32, ByteVec)> = of_run
             .map(|(key, s)| (key.step.0, encode(&s.record)))
             .collect();
         for (step, record) in records {
-            state.out.keep(run, step, record);
+            state.out.keep(attempt, step, record);
         }
-        self.node_steps.keep_of(&mut state.out, run);
+        self.node_steps.keep_of(&mut state.out, attempt);
     }
 
     /// What is kept of a step, for its daemon.
     pub(super) fn kept_entries(
         &self,
         _state: &AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
     ) -> KeptEntries {
-        let key = StepId::new(run.job, step);
+        let key = StepId::new(attempt.job, step);
         let placed = self.led.placed.get(&key);
         let record = placed.map(|s| (step.0, encode(&s.record)));
         record
@@ -332,13 +332,13 @@ impl LedSteps {
     pub(super) fn adopt_record(
         &mut self,
         state: &mut AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         bytes: &[u8],
     ) {
-        let key = StepId::new(run.job, step);
+        let key = StepId::new(attempt.job, step);
         // What was kept of the counter may have been lost with a launcher.
-        let numbers = self.numbers.entry(run.job).or_default();
+        let numbers = self.numbers.entry(attempt.job).or_default();
         numbers.raise(step.0.saturating_add(1));
         let Ok(record) = minicbor::decode::<Record>(bytes) else {
             log::error!("step {key}: its record cannot be read back");
@@ -348,18 +348,18 @@ impl LedSteps {
             return;
         }
         if record.is_over() {
-            if !state.reports.has_step_end(run, step) {
-                state.report_end(key, run.attempt, &record);
+            if !state.reports.has_step_end(attempt, step) {
+                state.report_end(key, attempt.attempt, &record);
             }
             return;
         }
         // It may be known already; the controller ignores that.
         let started = Report::StepStarted(Box::new(record.step.clone()));
-        state.reports.push(run.job, run.attempt, started);
+        state.reports.push(attempt.job, attempt.attempt, started);
         // The agent before may have been lost before it asked all nodes for their parts.
         let unended = (0..).zip(&record.nodes).filter(|(_, n)| n.end.is_none());
         let adopted = LedStep {
-            run,
+            attempt,
             state: LedStepState::Running,
             unknown_parts: unended.map(|(position, _)| position).collect(),
             addresses: vec![String::new(); record.nodes.len()],

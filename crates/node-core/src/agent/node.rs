@@ -87,7 +87,7 @@ impl Node {
         launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();
         let soft = &launch.spec.context.soft_limits;
         StepOrder {
-            run: JobAttempt::new(grant.job, grant.attempt),
+            attempt: JobAttempt::new(grant.job, grant.attempt),
             user: user_of(grant),
             env,
             binding,

@@ -151,8 +151,8 @@ impl NodeSteps {
     }
 
     /// Whether a part of a step is here.
-    pub(super) fn find(&self, key: StepId, run: JobAttempt) -> PartPresence {
-        match self.state(key, run) {
+    pub(super) fn find(&self, key: StepId, attempt: JobAttempt) -> PartPresence {
+        match self.state(key, attempt) {
             NodeStepState::Running | NodeStepState::Ended => PartPresence::Here,
             NodeStepState::Ordered | NodeStepState::Offered | NodeStepState::Starting => {
                 PartPresence::Unsettled
@@ -168,14 +168,14 @@ impl NodeSteps {
     }
 
     /// Takes a kept record back; whether it is one of these.
-    pub(super) fn adopt(&mut self, run: JobAttempt, kept: u32, bytes: &[u8]) -> bool {
+    pub(super) fn adopt(&mut self, attempt: JobAttempt, kept: u32, bytes: &[u8]) -> bool {
         let Some(step) = kept::step_of_node(kept) else {
             return false;
         };
         if let Ok(part) = minicbor::decode::<KeptNodeStep>(bytes) {
-            let key = StepId::new(run.job, step);
-            self.used.entry(run).or_default().insert(step);
-            if self.step(key, run, NodeStepEvent::Adopted) {
+            let key = StepId::new(attempt.job, step);
+            self.used.entry(attempt).or_default().insert(step);
+            if self.step(key, attempt, NodeStepEvent::Adopted) {
                 self.set_part(key, part);
             }
         }
@@ -187,37 +187,43 @@ impl NodeSteps {
         Some((kept_of_node(key.step), encode(self.part(key)?)))
     }
 
-    pub(super) fn forget(&mut self, run: JobAttempt) {
-        self.used.remove(&run);
-        let of_run = self.parts.iter().filter(|(_, step)| step.part.run == run);
+    pub(super) fn forget(&mut self, attempt: JobAttempt) {
+        self.used.remove(&attempt);
+        let of_run = self
+            .parts
+            .iter()
+            .filter(|(_, step)| step.part.attempt == attempt);
         let keys: Vec<StepId> = of_run.map(|(key, _)| *key).collect();
         for key in keys {
-            self.step(key, run, NodeStepEvent::Forgotten);
+            self.step(key, attempt, NodeStepEvent::Forgotten);
         }
     }
 
     /// Gives the launcher what it is to keep of this node's parts of a job's steps.
-    pub(super) fn keep_of(&self, out: &mut Actions, run: JobAttempt) {
+    pub(super) fn keep_of(&self, out: &mut Actions, attempt: JobAttempt) {
         let parts = self.parts.iter();
         let mut parts: Vec<(u32, ByteVec)> = parts
-            .filter(|(_, step)| step.part.run == run)
+            .filter(|(_, step)| step.part.attempt == attempt)
             .map(|(key, step)| (kept_of_node(key.step), encode(&step.part)))
             .collect();
         parts.sort_unstable_by_key(|(kept, _)| *kept);
         for (kept, bytes) in parts {
-            out.keep(run, kept, bytes);
+            out.keep(attempt, kept, bytes);
         }
     }
 
-    fn state(&self, key: StepId, run: JobAttempt) -> NodeStepState {
+    fn state(&self, key: StepId, attempt: JobAttempt) -> NodeStepState {
         // The part of another attempt is as good as none.
-        let step = self.parts.get(&key).filter(|step| step.part.run == run);
+        let step = self
+            .parts
+            .get(&key)
+            .filter(|step| step.part.attempt == attempt);
         step.map_or(NodeStepState::Absent, |step| step.state)
     }
 
     /// Lets a part of a step go to its next state; whether that can be.
-    fn step(&mut self, key: StepId, run: JobAttempt, event: NodeStepEvent) -> bool {
-        let state = self.state(key, run);
+    fn step(&mut self, key: StepId, attempt: JobAttempt, event: NodeStepEvent) -> bool {
+        let state = self.state(key, attempt);
         let Some(next) = next_node_step_state(state, event) else {
             return false;
         };
@@ -228,7 +234,7 @@ impl NodeSteps {
             return true;
         }
         let part = KeptNodeStep {
-            run,
+            attempt,
             position: 0,
             lead: String::new(),
             above: None,
@@ -236,18 +242,18 @@ impl NodeSteps {
         };
         let step = self.parts.entry(key).or_insert(NodeStep { state, part });
         step.state = next;
-        step.part.run = run;
+        step.part.attempt = attempt;
         true
     }
 
     /// A part is to start; whether it is new.
-    fn begin(&mut self, key: StepId, run: JobAttempt) -> bool {
-        let used = self.used.entry(run).or_default();
+    fn begin(&mut self, key: StepId, attempt: JobAttempt) -> bool {
+        let used = self.used.entry(attempt).or_default();
         if used.contains(key.step) {
             return false;
         }
         used.insert(key.step);
-        self.step(key, run, NodeStepEvent::Ordered)
+        self.step(key, attempt, NodeStepEvent::Ordered)
     }
 
     fn set_part(&mut self, key: StepId, part: KeptNodeStep) {
@@ -324,7 +330,7 @@ impl Steps {
         launch: StepLaunch,
         origin: Origin,
     ) {
-        let run = JobAttempt::new(grant.job, grant.attempt);
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
         let (step, position) = (launch.step, launch.position);
         let key = StepId::new(grant.job, step);
         let bound = match state.node.bind(&launch, grant) {
@@ -332,13 +338,13 @@ impl Steps {
             Err(why) => return self.step_refused(state, &launch, origin, &why),
         };
         let part = KeptNodeStep {
-            run,
+            attempt,
             position,
             lead: launch.lead.clone(),
             above: launch.above.clone(),
             step_key: Some(launch.step_key.clone()),
         };
-        if !self.node_steps.begin(key, run) {
+        if !self.node_steps.begin(key, attempt) {
             return self.step_refused(state, &launch, origin, "the step has been started here");
         }
         let mut origin = self.tree.start_below(state, &launch, origin);
@@ -346,10 +352,10 @@ impl Steps {
             Origin::Lead(stdio) => stdio.take(),
             Origin::LeadBranch(..) | Origin::Request(..) | Origin::Gathered(_) => None,
         };
-        state.out.keep(run, kept_of_node(step), encode(&part));
+        state.out.keep(attempt, kept_of_node(step), encode(&part));
         self.node_steps.set_part(key, part);
         if state.node.kills_over_memory() {
-            self.samples.limit_memory(run, step, launch.memory_mib);
+            self.samples.limit_memory(attempt, step, launch.memory_mib);
         }
         let mut order = Box::new(state.node.step_order(grant, launch, bound));
         order.direct = stdio.is_some() && may_have_streams(&order);
@@ -371,21 +377,21 @@ impl Steps {
         stdio: Option<StdioId>,
         (position, origin): (u32, Origin),
     ) {
-        let (run, step) = (order.run, order.launch.step);
+        let (attempt, step) = (order.attempt, order.launch.step);
         let possible = state.is_synced && order.pmix.is_none();
-        let Some(stepd) = self.stepds.idle(run).filter(|_| possible) else {
+        let Some(stepd) = self.stepds.idle(attempt).filter(|_| possible) else {
             return self.start_by_launcher(state, order, stdio, (position, origin));
         };
         let kill_wait_ms = match state.node.settings.kill_wait_s {
             0 => KILL_WAIT_MS,
             seconds => u64::from(seconds) * 1000,
         };
-        let result = result_path(&state.node.config.spool_dir, run, step);
+        let result = result_path(&state.node.config.spool_dir, attempt, step);
         let next = NextStep {
             order,
             kill_wait_ms,
             result: result.to_string_lossy().into_owned(),
-            kept: self.kept_entries(state, run, step),
+            kept: self.kept_entries(state, attempt, step),
         };
         let frame = next.as_command();
         if frame.len() > ORDER_MAX {
@@ -397,8 +403,11 @@ impl Steps {
             origin,
             stdio,
         };
-        self.node_steps
-            .step(StepId::new(run.job, step), run, NodeStepEvent::Offered);
+        self.node_steps.step(
+            StepId::new(attempt.job, step),
+            attempt,
+            NodeStepEvent::Offered,
+        );
         self.stepds.set_offer(stepd, Box::new(offer));
         state.out.push(Action::OfferStep {
             stepd,
@@ -424,7 +433,7 @@ impl Steps {
             stdio,
         } = *offer;
         let order = next.order;
-        let (run, step, direct) = (order.run, order.launch.step, order.direct);
+        let (attempt, step, direct) = (order.attempt, order.launch.step, order.direct);
         if !is_written {
             self.stepds.close(&mut state.out, stepd);
             return self.offer_or_start(state, order, stdio, (position, origin));
@@ -433,9 +442,9 @@ impl Steps {
         state.out.close_stdio(stdio);
         state
             .out
-            .command(LauncherCommand::StepAssigned { run, step, pid });
-        let key = StepId::new(run.job, step);
-        self.node_steps.step(key, run, NodeStepEvent::Started);
+            .command(LauncherCommand::StepAssigned { attempt, step, pid });
+        let key = StepId::new(attempt.job, step);
+        self.node_steps.step(key, attempt, NodeStepEvent::Started);
         let listening = Listening {
             address,
             wire: None,
@@ -452,7 +461,7 @@ impl Steps {
         stdio: Option<StdioId>,
         (position, origin): (u32, Origin),
     ) {
-        let (run, step) = (order.run, order.launch.step);
+        let (attempt, step) = (order.attempt, order.launch.step);
         let starting = Starting {
             order: order.clone(),
             position,
@@ -462,7 +471,7 @@ impl Steps {
         let before = self
             .node_steps
             .starting
-            .insert(AttemptStep::new(run, step), starting);
+            .insert(AttemptStep::new(attempt, step), starting);
         if let Some(before) = before {
             // The state says that this does not happen; the streams would be held for ever.
             state.out.close_stdio(before.stdio);
@@ -472,15 +481,15 @@ impl Steps {
             return;
         }
         self.node_steps.step(
-            StepId::new(run.job, step),
-            run,
+            StepId::new(attempt.job, step),
+            attempt,
             NodeStepEvent::SentToLauncher,
         );
         let tmp_bases = match &order.pmix {
             Some(_) => pmix_place::bases(&state.node.settings, &state.node.config.name),
             None => Vec::new(),
         };
-        let stepd = self.stepds.add(run, step);
+        let stepd = self.stepds.add(attempt, step);
         state.out.push(Action::StartStepd {
             stepd,
             order,
@@ -555,14 +564,17 @@ impl Steps {
     /// Has another launcher start the daemons that a lost one did not answer for. A step that is known has had a daemon whose
     /// place nobody knows, and fails; the launcher refuses a number that was used.
     pub(super) fn repeat_starts(&mut self, state: &mut AgentState, known: &HashSet<AttemptStep>) {
-        for (AttemptStep { run, step }, starting) in std::mem::take(&mut self.node_steps.starting) {
+        for (AttemptStep { attempt, step }, starting) in
+            std::mem::take(&mut self.node_steps.starting)
+        {
             let (position, origin) = (starting.position, starting.origin);
-            self.stepds.close_unplaced(&mut state.out, run, step);
-            let key = StepId::new(run.job, step);
-            self.node_steps.step(key, run, NodeStepEvent::LauncherLost);
-            if known.contains(&AttemptStep::new(run, step)) {
+            self.stepds.close_unplaced(&mut state.out, attempt, step);
+            let key = StepId::new(attempt.job, step);
+            self.node_steps
+                .step(key, attempt, NodeStepEvent::LauncherLost);
+            if known.contains(&AttemptStep::new(attempt, step)) {
                 state.out.close_stdio(starting.stdio);
-                self.node_steps.step(key, run, NodeStepEvent::Started);
+                self.node_steps.step(key, attempt, NodeStepEvent::Started);
                 let result = Err("the node's launcher was lost".to_owned());
                 self.answer_start(state, key, position, origin, result);
             } else {
@@ -575,27 +587,27 @@ impl Steps {
     pub(super) fn stepd_started(
         &mut self,
         state: &mut AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         result: Result<Listening, String>,
     ) {
-        let key = StepId::new(run.job, step);
+        let key = StepId::new(attempt.job, step);
         let event = match &result {
             Ok(_) => NodeStepEvent::Started,
             Err(_) => NodeStepEvent::Failed,
         };
-        if self.node_steps.step(key, run, event) && result.is_err() {
-            state.out.drop_kept(run, kept_of_node(step));
+        if self.node_steps.step(key, attempt, event) && result.is_err() {
+            state.out.drop_kept(attempt, kept_of_node(step));
         }
         let Some(starting) = self
             .node_steps
             .starting
-            .remove(&AttemptStep::new(run, step))
+            .remove(&AttemptStep::new(attempt, step))
         else {
             return;
         };
         if let (Ok(_), Some(stdio)) = (&result, starting.stdio)
-            && let Some(stepd) = self.stepds.started_with(run, step)
+            && let Some(stepd) = self.stepds.started_with(attempt, step)
         {
             state.out.push(Action::SendStdio { stepd, stdio });
         }
@@ -607,24 +619,29 @@ impl Steps {
     pub(super) fn stepd_ended(
         &mut self,
         state: &mut AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         mut end: StepEnd,
     ) {
-        if state.reports.has_step_end(run, step) {
+        if state.reports.has_step_end(attempt, step) {
             // It is forgotten when the controller knows.
             return;
         }
         end.usage.set_node(&state.node.config.name);
         let without_samples = end.clone();
-        self.samples.add_samples(state, run, step, &mut end);
-        let key = StepId::new(run.job, step);
-        let part = self.node_steps.part(key).filter(|part| part.run == run);
+        self.samples.add_samples(state, attempt, step, &mut end);
+        let key = StepId::new(attempt.job, step);
+        let part = self
+            .node_steps
+            .part(key)
+            .filter(|part| part.attempt == attempt);
         let Some(part) = part.cloned() else {
-            return state.out.command(LauncherCommand::ForgetStep(run, step));
+            return state
+                .out
+                .command(LauncherCommand::ForgetStep(attempt, step));
         };
-        self.node_steps.step(key, run, NodeStepEvent::Ended);
-        let job = state.jobs.get(run);
+        self.node_steps.step(key, attempt, NodeStepEvent::Ended);
+        let job = state.jobs.get(attempt);
         if job.is_some_and(super::job_table::Job::leads) {
             if end == without_samples && self.led.only_node_ended(state, key, &end) {
                 return;
@@ -685,13 +702,13 @@ impl NodeSteps {
 
     /// The lead knows: the part is forgotten.
     pub(super) fn end_delivered(&mut self, state: &mut AgentState, key: StepId) {
-        if let Some(run) = self.part(key).map(|part| part.run)
-            && self.step(key, run, NodeStepEvent::Delivered)
+        if let Some(attempt) = self.part(key).map(|part| part.attempt)
+            && self.step(key, attempt, NodeStepEvent::Delivered)
         {
-            state.out.drop_kept(run, kept_of_node(key.step));
+            state.out.drop_kept(attempt, kept_of_node(key.step));
             state
                 .out
-                .command(LauncherCommand::ForgetStep(run, key.step));
+                .command(LauncherCommand::ForgetStep(attempt, key.step));
         }
     }
 }

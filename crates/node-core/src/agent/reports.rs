@@ -90,9 +90,9 @@ impl Reports {
     }
 
     /// Whether the end of a step waits to be acknowledged.
-    pub(super) fn has_step_end(&self, run: JobAttempt, step: StepNo) -> bool {
+    pub(super) fn has_step_end(&self, attempt: JobAttempt, step: StepNo) -> bool {
         self.queue.iter().any(|r| {
-            JobAttempt::new(r.job, r.attempt) == run
+            JobAttempt::new(r.job, r.attempt) == attempt
                 && matches!(&r.report, Report::StepEnded { step: s, .. } if *s == step)
         })
     }
@@ -154,13 +154,13 @@ impl Reports {
         self.sent = self.sent.saturating_sub(count);
         let known: Vec<NumberedReport> = self.queue.drain(..count).collect();
         for report in &known {
-            let run = JobAttempt::new(report.job, report.attempt);
+            let attempt = JobAttempt::new(report.job, report.attempt);
             if let Some(bytes) = step_bytes(&report.report)
-                && let Some(sum) = self.of_steps.get_mut(&run)
+                && let Some(sum) = self.of_steps.get_mut(&attempt)
             {
                 *sum = sum.saturating_sub(bytes);
                 if *sum == 0 {
-                    self.of_steps.remove(&run);
+                    self.of_steps.remove(&attempt);
                 }
             }
         }
@@ -169,7 +169,10 @@ impl Reports {
 
     /// Bytes that are about steps of these launches.
     pub(super) fn step_bytes(&self, wanted: impl Fn(JobAttempt) -> bool) -> usize {
-        let wanted = self.of_steps.iter().filter(|(run, _)| wanted(**run));
+        let wanted = self
+            .of_steps
+            .iter()
+            .filter(|(attempt, _)| wanted(**attempt));
         wanted.map(|(_, bytes)| bytes).sum()
     }
 
@@ -216,7 +219,7 @@ mod tests {
     #[test]
     fn steps_without_acknowledgement_are_bounded() {
         let mut reports = Reports::new(Timestamp(1));
-        let of_user = |reports: &Reports| reports.step_bytes(|run| run.job == JobId(1));
+        let of_user = |reports: &Reports| reports.step_bytes(|attempt| attempt.job == JobId(1));
         let mut count = 0;
         while !reports.are_too_many(of_user(&reports)) {
             started(&mut reports, count);
@@ -259,7 +262,7 @@ mod tests {
     #[test]
     fn steps_that_nobody_acknowledges_are_counted() {
         let mut reports = Reports::new(Timestamp(1));
-        let of_job = |job| move |run: JobAttempt| run.job == JobId(job);
+        let of_job = |job| move |attempt: JobAttempt| attempt.job == JobId(job);
         for step in 0..10_000 {
             started(&mut reports, step);
             ended(&mut reports, step);

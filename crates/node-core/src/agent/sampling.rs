@@ -38,10 +38,10 @@ pub(super) struct Samples {
 
 impl Samples {
     /// What a step that begins here may have, MiB; 0 is its job's share.
-    pub(super) fn limit_memory(&mut self, run: JobAttempt, step: StepNo, mib: u64) {
+    pub(super) fn limit_memory(&mut self, attempt: JobAttempt, step: StepNo, mib: u64) {
         if mib > 0 {
             self.may_have
-                .insert(AttemptStep::new(run, step), mib * 1024);
+                .insert(AttemptStep::new(attempt, step), mib * 1024);
         }
     }
 
@@ -58,14 +58,14 @@ impl Samples {
     }
 
     /// What was sampled so far of each step of a job.
-    pub(super) fn of(&self, run: JobAttempt, node: &str) -> Vec<(StepNo, Usage)> {
-        let seen = self.seen.get(&run);
+    pub(super) fn of(&self, attempt: JobAttempt, node: &str) -> Vec<(StepNo, Usage)> {
+        let seen = self.seen.get(&attempt);
         seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, node))
     }
 
     /// The launch is over.
-    pub(super) fn forget(&mut self, run: JobAttempt) {
-        self.seen.remove(&run);
+    pub(super) fn forget(&mut self, attempt: JobAttempt) {
+        self.seen.remove(&attempt);
     }
 }
 
@@ -75,10 +75,12 @@ impl Agent {
         let tasks = tasks.map(measure::of_launcher);
         match self.steps.samples.sampled_runs.remove(&tag) {
             None => self.answer_measured(tag, tasks),
-            Some(run) => {
-                self.steps.samples.under_way.remove(&run);
+            Some(attempt) => {
+                self.steps.samples.under_way.remove(&attempt);
                 if let Some(tasks) = tasks {
-                    self.steps.samples.add_sample(&mut self.state, run, tasks);
+                    self.steps
+                        .samples
+                        .add_sample(&mut self.state, attempt, tasks);
                 }
             }
         }
@@ -98,19 +100,19 @@ impl Samples {
         let Some(interval) = interval(state.node.settings.sampling, grant) else {
             return;
         };
-        let run = JobAttempt::new(grant.job, grant.attempt);
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
         let due_ms = state.now.mono_ms.saturating_add(interval);
-        self.due.insert((due_ms, run));
+        self.due.insert((due_ms, attempt));
         self.set_timer(&mut state.out, state.now.mono_ms);
     }
 
     /// Jobs that an earlier life of the agent began are looked at too.
     pub(super) fn sample_all(&mut self, state: &mut AgentState) {
-        let known: HashSet<JobAttempt> = self.due.iter().map(|(_, run)| *run).collect();
+        let known: HashSet<JobAttempt> = self.due.iter().map(|(_, attempt)| *attempt).collect();
         let new: Vec<_> = state
             .jobs
             .iter()
-            .filter(|(run, job)| !job.state.has_left() && !known.contains(run))
+            .filter(|(attempt, job)| !job.state.has_left() && !known.contains(attempt))
             .filter_map(|(_, job)| job.grant.clone())
             .collect();
         for grant in new {
@@ -122,26 +124,26 @@ impl Samples {
     pub(super) fn sample_due(&mut self, state: &mut AgentState) {
         let now_ms = state.now.mono_ms;
         self.alarm_ms = None;
-        while let Some((_, run)) = self.due.first().filter(|(at, _)| *at <= now_ms).copied() {
+        while let Some((_, attempt)) = self.due.first().filter(|(at, _)| *at <= now_ms).copied() {
             self.due.pop_first();
-            let job = state.jobs.get(run).filter(|job| !job.state.has_left());
+            let job = state.jobs.get(attempt).filter(|job| !job.state.has_left());
             let Some(grant) = job.and_then(|job| job.grant.clone()) else {
                 continue;
             };
             let Some(interval) = interval(state.node.settings.sampling, &grant) else {
                 continue;
             };
-            self.due.insert((now_ms.saturating_add(interval), run));
+            self.due.insert((now_ms.saturating_add(interval), attempt));
             // Where the sample before takes so long, this one is left out.
             if let Some(settings) = state.node.settings.sampling
                 && state.out.has_launcher
-                && self.under_way.insert(run)
+                && self.under_way.insert(attempt)
             {
                 state.next_tag += 1;
                 let tag = state.next_tag;
-                self.sampled_runs.insert(tag, run);
+                self.sampled_runs.insert(tag, attempt);
                 state.out.command(LauncherCommand::Measure {
-                    job: run.job,
+                    job: attempt.job,
                     tag,
                     memory: Some(settings.memory),
                 });
@@ -150,17 +152,21 @@ impl Samples {
         self.set_timer(&mut state.out, state.now.mono_ms);
     }
 
-    pub(super) fn add_sample(&mut self, state: &mut AgentState, run: JobAttempt, now: Tasks) {
+    pub(super) fn add_sample(&mut self, state: &mut AgentState, attempt: JobAttempt, now: Tasks) {
         let Some(settings) = state.node.settings.sampling else {
             return;
         };
-        if state.jobs.get(run).is_none_or(|job| job.state.has_left()) {
+        if state
+            .jobs
+            .get(attempt)
+            .is_none_or(|job| job.state.has_left())
+        {
             return;
         }
         if settings.over_memory_kill {
-            self.kill_over_memory(state, run, &now);
+            self.kill_over_memory(state, attempt, &now);
         }
-        let seen = self.seen.entry(run).or_default();
+        let seen = self.seen.entry(attempt).or_default();
         for (task, (usage, vsize_kib)) in now {
             let (most, most_vsize_kib) = seen.entry(task).or_default();
             most.user_us = most.user_us.max(usage.user_us);
@@ -177,34 +183,34 @@ impl Samples {
     pub(super) fn kill_over_memory(
         &mut self,
         state: &mut AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         now: &Tasks,
     ) {
-        let share = state.jobs.get(run).and_then(|job| job.share());
+        let share = state.jobs.get(attempt).and_then(|job| job.share());
         let of_job = share.map_or(0, |share| share.memory_mib * 1024);
         let mut used: HashMap<StepNo, u64> = HashMap::new();
         for ((step, _), (usage, _)) in now {
             *used.entry(*step).or_default() += usage.max_rss_kib;
         }
         for (step, kib) in used {
-            let most = self.may_have.get(&AttemptStep::new(run, step));
+            let most = self.may_have.get(&AttemptStep::new(attempt, step));
             let most = most.copied().unwrap_or(of_job);
             if most == 0 || kib <= most {
                 continue;
             }
             let order = LauncherCommand::SignalStep {
-                run,
+                attempt,
                 step,
                 signal: SIGKILL,
             };
-            if !self.killed.insert(AttemptStep::new(run, step)) {
+            if !self.killed.insert(AttemptStep::new(attempt, step)) {
                 // The line that was to be printed first has not been.
                 state.out.command(order.clone());
                 continue;
             }
             let text = format!(
                 "StepId={}.{step} exceeded memory limit ({} > {}), being killed",
-                run.job,
+                attempt.job,
                 kib * 1024,
                 most * 1024
             );
@@ -212,7 +218,7 @@ impl Samples {
             let printed_by = Some(step).filter(|step| *step != StepNo::BATCH);
             let kill = printed_by.is_none();
             state.out.command(LauncherCommand::PrintLine {
-                run,
+                attempt,
                 text,
                 step: printed_by,
                 kill,
@@ -227,11 +233,11 @@ impl Samples {
     pub(super) fn add_samples(
         &mut self,
         state: &mut AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         end: &mut StepEnd,
     ) -> bool {
-        if let Some(seen) = self.seen.get(&run) {
+        if let Some(seen) = self.seen.get(&attempt) {
             let tasks: Tasks = seen
                 .range((step, 0)..=(step, u32::MAX))
                 .map(|(task, used)| (*task, used.clone()))
@@ -240,9 +246,9 @@ impl Samples {
                 end.usage.raise(&usage);
             }
         }
-        self.may_have.remove(&AttemptStep::new(run, step));
+        self.may_have.remove(&AttemptStep::new(attempt, step));
         // One that ended by itself before the signal came ended well.
-        let killed = self.killed.remove(&AttemptStep::new(run, step)) && end.exit.signal != 0;
+        let killed = self.killed.remove(&AttemptStep::new(attempt, step)) && end.exit.signal != 0;
         if killed {
             end.state = JobState::OutOfMemory;
             end.exit = OUT_OF_MEMORY;

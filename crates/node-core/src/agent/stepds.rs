@@ -18,7 +18,7 @@ pub(super) struct Stepds {
 
 #[derive(Debug)]
 struct Stepd {
-    run: JobAttempt,
+    attempt: JobAttempt,
     /// What it runs; nothing when it waits for a step.
     step: Option<StepNo>,
     /// The first step that it was given by this channel.
@@ -32,18 +32,21 @@ struct Stepd {
 }
 
 impl Stepd {
-    fn is_idle(&self, run: JobAttempt) -> bool {
-        self.run == run && self.step.is_none() && self.place.is_some() && self.offer.is_none()
+    fn is_idle(&self, attempt: JobAttempt) -> bool {
+        self.attempt == attempt
+            && self.step.is_none()
+            && self.place.is_some()
+            && self.offer.is_none()
     }
 }
 
 impl Stepds {
     /// A daemon that the launcher is to start.
-    pub(super) fn add(&mut self, run: JobAttempt, step: StepNo) -> StepdChannelId {
+    pub(super) fn add(&mut self, attempt: JobAttempt, step: StepNo) -> StepdChannelId {
         let id = StepdChannelId(self.next);
         self.next += 1;
         let stepd = Stepd {
-            run,
+            attempt,
             step: Some(step),
             started_with: step,
             place: None,
@@ -55,9 +58,14 @@ impl Stepds {
     }
 
     /// The launcher has started one.
-    pub(super) fn place(&mut self, AttemptStep { run, step }: AttemptStep, place: (i32, String)) {
+    pub(super) fn place(
+        &mut self,
+        AttemptStep { attempt, step }: AttemptStep,
+        place: (i32, String),
+    ) {
         // It may have ended already.
-        let is_it = |d: &&mut Stepd| d.run == run && d.place.is_none() && d.started_with == step;
+        let is_it =
+            |d: &&mut Stepd| d.attempt == attempt && d.place.is_none() && d.started_with == step;
         if let Some(stepd) = self.all.values_mut().find(is_it) {
             stepd.place = Some(place);
         }
@@ -65,30 +73,30 @@ impl Stepds {
 
     /// Steps that run here but are not among those that the launcher knows.
     pub(super) fn unknown_to(&self, known: &[KnownJob]) -> Vec<(JobAttempt, StepNo, i32)> {
-        let knows = |run: JobAttempt, step: StepNo| {
-            let mut of_run = known.iter().filter(|k| k.run == run);
+        let knows = |attempt: JobAttempt, step: StepNo| {
+            let mut of_run = known.iter().filter(|k| k.attempt == attempt);
             of_run.any(|k| k.steps.contains(&step))
         };
         let running = self
             .all
             .values()
-            .filter_map(|d| Some((d.run, d.step?, d.place.as_ref()?.0)));
+            .filter_map(|d| Some((d.attempt, d.step?, d.place.as_ref()?.0)));
         running
-            .filter(|(run, step, _)| !knows(*run, *step))
+            .filter(|(attempt, step, _)| !knows(*attempt, *step))
             .collect()
     }
 
     /// The daemon that was started with a step.
-    pub(super) fn started_with(&self, run: JobAttempt, step: StepNo) -> Option<StepdChannelId> {
-        let is_it = |d: &Stepd| d.run == run && d.started_with == step;
+    pub(super) fn started_with(&self, attempt: JobAttempt, step: StepNo) -> Option<StepdChannelId> {
+        let is_it = |d: &Stepd| d.attempt == attempt && d.started_with == step;
         let mut all = self.all.iter();
         all.find(|(_, d)| is_it(d)).map(|(id, _)| *id)
     }
 
     /// A daemon that waits for a step of this job.
-    pub(super) fn idle(&self, run: JobAttempt) -> Option<StepdChannelId> {
+    pub(super) fn idle(&self, attempt: JobAttempt) -> Option<StepdChannelId> {
         let mut all = self.all.iter();
-        all.find(|(_, d)| d.is_idle(run)).map(|(id, _)| *id)
+        all.find(|(_, d)| d.is_idle(attempt)).map(|(id, _)| *id)
     }
 
     /// A daemon is being given a step.
@@ -146,20 +154,20 @@ impl Stepds {
         }
     }
 
-    pub(super) fn forget(&mut self, out: &mut Actions, run: JobAttempt) {
-        self.close_where(out, |d| d.run == run);
+    pub(super) fn forget(&mut self, out: &mut Actions, attempt: JobAttempt) {
+        self.close_where(out, |d| d.attempt == attempt);
     }
 
     /// Closes the channel for a daemon that the launcher has not answered for.
-    pub(super) fn close_unplaced(&mut self, out: &mut Actions, run: JobAttempt, step: StepNo) {
-        let is_it = |d: &Stepd| d.place.is_none() && d.run == run && d.started_with == step;
+    pub(super) fn close_unplaced(&mut self, out: &mut Actions, attempt: JobAttempt, step: StepNo) {
+        let is_it = |d: &Stepd| d.place.is_none() && d.attempt == attempt && d.started_with == step;
         self.close_where(out, is_it);
     }
 
     /// Has the daemons of a job read that run something; whether there are any.
-    pub(super) fn read_of(&mut self, out: &mut Actions, run: JobAttempt) -> bool {
+    pub(super) fn read_of(&mut self, out: &mut Actions, attempt: JobAttempt) -> bool {
         let all = self.all.iter();
-        let busy = all.filter(|(_, d)| d.run == run && d.step.is_some());
+        let busy = all.filter(|(_, d)| d.attempt == attempt && d.step.is_some());
         let busy: Vec<StepdChannelId> = busy.map(|(id, _)| *id).collect();
         let any = !busy.is_empty();
         if any {
@@ -182,11 +190,11 @@ impl Stepds {
             // The answer to that decides.
             return;
         }
-        let run = stepd.run;
+        let attempt = stepd.attempt;
         if !is_open || (stepd.step.is_none() && stepd.retired) {
             return self.close(out, id);
         }
-        let of_run = self.all.values().filter(|d| d.run == run);
+        let of_run = self.all.values().filter(|d| d.attempt == attempt);
         let waiting = of_run.filter(|d| d.step.is_none()).count();
         let place = stepd.place.clone();
         if ended
@@ -194,7 +202,7 @@ impl Stepds {
             && let Some((pid, _)) = place
         {
             self.close(out, id);
-            out.command(LauncherCommand::ReleaseStepd { run, pid });
+            out.command(LauncherCommand::ReleaseStepd { attempt, pid });
         }
     }
 }
@@ -207,7 +215,7 @@ impl Agent {
         events: Vec<StepdEvent>,
         is_open: bool,
     ) {
-        let Some(run) = self.steps.stepds.all.get(&id).map(|d| d.run) else {
+        let Some(attempt) = self.steps.stepds.all.get(&id).map(|d| d.attempt) else {
             return;
         };
         let mut ended = false;
@@ -215,9 +223,9 @@ impl Agent {
             match event {
                 StepdEvent::StepEnded(step, end) if self.steps.stepds.has_ended(id, step) => {
                     ended = true;
-                    let key: StepId = StepId::new(run.job, step);
+                    let key: StepId = StepId::new(attempt.job, step);
                     self.steps.led.exit_delivered_directly(&mut self.state, key);
-                    self.steps.stepd_ended(&mut self.state, run, step, *end);
+                    self.steps.stepd_ended(&mut self.state, attempt, step, *end);
                 }
                 // One that is known already; what is for launchers.
                 StepdEvent::StepEnded(..) | StepdEvent::StepRunning(_) => {}

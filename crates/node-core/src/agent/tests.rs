@@ -365,7 +365,7 @@ impl Bench {
         let (stepd, step) = self.starts.remove(0);
         let direct = self.stepds.get(&stepd).is_some_and(|order| order.direct);
         self.launcher(LauncherEvent::StepReady {
-            run: RUN,
+            attempt: RUN,
             step,
             socket: format!("/spool/step{step}"),
             wire: None,

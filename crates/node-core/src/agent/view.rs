@@ -5,7 +5,7 @@ use muster_model::ids::{JobAttempt, StepNo};
 
 /// Launches that it knows.
 pub fn known_jobs(agent: &Agent) -> impl Iterator<Item = JobAttempt> {
-    agent.state.jobs.iter().map(|(run, _)| run)
+    agent.state.jobs.iter().map(|(attempt, _)| attempt)
 }
 
 /// Parts of steps led from here that hold what they have against other steps: the step, and the node's name.

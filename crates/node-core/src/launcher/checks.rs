@@ -63,9 +63,9 @@ impl Node {
         entry: &JobEntry,
         order: &mut StepOrder,
     ) -> Result<StepBounds, String> {
-        let (run, step) = (order.run, order.launch.step);
+        let (attempt, step) = (order.attempt, order.launch.step);
         let bounds = self.step_bounds(entry)?;
-        bounds.check(run, order)?;
+        bounds.check(attempt, order)?;
         if entry.had_step(step) {
             return Err("the step exists, or has existed".to_owned());
         }
@@ -81,7 +81,7 @@ impl Node {
             return Err("the step has nodes that the job does not have".to_owned());
         }
         if let Some(pmix) = &mut order.pmix {
-            self.confine_pmix(run, step, pmix)?;
+            self.confine_pmix(attempt, step, pmix)?;
         }
         order.user = bounds.user.clone();
         Ok(bounds)
@@ -90,7 +90,7 @@ impl Node {
     /// Directories of a step are made by root.
     fn confine_pmix(
         &self,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         pmix: &mut PmixOrder,
     ) -> Result<(), String> {
@@ -100,7 +100,7 @@ impl Node {
         }
         let listen: Result<IpAddr, _> = pmix.listen.parse();
         listen.map_err(|_| "the step's address is not a valid IP address".to_owned())?;
-        pmix.nspace = pmix_place::namespace(&self.place.cluster, run, step);
+        pmix.nspace = pmix_place::namespace(&self.place.cluster, attempt, step);
         Ok(())
     }
 }
@@ -108,19 +108,19 @@ impl Node {
 impl Launcher {
     /// Why an agent's order is not carried out, if it is not. Steps are looked at where they start.
     pub(super) fn refusal(&self, message: &LauncherCommand) -> Option<String> {
-        let known = |run: &JobAttempt| self.state.jobs.contains_key(run);
+        let known = |attempt: &JobAttempt| self.state.jobs.contains_key(attempt);
         match message {
             LauncherCommand::SignalStep { signal, .. }
                 if !(1..=signals::SIGRTMAX).contains(signal) =>
             {
                 Some(format!("there is no signal {signal}"))
             }
-            LauncherCommand::SignalStep { run, .. }
-            | LauncherCommand::EndStep { run, .. }
-            | LauncherCommand::PrintLine { run, .. }
-            | LauncherCommand::Keep { run, .. }
-            | LauncherCommand::StepAssigned { run, .. }
-                if !known(run) =>
+            LauncherCommand::SignalStep { attempt, .. }
+            | LauncherCommand::EndStep { attempt, .. }
+            | LauncherCommand::PrintLine { attempt, .. }
+            | LauncherCommand::Keep { attempt, .. }
+            | LauncherCommand::StepAssigned { attempt, .. }
+                if !known(attempt) =>
             {
                 Some("the job is not on this node".to_owned())
             }
@@ -130,15 +130,19 @@ impl Launcher {
             LauncherCommand::PrintLine { text, .. } if text.chars().any(char::is_control) => {
                 Some("the message has control characters".to_owned())
             }
-            LauncherCommand::Keep { run, key, bytes } => {
+            LauncherCommand::Keep {
+                attempt,
+                key,
+                bytes,
+            } => {
                 let (records, length) = (&self.state.records, bytes.len());
-                let more = length.saturating_sub(records.kept_length(*run, *key));
+                let more = length.saturating_sub(records.kept_length(*attempt, *key));
                 let fits = |kept: usize| kept.saturating_add(more) <= KEPT_BYTES_MAX;
                 // Whose it is need be looked at only where there is much.
                 let is_too_much = length > ENTRY_BYTES_MAX
                     || (more > 0
                         && !fits(records.all_kept_bytes())
-                        && !fits(kept_of_user(&self.state, *run)));
+                        && !fits(kept_of_user(&self.state, *attempt)));
                 is_too_much.then(|| "too much is kept of the jobs of its user".to_owned())
             }
             LauncherCommand::StepAssigned { step, .. }

@@ -104,25 +104,25 @@ impl State {
 
 impl Launches {
     /// They are there, or cannot be made.
-    pub(super) fn container_made(&mut self, state: &mut State, run: JobAttempt, status: i32) {
-        let is_late = self.programs.program_ended(state, run);
+    pub(super) fn container_made(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
+        let is_late = self.programs.program_ended(state, attempt);
         self.programs.go_on_in_turn(state);
         let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
-        let goes_on = state.jobs.get(&run).is_some_and(is_in_prolog);
+        let goes_on = state.jobs.get(&attempt).is_some_and(is_in_prolog);
         if status != 0 && goes_on {
             let lacks = exit_status(status).code == CONTAINER_LACK_STATUS && !is_late;
             let status = describe(status, is_late);
             let error = format!(
                 "JobContainerType: directories of the job cannot be made ({status}): the log of the node's launcher says why"
             );
-            state.actions.log(format!("job {}: {error}", run.job));
-            self.fail(state, run, error, fault_of(lacks));
+            state.actions.log(format!("job {}: {error}", attempt.job));
+            self.fail(state, attempt, error, fault_of(lacks));
         } else if goes_on {
-            state.records.prolog_over(run, state.now.mono_ms);
-            self.start_script(state, run);
+            state.records.prolog_over(attempt, state.now.mono_ms);
+            self.start_script(state, attempt);
         }
         // These are refused where the job is ending now.
-        state.start_early_steps(run);
+        state.start_early_steps(attempt);
         state.is_unsettled = true;
     }
 
@@ -130,38 +130,41 @@ impl Launches {
     pub(super) fn container_removal_started(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         started: Result<i32, Failure>,
     ) {
         match started {
             Ok(pid) => {
-                state.roles.insert(pid, Role::ContainerRemoval(run));
+                state.roles.insert(pid, Role::ContainerRemoval(attempt));
                 let is_first = |e: &JobEntry| e.phase != Phase::Epilog;
-                if state.jobs.get(&run).is_some_and(is_first)
-                    && state.advance(run, Move::StartEpilog)
+                if state.jobs.get(&attempt).is_some_and(is_first)
+                    && state.advance(attempt, Move::StartEpilog)
                 {
-                    state.actions.stop_timer(Timer::Kill(run));
+                    state.actions.stop_timer(Timer::Kill(attempt));
                 }
-                if let Some(entry) = state.jobs.get_mut(&run) {
+                if let Some(entry) = state.jobs.get_mut(&attempt) {
                     entry.program = Program::Running {
                         pid,
                         is_late: false,
                     };
                 }
-                let timer = Timer::Programs(run);
+                let timer = Timer::Programs(attempt);
                 state.actions.set_timer(timer, REMOVAL_WAIT_MS);
             }
             Err(e) if e.is_temporary => {
-                if let Some(entry) = state.jobs.get_mut(&run) {
+                if let Some(entry) = state.jobs.get_mut(&attempt) {
                     entry.program = Program::None;
                 }
                 // No directories stay because users have used up all processes.
-                state.actions.set_timer(Timer::Retry(run), RETRY_MS);
+                state.actions.set_timer(Timer::Retry(attempt), RETRY_MS);
             }
             Err(e) => {
-                let line = format!("job {}: its directories stay: fork: {}", run.job, e.error);
+                let line = format!(
+                    "job {}: its directories stay: fork: {}",
+                    attempt.job, e.error
+                );
                 state.actions.log(line);
-                self.programs.container_gone(state, run);
+                self.programs.container_gone(state, attempt);
             }
         }
     }
@@ -169,8 +172,8 @@ impl Launches {
 
 impl Programs {
     /// Makes the directories of a job whose prolog, if it has one, is over.
-    pub(super) fn start_container(&mut self, state: &mut State, run: JobAttempt) {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+    pub(super) fn start_container(&mut self, state: &mut State, attempt: JobAttempt) {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         let programs = entry.prolog_epilog.as_ref();
@@ -178,13 +181,17 @@ impl Programs {
             return;
         };
         entry.program = Program::Starting;
-        let action = Action::MakeContainer(run, programs.clone());
+        let action = Action::MakeContainer(attempt, programs.clone());
         state.actions.push(action);
     }
 
     /// The last of a job is gone and its epilog is over: whether its directories have to be removed, and are from now on.
-    pub(super) fn start_container_removal(&mut self, state: &mut State, run: JobAttempt) -> bool {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+    pub(super) fn start_container_removal(
+        &mut self,
+        state: &mut State,
+        attempt: JobAttempt,
+    ) -> bool {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return false;
         };
         if entry.has_no_container || entry.container().is_none() {
@@ -194,14 +201,16 @@ impl Programs {
             return false;
         };
         entry.program = Program::Starting;
-        state.actions.push(Action::RemoveContainer(run, programs));
+        state
+            .actions
+            .push(Action::RemoveContainer(attempt, programs));
         true
     }
 
     /// The directories of a job are removed, or that is not waited for any more.
-    pub(super) fn container_gone(&mut self, state: &mut State, run: JobAttempt) {
-        self.program_ended(state, run);
-        if let Some(entry) = state.jobs.get_mut(&run) {
+    pub(super) fn container_gone(&mut self, state: &mut State, attempt: JobAttempt) {
+        self.program_ended(state, attempt);
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.has_no_container = true;
         }
         state.is_unsettled = true;
@@ -209,19 +218,19 @@ impl Programs {
     }
 
     /// Lets a process go on without the job that removes the job's directories; whether this is one.
-    pub(super) fn leave_removal(&mut self, state: &mut State, run: JobAttempt) -> bool {
-        let program = state.jobs.get(&run).map(|e| e.program);
+    pub(super) fn leave_removal(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+        let program = state.jobs.get(&attempt).map(|e| e.program);
         let Some(Program::Running { pid, .. }) = program else {
             return false;
         };
-        if state.roles.get(&pid) != Some(&Role::ContainerRemoval(run)) {
+        if state.roles.get(&pid) != Some(&Role::ContainerRemoval(attempt)) {
             return false;
         }
         state.roles.insert(pid, Role::Other);
-        let job = run.job;
+        let job = attempt.job;
         let line = format!("job {job}: large directories are removed in the background");
         state.actions.log(line);
-        self.container_gone(state, run);
+        self.container_gone(state, attempt);
         true
     }
 }

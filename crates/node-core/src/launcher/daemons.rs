@@ -37,11 +37,11 @@ impl StepDaemons {
     pub(super) fn stepd_started(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         started: Result<StartedStepd, String>,
     ) {
-        let Some(placing) = state.take_placing(run, step) else {
+        let Some(placing) = state.take_placing(attempt, step) else {
             return;
         };
         match started {
@@ -53,12 +53,14 @@ impl StepDaemons {
                     is_owned: true,
                     is_adopted: false,
                 };
-                state.sessions.insert(pid, run);
-                self.step_ready(state, AttemptStep::new(run, step), stepd, placing, wire);
+                state.sessions.insert(pid, attempt);
+                self.step_ready(state, AttemptStep::new(attempt, step), stepd, placing, wire);
             }
-            Err(error) => state
-                .actions
-                .send(LauncherEvent::StepFailed { run, step, error }),
+            Err(error) => state.actions.send(LauncherEvent::StepFailed {
+                attempt,
+                step,
+                error,
+            }),
         }
     }
 
@@ -66,52 +68,56 @@ impl StepDaemons {
     pub(super) fn step_given(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         is_sent: bool,
     ) {
-        let entry = state.jobs.get_mut(&run);
+        let entry = state.jobs.get_mut(&attempt);
         let placing = entry.and_then(|e| e.placing.get_mut(&step));
         let Some(mut spare) = placing.and_then(|p| p.spare.take()) else {
             return;
         };
         if is_sent {
-            let Some(placing) = state.take_placing(run, step) else {
+            let Some(placing) = state.take_placing(attempt, step) else {
                 return;
             };
             spare.is_owned = true;
-            return self.step_ready(state, AttemptStep::new(run, step), spare, placing, None);
+            return self.step_ready(state, AttemptStep::new(attempt, step), spare, placing, None);
         }
         state
             .actions
             .push(Action::Signal(spare.pid, signals::SIGKILL));
         state.actions.push(Action::RemoveSocket(spare.socket));
         self.close_stepd(state, spare.id);
-        state.find_stepd(run, step);
+        state.find_stepd(attempt, step);
     }
 
     pub(super) fn step_ready(
         &mut self,
         state: &mut State,
-        AttemptStep { run, step }: AttemptStep,
+        AttemptStep { attempt, step }: AttemptStep,
         stepd: Stepd,
         placing: Placing,
         wire: Option<String>,
     ) {
         let (id, pid) = (stepd.id, stepd.pid);
         let socket = stepd.socket.to_string_lossy().into_owned();
-        self.enter_step(state, run, step, stepd, placing.dirs);
+        self.enter_step(state, attempt, step, stepd, placing.dirs);
         state.actions.push(Action::ListenTo(id));
         state.actions.send(LauncherEvent::StepReady {
-            run,
+            attempt,
             step,
             socket,
             wire,
             direct: placing.is_direct,
             pid,
         });
-        if state.jobs.get(&run).is_some_and(|e| e.phase.is_leaving()) {
-            state.end_step(run, step);
+        if state
+            .jobs
+            .get(&attempt)
+            .is_some_and(|e| e.phase.is_leaving())
+        {
+            state.end_step(attempt, step);
         }
     }
 
@@ -119,17 +125,17 @@ impl StepDaemons {
     pub(super) fn enter_step(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         stepd: Stepd,
         dirs: Vec<PathBuf>,
     ) {
         let (id, pid) = (stepd.id, stepd.pid);
         let now_ms = state.now.mono_ms;
-        state.records.step(run, step, pid, now_ms);
-        state.roles.insert(pid, Role::Step(run, step));
-        self.stepds.insert(id, StepdPlace::Step(run, step));
-        if let Some(entry) = state.jobs.get_mut(&run) {
+        state.records.step(attempt, step, pid, now_ms);
+        state.roles.insert(pid, Role::Step(attempt, step));
+        self.stepds.insert(id, StepdPlace::Step(attempt, step));
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             let process = StepProcess {
                 dirs,
                 ..StepProcess::new(pid, Some(stepd))
@@ -147,56 +153,56 @@ impl StepDaemons {
         end: EncodedEnd,
     ) {
         // Another step is one that a lost agent gave, and did not report.
-        let Some(StepdPlace::Step(run, current)) = self.stepds.get(&id).copied() else {
+        let Some(StepdPlace::Step(attempt, current)) = self.stepds.get(&id).copied() else {
             return;
         };
-        let entry = state.jobs.get_mut(&run).filter(|_| current == step);
+        let entry = state.jobs.get_mut(&attempt).filter(|_| current == step);
         let process = entry.and_then(|e| e.steps.get_mut(&step));
         let Some((stepd, process)) = process.and_then(|p| Some((p.stepd.take()?, p))) else {
             return;
         };
         process.is_reported = true;
         state.actions.push(Action::StopListening(id));
-        state.records.step_ended(run, step, end.clone());
-        self.end_of_step(state, run, step, end, stepd.is_owned);
+        state.records.step_ended(attempt, step, end.clone());
+        self.end_of_step(state, attempt, step, end, stepd.is_owned);
         if stepd.is_adopted {
             state.roles.remove(&stepd.pid);
             state.actions.push(Action::Unwatch(stepd.pid));
             self.dismiss(state, stepd);
         } else {
-            self.keep_spare(state, run, stepd);
+            self.keep_spare(state, attempt, stepd);
         }
     }
 
     pub(super) fn result_read(
         &mut self,
         state: &mut State,
-        AttemptStep { run, step }: AttemptStep,
+        AttemptStep { attempt, step }: AttemptStep,
         purpose: ResultPurpose,
         result: Option<(StepEnd, KeptEntries)>,
     ) {
         let now = state.now.wall;
         match purpose {
             ResultPurpose::DaemonEnded | ResultPurpose::DaemonWentOn => {
-                let entry = state.jobs.get(&run);
+                let entry = state.jobs.get(&attempt);
                 let Some(pid) = entry.and_then(|e| e.live_step(step)).map(|p| p.pid) else {
                     return;
                 };
                 if result.is_none() && purpose == ResultPurpose::DaemonEnded && pid > 0 {
-                    let of = state.members(run);
+                    let of = state.members(attempt);
                     state.actions.push(Action::KillRemnants(of, pid));
                 }
                 let end = result.map_or_else(|| lost(now), |(end, _)| end);
-                self.end_of_step(state, run, step, EncodedEnd::of(&end), false);
+                self.end_of_step(state, attempt, step, EncodedEnd::of(&end), false);
             }
             ResultPurpose::Assigned => {
                 let end = result.map_or_else(|| lost(now), |(end, _)| end);
-                state.actions.push(Action::RemoveResult(run, step));
-                self.assigned_ended(state, run, step, end);
+                state.actions.push(Action::RemoveResult(attempt, step));
+                self.assigned_ended(state, attempt, step, end);
             }
             ResultPurpose::Found => {
                 if let Some((end, kept)) = result {
-                    self.step_found(state, run, step, &end, kept);
+                    self.step_found(state, attempt, step, &end, kept);
                 }
             }
         }
@@ -204,36 +210,42 @@ impl StepDaemons {
 
     /// A step that an agent has given ended with its daemon before this process knew of it. It is kept until the agent has it
     /// forgotten: the agent may be lost before it has reported the end.
-    fn assigned_ended(&mut self, state: &mut State, run: JobAttempt, step: StepNo, end: StepEnd) {
-        if !state.may_have_step(run, step) {
+    fn assigned_ended(
+        &mut self,
+        state: &mut State,
+        attempt: JobAttempt,
+        step: StepNo,
+        end: StepEnd,
+    ) {
+        if !state.may_have_step(attempt, step) {
             let end = Box::new(end);
-            let ended = LauncherEvent::StepEnded { run, step, end };
+            let ended = LauncherEvent::StepEnded { attempt, step, end };
             return state.actions.send(ended);
         }
-        if let Some(entry) = state.jobs.get_mut(&run) {
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             let mut process = StepProcess::new(0, None);
             process.is_reported = true;
             entry.enter_step(step, process);
         }
         let end = EncodedEnd::of(&end);
         let now_ms = state.now.mono_ms;
-        state.records.step(run, step, 0, now_ms);
-        state.records.step_ended(run, step, end.clone());
-        self.end_of_step(state, run, step, end, false);
+        state.records.step(attempt, step, 0, now_ms);
+        state.records.step_ended(attempt, step, end.clone());
+        self.end_of_step(state, attempt, step, end, false);
     }
 
     /// `is_known`: the agent knows of it.
     pub(super) fn end_of_step(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         end: EncodedEnd,
         is_known: bool,
     ) {
         let Some(process) = state
             .jobs
-            .get_mut(&run)
+            .get_mut(&attempt)
             .and_then(|e| e.steps.get_mut(&step))
         else {
             return;
@@ -243,22 +255,22 @@ impl StepDaemons {
         if let Some(stepd) = process.stepd.take() {
             self.close_stepd(state, stepd.id);
         }
-        state.remove_dirs(run, dirs);
+        state.remove_dirs(attempt, dirs);
         if !is_known {
             let end = Box::new(end.decoded(state.now.wall));
             state
                 .actions
-                .send(LauncherEvent::StepEnded { run, step, end });
+                .send(LauncherEvent::StepEnded { attempt, step, end });
         }
         state.is_unsettled = true;
     }
 
     /// A daemon does not take what was sent: what has to reach it reaches it by a signal.
     pub(super) fn not_sent(&mut self, state: &mut State, id: StepdConnId, command: &StepdCommand) {
-        let Some(StepdPlace::Step(run, step)) = self.stepds.get(&id).copied() else {
+        let Some(StepdPlace::Step(attempt, step)) = self.stepds.get(&id).copied() else {
             return;
         };
-        let process = state.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        let process = state.jobs.get(&attempt).and_then(|e| e.steps.get(&step));
         if let (StepdCommand::EndStep, Some(process)) = (command, process)
             && process.ended.is_none()
             && process.pid > 0
@@ -269,10 +281,10 @@ impl StepDaemons {
     }
 
     /// Keeps a daemon whose step has ended, unless there are enough.
-    pub(super) fn keep_spare(&mut self, state: &mut State, run: JobAttempt, stepd: Stepd) {
-        state.roles.insert(stepd.pid, Role::Spare(run));
-        self.stepds.insert(stepd.id, StepdPlace::Spare(run));
-        match state.jobs.get_mut(&run) {
+    pub(super) fn keep_spare(&mut self, state: &mut State, attempt: JobAttempt, stepd: Stepd) {
+        state.roles.insert(stepd.pid, Role::Spare(attempt));
+        self.stepds.insert(stepd.id, StepdPlace::Spare(attempt));
+        match state.jobs.get_mut(&attempt) {
             // Of its own, the agent says when there are enough.
             Some(entry)
                 if !entry.phase.is_leaving()
@@ -286,8 +298,8 @@ impl StepDaemons {
 
     /// Has a daemon without a step end.
     pub(super) fn dismiss(&mut self, state: &mut State, stepd: Stepd) {
-        if let Some(Role::Spare(run)) = state.roles.get(&stepd.pid)
-            && let Some(entry) = state.jobs.get_mut(run)
+        if let Some(Role::Spare(attempt)) = state.roles.get(&stepd.pid)
+            && let Some(entry) = state.jobs.get_mut(attempt)
         {
             entry.dismissed.insert(stepd.pid);
         }
@@ -329,8 +341,8 @@ impl StepDaemons {
     }
 
     /// Has the daemons of a job that wait for another step end.
-    pub(super) fn dismiss_spares(&mut self, state: &mut State, run: JobAttempt) {
-        let entry = state.jobs.get_mut(&run);
+    pub(super) fn dismiss_spares(&mut self, state: &mut State, attempt: JobAttempt) {
+        let entry = state.jobs.get_mut(&attempt);
         let spares = entry.map(|e| std::mem::take(&mut e.spares));
         for spare in spares.into_iter().flatten() {
             self.dismiss(state, spare);
@@ -338,18 +350,18 @@ impl StepDaemons {
     }
 
     /// The agent has daemons enough that wait for a step.
-    pub(super) fn release_stepd(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
-        if let Some(spare) = state.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
+    pub(super) fn release_stepd(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+        if let Some(spare) = state.jobs.get_mut(&attempt).and_then(|e| e.take_spare(pid)) {
             self.dismiss(state, spare);
         }
     }
 
     /// A daemon without a step has ended.
-    pub(super) fn spare_ended(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
-        if let Some(entry) = state.jobs.get_mut(&run) {
+    pub(super) fn spare_ended(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.dismissed.remove(&pid);
         }
-        if let Some(spare) = state.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
+        if let Some(spare) = state.jobs.get_mut(&attempt).and_then(|e| e.take_spare(pid)) {
             state.actions.push(Action::RemoveSocket(spare.socket));
             self.close_stepd(state, spare.id);
         }
@@ -359,36 +371,36 @@ impl StepDaemons {
     pub(super) fn step_assigned(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         pid: i32,
     ) {
-        if !state.may_have_step(run, step) {
-            return state.report_lost(run, step);
+        if !state.may_have_step(attempt, step) {
+            return state.report_lost(attempt, step);
         }
-        if let Some(spare) = state.jobs.get_mut(&run).and_then(|e| e.take_spare(pid)) {
+        if let Some(spare) = state.jobs.get_mut(&attempt).and_then(|e| e.take_spare(pid)) {
             let id = spare.id;
-            self.enter_step(state, run, step, spare, Vec::new());
+            self.enter_step(state, attempt, step, spare, Vec::new());
             // It may have ended, which was sent with the end of the one before.
             return state.actions.push(Action::ListenTo(id));
         }
         match state.roles.get(&pid) {
             // It has been dismissed meanwhile.
-            Some(Role::Spare(of)) if *of == run => {
-                state.roles.insert(pid, Role::Step(run, step));
-                if let Some(entry) = state.jobs.get_mut(&run) {
+            Some(Role::Spare(of)) if *of == attempt => {
+                state.roles.insert(pid, Role::Step(attempt, step));
+                if let Some(entry) = state.jobs.get_mut(&attempt) {
                     entry.dismissed.remove(&pid);
                 }
-                state.enter_assigned(run, step, pid);
+                state.enter_assigned(attempt, step, pid);
             }
             Some(_) => {
                 state
                     .actions
                     .log_refusal(&format!("process {pid} is not of the job"));
-                state.report_lost(run, step);
+                state.report_lost(attempt, step);
             }
             // An earlier launcher has started it, or the agent says what is not true.
-            None => state.actions.push(Action::WatchStepd(run, step, pid)),
+            None => state.actions.push(Action::WatchStepd(attempt, step, pid)),
         }
     }
 
@@ -396,33 +408,33 @@ impl StepDaemons {
     pub(super) fn stepd_watched(
         &mut self,
         state: &mut State,
-        AttemptStep { run, step }: AttemptStep,
+        AttemptStep { attempt, step }: AttemptStep,
         pid: i32,
         belongs: Option<Belongs>,
     ) {
-        let process = state.jobs.get(&run).and_then(|e| e.steps.get(&step));
+        let process = state.jobs.get(&attempt).and_then(|e| e.steps.get(&step));
         let is_adopted = process.is_some_and(|p| p.pid == pid);
         let is_it = match belongs {
             None | Some(Belongs::ToSite) => false,
-            Some(Belongs::To(of)) => of == run,
+            Some(Belongs::To(of)) => of == attempt,
             // A daemon that has answered by its socket is what it says.
-            Some(Belongs::Unknown) => is_adopted || state.sessions.get(&pid) == Some(&run),
+            Some(Belongs::Unknown) => is_adopted || state.sessions.get(&pid) == Some(&attempt),
         };
-        let is_it = is_it && (is_adopted || state.may_have_step(run, step));
+        let is_it = is_it && (is_adopted || state.may_have_step(attempt, step));
         if is_it {
-            state.roles.insert(pid, Role::Step(run, step));
+            state.roles.insert(pid, Role::Step(attempt, step));
         } else if belongs.is_some() {
             state.actions.push(Action::Unwatch(pid));
         }
         match (is_adopted, is_it) {
             (true, true) => {}
-            (true, false) => state.stepd_ended(run, step),
-            (false, true) => state.enter_assigned(run, step, pid),
+            (true, false) => state.stepd_ended(attempt, step),
+            (false, true) => state.enter_assigned(attempt, step, pid),
             (false, false) => {
                 state
                     .actions
                     .log_refusal(&format!("process {pid} is not of the job"));
-                state.report_lost(run, step);
+                state.report_lost(attempt, step);
             }
         }
     }
@@ -437,18 +449,18 @@ impl StepDaemons {
         running: RunningStep,
     ) {
         let RunningStep {
-            run,
+            attempt,
             step,
             pid,
             dirs,
             kept,
             greeting,
         } = running;
-        let is_child = state.roles.get(&pid) == Some(&Role::Spare(run));
+        let is_child = state.roles.get(&pid) == Some(&Role::Spare(attempt));
         let theirs = greeting.unwrap_or_default();
         let is_too_old = VERSIONS.is_too_old(&theirs);
         if is_too_old {
-            let they = format!("the step daemon {pid} of step {}.{step}", run.job);
+            let they = format!("the step daemon {pid} of step {}.{step}", attempt.job);
             let why = VERSIONS.difference(&theirs, &they, "the launcher");
             state.actions.log(format!(
                 "{why}; it is left alone, and what comes of the step is reported when it has ended"
@@ -462,7 +474,11 @@ impl StepDaemons {
             is_owned: false,
             is_adopted: !is_child,
         });
-        let Some(entry) = state.jobs.get_mut(&run).filter(|e| !e.phase.is_released()) else {
+        let Some(entry) = state
+            .jobs
+            .get_mut(&attempt)
+            .filter(|e| !e.phase.is_released())
+        else {
             // Nobody knows of the job any more.
             return stepd
                 .into_iter()
@@ -478,28 +494,28 @@ impl StepDaemons {
             Some(process) => process.stepd = stepd,
             None => {
                 if !dirs.is_empty() {
-                    state.records.step_dirs(run, step, &dirs);
+                    state.records.step_dirs(attempt, step, &dirs);
                 }
                 let now_ms = state.now.mono_ms;
-                state.records.step(run, step, pid, now_ms);
+                state.records.step(attempt, step, pid, now_ms);
                 let process = StepProcess {
                     dirs,
                     ..StepProcess::new(pid, stepd)
                 };
                 entry.enter_step(step, process);
-                note_found(state, run, step, kept);
+                note_found(state, attempt, step, kept);
                 match is_child {
-                    true => drop(state.roles.insert(pid, Role::Step(run, step))),
-                    false => state.actions.push(Action::WatchStepd(run, step, pid)),
+                    true => drop(state.roles.insert(pid, Role::Step(attempt, step))),
+                    false => state.actions.push(Action::WatchStepd(attempt, step, pid)),
                 }
             }
         }
         if !is_too_old {
-            self.stepds.insert(id, StepdPlace::Step(run, step));
+            self.stepds.insert(id, StepdPlace::Step(attempt, step));
         }
-        end_steps_before(state, run, step, pid);
+        end_steps_before(state, attempt, step, pid);
         if is_ending {
-            state.end_step(run, step);
+            state.end_step(attempt, step);
         }
         if !is_too_old {
             // It may have ended since.
@@ -510,46 +526,48 @@ impl StepDaemons {
     pub(super) fn step_found(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         end: &StepEnd,
         kept: KeptEntries,
     ) {
         let is_new = |e: &&mut super::JobEntry| !e.phase.is_released() && !e.had_step(step);
-        let Some(entry) = state.jobs.get_mut(&run).filter(is_new) else {
+        let Some(entry) = state.jobs.get_mut(&attempt).filter(is_new) else {
             return;
         };
         entry.enter_step(step, StepProcess::new(0, None));
-        note_found(state, run, step, kept);
-        self.end_of_step(state, run, step, EncodedEnd::of(end), false);
+        note_found(state, attempt, step, kept);
+        self.end_of_step(state, attempt, step, EncodedEnd::of(end), false);
     }
 }
 
 /// Steps that a daemon had before this one have ended, which the launcher before had not received. A daemon that goes on
 /// to another step leaves what was not received.
-fn end_steps_before(state: &mut State, run: JobAttempt, step: StepNo, pid: i32) {
-    let entry = state.jobs.get(&run);
+fn end_steps_before(state: &mut State, attempt: JobAttempt, step: StepNo, pid: i32) {
+    let entry = state.jobs.get(&attempt);
     for earlier in entry.map_or_else(Vec::new, |e| e.live_steps_in(pid)) {
         if earlier != step {
             let purpose = ResultPurpose::DaemonWentOn;
             state
                 .actions
-                .push(Action::ReadResult(run, earlier, purpose));
+                .push(Action::ReadResult(attempt, earlier, purpose));
         }
     }
 }
 
 /// What was to be kept of a step that nobody had reported.
-fn note_found(state: &mut State, run: JobAttempt, step: StepNo, kept: KeptEntries) {
+fn note_found(state: &mut State, attempt: JobAttempt, step: StepNo, kept: KeptEntries) {
     state
         .actions
-        .log(format!("step {}.{} was not on file", run.job, step.0));
+        .log(format!("step {}.{} was not on file", attempt.job, step.0));
     for (key, bytes) in &kept {
-        if !state.records.keeps(run, *key) {
-            state.records.keep(run, *key, bytes.clone());
+        if !state.records.keeps(attempt, *key) {
+            state.records.keep(attempt, *key, bytes.clone());
         }
     }
-    state
-        .actions
-        .send(LauncherEvent::StepFound { run, step, kept });
+    state.actions.send(LauncherEvent::StepFound {
+        attempt,
+        step,
+        kept,
+    });
 }

@@ -11,33 +11,37 @@ use std::path::PathBuf;
 
 impl State {
     /// Signals the script that it should end.
-    pub(super) fn ask_to_end(&mut self, run: JobAttempt) {
-        self.signal_script(run, signals::SIGCONT);
-        self.signal_script(run, signals::SIGTERM);
+    pub(super) fn ask_to_end(&mut self, attempt: JobAttempt) {
+        self.signal_script(attempt, signals::SIGCONT);
+        self.signal_script(attempt, signals::SIGTERM);
     }
 
     /// Has directories of a job's removed; it ends when they are, or it has taken too long.
-    pub(super) fn remove_dirs(&mut self, run: JobAttempt, dirs: Vec<PathBuf>) {
-        let user = self.jobs.get(&run).map(|entry| entry.uid);
+    pub(super) fn remove_dirs(&mut self, attempt: JobAttempt, dirs: Vec<PathBuf>) {
+        let user = self.jobs.get(&attempt).map(|entry| entry.uid);
         if let Some(user) = user.filter(|_| !dirs.is_empty()) {
-            self.actions.push(Action::RemoveDirs { run, user, dirs });
+            self.actions.push(Action::RemoveDirs {
+                attempt,
+                user,
+                dirs,
+            });
         }
     }
 
     pub(super) fn signal(
         &mut self,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: Option<StepNo>,
         signal: i32,
         scope: SignalScope,
     ) {
         match (step, scope) {
-            (Some(StepNo::BATCH), _) => self.signal_script(run, signal),
-            (Some(step), _) => self.signal_step(run, step, signal),
-            (None, SignalScope::Batch) => self.signal_script_alone(run, signal),
-            (None, SignalScope::Steps) => self.signal_steps(run, signal),
+            (Some(StepNo::BATCH), _) => self.signal_script(attempt, signal),
+            (Some(step), _) => self.signal_step(attempt, step, signal),
+            (None, SignalScope::Batch) => self.signal_script_alone(attempt, signal),
+            (None, SignalScope::Steps) => self.signal_steps(attempt, signal),
             (None, SignalScope::Full) => {
-                if let Some(entry) = self.jobs.get_mut(&run) {
+                if let Some(entry) = self.jobs.get_mut(&attempt) {
                     entry.is_stopped = match signal {
                         signals::SIGSTOP => true,
                         signals::SIGCONT => false,
@@ -45,28 +49,28 @@ impl State {
                     };
                 }
                 if signal == signals::SIGCONT {
-                    self.actions.push(Action::FreezeGroups(run, false));
+                    self.actions.push(Action::FreezeGroups(attempt, false));
                 }
-                self.signal_script(run, signal);
-                self.signal_steps(run, signal);
+                self.signal_script(attempt, signal);
+                self.signal_steps(attempt, signal);
                 if signal == signals::SIGSTOP {
                     // What the signal does not reach, and what others would wake.
-                    self.actions.push(Action::FreezeGroups(run, true));
+                    self.actions.push(Action::FreezeGroups(attempt, true));
                 }
             }
         }
     }
 
-    pub(super) fn signal_steps(&mut self, run: JobAttempt, signal: i32) {
-        let entry = self.jobs.get(&run);
+    pub(super) fn signal_steps(&mut self, attempt: JobAttempt, signal: i32) {
+        let entry = self.jobs.get(&attempt);
         let steps = entry.map(|e| e.steps.keys().copied().collect::<Vec<_>>());
         for step in steps.unwrap_or_default() {
-            self.signal_step(run, step, signal);
+            self.signal_step(attempt, step, signal);
         }
     }
 
-    pub(super) fn signal_script_alone(&mut self, run: JobAttempt, signal: i32) {
-        match self.jobs.get_mut(&run) {
+    pub(super) fn signal_script_alone(&mut self, attempt: JobAttempt, signal: i32) {
+        match self.jobs.get_mut(&attempt) {
             Some(JobEntry {
                 script: Some(pid), ..
             }) => {
@@ -80,25 +84,26 @@ impl State {
 
     /// Signals the script, its descendants, and orphans of the job: parents first, so that none sees a child end by the
     /// signal, and goes on or ends by itself, before it has the signal too.
-    pub(super) fn signal_script(&mut self, run: JobAttempt, signal: i32) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn signal_script(&mut self, attempt: JobAttempt, signal: i32) {
+        let Some(entry) = self.jobs.get_mut(&attempt) else {
             return;
         };
         if entry.keep_signal(signal) {
             return;
         }
         let script = entry.script;
-        let of = self.members(run);
+        let of = self.members(attempt);
         self.actions
             .push(Action::SignalScript { of, script, signal });
     }
 
     /// The node is unfit for others: reported now, and to every agent that comes before the job is forgotten.
-    pub(super) fn report_fault(&mut self, run: JobAttempt, error: String) {
-        self.actions.log(format!("job {}: {error}", run.job));
-        if let Some(entry) = self.jobs.get_mut(&run) {
+    pub(super) fn report_fault(&mut self, attempt: JobAttempt, error: String) {
+        self.actions.log(format!("job {}: {error}", attempt.job));
+        if let Some(entry) = self.jobs.get_mut(&attempt) {
             entry.fault = Some(error.clone());
         }
-        self.actions.send(LauncherEvent::NodeFault { run, error });
+        self.actions
+            .send(LauncherEvent::NodeFault { attempt, error });
     }
 }

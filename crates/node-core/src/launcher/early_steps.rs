@@ -39,8 +39,8 @@ pub(super) fn bytes_of(order: &StepOrder) -> usize {
 ///
 /// # Errors
 /// Why not.
-pub(super) fn may_wait(state: &State, run: JobAttempt, bytes: usize) -> Result<(), String> {
-    let Some(entry) = state.jobs.get(&run) else {
+pub(super) fn may_wait(state: &State, attempt: JobAttempt, bytes: usize) -> Result<(), String> {
+    let Some(entry) = state.jobs.get(&attempt) else {
         return Ok(());
     };
     if entry.early_steps.len() >= STEPS_MAX {

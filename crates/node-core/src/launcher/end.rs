@@ -110,9 +110,9 @@ pub struct ScriptEnd {
 
 impl ScriptEnd {
     /// What the agent is to know of it.
-    pub(super) fn event(self, run: JobAttempt) -> LauncherEvent {
+    pub(super) fn event(self, attempt: JobAttempt) -> LauncherEvent {
         LauncherEvent::BatchEnded {
-            run,
+            attempt,
             status: self.status,
             usage: self.usage,
             end: self.end,
@@ -132,7 +132,7 @@ mod tests {
     fn events_of_daemons_are_decoded() {
         let end = lost(Timestamp(7));
         let running = RunningStep {
-            run: JobAttempt::new(JobId(7), Attempt(2)),
+            attempt: JobAttempt::new(JobId(7), Attempt(2)),
             step: StepNo(3),
             pid: 44,
             dirs: Vec::new(),

@@ -17,27 +17,27 @@ const AFTER_KILL_MS: u64 = 10_000;
 
 impl Launches {
     /// A job is on its way out.
-    pub(super) fn begin_end(&mut self, state: &mut State, run: JobAttempt, happens: Move) {
-        if !state.advance(run, happens) {
+    pub(super) fn begin_end(&mut self, state: &mut State, attempt: JobAttempt, happens: Move) {
+        if !state.advance(attempt, happens) {
             return;
         }
-        state.actions.stop_timer(Timer::Retry(run));
-        self.queued.retain(|queued| *queued != run);
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        state.actions.stop_timer(Timer::Retry(attempt));
+        self.queued.retain(|queued| *queued != attempt);
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         if entry.is_stopped {
-            state.actions.push(Action::FreezeGroups(run, false));
+            state.actions.push(Action::FreezeGroups(attempt, false));
         }
         let is_new = entry.kill_at_ms.is_none();
         if is_new && entry.phase.is_ending() {
             entry.kill_at_ms = Some(state.now.mono_ms + state.node.kill_wait_ms);
         }
-        self.daemons.dismiss_spares(state, run);
+        self.daemons.dismiss_spares(state, attempt);
         if is_new {
             state
                 .actions
-                .set_timer(Timer::Kill(run), state.node.kill_wait_ms);
+                .set_timer(Timer::Kill(attempt), state.node.kill_wait_ms);
         }
         state.is_unsettled = true;
     }
@@ -45,56 +45,59 @@ impl Launches {
     pub(super) fn terminate(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         at_once: bool,
         message: Option<String>,
     ) {
-        let Some(phase) = state.jobs.get(&run).map(|e| e.phase) else {
-            return state.actions.send(LauncherEvent::Released(run));
+        let Some(phase) = state.jobs.get(&attempt).map(|e| e.phase) else {
+            return state.actions.send(LauncherEvent::Released(attempt));
         };
         if phase.is_released() {
-            return state.actions.send(LauncherEvent::Released(run));
+            return state.actions.send(LauncherEvent::Released(attempt));
         }
-        if self.end_unbegun(state, run) {
+        if self.end_unbegun(state, attempt) {
             return;
         }
         let is_first = !phase.is_ending();
-        let last = self.signals.waiting.take_last(run, state.jobs.get(&run));
+        let last = self
+            .signals
+            .waiting
+            .take_last(attempt, state.jobs.get(&attempt));
         self.signals.deliver(state, last);
         if is_first {
-            state.records.ending(run);
+            state.records.ending(attempt);
         }
-        self.begin_end(state, run, Move::Terminate);
+        self.begin_end(state, attempt, Move::Terminate);
         if at_once {
-            self.kill_job(state, run);
+            self.kill_job(state, attempt);
         } else if is_first {
             // The message comes before what the script writes when it is signalled, as in Slurm.
             let is_printed = message.as_ref().is_some_and(|text| {
                 let text = format!(
                     "*** JOB {} ON {} {text} ***",
-                    run.job, state.node.place.node
+                    attempt.job, state.node.place.node
                 );
                 let outlet = (&mut state.jobs, &mut state.actions);
-                (self.writers.notices).print(outlet, run, Some(text), MessageKind::BeforeTerm)
+                (self.writers.notices).print(outlet, attempt, Some(text), MessageKind::BeforeTerm)
             });
             if !is_printed {
-                state.ask_to_end(run);
+                state.ask_to_end(attempt);
             }
-            state.end_all_steps(run, message.as_deref());
+            state.end_all_steps(attempt, message.as_deref());
         }
     }
 
     /// Kills everything of a job but its step daemons, which end by themselves once their tasks are gone.
-    pub(super) fn kill_job(&mut self, state: &mut State, run: JobAttempt) {
-        if !state.advance(run, Move::Kill) {
+    pub(super) fn kill_job(&mut self, state: &mut State, attempt: JobAttempt) {
+        if !state.advance(attempt, Move::Kill) {
             return;
         }
-        state.signal_script(run, signals::SIGKILL);
+        state.signal_script(attempt, signals::SIGKILL);
         let roots = state
             .jobs
-            .get(&run)
+            .get(&attempt)
             .map_or_else(Vec::new, JobEntry::daemons);
-        let of = state.members(run);
+        let of = state.members(attempt);
         if !roots.is_empty() {
             state.actions.push(Action::SignalBelow {
                 of,
@@ -102,25 +105,25 @@ impl Launches {
                 signal: signals::SIGKILL,
             });
         }
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         let writers: Vec<i32> = entry.writers.iter().copied().collect();
         if entry.phase != Phase::Epilog {
             entry.kill_at_ms = Some(state.now.mono_ms + AFTER_KILL_MS);
-            state.actions.set_timer(Timer::Kill(run), AFTER_KILL_MS);
+            state.actions.set_timer(Timer::Kill(attempt), AFTER_KILL_MS);
         }
         for pid in writers {
             state.actions.push(Action::Signal(pid, signals::SIGKILL));
         }
         // A daemon that has no task yet must not start one.
-        state.ask_steps_to_end(run);
+        state.ask_steps_to_end(attempt);
         state.is_unsettled = true;
     }
 
     /// `KillWait` is over, or SIGKILL has not helped for a while.
-    pub(super) fn kill_wait_over(&mut self, state: &mut State, run: JobAttempt) {
-        let Some(phase) = state.jobs.get(&run).map(|e| e.phase) else {
+    pub(super) fn kill_wait_over(&mut self, state: &mut State, attempt: JobAttempt) {
+        let Some(phase) = state.jobs.get(&attempt).map(|e| e.phase) else {
             return;
         };
         if !phase.is_ending() || phase == Phase::Epilog {
@@ -129,27 +132,27 @@ impl Launches {
         if phase == Phase::Clearing {
             for pid in state
                 .jobs
-                .get(&run)
+                .get(&attempt)
                 .map_or_else(Vec::new, JobEntry::daemons)
             {
-                let job = run.job;
+                let job = attempt.job;
                 state.actions.log(format!(
                     "job {job}: step daemon {pid} does not end and is killed"
                 ));
                 state.actions.push(Action::Signal(pid, signals::SIGKILL));
             }
         }
-        self.kill_job(state, run);
-        self.report_if_unkillable(state, run);
+        self.kill_job(state, attempt);
+        self.report_if_unkillable(state, attempt);
     }
 
     /// Processes that SIGKILL does not end make a node unfit: it is reported once, and the site's program is run.
-    pub(super) fn report_if_unkillable(&mut self, state: &mut State, run: JobAttempt) {
+    pub(super) fn report_if_unkillable(&mut self, state: &mut State, attempt: JobAttempt) {
         let Some((timeout_ms, program)) = state.node.unkillable.clone() else {
             return;
         };
         let now_ms = state.now.mono_ms;
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         if entry.program != Program::None {
@@ -161,17 +164,17 @@ impl Launches {
             return;
         }
         entry.is_unkillable = true;
-        state.report_fault(run, "Kill task failed".to_owned());
+        state.report_fault(attempt, "Kill task failed".to_owned());
         if let Some(program) = program {
-            self.programs.run_unkillable(state, run, program);
+            self.programs.run_unkillable(state, attempt, program);
         }
     }
 
     /// Looks for what is left of jobs that are ending and have no process that is known; whether there are such jobs.
     pub(super) fn settle(&mut self, state: &mut State) -> bool {
-        let is_done = |run: &&JobAttempt| state.jobs.get(run).is_none_or(|e| !e.is_busy());
+        let is_done = |attempt: &&JobAttempt| state.jobs.get(attempt).is_none_or(|e| !e.is_busy());
         let done = state.ending.iter().filter(is_done);
-        let done: Vec<_> = done.map(|run| state.members(*run)).collect();
+        let done: Vec<_> = done.map(|attempt| state.members(*attempt)).collect();
         let is_any = !done.is_empty();
         if is_any {
             state.actions.push(Action::FindLeftovers(done));
@@ -187,21 +190,21 @@ impl Launches {
         is_unclear: bool,
         since_ms: u64,
     ) {
-        for (run, found) in left {
-            let Some(entry) = state.jobs.get(&run) else {
+        for (attempt, found) in left {
+            let Some(entry) = state.jobs.get(&attempt) else {
                 continue;
             };
             if !entry.phase.is_ending() || entry.is_busy() {
                 continue;
             }
             if found.is_empty() {
-                if !self.programs.start_epilog(state, run)
-                    && !self.programs.start_container_removal(state, run)
+                if !self.programs.start_epilog(state, attempt)
+                    && !self.programs.start_container_removal(state, attempt)
                 {
-                    self.release(state, run);
+                    self.release(state, attempt);
                 }
             } else if entry.outcome.is_some() || entry.phase != Phase::Ending {
-                let of = state.members(run);
+                let of = state.members(attempt);
                 state.actions.push(Action::SignalFound {
                     of,
                     found,
@@ -216,20 +219,20 @@ impl Launches {
         }
     }
 
-    pub(super) fn release(&mut self, state: &mut State, run: JobAttempt) {
-        if !state.advance(run, Move::Release) {
+    pub(super) fn release(&mut self, state: &mut State, attempt: JobAttempt) {
+        if !state.advance(attempt, Move::Release) {
             return;
         }
-        state.actions.stop_timer(Timer::Kill(run));
-        state.actions.stop_timer(Timer::Retry(run));
-        state.actions.push(Action::RemoveGroups(run));
-        if let Some(entry) = state.jobs.get_mut(&run) {
+        state.actions.stop_timer(Timer::Kill(attempt));
+        state.actions.stop_timer(Timer::Retry(attempt));
+        state.actions.push(Action::RemoveGroups(attempt));
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.files = None;
         }
         // Those that still wait for the groups of their user are refused now.
-        state.start_early_steps(run);
+        state.start_early_steps(attempt);
         self.share_is_free = true;
-        state.records.released(run);
-        state.actions.send(LauncherEvent::Released(run));
+        state.records.released(attempt);
+        state.actions.send(LauncherEvent::Released(attempt));
     }
 }

@@ -108,11 +108,11 @@ impl Launches {
         }
         let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
         let waiting: Vec<_> = state.without_groups.iter().copied().collect();
-        for run in waiting {
-            let grant = state.jobs.get(&run).and_then(|e| e.grant.as_ref());
+        for attempt in waiting {
+            let grant = state.jobs.get(&attempt).and_then(|e| e.grant.as_ref());
             if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {
-                state.without_groups.remove(&run);
-                self.go_on_with_groups(state, run);
+                state.without_groups.remove(&attempt);
+                self.go_on_with_groups(state, attempt);
             }
         }
     }

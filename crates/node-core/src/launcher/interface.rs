@@ -146,7 +146,7 @@ pub enum Event {
     /// To [`Action::ReadResult`].
     ResultRead {
         /// The job.
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         step: StepNo,
         /// What it was read for.
@@ -306,7 +306,7 @@ pub enum Timer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Members {
     /// The job.
-    pub run: JobAttempt,
+    pub attempt: JobAttempt,
     /// It is root's, whose processes may leave their session.
     pub is_roots: bool,
     /// An earlier launcher has begun it: its processes are no descendants of this one.
@@ -340,7 +340,7 @@ pub enum Belongs {
 #[derive(Debug)]
 pub struct ScriptLaunch {
     /// The job.
-    pub run: JobAttempt,
+    pub attempt: JobAttempt,
     /// Who it runs as.
     pub user: Rc<User>,
     /// The script's path.
@@ -414,7 +414,7 @@ pub enum Action {
     /// Write a job's script, and expand patterns of programs.
     PrepareLaunch {
         /// The job.
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// Its script.
         script: Option<ScriptFile>,
         /// `Prolog`.
@@ -431,7 +431,7 @@ pub enum Action {
     /// Start programs of the site around a job, one after the other.
     StartPrograms {
         /// The job.
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// Which they are.
         kind: ProgramKind,
         /// The programs.
@@ -453,7 +453,7 @@ pub enum Action {
     /// Write lines into a file of a job's, as its user, which may not come to its end.
     StartMessage {
         /// The job.
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// What follows.
         kind: MessageKind,
         /// The user.
@@ -479,7 +479,7 @@ pub enum Action {
     /// Remove directories in which users could write.
     RemoveDirs {
         /// Of which job.
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// Whose they are.
         user: u32,
         /// Which.
@@ -518,7 +518,7 @@ pub enum Action {
     /// Give a step, and a control channel to the agent, to a daemon that has had one.
     GiveStep {
         /// The job.
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         step: StepNo,
         /// The daemon.

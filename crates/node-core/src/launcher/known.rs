@@ -22,49 +22,50 @@ struct Parts {
 
 impl Parts {
     /// The job, in a part that takes so many more bytes.
-    fn job(&mut self, run: JobAttempt, bytes: usize) -> &mut KnownJob {
+    fn job(&mut self, attempt: JobAttempt, bytes: usize) -> &mut KnownJob {
         let more = bytes.saturating_add(ENTRY_BYTES);
         if self.bytes > 0 && self.bytes.saturating_add(more) > PART_BYTES {
             self.full.push(std::mem::take(&mut self.last));
             self.bytes = 0;
         }
         self.bytes = self.bytes.saturating_add(more);
-        if self.last.last().is_none_or(|job| job.run != run) {
-            self.last.push(KnownJob::new(run));
+        if self.last.last().is_none_or(|job| job.attempt != attempt) {
+            self.last.push(KnownJob::new(attempt));
         }
         let at = self.last.len() - 1;
         &mut self.last[at]
     }
 
-    fn add(&mut self, state: &State, run: JobAttempt) {
-        let Some(entry) = state.jobs.get(&run) else {
+    fn add(&mut self, state: &State, attempt: JobAttempt) {
+        let Some(entry) = state.jobs.get(&attempt) else {
             return;
         };
         let grant: Option<ByteVec> = entry.grant.as_deref().map(encoded);
         let bytes = grant.as_ref().map_or(0, |grant| grant.len());
-        self.job(run, bytes).grant = grant;
-        for (key, bytes) in state.records.kept(run) {
-            let job = self.job(run, bytes.len());
+        self.job(attempt, bytes).grant = grant;
+        for (key, bytes) in state.records.kept(attempt) {
+            let job = self.job(attempt, bytes.len());
             job.kept.push((key, bytes.clone()));
         }
         for step in entry.steps.keys() {
-            self.job(run, 0).steps.push(*step);
+            self.job(attempt, 0).steps.push(*step);
         }
     }
 }
 
 /// How many bytes are kept of all jobs of the user whose job this is.
-pub(super) fn kept_of_user(state: &State, run: JobAttempt) -> usize {
-    let uid = state.jobs.get(&run).map(|entry| entry.uid);
+pub(super) fn kept_of_user(state: &State, attempt: JobAttempt) -> usize {
+    let uid = state.jobs.get(&attempt).map(|entry| entry.uid);
     let its = state.jobs.iter().filter(|(_, e)| Some(e.uid) == uid);
-    its.map(|(run, _)| state.records.kept_bytes(*run)).sum()
+    its.map(|(attempt, _)| state.records.kept_bytes(*attempt))
+        .sum()
 }
 
 /// Everything that was not forgotten, for an agent.
 pub(super) fn all_known(state: &State) -> Vec<LauncherEvent> {
     let mut parts = Parts::default();
-    for run in state.jobs.keys() {
-        parts.add(state, *run);
+    for attempt in state.jobs.keys() {
+        parts.add(state, *attempt);
     }
     let Parts { mut full, last, .. } = parts;
     full.push(last);

@@ -101,21 +101,21 @@ pub(super) fn fault_of(is_temporary: bool) -> Fault {
 impl Launches {
     /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
     pub(super) fn launch_job(&mut self, state: &mut State, grant: Rc<JobGrant>) {
-        let run = JobAttempt::new(grant.job, grant.attempt);
-        if let Some(entry) = state.jobs.get_mut(&run) {
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             // A job that was made smaller has less from now on.
             let had = entry.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
                 if entry.launch.is_recorded || !entry.phase.has_not_begun() {
-                    state.records.grant(run, &encoded(&grant));
+                    state.records.grant(attempt, &encoded(&grant));
                 }
                 entry.grant = Some(grant);
             }
             return;
         }
-        let later = JobAttempt::new(run.job, Attempt(run.attempt.0.saturating_add(1)))
-            ..=JobAttempt::new(run.job, Attempt(u32::MAX));
-        if run.attempt.0 < u32::MAX && state.jobs.range(later).next().is_some() {
+        let later = JobAttempt::new(attempt.job, Attempt(attempt.attempt.0.saturating_add(1)))
+            ..=JobAttempt::new(attempt.job, Attempt(u32::MAX));
+        if attempt.attempt.0 < u32::MAX && state.jobs.range(later).next().is_some() {
             return;
         }
         let batch = match has_script(&grant) {
@@ -129,40 +129,40 @@ impl Launches {
             grant: Some(grant),
             ..JobEntry::default()
         };
-        state.jobs.insert(run, entry);
+        state.jobs.insert(attempt, entry);
         match batch.and_then(|batch| may_run.map(|()| batch)) {
-            Err(refused) => self.refuse(state, run, refused),
+            Err(refused) => self.refuse(state, attempt, refused),
             Ok(batch) => {
-                if let Some(entry) = state.jobs.get_mut(&run) {
+                if let Some(entry) = state.jobs.get_mut(&attempt) {
                     entry.launch.batch = batch;
                 }
-                if self.must_wait(state, run) {
+                if self.must_wait(state, attempt) {
                     let line = format!(
                         "job {}: processes of the previous job on these CPUs have not ended",
-                        run.job
+                        attempt.job
                     );
                     state.actions.log(line);
-                    self.queued.push(run);
+                    self.queued.push(attempt);
                 } else {
-                    self.prepare(state, run);
+                    self.prepare(state, attempt);
                 }
             }
         }
     }
 
     /// Asks for what a launch needs besides its share: groups, then files.
-    pub(super) fn prepare(&mut self, state: &mut State, run: JobAttempt) {
-        let entry = state.jobs.get(&run);
+    pub(super) fn prepare(&mut self, state: &mut State, attempt: JobAttempt) {
+        let entry = state.jobs.get(&attempt);
         let Some(grant) = entry.and_then(|e| e.grant.clone()) else {
             return;
         };
         let owner = &grant.spec.owner;
         let Some(user) = state.user_of(owner) else {
-            state.without_groups.insert(run);
+            state.without_groups.insert(attempt);
             return;
         };
         let (uid, gid) = (owner.uid, owner.gid);
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.user = Some(user);
@@ -177,10 +177,10 @@ impl Launches {
         let prolog = of_site(&state.node.settings.prolog);
         let epilog = of_site(&state.node.settings.epilog);
         if script.is_none() && prolog.is_none() && epilog.is_none() {
-            return self.launch_prepared(state, run, Ok(LaunchFiles::default()));
+            return self.launch_prepared(state, attempt, Ok(LaunchFiles::default()));
         }
         state.actions.push(Action::PrepareLaunch {
-            run,
+            attempt,
             script,
             prolog,
             epilog,
@@ -191,40 +191,40 @@ impl Launches {
     pub(super) fn launch_prepared(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         files: Result<LaunchFiles, Failure>,
     ) {
         let is_waiting = |e: &&mut JobEntry| e.phase == Phase::Waiting;
-        let Some(entry) = state.jobs.get_mut(&run).filter(is_waiting) else {
+        let Some(entry) = state.jobs.get_mut(&attempt).filter(is_waiting) else {
             return;
         };
         match files {
             Ok(files) => {
                 entry.launch.path = files.script.clone();
-                if state.advance(run, Move::Prepare) {
-                    self.note(state, run, files);
-                    self.recording.push(run);
+                if state.advance(attempt, Move::Prepare) {
+                    self.note(state, attempt, files);
+                    self.recording.push(attempt);
                 }
             }
             Err(e) if e.is_temporary && entry.launch.tries < TRIES_MAX => {
-                self.try_later(state, run, &e.error);
+                self.try_later(state, attempt, &e.error);
             }
             Err(e) => {
                 let refused = Refused {
                     error: e.error,
                     fault: fault_of(e.is_temporary),
                 };
-                self.refuse(state, run, refused);
+                self.refuse(state, attempt, refused);
             }
         }
     }
 
     /// Queues the job's entry for the record file, once per job.
-    pub(super) fn note(&mut self, state: &mut State, run: JobAttempt, files: LaunchFiles) {
-        let entry = state.jobs.get(&run);
+    pub(super) fn note(&mut self, state: &mut State, attempt: JobAttempt, files: LaunchFiles) {
+        let entry = state.jobs.get(&attempt);
         let grant = entry.and_then(|e| e.grant.as_ref());
         let programs = grant.and_then(|grant| state.node.programs_of(grant, files));
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         if std::mem::replace(&mut entry.launch.is_recorded, true) {
@@ -232,106 +232,110 @@ impl Launches {
         }
         entry.prolog_epilog = programs;
         let (uid, has_script) = (entry.uid, entry.launch.path.is_some());
-        state.records.came(run, uid, has_script, state.now.mono_ms);
+        state
+            .records
+            .came(attempt, uid, has_script, state.now.mono_ms);
         if let Some(grant) = &entry.grant {
-            state.records.grant(run, &encoded(grant));
+            state.records.grant(attempt, &encoded(grant));
         }
         if let Some(programs) = &entry.prolog_epilog {
-            state.records.prolog_epilog(run, programs);
+            state.records.prolog_epilog(attempt, programs);
         }
     }
 
-    pub(super) fn try_later(&mut self, state: &mut State, run: JobAttempt, error: &str) {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+    pub(super) fn try_later(&mut self, state: &mut State, attempt: JobAttempt, error: &str) {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.launch.tries += 1;
         if entry.launch.tries == 1 {
             state
                 .actions
-                .log(format!("job {}: {error}; it is tried again", run.job));
+                .log(format!("job {}: {error}; it is tried again", attempt.job));
         }
-        if state.advance(run, Move::Lack) {
-            state.actions.set_timer(Timer::Retry(run), RETRY_MS);
+        if state.advance(attempt, Move::Lack) {
+            state.actions.set_timer(Timer::Retry(attempt), RETRY_MS);
         }
     }
 
     /// The record file could not be written.
-    pub(super) fn not_on_file(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
+    pub(super) fn not_on_file(&mut self, state: &mut State, attempt: JobAttempt, e: &Failure) {
         let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
-        let Some(entry) = state.jobs.get(&run).filter(is_recording) else {
+        let Some(entry) = state.jobs.get(&attempt).filter(is_recording) else {
             return;
         };
         let spool = state.node.setup.spool.display();
         let error = format!("cannot write {spool}/attempts: {}", e.error);
         if e.is_temporary && entry.launch.tries < TRIES_MAX {
-            return self.try_later(state, run, &error);
+            return self.try_later(state, attempt, &error);
         }
-        self.fail(state, run, error, fault_of(e.is_temporary));
-        state.start_early_steps(run);
+        self.fail(state, attempt, error, fault_of(e.is_temporary));
+        state.start_early_steps(attempt);
     }
 
     /// A launch fails before anything of it has begun.
     pub(super) fn refuse(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         Refused { error, fault }: Refused,
     ) {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         if !std::mem::replace(&mut entry.launch.is_recorded, true) {
             let uid = entry.uid;
-            state.records.came(run, uid, false, state.now.mono_ms);
+            state.records.came(attempt, uid, false, state.now.mono_ms);
             if let Some(grant) = &entry.grant {
-                state.records.grant(run, &encoded(grant));
+                state.records.grant(attempt, &encoded(grant));
             }
         }
-        self.fail(state, run, error, fault);
-        state.start_early_steps(run);
+        self.fail(state, attempt, error, fault);
+        state.start_early_steps(attempt);
     }
 
     /// Begins a job that is on file.
-    pub(super) fn begin(&mut self, state: &mut State, run: JobAttempt) {
+    pub(super) fn begin(&mut self, state: &mut State, attempt: JobAttempt) {
         let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
-        match state.jobs.get(&run).filter(is_recording) {
-            Some(entry) if entry.has_prolog() => self.programs.start_prolog(state, run),
-            Some(_) => self.start_script(state, run),
+        match state.jobs.get(&attempt).filter(is_recording) {
+            Some(entry) if entry.has_prolog() => self.programs.start_prolog(state, attempt),
+            Some(_) => self.start_script(state, attempt),
             None => {}
         }
     }
 
     /// Starts the script of a job that is on file and has no prolog before it, if it has one here; its steps may start.
-    pub(super) fn start_script(&mut self, state: &mut State, run: JobAttempt) {
-        let entry = state.jobs.get(&run);
-        let Some(launch) = entry.and_then(|e| state.node.script_launch(run, e)) else {
-            if state.advance(run, Move::Begin) {
-                if let Some(entry) = state.jobs.get_mut(&run) {
+    pub(super) fn start_script(&mut self, state: &mut State, attempt: JobAttempt) {
+        let entry = state.jobs.get(&attempt);
+        let Some(launch) = entry.and_then(|e| state.node.script_launch(attempt, e)) else {
+            if state.advance(attempt, Move::Begin) {
+                if let Some(entry) = state.jobs.get_mut(&attempt) {
                     entry.early_signals.clear();
                 }
-                state.start_early_steps(run);
+                state.start_early_steps(attempt);
             }
             return;
         };
-        if state.jobs[&run].phase != Phase::Starting && !state.advance(run, Move::StartScript) {
+        if state.jobs[&attempt].phase != Phase::Starting
+            && !state.advance(attempt, Move::StartScript)
+        {
             return;
         }
-        if let Some(entry) = state.jobs.get_mut(&run) {
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.is_starting = true;
             entry.files = Some(ScriptFiles::of(&launch));
         }
         state.actions.push(Action::StartScript(Box::new(launch)));
-        state.start_early_steps(run);
+        state.start_early_steps(attempt);
     }
 
     pub(super) fn script_started(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         started: Result<i32, ScriptNotStarted>,
     ) {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.is_starting = false;
@@ -341,28 +345,28 @@ impl Launches {
                 entry.script = Some(pid);
                 entry.launch = Launch::recorded();
                 let is_stopped = entry.is_stopped;
-                state.records.forked(run, pid);
-                state.roles.insert(pid, Role::Script(run));
-                state.sessions.insert(pid, run);
-                let is_leaving = state.jobs[&run].phase != Phase::Starting;
+                state.records.forked(attempt, pid);
+                state.roles.insert(pid, Role::Script(attempt));
+                state.sessions.insert(pid, attempt);
+                let is_leaving = state.jobs[&attempt].phase != Phase::Starting;
                 if !is_leaving {
-                    state.advance(run, Move::Begin);
+                    state.advance(attempt, Move::Begin);
                 }
                 if is_stopped {
                     state.actions.push(Action::Signal(pid, signals::SIGSTOP));
                 }
                 for signal in signals {
-                    state.signal_script(run, signal);
+                    state.signal_script(attempt, signal);
                 }
             }
-            Err(ScriptNotStarted::Wrong(error)) => self.fail(state, run, error, Fault::Job),
-            Err(ScriptNotStarted::Failed(e)) => self.script_lacks(state, run, &e),
+            Err(ScriptNotStarted::Wrong(error)) => self.fail(state, attempt, error, Fault::Job),
+            Err(ScriptNotStarted::Failed(e)) => self.script_lacks(state, attempt, &e),
         }
     }
 
-    pub(super) fn script_lacks(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
-        state.actions.push(Action::ForgetScript(run));
-        let Some(entry) = state.jobs.get_mut(&run) else {
+    pub(super) fn script_lacks(&mut self, state: &mut State, attempt: JobAttempt, e: &Failure) {
+        state.actions.push(Action::ForgetScript(attempt));
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         if entry.phase != Phase::Starting {
@@ -374,79 +378,79 @@ impl Launches {
         let tries = entry.tries;
         if !e.is_temporary || tries > TRIES_MAX {
             let fault = fault_of(e.is_temporary);
-            return self.fail(state, run, format!("fork: {}", e.error), fault);
+            return self.fail(state, attempt, format!("fork: {}", e.error), fault);
         }
         if tries == 1 {
-            let line = format!("job {}: fork: {}; it is tried again", run.job, e.error);
+            let line = format!("job {}: fork: {}; it is tried again", attempt.job, e.error);
             state.actions.log(line);
         }
-        if state.advance(run, Move::Lack) {
-            state.actions.set_timer(Timer::Retry(run), RETRY_MS);
+        if state.advance(attempt, Move::Lack) {
+            state.actions.set_timer(Timer::Retry(attempt), RETRY_MS);
         }
     }
 
     /// What was lacking may be there now.
-    pub(super) fn retry(&mut self, state: &mut State, run: JobAttempt) {
+    pub(super) fn retry(&mut self, state: &mut State, attempt: JobAttempt) {
         // An epilog may be what is tried again.
         state.is_unsettled = true;
-        match state.jobs.get(&run).map(|e| (e.phase, e.program)) {
-            Some((Phase::Waiting, _)) => self.prepare(state, run),
-            Some((Phase::Prolog, Program::None)) => self.programs.start_prolog(state, run),
-            Some((Phase::Starting, _)) => self.start_script(state, run),
+        match state.jobs.get(&attempt).map(|e| (e.phase, e.program)) {
+            Some((Phase::Waiting, _)) => self.prepare(state, attempt),
+            Some((Phase::Prolog, Program::None)) => self.programs.start_prolog(state, attempt),
+            Some((Phase::Starting, _)) => self.start_script(state, attempt),
             _ => {}
         }
     }
 
     /// The groups of its user are known: a launch goes on, or steps of a job that an earlier launcher has begun.
-    pub(super) fn go_on_with_groups(&mut self, state: &mut State, run: JobAttempt) {
-        match state.jobs.get(&run) {
-            Some(entry) if entry.phase == Phase::Waiting => self.prepare(state, run),
-            _ => state.start_early_steps(run),
+    pub(super) fn go_on_with_groups(&mut self, state: &mut State, attempt: JobAttempt) {
+        match state.jobs.get(&attempt) {
+            Some(entry) if entry.phase == Phase::Waiting => self.prepare(state, attempt),
+            _ => state.start_early_steps(attempt),
         }
     }
 
     /// Jobs have left their shares: launches that waited for these go on.
     pub(super) fn go_on_with_queued(&mut self, state: &mut State) {
-        for run in std::mem::take(&mut self.queued) {
-            if self.must_wait(state, run) {
-                self.queued.push(run);
+        for attempt in std::mem::take(&mut self.queued) {
+            if self.must_wait(state, attempt) {
+                self.queued.push(attempt);
             } else {
-                self.prepare(state, run);
+                self.prepare(state, attempt);
             }
         }
     }
 
     /// Ends a launch of which nothing has begun; whether it was one.
-    pub(super) fn end_unbegun(&mut self, state: &mut State, run: JobAttempt) -> bool {
-        let Some(entry) = state.jobs.get(&run) else {
+    pub(super) fn end_unbegun(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+        let Some(entry) = state.jobs.get(&attempt) else {
             return false;
         };
-        if !entry.phase.has_not_begun() || !state.advance(run, Move::Terminate) {
+        if !entry.phase.has_not_begun() || !state.advance(attempt, Move::Terminate) {
             return false;
         }
-        if state.jobs[&run].launch.is_recorded {
-            state.records.released(run);
+        if state.jobs[&attempt].launch.is_recorded {
+            state.records.released(attempt);
         }
-        self.queued.retain(|queued| *queued != run);
-        self.recording.retain(|other| *other != run);
-        self.being_recorded.retain(|other| *other != run);
-        state.without_groups.remove(&run);
-        state.actions.stop_timer(Timer::Retry(run));
-        state.actions.send(LauncherEvent::Released(run));
-        state.start_early_steps(run);
+        self.queued.retain(|queued| *queued != attempt);
+        self.recording.retain(|other| *other != attempt);
+        self.being_recorded.retain(|other| *other != attempt);
+        state.without_groups.remove(&attempt);
+        state.actions.stop_timer(Timer::Retry(attempt));
+        state.actions.send(LauncherEvent::Released(attempt));
+        state.start_early_steps(attempt);
         true
     }
 
     /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
     /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
     /// that is meant to be used by several at a time is not waited for.
-    pub(super) fn must_wait(&self, state: &State, run: JobAttempt) -> bool {
-        let wanted = state.jobs.get(&run).and_then(JobEntry::share);
+    pub(super) fn must_wait(&self, state: &State, attempt: JobAttempt) -> bool {
+        let wanted = state.jobs.get(&attempt).and_then(JobEntry::share);
         let Some(wanted) = wanted.filter(|_| !state.ending.is_empty()) else {
             return false;
         };
         let in_the_way = |other: JobAttempt, entry: &JobEntry| {
-            other != run
+            other != attempt
                 && !entry.phase.is_released()
                 && entry.phase != Phase::Waiting
                 && entry.share().is_some_and(|s| meet(s, wanted))
@@ -463,8 +467,8 @@ impl Launches {
 
 impl State {
     /// Starts steps that have waited for their job, or refuses them where it is ending.
-    pub(super) fn start_early_steps(&mut self, run: JobAttempt) {
-        let entry = self.jobs.get_mut(&run);
+    pub(super) fn start_early_steps(&mut self, attempt: JobAttempt) {
+        let entry = self.jobs.get_mut(&attempt);
         let early = entry.map(|e| std::mem::take(&mut e.early_steps));
         for early in early.into_iter().flatten() {
             self.start_step(early.order, early.random);
@@ -474,7 +478,7 @@ impl State {
 
 impl Node {
     /// The process of a job's script; none if that is on another node.
-    fn script_launch(&self, run: JobAttempt, entry: &JobEntry) -> Option<ScriptLaunch> {
+    fn script_launch(&self, attempt: JobAttempt, entry: &JobEntry) -> Option<ScriptLaunch> {
         let (grant, user) = (entry.grant.as_ref()?, entry.user.as_ref()?);
         let (batch, path) = (entry.launch.batch.as_ref()?, entry.launch.path.as_ref()?);
         let spec = &grant.spec;
@@ -496,7 +500,7 @@ impl Node {
         let share = grant.alloc.nodes.get(grant.position as usize);
         let machine = self.machine.as_ref();
         Some(ScriptLaunch {
-            run,
+            attempt,
             user: Rc::clone(user),
             script: path.clone(),
             args: spec.argv.clone(),

@@ -41,7 +41,7 @@ impl Launches {
     pub(super) fn script_ended(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         status: Option<i32>,
         usage: Usage,
         failure: Option<interface::ScriptFailure>,
@@ -51,16 +51,16 @@ impl Launches {
                 true => Fault::Node,
                 false => Fault::Job,
             };
-            return self.fail(state, run, failure.error, fault);
+            return self.fail(state, attempt, failure.error, fault);
         }
         let Some(status) = status else {
-            return self.finish(state, run, LauncherEvent::Vanished(run));
+            return self.finish(state, attempt, LauncherEvent::Vanished(attempt));
         };
-        let oom_kills = state.jobs.get(&run).map_or(0, |e| e.oom_kills);
+        let oom_kills = state.jobs.get(&attempt).map_or(0, |e| e.oom_kills);
         if oom_kills > 0 {
-            let line = oom_line(run.job, StepNo::BATCH, oom_kills);
+            let line = oom_line(attempt.job, StepNo::BATCH, oom_kills);
             let outlet = (&mut state.jobs, &mut state.actions);
-            (self.writers.notices).print(outlet, run, Some(line), MessageKind::Notice);
+            (self.writers.notices).print(outlet, attempt, Some(line), MessageKind::Notice);
         }
         let ended = ScriptEnd {
             status,
@@ -68,19 +68,30 @@ impl Launches {
             end: state.now.wall,
             oom_kills,
         };
-        state.records.ended(run, &ended);
-        self.finish(state, run, ended.event(run));
+        state.records.ended(attempt, &ended);
+        self.finish(state, attempt, ended.event(attempt));
     }
 
-    pub(super) fn fail(&mut self, state: &mut State, run: JobAttempt, error: String, fault: Fault) {
-        state.records.failed(run, fault, &error);
-        self.finish(state, run, fault.event(run, error));
+    pub(super) fn fail(
+        &mut self,
+        state: &mut State,
+        attempt: JobAttempt,
+        error: String,
+        fault: Fault,
+    ) {
+        state.records.failed(attempt, fault, &error);
+        self.finish(state, attempt, fault.event(attempt, error));
     }
 
     /// The script's part is over: reports it, and begins the job's end here.
-    pub(super) fn finish(&mut self, state: &mut State, run: JobAttempt, outcome: LauncherEvent) {
+    pub(super) fn finish(
+        &mut self,
+        state: &mut State,
+        attempt: JobAttempt,
+        outcome: LauncherEvent,
+    ) {
         state.actions.send(outcome.clone());
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.script = None;
@@ -91,9 +102,9 @@ impl Launches {
             true => Move::EndWithSteps,
             false => Move::End,
         };
-        self.begin_end(state, run, happens);
+        self.begin_end(state, attempt, happens);
         if has_steps {
-            state.end_all_steps(run, None);
+            state.end_all_steps(attempt, None);
         }
     }
 
@@ -104,7 +115,9 @@ impl Launches {
         } else if !state.records.has_pending() {
             // What was noted of these is on file already: they have waited after that.
             let recorded = std::mem::take(&mut self.recording);
-            recorded.into_iter().for_each(|run| self.begin(state, run));
+            recorded
+                .into_iter()
+                .for_each(|attempt| self.begin(state, attempt));
         }
     }
 
@@ -119,7 +132,9 @@ impl Launches {
             state.actions.push(Action::RewriteRecords(all));
         }
         match written {
-            Ok(()) => recorded.into_iter().for_each(|run| self.begin(state, run)),
+            Ok(()) => recorded
+                .into_iter()
+                .for_each(|attempt| self.begin(state, attempt)),
             Err(e) => {
                 self.is_full = true;
                 // What is lost here costs a job a second report after a crash of the launcher, never a second launch: those
@@ -127,8 +142,8 @@ impl Launches {
                 let spool = state.node.setup.spool.display();
                 let line = format!("{spool}: attempts: {}", e.error);
                 state.actions.log(line);
-                for run in recorded {
-                    self.not_on_file(state, run, &e);
+                for attempt in recorded {
+                    self.not_on_file(state, attempt, &e);
                 }
             }
         }

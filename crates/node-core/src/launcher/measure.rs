@@ -72,7 +72,7 @@ impl Measurements {
     /// Has it measured what a job uses, or listed what it has. The answer comes later; at once if there is none.
     pub(super) fn measure(&mut self, state: &mut State, job: JobId, tag: u64, wanted: Wanted) {
         let none = wanted.answer(tag, &[]);
-        let owner = state.jobs.iter().find(|(run, _)| run.job == job);
+        let owner = state.jobs.iter().find(|(attempt, _)| attempt.job == job);
         let Some(uid) = owner.map(|(_, entry)| entry.uid) else {
             return state.actions.send(none);
         };
@@ -91,7 +91,7 @@ impl Measurements {
 
     pub(super) fn processes_of(&self, state: &State, job: JobId) -> JobProcesses {
         let mut of = JobProcesses::default();
-        for (_, entry) in state.jobs.iter().filter(|(run, _)| run.job == job) {
+        for (_, entry) in state.jobs.iter().filter(|(attempt, _)| attempt.job == job) {
             let live = entry.steps.iter().filter(|(_, p)| p.ended.is_none());
             of.daemons
                 .extend(live.filter(|(_, p)| p.pid > 0).map(|(s, p)| (*s, p.pid)));

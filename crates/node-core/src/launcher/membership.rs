@@ -10,22 +10,22 @@ impl Launcher {
     /// The job that a process comes from.
     pub fn owner_of(&self, process: &ProcessTraits) -> Option<JobAttempt> {
         match process.belongs {
-            Belongs::To(run) => return Some(run),
+            Belongs::To(attempt) => return Some(attempt),
             Belongs::ToSite => return None,
             Belongs::Unknown => {}
         }
-        if let Some(run) = process
+        if let Some(attempt) = process
             .session
             .and_then(|session| self.owner_of_session(session))
         {
-            return Some(run);
+            return Some(attempt);
         }
         let uid = process.uid?;
         let is_of =
             |e: &JobEntry| e.uid == uid && !e.phase.is_released() && !e.phase.has_not_begun();
         let mut of_user = self.state.jobs.iter().filter(|(_, e)| is_of(e));
         match (of_user.next(), of_user.next()) {
-            (Some((run, _)), None) => Some(*run),
+            (Some((attempt, _)), None) => Some(*attempt),
             _ => None,
         }
     }
@@ -36,8 +36,8 @@ impl Launcher {
     }
 
     /// Whether a job is of this user.
-    pub fn has_uid(&self, run: JobAttempt, uid: Option<u32>) -> bool {
-        let entry = self.state.jobs.get(&run);
+    pub fn has_uid(&self, attempt: JobAttempt, uid: Option<u32>) -> bool {
+        let entry = self.state.jobs.get(&attempt);
         entry.is_some_and(|e| Some(e.uid) == uid)
     }
 
@@ -58,22 +58,22 @@ impl Launcher {
     /// The job whose script a process is.
     pub fn job_of_script(&self, pid: i32) -> Option<JobAttempt> {
         match self.state.roles.get(&pid) {
-            Some(Role::Script(run)) => Some(*run),
+            Some(Role::Script(attempt)) => Some(*attempt),
             _ => None,
         }
     }
 
     /// Whether the executor may look for what is left of a job.
-    pub fn knows_job(&self, run: JobAttempt) -> bool {
-        self.state.jobs.contains_key(&run)
+    pub fn knows_job(&self, attempt: JobAttempt) -> bool {
+        self.state.jobs.contains_key(&attempt)
     }
 }
 
 impl State {
-    pub(super) fn members(&self, run: JobAttempt) -> Members {
-        let entry = self.jobs.get(&run);
+    pub(super) fn members(&self, attempt: JobAttempt) -> Members {
+        let entry = self.jobs.get(&attempt);
         Members {
-            run,
+            attempt,
             is_roots: entry.is_some_and(|e| e.uid == 0),
             is_recovered: entry.is_some_and(|e| e.is_recovered),
         }

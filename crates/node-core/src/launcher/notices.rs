@@ -32,13 +32,13 @@ pub(super) type Outlet<'a> = (&'a mut BTreeMap<JobAttempt, JobEntry>, &'a mut Ac
 
 impl Notices {
     /// Prints a line for a script when it is its turn.
-    pub(super) fn add(&mut self, outlet: Outlet<'_>, run: JobAttempt, text: String) {
-        let Some(job) = outlet.0.get(&run).filter(|e| e.script.is_some()) else {
+    pub(super) fn add(&mut self, outlet: Outlet<'_>, attempt: JobAttempt, text: String) {
+        let Some(job) = outlet.0.get(&attempt).filter(|e| e.script.is_some()) else {
             return;
         };
         let uid = job.uid;
-        let waiting = self.waiting.entry(run).or_insert_with(|| {
-            self.turns.entry(uid).or_default().push_back(run);
+        let waiting = self.waiting.entry(attempt).or_insert_with(|| {
+            self.turns.entry(uid).or_default().push_back(attempt);
             Lines::default()
         });
         waiting.lines.push_back(text);
@@ -50,8 +50,8 @@ impl Notices {
     }
 
     /// The process that wrote for a job has ended, or has not begun.
-    pub(super) fn written(&mut self, outlet: Outlet<'_>, run: JobAttempt) {
-        let writing = self.writing.iter().find(|(_, of)| **of == run);
+    pub(super) fn written(&mut self, outlet: Outlet<'_>, attempt: JobAttempt) {
+        let writing = self.writing.iter().find(|(_, of)| **of == attempt);
         if let Some(uid) = writing.map(|(uid, _)| *uid) {
             self.writing.remove(&uid);
             self.write_next(outlet, uid);
@@ -62,10 +62,10 @@ impl Notices {
         if self.writing.contains_key(&uid) {
             return;
         }
-        while let Some(run) = self.turns.get_mut(&uid).and_then(VecDeque::pop_front) {
+        while let Some(attempt) = self.turns.get_mut(&uid).and_then(VecDeque::pop_front) {
             // Its script may have ended.
-            if self.print((jobs, actions), run, None, MessageKind::Notice) {
-                self.writing.insert(uid, run);
+            if self.print((jobs, actions), attempt, None, MessageKind::Notice) {
+                self.writing.insert(uid, attempt);
                 return;
             }
         }
@@ -77,25 +77,28 @@ impl Notices {
     pub(super) fn print(
         &mut self,
         (jobs, actions): Outlet<'_>,
-        run: JobAttempt,
+        attempt: JobAttempt,
         last: Option<String>,
         kind: MessageKind,
     ) -> bool {
-        let Lines { lines, dropped } = self.drop_waiting(run);
-        let Some(job) = jobs.get_mut(&run).filter(|e| e.script.is_some()) else {
+        let Lines { lines, dropped } = self.drop_waiting(attempt);
+        let Some(job) = jobs.get_mut(&attempt).filter(|e| e.script.is_some()) else {
             return false;
         };
         let Some(files) = &job.files else {
             return false;
         };
         if dropped > 0 {
-            actions.log_refusal(&format!("job {}: {dropped} notices are dropped", run.job));
+            actions.log_refusal(&format!(
+                "job {}: {dropped} notices are dropped",
+                attempt.job
+            ));
         }
         job.starting_writers += 1;
         let namespace = job.namespace();
         let lines = lines.into_iter().chain(last);
         actions.push(Action::StartMessage {
-            run,
+            attempt,
             kind,
             user: files.user.clone(),
             work_dir: files.work_dir.clone(),
@@ -108,18 +111,18 @@ impl Notices {
         true
     }
 
-    fn drop_waiting(&mut self, run: JobAttempt) -> Lines {
-        let Some(waiting) = self.waiting.remove(&run) else {
+    fn drop_waiting(&mut self, attempt: JobAttempt) -> Lines {
+        let Some(waiting) = self.waiting.remove(&attempt) else {
             return Lines::default();
         };
         for turns in self.turns.values_mut() {
-            turns.retain(|waits| *waits != run);
+            turns.retain(|waits| *waits != attempt);
         }
         waiting
     }
 
     /// A job is no more.
-    pub(super) fn forget(&mut self, run: JobAttempt) {
-        self.drop_waiting(run);
+    pub(super) fn forget(&mut self, attempt: JobAttempt) {
+        self.drop_waiting(attempt);
     }
 }

@@ -55,42 +55,45 @@ impl Launches {
     pub(super) fn programs_started(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         kind: ProgramKind,
         started: Result<i32, Failure>,
     ) {
         match (kind, started) {
             (ProgramKind::Unkillable, Ok(pid)) => drop(state.roles.insert(pid, Role::Other)),
             (ProgramKind::Unkillable, Err(e)) => {
-                let line = format!("job {}: UnkillableStepProgram: fork: {}", run.job, e.error);
+                let line = format!(
+                    "job {}: UnkillableStepProgram: fork: {}",
+                    attempt.job, e.error
+                );
                 state.actions.log(line);
             }
             (ProgramKind::Prolog, Ok(pid)) => {
-                state.roles.insert(pid, Role::Prolog(run));
+                state.roles.insert(pid, Role::Prolog(attempt));
                 self.programs
-                    .program_runs(state, run, pid, |programs| programs.prolog_timeout_s);
+                    .program_runs(state, attempt, pid, |programs| programs.prolog_timeout_s);
             }
             (ProgramKind::Epilog(_), Ok(pid)) => {
-                state.roles.insert(pid, Role::Epilog(run));
-                if state.advance(run, Move::StartEpilog) {
-                    state.actions.stop_timer(Timer::Kill(run));
+                state.roles.insert(pid, Role::Epilog(attempt));
+                if state.advance(attempt, Move::StartEpilog) {
+                    state.actions.stop_timer(Timer::Kill(attempt));
                 }
                 self.programs
-                    .program_runs(state, run, pid, |programs| programs.epilog_timeout_s);
+                    .program_runs(state, attempt, pid, |programs| programs.epilog_timeout_s);
             }
             (ProgramKind::Container, Ok(pid)) => {
-                state.roles.insert(pid, Role::Container(run));
+                state.roles.insert(pid, Role::Container(attempt));
                 self.programs
-                    .program_runs(state, run, pid, |programs| programs.prolog_timeout_s);
+                    .program_runs(state, attempt, pid, |programs| programs.prolog_timeout_s);
             }
             (ProgramKind::Container, Err(e)) => {
-                self.prolog_not_started(state, run, "JobContainerType", &e)
+                self.prolog_not_started(state, attempt, "JobContainerType", &e)
             }
             (ProgramKind::ContainerRemoval, started) => {
-                self.container_removal_started(state, run, started)
+                self.container_removal_started(state, attempt, started)
             }
-            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, run, "Prolog", &e),
-            (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(state, run, &e),
+            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, attempt, "Prolog", &e),
+            (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(state, attempt, &e),
         }
     }
 
@@ -98,22 +101,22 @@ impl Launches {
     pub(super) fn prolog_not_started(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         key: &str,
         e: &Failure,
     ) {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.program = Program::None;
         state.is_unsettled = true;
         self.programs.go_on_in_turn(state);
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         if entry.phase != Phase::Prolog {
             // It is ending: there is nothing to try again for.
-            return state.start_early_steps(run);
+            return state.start_early_steps(attempt);
         }
         entry.tries += 1;
         let tries = entry.tries;
@@ -121,24 +124,24 @@ impl Launches {
             if tries == 1 {
                 let line = format!(
                     "job {}: {key}: fork: {}; it is tried again",
-                    run.job, e.error
+                    attempt.job, e.error
                 );
                 state.actions.log(line);
             }
-            if state.advance(run, Move::Lack) {
-                state.actions.set_timer(Timer::Retry(run), RETRY_MS);
+            if state.advance(attempt, Move::Lack) {
+                state.actions.set_timer(Timer::Retry(attempt), RETRY_MS);
             }
             return;
         }
         let fault = fault_of(e.is_temporary);
-        self.fail(state, run, format!("{key}: fork: {}", e.error), fault);
-        state.start_early_steps(run);
+        self.fail(state, attempt, format!("{key}: fork: {}", e.error), fault);
+        state.start_early_steps(attempt);
     }
 
-    pub(super) fn prolog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
-        let is_late = self.programs.program_ended(state, run);
+    pub(super) fn prolog_ended(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
+        let is_late = self.programs.program_ended(state, attempt);
         self.programs.go_on_in_turn(state);
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.is_past_prolog = true;
@@ -146,48 +149,53 @@ impl Launches {
         if status != 0 && !self.programs.is_killing {
             let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
-            state.actions.log(format!("job {}: {error}", run.job));
-            self.fail(state, run, error, Fault::Prolog);
+            state.actions.log(format!("job {}: {error}", attempt.job));
+            self.fail(state, attempt, error, Fault::Prolog);
         } else if entry.phase == Phase::Prolog && entry.container().is_some() {
-            self.programs.start_prolog(state, run);
+            self.programs.start_prolog(state, attempt);
         } else if entry.phase == Phase::Prolog {
-            state.records.prolog_over(run, state.now.mono_ms);
-            self.start_script(state, run);
+            state.records.prolog_over(attempt, state.now.mono_ms);
+            self.start_script(state, attempt);
         }
         // These are refused where the job is ending now.
-        state.start_early_steps(run);
+        state.start_early_steps(attempt);
         state.is_unsettled = true;
     }
 
-    pub(super) fn epilog_not_started(&mut self, state: &mut State, run: JobAttempt, e: &Failure) {
-        let line = format!("job {}: Epilog: fork: {}", run.job, e.error);
+    pub(super) fn epilog_not_started(
+        &mut self,
+        state: &mut State,
+        attempt: JobAttempt,
+        e: &Failure,
+    ) {
+        let line = format!("job {}: Epilog: fork: {}", attempt.job, e.error);
         state.actions.log(line);
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.program = Program::None;
         self.programs.go_on_in_turn(state);
         if !e.is_temporary {
-            if !self.programs.start_container_removal(state, run) {
-                self.release(state, run);
+            if !self.programs.start_container_removal(state, attempt) {
+                self.release(state, attempt);
             }
             return;
         }
         // No job ends without it because users have used up all processes.
-        if state.advance(run, Move::Lack) {
-            state.actions.set_timer(Timer::Retry(run), RETRY_MS);
+        if state.advance(attempt, Move::Lack) {
+            state.actions.set_timer(Timer::Retry(attempt), RETRY_MS);
         }
     }
 
-    pub(super) fn epilog_ended(&mut self, state: &mut State, run: JobAttempt, status: i32) {
-        let is_late = self.programs.program_ended(state, run);
+    pub(super) fn epilog_ended(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
+        let is_late = self.programs.program_ended(state, attempt);
         self.programs.go_on_in_turn(state);
-        let entry = state.jobs.get(&run);
+        let entry = state.jobs.get(&attempt);
         let programs = entry.and_then(|e| e.prolog_epilog.as_ref());
         let programs = programs.map_or_else(String::new, |p| p.epilog.join(", "));
         if status != 0 && !self.programs.is_killing {
             let status = describe(status, is_late);
-            state.report_fault(run, format!("Epilog error: {programs}: {status}"));
+            state.report_fault(attempt, format!("Epilog error: {programs}: {status}"));
         }
         state.is_unsettled = true;
     }
@@ -204,7 +212,7 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Whether another job's prolog or epilog runs, and the site wants one at a time.
-    fn must_wait_turn(&self, state: &State, run: JobAttempt) -> bool {
+    fn must_wait_turn(&self, state: &State, attempt: JobAttempt) -> bool {
         let is_of_site = |program: Program, of: JobAttempt| match program {
             Program::None => false,
             Program::Starting => true,
@@ -214,7 +222,7 @@ impl Programs {
         };
         let mut jobs = state.jobs.iter();
         state.node.settings.serial_programs
-            && jobs.any(|(of, e)| *of != run && is_of_site(e.program, *of))
+            && jobs.any(|(of, e)| *of != attempt && is_of_site(e.program, *of))
     }
 
     /// No prolog or epilog runs any more: the next that waits for that does.
@@ -230,19 +238,19 @@ impl Programs {
     pub(super) fn start_programs(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         kind: ProgramKind,
         programs: Vec<String>,
     ) {
-        let entry = state.jobs.get(&run);
+        let entry = state.jobs.get(&attempt);
         let around = entry.and_then(|e| e.prolog_epilog.as_ref());
         let mut env = around.map(|p| p.env.clone()).unwrap_or_default();
         if env.is_empty() {
-            env.push(format!("SLURM_JOB_ID={}", run.job));
+            env.push(format!("SLURM_JOB_ID={}", attempt.job));
             env.push(format!("SLURMD_NODENAME={}", state.node.place.node));
         }
         state.actions.push(Action::StartPrograms {
-            run,
+            attempt,
             kind,
             programs,
             env,
@@ -250,44 +258,44 @@ impl Programs {
     }
 
     /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
-    pub(super) fn start_prolog(&mut self, state: &mut State, run: JobAttempt) {
+    pub(super) fn start_prolog(&mut self, state: &mut State, attempt: JobAttempt) {
         let is_first = |phase| phase == Phase::Recording;
-        if state.jobs.get(&run).is_some_and(|e| is_first(e.phase))
-            && !state.advance(run, Move::StartProlog)
+        if state.jobs.get(&attempt).is_some_and(|e| is_first(e.phase))
+            && !state.advance(attempt, Move::StartProlog)
         {
             return;
         }
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         let Some(programs) = &entry.prolog_epilog else {
             return;
         };
         if programs.prolog.is_empty() || entry.is_past_prolog {
-            return self.start_container(state, run);
+            return self.start_container(state, attempt);
         }
         let prolog = programs.prolog.clone();
-        if self.must_wait_turn(state, run) {
-            if !self.waiting.contains(&run) {
-                self.waiting.push_back(run);
+        if self.must_wait_turn(state, attempt) {
+            if !self.waiting.contains(&attempt) {
+                self.waiting.push_back(attempt);
             }
             return;
         }
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.program = Program::Starting;
-        self.start_programs(state, run, ProgramKind::Prolog, prolog);
+        self.start_programs(state, attempt, ProgramKind::Prolog, prolog);
     }
 
     pub(super) fn program_runs(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         pid: i32,
         timeout_s: fn(&PrologEpilog) -> Option<u32>,
     ) {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.tries = 0;
@@ -297,7 +305,7 @@ impl Programs {
         };
         let timeout_s = entry.prolog_epilog.as_ref().and_then(|p| timeout_s(p));
         if let Some(timeout_s) = timeout_s {
-            let timer = Timer::Programs(run);
+            let timer = Timer::Programs(attempt);
             state.actions.set_timer(timer, u64::from(timeout_s) * 1000);
         }
         if self.is_killing {
@@ -308,8 +316,8 @@ impl Programs {
     }
 
     /// The last of a job is gone: whether its epilog has to run, and does so from now on.
-    pub(super) fn start_epilog(&mut self, state: &mut State, run: JobAttempt) -> bool {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+    pub(super) fn start_epilog(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return false;
         };
         let epilog = entry.prolog_epilog.as_ref().map(|p| p.epilog.clone());
@@ -319,11 +327,11 @@ impl Programs {
         if self.is_killing || entry.phase == Phase::Epilog {
             return false;
         }
-        if self.must_wait_turn(state, run) {
+        if self.must_wait_turn(state, attempt) {
             // The end of the other has this job looked at again.
             return true;
         }
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return false;
         };
         let status = match &entry.outcome {
@@ -331,24 +339,24 @@ impl Programs {
             _ => None,
         };
         entry.program = Program::Starting;
-        self.start_programs(state, run, ProgramKind::Epilog(status), programs);
+        self.start_programs(state, attempt, ProgramKind::Epilog(status), programs);
         true
     }
 
     /// The programs around a job have ended; whether they had been killed because their time was over.
-    pub(super) fn program_ended(&mut self, state: &mut State, run: JobAttempt) -> bool {
-        state.actions.stop_timer(Timer::Programs(run));
-        let entry = state.jobs.get_mut(&run);
+    pub(super) fn program_ended(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+        state.actions.stop_timer(Timer::Programs(attempt));
+        let entry = state.jobs.get_mut(&attempt);
         let program = entry.map(|e| std::mem::take(&mut e.program));
         matches!(program, Some(Program::Running { is_late: true, .. }))
     }
 
     /// Kills programs around a job whose time is over.
-    pub(super) fn programs_late(&mut self, state: &mut State, run: JobAttempt) {
-        if self.leave_removal(state, run) {
+    pub(super) fn programs_late(&mut self, state: &mut State, attempt: JobAttempt) {
+        if self.leave_removal(state, attempt) {
             return;
         }
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         if let Program::Running { pid, is_late } = &mut entry.program {
@@ -361,8 +369,13 @@ impl Programs {
     }
 
     /// Runs the site's program for processes of a job that survive SIGKILL.
-    pub(super) fn run_unkillable(&mut self, state: &mut State, run: JobAttempt, program: String) {
-        self.start_programs(state, run, ProgramKind::Unkillable, vec![program]);
+    pub(super) fn run_unkillable(
+        &mut self,
+        state: &mut State,
+        attempt: JobAttempt,
+        program: String,
+    ) {
+        self.start_programs(state, attempt, ProgramKind::Unkillable, vec![program]);
     }
 
     /// Kills programs that run around jobs; no more are started.

@@ -40,9 +40,9 @@ pub enum Fault {
 
 impl Fault {
     /// What the agent receives.
-    pub(super) fn event(self, run: JobAttempt, error: String) -> LauncherEvent {
+    pub(super) fn event(self, attempt: JobAttempt, error: String) -> LauncherEvent {
         LauncherEvent::LaunchFailed {
-            run,
+            attempt,
             error,
             node_fault: self != Fault::Job,
             prolog: self == Fault::Prolog,
@@ -173,20 +173,20 @@ impl Live {
     }
 
     /// All lines of it.
-    fn write(&self, run: JobAttempt, text: &mut Lines) {
+    fn write(&self, attempt: JobAttempt, text: &mut Lines) {
         text.0.extend_from_slice(&self.lines);
         for (key, bytes) in &self.kept {
-            text.kept(run, *key, bytes);
+            text.kept(attempt, *key, bytes);
         }
         for (step, live) in &self.steps {
             if let Some(dirs) = &live.dirs {
-                text.step_dirs(run, *step, dirs);
+                text.step_dirs(attempt, *step, dirs);
             }
             if let Some(pid) = live.pid {
-                text.step(run, *step, pid, live.at_ms);
+                text.step(attempt, *step, pid, live.at_ms);
             }
             if let Some(end) = &live.end {
-                text.step_ended(run, *step, end);
+                text.step_ended(attempt, *step, end);
             }
         }
     }
@@ -197,12 +197,12 @@ impl Live {
 struct Lines(Vec<u8>);
 
 impl Lines {
-    fn kept(&mut self, run: JobAttempt, key: u32, bytes: &[u8]) {
-        self.numbered(run, b'K', key, bytes);
+    fn kept(&mut self, attempt: JobAttempt, key: u32, bytes: &[u8]) {
+        self.numbered(attempt, b'K', key, bytes);
     }
 
-    fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32, at_ms: Option<u64>) {
-        self.begin(run, b'S');
+    fn step(&mut self, attempt: JobAttempt, step: StepNo, pid: i32, at_ms: Option<u64>) {
+        self.begin(attempt, b'S');
         let numbers = [step.0, pid.unsigned_abs()].map(u64::from);
         for number in numbers.into_iter().chain(at_ms) {
             self.number(number);
@@ -210,33 +210,33 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    fn step_dirs(&mut self, run: JobAttempt, step: StepNo, dirs: &[u8]) {
-        self.numbered(run, b'M', step.0, dirs);
+    fn step_dirs(&mut self, attempt: JobAttempt, step: StepNo, dirs: &[u8]) {
+        self.numbered(attempt, b'M', step.0, dirs);
     }
 
-    fn step_ended(&mut self, run: JobAttempt, step: StepNo, end: &EncodedEnd) {
-        self.numbered(run, b'Z', step.0, end.bytes());
+    fn step_ended(&mut self, attempt: JobAttempt, step: StepNo, end: &EncodedEnd) {
+        self.numbered(attempt, b'Z', step.0, end.bytes());
     }
 
-    fn step_gone(&mut self, run: JobAttempt, step: StepNo) {
-        self.begin(run, b'T');
+    fn step_gone(&mut self, attempt: JobAttempt, step: StepNo) {
+        self.begin(attempt, b'T');
         self.number(step.0.into());
         self.0.push(b'\n');
     }
 
     /// Something that has a number of its own.
-    fn numbered(&mut self, run: JobAttempt, kind: u8, number: u32, bytes: &[u8]) {
-        self.begin(run, kind);
+    fn numbered(&mut self, attempt: JobAttempt, kind: u8, number: u32, bytes: &[u8]) {
+        self.begin(attempt, kind);
         self.number(number.into());
         self.0.push(b' ');
         self.bytes(bytes);
         self.0.push(b'\n');
     }
 
-    fn begin(&mut self, run: JobAttempt, kind: u8) {
+    fn begin(&mut self, attempt: JobAttempt, kind: u8) {
         self.0.push(kind);
-        self.number(run.job.0);
-        self.number(run.attempt.0.into());
+        self.number(attempt.job.0);
+        self.number(attempt.attempt.0.into());
     }
 
     /// Another word.
@@ -311,35 +311,35 @@ impl Records {
     }
 
     /// A job came: with a script to fork, or without.
-    pub(super) fn came(&mut self, run: JobAttempt, uid: u32, batch: bool, boot_ms: u64) {
+    pub(super) fn came(&mut self, attempt: JobAttempt, uid: u32, batch: bool, boot_ms: u64) {
         self.line(
-            run,
+            attempt,
             b'L',
             format_args!("{uid} {} {boot_ms}", u8::from(batch)),
         );
     }
 
     /// What the agent wants back of it.
-    pub(super) fn grant(&mut self, run: JobAttempt, grant: &[u8]) {
-        self.line_of_bytes(run, b'G', grant);
+    pub(super) fn grant(&mut self, attempt: JobAttempt, grant: &[u8]) {
+        self.line_of_bytes(attempt, b'G', grant);
     }
 
     /// Something more of that; nothing when it is empty.
-    pub(super) fn keep(&mut self, run: JobAttempt, key: u32, bytes: ByteVec) {
-        self.pending.kept(run, key, &bytes);
-        self.live.entry(run).or_default().keep(key, bytes);
+    pub(super) fn keep(&mut self, attempt: JobAttempt, key: u32, bytes: ByteVec) {
+        self.pending.kept(attempt, key, &bytes);
+        self.live.entry(attempt).or_default().keep(key, bytes);
     }
 
     /// All that is kept like that.
-    pub(super) fn kept(&self, run: JobAttempt) -> impl Iterator<Item = (u32, &ByteVec)> {
-        let live = self.live.get(&run);
+    pub(super) fn kept(&self, attempt: JobAttempt) -> impl Iterator<Item = (u32, &ByteVec)> {
+        let live = self.live.get(&attempt);
         let kept = live.into_iter().flat_map(|live| &live.kept);
         kept.map(|(key, bytes)| (*key, bytes))
     }
 
     /// How much that is.
-    pub(super) fn kept_bytes(&self, run: JobAttempt) -> usize {
-        self.live.get(&run).map_or(0, |live| live.kept_bytes)
+    pub(super) fn kept_bytes(&self, attempt: JobAttempt) -> usize {
+        self.live.get(&attempt).map_or(0, |live| live.kept_bytes)
     }
 
     /// How much is kept of all attempts.
@@ -348,70 +348,70 @@ impl Records {
     }
 
     /// How much is kept under this number.
-    pub(super) fn kept_length(&self, run: JobAttempt, key: u32) -> usize {
-        let kept = self.live.get(&run).and_then(|live| live.kept.get(&key));
+    pub(super) fn kept_length(&self, attempt: JobAttempt, key: u32) -> usize {
+        let kept = self.live.get(&attempt).and_then(|live| live.kept.get(&key));
         kept.map_or(0, |bytes| bytes.len())
     }
 
     /// Whether something is kept under this number.
-    pub(super) fn keeps(&self, run: JobAttempt, key: u32) -> bool {
-        let live = self.live.get(&run);
+    pub(super) fn keeps(&self, attempt: JobAttempt, key: u32) -> bool {
+        let live = self.live.get(&attempt);
         live.is_some_and(|live| live.kept.contains_key(&key))
     }
 
     /// Programs run around it.
-    pub(super) fn prolog_epilog(&mut self, run: JobAttempt, programs: &PrologEpilog) {
+    pub(super) fn prolog_epilog(&mut self, attempt: JobAttempt, programs: &PrologEpilog) {
         let bytes = minicbor::to_vec(programs).expect("writing to memory cannot fail");
-        self.line_of_bytes(run, b'A', &bytes);
+        self.line_of_bytes(attempt, b'A', &bytes);
     }
 
     /// The one before it has ended well: its script is about to be forked.
-    pub(super) fn prolog_over(&mut self, run: JobAttempt, boot_ms: u64) {
-        self.line(run, b'O', format_args!("{boot_ms}"));
+    pub(super) fn prolog_over(&mut self, attempt: JobAttempt, boot_ms: u64) {
+        self.line(attempt, b'O', format_args!("{boot_ms}"));
     }
 
     /// Its script was forked.
-    pub(super) fn forked(&mut self, run: JobAttempt, pid: i32) {
-        self.line(run, b'P', format_args!("{pid}"));
+    pub(super) fn forked(&mut self, attempt: JobAttempt, pid: i32) {
+        self.line(attempt, b'P', format_args!("{pid}"));
     }
 
     /// A step daemon was forked.
-    pub(super) fn step(&mut self, run: JobAttempt, step: StepNo, pid: i32, at_ms: u64) {
-        self.pending.step(run, step, pid, Some(at_ms));
-        let live = self.live_step(run, step);
+    pub(super) fn step(&mut self, attempt: JobAttempt, step: StepNo, pid: i32, at_ms: u64) {
+        self.pending.step(attempt, step, pid, Some(at_ms));
+        let live = self.live_step(attempt, step);
         (live.pid, live.at_ms) = (Some(pid), Some(at_ms));
     }
 
     /// It has these directories outside the spool directory.
-    pub(super) fn step_dirs(&mut self, run: JobAttempt, step: StepNo, dirs: &[PathBuf]) {
+    pub(super) fn step_dirs(&mut self, attempt: JobAttempt, step: StepNo, dirs: &[PathBuf]) {
         let dirs: Vec<&[u8]> = dirs.iter().map(|d| d.as_os_str().as_bytes()).collect();
         let dirs = dirs.join(&0);
-        self.pending.step_dirs(run, step, &dirs);
-        self.live_step(run, step).dirs = Some(dirs);
+        self.pending.step_dirs(attempt, step, &dirs);
+        self.live_step(attempt, step).dirs = Some(dirs);
     }
 
     /// A step ended, as its daemon reported.
-    pub(super) fn step_ended(&mut self, run: JobAttempt, step: StepNo, end: EncodedEnd) {
-        self.pending.step_ended(run, step, &end);
-        self.live_step(run, step).end = Some(end);
+    pub(super) fn step_ended(&mut self, attempt: JobAttempt, step: StepNo, end: EncodedEnd) {
+        self.pending.step_ended(attempt, step, &end);
+        self.live_step(attempt, step).end = Some(end);
     }
 
     /// A step is forgotten.
-    pub(super) fn step_gone(&mut self, run: JobAttempt, step: StepNo) {
-        self.pending.step_gone(run, step);
-        if let Some(live) = self.live.get_mut(&run) {
+    pub(super) fn step_gone(&mut self, attempt: JobAttempt, step: StepNo) {
+        self.pending.step_gone(attempt, step);
+        if let Some(live) = self.live.get_mut(&attempt) {
             live.steps.remove(&step);
         }
     }
 
-    fn live_step(&mut self, run: JobAttempt, step: StepNo) -> &mut LiveStep {
-        self.live.entry(run).or_default().step(step)
+    fn live_step(&mut self, attempt: JobAttempt, step: StepNo) -> &mut LiveStep {
+        self.live.entry(attempt).or_default().step(step)
     }
 
     /// Its script ended.
     pub(super) fn ended(
         &mut self,
-        run: JobAttempt,
+        attempt: JobAttempt,
         ScriptEnd {
             status,
             usage: u,
@@ -420,7 +420,7 @@ impl Records {
         }: &ScriptEnd,
     ) {
         self.line(
-            run,
+            attempt,
             b'E',
             format_args!(
                 "{status} {} {} {} {} {} {} {} {oom_kills}",
@@ -436,47 +436,47 @@ impl Records {
     }
 
     /// Its script could not be started.
-    pub(super) fn failed(&mut self, run: JobAttempt, fault: Fault, error: &str) {
+    pub(super) fn failed(&mut self, attempt: JobAttempt, fault: Fault, error: &str) {
         let error = error.replace('\n', " ");
-        self.line(run, b'F', format_args!("{} {error}", fault as u8));
+        self.line(attempt, b'F', format_args!("{} {error}", fault as u8));
     }
 
     /// It was ordered to end.
-    pub(super) fn ending(&mut self, run: JobAttempt) {
-        self.line(run, b'X', format_args!(""));
+    pub(super) fn ending(&mut self, attempt: JobAttempt) {
+        self.line(attempt, b'X', format_args!(""));
     }
 
     /// Nothing of it is left.
-    pub(super) fn released(&mut self, run: JobAttempt) {
-        self.line(run, b'R', format_args!(""));
+    pub(super) fn released(&mut self, attempt: JobAttempt) {
+        self.line(attempt, b'R', format_args!(""));
     }
 
     /// The controller knows all of it.
-    pub(super) fn forgotten(&mut self, run: JobAttempt) {
-        self.line(run, b'D', format_args!(""));
-        self.live.remove(&run);
+    pub(super) fn forgotten(&mut self, attempt: JobAttempt) {
+        self.line(attempt, b'D', format_args!(""));
+        self.live.remove(&attempt);
     }
 
     /// A line about the whole of it.
-    fn line(&mut self, run: JobAttempt, kind: u8, rest: std::fmt::Arguments) {
+    fn line(&mut self, attempt: JobAttempt, kind: u8, rest: std::fmt::Arguments) {
         let at = self.pending.0.len();
-        self.pending.begin(run, kind);
+        self.pending.begin(attempt, kind);
         writeln!(self.pending.0, " {rest}").expect("writing to memory cannot fail");
-        self.is_live(run, at);
+        self.is_live(attempt, at);
     }
 
-    fn line_of_bytes(&mut self, run: JobAttempt, kind: u8, bytes: &[u8]) {
+    fn line_of_bytes(&mut self, attempt: JobAttempt, kind: u8, bytes: &[u8]) {
         let at = self.pending.0.len();
-        self.pending.begin(run, kind);
+        self.pending.begin(attempt, kind);
         self.pending.0.push(b' ');
         self.pending.bytes(bytes);
         self.pending.0.push(b'\n');
-        self.is_live(run, at);
+        self.is_live(attempt, at);
     }
 
     /// What is pending from there on belongs to what has to stay.
-    fn is_live(&mut self, run: JobAttempt, at: usize) {
-        let lines = &mut self.live.entry(run).or_default().lines;
+    fn is_live(&mut self, attempt: JobAttempt, at: usize) {
+        let lines = &mut self.live.entry(attempt).or_default().lines;
         lines.extend_from_slice(&self.pending.0[at..]);
     }
 
@@ -514,8 +514,8 @@ impl Records {
     /// The whole file, as it is to be from now on.
     pub fn rewritten(&mut self) -> Vec<u8> {
         let mut text = Lines(format!("B {}\n", self.boot_id).into());
-        for (run, live) in &self.live {
-            live.write(*run, &mut text);
+        for (attempt, live) in &self.live {
+            live.write(*attempt, &mut text);
         }
         self.size = text.0.len() as u64;
         self.compact_at = COMPACT_BYTES.max(4 * self.size);
@@ -541,19 +541,19 @@ fn parse(
         let (Ok(job), Ok(attempt)) = (job.parse(), attempt.parse()) else {
             continue;
         };
-        let run = JobAttempt::new(JobId(job), Attempt(attempt));
+        let attempt = JobAttempt::new(JobId(job), Attempt(attempt));
         if kind == "D" {
-            old.remove(&run);
-            live.remove(&run);
+            old.remove(&attempt);
+            live.remove(&attempt);
             continue;
         }
-        let entry = old.entry(run).or_default();
+        let entry = old.entry(attempt).or_default();
         let rest = words.next().unwrap_or("");
         apply(entry, kind, rest);
-        live.entry(run).or_default().add(kind, rest, line);
+        live.entry(attempt).or_default().add(kind, rest, line);
     }
-    for (run, live) in &live {
-        live.add_to(old.entry(*run).or_default());
+    for (attempt, live) in &live {
+        live.add_to(old.entry(*attempt).or_default());
     }
     (old, live)
 }

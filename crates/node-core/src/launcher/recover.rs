@@ -27,9 +27,9 @@ impl Launcher {
             self.state.node.apply(settings);
         }
         let mut processes = left.processes;
-        for (run, old) in left.attempts {
-            let noted = left.scripts.get(&run).copied();
-            self.take_over(run, &old, left.same_boot, noted, &mut processes);
+        for (attempt, old) in left.attempts {
+            let noted = left.scripts.get(&attempt).copied();
+            self.take_over(attempt, &old, left.same_boot, noted, &mut processes);
         }
         // Processes that are none of them have only got their numbers.
         for pid in processes.into_keys() {
@@ -40,7 +40,7 @@ impl Launcher {
         if left.same_boot {
             self.state.actions.push(Action::AskStepds(None));
         }
-        let jobs: BTreeSet<JobId> = self.state.jobs.keys().map(|run| run.job).collect();
+        let jobs: BTreeSet<JobId> = self.state.jobs.keys().map(|attempt| attempt.job).collect();
         self.state.actions.push(Action::RemoveFilesOfOthers(jobs));
         self.state.sweep_containers();
         self.state.is_unsettled = true;
@@ -48,7 +48,7 @@ impl Launcher {
 
     fn take_over(
         &mut self,
-        run: JobAttempt,
+        attempt: JobAttempt,
         old: &RecordedAttempt,
         same_boot: bool,
         noted: Option<i32>,
@@ -57,7 +57,7 @@ impl Launcher {
         let grant = old
             .grant
             .as_ref()
-            .and_then(|bytes| self.state.grant_of(run, bytes));
+            .and_then(|bytes| self.state.grant_of(attempt, bytes));
         let mut entry = JobEntry {
             phase: match old.released {
                 true => Phase::Released,
@@ -74,24 +74,25 @@ impl Launcher {
         for step in &old.steps_gone {
             entry.numbers.insert(*step);
         }
-        self.state.jobs.insert(run, entry);
+        self.state.jobs.insert(attempt, entry);
         if same_boot {
             if let Some(pid) = old.pid {
-                self.state.sessions.insert(pid, run);
+                self.state.sessions.insert(pid, attempt);
             }
             for (&step, &pid) in &old.steps {
-                self.state.sessions.insert(pid, run);
-                self.state.take_over_step(run, step, pid, old, processes);
+                self.state.sessions.insert(pid, attempt);
+                self.state
+                    .take_over_step(attempt, step, pid, old, processes);
             }
         } else {
             let dirs = old.step_dirs.values().flatten().cloned();
-            self.state.remove_dirs(run, dirs.collect());
+            self.state.remove_dirs(attempt, dirs.collect());
         }
         if let Some(ended) = old.ended.clone() {
-            return self.conclude(run, ended.event(run), old.released);
+            return self.conclude(attempt, ended.event(attempt), old.released);
         }
         if let Some((fault, error)) = old.failed.clone() {
-            return self.conclude(run, fault.event(run, error), old.released);
+            return self.conclude(attempt, fault.event(attempt, error), old.released);
         }
         if old.batch && same_boot {
             // Where its fork was not written down any more, the script itself has noted it.
@@ -99,12 +100,12 @@ impl Launcher {
             let is_it = |start_ms: u64| is_of(start_ms, old.boot_ms, START_SLACK_MS);
             let is_script = |pid: &i32| processes.get(pid).is_some_and(|start| is_it(*start));
             if let Some(pid) = found.find(is_script) {
-                self.state.roles.insert(pid, Role::Script(run));
-                if let Some(entry) = self.state.jobs.get_mut(&run) {
+                self.state.roles.insert(pid, Role::Script(attempt));
+                if let Some(entry) = self.state.jobs.get_mut(&attempt) {
                     entry.script = Some(pid);
                 }
                 if old.ending {
-                    self.state.resume_ending(run);
+                    self.state.resume_ending(attempt);
                 }
                 return;
             }
@@ -113,39 +114,39 @@ impl Launcher {
         let has_prolog = programs.is_some_and(|p| !p.prolog.is_empty() || p.container.is_some());
         let in_prolog = has_prolog && !old.prolog_over;
         if old.batch || in_prolog || !same_boot {
-            self.conclude(run, LauncherEvent::Vanished(run), old.released);
+            self.conclude(attempt, LauncherEvent::Vanished(attempt), old.released);
         } else if old.ending {
-            self.state.resume_ending(run);
+            self.state.resume_ending(attempt);
         }
     }
 
-    fn conclude(&mut self, run: JobAttempt, outcome: LauncherEvent, is_released: bool) {
+    fn conclude(&mut self, attempt: JobAttempt, outcome: LauncherEvent, is_released: bool) {
         if is_released {
-            if let Some(entry) = self.state.jobs.get_mut(&run) {
+            if let Some(entry) = self.state.jobs.get_mut(&attempt) {
                 entry.outcome = Some(outcome);
             }
         } else {
-            self.launches.finish(&mut self.state, run, outcome);
+            self.launches.finish(&mut self.state, attempt, outcome);
         }
     }
 }
 
 impl State {
     /// It was ordered to end: the wait before KILL starts again.
-    pub(super) fn resume_ending(&mut self, run: JobAttempt) {
+    pub(super) fn resume_ending(&mut self, attempt: JobAttempt) {
         let is_here = |e: &JobEntry| !e.phase.is_released();
-        if self.jobs.get(&run).is_some_and(is_here) && self.advance(run, Move::Terminate) {
-            if let Some(entry) = self.jobs.get_mut(&run) {
+        if self.jobs.get(&attempt).is_some_and(is_here) && self.advance(attempt, Move::Terminate) {
+            if let Some(entry) = self.jobs.get_mut(&attempt) {
                 entry.kill_at_ms = Some(self.now.mono_ms + self.node.kill_wait_ms);
             }
             self.actions
-                .set_timer(Timer::Kill(run), self.node.kill_wait_ms);
+                .set_timer(Timer::Kill(attempt), self.node.kill_wait_ms);
         }
     }
 
     pub(super) fn take_over_step(
         &mut self,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
         pid: i32,
         old: &RecordedAttempt,
@@ -161,29 +162,29 @@ impl State {
             |start_ms: &u64| is_of(*start_ms, old.boot_ms, u64::MAX) && *start_ms <= last_ms;
         let runs = !is_over && processes.get(&pid).is_some_and(is_it);
         if runs {
-            self.roles.insert(pid, Role::Step(run, step));
+            self.roles.insert(pid, Role::Step(attempt, step));
         }
         let process = StepProcess {
             dirs,
             ended,
             ..StepProcess::new(if runs { pid } else { 0 }, None)
         };
-        if let Some(entry) = self.jobs.get_mut(&run) {
+        if let Some(entry) = self.jobs.get_mut(&attempt) {
             entry.enter_step(step, process);
         }
         if !is_over && !runs {
-            self.stepd_ended(run, step);
+            self.stepd_ended(attempt, step);
         }
     }
 
     /// The grant that is on file.
-    pub(super) fn grant_of(&mut self, run: JobAttempt, bytes: &[u8]) -> Option<Rc<JobGrant>> {
+    pub(super) fn grant_of(&mut self, attempt: JobAttempt, bytes: &[u8]) -> Option<Rc<JobGrant>> {
         match minicbor::decode(bytes) {
             Ok(grant) => Some(Rc::new(grant)),
             Err(e) => {
                 self.actions.log(format!(
                     "job {}: its grant cannot be read back: {e}",
-                    run.job
+                    attempt.job
                 ));
                 None
             }

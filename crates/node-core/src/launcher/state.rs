@@ -76,23 +76,23 @@ impl State {
     }
 
     /// Takes a job to its next phase; whether that is possible.
-    pub(super) fn advance(&mut self, run: JobAttempt, happens: Move) -> bool {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn advance(&mut self, attempt: JobAttempt, happens: Move) -> bool {
+        let Some(entry) = self.jobs.get_mut(&attempt) else {
             return false;
         };
         let from = entry.phase;
         let Some(next) = from.after(happens) else {
-            debug_assert!(false, "job {}: {happens:?} in {from:?}", run.job);
+            debug_assert!(false, "job {}: {happens:?} in {from:?}", attempt.job);
             self.actions.log(format!(
                 "job {}: unexpected event {happens:?} in phase {from:?}",
-                run.job
+                attempt.job
             ));
             return false;
         };
         entry.phase = next;
         match next.is_ending() {
-            true => self.ending.insert(run),
-            false => self.ending.remove(&run),
+            true => self.ending.insert(attempt),
+            false => self.ending.remove(&attempt),
         };
         true
     }

@@ -88,11 +88,11 @@ pub fn step_of_result(name: &str) -> Option<AttemptStep> {
     let job = numbers.next()?.parse().ok()?;
     let attempt = numbers.next()?.parse().ok()?;
     let step = numbers.next()?.parse().ok()?;
-    let run = JobAttempt::new(JobId(job), Attempt(attempt));
+    let attempt = JobAttempt::new(JobId(job), Attempt(attempt));
     numbers
         .next()
         .is_none()
-        .then_some(AttemptStep::new(run, StepNo(step)))
+        .then_some(AttemptStep::new(attempt, StepNo(step)))
 }
 
 /// Whether a path leads to a directory that a step has for itself.
@@ -156,8 +156,8 @@ impl Node {
         dirs
     }
 
-    fn step_socket(&self, run: JobAttempt, step: StepNo) -> PathBuf {
-        let name = format!("step-{}.{}.sock", run.job, step.0);
+    fn step_socket(&self, attempt: JobAttempt, step: StepNo) -> PathBuf {
+        let name = format!("step-{}.{}.sock", attempt.job, step.0);
         self.setup.spool.join(name)
     }
 }
@@ -173,8 +173,8 @@ impl State {
         let Some(EarlyStep { mut order, .. }) = self.wait_for_job(early) else {
             return;
         };
-        let (run, step) = (order.run, order.launch.step);
-        let checked = match (self.jobs.get(&run), random) {
+        let (attempt, step) = (order.attempt, order.launch.step);
+        let checked = match (self.jobs.get(&attempt), random) {
             (None, _) => Err("the job is not on this node".to_owned()),
             (Some(e), _) if e.phase.is_leaving() => Err("the job is ending".to_owned()),
             (Some(_), None) => Err("cannot read random numbers".to_owned()),
@@ -187,9 +187,12 @@ impl State {
             Ok((bounds, random)) => self.place_step(order, bounds, random),
             Err(error) => {
                 self.actions
-                    .log_refusal(&format!("step {}.{step}: {error}", run.job));
-                self.actions
-                    .send(LauncherEvent::StepFailed { run, step, error });
+                    .log_refusal(&format!("step {}.{step}: {error}", attempt.job));
+                self.actions.send(LauncherEvent::StepFailed {
+                    attempt,
+                    step,
+                    error,
+                });
             }
         }
     }
@@ -197,9 +200,9 @@ impl State {
     /// Keeps a step's start until its job has begun, with its prolog, and the user's groups are known; gives it back if there
     /// is nothing to wait for.
     pub(super) fn wait_for_job(&mut self, early: EarlyStep) -> Option<EarlyStep> {
-        let run = early.order.run;
+        let attempt = early.order.attempt;
         let is_here = |e: &&JobEntry| !e.phase.is_leaving();
-        let Some(entry) = self.jobs.get(&run).filter(is_here) else {
+        let Some(entry) = self.jobs.get(&attempt).filter(is_here) else {
             return Some(early);
         };
         let mut waits = entry.phase.has_not_begun() || entry.phase == Phase::Prolog;
@@ -207,11 +210,11 @@ impl State {
             // An earlier launcher has begun the job.
             let grant = entry.grant.clone();
             let user = grant.and_then(|grant| self.user_of(&grant.spec.owner));
-            waits = user.is_none() && self.jobs[&run].grant.is_some();
+            waits = user.is_none() && self.jobs[&attempt].grant.is_some();
             if waits {
-                self.without_groups.insert(run);
+                self.without_groups.insert(attempt);
             }
-            if let Some(entry) = self.jobs.get_mut(&run) {
+            if let Some(entry) = self.jobs.get_mut(&attempt) {
                 entry.user = user;
             }
         }
@@ -219,50 +222,53 @@ impl State {
             return Some(early);
         }
         let bytes = early_steps::bytes_of(&early.order);
-        match early_steps::may_wait(self, run, bytes) {
+        match early_steps::may_wait(self, attempt, bytes) {
             Ok(()) => {
-                let entry = self.jobs.get_mut(&run);
+                let entry = self.jobs.get_mut(&attempt);
                 let early = EarlyStep { bytes, ..early };
                 entry?.early_steps.push(early);
             }
             Err(error) => {
                 let step = early.order.launch.step;
-                self.actions
-                    .send(LauncherEvent::StepFailed { run, step, error });
+                self.actions.send(LauncherEvent::StepFailed {
+                    attempt,
+                    step,
+                    error,
+                });
             }
         }
         None
     }
 
     pub(super) fn place_step(&mut self, order: Box<StepOrder>, bounds: StepBounds, random: u64) {
-        let (run, step) = (order.run, order.launch.step);
+        let (attempt, step) = (order.attempt, order.launch.step);
         let is_direct = order.direct;
         let next = NextStep {
             order,
             kill_wait_ms: self.node.kill_wait_ms,
-            result: result_path(&self.node.setup.spool, run, step)
+            result: result_path(&self.node.setup.spool, attempt, step)
                 .to_string_lossy()
                 .into_owned(),
-            kept: self.kept_of(run, step),
+            kept: self.kept_of(attempt, step),
         };
         let placing = Placing {
             next: Some(next),
             bounds,
             random,
             is_direct,
-            socket: self.node.step_socket(run, step),
+            socket: self.node.step_socket(attempt, step),
             dirs: Vec::new(),
             spare: None,
         };
-        if let Some(entry) = self.jobs.get_mut(&run) {
+        if let Some(entry) = self.jobs.get_mut(&attempt) {
             entry.placing.insert(step, placing);
         }
-        self.find_stepd(run, step);
+        self.find_stepd(attempt, step);
     }
 
     /// Has a daemon take the step: one that is there and that the agent has no connection to, or a new one.
-    pub(super) fn find_stepd(&mut self, run: JobAttempt, step: StepNo) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn find_stepd(&mut self, attempt: JobAttempt, step: StepNo) {
+        let Some(entry) = self.jobs.get_mut(&attempt) else {
             return;
         };
         let Some(placing) = entry.placing.get_mut(&step) else {
@@ -281,19 +287,19 @@ impl State {
                 let stepd = spare.id;
                 placing.spare = Some(spare);
                 return self.actions.push(Action::GiveStep {
-                    run,
+                    attempt,
                     step,
                     stepd,
                     frame,
                 });
             }
         }
-        self.start_stepd(run, step);
+        self.start_stepd(attempt, step);
     }
 
-    pub(super) fn start_stepd(&mut self, run: JobAttempt, step: StepNo) {
+    pub(super) fn start_stepd(&mut self, attempt: JobAttempt, step: StepNo) {
         let placing = |state: &mut State| {
-            let entry = state.jobs.get_mut(&run)?;
+            let entry = state.jobs.get_mut(&attempt)?;
             let placing = entry.placing.get_mut(&step)?;
             Some((placing.next.take()?, placing.bounds.clone(), placing.random))
         };
@@ -305,9 +311,9 @@ impl State {
         let dirs = pmix.map(|pmix| self.node.step_dirs(&next.order, pmix, random));
         let dirs = dirs.unwrap_or_default();
         if !dirs.is_empty() {
-            self.records.step_dirs(run, step, &dirs);
+            self.records.step_dirs(attempt, step, &dirs);
         }
-        let Some(entry) = self.jobs.get_mut(&run) else {
+        let Some(entry) = self.jobs.get_mut(&attempt) else {
             return;
         };
         let (confinement, namespace) = (self.node.confinement(entry), entry.namespace());
@@ -336,9 +342,9 @@ impl State {
         });
     }
 
-    pub(super) fn take_placing(&mut self, run: JobAttempt, step: StepNo) -> Option<Placing> {
+    pub(super) fn take_placing(&mut self, attempt: JobAttempt, step: StepNo) -> Option<Placing> {
         self.is_unsettled = true;
-        self.jobs.get_mut(&run)?.placing.remove(&step)
+        self.jobs.get_mut(&attempt)?.placing.remove(&step)
     }
 
     /// What it has not reported is in its file, or lost: the end of its process says so.
@@ -347,22 +353,25 @@ impl State {
     }
 
     /// A step daemon ended: its result is read. One that was killed left none, perhaps processes, and files.
-    pub(super) fn stepd_ended(&mut self, run: JobAttempt, step: StepNo) {
-        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+    pub(super) fn stepd_ended(&mut self, attempt: JobAttempt, step: StepNo) {
+        let process = self.jobs.get(&attempt).and_then(|e| e.steps.get(&step));
         if process.is_none_or(|p| p.ended.is_some()) {
             return;
         }
         let stepd = process.and_then(|p| p.stepd.as_ref());
         let socket = stepd.map(|s| s.socket.clone());
-        let socket = socket.unwrap_or_else(|| self.node.step_socket(run, step));
+        let socket = socket.unwrap_or_else(|| self.node.step_socket(attempt, step));
         self.actions.push(Action::RemoveSocket(socket));
-        self.actions
-            .push(Action::ReadResult(run, step, ResultPurpose::DaemonEnded));
+        self.actions.push(Action::ReadResult(
+            attempt,
+            step,
+            ResultPurpose::DaemonEnded,
+        ));
     }
 
     /// The lead knows how a step ended here.
-    pub(super) fn forget_step(&mut self, run: JobAttempt, step: StepNo) {
-        let Some(entry) = self.jobs.get_mut(&run) else {
+    pub(super) fn forget_step(&mut self, attempt: JobAttempt, step: StepNo) {
+        let Some(entry) = self.jobs.get_mut(&attempt) else {
             return;
         };
         let Some(process) = entry.steps.get(&step).filter(|p| p.ended.is_some()) else {
@@ -370,45 +379,45 @@ impl State {
         };
         let is_reported = process.is_reported;
         entry.steps.remove(&step);
-        self.records.step_gone(run, step);
+        self.records.step_gone(attempt, step);
         if !is_reported {
-            self.actions.push(Action::RemoveResult(run, step));
+            self.actions.push(Action::RemoveResult(attempt, step));
         }
     }
 
     /// Ends all steps of a job, and says why in their standard error.
-    pub(super) fn end_all_steps(&mut self, run: JobAttempt, message: Option<&str>) {
+    pub(super) fn end_all_steps(&mut self, attempt: JobAttempt, message: Option<&str>) {
         for step in self
             .jobs
-            .get(&run)
+            .get(&attempt)
             .map_or_else(Vec::new, JobEntry::live_steps)
         {
-            let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+            let process = self.jobs.get(&attempt).and_then(|e| e.steps.get(&step));
             let stepd = process.and_then(|p| p.stepd.as_ref()).map(|s| s.id);
             if let (Some(text), Some(stepd)) = (message, stepd) {
-                let (job, node) = (run.job, &self.node.place.node);
+                let (job, node) = (attempt.job, &self.node.place.node);
                 let text = format!("slurmstepd: error: *** STEP {job}.{step} ON {node} {text} ***");
                 // A daemon that does not read is being killed anyway.
                 let line = StepdCommand::PrintStepLine(text);
                 self.actions.push(Action::SendStepd(stepd, line));
             }
-            self.end_step(run, step);
+            self.end_step(attempt, step);
         }
     }
 
-    pub(super) fn ask_steps_to_end(&mut self, run: JobAttempt) {
+    pub(super) fn ask_steps_to_end(&mut self, attempt: JobAttempt) {
         for step in self
             .jobs
-            .get(&run)
+            .get(&attempt)
             .map_or_else(Vec::new, JobEntry::live_steps)
         {
-            self.end_step(run, step);
+            self.end_step(attempt, step);
         }
     }
 
     /// Has the daemon of a step end its tasks: TERM, after a while KILL.
-    pub(super) fn end_step(&mut self, run: JobAttempt, step: StepNo) {
-        let entry = self.jobs.get(&run);
+    pub(super) fn end_step(&mut self, attempt: JobAttempt, step: StepNo) {
+        let entry = self.jobs.get(&attempt);
         let Some(process) = entry.and_then(|e| e.live_step(step)) else {
             return;
         };
@@ -427,13 +436,18 @@ impl State {
     }
 
     /// Prints a line in the standard error of a step, whichever node it is on.
-    pub(super) fn print_in_step(&mut self, run: JobAttempt, step: StepNo, text: &str) {
+    pub(super) fn print_in_step(&mut self, attempt: JobAttempt, step: StepNo, text: &str) {
         let line = format!("slurmstepd: error: {text}");
-        self.command_step(run, step, StepdCommand::PrintLine(line));
+        self.command_step(attempt, step, StepdCommand::PrintLine(line));
     }
 
-    pub(super) fn command_step(&mut self, run: JobAttempt, step: StepNo, command: StepdCommand) {
-        let process = self.jobs.get(&run).and_then(|e| e.steps.get(&step));
+    pub(super) fn command_step(
+        &mut self,
+        attempt: JobAttempt,
+        step: StepNo,
+        command: StepdCommand,
+    ) {
+        let process = self.jobs.get(&attempt).and_then(|e| e.steps.get(&step));
         let stepd = process.and_then(|p| p.stepd.as_ref()).map(|s| s.id);
         // A daemon that does not read is being killed.
         self.actions
@@ -441,12 +455,12 @@ impl State {
     }
 
     /// Signals all processes of a step; one that is to end it also ends a step whose tasks have not started.
-    pub(super) fn signal_step(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
-        let entry = self.jobs.get(&run);
+    pub(super) fn signal_step(&mut self, attempt: JobAttempt, step: StepNo, signal: i32) {
+        let entry = self.jobs.get(&attempt);
         let Some(pid) = entry.and_then(|e| e.live_step(step)).map(|p| p.pid) else {
             return;
         };
-        let of = self.members(run);
+        let of = self.members(attempt);
         self.actions.push(Action::SignalStep {
             of,
             step,
@@ -456,56 +470,57 @@ impl State {
     }
 
     /// No task of a step was there to be signalled.
-    pub(super) fn step_has_no_tasks(&mut self, run: JobAttempt, step: StepNo, signal: i32) {
+    pub(super) fn step_has_no_tasks(&mut self, attempt: JobAttempt, step: StepNo, signal: i32) {
         if matches!(
             signal,
             signals::SIGKILL | signals::SIGTERM | signals::SIGINT
         ) {
-            self.end_step(run, step);
+            self.end_step(attempt, step);
         }
     }
 
     /// What is kept of a step, for its daemon.
-    pub(super) fn kept_of(&self, run: JobAttempt, step: StepNo) -> KeptEntries {
-        let kept = self.records.kept(run);
+    pub(super) fn kept_of(&self, attempt: JobAttempt, step: StepNo) -> KeptEntries {
+        let kept = self.records.kept(attempt);
         let of_step = kept.filter(|(key, _)| is_kept_of(*key, step));
         of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
     }
 
-    pub(super) fn may_have_step(&self, run: JobAttempt, step: StepNo) -> bool {
-        let entry = self.jobs.get(&run).filter(|e| !e.phase.is_released());
+    pub(super) fn may_have_step(&self, attempt: JobAttempt, step: StepNo) -> bool {
+        let entry = self.jobs.get(&attempt).filter(|e| !e.phase.is_released());
         entry.is_some_and(|e| !e.had_step(step))
     }
 
-    pub(super) fn enter_assigned(&mut self, run: JobAttempt, step: StepNo, pid: i32) {
+    pub(super) fn enter_assigned(&mut self, attempt: JobAttempt, step: StepNo, pid: i32) {
         let now_ms = self.now.mono_ms;
-        self.records.step(run, step, pid, now_ms);
-        let Some(entry) = self.jobs.get_mut(&run) else {
+        self.records.step(attempt, step, pid, now_ms);
+        let Some(entry) = self.jobs.get_mut(&attempt) else {
             return;
         };
         entry.enter_step(step, StepProcess::new(pid, None));
         if entry.phase.is_ending() {
-            self.end_step(run, step);
+            self.end_step(attempt, step);
         }
     }
 
     /// A step that was given ended with its daemon before this process knew of it.
-    pub(super) fn report_lost(&mut self, run: JobAttempt, step: StepNo) {
+    pub(super) fn report_lost(&mut self, attempt: JobAttempt, step: StepNo) {
         self.actions
-            .push(Action::ReadResult(run, step, ResultPurpose::Assigned));
+            .push(Action::ReadResult(attempt, step, ResultPurpose::Assigned));
     }
 
     /// Takes in results of steps that are known from nowhere else.
     pub(super) fn results_listed(&mut self, results: Vec<AttemptStep>) {
-        for AttemptStep { run, step } in results {
-            let Some(entry) = self.jobs.get(&run).filter(|e| !e.phase.is_released()) else {
+        for AttemptStep { attempt, step } in results {
+            let Some(entry) = self.jobs.get(&attempt).filter(|e| !e.phase.is_released()) else {
                 continue;
             };
             if entry.forgotten_steps.contains(&step) {
-                self.actions.push(Action::RemoveResult(run, step));
+                self.actions.push(Action::RemoveResult(attempt, step));
             } else if !entry.steps.contains_key(&step) {
                 let purpose = ResultPurpose::Found;
-                self.actions.push(Action::ReadResult(run, step, purpose));
+                self.actions
+                    .push(Action::ReadResult(attempt, step, purpose));
             }
         }
     }
@@ -517,10 +532,13 @@ mod tests {
 
     #[test]
     fn results_are_known_by_their_names() {
-        let run = JobAttempt::new(JobId(7), Attempt(2));
-        let path = result_path(Path::new("/spool"), run, StepNo(3));
+        let attempt = JobAttempt::new(JobId(7), Attempt(2));
+        let path = result_path(Path::new("/spool"), attempt, StepNo(3));
         let name = path.file_name().unwrap().to_str().unwrap();
-        assert_eq!(step_of_result(name), Some(AttemptStep::new(run, StepNo(3))));
+        assert_eq!(
+            step_of_result(name),
+            Some(AttemptStep::new(attempt, StepNo(3)))
+        );
         for other in [
             "step-7.3.sock",
             "step-7.2.3.next",

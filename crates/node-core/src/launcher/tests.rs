@@ -41,7 +41,7 @@ fn run(job: u64) -> JobAttempt {
 }
 
 /// A job with all four CPUs of this node.
-fn grant(run: JobAttempt, kind: JobKind) -> JobGrant {
+fn grant(attempt: JobAttempt, kind: JobKind) -> JobGrant {
     let spec = JobSpec {
         kind,
         script: Some(SCRIPT),
@@ -66,8 +66,8 @@ fn grant(run: JobAttempt, kind: JobKind) -> JobGrant {
         ..Allocation::default()
     };
     JobGrant {
-        job: run.job,
-        attempt: run.attempt,
+        job: attempt.job,
+        attempt: attempt.attempt,
         spec: std::sync::Arc::new(spec),
         alloc: alloc.into(),
         position: 0,
@@ -87,13 +87,13 @@ fn grant(run: JobAttempt, kind: JobKind) -> JobGrant {
     }
 }
 
-fn step_order(run: JobAttempt, step: StepNo) -> Box<StepOrder> {
+fn step_order(attempt: JobAttempt, step: StepNo) -> Box<StepOrder> {
     Box::new(StepOrder {
-        run,
+        attempt,
         launch: StepLaunch {
             key: vec![1; 16].into(),
             spec: StepSpec {
-                job: run.job,
+                job: attempt.job,
                 ..StepSpec::default()
             },
             step,
@@ -326,15 +326,15 @@ impl World {
         self.finish_wakeup();
     }
 
-    fn launch(&mut self, run: JobAttempt, kind: JobKind) {
-        self.order(Order::Launch(Box::new(grant(run, kind))));
+    fn launch(&mut self, attempt: JobAttempt, kind: JobKind) {
+        self.order(Order::Launch(Box::new(grant(attempt, kind))));
         self.answer_look_ups();
     }
 
-    fn terminate(&mut self, run: JobAttempt, now: bool) {
+    fn terminate(&mut self, attempt: JobAttempt, now: bool) {
         self.order(Order::Terminate {
-            job: run.job,
-            attempt: run.attempt,
+            job: attempt.job,
+            attempt: attempt.attempt,
             now,
             why: TerminateReason::Cancelled,
         });
@@ -345,9 +345,9 @@ impl World {
         self.finish_wakeup();
     }
 
-    fn start_step(&mut self, run: JobAttempt, step: StepNo) {
+    fn start_step(&mut self, attempt: JobAttempt, step: StepNo) {
         self.deliver(Event::StartStep {
-            order: step_order(run, step),
+            order: step_order(attempt, step),
             random: Some(1),
         });
         self.finish_wakeup();
@@ -387,10 +387,10 @@ impl World {
             .find(|(_, c)| c.is_listening && !c.unread.is_empty())?;
         let step = connection.unread.pop_front()?;
         let process = self.processes.get(&connection.pid);
-        if let Some(Kind::Stepd(run, _)) = process.map(|p| p.kind)
+        if let Some(Kind::Stepd(attempt, _)) = process.map(|p| p.kind)
             && self.owned.contains(id)
         {
-            self.known_ends.insert(AttemptStep::new(run, step));
+            self.known_ends.insert(AttemptStep::new(attempt, step));
         }
         Some(Event::StepEnded(*id, step, EncodedEnd::of(&end_of_step())))
     }
@@ -407,18 +407,20 @@ impl World {
     /// The agent knows of each end that the launcher knows.
     fn check_ends(&self) {
         let is_attached = self.launcher.state.actions.is_attached;
-        for (run, entry) in self.launcher.state.jobs.iter().filter(|_| is_attached) {
+        for (attempt, entry) in self.launcher.state.jobs.iter().filter(|_| is_attached) {
             for (step, _) in entry.steps.iter().filter(|(_, p)| p.ended.is_some()) {
                 let is_end = |event: &LauncherEvent| match event {
                     LauncherEvent::StepEnded {
-                        run: of, step: no, ..
-                    } => (of, no) == (run, step),
+                        attempt: of,
+                        step: no,
+                        ..
+                    } => (of, no) == (attempt, step),
                     _ => false,
                 };
-                let is_known = self.known_ends.contains(&AttemptStep::new(*run, *step));
+                let is_known = self.known_ends.contains(&AttemptStep::new(*attempt, *step));
                 assert!(
                     is_known || self.sent.iter().any(is_end),
-                    "the end of step {step} of {run:?} is reported to nobody"
+                    "the end of step {step} of {attempt:?} is reported to nobody"
                 );
             }
         }
@@ -495,20 +497,20 @@ impl World {
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
-        let Kind::Stepd(run, Some(step)) = process.kind else {
+        let Kind::Stepd(attempt, Some(step)) = process.kind else {
             return;
         };
         if process.ended.is_some() {
             return;
         }
-        process.kind = Kind::Stepd(run, None);
+        process.kind = Kind::Stepd(attempt, None);
         let connection = self.stepds.values_mut().find(|c| c.pid == pid);
         match connection {
             Some(connection) => {
                 connection.unread.push_back(step);
             }
             None => {
-                self.results.insert(AttemptStep::new(run, step));
+                self.results.insert(AttemptStep::new(attempt, step));
                 self.end(pid, 0);
             }
         }
@@ -529,11 +531,11 @@ impl World {
         for (_, connection) in std::mem::take(&mut self.stepds) {
             for step in connection.unread {
                 if let Some(Process {
-                    kind: Kind::Stepd(run, _),
+                    kind: Kind::Stepd(attempt, _),
                     ..
                 }) = self.processes.get(&connection.pid)
                 {
-                    self.results.insert(AttemptStep::new(*run, step));
+                    self.results.insert(AttemptStep::new(*attempt, step));
                 }
             }
         }
@@ -551,10 +553,10 @@ impl World {
             same_boot,
             ..Recovered::default()
         };
-        for (run, old) in &attempts {
+        for (attempt, old) in &attempts {
             // A script notes itself, also where the disk is full.
-            let noted = self.pids(|kind| *kind == Kind::Script(*run)).pop();
-            left.scripts.extend(noted.map(|pid| (*run, pid)));
+            let noted = self.pids(|kind| *kind == Kind::Script(*attempt)).pop();
+            left.scripts.extend(noted.map(|pid| (*attempt, pid)));
             let pids = old.pid.into_iter().chain(noted);
             let pids = pids.chain(old.steps.values().copied());
             for pid in pids.filter(|pid| self.processes.contains_key(pid)) {
@@ -575,63 +577,66 @@ impl World {
     fn send(&mut self, event: LauncherEvent) {
         let is_same = |other: &LauncherEvent| match (&event, other) {
             (
-                LauncherEvent::StepEnded { run, step, .. },
+                LauncherEvent::StepEnded { attempt, step, .. },
                 LauncherEvent::StepEnded {
-                    run: of,
+                    attempt: of,
                     step: other,
                     ..
                 },
-            ) => (run, step) == (of, other),
+            ) => (attempt, step) == (of, other),
             _ => outcome_of(&event).is_some() && outcome_of(&event) == outcome_of(other),
         };
         assert!(
             !self.sent.iter().any(is_same),
             "{event:?} is reported twice"
         );
-        if let LauncherEvent::Released(run) = event {
+        if let LauncherEvent::Released(attempt) = event {
             let left = self.processes.values().find(|p| match p.kind {
                 Kind::Script(of)
                 | Kind::Stepd(of, Some(_))
                 | Kind::Programs(
                     of,
                     ProgramKind::Prolog | ProgramKind::Epilog(_) | ProgramKind::Container,
-                ) => of == run,
-                Kind::Orphan(of) => of == run && p.ended.is_none(),
+                ) => of == attempt,
+                Kind::Orphan(of) => of == attempt && p.ended.is_none(),
                 _ => false,
             });
-            assert!(left.is_none(), "{run:?} is released and has {left:?}");
-            let has_container = self.containers.contains(&run);
-            assert!(!has_container, "{run:?} is released and has directories");
+            assert!(left.is_none(), "{attempt:?} is released and has {left:?}");
+            let has_container = self.containers.contains(&attempt);
+            assert!(
+                !has_container,
+                "{attempt:?} is released and has directories"
+            );
         }
         self.sent.push(event);
     }
 
-    fn outcome(&self, run: JobAttempt) -> Option<&LauncherEvent> {
+    fn outcome(&self, attempt: JobAttempt) -> Option<&LauncherEvent> {
         self.sent
             .iter()
-            .find(|event| outcome_of(event) == Some(run))
+            .find(|event| outcome_of(event) == Some(attempt))
     }
 
-    fn is_released(&self, run: JobAttempt) -> bool {
+    fn is_released(&self, attempt: JobAttempt) -> bool {
         let is_it =
-            |event: &LauncherEvent| matches!(event, LauncherEvent::Released(of) if *of == run);
+            |event: &LauncherEvent| matches!(event, LauncherEvent::Released(of) if *of == attempt);
         self.sent.iter().any(is_it)
     }
 
-    fn phase(&self, run: JobAttempt) -> Phase {
+    fn phase(&self, attempt: JobAttempt) -> Phase {
         self.launcher
             .state
             .jobs
-            .get(&run)
+            .get(&attempt)
             .map_or(Phase::Gone, |e| e.phase)
     }
 
-    fn script(&self, run: JobAttempt) -> i32 {
-        self.launcher.state.jobs[&run].script.expect("it runs")
+    fn script(&self, attempt: JobAttempt) -> i32 {
+        self.launcher.state.jobs[&attempt].script.expect("it runs")
     }
 
-    fn program(&self, run: JobAttempt) -> i32 {
-        self.pids(|kind| matches!(kind, Kind::Programs(of, _) if *of == run))[0]
+    fn program(&self, attempt: JobAttempt) -> i32 {
+        self.pids(|kind| matches!(kind, Kind::Programs(of, _) if *of == attempt))[0]
     }
 
     /// A process ends, which is collected.
@@ -644,9 +649,9 @@ impl World {
 /// The job of which an event reports how its script ended.
 fn outcome_of(event: &LauncherEvent) -> Option<JobAttempt> {
     match event {
-        LauncherEvent::BatchEnded { run, .. }
-        | LauncherEvent::LaunchFailed { run, .. }
-        | LauncherEvent::Vanished(run) => Some(*run),
+        LauncherEvent::BatchEnded { attempt, .. }
+        | LauncherEvent::LaunchFailed { attempt, .. }
+        | LauncherEvent::Vanished(attempt) => Some(*attempt),
         _ => None,
     }
 }

@@ -80,18 +80,18 @@ impl WaitingSignals {
     pub(super) fn add(
         &mut self,
         (job, actions): (Option<&JobEntry>, &mut Actions),
-        run: JobAttempt,
+        attempt: JobAttempt,
         delivery: Delivery,
     ) {
         let Some(job) = job.filter(|job| !job.phase.is_released()) else {
             return;
         };
-        let pending = self.jobs.entry(run).or_insert_with(|| {
-            self.turns.entry(job.uid).or_default().push_back(run);
+        let pending = self.jobs.entry(attempt).or_insert_with(|| {
+            self.turns.entry(job.uid).or_default().push_back(attempt);
             Pending::default()
         });
         if !pending.push(delivery, delivery.number()) {
-            let line = format!("job {}: too many signals wait: {delivery:?}", run.job);
+            let line = format!("job {}: too many signals wait: {delivery:?}", attempt.job);
             actions.log_refusal(&line);
         }
         // It comes from outside: with a new wake-up.
@@ -99,21 +99,21 @@ impl WaitingSignals {
     }
 
     /// Removes what waits for a job.
-    fn remove(&mut self, run: JobAttempt) -> Option<Pending<Delivery>> {
-        let pending = self.jobs.remove(&run)?;
+    fn remove(&mut self, attempt: JobAttempt) -> Option<Pending<Delivery>> {
+        let pending = self.jobs.remove(&attempt)?;
         for turns in self.turns.values_mut() {
-            turns.retain(|waits| *waits != run);
+            turns.retain(|waits| *waits != attempt);
         }
         self.turns.retain(|_, turns| !turns.is_empty());
         Some(pending)
     }
 
     /// What a job is still to get before it is ended, as far as a user has a turn for that. The rest is dropped.
-    pub(super) fn take_last(&mut self, run: JobAttempt, job: Option<&JobEntry>) -> Round {
+    pub(super) fn take_last(&mut self, attempt: JobAttempt, job: Option<&JobEntry>) -> Round {
         let mut round = Round::new();
-        if let Some(mut pending) = self.remove(run) {
+        if let Some(mut pending) = self.remove(attempt) {
             let mut left = SEARCHES_MAX;
-            take_turn(&mut pending, &mut left, (run, job), &mut round);
+            take_turn(&mut pending, &mut left, (attempt, job), &mut round);
         }
         round
     }
@@ -132,16 +132,21 @@ impl WaitingSignals {
         for turns in self.turns.values_mut() {
             let mut left = SEARCHES_MAX;
             while left > 0
-                && let Some(run) = turns.pop_front()
+                && let Some(attempt) = turns.pop_front()
             {
-                let Some(pending) = self.jobs.get_mut(&run) else {
+                let Some(pending) = self.jobs.get_mut(&attempt) else {
                     continue;
                 };
-                take_turn(pending, &mut left, (run, jobs.get(&run)), &mut round);
+                take_turn(
+                    pending,
+                    &mut left,
+                    (attempt, jobs.get(&attempt)),
+                    &mut round,
+                );
                 if pending.is_empty() {
-                    self.jobs.remove(&run);
+                    self.jobs.remove(&attempt);
                 } else {
-                    turns.push_back(run);
+                    turns.push_back(attempt);
                 }
             }
         }
@@ -156,13 +161,13 @@ impl WaitingSignals {
 fn take_turn(
     pending: &mut Pending<Delivery>,
     left: &mut usize,
-    (run, job): (JobAttempt, Option<&JobEntry>),
+    (attempt, job): (JobAttempt, Option<&JobEntry>),
     round: &mut Round,
 ) {
     while *left > 0
         && let Some(delivery) = pending.pop()
     {
         *left = left.saturating_sub(delivery.searches(job));
-        round.push((run, delivery));
+        round.push((attempt, delivery));
     }
 }

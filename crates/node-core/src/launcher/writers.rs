@@ -23,44 +23,44 @@ impl Writers {
     pub(super) fn print_in_script(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         text: String,
         kill: bool,
     ) {
         let outlet = (&mut state.jobs, &mut state.actions);
         if !kill {
-            self.notices.add(outlet, run, text);
-        } else if !(self.notices).print(outlet, run, Some(text), MessageKind::BeforeKill) {
-            state.signal_script(run, signals::SIGKILL);
+            self.notices.add(outlet, attempt, text);
+        } else if !(self.notices).print(outlet, attempt, Some(text), MessageKind::BeforeKill) {
+            state.signal_script(attempt, signals::SIGKILL);
         }
     }
 
     pub(super) fn message_started(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         kind: MessageKind,
         started: Result<i32, String>,
     ) {
-        let Some(entry) = state.jobs.get_mut(&run) else {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
         entry.starting_writers = entry.starting_writers.saturating_sub(1);
         match started {
             Ok(pid) => {
                 entry.writers.insert(pid);
-                state.roles.insert(pid, Role::Message(run, kind));
+                state.roles.insert(pid, Role::Message(attempt, kind));
                 state
                     .actions
-                    .set_timer(Timer::Writer(run, pid), MESSAGE_WAIT_MS);
+                    .set_timer(Timer::Writer(attempt, pid), MESSAGE_WAIT_MS);
             }
             Err(e) => {
                 state.actions.log(format!(
                     "job {}: its message cannot be written: {e}",
-                    run.job
+                    attempt.job
                 ));
                 state.is_unsettled = true;
-                self.message_written(state, run, kind);
+                self.message_written(state, attempt, kind);
             }
         }
     }
@@ -69,41 +69,41 @@ impl Writers {
     pub(super) fn message_written(
         &mut self,
         state: &mut State,
-        run: JobAttempt,
+        attempt: JobAttempt,
         kind: MessageKind,
     ) {
         match kind {
             MessageKind::Notice => {
                 let outlet = (&mut state.jobs, &mut state.actions);
-                self.notices.written(outlet, run);
+                self.notices.written(outlet, attempt);
             }
-            MessageKind::BeforeTerm => state.ask_to_end(run),
-            MessageKind::BeforeKill => state.signal_script(run, signals::SIGKILL),
+            MessageKind::BeforeTerm => state.ask_to_end(attempt),
+            MessageKind::BeforeKill => state.signal_script(attempt, signals::SIGKILL),
         }
     }
 
-    pub(super) fn removal_started(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
-        state.roles.insert(pid, Role::Remover(run));
-        if let Some(entry) = state.jobs.get_mut(&run) {
+    pub(super) fn removal_started(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+        state.roles.insert(pid, Role::Remover(attempt));
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.removers.insert(pid);
             state
                 .actions
-                .set_timer(Timer::Writer(run, pid), REMOVAL_WAIT_MS);
+                .set_timer(Timer::Writer(attempt, pid), REMOVAL_WAIT_MS);
         }
     }
 
     /// A process that wrote a message or removed directories has ended.
-    pub(super) fn writer_ended(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
-        state.actions.stop_timer(Timer::Writer(run, pid));
-        if let Some(entry) = state.jobs.get_mut(&run) {
+    pub(super) fn writer_ended(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+        state.actions.stop_timer(Timer::Writer(attempt, pid));
+        if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.writers.remove(&pid);
             entry.removers.remove(&pid);
         }
     }
 
     /// Kills a process that has not written its message in time, or not removed its directories.
-    pub(super) fn writer_late(&mut self, state: &mut State, run: JobAttempt, pid: i32) {
-        let entry = state.jobs.get(&run);
+    pub(super) fn writer_late(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+        let entry = state.jobs.get(&attempt);
         if entry.is_some_and(|e| e.writers.contains(&pid) || e.removers.contains(&pid)) {
             state.actions.push(Action::Signal(pid, signals::SIGKILL));
         }

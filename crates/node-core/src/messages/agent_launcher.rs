@@ -51,7 +51,7 @@ pub enum LauncherCommand {
     SignalStep {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -64,7 +64,7 @@ pub enum LauncherCommand {
     EndStep {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -80,7 +80,7 @@ pub enum LauncherCommand {
     Keep {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// Under which number.
         #[n(1)]
         key: u32,
@@ -123,7 +123,7 @@ pub enum LauncherCommand {
     PrintLine {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The line.
         #[n(1)]
         text: String,
@@ -140,7 +140,7 @@ pub enum LauncherCommand {
     StepAssigned {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -153,7 +153,7 @@ pub enum LauncherCommand {
     ReleaseStepd {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The daemon's process.
         #[n(1)]
         pid: i32,
@@ -231,7 +231,7 @@ pub enum LauncherEvent {
     BatchEnded {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// Wait status.
         #[n(1)]
         status: i32,
@@ -251,7 +251,7 @@ pub enum LauncherEvent {
     LaunchFailed {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// Why.
         #[n(1)]
         error: String,
@@ -278,7 +278,7 @@ pub enum LauncherEvent {
     StepReady {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -302,7 +302,7 @@ pub enum LauncherEvent {
     StepFailed {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -315,7 +315,7 @@ pub enum LauncherEvent {
     StepEnded {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -351,7 +351,7 @@ pub enum LauncherEvent {
     NodeFault {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// What.
         #[n(1)]
         error: String,
@@ -379,7 +379,7 @@ pub enum LauncherEvent {
     StepFound {
         /// The job.
         #[n(0)]
-        run: JobAttempt,
+        attempt: JobAttempt,
         /// The step.
         #[n(1)]
         step: StepNo,
@@ -397,7 +397,7 @@ impl Message for LauncherEvent {}
 pub struct KnownJob {
     /// Which.
     #[n(0)]
-    pub run: JobAttempt,
+    pub attempt: JobAttempt,
     /// Its grant; absent after the launcher itself was lost.
     #[n(1)]
     pub grant: Option<ByteVec>,
@@ -411,9 +411,9 @@ pub struct KnownJob {
 
 impl KnownJob {
     /// A job of which nothing more is said.
-    pub fn new(run: JobAttempt) -> KnownJob {
+    pub fn new(attempt: JobAttempt) -> KnownJob {
         KnownJob {
-            run,
+            attempt,
             grant: None,
             kept: Vec::new(),
             steps: Vec::new(),

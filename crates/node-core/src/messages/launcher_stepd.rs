@@ -98,7 +98,7 @@ impl Message for StepdEvent {}
 pub struct RunningStep {
     /// The job.
     #[n(0)]
-    pub run: JobAttempt,
+    pub attempt: JobAttempt,
     /// The step.
     #[n(1)]
     pub step: StepNo,

@@ -33,7 +33,7 @@ pub struct User {
 pub struct StepOrder {
     /// The job.
     #[n(0)]
-    pub run: JobAttempt,
+    pub attempt: JobAttempt,
     /// What to run.
     #[n(1)]
     pub launch: StepLaunch,

@@ -199,7 +199,7 @@ impl Step {
     /// A task aborts: srun ends the step everywhere. The task goes on waiting until then, so that others do not find it gone,
     /// and abort for that, before srun has received what went wrong first.
     fn aborted(&mut self, rank: u32, status: i32, text: &str, out: &mut Actions) {
-        let (job, step, node) = (self.order.run.job, self.order.launch.step, &self.node);
+        let (job, step, node) = (self.order.attempt.job, self.order.launch.step, &self.node);
         // Open MPI says so when there is nothing to say.
         let words = if text.is_empty() || text == "N/A" {
             String::new()

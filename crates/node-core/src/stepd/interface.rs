@@ -25,7 +25,7 @@ pub struct Setup {
     /// The daemon's process.
     pub pid: i32,
     /// The job.
-    pub run: JobAttempt,
+    pub attempt: JobAttempt,
     /// What its steps may be.
     pub bounds: StepBounds,
     /// The spool directory.

@@ -91,7 +91,7 @@ impl OomKills {
         if self.kills == 0 || std::mem::replace(&mut self.is_reported, true) {
             return None;
         }
-        let line = oom_line(order.run.job, order.launch.step, self.kills);
+        let line = oom_line(order.attempt.job, order.launch.step, self.kills);
         Some(format!("slurmstepd: error: {line}"))
     }
 }
@@ -272,10 +272,10 @@ impl Step {
     pub(super) fn move_by(&mut self, happens: Move, out: &mut Actions) -> bool {
         let next = self.phase.after(happens);
         if next.is_none() {
-            let (run, step) = (self.order.run.job, self.order.launch.step);
+            let (attempt, step) = (self.order.attempt.job, self.order.launch.step);
             let phase = self.phase;
             out.log(format!(
-                "step {run}.{step}: unexpected event {happens:?} in phase {phase:?}"
+                "step {attempt}.{step}: unexpected event {happens:?} in phase {phase:?}"
             ));
         }
         self.phase = next.unwrap_or(self.phase);
@@ -498,7 +498,7 @@ impl Step {
 
     fn time_up(&mut self, local_time: &str, out: &mut Actions) {
         if self.phase == Phase::Waiting && out.has_come(self.timers.hello_by) {
-            let (job, step) = (self.order.run.job, self.order.launch.step);
+            let (job, step) = (self.order.attempt.job, self.order.launch.step);
             out.log(format!("step {job}.{step}: srun did not connect"));
             self.begin_end(out);
         }
@@ -508,7 +508,7 @@ impl Step {
             if self.order.launch.position == 0 {
                 let line = format!(
                     "slurmstepd: error: *** STEP {}.{} ON {} CANCELLED AT {local_time} DUE TO TIME LIMIT ***",
-                    self.order.run.job, self.order.launch.step, self.node
+                    self.order.attempt.job, self.order.launch.step, self.node
                 );
                 self.up.message(line, out);
             }

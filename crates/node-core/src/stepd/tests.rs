@@ -47,7 +47,7 @@ fn order(step: StepNo, kind: Kind) -> StepOrder {
         false => &["n1"],
     };
     StepOrder {
-        run: RUN,
+        attempt: RUN,
         launch: StepLaunch {
             key: vec![1; 16].into(),
             spec: StepSpec {
@@ -261,7 +261,7 @@ impl World {
         let setup = Setup {
             node: "n1".to_owned(),
             pid: 99,
-            run: RUN,
+            attempt: RUN,
             bounds,
             spool: "/spool".into(),
         };

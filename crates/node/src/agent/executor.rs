@@ -177,9 +177,9 @@ impl Executor {
                 self.launcher = None;
                 Some(agent::Event::LauncherLost)
             }
-            Input::StepChannel(run, step, end) => {
+            Input::StepChannel(attempt, step, end) => {
                 self.stepds
-                    .open(AttemptStep::new(run, step), end, &self.inputs);
+                    .open(AttemptStep::new(attempt, step), end, &self.inputs);
                 None
             }
             Input::StepdReadable(stepd) => self.stepds.read(stepd),
@@ -465,7 +465,7 @@ impl Executor {
         if let Some(pmix) = &mut order.pmix {
             mpi_probe::complete(pmix, tmp_bases);
         }
-        self.stepds.expect(stepd, order.run, order.launch.step);
+        self.stepds.expect(stepd, order.attempt, order.launch.step);
         frame::encode_into(&LauncherCommand::StartStep(order), &mut self.to_launcher);
     }
 

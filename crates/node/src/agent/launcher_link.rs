@@ -108,8 +108,8 @@ async fn serve((events, orders): (Socket, OrderLink), inputs: &mpsc::UnboundedSe
         let input = match message {
             _ if refusal.is_some() => return,
             LauncherEvent::Greeting(_) => return,
-            LauncherEvent::StepChannel(run, step) => match channels.pop_front() {
-                Some(channel) => Input::StepChannel(run, step, channel),
+            LauncherEvent::StepChannel(attempt, step) => match channels.pop_front() {
+                Some(channel) => Input::StepChannel(attempt, step, channel),
                 None => return,
             },
             message => Input::Event(agent::Event::Launcher(Box::new(message))),

@@ -94,24 +94,24 @@ impl StepdChannel {
 
 impl StepdChannels {
     /// The launcher is ordered to have a daemon run this step.
-    pub(super) fn expect(&mut self, id: StepdChannelId, run: JobAttempt, step: StepNo) {
-        self.expected.insert(AttemptStep::new(run, step), id);
+    pub(super) fn expect(&mut self, id: StepdChannelId, attempt: JobAttempt, step: StepNo) {
+        self.expected.insert(AttemptStep::new(attempt, step), id);
     }
 
     /// The launcher has made the channel to the daemon of this step. One that is not needed any more is closed.
     pub(super) fn open(
         &mut self,
-        AttemptStep { run, step }: AttemptStep,
+        AttemptStep { attempt, step }: AttemptStep,
         end: OwnedFd,
         inputs: &mpsc::UnboundedSender<Input>,
     ) {
-        let Some(id) = self.expected.remove(&AttemptStep::new(run, step)) else {
+        let Some(id) = self.expected.remove(&AttemptStep::new(attempt, step)) else {
             return;
         };
         match StepdChannel::new(UnixStream::from(end), id, inputs.clone()) {
             Ok(channel) => drop(self.open.insert(id, channel)),
             // The daemon sees that it is closed, and the launcher that it ends.
-            Err(e) => log::error!("step {}.{step}: no control channel: {e}", run.job),
+            Err(e) => log::error!("step {}.{step}: no control channel: {e}", attempt.job),
         }
     }
 

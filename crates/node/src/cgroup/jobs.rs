@@ -92,13 +92,13 @@ impl Jobs {
         let is_tracking = all.tracking() == Some(at);
         let names = node.children_like("job_");
         for name in names.clone() {
-            let run = run_of_group(&name, &names, known);
+            let attempt = run_of_group(&name, &names, known);
             let Ok(group) = node.below(&name) else {
                 continue;
             };
-            match run {
-                Some(run) => {
-                    let entry = self.jobs.entry(*run).or_default();
+            match attempt {
+                Some(attempt) => {
+                    let entry = self.jobs.entry(*attempt).or_default();
                     entry.name = name;
                     let is_memory = all.of(Controller::Memory) == Some(at);
                     match (is_tracking, is_memory) {
@@ -132,11 +132,11 @@ impl Jobs {
     /// Where a job's script joins.
     pub(crate) fn of_script(
         &mut self,
-        run: JobAttempt,
+        attempt: JobAttempt,
         of: Option<&Confinement>,
     ) -> io::Result<Entrances> {
         match self.of_root(of) {
-            Some(of) => self.job(run, of)?.entrances(SCRIPT),
+            Some(of) => self.job(attempt, of)?.entrances(SCRIPT),
             None => Ok(Entrances::default()),
         }
     }
@@ -144,14 +144,14 @@ impl Jobs {
     /// Where a step daemon joins, and what it makes groups of its steps in.
     pub(crate) fn of_daemon(
         &mut self,
-        run: JobAttempt,
+        attempt: JobAttempt,
         of: Option<&Confinement>,
     ) -> io::Result<(Entrances, Option<StepGroups>)> {
         let Some(of) = self.of_root(of) else {
             return Ok((Entrances::default(), None));
         };
         let machine_memory = self.machine_memory;
-        let job = self.job(run, of)?;
+        let job = self.job(attempt, of)?;
         let groups = StepGroups {
             tracking: job.tracking.as_ref().map(|g| g.place(job.has_memory)),
             memory: job.memory.as_ref().map(|g| g.place(true)),
@@ -166,74 +166,86 @@ impl Jobs {
         of.filter(|_| self.is_root)
     }
 
-    fn job(&mut self, run: JobAttempt, of: &Confinement) -> io::Result<&Job> {
+    fn job(&mut self, attempt: JobAttempt, of: &Confinement) -> io::Result<&Job> {
         let is_made = |job: &Job| job.settings.is_some();
-        if !self.jobs.get(&run).is_some_and(is_made) {
-            let name = format!("job_{}", run.job);
+        if !self.jobs.get(&attempt).is_some_and(is_made) {
+            let name = format!("job_{}", attempt.job);
             let taken = self
                 .jobs
                 .iter()
-                .any(|(other, job)| *other != run && job.name == name);
+                .any(|(other, job)| *other != attempt && job.name == name);
             let name = match taken {
                 // Another attempt is not gone yet.
-                true => format!("{name}.{}", run.attempt.0),
+                true => format!("{name}.{}", attempt.attempt.0),
                 false => name,
             };
             let memory = self.machine_memory;
             let job = self.site(&of.settings).make_job(&name, of, memory)?;
-            self.jobs.insert(run, job);
+            self.jobs.insert(attempt, job);
         }
-        Ok(&self.jobs[&run])
+        Ok(&self.jobs[&attempt])
     }
 
     /// Whether processes of a job are left in its groups.
-    fn has_members(&self, run: JobAttempt) -> bool {
-        let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
+    fn has_members(&self, attempt: JobAttempt) -> bool {
+        let tracking = self
+            .jobs
+            .get(&attempt)
+            .and_then(|job| job.tracking.as_ref());
         tracking.is_some_and(Group::is_populated)
     }
 
     /// Processes in a job's groups.
-    pub(crate) fn members(&self, run: JobAttempt) -> Vec<i32> {
-        let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
+    pub(crate) fn members(&self, attempt: JobAttempt) -> Vec<i32> {
+        let tracking = self
+            .jobs
+            .get(&attempt)
+            .and_then(|job| job.tracking.as_ref());
         let populated = tracking.filter(|group| group.is_populated());
         populated.map(Group::members).unwrap_or_default()
     }
 
     /// Kills all processes of a job, its step daemons included; whether it has groups.
-    pub(crate) fn kill(&self, run: JobAttempt) -> bool {
-        let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
+    pub(crate) fn kill(&self, attempt: JobAttempt) -> bool {
+        let tracking = self
+            .jobs
+            .get(&attempt)
+            .and_then(|job| job.tracking.as_ref());
         let Some(tracking) = tracking else {
             return false;
         };
         tracking.kill();
-        self.killed.borrow_mut().insert(run);
+        self.killed.borrow_mut().insert(attempt);
         true
     }
 
     /// Kills what has come of a job's script, but for its steps.
-    pub(crate) fn kill_script(&self, run: JobAttempt) {
-        self.kill_below(run, |name| name == SCRIPT);
+    pub(crate) fn kill_script(&self, attempt: JobAttempt) {
+        self.kill_below(attempt, |name| name == SCRIPT);
     }
 
     /// Kills the tasks of a job's steps, or of one.
-    pub(crate) fn kill_steps(&self, run: JobAttempt, step: Option<&str>) {
-        self.kill_below(run, |name| match step {
+    pub(crate) fn kill_steps(&self, attempt: JobAttempt, step: Option<&str>) {
+        self.kill_below(attempt, |name| match step {
             Some(step) => name.strip_prefix("step_") == Some(step),
             None => name != SCRIPT,
         });
     }
 
     /// Stops a job's script and tasks, or has them go on. Its step daemons go on anyway.
-    pub(crate) fn freeze(&self, run: JobAttempt, is_frozen: bool) {
-        self.each_below(run, |_| true, |group| group.freeze(is_frozen));
+    pub(crate) fn freeze(&self, attempt: JobAttempt, is_frozen: bool) {
+        self.each_below(attempt, |_| true, |group| group.freeze(is_frozen));
     }
 
-    fn kill_below(&self, run: JobAttempt, is_it: impl Fn(&str) -> bool) {
-        self.each_below(run, is_it, Group::kill);
+    fn kill_below(&self, attempt: JobAttempt, is_it: impl Fn(&str) -> bool) {
+        self.each_below(attempt, is_it, Group::kill);
     }
 
-    fn each_below(&self, run: JobAttempt, is_it: impl Fn(&str) -> bool, act: impl Fn(&Group)) {
-        let tracking = self.jobs.get(&run).and_then(|job| job.tracking.as_ref());
+    fn each_below(&self, attempt: JobAttempt, is_it: impl Fn(&str) -> bool, act: impl Fn(&Group)) {
+        let tracking = self
+            .jobs
+            .get(&attempt)
+            .and_then(|job| job.tracking.as_ref());
         let Some(tracking) = tracking else { return };
         let names = tracking.children_like("step_");
         for name in names.iter().filter(|name| is_it(name)) {
@@ -244,22 +256,25 @@ impl Jobs {
     }
 
     /// Processes of a job's script that the kernel has killed for want of memory.
-    pub(crate) fn oom_kills_of_script(&self, run: JobAttempt) -> u64 {
-        let memory = self.jobs.get(&run).and_then(Job::memory_of_script);
+    pub(crate) fn oom_kills_of_script(&self, attempt: JobAttempt) -> u64 {
+        let memory = self.jobs.get(&attempt).and_then(Job::memory_of_script);
         memory.map_or(0, |group| group.oom_kills())
     }
 
     /// What a job's script has used, if that is asked for.
-    pub(crate) fn usage_of_script(&self, run: JobAttempt) -> Option<GroupUsage> {
-        let job = self.jobs.get(&run).filter(|job| job.accounts_for(SCRIPT))?;
+    pub(crate) fn usage_of_script(&self, attempt: JobAttempt) -> Option<GroupUsage> {
+        let job = self
+            .jobs
+            .get(&attempt)
+            .filter(|job| job.accounts_for(SCRIPT))?;
         let tracking = job.tracking.as_ref().and_then(|g| g.below(SCRIPT).ok());
         let groups = [tracking, job.memory_of_script()];
         Some(together(groups.iter().flatten()))
     }
 
     /// Nothing of a job is left: its groups go.
-    pub(crate) fn remove(&mut self, run: JobAttempt) {
-        if let Some(job) = self.jobs.remove(&run) {
+    pub(crate) fn remove(&mut self, attempt: JobAttempt) {
+        if let Some(job) = self.jobs.remove(&attempt) {
             let groups = job.tracking.into_iter().chain(job.memory).chain(job.others);
             let above =
                 groups.filter_map(|g| Some((g.path.parent()?.to_owned(), job.name.clone())));
@@ -281,7 +296,7 @@ impl Jobs {
     pub(crate) fn take_emptied(&mut self) -> bool {
         let mut killed = std::mem::take(self.killed.get_mut());
         let before = killed.len();
-        killed.retain(|run| self.has_members(*run));
+        killed.retain(|attempt| self.has_members(*attempt));
         let is_any = killed.len() < before;
         *self.killed.get_mut() = killed;
         is_any
@@ -464,14 +479,14 @@ fn run_of_group<'k>(
     known: &'k [JobAttempt],
 ) -> Option<&'k JobAttempt> {
     let number = name.strip_prefix("job_")?;
-    let of_attempt = |run: &JobAttempt| format!("job_{}.{}", run.job, run.attempt.0);
+    let of_attempt = |attempt: &JobAttempt| format!("job_{}.{}", attempt.job, attempt.attempt.0);
     if number.contains('.') {
-        return known.iter().find(|run| of_attempt(run) == name);
+        return known.iter().find(|attempt| of_attempt(attempt) == name);
     }
     let job: u64 = number.parse().ok()?;
-    let has_other = |run: &JobAttempt| names.contains(&of_attempt(run));
-    let mut of_job = known.iter().filter(|run| run.job.0 == job);
-    of_job.find(|run| !has_other(run))
+    let has_other = |attempt: &JobAttempt| names.contains(&of_attempt(attempt));
+    let mut of_job = known.iter().filter(|attempt| attempt.job.0 == job);
+    of_job.find(|attempt| !has_other(attempt))
 }
 
 #[cfg(test)]
@@ -489,10 +504,10 @@ mod tests {
         ];
         let names = names.map(str::to_owned);
         let of = |name: &str| run_of_group(name, &names, &known).copied();
-        assert_eq!(of("job_7"), Some(run(7, 1)));
-        assert_eq!(of("job_7.2"), Some(run(7, 2)));
-        assert_eq!(of("job_8"), Some(run(8, 3)));
-        assert_eq!(of("job_77"), Some(run(77, 1)));
+        assert_eq!(of("job_7"), Some(attempt(7, 1)));
+        assert_eq!(of("job_7.2"), Some(attempt(7, 2)));
+        assert_eq!(of("job_8"), Some(attempt(8, 3)));
+        assert_eq!(of("job_77"), Some(attempt(77, 1)));
         for name in ["job_9", "job_x", "job_7.9"] {
             assert_eq!(of(name), None, "{name}");
         }

@@ -121,7 +121,7 @@ impl LauncherExecutor {
             own: crate::own_name(spool)?,
             host: muster_trust::host::short_name(),
         };
-        let live = |run: &JobAttempt| same_boot && !attempts[run].released;
+        let live = |attempt: &JobAttempt| same_boot && !attempts[attempt].released;
         let known: Vec<JobAttempt> = attempts.keys().copied().filter(live).collect();
         let groups = JobGroups::open(spool, &known)?;
         let mut executor = LauncherExecutor {
@@ -144,16 +144,16 @@ impl LauncherExecutor {
     }
 
     fn recover(&mut self, attempts: BTreeMap<JobAttempt, RecordedAttempt>, same_boot: bool) {
-        let is_known = |run: JobAttempt| same_boot && attempts.contains_key(&run);
+        let is_known = |attempt: JobAttempt| same_boot && attempts.contains_key(&attempt);
         self.search.members.recover(is_known);
         let mut left = Recovered {
             same_boot,
             settings: record_file::read_settings(&self.spool),
             ..Recovered::default()
         };
-        for (run, old) in attempts.iter().filter(|_| same_boot) {
-            let noted = self.search.members.script_of(*run);
-            left.scripts.extend(noted.map(|pid| (*run, pid)));
+        for (attempt, old) in attempts.iter().filter(|_| same_boot) {
+            let noted = self.search.members.script_of(*attempt);
+            left.scripts.extend(noted.map(|pid| (*attempt, pid)));
             let may_run = old.ended.is_none() && old.failed.is_none();
             let script = old.pid.into_iter().chain(noted).filter(|_| may_run);
             let live = old
@@ -163,7 +163,7 @@ impl LauncherExecutor {
             for pid in script.chain(live.map(|(_, pid)| *pid)) {
                 let started = self.search.watch(pid);
                 // Watched first: from then on the number is its own.
-                let is_its = self.search.members.may_be_of(*run, pid);
+                let is_its = self.search.members.may_be_of(*attempt, pid);
                 if !is_its {
                     self.search.unwatch(pid);
                 }
@@ -229,13 +229,13 @@ impl LauncherExecutor {
             Action::KeepScripts(used) => self.scripts.keep_only(&used),
             Action::DropScript(id) => self.scripts.drop_blob(id),
             Action::RemoveSocket(path) => drop(fs::remove_file(path)),
-            Action::RemoveResult(run, step) => {
-                let _ = fs::remove_file(result_path(spool, run, step));
+            Action::RemoveResult(attempt, step) => {
+                let _ = fs::remove_file(result_path(spool, attempt, step));
             }
-            Action::ReadResult(run, step, purpose) => {
-                let result = step_result::read(&result_path(spool, run, step));
+            Action::ReadResult(attempt, step, purpose) => {
+                let result = step_result::read(&result_path(spool, attempt, step));
                 self.events.push_back(Event::ResultRead {
-                    run,
+                    attempt,
                     step,
                     purpose,
                     result,
@@ -254,42 +254,42 @@ impl LauncherExecutor {
     fn handle_processes(&mut self, action: Action) {
         match action {
             Action::PrepareLaunch {
-                run,
+                attempt,
                 script,
                 prolog,
                 epilog,
             } => {
                 let files = self.prepare_launch(script.as_ref(), prolog, epilog);
-                self.events.push_back(Event::LaunchPrepared(run, files));
+                self.events.push_back(Event::LaunchPrepared(attempt, files));
             }
             Action::StartScript(launch) => {
                 let started = self.start_script(&launch);
                 self.events
-                    .push_back(Event::ScriptStarted(launch.run, started));
+                    .push_back(Event::ScriptStarted(launch.attempt, started));
             }
             Action::StartPrograms {
-                run,
+                attempt,
                 kind,
                 programs,
                 env,
             } => {
                 let started = programs::start(kind, &programs, env).map_err(|e| failure(&e));
                 self.events
-                    .push_back(Event::ProgramsStarted(run, kind, started));
+                    .push_back(Event::ProgramsStarted(attempt, kind, started));
             }
-            Action::MakeContainer(run, around) => {
+            Action::MakeContainer(attempt, around) => {
                 let started = containers::start_making(&around).map_err(|e| failure(&e));
-                let event = Event::ProgramsStarted(run, ProgramKind::Container, started);
+                let event = Event::ProgramsStarted(attempt, ProgramKind::Container, started);
                 self.events.push_back(event);
             }
-            Action::RemoveContainer(run, around) => {
+            Action::RemoveContainer(attempt, around) => {
                 let started = containers::start_removal(&around).map_err(|e| failure(&e));
-                let event = Event::ProgramsStarted(run, ProgramKind::ContainerRemoval, started);
+                let event = Event::ProgramsStarted(attempt, ProgramKind::ContainerRemoval, started);
                 self.events.push_back(event);
             }
             Action::SweepContainers { base, kept } => containers::sweep(&base, &kept),
             Action::StartMessage {
-                run,
+                attempt,
                 kind,
                 user,
                 work_dir,
@@ -306,7 +306,7 @@ impl LauncherExecutor {
                     .and_then(|namespace| message.start(&user, &namespace))
                     .map_err(|e| e.to_string());
                 self.events
-                    .push_back(Event::MessageStarted(run, kind, started));
+                    .push_back(Event::MessageStarted(attempt, kind, started));
             }
             Action::StartSiteProgram { kind, program, env } => {
                 let started = programs::start_of_site(&program, &env);
@@ -314,9 +314,13 @@ impl LauncherExecutor {
                 self.events
                     .push_back(Event::SiteProgramStarted(kind, started));
             }
-            Action::RemoveDirs { run, user, dirs } => {
+            Action::RemoveDirs {
+                attempt,
+                user,
+                dirs,
+            } => {
                 let removal = Removal::begin(user, &dirs);
-                let started = removal.map(|r| Event::RemovalStarted(run, r.pid));
+                let started = removal.map(|r| Event::RemovalStarted(attempt, r.pid));
                 self.events.extend(started);
             }
             Action::LookUpGroups(account) => self.look_up_groups(account),
@@ -345,24 +349,27 @@ impl LauncherExecutor {
                 confinement,
                 namespace,
             } => {
-                let (run, step) = (order.step.order.run, order.step.order.launch.step);
-                let groups = self.search.groups.of_daemon(run, confinement.as_deref());
+                let (attempt, step) = (order.step.order.attempt, order.step.order.launch.step);
+                let groups = self
+                    .search
+                    .groups
+                    .of_daemon(attempt, confinement.as_deref());
                 let started = groups.and_then(|(entrances, groups)| {
                     let namespace = Namespace::open(namespace.as_deref())?;
-                    let place = (self.search.members.of_daemon(run), entrances, namespace);
+                    let place = (self.search.members.of_daemon(attempt), entrances, namespace);
                     let order = FirstOrder { groups, ..*order };
                     self.stepds.start(&order, &socket, listen.as_deref(), place)
                 });
                 let started = started.map(|(started, channel)| {
-                    self.give_channel(run, step, channel);
+                    self.give_channel(attempt, step, channel);
                     started
                 });
                 let started = started.map_err(|e| e.to_string());
                 self.events
-                    .push_back(Event::StepdStarted(run, step, started));
+                    .push_back(Event::StepdStarted(attempt, step, started));
             }
             Action::GiveStep {
-                run,
+                attempt,
                 step,
                 stepd,
                 frame,
@@ -370,9 +377,10 @@ impl LauncherExecutor {
                 let given = self.stepds.give(stepd, &frame).ok();
                 let is_sent = given.is_some();
                 if let Some(channel) = given {
-                    self.give_channel(run, step, channel);
+                    self.give_channel(attempt, step, channel);
                 }
-                self.events.push_back(Event::StepGiven(run, step, is_sent));
+                self.events
+                    .push_back(Event::StepGiven(attempt, step, is_sent));
             }
             Action::SendStepd(stepd, command) => {
                 if !self.stepds.send(stepd, &command) {
@@ -386,11 +394,11 @@ impl LauncherExecutor {
                 let events = self.stepds.ask(sockets, &self.spool);
                 self.events.extend(events);
             }
-            Action::WatchStepd(run, step, pid) => {
+            Action::WatchStepd(attempt, step, pid) => {
                 let is_there = self.search.watch(pid).is_some();
                 let belongs = is_there.then(|| self.search.members.of(pid));
                 self.events
-                    .push_back(Event::StepdWatched(run, step, pid, belongs));
+                    .push_back(Event::StepdWatched(attempt, step, pid, belongs));
             }
             other => self.signal(other),
         }
@@ -444,24 +452,24 @@ impl LauncherExecutor {
                 search.kill_remnants(launcher, of, daemon);
                 None
             }
-            Action::RetireMember(run, pid) => {
-                search.members.retire(run, pid);
+            Action::RetireMember(attempt, pid) => {
+                search.members.retire(attempt, pid);
                 None
             }
-            Action::FreezeGroups(run, is_frozen) => {
-                search.groups.freeze(run, is_frozen);
+            Action::FreezeGroups(attempt, is_frozen) => {
+                search.groups.freeze(attempt, is_frozen);
                 None
             }
-            Action::RemoveGroups(run) => {
-                search.groups.remove(run);
+            Action::RemoveGroups(attempt) => {
+                search.groups.remove(attempt);
                 None
             }
-            Action::ForgetScript(run) => {
-                search.members.forget_script(run);
+            Action::ForgetScript(attempt) => {
+                search.members.forget_script(attempt);
                 None
             }
-            Action::ForgetMembers(run) => {
-                search.members.forget(run);
+            Action::ForgetMembers(attempt) => {
+                search.members.forget(attempt);
                 None
             }
             // Carried out by the functions that lead here.
@@ -476,23 +484,23 @@ impl LauncherExecutor {
 
     fn start_script(&mut self, launch: &ScriptLaunch) -> Result<i32, ScriptNotStarted> {
         let confinement = launch.confinement.as_deref();
-        let groups = self.search.groups.of_script(launch.run, confinement);
+        let groups = self.search.groups.of_script(launch.attempt, confinement);
         let groups = groups.map_err(|e| ScriptNotStarted::Failed(failure(&e)))?;
         let namespace = Namespace::open(launch.namespace.as_deref());
         let namespace = namespace.map_err(|e| ScriptNotStarted::Failed(failure(&e)))?;
-        let row = self.search.members.of_script(launch.run);
+        let row = self.search.members.of_script(launch.attempt);
         let place = (row, groups, namespace);
         self.script_starter.start(launch, place)
     }
 
     /// A process has ended or is about to: what has become of it if it is a script.
     fn note_script_end(&mut self, pid: i32) {
-        let Some(run) = self.launcher.job_of_script(pid) else {
+        let Some(attempt) = self.launcher.job_of_script(pid) else {
             return;
         };
-        let kills = self.search.groups.oom_kills_of_script(run);
+        let kills = self.search.groups.oom_kills_of_script(attempt);
         if kills > 0 {
-            self.deliver(Event::ScriptOutOfMemory(run, kills));
+            self.deliver(Event::ScriptOutOfMemory(attempt, kills));
         }
     }
 
@@ -607,8 +615,8 @@ impl LauncherExecutor {
 
     /// Sends the agent its end of a control channel to a step's daemon. The daemon keeps the other, so descriptors that the agent
     /// sends are never closed here.
-    fn give_channel(&mut self, run: JobAttempt, step: StepNo, channel: OwnedFd) {
-        let event = LauncherEvent::StepChannel(run, step);
+    fn give_channel(&mut self, attempt: JobAttempt, step: StepNo, channel: OwnedFd) {
+        let event = LauncherEvent::StepChannel(attempt, step);
         self.output.push_with(&event, channel);
     }
 
@@ -640,7 +648,9 @@ impl LauncherExecutor {
                 ..Usage::default()
             };
             let script = self.launcher.job_of_script(child.pid);
-            if let Some(used) = script.and_then(|run| self.search.groups.usage_of_script(run)) {
+            if let Some(used) =
+                script.and_then(|attempt| self.search.groups.usage_of_script(attempt))
+            {
                 used.raise(&mut usage);
             }
             self.deliver(Event::ChildEnded {

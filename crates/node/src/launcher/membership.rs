@@ -100,16 +100,16 @@ impl Membership {
     }
 
     /// A row for the script of a job that is about to be started.
-    pub(super) fn of_script(&mut self, run: JobAttempt) -> Row {
-        self.row(run, SCRIPT)
+    pub(super) fn of_script(&mut self, attempt: JobAttempt) -> Row {
+        self.row(attempt, SCRIPT)
     }
 
     /// A row for a step daemon.
-    pub(super) fn of_daemon(&mut self, run: JobAttempt) -> Row {
-        self.row(run, DAEMON)
+    pub(super) fn of_daemon(&mut self, attempt: JobAttempt) -> Row {
+        self.row(attempt, DAEMON)
     }
 
-    fn row(&mut self, run: JobAttempt, kind: u32) -> Row {
+    fn row(&mut self, attempt: JobAttempt, kind: u32) -> Row {
         let at = self.free.pop().or_else(|| {
             let (owner, at) = self.retired.pop_front()?;
             if let Some(rows) = self.rows.get_mut(&owner) {
@@ -120,11 +120,11 @@ impl Membership {
         // Without a row it is as where there are no audit sessions.
         let at = at.unwrap_or(usize::MAX);
         if at < self.cells.count() {
-            self.rows.entry(run).or_default().push(at);
+            self.rows.entry(attempt).or_default().push(at);
         }
         let noted = Noted {
-            job: run.job.0,
-            attempt: run.attempt.0,
+            job: attempt.job.0,
+            attempt: attempt.attempt.0,
             kind,
             pid: 0,
             session: 0,
@@ -138,24 +138,24 @@ impl Membership {
     }
 
     /// A step daemon has ended.
-    pub(super) fn retire(&mut self, run: JobAttempt, pid: i32) {
-        let rows = self.rows.get(&run).into_iter().flatten();
+    pub(super) fn retire(&mut self, attempt: JobAttempt, pid: i32) {
+        let rows = self.rows.get(&attempt).into_iter().flatten();
         let its = rows.copied().find(|at| self.cells.read(*at).pid == pid);
-        self.retired.extend(its.map(|at| (run, at)));
+        self.retired.extend(its.map(|at| (attempt, at)));
     }
 
     /// A job is forgotten.
-    pub(super) fn forget(&mut self, run: JobAttempt) {
-        let rows = self.rows.remove(&run).unwrap_or_default();
-        self.retired.retain(|(owner, _)| *owner != run);
+    pub(super) fn forget(&mut self, attempt: JobAttempt) {
+        let rows = self.rows.remove(&attempt).unwrap_or_default();
+        self.retired.retain(|(owner, _)| *owner != attempt);
         for at in rows {
             self.release(at);
         }
     }
 
     /// The script of a job was not started: its row is free again.
-    pub(super) fn forget_script(&mut self, run: JobAttempt) {
-        let Some(rows) = self.rows.get_mut(&run) else {
+    pub(super) fn forget_script(&mut self, attempt: JobAttempt) {
+        let Some(rows) = self.rows.get_mut(&attempt) else {
             return;
         };
         let is_free = |noted: Noted| noted.kind == SCRIPT && noted.pid == 0;
@@ -180,17 +180,17 @@ impl Membership {
     /// Takes over the rows of jobs that are still known, and frees all others.
     pub(super) fn recover(&mut self, is_known: impl Fn(JobAttempt) -> bool) {
         for (at, noted) in std::mem::take(&mut self.old) {
-            let run = run_of(noted);
-            match is_known(run) {
-                true => self.rows.entry(run).or_default().push(at),
+            let attempt = run_of(noted);
+            match is_known(attempt) {
+                true => self.rows.entry(attempt).or_default().push(at),
                 false => self.release(at),
             }
         }
     }
 
     /// The process of a job's script, if it has come so far as to note itself.
-    pub(super) fn script_of(&self, run: JobAttempt) -> Option<i32> {
-        let rows = self.rows.get(&run)?.iter();
+    pub(super) fn script_of(&self, attempt: JobAttempt) -> Option<i32> {
+        let rows = self.rows.get(&attempt)?.iter();
         let mut noted = rows.map(|at| self.cells.read(*at));
         let script = noted.find(|n| n.kind == SCRIPT && n.pid > 0)?;
         Some(script.pid)
@@ -204,8 +204,8 @@ impl Membership {
     }
 
     /// The audit session that a step daemon began.
-    pub(super) fn session_of_daemon(&self, run: JobAttempt, pid: i32) -> Option<u32> {
-        let rows = self.rows.get(&run)?.iter();
+    pub(super) fn session_of_daemon(&self, attempt: JobAttempt, pid: i32) -> Option<u32> {
+        let rows = self.rows.get(&attempt)?.iter();
         let mut noted = rows.map(|at| self.cells.read(*at));
         let daemon = noted.find(|n| n.kind == DAEMON && n.pid == pid && n.session != 0);
         daemon.map(|n| n.session)
@@ -227,15 +227,15 @@ impl Membership {
         };
         let job = session.and_then(|session| self.job_of_session(session));
         match job {
-            Some(run) => Belongs::To(run),
+            Some(attempt) => Belongs::To(attempt),
             None if session == self.own => Belongs::ToSite,
             None => Belongs::Unknown,
         }
     }
 
     /// Whether a process is a job's, as far as sessions tell.
-    pub(super) fn may_be_of(&self, run: JobAttempt, pid: i32) -> bool {
-        !self.works || self.of(pid) == Belongs::To(run)
+    pub(super) fn may_be_of(&self, attempt: JobAttempt, pid: i32) -> bool {
+        !self.works || self.of(pid) == Belongs::To(attempt)
     }
 
     /// Whether sessions tell what processes belong to.
@@ -245,9 +245,9 @@ impl Membership {
 
     /// Signals a process of a job that is no child of this one; not another that has got its number meanwhile. Sessions have
     /// to [be known](Self::knows_sessions).
-    pub(super) fn signal(&self, run: JobAttempt, pid: i32, signal: i32) {
+    pub(super) fn signal(&self, attempt: JobAttempt, pid: i32, signal: i32) {
         if let Ok(pidfd) = sys::pidfd(pid)
-            && self.of(pid) == Belongs::To(run)
+            && self.of(pid) == Belongs::To(attempt)
         {
             let _ = sys::cells::signal_by(&pidfd, signal);
         }

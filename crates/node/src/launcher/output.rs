@@ -111,8 +111,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn channel_of(step: u32) -> LauncherEvent {
-        let run = JobAttempt::new(JobId(1), Attempt(1));
-        LauncherEvent::StepChannel(run, StepNo(step))
+        let attempt = JobAttempt::new(JobId(1), Attempt(1));
+        LauncherEvent::StepChannel(attempt, StepNo(step))
     }
 
     /// More than a socket takes at once, with messages in between that have none.

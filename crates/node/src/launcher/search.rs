@@ -129,7 +129,7 @@ impl Search {
         signal: i32,
     ) {
         if signal == libc::SIGKILL {
-            self.groups.kill_script(of.run);
+            self.groups.kill_script(of.attempt);
         }
         let found = match self.take_found(of, script, signal) {
             Some(found) => found,
@@ -137,9 +137,9 @@ impl Search {
                 let since_ms = sys::boot_ms();
                 let mut roots: Vec<i32> = script.into_iter().collect();
                 let orphans = self.orphans(launcher);
-                roots.extend(of_job(&orphans, of.run));
+                roots.extend(of_job(&orphans, of.attempt));
                 if of.is_recovered {
-                    roots.extend(self.strays(launcher, of.run));
+                    roots.extend(self.strays(launcher, of.attempt));
                 }
                 SignalTargets {
                     of,
@@ -181,7 +181,7 @@ impl Search {
 
     pub(super) fn signal_below(&self, of: Members, roots: &[i32], signal: i32) {
         if signal == libc::SIGKILL {
-            self.groups.kill_steps(of.run, None);
+            self.groups.kill_steps(of.attempt, None);
         }
         let since_ms = sys::boot_ms();
         let below = self.tree.below(roots);
@@ -195,7 +195,7 @@ impl Search {
         signal: i32,
     ) -> Option<Event> {
         if signal == libc::SIGKILL {
-            self.groups.kill_steps(of.run, Some(&step.to_string()));
+            self.groups.kill_steps(of.attempt, Some(&step.to_string()));
         }
         let found = match self.take_found(of, Some(daemon), signal) {
             Some(found) => found,
@@ -212,11 +212,11 @@ impl Search {
         };
         let is_empty = found.processes.is_empty();
         self.signal_found_by(found, signal);
-        is_empty.then_some(Event::StepHasNoTasks(of.run, step, signal))
+        is_empty.then_some(Event::StepHasNoTasks(of.attempt, step, signal))
     }
 
     pub(super) fn signal_found(&mut self, of: Members, found: &[i32], since_ms: u64, signal: i32) {
-        if signal == libc::SIGKILL && self.groups.kill(of.run) && !of.is_roots {
+        if signal == libc::SIGKILL && self.groups.kill(of.attempt) && !of.is_roots {
             return;
         }
         let below = self.tree.below(found);
@@ -235,7 +235,7 @@ impl Search {
         // Processes of root's may have left their session.
         let signal_one = |pid: i32| match of.is_roots || !self.members.knows_sessions() {
             true => signal_foreign(pid, signal, since_ms),
-            false => self.members.signal(of.run, pid, signal),
+            false => self.members.signal(of.attempt, pid, signal),
         };
         // What was found may also be a member of the job's groups that is below another process.
         let is_child = |pid| Stat::of(pid).is_some_and(|stat| stat.parent == own_pid());
@@ -255,13 +255,13 @@ impl Search {
         let is_unclear = orphans.iter().any(|(_, owner)| owner.is_none());
         let mut left = Vec::with_capacity(jobs.len());
         for of in jobs {
-            let mut found: Vec<i32> = of_job(&orphans, of.run).collect();
+            let mut found: Vec<i32> = of_job(&orphans, of.attempt).collect();
             if of.is_recovered {
-                found.extend(self.strays(launcher, of.run));
+                found.extend(self.strays(launcher, of.attempt));
             }
             // Those too that are below other processes than the launcher's.
-            found.extend(self.groups.members(of.run));
-            left.push((of.run, found));
+            found.extend(self.groups.members(of.attempt));
+            left.push((of.attempt, found));
         }
         Event::LeftoversFound {
             left,
@@ -306,7 +306,7 @@ impl Search {
     }
 
     /// Processes of a job that are not this process's descendants. They are watched, so that their end is noticed.
-    fn strays(&mut self, launcher: &Launcher, run: JobAttempt) -> Vec<i32> {
+    fn strays(&mut self, launcher: &Launcher, attempt: JobAttempt) -> Vec<i32> {
         let since_ms = sys::boot_ms();
         let own = own_pid();
         let mut found = Vec::new();
@@ -315,12 +315,12 @@ impl Search {
                 continue;
             };
             let is_one = match self.members.of(pid) {
-                Belongs::To(owner) => owner == run,
+                Belongs::To(owner) => owner == attempt,
                 Belongs::ToSite => false,
                 // The number of the session's leader may have been an ended daemon's before: nobody else's process is the job's.
                 Belongs::Unknown => {
-                    launcher.owner_of_session(stat.session) == Some(run)
-                        && launcher.has_uid(run, processes::owner(pid))
+                    launcher.owner_of_session(stat.session) == Some(attempt)
+                        && launcher.has_uid(attempt, processes::owner(pid))
                 }
             };
             if is_one {
@@ -342,7 +342,7 @@ impl Search {
         let mut remnant = Remnant {
             of,
             daemon,
-            session: self.members.session_of_daemon(of.run, daemon),
+            session: self.members.session_of_daemon(of.attempt, daemon),
             killed: BTreeSet::new(),
         };
         if self.kill_round(launcher, &mut remnant) {
@@ -365,13 +365,13 @@ impl Search {
     /// Whether there were others than in the round before: one of them may have forked while it was looked for the others.
     fn kill_round(&mut self, launcher: &Launcher, remnant: &mut Remnant) -> bool {
         let of = remnant.of;
-        if !launcher.knows_job(of.run) {
+        if !launcher.knows_job(of.attempt) {
             return false;
         }
         let since_ms = sys::boot_ms();
         let mut all = self.tree.below(&[own_pid()]);
         if of.is_recovered {
-            all.extend(self.strays(launcher, of.run));
+            all.extend(self.strays(launcher, of.attempt));
         }
         all.retain(|pid| match remnant.session {
             // One that cannot be read is gone, as a rule; the end of the job looks for what is left.
@@ -391,8 +391,10 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-fn of_job(orphans: &[(i32, Option<JobAttempt>)], run: JobAttempt) -> impl Iterator<Item = i32> {
-    let of_job = orphans.iter().filter(move |(_, owner)| *owner == Some(run));
+fn of_job(orphans: &[(i32, Option<JobAttempt>)], attempt: JobAttempt) -> impl Iterator<Item = i32> {
+    let of_job = orphans
+        .iter()
+        .filter(move |(_, owner)| *owner == Some(attempt));
     of_job.map(|(pid, _)| *pid)
 }
 
@@ -457,7 +459,7 @@ mod tests {
         std::fs::create_dir_all(&spool).unwrap();
         let mut search = search_in(&spool);
         let of = Members {
-            run: JobAttempt::default(),
+            attempt: JobAttempt::default(),
             is_roots: false,
             is_recovered: false,
         };

@@ -46,7 +46,7 @@ impl StepdStarter {
         (row, groups, namespace): (Row, Entrances, Namespace),
     ) -> io::Result<i32> {
         let of = &order.step.order;
-        let step = format!("{}.{}", of.run.job, of.launch.step);
+        let step = format!("{}.{}", of.attempt.job, of.launch.step);
         let bytes = minicbor::to_vec(order).expect("writing to memory cannot fail");
         let file = role::memory_file(&bytes)?;
         let words = [

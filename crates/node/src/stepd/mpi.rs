@@ -121,7 +121,7 @@ impl Pmix {
         let machine = std::thread::available_parallelism().map_or(1, usize::from);
         let cpus = (order.launch.cpus.len() as usize).clamp(1, machine);
         let setup = HostSetup {
-            job: order.run.job.0,
+            job: order.attempt.job.0,
             nspace: pmix.nspace.clone(),
             names: order.launch.names.clone(),
             tasks: order.launch.tasks.clone(),

@@ -52,7 +52,7 @@ fn begin() -> io::Result<std::convert::Infallible> {
     let setup = Setup {
         node: order.node,
         pid: i32::try_from(std::process::id()).unwrap_or(0),
-        run: order.step.order.run,
+        attempt: order.step.order.attempt,
         bounds: order.bounds,
         spool: order.spool,
     };

@@ -268,7 +268,7 @@ impl TaskSet {
 
     fn symbols(&self, _local: u32, global: u32) -> Symbols<'_> {
         Symbols {
-            job: self.order.run.job,
+            job: self.order.attempt.job,
             array: self.order.array,
             step: Some(self.order.launch.step),
             node: &self.node,

@@ -45,7 +45,7 @@ pub(super) fn find(slurmd_user: &str) -> anyhow::Result<User> {
     Ok(user(uid, uid, ""))
 }
 
-/// Whether [`run`](super::run) will find an account for the agent, for a process that has not gone to the background yet.
+/// Whether [`attempt`](super::run) will find an account for the agent, for a process that has not gone to the background yet.
 ///
 /// # Errors
 /// There is none, or the one that is named does not exist.

@@ -119,7 +119,7 @@ impl Disk {
     /// Leaves a step's result; it may be lost.
     pub(crate) fn leave(
         &mut self,
-        AttemptStep { run, step }: AttemptStep,
+        AttemptStep { attempt, step }: AttemptStep,
         end: StepEnd,
         kept: KeptEntries,
         now: u64,
@@ -127,7 +127,7 @@ impl Disk {
         let is_written = self.fault_at(now).is_none();
         if is_written {
             self.results
-                .insert(AttemptStep::new(run, step), (end, kept));
+                .insert(AttemptStep::new(attempt, step), (end, kept));
         }
         is_written
     }

@@ -34,7 +34,9 @@ impl Kind {
     /// The job whose CPUs it uses.
     pub(crate) fn run(self) -> Option<JobAttempt> {
         match self {
-            Kind::Script(run) | Kind::Task(run, ..) | Kind::Orphan(run, _) => Some(run),
+            Kind::Script(attempt) | Kind::Task(attempt, ..) | Kind::Orphan(attempt, _) => {
+                Some(attempt)
+            }
             Kind::Stepd(_) | Kind::Programs(..) | Kind::Helper => None,
         }
     }
@@ -42,9 +44,10 @@ impl Kind {
     /// The job that the kernel says it belongs to.
     fn belongs(self) -> Belongs {
         match self {
-            Kind::Script(run) | Kind::Task(run, ..) | Kind::Orphan(run, _) | Kind::Stepd(run) => {
-                Belongs::To(run)
-            }
+            Kind::Script(attempt)
+            | Kind::Task(attempt, ..)
+            | Kind::Orphan(attempt, _)
+            | Kind::Stepd(attempt) => Belongs::To(attempt),
             Kind::Programs(..) => Belongs::ToSite,
             Kind::Helper => Belongs::Unknown,
         }
@@ -212,7 +215,7 @@ impl Machine {
     pub(crate) fn runs(&self) -> BTreeSet<JobAttempt> {
         let live = self.processes.values().filter(|p| p.is_alive());
         let runs = live.filter_map(|p| match p.kind {
-            Kind::Stepd(run) => Some(run),
+            Kind::Stepd(attempt) => Some(attempt),
             kind => kind.run(),
         });
         runs.collect()

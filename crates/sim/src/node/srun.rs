@@ -24,7 +24,7 @@ pub(crate) struct SrunProcess {
     pub(crate) machine: Srun,
     /// The first node of its job, on which it runs.
     pub(crate) node: usize,
-    pub(crate) run: JobAttempt,
+    pub(crate) attempt: JobAttempt,
     pub(crate) uid: u32,
     /// When it was started, milliseconds.
     pub(crate) started_at: u64,

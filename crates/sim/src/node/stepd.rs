@@ -67,7 +67,7 @@ pub(crate) struct BelowNode {
 #[derive(Debug)]
 pub(crate) struct StepdProcess {
     pub(crate) machine: Stepd,
-    pub(crate) run: JobAttempt,
+    pub(crate) attempt: JobAttempt,
     /// The order with which it begins, and until when it waits for srun's streams, milliseconds.
     pub(crate) first: Option<(Box<FirstOrder>, u64)>,
     /// The step that it has.
@@ -95,17 +95,17 @@ pub(crate) struct StepdProcess {
 impl StepdProcess {
     /// A process that has just been started with this order.
     pub(crate) fn new(order: Box<FirstOrder>, pid: i32, streams_by: u64) -> StepdProcess {
-        let run = order.step.order.run;
+        let attempt = order.step.order.attempt;
         let setup = Setup {
             node: order.node.clone(),
             pid,
-            run,
+            attempt,
             bounds: order.bounds.clone(),
             spool: order.spool.clone(),
         };
         StepdProcess {
             machine: Stepd::new(setup),
-            run,
+            attempt,
             first: Some((order, streams_by)),
             order: None,
             results: BTreeMap::new(),

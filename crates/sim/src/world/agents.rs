@@ -108,10 +108,10 @@ impl AgentExecutor<'_> {
         for message in messages {
             match message {
                 LauncherEvent::Greeting(_) => {}
-                LauncherEvent::StepChannel(run, step) => {
-                    let channel = self.world.machines().take_passed(node, run, step);
+                LauncherEvent::StepChannel(attempt, step) => {
+                    let channel = self.world.machines().take_passed(node, attempt, step);
                     if let Some(channel) = channel {
-                        self.take(node, AgentInput::StepChannel(run, step, channel));
+                        self.take(node, AgentInput::StepChannel(attempt, step, channel));
                     }
                 }
                 message => self.deliver(node, agent::Event::Launcher(Box::new(message))),
@@ -191,8 +191,8 @@ impl AgentExecutor<'_> {
                 agent::Event::LauncherUp
             }
             AgentInput::LauncherLost => agent::Event::LauncherLost,
-            AgentInput::StepChannel(run, step, channel) => {
-                let Some(stepd) = agent.expected.remove(&AttemptStep::new(run, step)) else {
+            AgentInput::StepChannel(attempt, step, channel) => {
+                let Some(stepd) = agent.expected.remove(&AttemptStep::new(attempt, step)) else {
                     self.world.machines().close_upper(node, channel);
                     return Ok(());
                 };
@@ -233,24 +233,29 @@ impl AgentExecutor<'_> {
     fn order_arrives(&mut self, node: usize, order: &Order) -> Outcome {
         match order {
             Order::Launch(grant) => {
-                let run = nodes::run_of(grant);
+                let attempt = nodes::run_of(grant);
                 invariants::invariant_a_launch_is_for_this_node(self.world, node, grant)?;
                 invariants::invariant_a_released_launch_is_not_ordered_again(
-                    self.world, node, run,
+                    self.world, node, attempt,
                 )?;
                 let share = nodes::share(grant);
-                let known = self.world.truth.shares.insert((node, run), share).is_some();
+                let known = self
+                    .world
+                    .truth
+                    .shares
+                    .insert((node, attempt), share)
+                    .is_some();
                 if !known && grant.position == 0 && grant.spec.kind == JobKind::Allocation {
-                    self.world.sruns().plan(node, run, 10_000);
+                    self.world.sruns().plan(node, attempt, 10_000);
                 }
             }
             Order::Terminate { job, attempt, .. } => {
-                let run = nodes::run(*job, *attempt);
-                if self.world.truth.stopped.remove(&(node, run)).is_some() {
-                    self.world.truth.ended_stopped.insert((node, run));
+                let attempt = nodes::run(*job, *attempt);
+                if self.world.truth.stopped.remove(&(node, attempt)).is_some() {
+                    self.world.truth.ended_stopped.insert((node, attempt));
                 }
                 if self.world.planted(Plant::EarlyRelease) && self.world.random.one_in(3) {
-                    let released = LauncherEvent::Released(run);
+                    let released = LauncherEvent::Released(attempt);
                     self.deliver(node, agent::Event::Launcher(Box::new(released)));
                 }
             }
@@ -332,7 +337,7 @@ impl AgentExecutor<'_> {
                 self.world,
                 "{}: the order for step {}.{} is lost",
                 self.world.nodes[node].name,
-                order.run.job,
+                order.attempt.job,
                 order.launch.step
             );
         }
@@ -388,19 +393,19 @@ impl AgentExecutor<'_> {
                 agent.to_launcher.push(command);
             }
             agent::Action::StartStepd { stepd, order, .. } => {
-                let begun = (node, order.run, order.launch.step);
+                let begun = (node, order.attempt, order.launch.step);
                 self.world.truth.begun.insert(begun, self.world.now);
                 trace!(
                     self.world,
                     "{}: the launcher is to start step {}.{}",
                     self.world.nodes[node].name,
-                    order.run.job,
+                    order.attempt.job,
                     order.launch.step
                 );
                 if let Some(agent) = &mut self.world.nodes[node].agent {
                     agent
                         .expected
-                        .insert(AttemptStep::new(order.run, order.launch.step), stepd);
+                        .insert(AttemptStep::new(order.attempt, order.launch.step), stepd);
                     let command = Box::new(LauncherCommand::StartStep(order));
                     agent.to_launcher.push(ToLauncher::Command(command));
                 }
@@ -516,7 +521,7 @@ impl AgentExecutor<'_> {
             return false;
         };
         if let StepdCommand::StartStep(next) = &command {
-            let begun = (node, next.order.run, next.order.launch.step);
+            let begun = (node, next.order.attempt, next.order.launch.step);
             self.world.truth.begun.insert(begun, self.world.now);
         }
         let mut down = vec![Down::Command(Box::new(command), None)];
@@ -581,13 +586,13 @@ impl AgentExecutor<'_> {
 
     fn note_report(&mut self, node: usize, report: &NumberedReport) {
         if let Report::StepEnded { step, end } = &report.report {
-            let run = nodes::run(report.job, report.attempt);
+            let attempt = nodes::run(report.job, report.attempt);
             let boot = self.world.nodes[node].boot;
             let ends = self
                 .world
                 .truth
                 .step_ends
-                .entry(AttemptStep::new(run, *step));
+                .entry(AttemptStep::new(attempt, *step));
             let ends = ends.or_insert_with(|| StepReports {
                 exits: Vec::new(),
                 node,

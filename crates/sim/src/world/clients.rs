@@ -90,11 +90,11 @@ pub(crate) struct Script {
 }
 
 /// What the script of this run does: it follows from the job's name.
-pub(crate) fn script_of(name: &str, run: JobAttempt) -> Script {
-    let seed = name.bytes().fold(run.job.0, |h, b| {
+pub(crate) fn script_of(name: &str, attempt: JobAttempt) -> Script {
+    let seed = name.bytes().fold(attempt.job.0, |h, b| {
         h.wrapping_mul(31).wrapping_add(u64::from(b))
     });
-    let mut random = Random::new(seed, u64::from(run.attempt.0));
+    let mut random = Random::new(seed, u64::from(attempt.attempt.0));
     let exit = match random.below(6) {
         0 => ExitStatus {
             code: random.small(1, 255),

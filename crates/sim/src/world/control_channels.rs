@@ -64,8 +64,8 @@ impl Machines<'_> {
     /// Messages for an agent are lost, and ends that came with them are closed.
     pub(super) fn lose_events(&mut self, node: usize, messages: &[LauncherEvent]) {
         for message in messages {
-            if let LauncherEvent::StepChannel(run, step) = message
-                && let Some(channel) = self.take_passed(node, *run, *step)
+            if let LauncherEvent::StepChannel(attempt, step) = message
+                && let Some(channel) = self.take_passed(node, *attempt, *step)
             {
                 self.close_upper(node, channel);
             }
@@ -76,11 +76,11 @@ impl Machines<'_> {
     pub(super) fn take_passed(
         &mut self,
         node: usize,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
     ) -> Option<ChannelId> {
         let machine = &mut self.world.nodes[node].machine;
-        machine.passed.remove(&AttemptStep::new(run, step))
+        machine.passed.remove(&AttemptStep::new(attempt, step))
     }
 
     /// Something is to be read at the upper end of a channel.

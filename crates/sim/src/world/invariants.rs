@@ -282,17 +282,17 @@ pub(crate) fn invariant_a_launch_is_for_this_node(
 pub(crate) fn invariant_a_released_launch_is_not_ordered_again(
     world: &World,
     node: usize,
-    run: JobAttempt,
+    attempt: JobAttempt,
 ) -> Outcome {
     let here = &world.nodes[node];
-    if !here.released.contains(&run) {
+    if !here.released.contains(&attempt) {
         return Ok(());
     }
     broken(
         "invariant_a_released_launch_is_not_ordered_again",
         format!(
             "{}: launch {} of job {} again",
-            here.name, run.attempt.0, run.job
+            here.name, attempt.attempt.0, attempt.job
         ),
     )
 }
@@ -301,16 +301,16 @@ pub(crate) fn invariant_a_released_launch_is_not_ordered_again(
 pub(crate) fn invariant_no_attempt_starts_twice_on_a_node(
     world: &World,
     node: usize,
-    run: JobAttempt,
+    attempt: JobAttempt,
 ) -> Outcome {
-    if !world.truth.started.contains(&(node, run)) {
+    if !world.truth.started.contains(&(node, attempt)) {
         return Ok(());
     }
     broken(
         "invariant_no_attempt_starts_twice_on_a_node",
         format!(
             "{}: launch {} of job {} ran before",
-            world.nodes[node].name, run.attempt.0, run.job
+            world.nodes[node].name, attempt.attempt.0, attempt.job
         ),
     )
 }
@@ -320,12 +320,12 @@ pub(crate) fn invariant_no_task_starts_twice(world: &World, node: usize, key: Ta
     if !world.truth.tasks.contains(&key) {
         return Ok(());
     }
-    let (run, step, task) = key;
+    let (attempt, step, task) = key;
     broken(
         "invariant_no_task_starts_twice",
         format!(
             "{}: task {task} of step {}.{step} (launch {}) ran before",
-            world.nodes[node].name, run.job, run.attempt.0
+            world.nodes[node].name, attempt.job, attempt.attempt.0
         ),
     )
 }
@@ -334,17 +334,17 @@ pub(crate) fn invariant_no_task_starts_twice(world: &World, node: usize, key: Ta
 pub(crate) fn invariant_nothing_starts_in_a_released_job(
     world: &World,
     node: usize,
-    run: JobAttempt,
+    attempt: JobAttempt,
 ) -> Outcome {
     let here = &world.nodes[node];
-    if !here.released.contains(&run) {
+    if !here.released.contains(&attempt) {
         return Ok(());
     }
     broken(
         "invariant_nothing_starts_in_a_released_job",
         format!(
             "{}: a process starts in launch {} of job {}, which was released",
-            here.name, run.attempt.0, run.job
+            here.name, attempt.attempt.0, attempt.job
         ),
     )
 }
@@ -353,7 +353,7 @@ pub(crate) fn invariant_nothing_starts_in_a_released_job(
 pub(crate) fn invariant_nothing_outlives_its_job(
     world: &World,
     node: usize,
-    run: JobAttempt,
+    attempt: JobAttempt,
 ) -> Outcome {
     let here = &world.nodes[node];
     let is_left = |kind: Kind| match kind {
@@ -361,9 +361,10 @@ pub(crate) fn invariant_nothing_outlives_its_job(
             // One that waits for a step has none of the job's resources, and is ending.
             let has_step = |pid: &i32| !here.machine.stepds[pid].is_idle();
             let mut stepds = here.machine.stepds.keys();
-            of == run && stepds.any(|pid| here.machine.stepds[pid].run == run && has_step(pid))
+            of == attempt
+                && stepds.any(|pid| here.machine.stepds[pid].attempt == attempt && has_step(pid))
         }
-        kind => kind.run() == Some(run),
+        kind => kind.run() == Some(attempt),
     };
     let processes = here.machine.processes.iter();
     let mut live = processes.filter(|(_, p)| p.is_alive());
@@ -373,7 +374,7 @@ pub(crate) fn invariant_nothing_outlives_its_job(
             "invariant_nothing_outlives_its_job",
             format!(
                 "{}: launch {} of job {} is released, process {pid} is {:?}",
-                here.name, run.attempt.0, run.job, process.kind
+                here.name, attempt.attempt.0, attempt.job, process.kind
             ),
         ),
     }
@@ -385,11 +386,11 @@ pub(crate) fn invariant_nothing_outlives_its_job(
 pub(crate) fn invariant_no_cpu_is_used_twice(
     world: &World,
     node: usize,
-    run: JobAttempt,
+    attempt: JobAttempt,
     share: &Share,
 ) -> Outcome {
     let here = &world.nodes[node];
-    let own = world.ledger.launch(run.job, run.attempt);
+    let own = world.ledger.launch(attempt.job, attempt.attempt);
     let was_resumed = |other: &JobAttempt| {
         let launch = world.ledger.launch(other.job, other.attempt);
         let resumed = |a: Option<&Launch>, b: Option<&Launch>| {
@@ -399,7 +400,7 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
         resumed(launch, own) || resumed(own, launch)
     };
     // A script whose job is stopped is so as soon as it is there.
-    if world.truth.stopped.contains_key(&(node, run)) {
+    if world.truth.stopped.contains_key(&(node, attempt)) {
         return Ok(());
     }
     let mut others = here
@@ -413,7 +414,7 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
             // It ended by itself while the order to stop it was lost: what is left of it is ended, too.
             || launch.is_some_and(|launch| launch.ended_suspended)
     };
-    others.retain(|other| *other != run && !was_resumed(other) && !is_stopped(other));
+    others.retain(|other| *other != attempt && !was_resumed(other) && !is_stopped(other));
     if others.is_empty() {
         return Ok(());
     }
@@ -422,8 +423,8 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
         format!(
             "{}: launch {} of job {} gets CPUs {:?}, which {others:?} uses",
             here.name,
-            run.attempt.0,
-            run.job,
+            attempt.attempt.0,
+            attempt.job,
             share.cpus.iter().collect::<Vec<_>>()
         ),
     )
@@ -431,7 +432,7 @@ pub(crate) fn invariant_no_cpu_is_used_twice(
 
 /// The script of a job that a node was ordered to stop stands still, soon after the order.
 pub(crate) fn invariant_stopped_scripts_stand_still(world: &World) -> Outcome {
-    for (&(node, run), &at) in &world.truth.stopped {
+    for (&(node, attempt), &at) in &world.truth.stopped {
         let here = &world.nodes[node];
         // A launcher that was lost in between gets the order again with the next connection.
         let Some(connected) = world.connected_since(node) else {
@@ -443,12 +444,12 @@ pub(crate) fn invariant_stopped_scripts_stand_still(world: &World) -> Outcome {
         }
         let mut scripts = here.machine.processes.values();
         let goes_on = |p: &crate::node::Process| p.is_alive() && p.stopped.is_none();
-        if scripts.any(|p| p.kind == Kind::Script(run) && goes_on(p)) {
+        if scripts.any(|p| p.kind == Kind::Script(attempt) && goes_on(p)) {
             return broken(
                 "invariant_stopped_scripts_stand_still",
                 format!(
                     "{}: launch {} of job {} was ordered to stop and goes on",
-                    here.name, run.attempt.0, run.job
+                    here.name, attempt.attempt.0, attempt.job
                 ),
             );
         }
@@ -462,22 +463,22 @@ pub(crate) fn invariant_stopped_scripts_stand_still(world: &World) -> Outcome {
 pub(crate) fn invariant_one_attempt_runs_at_once(
     world: &World,
     starts_on: usize,
-    run: JobAttempt,
+    attempt: JobAttempt,
 ) -> Outcome {
-    let Some(starts) = world.ledger.launch(run.job, run.attempt) else {
+    let Some(starts) = world.ledger.launch(attempt.job, attempt.attempt) else {
         return Ok(());
     };
     for (node, here) in world.nodes.iter().enumerate() {
         let live = here.machine.processes.values().filter(|p| p.is_alive());
         for other in live.filter_map(|p| p.kind.run()) {
-            if other.job != run.job || other.attempt == run.attempt {
+            if other.job != attempt.job || other.attempt == attempt.attempt {
                 continue;
             }
             let Some(runs) = world.ledger.launch(other.job, other.attempt) else {
                 continue;
             };
             // An order to start the older one may also still have been on its way to the node that was given up.
-            let (older_on, from, to) = if other.attempt < run.attempt {
+            let (older_on, from, to) = if other.attempt < attempt.attempt {
                 (node, runs.started_at, starts.started_at)
             } else {
                 (starts_on, starts.started_at, runs.started_at)
@@ -488,8 +489,8 @@ pub(crate) fn invariant_one_attempt_runs_at_once(
                     "invariant_one_attempt_runs_at_once",
                     format!(
                         "job {}: launch {} starts on {} while launch {} runs on {}",
-                        run.job,
-                        run.attempt.0,
+                        attempt.job,
+                        attempt.attempt.0,
                         world.nodes[starts_on].name,
                         other.attempt.0,
                         here.name
@@ -512,18 +513,18 @@ pub(crate) fn invariant_observed_ends_are_recorded(
         return Ok(());
     };
     let name = "invariant_observed_ends_are_recorded";
-    let run = JobAttempt::new(report.job, report.attempt);
+    let attempt = JobAttempt::new(report.job, report.attempt);
     let agent = &world.nodes[node].name;
     let Some(end) = world
         .ledger
-        .launch(run.job, run.attempt)
+        .launch(attempt.job, attempt.attempt)
         .and_then(|launch| launch.end)
     else {
         return broken(
             name,
             format!(
                 "{agent} saw job {} end with {exit:?}; it was acknowledged, not recorded",
-                run.job
+                attempt.job
             ),
         );
     };
@@ -531,12 +532,12 @@ pub(crate) fn invariant_observed_ends_are_recorded(
         end.0,
         JobState::Completed | JobState::Failed | JobState::OutOfMemory
     ) && end.2;
-    if by_itself && world.truth.exits.get(&run) == Some(exit) && end.1 != *exit {
+    if by_itself && world.truth.exits.get(&attempt) == Some(exit) && end.1 != *exit {
         return broken(
             name,
             format!(
                 "{agent} saw job {} end with {exit:?}, recorded {end:?}",
-                run.job
+                attempt.job
             ),
         );
     }
@@ -589,9 +590,9 @@ pub(crate) fn invariant_running_jobs_are_known_to_their_nodes(world: &World) -> 
             };
             let ordered = connected.max(launch.started_ms);
             let agent = &world.nodes[idx.0 as usize];
-            let run = JobAttempt::new(job.id, job.attempt);
+            let attempt = JobAttempt::new(job.id, job.attempt);
             // An agent whose launcher is lost is not connected for long.
-            let knows = |l: &crate::node::LauncherProcess| l.machine.knows_job(run);
+            let knows = |l: &crate::node::LauncherProcess| l.machine.knows_job(attempt);
             if world.now.saturating_sub(ordered) > ORDER_ARRIVES_MS
                 && !agent.launcher.as_ref().is_none_or(knows)
             {
@@ -674,8 +675,8 @@ pub(crate) fn invariant_memory_is_bounded(world: &World) -> Outcome {
 /// A step whose end an agent has reported is in history, with the status that was reported, unless the machine that could repeat
 /// the report was lost.
 pub(crate) fn invariant_steps_are_accounted_as_reported(world: &World) -> Outcome {
-    for (AttemptStep { run, step }, reports) in &world.truth.step_ends {
-        let Some(launch) = world.ledger.launch(run.job, run.attempt) else {
+    for (AttemptStep { attempt, step }, reports) in &world.truth.step_ends {
+        let Some(launch) = world.ledger.launch(attempt.job, attempt.attempt) else {
             continue;
         };
         let lead = World::idx(reports.node);
@@ -696,7 +697,7 @@ pub(crate) fn invariant_steps_are_accounted_as_reported(world: &World) -> Outcom
                 "invariant_steps_are_accounted_as_reported",
                 format!(
                     "step {}.{step} of launch {}: {known:?} is recorded, {:?} was reported",
-                    run.job, run.attempt.0, reports.exits
+                    attempt.job, attempt.attempt.0, reports.exits
                 ),
             );
         }

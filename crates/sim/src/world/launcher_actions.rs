@@ -93,13 +93,17 @@ impl LauncherExecutor<'_> {
                 self.answer(node, Event::ControllerKeyChecked(checked));
             }
             Action::RemoveSocket(path) => drop(here.machine.sockets.remove(&path)),
-            Action::RemoveResult(run, step) => {
-                drop(here.disk.results.remove(&AttemptStep::new(run, step)))
+            Action::RemoveResult(attempt, step) => {
+                drop(here.disk.results.remove(&AttemptStep::new(attempt, step)))
             }
-            Action::ReadResult(run, step, purpose) => {
-                let result = here.disk.results.get(&AttemptStep::new(run, step)).cloned();
+            Action::ReadResult(attempt, step, purpose) => {
+                let result = here
+                    .disk
+                    .results
+                    .get(&AttemptStep::new(attempt, step))
+                    .cloned();
                 let event = Event::ResultRead {
-                    run,
+                    attempt,
                     step,
                     purpose,
                     result,
@@ -112,7 +116,7 @@ impl LauncherExecutor<'_> {
             }
             Action::RemoveFilesOfOthers(jobs) => {
                 let results = &mut here.disk.results;
-                results.retain(|AttemptStep { run, .. }, _| jobs.contains(&run.job));
+                results.retain(|AttemptStep { attempt, .. }, _| jobs.contains(&attempt.job));
             }
             Action::Answer(..)
             | Action::KeepScripts(_)
@@ -125,8 +129,8 @@ impl LauncherExecutor<'_> {
     }
 
     fn send_agent(&mut self, node: usize, event: LauncherEvent) -> Outcome {
-        if let LauncherEvent::Released(run) = event {
-            invariants::invariant_nothing_outlives_its_job(self.world, node, run)?;
+        if let LauncherEvent::Released(attempt) = event {
+            invariants::invariant_nothing_outlives_its_job(self.world, node, attempt)?;
         }
         if let Some(launcher) = &mut self.world.nodes[node].launcher {
             launcher.output.push(event);
@@ -135,25 +139,25 @@ impl LauncherExecutor<'_> {
     }
 
     /// Starts a process that the site's programs run in, or that makes or removes directories of a job.
-    fn start_programs(&mut self, node: usize, run: JobAttempt, kind: ProgramKind) {
+    fn start_programs(&mut self, node: usize, attempt: JobAttempt, kind: ProgramKind) {
         let start_ms = self.world.boot_ms(node);
         let started = match self.lack(node) {
             Some(failure) => Err(failure),
             None => {
-                let of = Kind::Programs(run, kind);
+                let of = Kind::Programs(attempt, kind);
                 let mut process = Process::new(of, Parent::Launcher, 0, start_ms);
                 process.status = i32::from(self.world.random.one_in(60)) << 8;
                 let lasts_ms = self.world.random.around(300);
                 Ok(self.world.machines().spawn(node, process, Some(lasts_ms)))
             }
         };
-        self.answer(node, Event::ProgramsStarted(run, kind, started));
+        self.answer(node, Event::ProgramsStarted(attempt, kind, started));
     }
 
     fn start_processes(&mut self, node: usize, action: Action) -> Outcome {
         match action {
             Action::PrepareLaunch {
-                run,
+                attempt,
                 script,
                 prolog,
                 epilog,
@@ -167,34 +171,36 @@ impl LauncherExecutor<'_> {
                         epilog: epilog.into_iter().collect(),
                     }),
                 };
-                self.answer(node, Event::LaunchPrepared(run, files));
+                self.answer(node, Event::LaunchPrepared(attempt, files));
             }
             Action::StartScript(launch) => {
-                let run = launch.run;
+                let attempt = launch.attempt;
                 let started = self.start_script(node, &launch)?;
-                self.answer(node, Event::ScriptStarted(run, started));
+                self.answer(node, Event::ScriptStarted(attempt, started));
             }
-            Action::StartPrograms { run, kind, .. } => self.start_programs(node, run, kind),
-            Action::MakeContainer(run, _) => self.start_programs(node, run, ProgramKind::Container),
-            Action::RemoveContainer(run, _) => {
-                self.start_programs(node, run, ProgramKind::ContainerRemoval);
+            Action::StartPrograms { attempt, kind, .. } => self.start_programs(node, attempt, kind),
+            Action::MakeContainer(attempt, _) => {
+                self.start_programs(node, attempt, ProgramKind::Container)
+            }
+            Action::RemoveContainer(attempt, _) => {
+                self.start_programs(node, attempt, ProgramKind::ContainerRemoval);
             }
             // Machines of the simulator have no directories.
             Action::SweepContainers { .. } => {}
-            Action::StartMessage { run, kind, .. } => {
+            Action::StartMessage { attempt, kind, .. } => {
                 let started = match self.lack(node) {
                     Some(failure) => Err(failure.error),
                     None => Ok(self.start_helper(node)),
                 };
-                self.answer(node, Event::MessageStarted(run, kind, started));
+                self.answer(node, Event::MessageStarted(attempt, kind, started));
             }
             Action::StartSiteProgram { kind, .. } => {
                 let started = Ok(self.start_helper(node));
                 self.answer(node, Event::SiteProgramStarted(kind, started));
             }
-            Action::RemoveDirs { run, .. } => {
+            Action::RemoveDirs { attempt, .. } => {
                 let pid = self.start_helper(node);
-                self.answer(node, Event::RemovalStarted(run, pid));
+                self.answer(node, Event::RemovalStarted(attempt, pid));
             }
             Action::LookUpGroups(account) => {
                 let delay = self.world.random.around(20);
@@ -229,18 +235,18 @@ impl LauncherExecutor<'_> {
         node: usize,
         launch: &ScriptLaunch,
     ) -> Result<Result<i32, ScriptNotStarted>, Violation> {
-        let run = launch.run;
+        let attempt = launch.attempt;
         if let Some(failure) = self.lack(node) {
             return Ok(Err(ScriptNotStarted::Failed(failure)));
         }
         let name = self.world.nodes[node].name.clone();
-        let life = self.world.ledger.jobs.get(&run.job);
+        let life = self.world.ledger.jobs.get(&attempt.job);
         let job_name = life.map_or_else(String::new, |life| life.spec.name.clone());
-        let plan = crate::world::clients::script_of(&job_name, run);
+        let plan = crate::world::clients::script_of(&job_name, attempt);
         let start_ms = self.world.boot_ms(node);
-        let kind = Kind::Script(run);
+        let kind = Kind::Script(attempt);
         let mut process = Process::new(kind, Parent::Launcher, launch.user.uid, start_ms);
-        process.share = self.world.share_of(node, run);
+        process.share = self.world.share_of(node, attempt);
         process.status = wait_status(plan.exit);
         // What would end at once hides the plant.
         process.ignores_term = plan.ignores_term || self.world.planted(Plant::EarlyRelease);
@@ -248,7 +254,7 @@ impl LauncherExecutor<'_> {
         if plan.fails_to_launch {
             trace!(
                 self.world,
-                "{name}: {}/{} cannot be launched", run.job, run.attempt.0
+                "{name}: {}/{} cannot be launched", attempt.job, attempt.attempt.0
             );
             let error = "no such directory".to_owned();
             match (plan.fails_late, plan.node_fault) {
@@ -267,20 +273,20 @@ impl LauncherExecutor<'_> {
                 }
             }
         }
-        invariants::invariant_no_attempt_starts_twice_on_a_node(self.world, node, run)?;
-        self.world.truth.started.insert((node, run));
+        invariants::invariant_no_attempt_starts_twice_on_a_node(self.world, node, attempt)?;
+        self.world.truth.started.insert((node, attempt));
         let pid = self
             .world
             .machines()
             .spawn_of_job(node, process, Some(lasts_ms))?;
-        self.world.nodes[node].machine.noted.insert(run, pid);
-        let share = self.world.share_of(node, run);
+        self.world.nodes[node].machine.noted.insert(attempt, pid);
+        let share = self.world.share_of(node, attempt);
         trace!(
             self.world,
-            "{name}: {}/{} runs on {:?}", run.job, run.attempt.0, share.cpus
+            "{name}: {}/{} runs on {:?}", attempt.job, attempt.attempt.0, share.cpus
         );
         if !plan.fails_to_launch {
-            self.world.sruns().plan(node, run, lasts_ms);
+            self.world.sruns().plan(node, attempt, lasts_ms);
         }
         Ok(Ok(pid))
     }
@@ -289,7 +295,7 @@ impl LauncherExecutor<'_> {
         match action {
             Action::StartStepd { order, socket, .. } => self.start_stepd(node, order, socket),
             Action::GiveStep {
-                run,
+                attempt,
                 step,
                 stepd,
                 frame,
@@ -303,10 +309,10 @@ impl LauncherExecutor<'_> {
                     None => false,
                 };
                 match is_sent {
-                    true => self.pass_channel(node, run, step, channel),
+                    true => self.pass_channel(node, attempt, step, channel),
                     false => drop(self.world.nodes[node].machine.channels.remove(&channel)),
                 }
-                self.answer(node, Event::StepGiven(run, step, is_sent));
+                self.answer(node, Event::StepGiven(attempt, step, is_sent));
             }
             Action::SendStepd(stepd, command) => {
                 if !self.send_stepd(node, stepd, command.clone(), None) {
@@ -332,13 +338,13 @@ impl LauncherExecutor<'_> {
                 self.world.machines().close_upper(node, connection.channel);
             }
             Action::AskStepds(sockets) => self.ask_stepds(node, sockets)?,
-            Action::WatchStepd(run, step, pid) => {
+            Action::WatchStepd(attempt, step, pid) => {
                 let process = self.world.nodes[node].machine.live(pid);
                 let belongs = process.map(|p| p.traits().belongs);
                 if let (Some(_), Some(launcher)) = (belongs, &mut self.world.nodes[node].launcher) {
                     launcher.watched.insert(pid);
                 }
-                self.answer(node, Event::StepdWatched(run, step, pid, belongs));
+                self.answer(node, Event::StepdWatched(attempt, step, pid, belongs));
             }
             other => return self.signal_processes(node, other),
         }
@@ -346,20 +352,22 @@ impl LauncherExecutor<'_> {
     }
 
     /// Gives the agent its end of a control channel to the daemon of a step.
-    fn pass_channel(&mut self, node: usize, run: JobAttempt, step: StepNo, channel: ChannelId) {
+    fn pass_channel(&mut self, node: usize, attempt: JobAttempt, step: StepNo, channel: ChannelId) {
         let here = &mut self.world.nodes[node];
         if let Some(launcher) = &mut here.launcher {
-            launcher.output.push(LauncherEvent::StepChannel(run, step));
+            launcher
+                .output
+                .push(LauncherEvent::StepChannel(attempt, step));
             here.machine
                 .passed
-                .insert(AttemptStep::new(run, step), channel);
+                .insert(AttemptStep::new(attempt, step), channel);
         }
     }
 
     fn start_stepd(&mut self, node: usize, order: Box<FirstOrder>, socket: PathBuf) {
-        let (run, step) = (order.step.order.run, order.step.order.launch.step);
+        let (attempt, step) = (order.step.order.attempt, order.step.order.launch.step);
         if let Some(failure) = self.lack(node) {
-            return self.answer(node, Event::StepdStarted(run, step, Err(failure.error)));
+            return self.answer(node, Event::StepdStarted(attempt, step, Err(failure.error)));
         }
         let start_ms = self.world.boot_ms(node);
         let uid = order.bounds.user.uid;
@@ -367,7 +375,7 @@ impl LauncherExecutor<'_> {
         let Some(launcher) = &mut here.launcher else {
             return;
         };
-        let process = Process::new(Kind::Stepd(run), Parent::Launcher, uid, start_ms);
+        let process = Process::new(Kind::Stepd(attempt), Parent::Launcher, uid, start_ms);
         let pid = here.machine.spawn(process);
         let [channel, agents] = [(); 2].map(|()| here.machine.open_channel());
         let mut stepd = StepdProcess::new(order, pid, self.world.now + STREAMS_WAIT_MS);
@@ -385,16 +393,16 @@ impl LauncherExecutor<'_> {
         launcher.stepds.insert(id, StepdConnection::new(channel));
         trace!(
             self.world,
-            "{}: step daemon {pid} for step {}.{step}", self.world.nodes[node].name, run.job
+            "{}: step daemon {pid} for step {}.{step}", self.world.nodes[node].name, attempt.job
         );
         self.world.wake_stepd(node, pid);
-        self.pass_channel(node, run, step, agents);
+        self.pass_channel(node, attempt, step, agents);
         let started = StartedStepd {
             stepd: id,
             pid,
             wire: None,
         };
-        self.answer(node, Event::StepdStarted(run, step, Ok(started)));
+        self.answer(node, Event::StepdStarted(attempt, step, Ok(started)));
     }
 
     /// Sends to a step daemon; whether it takes it.
@@ -533,7 +541,7 @@ impl LauncherExecutor<'_> {
             } => {
                 let tasks = self.world.nodes[node].machine.below(pid);
                 if tasks.is_empty() {
-                    self.answer(node, Event::StepHasNoTasks(of.run, step, signal));
+                    self.answer(node, Event::StepHasNoTasks(of.attempt, step, signal));
                 }
                 self.signal_all(node, tasks, signal)
             }
@@ -550,8 +558,8 @@ impl LauncherExecutor<'_> {
                 let pids = self.world.nodes[node].machine.pids(is_left);
                 self.signal_all(node, pids, SIGKILL)
             }
-            Action::ForgetScript(run) | Action::ForgetMembers(run) => {
-                self.world.nodes[node].machine.noted.remove(&run);
+            Action::ForgetScript(attempt) | Action::ForgetMembers(attempt) => {
+                self.world.nodes[node].machine.noted.remove(&attempt);
                 Ok(())
             }
             // The kernel says here whose each process is.
@@ -578,9 +586,10 @@ impl LauncherExecutor<'_> {
             let is_known = launcher.machine.knows_process(pid) || launcher.helpers.contains(&pid);
             p.parent == Parent::Launcher
                 && !is_known
-                && launcher.machine.owner_of(&p.traits()) == Some(of.run)
+                && launcher.machine.owner_of(&p.traits()) == Some(of.attempt)
         };
-        let is_stray = |p: &Process| of.is_recovered && p.traits().belongs == Belongs::To(of.run);
+        let is_stray =
+            |p: &Process| of.is_recovered && p.traits().belongs == Belongs::To(of.attempt);
         let all = self.world.nodes[node].machine.processes.iter();
         let live = all.filter(|(_, p)| p.is_alive());
         let left = live.filter(|(pid, p)| is_orphan(**pid, p) || is_stray(p));
@@ -601,7 +610,7 @@ impl LauncherExecutor<'_> {
                 // Their end is noticed.
                 launcher.watched.extend(&found);
             }
-            left.push((of.run, found));
+            left.push((of.attempt, found));
         }
         let since_ms = self.world.boot_ms(node);
         let event = Event::LeftoversFound {

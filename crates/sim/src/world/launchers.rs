@@ -91,9 +91,9 @@ impl LauncherExecutor<'_> {
             settings: settings.and_then(|bytes| minicbor::decode(bytes).ok()),
             ..Recovered::default()
         };
-        for (run, old) in attempts.iter().filter(|_| same_boot) {
-            let noted = here.machine.noted.get(run).copied();
-            left.scripts.extend(noted.map(|pid| (*run, pid)));
+        for (attempt, old) in attempts.iter().filter(|_| same_boot) {
+            let noted = here.machine.noted.get(attempt).copied();
+            left.scripts.extend(noted.map(|pid| (*attempt, pid)));
             let may_run = old.ended.is_none() && old.failed.is_none();
             let script = old.pid.into_iter().chain(noted).filter(|_| may_run);
             let live = old.steps.iter();

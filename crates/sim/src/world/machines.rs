@@ -75,10 +75,10 @@ impl Machines<'_> {
         process: Process,
         lasts_ms: Option<u64>,
     ) -> Result<i32, Violation> {
-        if let Some(run) = process.kind.run() {
-            invariants::invariant_no_cpu_is_used_twice(self.world, node, run, &process.share)?;
-            invariants::invariant_one_attempt_runs_at_once(self.world, node, run)?;
-            invariants::invariant_nothing_starts_in_a_released_job(self.world, node, run)?;
+        if let Some(attempt) = process.kind.run() {
+            invariants::invariant_no_cpu_is_used_twice(self.world, node, attempt, &process.share)?;
+            invariants::invariant_one_attempt_runs_at_once(self.world, node, attempt)?;
+            invariants::invariant_nothing_starts_in_a_released_job(self.world, node, attempt)?;
         }
         Ok(self.spawn(node, process, lasts_ms))
     }
@@ -109,17 +109,17 @@ impl Machines<'_> {
             return Ok(());
         };
         let (kind, status, uid) = (process.kind, process.status, process.uid);
-        if let Kind::Script(run) = kind {
+        if let Kind::Script(attempt) = kind {
             let name = &self.world.nodes[node].name;
             let exit = exit_status(status);
             trace!(
                 self.world,
-                "{name}: {}/{} ends {exit:?}", run.job, run.attempt.0
+                "{name}: {}/{} ends {exit:?}", attempt.job, attempt.attempt.0
             );
             if process.failure.is_none() {
-                self.world.truth.exits.insert(run, exit);
+                self.world.truth.exits.insert(attempt, exit);
             }
-            self.leave_orphan(node, run, None, uid);
+            self.leave_orphan(node, attempt, None, uid);
         }
         self.end_process(node, pid, status)
     }
@@ -128,7 +128,7 @@ impl Machines<'_> {
     pub(super) fn leave_orphan(
         &mut self,
         node: usize,
-        run: JobAttempt,
+        attempt: JobAttempt,
         daemon: Option<i32>,
         uid: u32,
     ) {
@@ -140,12 +140,12 @@ impl Machines<'_> {
             None => Parent::Init,
         };
         let mut orphan = Process::new(
-            Kind::Orphan(run, daemon),
+            Kind::Orphan(attempt, daemon),
             parent,
             uid,
             self.world.boot_ms(node),
         );
-        orphan.share = self.world.share_of(node, run);
+        orphan.share = self.world.share_of(node, attempt);
         orphan.ignores_term = self.world.random.one_in(2);
         let lasts_ms = match self.world.random.one_in(3) {
             true => None,
@@ -162,15 +162,18 @@ impl Machines<'_> {
         };
         process.ended = Some(status);
         let (kind, parent, uid) = (process.kind, process.parent, process.uid);
-        if let Kind::Stepd(run) = kind {
-            self.world.stepd(node, pid).end(run, uid);
+        if let Kind::Stepd(attempt) = kind {
+            self.world.stepd(node, pid).end(attempt, uid);
         }
-        if let Kind::Script(run) = kind {
-            self.world.sruns().lose_script(node, run);
+        if let Kind::Script(attempt) = kind {
+            self.world.sruns().lose_script(node, attempt);
         }
-        if let Kind::Task(run, step, task) = kind {
+        if let Kind::Task(attempt, step, task) = kind {
             let exit = exit_status(status);
-            self.world.truth.task_ends.insert((run, step, task), exit);
+            self.world
+                .truth
+                .task_ends
+                .insert((attempt, step, task), exit);
         }
         match parent {
             Parent::Launcher => self.world.launchers().wake_soon(node),

@@ -99,10 +99,10 @@ pub(crate) enum Victim {
 
 impl World {
     /// The CPUs of a job on a node.
-    pub(super) fn share_of(&self, node: usize, run: JobAttempt) -> Share {
+    pub(super) fn share_of(&self, node: usize, attempt: JobAttempt) -> Share {
         self.truth
             .shares
-            .get(&(node, run))
+            .get(&(node, attempt))
             .cloned()
             .unwrap_or_default()
     }
@@ -165,7 +165,7 @@ impl Machines<'_> {
             NodeEvent::ProcessEnds { pid, timer } => self.process_ends_itself(node, pid, timer),
             NodeEvent::Killed { pid, signal } => self.process_is_killed(node, pid, signal),
             NodeEvent::StepdWakes(pid) => self.world.stepd(node, pid).wake(),
-            NodeEvent::SrunStarts(run) => self.world.sruns().start(node, run),
+            NodeEvent::SrunStarts(attempt) => self.world.sruns().start(node, attempt),
         }
     }
 
@@ -332,11 +332,11 @@ impl Machines<'_> {
         let begun = truth.begun.iter();
         let lost: BTreeSet<AttemptStep> = begun
             .filter(|((on, _, _), at)| *on == node && **at >= since)
-            .map(|((_, run, step), _)| AttemptStep::new(*run, *step))
+            .map(|((_, attempt, step), _)| AttemptStep::new(*attempt, *step))
             .collect();
         truth
             .tasks
-            .retain(|(run, step, _)| !lost.contains(&AttemptStep::new(*run, *step)));
+            .retain(|(attempt, step, _)| !lost.contains(&AttemptStep::new(*attempt, *step)));
     }
 
     /// The launcher is killed; what it has started goes on without it.

@@ -287,18 +287,18 @@ impl SrunExecutor<'_> {
         let Some(process) = self.world.sruns.get(&srun) else {
             return Ok(());
         };
-        let (run, Some((step, tasks))) = (process.run, &process.step) else {
+        let (attempt, Some((step, tasks))) = (process.attempt, &process.step) else {
             return Ok(());
         };
         for task in tasks.iter().filter(|_| code == 0) {
             // A job that was requeued meanwhile may have had the step in a later launch.
-            let mut ends = self.world.truth.task_ends.range((run, *step, *task)..);
+            let mut ends = self.world.truth.task_ends.range((attempt, *step, *task)..);
             let is_it =
-                |(of, at, number): &TaskKey| of.job == run.job && (at, number) == (step, task);
+                |(of, at, number): &TaskKey| of.job == attempt.job && (at, number) == (step, task);
             if !ends.any(|(key, end)| is_it(key) && end.is_ok()) {
                 let detail = format!(
                     "srun {srun} ends well, task {task} of step {}.{step} has not",
-                    run.job
+                    attempt.job
                 );
                 return Err(Violation::new("invariant_sruns_know_how_tasks_end", detail));
             }

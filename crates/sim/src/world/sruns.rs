@@ -53,34 +53,34 @@ impl World {
 
 impl Sruns<'_> {
     /// Users begin steps in a job that begins.
-    pub(super) fn plan(&mut self, node: usize, run: JobAttempt, within_ms: u64) {
+    pub(super) fn plan(&mut self, node: usize, attempt: JobAttempt, within_ms: u64) {
         if self.world.random.one_in(3) {
             return;
         }
         for _ in 0..self.world.random.between(1, 5) {
             let delay = self.world.random.below(within_ms.max(1));
             self.world
-                .machine_later(delay, node, NodeEvent::SrunStarts(run));
+                .machine_later(delay, node, NodeEvent::SrunStarts(attempt));
         }
     }
 
-    pub(super) fn start(&mut self, node: usize, run: JobAttempt) -> Outcome {
-        let Some(spec) = self.step_spec(run) else {
+    pub(super) fn start(&mut self, node: usize, attempt: JobAttempt) -> Outcome {
+        let Some(spec) = self.step_spec(attempt) else {
             return Ok(());
         };
         let owner = self
             .world
             .ledger
             .jobs
-            .get(&run.job)
+            .get(&attempt.job)
             .map(|j| j.spec.owner.uid);
         self.world.last_srun += 1;
         let id = self.world.last_srun;
         trace!(
             self.world,
             "srun {id} of {}/{} asks for {:?} tasks on {:?} nodes",
-            run.job,
-            run.attempt.0,
+            attempt.job,
+            attempt.attempt.0,
             spec.ntasks,
             spec.min_nodes
         );
@@ -88,7 +88,7 @@ impl Sruns<'_> {
         let process = SrunProcess {
             machine: Srun::new(config),
             node,
-            run,
+            attempt,
             uid: owner.unwrap_or_default(),
             started_at: self.world.now,
             agents: BTreeMap::new(),
@@ -157,8 +157,8 @@ impl Sruns<'_> {
         }
     }
 
-    fn step_spec(&mut self, run: JobAttempt) -> Option<StepSpec> {
-        let launch = self.world.ledger.launch(run.job, run.attempt)?;
+    fn step_spec(&mut self, attempt: JobAttempt) -> Option<StepSpec> {
+        let launch = self.world.ledger.launch(attempt.job, attempt.attempt)?;
         let most = u32::try_from(launch.nodes().len()).ok()?;
         let random = &mut self.world.random;
         let nodes = match random.one_in(2) {
@@ -168,8 +168,8 @@ impl Sruns<'_> {
         let ntasks = nodes * random.small(1, 2);
         let has_key = random.one_in(2);
         Some(StepSpec {
-            job: run.job,
-            key: has_key.then(|| keys().owner_key(run.job, run.attempt).into()),
+            job: attempt.job,
+            key: has_key.then(|| keys().owner_key(attempt.job, attempt.attempt).into()),
             name: "true".to_owned(),
             argv: vec!["true".to_owned()],
             min_nodes: Some(nodes),
@@ -231,9 +231,9 @@ impl Sruns<'_> {
     }
 
     /// The script of a job has ended, and its sruns with it.
-    pub(super) fn lose_script(&mut self, node: usize, run: JobAttempt) {
+    pub(super) fn lose_script(&mut self, node: usize, attempt: JobAttempt) {
         let of = self.world.sruns.iter();
-        let of = of.filter(|(_, s)| s.node == node && s.run == run);
+        let of = of.filter(|(_, s)| s.node == node && s.attempt == attempt);
         let of: Vec<SrunId> = of.map(|(id, _)| *id).collect();
         for srun in of {
             let delay = self.world.random.below(200);

@@ -71,7 +71,7 @@ impl StepdExecutor<'_> {
                 self.answer(Event::LauncherChecked(has_read));
             }
             Action::LeaveResult(path, end, kept) => {
-                let run = process.run;
+                let attempt = process.attempt;
                 let Some(step) = process.results.get(&path).copied() else {
                     let detail = format!("{}: {} is of no step", self.name(), path.display());
                     return Err(Violation::new("invariant_results_are_of_steps", detail));
@@ -79,11 +79,11 @@ impl StepdExecutor<'_> {
                 let here = &mut self.world.nodes[self.node];
                 if !here
                     .disk
-                    .leave(AttemptStep::new(run, step), *end, kept, now)
+                    .leave(AttemptStep::new(attempt, step), *end, kept, now)
                 {
                     here.disturbed_at = now;
                     let name = self.name().to_owned();
-                    let job = run.job;
+                    let job = attempt.job;
                     trace!(
                         self.world,
                         "{name}: the result of step {job}.{step} is lost"
@@ -117,7 +117,7 @@ impl StepdExecutor<'_> {
 
     fn begin_step(&mut self, order: Rc<StepOrder>, srun: Option<ClientId>) {
         let spool = self.world.nodes[self.node].spool();
-        let path = result_path(spool.as_ref(), order.run, order.launch.step);
+        let path = result_path(spool.as_ref(), order.attempt, order.launch.step);
         let Some(process) = self.process() else {
             return;
         };

@@ -116,7 +116,7 @@ fn start_tasks(
     executor: &mut StepdExecutor<'_>,
     order: &StepOrder,
 ) -> Result<StartedTasks, Violation> {
-    let (node, run, launch) = (executor.node, order.run, &order.launch);
+    let (node, attempt, launch) = (executor.node, order.attempt, &order.launch);
     let numbers = launch.tasks.get(launch.position as usize);
     let mut numbers = numbers.cloned().unwrap_or_default();
     if executor.world.planted(Plant::TaskTwice) && executor.world.random.one_in(4) {
@@ -132,7 +132,7 @@ fn start_tasks(
         });
     }
     let name = executor.name().to_owned();
-    let (job, step) = (run.job, launch.step);
+    let (job, step) = (attempt.job, launch.step);
     trace!(
         executor.world,
         "{name}: step {job}.{step} runs tasks {numbers:?}"
@@ -176,20 +176,20 @@ fn start_task(
     number: u32,
     is_held: bool,
 ) -> Result<(i32, u64), Violation> {
-    let (node, run, step) = (executor.node, order.run, order.launch.step);
+    let (node, attempt, step) = (executor.node, order.attempt, order.launch.step);
     let world = &mut *executor.world;
-    invariants::invariant_no_task_starts_twice(world, node, (run, step, number))?;
-    world.truth.tasks.insert((run, step, number));
+    invariants::invariant_no_task_starts_twice(world, node, (attempt, step, number))?;
+    world.truth.tasks.insert((attempt, step, number));
     // The tasks of a daemon that had its order before the job was stopped begin all the same.
-    let stopped = world.truth.stopped.get(&(node, run));
-    let begun = world.truth.begun.get(&(node, run, step));
+    let stopped = world.truth.stopped.get(&(node, attempt));
+    let begun = world.truth.begun.get(&(node, attempt, step));
     let is_late = stopped.is_some_and(|at| begun.is_some_and(|begun| begun <= at));
-    let kind = Kind::Task(run, step, number);
+    let kind = Kind::Task(attempt, step, number);
     let (uid, start_ms) = (order.user.uid, world.boot_ms(node));
     let mut process = Process::new(kind, Parent::Stepd(executor.pid), uid, start_ms);
     process.share = Share {
         cpus: order.launch.cpus.clone(),
-        ..world.share_of(node, run)
+        ..world.share_of(node, attempt)
     };
     process.ignores_term = world.random.one_in(5);
     process.status = wait_status(match world.random.below(6) {
@@ -235,13 +235,13 @@ pub(super) fn child_ended(
     status: i32,
     uid: u32,
 ) {
-    if let Kind::Task(run, ..) = kind
+    if let Kind::Task(attempt, ..) = kind
         && executor.world.random.one_in(6)
     {
         let start_ms = executor.world.boot_ms(executor.node);
-        let kind = Kind::Orphan(run, Some(executor.pid));
+        let kind = Kind::Orphan(attempt, Some(executor.pid));
         let mut orphan = Process::new(kind, Parent::Stepd(executor.pid), uid, start_ms);
-        orphan.share = executor.world.share_of(executor.node, run);
+        orphan.share = executor.world.share_of(executor.node, attempt);
         orphan.ignores_term = executor.world.random.one_in(2);
         let lasts_ms = executor.world.random.around(20_000);
         let lasts_ms = Some(lasts_ms).filter(|_| executor.world.random.one_in(2));

@@ -605,7 +605,7 @@ impl StepdExecutor<'_> {
     }
 
     /// The process has ended: its tasks go with it, but not what they have started.
-    pub(super) fn end(&mut self, run: JobAttempt, uid: u32) {
+    pub(super) fn end(&mut self, attempt: JobAttempt, uid: u32) {
         let (node, pid) = (self.node, self.pid);
         let parent = match self.world.nodes[node].launcher {
             Some(_) => Parent::Launcher,
@@ -623,7 +623,7 @@ impl StepdExecutor<'_> {
         }
         self.world
             .machines()
-            .leave_orphan(node, run, Some(pid), uid);
+            .leave_orphan(node, attempt, Some(pid), uid);
         let Some(stepd) = stepd else { return };
         let channels = [stepd.launcher_channel, stepd.agent_channel];
         for channel in channels.into_iter().flatten() {

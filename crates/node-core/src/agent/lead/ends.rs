@@ -70,9 +70,9 @@ impl LedSteps {
         self.dirty = true;
         if step.error.is_some() {
             // It never was: the controller does not know of it.
-            state.out.drop_kept(step.run, key.step.0);
+            state.out.drop_kept(step.attempt, key.step.0);
         } else {
-            state.report_end(key, step.run.attempt, &step.record);
+            state.report_end(key, step.attempt.attempt, &step.record);
             if let Some((_, request)) = step.client {
                 state.out.reply(request, AgentReply::Done);
             }
@@ -81,8 +81,8 @@ impl LedSteps {
             state.out.push(Action::EndRequest(request));
         }
         // With its last node the controller ends the steps whose ends it has not got, and can only guess how they ended.
-        if !self.leads_any(step.run) {
-            state.jobs.steps_over(&mut state.reports, step.run);
+        if !self.leads_any(step.attempt) {
+            state.jobs.steps_over(&mut state.reports, step.attempt);
         }
     }
 }
@@ -106,13 +106,13 @@ impl Steps {
                 node.end.get_or_insert(end);
             }
         }
-        let (run, record) = (step.run, encode(&step.record));
+        let (attempt, record) = (step.attempt, encode(&step.record));
         if over_memory {
             self.led.step(key, LedStepEvent::OutOfMemory);
             self.end_step_everywhere(state, key);
         }
         self.led.dirty = true;
-        state.out.keep(run, key.step.0, record);
+        state.out.keep(attempt, key.step.0, record);
         self.led.finish_step_if_over(state, key);
     }
 
@@ -120,13 +120,13 @@ impl Steps {
     pub(in crate::agent) fn step_acknowledged(
         &mut self,
         state: &mut AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         step: StepNo,
     ) {
-        state.out.drop_kept(run, step.0);
-        let key = StepId::new(run.job, step);
+        state.out.drop_kept(attempt, step.0);
+        let key = StepId::new(attempt.job, step);
         let part = self.node_steps.part(key);
-        if part.is_some_and(|part| part.run == run) {
+        if part.is_some_and(|part| part.attempt == attempt) {
             self.node_steps.end_delivered(state, key);
         }
     }

@@ -18,13 +18,13 @@ use muster_trust::{is_same_key, prove_step_number};
 impl LedSteps {
     /// The number of a job's next step, if it may have another.
     pub(super) fn next_step(&mut self, state: &mut AgentState, grant: &JobGrant) -> Option<StepNo> {
-        let run = JobAttempt::new(grant.job, grant.attempt);
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
         let end = state.node.max_step_count();
         let numbers = self.numbers.entry(grant.job).or_default();
         numbers.raise(grant.next_step);
         let number = numbers.assign(end)?;
         let next = numbers.next();
-        state.out.keep(run, KEPT_NEXT, encode(&next));
+        state.out.keep(attempt, KEPT_NEXT, encode(&next));
         Some(StepNo(number))
     }
 
@@ -32,11 +32,11 @@ impl LedSteps {
     pub(in crate::agent) fn take_given_number(
         &mut self,
         state: &mut AgentState,
-        run: JobAttempt,
+        attempt: JobAttempt,
         het: &HetStep,
     ) -> Result<(), Refusal> {
         let number = het.step;
-        let grant = state.jobs.get(run).and_then(|job| job.grant.as_ref());
+        let grant = state.jobs.get(attempt).and_then(|job| job.grant.as_ref());
         let components = grant.map_or(&[][..], |grant| &grant.components);
         let Some(leader) = components.first().map(|leader| leader.job) else {
             let detail = "the job is not heterogeneous: its steps are numbered by its node";
@@ -51,13 +51,13 @@ impl LedSteps {
             let detail = format!("step {number} was not given out by the job's first component");
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
-        let numbers = self.numbers.entry(run.job).or_default();
-        if !numbers.take(number, leader == run.job) {
+        let numbers = self.numbers.entry(attempt.job).or_default();
+        if !numbers.take(number, leader == attempt.job) {
             let detail = format!("step {number} was not given out, or has been used");
             return Err(Refusal::new(RefusalCode::InvalidValue, detail));
         }
         let next = numbers.next();
-        state.out.keep(run, KEPT_NEXT, encode(&next));
+        state.out.keep(attempt, KEPT_NEXT, encode(&next));
         Ok(())
     }
 }
@@ -69,8 +69,8 @@ impl Steps {
         state: &mut AgentState,
         request: CreateRequest,
     ) {
-        let run = match state.may_create(request.uid, &request.spec) {
-            Ok(Some(run)) => run,
+        let attempt = match state.may_create(request.uid, &request.spec) {
+            Ok(Some(attempt)) => attempt,
             Ok(None) => {
                 return self
                     .node_steps
@@ -78,14 +78,17 @@ impl Steps {
             }
             Err(refusal) => return request.refuse(&mut state.out, refusal),
         };
-        let Some(grant) = state.jobs.get(run).and_then(|j| j.grant.clone()) else {
+        let Some(grant) = state.jobs.get(attempt).and_then(|j| j.grant.clone()) else {
             return request.refuse(&mut state.out, RefusalCode::JobNotHere.into());
         };
         let Some(StepNo(number)) = self.led.next_step(state, &grant) else {
             return request.refuse(&mut state.out, RefusalCode::StepLimit.into());
         };
-        let leads = grant.components.first().is_some_and(|c| c.job == run.job);
-        if let Some(numbers) = self.led.numbers.get_mut(&run.job).filter(|_| leads) {
+        let leads = grant
+            .components
+            .first()
+            .is_some_and(|c| c.job == attempt.job);
+        if let Some(numbers) = self.led.numbers.get_mut(&attempt.job).filter(|_| leads) {
             numbers.give_out(number);
         }
         // Without a key there are no other components.
@@ -102,8 +105,8 @@ impl Steps {
 impl AgentState {
     /// Whether further steps of a user wait until the controller has acknowledged some that were before.
     pub(in crate::agent) fn must_wait_for_controller(&self, uid: u32) -> bool {
-        let is_of = |run: JobAttempt| {
-            let grant = self.jobs.get(run).and_then(|job| job.grant.as_ref());
+        let is_of = |attempt: JobAttempt| {
+            let grant = self.jobs.get(attempt).and_then(|job| job.grant.as_ref());
             grant.is_some_and(|grant| grant.spec.owner.uid == uid)
         };
         self.reports.are_too_many(self.reports.step_bytes(is_of))

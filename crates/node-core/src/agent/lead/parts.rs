@@ -19,9 +19,9 @@ const FIND_AGAIN_MS: u64 = 5_000;
 
 impl LedSteps {
     /// Steps of a job of whose parts it is not known whether they are there.
-    pub(super) fn with_unknown_parts(&self, run: JobAttempt) -> Vec<StepId> {
-        let of_job = self.placed.range(StepId::new(run.job, StepNo(0))..);
-        let of_job = of_job.take_while(|(StepId { job, .. }, _)| *job == run.job);
+    pub(super) fn with_unknown_parts(&self, attempt: JobAttempt) -> Vec<StepId> {
+        let of_job = self.placed.range(StepId::new(attempt.job, StepNo(0))..);
+        let of_job = of_job.take_while(|(StepId { job, .. }, _)| *job == attempt.job);
         let unknown = of_job.filter(|(_, step)| !step.unknown_parts.is_empty());
         unknown.map(|(key, _)| *key).collect()
     }
@@ -60,8 +60,8 @@ impl Steps {
         let Some(step) = self.led.placed.get_mut(&key) else {
             return;
         };
-        let run = step.run;
-        let Some(grant) = state.jobs.get(run).and_then(|job| job.grant.clone()) else {
+        let attempt = step.attempt;
+        let Some(grant) = state.jobs.get(attempt).and_then(|job| job.grant.clone()) else {
             return;
         };
         let nodes: Vec<(u32, usize)> = std::mem::take(&mut step.unknown_parts)
@@ -75,7 +75,7 @@ impl Steps {
         let mut ends = Vec::new();
         for (position, node) in nodes {
             if node == 0 {
-                let reply = part_reply(self.node_steps.find(key, run));
+                let reply = part_reply(self.node_steps.find(key, attempt));
                 ends.extend(self.led.part_found(state, key, position, Ok(reply)));
             } else if let Some(address) = grant.addresses.get(node) {
                 let node = (position, address.clone());
@@ -101,7 +101,7 @@ impl NodeSteps {
             return part_reply(PartPresence::Unsettled);
         }
         match state.jobs.with_key(key.job, job_key) {
-            Some((run, _)) => part_reply(self.find(key, run)),
+            Some((attempt, _)) => part_reply(self.find(key, attempt)),
             None if state.jobs.latest(key.job).is_some() => {
                 AgentReply::Refused(RefusalCode::AccessDenied.into())
             }

@@ -22,8 +22,8 @@ impl LedSteps {
     /// What steps of a job hold, by node of the allocation.
     pub(super) fn held(&self, grant: &JobGrant) -> Vec<Held> {
         let mut held = vec![Held::default(); grant.alloc.nodes.len()];
-        let run = JobAttempt::new(grant.job, grant.attempt);
-        let of_run = self.placed.values().filter(|s| s.run == run);
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
+        let of_run = self.placed.values().filter(|s| s.attempt == attempt);
         let of_steps = of_run
             .filter(|s| s.record.holds)
             .flat_map(|s| s.record.nodes.iter().filter(|n| n.end.is_none()));
@@ -41,8 +41,8 @@ impl LedSteps {
 
     /// Whether so many more bytes of records would be more than one user may have on this node.
     fn keeps_too_much(&self, state: &AgentState, uid: u32, more: usize) -> bool {
-        let is_of = |run: JobAttempt| {
-            let grant = state.jobs.get(run).and_then(|job| job.grant.as_ref());
+        let is_of = |attempt: JobAttempt| {
+            let grant = state.jobs.get(attempt).and_then(|job| job.grant.as_ref());
             grant.is_some_and(|grant| grant.spec.owner.uid == uid)
         };
         let steps = || self.placed.values();
@@ -51,7 +51,7 @@ impl LedSteps {
         !fits(steps().map(|step| step.kept_bytes).sum())
             && !fits(
                 steps()
-                    .filter(|step| is_of(step.run))
+                    .filter(|step| is_of(step.attempt))
                     .map(|step| step.kept_bytes)
                     .sum(),
             )
@@ -87,7 +87,7 @@ impl Steps {
             .iter_mut()
             .flat_map(|place| &mut place.tasks)
             .for_each(|task| *task = task.saturating_add(first));
-        let run = JobAttempt::new(grant.job, grant.attempt);
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
         let (mut spec, key) = (waiting.spec, waiting.random);
         spec.resizes = grant.resizes;
         let width = state.node.tree_width(spec.tree_width);
@@ -107,10 +107,10 @@ impl Steps {
             state.out.close_stdio(waiting.stdio);
             return state.out.refuse(waiting.id, too_much_kept());
         }
-        state.out.keep(run, step.0, kept);
+        state.out.keep(attempt, step.0, kept);
         let placed_event = next_led_step_state(LedStepState::Waiting, LedStepEvent::Placed);
         let led = LedStep {
-            run,
+            attempt,
             state: placed_event.unwrap_or(LedStepState::Starting),
             record,
             kept_bytes,

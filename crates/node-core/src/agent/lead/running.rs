@@ -123,7 +123,7 @@ impl Steps {
         let Some(led) = self.led.placed.get(&key) else {
             return;
         };
-        let (step, run) = (led.record.step.clone(), led.run);
+        let (step, attempt) = (led.record.step.clone(), led.attempt);
         match led.client {
             // Its daemon says so.
             Some(_) if led.direct => {}
@@ -139,9 +139,11 @@ impl Steps {
             // srun went away while the daemons were started.
             self.end_step_everywhere(state, key);
         }
-        state
-            .reports
-            .push(run.job, run.attempt, Report::StepStarted(Box::new(step)));
+        state.reports.push(
+            attempt.job,
+            attempt.attempt,
+            Report::StepStarted(Box::new(step)),
+        );
         self.led.finish_step_if_over(state, key);
     }
 
@@ -149,8 +151,8 @@ impl Steps {
         let Some(step) = self.led.placed.get(&key) else {
             return;
         };
-        let run = step.run;
-        let Some(grant) = state.jobs.get(run).and_then(|j| j.grant.clone()) else {
+        let attempt = step.attempt;
+        let Some(grant) = state.jobs.get(attempt).and_then(|j| j.grant.clone()) else {
             return;
         };
         // Of one that could not be started it is not known what runs below nodes that did not answer.
@@ -165,7 +167,7 @@ impl Steps {
             .collect();
         if nodes.contains(&0) {
             state.out.command(LauncherCommand::EndStep {
-                run,
+                attempt,
                 step: key.step,
             });
         }

@@ -21,8 +21,8 @@ impl Steps {
     /// srun asks for a step.
     pub(in crate::agent) fn create_step(&mut self, state: &mut AgentState, request: CreateRequest) {
         let checked = layout::check_request(&request.spec);
-        let run = match checked.and_then(|()| state.may_create(request.uid, &request.spec)) {
-            Ok(Some(run)) => run,
+        let attempt = match checked.and_then(|()| state.may_create(request.uid, &request.spec)) {
+            Ok(Some(attempt)) => attempt,
             Ok(None) => {
                 return self
                     .node_steps
@@ -31,7 +31,7 @@ impl Steps {
             Err(refusal) => return request.refuse(&mut state.out, refusal),
         };
         if let Some(het) = &request.spec.het
-            && let Err(refusal) = self.led.take_given_number(state, run, het)
+            && let Err(refusal) = self.led.take_given_number(state, attempt, het)
         {
             return request.refuse(&mut state.out, refusal);
         }
@@ -44,7 +44,7 @@ impl Steps {
             random,
         } = request;
         // A task may do more with an open file than write to it; what somebody else has is not for the job's owner.
-        let grant = state.jobs.get(run).and_then(|j| j.grant.as_deref());
+        let grant = state.jobs.get(attempt).and_then(|j| j.grant.as_deref());
         let is_owner = grant.is_some_and(|g| g.spec.owner.uid == uid);
         let (stdio, unused) = match is_owner {
             true => (stdio, None),
@@ -57,7 +57,7 @@ impl Steps {
             spec,
             stdio,
             random,
-            run,
+            attempt,
             has_timer: false,
         });
         self.led.dirty = true;
@@ -80,16 +80,16 @@ impl Steps {
         let mut blocked: HashSet<JobAttempt> = HashSet::new();
         let mut rest = std::mem::take(&mut self.led.waiting);
         while let Some(waiting) = rest.pop_front() {
-            let run = waiting.run;
-            if blocked.contains(&run) && !waiting.spec.overlap {
+            let attempt = waiting.attempt;
+            if blocked.contains(&attempt) && !waiting.spec.overlap {
                 self.led.wait_on(state, waiting);
                 continue;
             }
-            let Some(grant) = state.jobs.get(run).and_then(|j| j.grant.clone()) else {
+            let Some(grant) = state.jobs.get(attempt).and_then(|j| j.grant.clone()) else {
                 waiting.refuse(&mut state.out, RefusalCode::JobNotHere.into());
                 continue;
             };
-            if state.jobs.is_suspended(run) {
+            if state.jobs.is_suspended(attempt) {
                 match waiting.spec.immediate {
                     true => waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into()),
                     false => self.led.wait_on(state, waiting),
@@ -98,7 +98,7 @@ impl Steps {
             }
             if state.must_wait_for_controller(grant.spec.owner.uid) {
                 // It would be one more that the controller does not know of.
-                blocked.insert(run);
+                blocked.insert(attempt);
                 self.led.wait_on(state, waiting);
                 continue;
             }
@@ -107,10 +107,10 @@ impl Steps {
                 Ok(placed) => self.start_step(state, &grant, waiting, placed),
                 // The client may know of an end by srun, and expects to find what that step had.
                 Err(NoLayout::Busy)
-                    if !self.led.read.contains(&run)
-                        && self.stepds.read_of(&mut state.out, run) =>
+                    if !self.led.read.contains(&attempt)
+                        && self.stepds.read_of(&mut state.out, attempt) =>
                 {
-                    state.reading = Some(AfterRead::Placing(run));
+                    state.reading = Some(AfterRead::Placing(attempt));
                     self.led.waiting.push_back(waiting);
                     self.led.waiting.extend(rest);
                     return false;
@@ -119,7 +119,7 @@ impl Steps {
                     waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into());
                 }
                 Err(NoLayout::Busy) => {
-                    blocked.insert(run);
+                    blocked.insert(attempt);
                     self.led.wait_on(state, waiting);
                 }
                 Err(NoLayout::Never(refusal)) => waiting.refuse(&mut state.out, refusal),
@@ -184,7 +184,8 @@ impl AgentState {
             .and_then(|key| self.jobs.with_owner_key(spec.job, key))
             .or_else(|| self.jobs.latest(spec.job))
             .filter(|(_, j)| j.leads());
-        let Some((run, job, grant)) = job.and_then(|(run, j)| Some((run, j, j.grant.as_ref()?)))
+        let Some((attempt, job, grant)) =
+            job.and_then(|(attempt, j)| Some((attempt, j, j.grant.as_ref()?)))
         else {
             let detail = format!("job {} is not led by this node", spec.job);
             return Err(Refusal::new(RefusalCode::JobNotHere, detail));
@@ -201,7 +202,7 @@ impl AgentState {
             // The agent does not know of the job's size yet.
             return Ok(None);
         }
-        Ok(Some(run))
+        Ok(Some(attempt))
     }
 }
 
@@ -219,12 +220,13 @@ impl LedSteps {
     /// Informs a client that its step waits, if it still does.
     pub(in crate::agent) fn notify_queued(&mut self, state: &mut AgentState, conn: ConnId) {
         let mut waiting = self.waiting.iter();
-        let Some((id, run)) = waiting.find(|w| w.conn == conn).map(|w| (w.id, w.run)) else {
+        let Some((id, attempt)) = waiting.find(|w| w.conn == conn).map(|w| (w.id, w.attempt))
+        else {
             return;
         };
-        let grant = state.jobs.get(run).and_then(|j| j.grant.as_ref());
+        let grant = state.jobs.get(attempt).and_then(|j| j.grant.as_ref());
         let owner = grant.map_or(0, |g| g.spec.owner.uid);
-        let text = if state.jobs.is_suspended(run) {
+        let text = if state.jobs.is_suspended(attempt) {
             "Requested operation is presently disabled"
         } else if state.must_wait_for_controller(owner) {
             "The controller has not acknowledged earlier steps"

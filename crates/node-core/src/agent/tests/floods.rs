@@ -57,7 +57,7 @@ fn bytes_count_until_the_launcher_has_answered() {
     assert_eq!(bench.with_bytes, requests.iter().copied().collect());
     assert_eq!(bench.left, requests[..3].iter().copied().collect());
     let failed = |step: u32| LauncherEvent::StepFailed {
-        run: RUN,
+        attempt: RUN,
         step: StepNo(step),
         error: "no".to_owned(),
     };

@@ -64,7 +64,7 @@ fn a_step_whose_nodes_were_never_asked_ends_with_those_that_were() {
     assert!(matches!(asked, AgentRequest::FindStep { step: STEP, .. }));
     // The daemon here ends as srun does not come.
     bench.launcher(LauncherEvent::StepEnded {
-        run: RUN,
+        attempt: RUN,
         step: STEP,
         end: Box::new(end()),
     });

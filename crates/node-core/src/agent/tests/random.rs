@@ -256,7 +256,7 @@ impl World {
         };
         if is_new {
             self.answers.push_back(LauncherEvent::StepReady {
-                run: RUN,
+                attempt: RUN,
                 step,
                 socket: format!("/spool/{step}"),
                 wire: None,
@@ -266,7 +266,7 @@ impl World {
         } else {
             let error = "the number was used".to_owned();
             self.answers.push_back(LauncherEvent::StepFailed {
-                run: RUN,
+                attempt: RUN,
                 step,
                 error,
             });
@@ -293,7 +293,7 @@ impl World {
         }
         self.bench.event(Event::LauncherUp);
         let known = KnownJob {
-            run: RUN,
+            attempt: RUN,
             grant: Some(encode(&self.grant())),
             kept: self.kept.clone().into_iter().collect(),
             steps: self.running.keys().copied().collect(),
@@ -515,7 +515,7 @@ impl World {
 
 fn ended_event(step: StepNo) -> LauncherEvent {
     LauncherEvent::StepEnded {
-        run: RUN,
+        attempt: RUN,
         step,
         end: Box::new(end()),
     }

@@ -33,7 +33,7 @@ fn a_step_is_created_ends_and_is_reported_once() {
     ));
     // The launcher keeps ends, and says them again.
     bench.launcher(LauncherEvent::StepEnded {
-        run: RUN,
+        attempt: RUN,
         step: STEP,
         end: Box::new(end()),
     });
@@ -126,7 +126,7 @@ fn daemons_are_read_before_what_follows_from_an_end() {
     let mut bench = Bench::with_job(1);
     end_unread(&mut bench);
     bench.launcher(LauncherEvent::StepEnded {
-        run: RUN,
+        attempt: RUN,
         step: STEP,
         end: Box::new(StepEnd::never_ran(Timestamp(9))),
     });
@@ -230,7 +230,7 @@ fn a_launcher_that_is_lost_while_it_starts_a_daemon_is_asked_again() {
     bench.event(Event::LauncherUp);
     assert!(bench.starts.is_empty(), "it has not said what it knows");
     let known = KnownJob {
-        run: RUN,
+        attempt: RUN,
         grant: None,
         kept: Vec::new(),
         steps: Vec::new(),
@@ -567,7 +567,7 @@ fn a_node_answers_for_those_below_it_when_all_have_answered() {
     let request = bench.request(AGENT_CONN, start(), false);
     let (_, step) = bench.starts.remove(0);
     bench.launcher(LauncherEvent::StepFailed {
-        run: RUN,
+        attempt: RUN,
         step,
         error: "there is no memory".to_owned(),
     });
@@ -633,7 +633,7 @@ fn a_new_agent_takes_steps_back() {
         [0, kept_of_node(STEP), KEPT_NEXT]
     );
     let known = KnownJob {
-        run: RUN,
+        attempt: RUN,
         grant: Some(encode(&grant(0))),
         kept: kept.into_iter().collect(),
         steps: vec![STEP],
@@ -642,7 +642,7 @@ fn a_new_agent_takes_steps_back() {
     bench.connect_launcher(vec![known]);
     bench.connect_controller();
     bench.launcher(LauncherEvent::StepEnded {
-        run: RUN,
+        attempt: RUN,
         step: STEP,
         end: Box::new(end()),
     });

@@ -34,7 +34,9 @@ impl World {
             Action::CheckControllerKey { .. } => {
                 self.events.push_back(Event::ControllerKeyChecked(Ok(())));
             }
-            Action::PrepareLaunch { run, script, .. } => {
+            Action::PrepareLaunch {
+                attempt, script, ..
+            } => {
                 let files = LaunchFiles {
                     script: script.map(|_| "/spool/script".to_owned()),
                     prolog: self.prolog.clone(),
@@ -44,37 +46,38 @@ impl World {
                     true => Err(self.failure()),
                     false => Ok(files),
                 };
-                self.events.push_back(Event::LaunchPrepared(run, files));
+                self.events.push_back(Event::LaunchPrepared(attempt, files));
             }
             Action::StartScript(launch) => {
-                self.check_namespace(launch.run, launch.namespace.is_some());
-                self.start_script(launch.run);
+                self.check_namespace(launch.attempt, launch.namespace.is_some());
+                self.start_script(launch.attempt);
             }
-            Action::MakeContainer(run, _) => {
-                self.check_recorded(run);
-                let started = self.spawn(Kind::Programs(run, ProgramKind::Container));
+            Action::MakeContainer(attempt, _) => {
+                self.check_recorded(attempt);
+                let started = self.spawn(Kind::Programs(attempt, ProgramKind::Container));
                 if started.is_ok() {
-                    self.containers.insert(run);
+                    self.containers.insert(attempt);
                 }
-                let event = Event::ProgramsStarted(run, ProgramKind::Container, started);
+                let event = Event::ProgramsStarted(attempt, ProgramKind::Container, started);
                 self.events.push_back(event);
             }
-            Action::RemoveContainer(run, _) => {
-                assert!(self.pids(|kind| *kind == Kind::Script(run)).is_empty());
+            Action::RemoveContainer(attempt, _) => {
+                assert!(self.pids(|kind| *kind == Kind::Script(attempt)).is_empty());
                 let kind = ProgramKind::ContainerRemoval;
-                let started = self.spawn(Kind::Programs(run, kind));
+                let started = self.spawn(Kind::Programs(attempt, kind));
                 if started.is_ok() {
-                    self.containers.remove(&run);
+                    self.containers.remove(&attempt);
                 }
                 self.events
-                    .push_back(Event::ProgramsStarted(run, kind, started));
+                    .push_back(Event::ProgramsStarted(attempt, kind, started));
             }
             Action::SweepContainers { kept, .. } => {
-                let name = |run: &JobAttempt| format!("{}.{}", run.job, run.attempt.0);
-                self.containers.retain(|run| kept.contains(&name(run)));
+                let name = |attempt: &JobAttempt| format!("{}.{}", attempt.job, attempt.attempt.0);
+                self.containers
+                    .retain(|attempt| kept.contains(&name(attempt)));
             }
-            Action::StartPrograms { run, kind, .. } => {
-                self.check_recorded(run);
+            Action::StartPrograms { attempt, kind, .. } => {
+                self.check_recorded(attempt);
                 let is_of_site = |kind: &Kind| {
                     matches!(
                         kind,
@@ -83,26 +86,29 @@ impl World {
                 };
                 let others = self.pids(is_of_site);
                 assert!(!self.is_serial || self.has_crashed || others.is_empty());
-                let started = self.spawn(Kind::Programs(run, kind));
+                let started = self.spawn(Kind::Programs(attempt, kind));
                 match kind {
                     ProgramKind::Prolog if started.is_ok() => self.prologs += 1,
                     ProgramKind::Epilog(_) if started.is_ok() => self.epilogs += 1,
                     _ => {}
                 }
                 self.events
-                    .push_back(Event::ProgramsStarted(run, kind, started));
+                    .push_back(Event::ProgramsStarted(attempt, kind, started));
             }
             Action::StartMessage {
-                run, kind, line, ..
+                attempt,
+                kind,
+                line,
+                ..
             } => {
                 self.messages.push(line.lines().count());
                 let started = self.spawn(Kind::Helper).map_err(|e| e.error);
                 self.events
-                    .push_back(Event::MessageStarted(run, kind, started));
+                    .push_back(Event::MessageStarted(attempt, kind, started));
             }
-            Action::RemoveDirs { run, .. } => {
+            Action::RemoveDirs { attempt, .. } => {
                 let started = self.spawn(Kind::Helper);
-                let started = started.map(|pid| Event::RemovalStarted(run, pid));
+                let started = started.map(|pid| Event::RemovalStarted(attempt, pid));
                 self.events.extend(started.ok());
             }
             Action::LookUpGroups(account) => drop(self.look_ups.insert(account)),
@@ -111,35 +117,42 @@ impl World {
         }
     }
 
-    fn start_script(&mut self, run: JobAttempt) {
-        self.check_recorded(run);
-        let started = self.spawn(Kind::Script(run));
+    fn start_script(&mut self, attempt: JobAttempt) {
+        self.check_recorded(attempt);
+        let started = self.spawn(Kind::Script(attempt));
         if started.is_ok() {
-            *self.scripts.entry(run).or_default() += 1;
-            assert_eq!(self.scripts[&run], 1, "{run:?} is started twice");
+            *self.scripts.entry(attempt).or_default() += 1;
+            assert_eq!(self.scripts[&attempt], 1, "{attempt:?} is started twice");
         }
         let started = started.map_err(ScriptNotStarted::Failed);
-        self.events.push_back(Event::ScriptStarted(run, started));
+        self.events
+            .push_back(Event::ScriptStarted(attempt, started));
     }
 
     /// What runs of a job is in its namespace, once that is there.
-    fn check_namespace(&self, run: JobAttempt, joins: bool) {
-        let is_making = |kind: &Kind| *kind == Kind::Programs(run, ProgramKind::Container);
-        assert!(self.pids(is_making).is_empty(), "{run:?} begins too early");
-        assert_eq!(joins, self.containers.contains(&run), "{run:?}");
+    fn check_namespace(&self, attempt: JobAttempt, joins: bool) {
+        let is_making = |kind: &Kind| *kind == Kind::Programs(attempt, ProgramKind::Container);
+        assert!(
+            self.pids(is_making).is_empty(),
+            "{attempt:?} begins too early"
+        );
+        assert_eq!(joins, self.containers.contains(&attempt), "{attempt:?}");
     }
 
-    fn check_recorded(&self, run: JobAttempt) {
-        let line = format!("L {} {} ", run.job, run.attempt.0);
+    fn check_recorded(&self, attempt: JobAttempt) {
+        let line = format!("L {} {} ", attempt.job, attempt.attempt.0);
         let is_it = |found: &str| found.starts_with(&line);
-        assert!(self.records.lines().any(is_it), "{run:?} is on no file");
+        assert!(self.records.lines().any(is_it), "{attempt:?} is on no file");
     }
 
-    pub(super) fn count_step(&mut self, run: JobAttempt, step: StepNo) {
-        self.new_steps.insert(AttemptStep::new(run, step));
-        let count = self.steps.entry(AttemptStep::new(run, step)).or_default();
+    pub(super) fn count_step(&mut self, attempt: JobAttempt, step: StepNo) {
+        self.new_steps.insert(AttemptStep::new(attempt, step));
+        let count = self
+            .steps
+            .entry(AttemptStep::new(attempt, step))
+            .or_default();
         *count += 1;
-        assert_eq!(*count, 1, "step {step} of {run:?} is started twice");
+        assert_eq!(*count, 1, "step {step} of {attempt:?} is started twice");
     }
 
     fn serve_stepds(&mut self, action: Action) {
@@ -147,11 +160,11 @@ impl World {
             Action::StartStepd {
                 order, namespace, ..
             } => {
-                let (run, step) = (order.step.order.run, order.step.order.launch.step);
-                self.check_namespace(run, namespace.is_some());
-                let started = self.spawn(Kind::Stepd(run, Some(step)));
+                let (attempt, step) = (order.step.order.attempt, order.step.order.launch.step);
+                self.check_namespace(attempt, namespace.is_some());
+                let started = self.spawn(Kind::Stepd(attempt, Some(step)));
                 let started = started.map_err(|e| e.error).map(|pid| {
-                    self.count_step(run, step);
+                    self.count_step(attempt, step);
                     let stepd = StepdConnId(self.next_id());
                     let connection = Connection {
                         pid,
@@ -166,24 +179,28 @@ impl World {
                     }
                 });
                 self.events
-                    .push_back(Event::StepdStarted(run, step, started));
+                    .push_back(Event::StepdStarted(attempt, step, started));
             }
             Action::GiveStep {
-                run, step, stepd, ..
+                attempt,
+                step,
+                stepd,
+                ..
             } => {
                 let pid = self.stepds[&stepd].pid;
                 let process = self.processes.get_mut(&pid);
                 let is_sent = process.is_some_and(|p| {
                     let is_live = p.ended.is_none();
-                    assert!(!is_live || p.kind == Kind::Stepd(run, None));
-                    p.kind = Kind::Stepd(run, Some(step));
+                    assert!(!is_live || p.kind == Kind::Stepd(attempt, None));
+                    p.kind = Kind::Stepd(attempt, Some(step));
                     is_live
                 });
                 if is_sent {
                     self.owned.insert(stepd);
-                    self.count_step(run, step);
+                    self.count_step(attempt, step);
                 }
-                self.events.push_back(Event::StepGiven(run, step, is_sent));
+                self.events
+                    .push_back(Event::StepGiven(attempt, step, is_sent));
             }
             Action::SendStepd(stepd, command) => self.send_stepd(stepd, command),
             Action::ListenTo(stepd) => {
@@ -197,15 +214,15 @@ impl World {
                 self.lose_launcher(closed.expect("it is closed once"));
             }
             Action::AskStepds(sockets) => self.ask_stepds(sockets.is_some()),
-            Action::ReadResult(run, step, purpose) => self.read_result(run, step, purpose),
-            Action::RemoveResult(run, step) => {
-                self.results.remove(&AttemptStep::new(run, step));
+            Action::ReadResult(attempt, step, purpose) => self.read_result(attempt, step, purpose),
+            Action::RemoveResult(attempt, step) => {
+                self.results.remove(&AttemptStep::new(attempt, step));
             }
             Action::ListResults => {
                 let results = self.results.iter().copied().collect();
                 self.events.push_back(Event::ResultsListed(results));
             }
-            Action::WatchStepd(run, step, pid) => {
+            Action::WatchStepd(attempt, step, pid) => {
                 let process = self.processes.get(&pid).filter(|p| p.ended.is_none());
                 let belongs = process.map(|p| match p.kind {
                     Kind::Stepd(of, _) => Belongs::To(of),
@@ -215,7 +232,7 @@ impl World {
                     self.watched.insert(pid);
                 }
                 self.events
-                    .push_back(Event::StepdWatched(run, step, pid, belongs));
+                    .push_back(Event::StepdWatched(attempt, step, pid, belongs));
             }
             Action::Unwatch(pid) => drop(self.watched.remove(&pid)),
             other => self.signal(other),
@@ -228,11 +245,11 @@ impl World {
         let Some(process) = self.processes.get(&pid).filter(|p| p.ended.is_none()) else {
             return;
         };
-        if let Kind::Stepd(run, current) = process.kind {
+        if let Kind::Stepd(attempt, current) = process.kind {
             let left = connection
                 .unread
                 .into_iter()
-                .map(|step| AttemptStep::new(run, step));
+                .map(|step| AttemptStep::new(attempt, step));
             self.results.extend(left);
             if current.is_none() {
                 self.end(pid, 0);
@@ -243,7 +260,7 @@ impl World {
     /// Daemons with a step say which; `unconnected`: those to which there is no connection.
     fn ask_stepds(&mut self, unconnected: bool) {
         for pid in self.pids(|kind| matches!(kind, Kind::Stepd(_, Some(_)))) {
-            let Kind::Stepd(run, Some(step)) = self.processes[&pid].kind else {
+            let Kind::Stepd(attempt, Some(step)) = self.processes[&pid].kind else {
                 continue;
             };
             if unconnected && self.stepds.values().any(|c| c.pid == pid) {
@@ -256,7 +273,7 @@ impl World {
             };
             self.stepds.insert(stepd, connection);
             let running = RunningStep {
-                run,
+                attempt,
                 step,
                 pid,
                 dirs: Vec::new(),
@@ -270,10 +287,10 @@ impl World {
         self.events.push_back(Event::StepdsAsked);
     }
 
-    fn read_result(&mut self, run: JobAttempt, step: StepNo, purpose: ResultPurpose) {
-        let is_there = self.results.contains(&AttemptStep::new(run, step));
+    fn read_result(&mut self, attempt: JobAttempt, step: StepNo, purpose: ResultPurpose) {
+        let is_there = self.results.contains(&AttemptStep::new(attempt, step));
         self.events.push_back(Event::ResultRead {
-            run,
+            attempt,
             step,
             purpose,
             result: is_there.then(|| (end_of_step(), Vec::new())),
@@ -308,7 +325,7 @@ impl World {
             Action::SignalScript { of, script, signal } => {
                 self.signals.extend(script.map(|pid| (pid, signal)));
                 if signal == SIGKILL {
-                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.run));
+                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.attempt));
                     let all = script.into_iter().chain(orphans);
                     all.for_each(|pid| self.end(pid, SIGKILL));
                 }
@@ -328,8 +345,8 @@ impl World {
             }
             Action::FindLeftovers(jobs) => {
                 let left = jobs.iter().map(|of| {
-                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.run));
-                    (of.run, orphans)
+                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.attempt));
+                    (of.attempt, orphans)
                 });
                 let left = left.collect();
                 self.events.push_back(Event::LeftoversFound {

@@ -10,26 +10,26 @@ use muster_proto::frame;
 const FLOOD: usize = 10_000;
 const OTHER: u32 = 2000;
 
-fn signal_order(run: JobAttempt, signal: i32) -> Order {
+fn signal_order(attempt: JobAttempt, signal: i32) -> Order {
     Order::Signal {
-        job: run.job,
-        attempt: run.attempt,
+        job: attempt.job,
+        attempt: attempt.attempt,
         step: None,
         signal: signal.unsigned_abs(),
         scope: SignalScope::Full,
     }
 }
 
-fn notice(run: JobAttempt, text: impl ToString) -> Order {
+fn notice(attempt: JobAttempt, text: impl ToString) -> Order {
     Order::Tell {
-        job: run.job,
-        attempt: run.attempt,
+        job: attempt.job,
+        attempt: attempt.attempt,
         text: text.to_string(),
     }
 }
 
-fn launch_of(run: JobAttempt, uid: u32) -> Order {
-    let mut grant = grant(run, JobKind::Batch);
+fn launch_of(attempt: JobAttempt, uid: u32) -> Order {
+    let mut grant = grant(attempt, JobKind::Batch);
     let spec = std::sync::Arc::make_mut(&mut grant.spec);
     spec.owner.uid = uid;
     Order::Launch(Box::new(grant))
@@ -39,10 +39,10 @@ impl World {
     /// Jobs of a user, which run.
     fn run_jobs(&mut self, uid: u32, numbers: std::ops::Range<u64>) -> Vec<JobAttempt> {
         let runs: Vec<JobAttempt> = numbers.map(run).collect();
-        for run in &runs {
-            self.order(launch_of(*run, uid));
+        for attempt in &runs {
+            self.order(launch_of(*attempt, uid));
             self.answer_look_ups();
-            assert_eq!(self.phase(*run), Phase::Running);
+            assert_eq!(self.phase(*attempt), Phase::Running);
         }
         self.signals.clear();
         runs
@@ -53,8 +53,8 @@ impl World {
         self.finish_wakeup();
     }
 
-    fn signals_of(&self, run: JobAttempt) -> Vec<i32> {
-        let script = self.script(run);
+    fn signals_of(&self, attempt: JobAttempt) -> Vec<i32> {
+        let script = self.script(attempt);
         let its = self.signals.iter().filter(|(pid, _)| *pid == script);
         its.map(|(_, signal)| *signal).collect()
     }
@@ -105,10 +105,10 @@ fn signals_of_a_user_wait_for_each_other_and_others_do_not_wait_for_them() {
     let others = world.run_jobs(OTHER, 201..203);
     let all: Vec<Order> = flooded
         .iter()
-        .flat_map(|run| {
+        .flat_map(|attempt| {
             (1..9)
                 .chain(34..64)
-                .map(|signal| signal_order(*run, signal))
+                .map(|signal| signal_order(*attempt, signal))
         })
         .collect();
     let count = all.len();
@@ -127,7 +127,7 @@ fn signals_of_a_user_wait_for_each_other_and_others_do_not_wait_for_them() {
     assert_eq!(world.phase(run(301)), Phase::Running);
     assert_eq!(world.signals_of(others[0]), [SIGTERM]);
     let carried_out = |world: &World| {
-        let of = |run: &JobAttempt| world.signals_of(*run).len();
+        let of = |attempt: &JobAttempt| world.signals_of(*attempt).len();
         flooded.iter().map(of).sum::<usize>()
     };
     assert_eq!(carried_out(&world), SEARCHES_MAX);
@@ -194,11 +194,14 @@ fn a_step_ends_after_the_signals_that_it_was_sent() {
     let step = StepNo(0);
     world.start_step(job, step);
     world.deliver(Event::Command(LauncherCommand::SignalStep {
-        run: job,
+        attempt: job,
         step,
         signal: 10,
     }));
-    world.deliver(Event::Command(LauncherCommand::EndStep { run: job, step }));
+    world.deliver(Event::Command(LauncherCommand::EndStep {
+        attempt: job,
+        step,
+    }));
     assert!(world.signals.is_empty() && world.launcher.state.jobs[&job].has_live_step());
     world.finish_wakeup();
     assert_eq!(world.signals.len(), 1);
@@ -269,7 +272,7 @@ fn what_is_known_comes_in_frames_however_much_it_is() {
         last += usize::from(*is_last);
         for job in jobs {
             match known.last_mut() {
-                Some(known) if known.run == job.run => known.add(job.clone()),
+                Some(known) if known.attempt == job.attempt => known.add(job.clone()),
                 _ => known.push(job.clone()),
             }
         }
@@ -288,13 +291,17 @@ fn what_is_kept_of_a_user_is_bounded() {
     let mut world = World::new();
     let jobs = world.run_jobs(UID, 1..4);
     let others = world.run_jobs(OTHER, 11..12)[0];
-    let keep = |world: &mut World, run: JobAttempt, key: u32, bytes: usize| {
+    let keep = |world: &mut World, attempt: JobAttempt, key: u32, bytes: usize| {
         let bytes = vec![b'y'; bytes].into();
-        world.command(LauncherCommand::Keep { run, key, bytes });
-        world.launcher.state.records.keeps(run, key)
+        world.command(LauncherCommand::Keep {
+            attempt,
+            key,
+            bytes,
+        });
+        world.launcher.state.records.keeps(attempt, key)
     };
     let kept = |world: &World| {
-        let bytes = |run: &JobAttempt| world.launcher.state.records.kept_bytes(*run);
+        let bytes = |attempt: &JobAttempt| world.launcher.state.records.kept_bytes(*attempt);
         jobs.iter().map(bytes).sum::<usize>()
     };
     for step in 0..90 {

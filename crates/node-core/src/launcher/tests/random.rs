@@ -86,16 +86,16 @@ fn choose<T: Copy>(all: &[T], number: usize) -> Option<T> {
 impl World {
     fn spares(&self) -> Vec<(JobAttempt, i32)> {
         let jobs = self.launcher.state.jobs.iter();
-        let spares = jobs.flat_map(|(run, e)| e.spares.iter().map(|s| (*run, s.pid)));
+        let spares = jobs.flat_map(|(attempt, e)| e.spares.iter().map(|s| (*attempt, s.pid)));
         spares.collect()
     }
 
     /// Those to which the agent has a connection: only these it can give a step.
     fn owned_spares(&self) -> Vec<(JobAttempt, i32)> {
         let jobs = self.launcher.state.jobs.iter();
-        let spares = jobs.flat_map(|(run, e)| e.spares.iter().map(|s| (*run, s)));
+        let spares = jobs.flat_map(|(attempt, e)| e.spares.iter().map(|s| (*attempt, s)));
         let owned = spares.filter(|(_, spare)| spare.is_owned);
-        owned.map(|(run, spare)| (run, spare.pid)).collect()
+        owned.map(|(attempt, spare)| (attempt, spare.pid)).collect()
     }
 
     fn happen(&mut self, step: Incident) {
@@ -152,7 +152,11 @@ impl World {
                     self.count_step(of, StepNo(step));
                     if is_reported {
                         let step = StepNo(step);
-                        self.command(LauncherCommand::StepAssigned { run: of, step, pid });
+                        self.command(LauncherCommand::StepAssigned {
+                            attempt: of,
+                            step,
+                            pid,
+                        });
                     } else {
                         self.deliver(Event::AgentLost);
                         self.attach();
@@ -161,8 +165,8 @@ impl World {
                 }
             }
             Incident::Release(which) => {
-                if let Some((run, pid)) = choose(&self.spares(), which) {
-                    self.command(LauncherCommand::ReleaseStepd { run, pid });
+                if let Some((attempt, pid)) = choose(&self.spares(), which) {
+                    self.command(LauncherCommand::ReleaseStepd { attempt, pid });
                 }
             }
             Incident::Timer => drop(self.fire_timer()),

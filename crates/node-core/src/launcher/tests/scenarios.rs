@@ -605,8 +605,8 @@ fn steps_follow_each_other_in_one_daemon() {
     world.processes.get_mut(&stepd).unwrap().kind = Kind::Stepd(job, Some(StepNo(1)));
     world.end_tasks(stepd);
     world.finish_wakeup();
-    let (run, step, pid) = (job, StepNo(1), stepd);
-    world.command(LauncherCommand::StepAssigned { run, step, pid });
+    let (attempt, step, pid) = (job, StepNo(1), stepd);
+    world.command(LauncherCommand::StepAssigned { attempt, step, pid });
     assert!(world.launcher.state.jobs[&job].steps[&step].ended.is_some());
     // It ends with its agent. One that had a step when its agent was lost gets the next by the launcher.
     world.deliver(Event::AgentLost);
@@ -710,12 +710,12 @@ fn a_process_that_is_not_of_the_job_runs_no_step() {
     world.launch(run(2), JobKind::Batch);
     let other = world.script(run(2));
     world.command(LauncherCommand::StepAssigned {
-        run: job,
+        attempt: job,
         step: StepNo(0),
         pid: other,
     });
     world.command(LauncherCommand::StepAssigned {
-        run: job,
+        attempt: job,
         step: StepNo(1),
         pid: 999_999,
     });

@@ -64,7 +64,7 @@ impl World {
             }
             Action::AdoptLauncher(client, running) => {
                 let order = self.order.as_ref().unwrap();
-                assert_eq!((running.run, running.step), (RUN, order.launch.step));
+                assert_eq!((running.attempt, running.step), (RUN, order.launch.step));
                 let srun = self.srun.as_ref();
                 assert!(
                     srun.is_none_or(|s| s.id != client),

@@ -451,8 +451,8 @@ fn planted_bugs_are_found() {
     let is_found = |plant: Plant, runner: &mut TestRunner| {
         (0..300).any(|_| {
             let (first, incidents) = all.new_tree(runner).unwrap().current();
-            let run = AssertUnwindSafe(|| World::run(Some(plant), first, incidents));
-            catch_unwind(run).is_err()
+            let attempt = AssertUnwindSafe(|| World::run(Some(plant), first, incidents));
+            catch_unwind(attempt).is_err()
         })
     };
     let missed: Vec<Plant> = Plant::ALL

@@ -469,7 +469,7 @@ fn agents_give_steps_of_their_job_only() {
     world.agent_gives(1, with_host());
     assert!(world.stepd.is_idle());
     let mut other = next_step(StepNo(2), tasks(1));
-    other.order.run.job = JobId(8);
+    other.order.attempt.job = JobId(8);
     world.deliver(Event::StepGiven(Box::new(other), Giver::Agent, None));
     assert!(world.stepd.is_idle());
     let mut as_root = next_step(StepNo(3), tasks(1));

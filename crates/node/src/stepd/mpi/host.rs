@@ -74,7 +74,7 @@ pub(super) fn start(
     control: &UnixStream,
     sockets: &[UnixStream],
 ) -> io::Result<Started> {
-    let step = format!("{}.{}", order.run.job, order.launch.step);
+    let step = format!("{}.{}", order.attempt.job, order.launch.step);
     let address = listener.map(TcpListener::local_addr).transpose()?;
     let host_order = HostOrder {
         step: step.clone(),

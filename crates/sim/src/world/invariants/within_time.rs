@@ -22,23 +22,23 @@ pub(crate) fn invariant_nothing_is_held_by_nothing(world: &mut World) -> Outcome
         let Some(agent) = lead.agent.as_ref().filter(|_| lead.is_welcomed()) else {
             continue;
         };
-        for (run, step, name) in view::held_parts(&agent.machine) {
+        for (attempt, step, name) in view::held_parts(&agent.machine) {
             let at = world.nodes.iter().position(|n| n.name == name);
             let Some(at) = at else { continue };
             let is_it = |stepd: &crate::node::StepdProcess| {
                 let order = stepd.order();
-                order.is_some_and(|o| o.run == run && o.launch.step == step)
+                order.is_some_and(|o| o.attempt == attempt && o.launch.step == step)
             };
             let here = &world.nodes[at];
             if !here.machine.stepds.values().any(is_it) && here.is_welcomed() {
-                idle.insert((run, step, at));
+                idle.insert((attempt, step, at));
             }
         }
     }
     world.truth.held_idle.retain(|key, _| idle.contains(key));
     for key in idle {
         let since = *world.truth.held_idle.entry(key).or_insert(world.now);
-        let (run, step, at) = key;
+        let (attempt, step, at) = key;
         let disturbed = world.nodes.iter().map(|n| n.disturbed_at).max();
         let since = since.max(disturbed.unwrap_or(0));
         if world.now - since > GIVEN_BACK_MS {
@@ -46,7 +46,7 @@ pub(crate) fn invariant_nothing_is_held_by_nothing(world: &mut World) -> Outcome
                 "invariant_nothing_is_held_by_nothing",
                 format!(
                     "step {}.{step} of launch {} holds what it had of {}, which runs nothing of it",
-                    run.job, run.attempt.0, world.nodes[at].name
+                    attempt.job, attempt.attempt.0, world.nodes[at].name
                 ),
             ));
         }
@@ -65,8 +65,10 @@ pub(crate) fn invariant_resumed_scripts_go_on(world: &mut World) -> Outcome {
         return Ok(());
     }
     let jobs = &controller.writer.state().jobs;
-    let runs = |run: JobAttempt| {
-        let job = jobs.get(&run.job).filter(|job| job.attempt == run.attempt);
+    let runs = |attempt: JobAttempt| {
+        let job = jobs
+            .get(&attempt.job)
+            .filter(|job| job.attempt == attempt.attempt);
         job.is_some_and(|job| job.state == JobState::Running && !job.completing)
     };
     let mut halted = BTreeSet::new();
@@ -74,11 +76,15 @@ pub(crate) fn invariant_resumed_scripts_go_on(world: &mut World) -> Outcome {
         let all = node.machine.processes.values();
         let stopped = all.filter(|p| p.is_alive() && p.stopped.is_some());
         let scripts = stopped.filter_map(|p| match p.kind {
-            Kind::Script(run) => Some(run),
+            Kind::Script(attempt) => Some(attempt),
             _ => None,
         });
         if world.connected_since(at).is_some() {
-            halted.extend(scripts.filter(|run| runs(*run)).map(|run| (at, run)));
+            halted.extend(
+                scripts
+                    .filter(|attempt| runs(*attempt))
+                    .map(|attempt| (at, attempt)),
+            );
         }
     }
     world.truth.halted.retain(|key, _| halted.contains(key));
@@ -87,8 +93,8 @@ pub(crate) fn invariant_resumed_scripts_go_on(world: &mut World) -> Outcome {
         let connected = world.connected_since(key.0).unwrap_or(world.now);
         let since = since.max(connected).max(world.nodes[key.0].disturbed_at);
         if world.now - since > GOES_ON_WITHIN_MS {
-            let (name, run) = (&world.nodes[key.0].name, key.1);
-            let (job, attempt) = (run.job, run.attempt.0);
+            let (name, attempt) = (&world.nodes[key.0].name, key.1);
+            let (job, attempt) = (attempt.job, attempt.attempt.0);
             let detail = format!("{name}: launch {attempt} of job {job} stands still");
             return Err(Violation::new("invariant_resumed_scripts_go_on", detail));
         }
