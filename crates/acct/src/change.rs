@@ -4,7 +4,7 @@
 use muster_core::event::{AccountsChange, Event, JobChange, NodeChange};
 use muster_core::state::State;
 use muster_model::accounts::{JobNote, Transaction};
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
 use muster_model::job::{
@@ -104,7 +104,7 @@ pub struct JobRow {
     /// The array it is a task of, and its index.
     pub array: Option<ArrayTask>,
     /// Its place in a heterogeneous job.
-    pub het: Option<HetPart>,
+    pub het: Option<HetPlace>,
     /// It is the record of an array's tasks that have none of their own.
     pub array_record: bool,
     /// State.

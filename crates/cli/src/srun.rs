@@ -26,7 +26,7 @@ use muster_conf::options::{Chosen, Command, Group, OptionError, Source, values};
 use muster_model::ids::JobId;
 use muster_model::job_env;
 use muster_node_core::srun::config::{
-    ExitCodes, Lead, NumberSource, SrunConfig, StepPart, StepRules, Streams,
+    ExitCodes, Lead, NumberSource, SrunConfig, StepComponent, StepRules, Streams,
 };
 use muster_proto::client::{AllocationInfo, Query, Response};
 use std::process::ExitCode;
@@ -213,7 +213,7 @@ fn inside(line: &mut Line, job: JobId, call: Call<'_>) -> Result<ExitCode, ExitC
     bcast::copy(line, &mut spec, None)?;
     let can_pass_stdio = stdio_passing::can_pass_stdio(&line.chosen, &spec, &streams);
     let config = config(line, call, streams, spec.kill_on_bad_exit)?;
-    let part = StepPart {
+    let part = StepComponent {
         spec: Box::new(spec),
         lead: own_lead(job),
     };
@@ -251,7 +251,7 @@ fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
     }
     bcast::copy(line, &mut step, info.map(|info| &**info))?;
     let address = info.and_then(|info| info.addresses.first().cloned());
-    let part = StepPart {
+    let part = StepComponent {
         spec: Box::new(step),
         lead: Lead::At(address.unwrap_or_default()),
     };

@@ -42,7 +42,7 @@ use muster_model::effect::Effect;
 use muster_model::ids::JobAttempt;
 use muster_model::job::{Hold, Job};
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
 pub use partition_access::{limit_reason, within_memory_limit};
@@ -178,7 +178,7 @@ fn user(
     identity: &Identity,
     command: &UserCommand,
 ) -> Result<Option<Reply>, Refusal> {
-    let request = Request::from(command);
+    let request = AccessRequest::from(command);
     if !request.least().needs_object() {
         access::require(draft.state, identity, request)?;
     }

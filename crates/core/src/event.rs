@@ -9,7 +9,7 @@ use minicbor::{Decode, Encode};
 use muster_model::accounts::Transaction;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cron::Crontab;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ExitStatus, Hold, JobState, Reason, Step, StepEnd};
 use muster_model::node::{NodeConfig, NodeInfo, NodeReason};
@@ -86,7 +86,7 @@ pub enum Event {
         /// Its place in a heterogeneous job.
         #[n(10)]
         #[cbor(default)]
-        het: Option<HetPart>,
+        het: Option<HetPlace>,
     },
     /// A task left its array's record and got its own.
     #[n(3)]

@@ -20,7 +20,7 @@ use muster_model::account_limits::Scope;
 use muster_model::accounts::Accounts;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cron::Crontab;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::{BlobId, JobId, NodeIdx};
 use muster_model::job::{ArrayInfo, Job, Reason};
 use muster_model::node::Node;
@@ -151,7 +151,7 @@ impl State {
     }
 
     /// The components of a heterogeneous job that are still in the queue, in order.
-    pub fn het_jobs(&self, part: HetPart) -> impl DoubleEndedIterator<Item = &Job> {
+    pub fn het_jobs(&self, part: HetPlace) -> impl DoubleEndedIterator<Item = &Job> {
         part.ids()
             .filter_map(|id| self.jobs.get(&id))
             .filter(move |job| job.het.is_some_and(|p| p.leader == part.leader))

@@ -9,9 +9,9 @@ use muster_channel::admission::FairQueue;
 use muster_core::policy::access::privacy::JobScope;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::acct::{
-    AcctJob, AcctQuery, NodeEventQuery, TransactionQuery, UsagePart, UsageQuery,
+    AcctJob, AcctQuery, NodeEventQuery, TransactionQuery, UsagePage, UsageQuery,
 };
-use muster_proto::client::{AccountingPart, Response};
+use muster_proto::client::{AccountingPage, Response};
 use muster_proto::frame;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -206,7 +206,7 @@ fn usage(
     let mut outages = shows_outages.then_some(found.outages);
     let mut rows = rows.into_iter().peekable();
     loop {
-        let part = UsagePart {
+        let part = UsagePage {
             rows: rows.by_ref().take(PART).collect(),
             outages: outages.take(),
             more: rows.peek().is_some(),
@@ -242,7 +242,7 @@ fn transactions(
 /// others are left out before a part leaves.
 fn reply(history: &mut dyn History, query: &AcctQuery, scope: &JobScope, answer: &Outbox) {
     let send = |jobs: Vec<AcctJob>, more| {
-        let part = AccountingPart {
+        let part = AccountingPage {
             jobs,
             more,
             now: crate::clock::now(),

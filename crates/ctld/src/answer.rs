@@ -19,10 +19,10 @@ use muster_model::job_counts::{JobCountGroup, JobCounts};
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
-use muster_model::rights::{self, Request};
+use muster_model::rights::{self, AccessRequest};
 use muster_model::time::Timestamp;
 use muster_proto::client::{
-    AccountsAnswer, AllocationInfo, ClusterPart, Diag, JobPriority, Pong, PrioritiesAnswer,
+    AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, Pong, PrioritiesAnswer,
     ReservationsAnswer, Response,
 };
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ impl Head {
 }
 
 /// Settings and partitions. Partitions that may not be seen are withheld.
-fn head(state: &State, partitions: bool) -> ClusterPart {
+fn head(state: &State, partitions: bool) -> ClusterPage {
     let config = state.config.as_ref().map(|c| {
         Box::new(ClusterConfig {
             nodes: Vec::new(),
@@ -90,7 +90,7 @@ fn head(state: &State, partitions: bool) -> ClusterPart {
             ..(**c).clone()
         })
     });
-    ClusterPart {
+    ClusterPage {
         partitions: match partitions {
             true => state.partitions.clone(),
             false => Vec::new(),
@@ -101,7 +101,7 @@ fn head(state: &State, partitions: bool) -> ClusterPart {
         },
         config,
         now: now(),
-        ..ClusterPart::default()
+        ..ClusterPage::default()
     }
 }
 
@@ -117,9 +117,9 @@ pub(crate) fn cluster(state: &State, identity: &Identity, send: &mut impl FnMut(
     for node in nodes.filter(|node| shows_node(state, node)) {
         if part.nodes.len() == PART {
             part.more = true;
-            let next = ClusterPart {
+            let next = ClusterPage {
                 now: part.now,
-                ..ClusterPart::default()
+                ..ClusterPage::default()
             };
             send(Response::Cluster(Box::new(std::mem::replace(
                 &mut part, next,
@@ -281,7 +281,7 @@ pub(crate) fn hostname() -> String {
 fn private_to<'s>(
     state: &'s State,
     identity: &Identity,
-    request: Request,
+    request: AccessRequest,
     id: JobId,
 ) -> Result<&'s Job, Refusal> {
     let job = state.jobs.get(&id);
@@ -295,7 +295,7 @@ fn private_to<'s>(
 
 /// A job's batch script.
 pub(crate) fn script(state: &State, identity: &Identity, id: JobId) -> Response {
-    let job = match private_to(state, identity, Request::Script, id) {
+    let job = match private_to(state, identity, AccessRequest::Script, id) {
         Ok(job) => job,
         Err(refusal) => return Response::Refused(refusal),
     };
@@ -318,8 +318,8 @@ pub(crate) fn crontab(state: &State, identity: &Identity, uid: Option<u32>) -> R
         return Response::Refused(RefusalCode::CrontabsDisabled.into());
     }
     let uid = uid.unwrap_or(identity.uid);
-    if uid != identity.uid && !access::may(state, identity, Request::CrontabOfOther) {
-        return Response::Refused(rights::denied(Request::CrontabOfOther));
+    if uid != identity.uid && !access::may(state, identity, AccessRequest::CrontabOfOther) {
+        return Response::Refused(rights::denied(AccessRequest::CrontabOfOther));
     }
     let crontab = state.crontabs.get(&uid);
     Response::Crontab(crontab.map(|crontab| crontab.text.clone()))
@@ -327,7 +327,7 @@ pub(crate) fn crontab(state: &State, identity: &Identity, uid: Option<u32>) -> R
 
 /// An allocation, for its owner.
 pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: JobId) -> Response {
-    let job = match private_to(state, identity, Request::Allocation, id) {
+    let job = match private_to(state, identity, AccessRequest::Allocation, id) {
         Ok(job) => job,
         Err(refusal) => return Response::Refused(refusal),
     };

@@ -13,7 +13,7 @@ use muster_model::audit::{self, Line, LineKind, LineLimits, SUMMARY_MS, text};
 use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::refusal::Refusal;
-use muster_model::rights::{self, Request, Role};
+use muster_model::rights::{self, AccessRequest, Role};
 use muster_model::spec::JobSpec;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -53,7 +53,7 @@ pub(crate) struct Entry {
     place: Place,
     /// The host that it comes from, escaped and cut.
     host: String,
-    request: Request,
+    request: AccessRequest,
     /// Object and changed keys, escaped and cut.
     subject: String,
     /// Whether it makes a line though it is carried out.
@@ -77,14 +77,19 @@ impl Entry {
             ..Entry::new(
                 role_of(state, identity),
                 identity,
-                Request::from(command),
+                AccessRequest::from(command),
                 place,
             )
         })
     }
 
     /// Of another request that concerns the cluster.
-    pub(crate) fn new(role: Role, identity: &Identity, request: Request, place: Place) -> Entry {
+    pub(crate) fn new(
+        role: Role,
+        identity: &Identity,
+        request: AccessRequest,
+        place: Place,
+    ) -> Entry {
         Entry {
             uid: identity.uid,
             user: identity.user.clone(),
@@ -111,7 +116,12 @@ impl Entry {
         Entry {
             always: false,
             subject: submission(spec),
-            ..Entry::new(role_of(state, identity), identity, Request::Submit, place)
+            ..Entry::new(
+                role_of(state, identity),
+                identity,
+                AccessRequest::Submit,
+                place,
+            )
         }
     }
 
@@ -121,7 +131,7 @@ impl Entry {
     }
 
     /// Whether the role suffices for a request.
-    pub(crate) fn suffices(&self, request: Request) -> bool {
+    pub(crate) fn suffices(&self, request: AccessRequest) -> bool {
         rights::suffices(self.role, request)
     }
 
@@ -260,7 +270,7 @@ mod tests {
             pid: 42,
             address: None,
         };
-        Entry::new(Role::Operator, &identity, Request::UpdateNodes, place)
+        Entry::new(Role::Operator, &identity, AccessRequest::UpdateNodes, place)
     }
 
     /// Whatever the user is called there, and however the host.
@@ -277,7 +287,7 @@ mod tests {
                 pid: 0,
                 address: address.map(Into::into),
             };
-            Entry::new(Role::User, &identity, Request::Cancel, place).line()
+            Entry::new(Role::User, &identity, AccessRequest::Cancel, place).line()
         };
         let begin = "audit: ann(1000) as user from ";
         assert_eq!(

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use muster_model::ids::{Attempt, BlobId, JobId};
-use muster_trust::{JobKeyUse, KeyPair, Session, SessionPeers, VerifyError};
+use muster_trust::{JobKeyUse, KeyPair, SealedSession, SessionPeers, VerifyError};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{Read, Write};
@@ -64,7 +64,11 @@ impl Keys {
     ///
     /// # Errors
     /// The key is none.
-    pub fn session(&self, peers: SessionPeers<'_>, node: &[u8]) -> Result<Session, VerifyError> {
+    pub fn session(
+        &self,
+        peers: SessionPeers<'_>,
+        node: &[u8],
+    ) -> Result<SealedSession, VerifyError> {
         self.0.pair.with_node(peers, node)
     }
 

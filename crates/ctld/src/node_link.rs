@@ -18,7 +18,7 @@ use muster_model::time::Timestamp;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_proto::node::{NodeHello, NodeSettings, Order, Orders, ToCtld, ToNode};
-use muster_trust::{Digest, Receiver, Session, SessionPeers};
+use muster_trust::{Digest, Receiver, SealedSession, SessionPeers};
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ pub struct Outgoing {
     /// Public keys of agent and launcher for this connection.
     node_keys: [ByteVec; 2],
     /// With agent and launcher, from the welcome on.
-    sessions: Option<[Session; 2]>,
+    sessions: Option<[SealedSession; 2]>,
     cluster: String,
     node: String,
     /// Blobs that the agent has, oldest first.

@@ -31,7 +31,7 @@ use muster_model::command::Identity;
 use muster_model::config::ClusterConfig;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Request};
+use muster_model::rights::{self, AccessRequest};
 use muster_model::time::Timestamp;
 use muster_proto::client::{ConfigAnswer, JobFilter, Query, Response};
 use muster_proto::frame;
@@ -401,8 +401,8 @@ impl Replica {
                     "accounting is asked of the store, not of the replica",
                 )));
             }
-            Query::ResetDiag if !access::may(&self.state, identity, Request::ResetDiag) => {
-                send(Response::Refused(rights::denied(Request::ResetDiag)));
+            Query::ResetDiag if !access::may(&self.state, identity, AccessRequest::ResetDiag) => {
+                send(Response::Refused(rights::denied(AccessRequest::ResetDiag)));
             }
             Query::Diag | Query::ResetDiag => {
                 if matches!(query, Query::ResetDiag) {

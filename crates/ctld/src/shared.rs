@@ -26,7 +26,7 @@ use muster_core::state::State;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{Request, Role};
+use muster_model::rights::{AccessRequest, Role};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -194,7 +194,7 @@ impl Shared {
     async fn configuration_entry(
         &self,
         identity: &Identity,
-        request: Request,
+        request: AccessRequest,
         place: Place,
     ) -> io::Result<Entry> {
         let role = self.role(identity).await?;
@@ -275,7 +275,7 @@ impl Shared {
     /// Reads slurm.conf again.
     pub(crate) async fn reconfigure(&self, identity: &Identity, place: Place) -> Reply {
         let Ok(entry) = self
-            .configuration_entry(identity, Request::Reconfigure, place)
+            .configuration_entry(identity, AccessRequest::Reconfigure, place)
             .await
         else {
             return Reply::Refused(RefusalCode::Busy.into());
@@ -364,7 +364,7 @@ impl Shared {
         place: Place,
     ) -> Result<Vec<String>, Refusal> {
         let entry = self
-            .configuration_entry(identity, Request::Differences, place)
+            .configuration_entry(identity, AccessRequest::Differences, place)
             .await;
         let entry = entry.map_err(|_| Refusal::from(RefusalCode::Busy))?;
         if let Some(refusal) = entry.denied() {

@@ -15,7 +15,7 @@ use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, ExitStatus, Job, JobState};
 use muster_model::node::NodeLink;
 use muster_model::refusal::RefusalCode;
-use muster_model::rights::{self, Request};
+use muster_model::rights::{self, AccessRequest};
 use muster_proto::client::{Diag, Response};
 use muster_proto::frame;
 use std::collections::HashMap;
@@ -67,13 +67,14 @@ impl Waiting {
     ) {
         let entry = || {
             let role = role_of(state, identity);
-            Entry::new(role, identity, Request::WaitStarted, place).about(&format!("job {id}"))
+            Entry::new(role, identity, AccessRequest::WaitStarted, place)
+                .about(&format!("job {id}"))
         };
         let seen = |job: &&Job| JobScope::of(state, identity).has(job);
         let response = match state.jobs.get(&id).filter(seen) {
             None => Response::Refused(RefusalCode::InvalidJobId.into()),
-            Some(job) if !access::may_job(state, identity, Request::WaitStarted, job) => {
-                let refusal = rights::denied(Request::WaitStarted);
+            Some(job) if !access::may_job(state, identity, AccessRequest::WaitStarted, job) => {
+                let refusal = rights::denied(AccessRequest::WaitStarted);
                 entry().refused(&refusal);
                 Response::Refused(refusal)
             }

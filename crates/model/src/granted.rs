@@ -3,7 +3,7 @@
 
 /// What can be granted: it belongs to submissions and changes of jobs alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GrantedPart {
+pub enum GrantedRight {
     /// A priority of a new job.
     Priority,
     /// A nice value below 0.
@@ -26,12 +26,12 @@ pub enum GrantedPart {
 pub struct Granted(Vec<u8>);
 
 impl Granted {
-    fn bit(part: GrantedPart) -> u8 {
+    fn bit(part: GrantedRight) -> u8 {
         1 << part as u8
     }
 
     /// Grants a part to the job of that number.
-    pub fn insert(&mut self, number: usize, part: GrantedPart) {
+    pub fn insert(&mut self, number: usize, part: GrantedRight) {
         if self.0.len() <= number {
             self.0.resize(number + 1, 0);
         }
@@ -41,7 +41,7 @@ impl Granted {
     }
 
     /// Whether a part was granted to the only job of a request, or the first.
-    pub fn contains(&self, part: GrantedPart) -> bool {
+    pub fn contains(&self, part: GrantedRight) -> bool {
         self.0
             .first()
             .is_some_and(|parts| parts & Granted::bit(part) != 0)
@@ -66,16 +66,16 @@ mod tests {
     #[test]
     fn what_is_granted_is_no_more_than_was_said() {
         let mut granted = Granted::default();
-        assert!(!granted.contains(GrantedPart::Priority));
-        granted.insert(0, GrantedPart::RaisedTimeLimit);
-        assert!(granted.contains(GrantedPart::RaisedTimeLimit));
-        assert!(!granted.contains(GrantedPart::AdminComment));
-        granted.insert(2, GrantedPart::NegativeNice);
-        assert!(!granted.contains(GrantedPart::NegativeNice));
-        assert!(granted.of(2).contains(GrantedPart::NegativeNice));
-        assert!(!granted.of(2).contains(GrantedPart::RaisedTimeLimit));
+        assert!(!granted.contains(GrantedRight::Priority));
+        granted.insert(0, GrantedRight::RaisedTimeLimit);
+        assert!(granted.contains(GrantedRight::RaisedTimeLimit));
+        assert!(!granted.contains(GrantedRight::AdminComment));
+        granted.insert(2, GrantedRight::NegativeNice);
+        assert!(!granted.contains(GrantedRight::NegativeNice));
+        assert!(granted.of(2).contains(GrantedRight::NegativeNice));
+        assert!(!granted.of(2).contains(GrantedRight::RaisedTimeLimit));
         assert_eq!(
-            [granted.of(1), granted.of(9)].map(|g| g.contains(GrantedPart::NegativeNice)),
+            [granted.of(1), granted.of(9)].map(|g| g.contains(GrantedRight::NegativeNice)),
             [false; 2]
         );
     }

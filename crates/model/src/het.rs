@@ -9,8 +9,8 @@ use minicbor::{Decode, Encode};
 
 /// A job's place in a heterogeneous job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
-#[valid(with = HetPart::check)]
-pub struct HetPart {
+#[valid(with = HetPlace::check)]
+pub struct HetPlace {
     /// Number of the first component (`HetJobId`).
     #[n(0)]
     pub leader: JobId,
@@ -22,7 +22,7 @@ pub struct HetPart {
     pub size: u32,
 }
 
-impl HetPart {
+impl HetPlace {
     fn check(&self) -> Result<(), Fault> {
         match self.size <= HET_COMPONENTS_MAX && self.offset < self.size {
             true => Ok(()),

@@ -9,7 +9,7 @@ mod shares;
 mod times;
 
 use crate::cpuset::CpuSet;
-use crate::het::HetPart;
+use crate::het::HetPlace;
 use crate::ids::{Attempt, JobId, StepNo};
 use crate::index_set::IndexSet;
 use crate::limits::{HOSTLIST_BYTES_MAX, PRIORITY_TOP, SUBMIT_LINE_BYTES_MAX};
@@ -165,7 +165,7 @@ pub struct Job {
     /// Its place in a heterogeneous job.
     #[n(44)]
     #[cbor(default)]
-    pub het: Option<HetPart>,
+    pub het: Option<HetPlace>,
     /// It was chosen to make room for another in this run.
     #[n(41)]
     #[cbor(default)]

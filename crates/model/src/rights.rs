@@ -1,9 +1,9 @@
-//! Who may do what. Every request that a daemon answers is a row of one table ([`Request`]); the checks that decisions and
+//! Who may do what. Every request that a daemon answers is a row of one table ([`AccessRequest`]); the checks that decisions and
 //! answers make look there, and docs/security.md prints it.
 
 mod table;
 
-pub use table::{Group, Request};
+pub use table::{AccessRequest, Group};
 
 use crate::accounts::Accounts;
 use crate::refusal::{Refusal, RefusalCode};
@@ -122,7 +122,7 @@ impl Least {
 }
 
 /// Whether the user of that uid may make a request to a node's agent. The agent knows neither accounts nor roles.
-pub fn may_on_node(request: Request, uid: u32, owner: u32, has_key: bool) -> bool {
+pub fn may_on_node(request: AccessRequest, uid: u32, owner: u32, has_key: bool) -> bool {
     match request.least() {
         Least::NodeOwner => uid == 0 || uid == owner,
         Least::NodeOwnerOrKey => uid == 0 || uid == owner || has_key,
@@ -141,17 +141,17 @@ pub fn may_on_node(request: Request, uid: u32, owner: u32, has_key: bool) -> boo
 }
 
 /// Whether a role suffices for a request, whatever that is about.
-pub fn suffices(role: Role, request: Request) -> bool {
+pub fn suffices(role: Role, request: AccessRequest) -> bool {
     request.least().role().is_some_and(|least| role >= least)
 }
 
 /// Whether a request may be made by who has shown a token for the node, or has not.
-pub fn may_by_token(request: Request, has_token: bool) -> bool {
+pub fn may_by_token(request: AccessRequest, has_token: bool) -> bool {
     request.least() == Least::TokenBearer && has_token
 }
 
 /// The refusal where the role does not suffice.
-pub fn denied(request: Request) -> Refusal {
+pub fn denied(request: AccessRequest) -> Refusal {
     let (text, least) = (request.text(), request.least().text());
     let detail = format!("{text}: allowed to {least} only");
     Refusal::new(RefusalCode::AccessDenied, detail)

@@ -66,7 +66,7 @@ use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::Usage;
 use muster_model::visible_text::debug_beginning;
 use muster_proto::node::JobGrant;
-use session::{Place, Session};
+use session::{ControllerSession, Place};
 use site::SitePrograms;
 use state::{Role, State};
 use waiting::Delivery;
@@ -74,7 +74,7 @@ use waiting::Delivery;
 /// See the module. It routes events to its parts, and does what concerns more than one of them.
 pub struct Launcher {
     state: State,
-    session: Session,
+    session: ControllerSession,
     measurements: Measurements,
     site: SitePrograms,
     launches: Launches,
@@ -86,7 +86,7 @@ impl Launcher {
     pub fn new(setup: Setup, records: Records) -> Launcher {
         Launcher {
             state: State::new(setup, records),
-            session: Session::default(),
+            session: ControllerSession::default(),
             measurements: Measurements::default(),
             site: SitePrograms::default(),
             launches: Launches::default(),
@@ -388,7 +388,7 @@ impl Launcher {
             self.state.node.machine = machine;
         }
         // The one before belonged to a connection of the agent before.
-        self.session = Session::default();
+        self.session = ControllerSession::default();
         self.site.forget(&mut self.state.actions);
         self.state.actions.is_attached = true;
         self.launches.daemons.take_back(&mut self.state);

@@ -11,7 +11,7 @@ use muster_node::{AGENT_NAME, AgentLog, AgentOptions, LAUNCHER_NAME, STEPD_NAME}
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::{JobGrant, NodeSettings, Order, Orders, Report, ToCtld, ToNode, Welcome};
-use muster_trust::{KeyPair, Receiver, Session, SessionPeers};
+use muster_trust::{KeyPair, Receiver, SealedSession, SessionPeers};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -190,7 +190,7 @@ fn through_agent(listener: &UnixListener, dir: &Path, jobs: u64) -> anyhow::Resu
 
 fn send(
     stream: &mut UnixStream,
-    sessions: &mut [Session; 2],
+    sessions: &mut [SealedSession; 2],
     blobs: Vec<(BlobId, minicbor::bytes::ByteVec)>,
     orders: Vec<Order>,
 ) -> anyhow::Result<()> {

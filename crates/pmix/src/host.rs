@@ -143,7 +143,7 @@ pub fn run(
         }
     };
     let pmi = beside.map(|(pmi, sockets)| Pmi::new(pmi, mesh.own.clone(), sockets));
-    match Host::open(setup, server, mesh, pmi.transpose()?, &mut control) {
+    match MpiHost::open(setup, server, mesh, pmi.transpose()?, &mut control) {
         Ok(mut host) => {
             // The tasks can be started meanwhile.
             if ucx.is_some() {
@@ -177,7 +177,7 @@ struct Asked {
     until: Instant,
 }
 
-struct Host {
+struct MpiHost {
     setup: HostSetup,
     library: &'static Library,
     server: Server,
@@ -210,14 +210,14 @@ struct Host {
     stopping: bool,
 }
 
-impl Host {
+impl MpiHost {
     fn open(
         setup: HostSetup,
         server: Server,
         mesh: Mesh,
         pmi: Option<Pmi>,
         control: &mut Control,
-    ) -> io::Result<Host> {
+    ) -> io::Result<MpiHost> {
         let job = Job {
             nspace: setup.nspace.clone(),
             names: setup.names.clone(),
@@ -226,7 +226,7 @@ impl Host {
             parent: None,
             apps: spawn::apps(&setup),
         };
-        let mut host = Host {
+        let mut host = MpiHost {
             library: server.library(),
             server,
             pmi,

@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Encode};
 use muster_model::accounts::Transaction;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
 use muster_model::job::{ExitStatus, JobState, Usage};
@@ -154,7 +154,7 @@ pub struct AcctJob {
     /// Its place in a heterogeneous job.
     #[n(45)]
     #[cbor(default)]
-    pub het: Option<HetPart>,
+    pub het: Option<HetPlace>,
     /// The run went on with fewer nodes, as another row: shown as `RESIZING`.
     #[n(46)]
     #[cbor(default)]
@@ -438,7 +438,7 @@ pub struct NodeOutage {
 
 /// What was used, in parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
-pub struct UsagePart {
+pub struct UsagePage {
     /// By account, user and key.
     #[n(0)]
     pub rows: Vec<UsageRow>,

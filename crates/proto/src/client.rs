@@ -269,10 +269,10 @@ pub enum Response {
     Pong(#[n(0)] Pong),
     /// To `Jobs`, in parts.
     #[n(3)]
-    Jobs(#[n(0)] Box<JobsPart>),
+    Jobs(#[n(0)] Box<JobsPage>),
     /// To `Cluster`, in parts.
     #[n(4)]
-    Cluster(#[n(0)] Box<ClusterPart>),
+    Cluster(#[n(0)] Box<ClusterPage>),
     /// To `Config`.
     #[n(5)]
     Config(#[n(0)] Box<ConfigAnswer>),
@@ -281,7 +281,7 @@ pub enum Response {
     Script(#[n(0)] ByteVec),
     /// To `Accounting`, in parts.
     #[n(7)]
-    Accounting(#[n(0)] Box<AccountingPart>),
+    Accounting(#[n(0)] Box<AccountingPage>),
     /// The job has its allocation.
     #[n(8)]
     JobStarted(#[n(0)] Box<AllocationInfo>),
@@ -354,7 +354,7 @@ pub enum Response {
     JobCounts(#[n(0)] Vec<muster_model::job_counts::JobCountGroup>),
     /// To `Usage`, in parts.
     #[n(430)]
-    Usage(#[n(0)] Box<crate::acct::UsagePart>),
+    Usage(#[n(0)] Box<crate::acct::UsagePage>),
     /// To `Changes`.
     #[n(440)]
     Changes(#[n(0)] Box<crate::changes::ChangesAnswer>),
@@ -471,7 +471,7 @@ pub struct Pong {
 /// ([`muster_model::shared_spec::SpecTable`]).
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 #[cbor(context_bound = "muster_model::shared_spec::SpecCodec")]
-pub struct JobsPart {
+pub struct JobsPage {
     /// The records, by number.
     #[n(0)]
     pub jobs: CompactListing,
@@ -498,12 +498,12 @@ pub struct JobsPart {
 pub enum JobsResponse {
     /// One part.
     #[n(3)]
-    Jobs(#[n(0)] WrittenPart),
+    Jobs(#[n(0)] WrittenJobsPage),
 }
 
-/// [`JobsPart`], of records that are written already.
+/// [`JobsPage`], of records that are written already.
 #[derive(Debug, Default, Encode)]
-pub struct WrittenPart {
+pub struct WrittenJobsPage {
     /// The records, by number.
     #[n(0)]
     pub jobs: ListingWriter,
@@ -527,7 +527,7 @@ pub struct WrittenPart {
 
 /// Nodes, partitions and settings.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct ClusterPart {
+pub struct ClusterPage {
     /// Nodes, in configuration order.
     #[n(0)]
     pub nodes: Vec<Node>,
@@ -581,7 +581,7 @@ pub struct ConfigAnswer {
 
 /// Jobs from accounting.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
-pub struct AccountingPart {
+pub struct AccountingPage {
     /// The jobs with their steps.
     #[n(0)]
     pub jobs: Vec<AcctJob>,
@@ -762,26 +762,26 @@ mod tests {
                 let template = templates.of(job, &mut records, &mut writes);
                 records.record(template, &RowValues::of(job));
             }
-            let written = JobsResponse::Jobs(WrittenPart {
+            let written = JobsResponse::Jobs(WrittenJobsPage {
                 jobs: records,
                 arrays: vec![(JobId(7), ArrayInfo::default())],
                 unknown: vec![JobId(9)],
                 more,
                 now: Timestamp(5),
-                ..WrittenPart::default()
+                ..WrittenJobsPage::default()
             });
             let bytes = frame::encode(&written);
             let mut read = super::decode_answer(&bytes[4..], &mut reads).unwrap();
             if let Response::Jobs(part) = &mut read {
                 part.jobs = std::mem::take(&mut part.jobs).into_jobs().into();
             }
-            let expected = Response::Jobs(Box::new(JobsPart {
+            let expected = Response::Jobs(Box::new(JobsPage {
                 jobs: part.to_vec().into(),
                 arrays: vec![(JobId(7), ArrayInfo::default())],
                 unknown: vec![JobId(9)],
                 more,
                 now: Timestamp(5),
-                ..JobsPart::default()
+                ..JobsPage::default()
             }));
             assert_eq!(read, expected);
         }

@@ -3,73 +3,73 @@
 
 use crate::client::{Query, RequestBody};
 use crate::step::AgentRequest;
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 
-impl From<&RequestBody> for Request {
-    fn from(body: &RequestBody) -> Request {
+impl From<&RequestBody> for AccessRequest {
+    fn from(body: &RequestBody) -> AccessRequest {
         match body {
-            RequestBody::Command(command) => Request::from(&**command),
-            RequestBody::Query(query) => Request::from(&**query),
-            RequestBody::WaitStarted(_) => Request::WaitStarted,
-            RequestBody::WaitEnded(_) => Request::WaitEnded,
-            RequestBody::Hold(_) => Request::HoldAllocation,
-            RequestBody::NodeHello(_) => Request::NodeHello,
-            RequestBody::Shutdown { .. } => Request::Shutdown,
-            RequestBody::WaitNodes(_) => Request::WaitNodes,
-            RequestBody::SetDebug(_) => Request::SetDebug,
-            RequestBody::ServeNode(_) => Request::ServeNode,
-            RequestBody::Token { .. } => Request::Token,
-            RequestBody::NodeToken { .. } => Request::NodeToken,
-            RequestBody::ForgetNodeKeys(_) => Request::ForgetNodeKeys,
-            RequestBody::NodeKeys => Request::NodeKeys,
+            RequestBody::Command(command) => AccessRequest::from(&**command),
+            RequestBody::Query(query) => AccessRequest::from(&**query),
+            RequestBody::WaitStarted(_) => AccessRequest::WaitStarted,
+            RequestBody::WaitEnded(_) => AccessRequest::WaitEnded,
+            RequestBody::Hold(_) => AccessRequest::HoldAllocation,
+            RequestBody::NodeHello(_) => AccessRequest::NodeHello,
+            RequestBody::Shutdown { .. } => AccessRequest::Shutdown,
+            RequestBody::WaitNodes(_) => AccessRequest::WaitNodes,
+            RequestBody::SetDebug(_) => AccessRequest::SetDebug,
+            RequestBody::ServeNode(_) => AccessRequest::ServeNode,
+            RequestBody::Token { .. } => AccessRequest::Token,
+            RequestBody::NodeToken { .. } => AccessRequest::NodeToken,
+            RequestBody::ForgetNodeKeys(_) => AccessRequest::ForgetNodeKeys,
+            RequestBody::NodeKeys => AccessRequest::NodeKeys,
         }
     }
 }
 
-impl From<&Query> for Request {
-    fn from(query: &Query) -> Request {
+impl From<&Query> for AccessRequest {
+    fn from(query: &Query) -> AccessRequest {
         match query {
-            Query::Ping => Request::Ping,
-            Query::Jobs(_) => Request::Jobs,
-            Query::Cluster => Request::Cluster,
-            Query::Config => Request::Config,
-            Query::Script(_) => Request::Script,
-            Query::Allocation(_) => Request::Allocation,
-            Query::Accounting(_) => Request::Accounting,
-            Query::Diag => Request::Diag,
-            Query::Partitions => Request::Partitions,
-            Query::ResetDiag => Request::ResetDiag,
-            Query::Reservations => Request::Reservations,
-            Query::NodeEvents(_) => Request::NodeEvents,
-            Query::Transactions(_) => Request::Transactions,
-            Query::Differences => Request::Differences,
-            Query::Accounts | Query::AccountsOfClusters => Request::Accounts,
-            Query::Priorities => Request::Priorities,
-            Query::JobCounts => Request::JobCounts,
-            Query::Usage(_) => Request::Usage,
-            Query::Changes(_) => Request::Changes,
-            Query::Licenses => Request::Licenses,
-            Query::Listing(_) => Request::Listing,
-            Query::Why(_) => Request::Why,
-            Query::Crontab { .. } => Request::Crontab,
+            Query::Ping => AccessRequest::Ping,
+            Query::Jobs(_) => AccessRequest::Jobs,
+            Query::Cluster => AccessRequest::Cluster,
+            Query::Config => AccessRequest::Config,
+            Query::Script(_) => AccessRequest::Script,
+            Query::Allocation(_) => AccessRequest::Allocation,
+            Query::Accounting(_) => AccessRequest::Accounting,
+            Query::Diag => AccessRequest::Diag,
+            Query::Partitions => AccessRequest::Partitions,
+            Query::ResetDiag => AccessRequest::ResetDiag,
+            Query::Reservations => AccessRequest::Reservations,
+            Query::NodeEvents(_) => AccessRequest::NodeEvents,
+            Query::Transactions(_) => AccessRequest::Transactions,
+            Query::Differences => AccessRequest::Differences,
+            Query::Accounts | Query::AccountsOfClusters => AccessRequest::Accounts,
+            Query::Priorities => AccessRequest::Priorities,
+            Query::JobCounts => AccessRequest::JobCounts,
+            Query::Usage(_) => AccessRequest::Usage,
+            Query::Changes(_) => AccessRequest::Changes,
+            Query::Licenses => AccessRequest::Licenses,
+            Query::Listing(_) => AccessRequest::Listing,
+            Query::Why(_) => AccessRequest::Why,
+            Query::Crontab { .. } => AccessRequest::Crontab,
         }
     }
 }
 
-impl From<&AgentRequest> for Request {
-    fn from(request: &AgentRequest) -> Request {
+impl From<&AgentRequest> for AccessRequest {
+    fn from(request: &AgentRequest) -> AccessRequest {
         match request {
-            AgentRequest::Create(_) => Request::CreateStep,
-            AgentRequest::StartStep(..) => Request::StartStep,
-            AgentRequest::StepNodeEnded { .. } => Request::StepNodeEnded,
-            AgentRequest::SignalStep { .. } => Request::SignalStep,
-            AgentRequest::FindStep { .. } => Request::FindStep,
-            AgentRequest::Inspect { .. } => Request::Inspect,
-            AgentRequest::Measure { .. } => Request::Measure,
-            AgentRequest::LocateStep { .. } => Request::LocateStep,
-            AgentRequest::TakeStepNumber { .. } => Request::TakeStepNumber,
-            AgentRequest::ServeNode(..) => Request::ServeNode,
-            AgentRequest::Greeting(_) => Request::Greeting,
+            AgentRequest::Create(_) => AccessRequest::CreateStep,
+            AgentRequest::StartStep(..) => AccessRequest::StartStep,
+            AgentRequest::StepNodeEnded { .. } => AccessRequest::StepNodeEnded,
+            AgentRequest::SignalStep { .. } => AccessRequest::SignalStep,
+            AgentRequest::FindStep { .. } => AccessRequest::FindStep,
+            AgentRequest::Inspect { .. } => AccessRequest::Inspect,
+            AgentRequest::Measure { .. } => AccessRequest::Measure,
+            AgentRequest::LocateStep { .. } => AccessRequest::LocateStep,
+            AgentRequest::TakeStepNumber { .. } => AccessRequest::TakeStepNumber,
+            AgentRequest::ServeNode(..) => AccessRequest::ServeNode,
+            AgentRequest::Greeting(_) => AccessRequest::Greeting,
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::state::State;
 use muster_model::command::Plan;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Reason};
 use muster_model::time::Timestamp;
@@ -484,7 +484,7 @@ impl<'a> Pass<'a> {
     }
 
     /// A job waits: the first of its partition, and some behind it if so configured, have nodes kept for them.
-    fn reserve_for(&mut self, lane: u32, key: HeadKey, het: Option<HetPart>) {
+    fn reserve_for(&mut self, lane: u32, key: HeadKey, het: Option<HetPlace>) {
         let part = self.s.queue.lane(lane).part;
         let pass = self.lists.parts[part as usize];
         let job = key.job;
@@ -719,7 +719,7 @@ impl<'a> Pass<'a> {
         let queue = &mut self.s.queue;
         let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();
         // Components of a heterogeneous job wait for the same.
-        let first_beside = |part: Option<HetPart>| {
+        let first_beside = |part: Option<HetPlace>| {
             part.is_some_and(|part| part.ids().any(|other| heads.contains(&other)))
         };
         let mut reported: Vec<(JobId, Reason)> = Vec::new();

@@ -24,7 +24,7 @@ use crate::queue::feasibility_cache::FeasibilityCache;
 use foldhash::fast::RandomState;
 use muster_core::state::State;
 use muster_model::account_limits::Scope;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{Job, Reason};
 use muster_model::licenses::Counts;
@@ -119,7 +119,7 @@ pub(crate) struct Queue {
     /// Jobs that were kept out of the queue, and why.
     pub(crate) refused: BTreeMap<JobId, Reason>,
     /// Components of heterogeneous jobs that wait.
-    pub(crate) het: BTreeMap<JobId, HetPart>,
+    pub(crate) het: BTreeMap<JobId, HetPlace>,
     /// Heterogeneous jobs of which each component would fit, but not all at one time, by leader.
     pub(crate) het_restless: BTreeSet<JobId>,
     /// Whether empty nodes have place for all components, by leader, as far as that was looked at.
@@ -227,7 +227,7 @@ impl Queue {
     }
 
     /// A component came, or what it may have changed: the others' turn comes, too.
-    fn het_changed(&mut self, fleet: &Fleet, part: HetPart) {
+    fn het_changed(&mut self, fleet: &Fleet, part: HetPlace) {
         self.het_fits.remove(&part.leader);
         let lanes = part.ids().flat_map(|id| self.lanes_of(id));
         for lane in lanes.collect::<Vec<u32>>() {
@@ -449,7 +449,7 @@ impl Queue {
     }
 
     /// The heterogeneous job that a lane's job is a component of.
-    pub(crate) fn het_of(&self, lane: u32) -> Option<HetPart> {
+    pub(crate) fn het_of(&self, lane: u32) -> Option<HetPlace> {
         self.shapes.get(self.lanes.get(lane).shape).kind.het
     }
 
@@ -490,7 +490,7 @@ impl Queue {
             let part = self.lanes.get(*lane).part;
             touched.contains(&fleet.parts[part as usize].component)
         };
-        let restless = |part: &&HetPart| self.het_restless.contains(&part.leader);
+        let restless = |part: &&HetPlace| self.het_restless.contains(&part.leader);
         let jobs = self.het.iter().filter(|(_, part)| restless(part));
         let lanes = jobs.flat_map(|(job, _)| self.lanes_of(*job));
         for lane in lanes.filter(near).collect::<Vec<u32>>() {

@@ -154,7 +154,11 @@ impl KeyPair {
     ///
     /// # Errors
     /// The key is none.
-    pub fn with_node(&self, peers: SessionPeers<'_>, node: &[u8]) -> Result<Session, VerifyError> {
+    pub fn with_node(
+        &self,
+        peers: SessionPeers<'_>,
+        node: &[u8],
+    ) -> Result<SealedSession, VerifyError> {
         let node = public_key(node)?;
         self.session(peers, &node, &self.public, &node)
     }
@@ -167,7 +171,7 @@ impl KeyPair {
         &self,
         peers: SessionPeers<'_>,
         controller: &[u8],
-    ) -> Result<Session, VerifyError> {
+    ) -> Result<SealedSession, VerifyError> {
         let controller = public_key(controller)?;
         self.session(peers, &controller, &controller, &self.public)
     }
@@ -207,7 +211,7 @@ impl KeyPair {
         other: &PublicKey,
         controller: &PublicKey,
         node: &PublicKey,
-    ) -> Result<Session, VerifyError> {
+    ) -> Result<SealedSession, VerifyError> {
         let shared = self.secret.diffie_hellman(other);
         if !shared.was_contributory() {
             return Err(VerifyError::Weak);
@@ -221,7 +225,7 @@ impl KeyPair {
             derived.update(&(part.len() as u64).to_be_bytes());
             derived.update(part);
         }
-        Ok(Session {
+        Ok(SealedSession {
             keyed: keyed(&derived.finalize().into_bytes()),
             number: 0,
         })
@@ -229,12 +233,12 @@ impl KeyPair {
 }
 
 /// What both sides of a connection know, and how far they are.
-pub struct Session {
+pub struct SealedSession {
     keyed: Hmac<Sha256>,
     number: u64,
 }
 
-impl Session {
+impl SealedSession {
     /// Seals the next message.
     pub fn seal(&mut self, bytes: &[u8]) -> [u8; SEAL] {
         self.seal_digest(&Digest::of(bytes))
@@ -278,7 +282,7 @@ fn keyed(key: &[u8]) -> Hmac<Sha256> {
 #[cfg(test)]
 mod tests {
     use super::{
-        JobKeyUse, KeyPair, Receiver, Session, SessionPeers, VerifyError, derive_job_key,
+        JobKeyUse, KeyPair, Receiver, SealedSession, SessionPeers, VerifyError, derive_job_key,
         is_same_key, prove_step_number,
     };
     use proptest::prelude::*;
@@ -289,7 +293,11 @@ mod tests {
         receiver: Receiver::Launcher,
     };
 
-    fn sides(controller: u8, agent: u8, theirs: SessionPeers<'_>) -> (Session, Session) {
+    fn sides(
+        controller: u8,
+        agent: u8,
+        theirs: SessionPeers<'_>,
+    ) -> (SealedSession, SealedSession) {
         let (controller, agent) = (KeyPair::of([controller; 32]), KeyPair::of([agent; 32]));
         let said = controller.with_node(HERE, &agent.public()).unwrap();
         let receiver = agent.with_controller(theirs, &controller.public());

@@ -7,7 +7,7 @@ use super::row::{
 use super::text::Texts;
 use crate::store::StoreError;
 use minicbor::Decode;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayTask, JobState, Usage};
 use muster_model::time::Timestamp;
@@ -90,7 +90,7 @@ impl Records<'_> {
             batch: run.batch != 0,
             steps: Vec::new(),
             submit_host: context.submit_host,
-            het: run.het_id.map(|leader| HetPart {
+            het: run.het_id.map(|leader| HetPlace {
                 leader: JobId(unsigned(leader)),
                 offset: run.het_offset.map_or(0, small),
                 size: run.het_size.map_or(0, small),

@@ -8,7 +8,7 @@ use muster_acct::{
     ArchiveHeader, Archived, Change, History, JobRow, NodeNow, Reader, RunKey, SqliteStore, Store,
 };
 use muster_fixtures::{Root, assert_same, check, from_hex, sample, to_hex};
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
 use muster_model::job::{Allocation, ExitStatus, JobState, Reason, Step, StepEnd};
@@ -169,7 +169,7 @@ fn changes() -> Vec<Change> {
     };
     let component = JobRow {
         array: None,
-        het: Some(HetPart {
+        het: Some(HetPlace {
             leader: JobId(3),
             offset: 1,
             size: 2,

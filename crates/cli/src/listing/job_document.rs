@@ -4,7 +4,7 @@ use super::context::Ctx;
 use super::document::{Dialect, Writer, document, print_document};
 use super::job::{JobRow, Stdio};
 use super::text::collect;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::job::{ArrayRole, NodeShare};
 use muster_model::spec::{JobKind, MemoryAsk, Sharing};
 use muster_model::time::TimeLimit;
@@ -220,11 +220,11 @@ fn gres_of(share: &NodeShare) -> String {
     })
 }
 
-fn het(w: &mut Writer<'_>, part: Option<HetPart>) {
+fn het(w: &mut Writer<'_>, part: Option<HetPlace>) {
     some(w, "het_job_id", part.map_or(0, |part| part.leader.0));
     w.text(
         "het_job_id_set",
-        &part.map_or_else(String::new, HetPart::id_set),
+        &part.map_or_else(String::new, HetPlace::id_set),
     );
     let offset = part.map(|part| u64::from(part.offset));
     if w.is_old() {

@@ -4,7 +4,7 @@ use super::context::Ctx;
 use super::format::{Field, Record, fields};
 use super::job::{JobRow, Stdio};
 use super::text::{self, put};
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::job::JobState;
 use muster_model::spec::JobKind;
 use muster_model::time::TimeLimit;
@@ -90,7 +90,7 @@ pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
     b'-' ["eligibletime"] "ELIGIBLE_TIME" run r c o => c.time_or(o, r.job.eligible_time, "N/A");
     b'-' ["exit_code"] "EXIT_CODE" cut r _c o => put!(o, "{}", JobRow::wait_status(r.job.exit));
     b'-' ["hetjobid"] "HET_JOB_ID" cut r _c o => het(r, o, |part| part.leader.to_string());
-    b'-' ["hetjobidset"] "HET_JOB_ID_SET" cut r _c o => het(r, o, HetPart::id_set);
+    b'-' ["hetjobidset"] "HET_JOB_ID_SET" cut r _c o => het(r, o, HetPlace::id_set);
     b'-' ["hetjoboffset"] "HET_JOB_OFFSET" cut r _c o => het(r, o, |part| part.offset.to_string());
     b'-' ["lastschedeval"] "LAST_SCHED_EVAL" run r c o => c.time_or(o, r.last_sched_eval(), "N/A");
     b'-' ["maxcpus"] "MAX_CPUS" cut r _c o => put!(o, "{}", r.cpus());
@@ -166,7 +166,7 @@ pub(crate) fn is_id(field: &Field<Jobs>) -> bool {
 }
 
 /// A field of a component of a heterogeneous job.
-fn het(row: &JobRow<'_>, out: &mut String, say: fn(HetPart) -> String) {
+fn het(row: &JobRow<'_>, out: &mut String, say: fn(HetPlace) -> String) {
     match row.job.het {
         Some(part) => out.push_str(&say(part)),
         None => out.push_str("N/A"),

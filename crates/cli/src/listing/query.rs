@@ -13,11 +13,11 @@ use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
-    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, TransactionQuery, UsagePart,
+    AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, TransactionQuery, UsagePage,
     UsageQuery,
 };
 use muster_proto::client::{
-    AccountsAnswer, ClusterPart, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
+    AccountsAnswer, ClusterPage, ConfigAnswer, Diag, JobFilter, PrioritiesAnswer, Query,
     RequestBody, ReservationsAnswer, Response,
 };
 use std::collections::HashMap;
@@ -141,7 +141,7 @@ pub(crate) fn cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>
 }
 
 fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, ConnectError> {
-    let mut all = ClusterPart::default();
+    let mut all = ClusterPage::default();
     loop {
         let answer = expect(client.receive()?, |r| matches!(r, Response::Cluster(_)))?;
         let Response::Cluster(part) = answer else {
@@ -304,9 +304,9 @@ pub(crate) fn accounting_in_parts(
 }
 
 /// Asks what was used in a period: all parts as one.
-pub(crate) fn usage(client: &mut Client, query: UsageQuery) -> Result<UsagePart, ConnectError> {
+pub(crate) fn usage(client: &mut Client, query: UsageQuery) -> Result<UsagePage, ConnectError> {
     send(client, Query::Usage(query))?;
-    let mut all: Option<UsagePart> = None;
+    let mut all: Option<UsagePage> = None;
     loop {
         match client.receive()? {
             Response::Usage(part) => {

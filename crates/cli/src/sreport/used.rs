@@ -8,12 +8,12 @@ use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
-    AcctJob, AcctQuery, NodeEvent, NodeEventQuery, NodeOutage, UsagePart, UsageQuery, UsageRow,
+    AcctJob, AcctQuery, NodeEvent, NodeEventQuery, NodeOutage, UsagePage, UsageQuery, UsageRow,
 };
 
 /// What is asked of accounting.
 pub(super) struct Used {
-    pub(super) part: UsagePart,
+    pub(super) part: UsagePage,
     pub(super) jobs: Vec<AcctJob>,
 }
 
@@ -63,7 +63,7 @@ impl Used {
         let rows = jobs
             .iter()
             .map(|job| UsageRow::of(job, period.start, period.end, now));
-        let part = UsagePart {
+        let part = UsagePage {
             rows: rows.collect(),
             outages: events.map(|events| outages(&events, period, now)),
             more: false,

@@ -12,7 +12,7 @@ use muster_model::ids::JobId;
 use muster_model::job::ExitStatus;
 use muster_model::job_env;
 use muster_model::job_env::HetComponent;
-use muster_node_core::srun::config::{Lead, SrunConfig, StepPart, Streams};
+use muster_node_core::srun::config::{Lead, SrunConfig, StepComponent, Streams};
 use muster_proto::client::AllocationInfo;
 use muster_proto::step::{HetStep, StepSpec};
 use std::process::ExitCode;
@@ -228,7 +228,7 @@ fn components(
     say: &Say,
     parts: Vec<(usize, Part)>,
     info: &AllocationInfo,
-) -> Result<(JobId, Vec<StepPart>), ExitCode> {
+) -> Result<(JobId, Vec<StepComponent>), ExitCode> {
     let leader = info
         .components
         .first()
@@ -253,7 +253,7 @@ fn components(
             ..HetStep::default()
         });
         first_task += tasks;
-        StepPart {
+        StepComponent {
             spec: Box::new(spec),
             lead: Lead::Component(component.lead_address.clone()),
         }

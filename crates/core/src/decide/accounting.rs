@@ -20,7 +20,7 @@ use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::visible_text::is_control;
 
 /// The records of accounts and users that an edit is about.
@@ -65,7 +65,7 @@ pub(super) fn edit(
         let at = draft.now;
         // What users note about their own jobs is in the records of these.
         let is_own_note = matches!(edit.ask, AccountsAsk::NoteJobs(_))
-            && !access::may(draft.state, identity, Request::AdminComment);
+            && !access::may(draft.state, identity, AccessRequest::AdminComment);
         let edit = &names::folded(&draft.state.accounts, edit);
         let log = match is_own_note {
             true => Vec::new(),

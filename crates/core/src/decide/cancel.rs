@@ -12,7 +12,7 @@ use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, Job, Phase};
 use muster_model::limits::SIGNAL_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::spec::JobKind;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -31,7 +31,7 @@ pub(super) fn cancel(
     let uid = identity.uid;
     let caller = Caller {
         identity,
-        request: Request::Cancel,
+        request: AccessRequest::Cancel,
     };
     for_selection(draft, caller, selection, |draft, item| {
         cancel_item(draft, item, uid, selection.cron)
@@ -55,7 +55,7 @@ pub(super) fn signal(
     let (uid, step) = (identity.uid, selection.step);
     let caller = Caller {
         identity,
-        request: Request::Signal,
+        request: AccessRequest::Signal,
     };
     for_selection(draft, caller, selection, |draft, item| {
         if step.is_none() && signal == SIGKILL && scope != SignalScope::Batch {
@@ -78,7 +78,7 @@ pub(super) fn end_allocation(
     let job = draft
         .job(id)
         .ok_or_else(|| Refusal::new(RefusalCode::InvalidJobId, format!("there is no job {id}")))?;
-    access::require_job(draft.state, identity, Request::EndAllocation, job)?;
+    access::require_job(draft.state, identity, AccessRequest::EndAllocation, job)?;
     if job.spec.kind != JobKind::Allocation {
         return Err(Refusal::new(
             RefusalCode::JobNotRunning,
@@ -103,7 +103,7 @@ pub(super) fn end_allocation(
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     identity: &'a Identity,
-    request: Request,
+    request: AccessRequest,
 }
 
 /// Acts on what a selection names: targets one by one, else all that match. Others' jobs that were named are

@@ -14,7 +14,7 @@ use muster_model::ids::JobId;
 use muster_model::job::{Job, Phase};
 use muster_model::limits::CRONTAB_JOBS_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobKind, JobSpec, Owner};
 use muster_model::time::Timestamp;
 use std::collections::HashSet;
@@ -73,7 +73,7 @@ pub(super) fn set(
 /// The user whose crontab it is.
 fn owner(draft: &Draft<'_>, identity: &Identity, named: &Owner) -> Result<Owner, Refusal> {
     if !named.user.is_empty() && named.uid != identity.uid {
-        access::require(draft.state, identity, Request::SetCrontabOfOther)?;
+        access::require(draft.state, identity, AccessRequest::SetCrontabOfOther)?;
     }
     let spec = JobSpec {
         owner: named.clone(),

@@ -8,7 +8,7 @@ use crate::apply;
 use crate::event::Event;
 use minicbor::bytes::ByteVec;
 use muster_model::command::{Identity, JobTarget, PlannedStart, Reply};
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::{BlobId, JobId, NodeIdx};
 use muster_model::job::{Allocation, Job, JobState, Phase};
 use muster_model::limits::HET_COMPONENTS_MAX;
@@ -97,7 +97,7 @@ pub(super) fn prepare(
         let (mut job, not_before) = submit::prepare(draft, &identity.for_job(number), spec)
             .map_err(|refusal| of_component(refusal, offset))?;
         job.id = JobId(leader.0 + u64::from(offset));
-        job.het = Some(HetPart {
+        job.het = Some(HetPlace {
             leader,
             offset,
             size,
@@ -126,7 +126,7 @@ fn of_component(refusal: Refusal, offset: u32) -> Refusal {
 }
 
 /// Starts all components of a heterogeneous job, or none if one of them cannot have what was planned for it.
-pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, mut planned: Vec<PlannedStart>) {
+pub(super) fn start(draft: &mut Draft<'_>, part: HetPlace, mut planned: Vec<PlannedStart>) {
     let all = part.ids().all(|id| planned.iter().any(|p| p.job == id));
     if !all || planned.len() != part.size as usize {
         return;
@@ -173,7 +173,7 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPart, mut planned: Vec<Plann
 /// A component has ended or goes back to the queue, as `how` says, and was in `phase` before: what becomes of the
 /// others. They end with the leader, and with a component that was lost or never ran; a component that is cancelled or
 /// reaches its limit while the others run ends alone. The queue takes all back or none.
-pub(super) fn follow(draft: &mut Draft<'_>, id: JobId, part: HetPart, phase: Phase, how: End) {
+pub(super) fn follow(draft: &mut Draft<'_>, id: JobId, part: HetPlace, phase: Phase, how: End) {
     let others = || part.ids().filter(move |other| *other != id);
     if how.requeues() {
         let mut back = Vec::new();
@@ -218,7 +218,7 @@ pub(super) fn follow(draft: &mut Draft<'_>, id: JobId, part: HetPart, phase: Pha
 }
 
 /// Whether all components that would come back to the queue are still known.
-pub(super) fn is_whole(draft: &Draft<'_>, part: HetPart) -> bool {
+pub(super) fn is_whole(draft: &Draft<'_>, part: HetPlace) -> bool {
     part.ids().all(|id| draft.job(id).is_some())
 }
 
@@ -240,7 +240,7 @@ pub(super) fn require_started(job: &Job) -> Result<(), Refusal> {
     }
 }
 
-fn not_whole(part: Option<HetPart>) -> Refusal {
+fn not_whole(part: Option<HetPlace>) -> Refusal {
     let detail = part.map_or_else(String::new, |part| {
         format!("name the whole job, {}", part.leader)
     });
@@ -249,7 +249,7 @@ fn not_whole(part: Option<HetPart>) -> Refusal {
 
 /// The components that a number without an offset names: all by the leader's, or by any with
 /// `SchedulerParameters=whole_hetjob`.
-pub(super) fn named(draft: &Draft<'_>, part: HetPart) -> Vec<JobId> {
+pub(super) fn named(draft: &Draft<'_>, part: HetPlace) -> Vec<JobId> {
     let config = draft.state.config.as_ref();
     let whole = config.is_some_and(|c| c.scheduler_parameters.iter().any(|p| p == "whole_hetjob"));
     let known = |id: &JobId| draft.job(*id).is_some();

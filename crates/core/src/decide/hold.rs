@@ -11,7 +11,7 @@ use muster_model::ids::JobId;
 use muster_model::job::{Hold, Job, Phase};
 use muster_model::limits::TOP_JOBS_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use std::sync::Arc;
 
 /// `scontrol hold`, `uhold`. A running job is held for the case that it is requeued.
@@ -21,25 +21,30 @@ pub(super) fn hold(
     target: &JobTarget,
     user: bool,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = access::may(draft.state, identity, Request::HoldAsAdmin);
+    let admin = access::may(draft.state, identity, AccessRequest::HoldAsAdmin);
     let by = if user || !admin {
         Hold::User
     } else {
         Hold::Admin
     };
-    let tally = target::for_each(draft, (identity, Request::Hold), target, |draft, item| {
-        let job = holdable(draft, identity, Request::Hold, item)?;
-        crontab::require_none(job)?;
-        // An administrator's hold is not softened by the owner's.
-        let hold = if job.hold == Hold::Admin && !admin {
-            Hold::Admin
-        } else {
-            by
-        };
-        let id = item.own_record(draft);
-        draft.change(id, JobChange::Hold { hold, priority: 0 });
-        Ok(())
-    })?;
+    let tally = target::for_each(
+        draft,
+        (identity, AccessRequest::Hold),
+        target,
+        |draft, item| {
+            let job = holdable(draft, identity, AccessRequest::Hold, item)?;
+            crontab::require_none(job)?;
+            // An administrator's hold is not softened by the owner's.
+            let hold = if job.hold == Hold::Admin && !admin {
+                Hold::Admin
+            } else {
+                by
+            };
+            let id = item.own_record(draft);
+            draft.change(id, JobChange::Hold { hold, priority: 0 });
+            Ok(())
+        },
+    )?;
     tally.reply_for_target()
 }
 
@@ -49,13 +54,13 @@ pub(super) fn release(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = access::may(draft.state, identity, Request::HoldAsAdmin);
+    let admin = access::may(draft.state, identity, AccessRequest::HoldAsAdmin);
     let tally = target::for_each(
         draft,
-        (identity, Request::Release),
+        (identity, AccessRequest::Release),
         target,
         |draft, item| {
-            let job = holdable(draft, identity, Request::Release, item)?;
+            let job = holdable(draft, identity, AccessRequest::Release, item)?;
             if job.hold == Hold::None {
                 crontab::require_none(job)?;
             }
@@ -95,7 +100,7 @@ pub(super) fn top(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
-    let admin = access::may(draft.state, identity, Request::TopAnyway);
+    let admin = access::may(draft.state, identity, AccessRequest::TopAnyway);
     let allowed = draft.state.config.as_ref().is_some_and(|config| {
         let parameters = &config.scheduler_parameters;
         parameters.iter().any(|p| p == "enable_user_top")
@@ -107,32 +112,37 @@ pub(super) fn top(
         ));
     }
     let mut raised = 0;
-    let tally = target::for_each(draft, (identity, Request::Top), target, |draft, item| {
-        let job = holdable(draft, identity, Request::Top, item)?;
-        // Each is compared with all other jobs of its owner.
-        raised += 1;
-        if raised > TOP_JOBS_MAX {
-            return Err(Refusal::new(
-                RefusalCode::NotSupported,
-                format!("more than {TOP_JOBS_MAX} jobs cannot be put on top at once"),
-            ));
-        }
-        if job.phase() != Phase::Pending {
-            return Err(RefusalCode::JobNotPending.into());
-        }
-        if job.spec.partitions.len() > 1 || job.hold != Hold::None {
-            return Err(Refusal::new(
-                RefusalCode::NotSupported,
-                format!("job {} is held or in several partitions", job.id),
-            ));
-        }
-        let id = item.own_record(draft);
-        match Scale::new(draft.state) {
-            Some(scale) => raise_by_nice(draft, id, &scale),
-            None => raise(draft, id),
-        }
-        Ok(())
-    })?;
+    let tally = target::for_each(
+        draft,
+        (identity, AccessRequest::Top),
+        target,
+        |draft, item| {
+            let job = holdable(draft, identity, AccessRequest::Top, item)?;
+            // Each is compared with all other jobs of its owner.
+            raised += 1;
+            if raised > TOP_JOBS_MAX {
+                return Err(Refusal::new(
+                    RefusalCode::NotSupported,
+                    format!("more than {TOP_JOBS_MAX} jobs cannot be put on top at once"),
+                ));
+            }
+            if job.phase() != Phase::Pending {
+                return Err(RefusalCode::JobNotPending.into());
+            }
+            if job.spec.partitions.len() > 1 || job.hold != Hold::None {
+                return Err(Refusal::new(
+                    RefusalCode::NotSupported,
+                    format!("job {} is held or in several partitions", job.id),
+                ));
+            }
+            let id = item.own_record(draft);
+            match Scale::new(draft.state) {
+                Some(scale) => raise_by_nice(draft, id, &scale),
+                None => raise(draft, id),
+            }
+            Ok(())
+        },
+    )?;
     tally.reply_for_target()
 }
 
@@ -209,7 +219,7 @@ fn rivals<'d>(draft: &'d Draft<'_>, job: &'d Job) -> impl Iterator<Item = &'d Jo
 fn holdable<'d>(
     draft: &'d Draft<'_>,
     identity: &Identity,
-    request: Request,
+    request: AccessRequest,
     item: Item,
 ) -> Result<&'d Job, Refusal> {
     let id = item.record();

@@ -7,7 +7,7 @@ use muster_model::command::Identity;
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_model::job::Reason;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
 use muster_model::time::TimeLimit;
 
@@ -119,7 +119,7 @@ pub(super) fn access(
             ));
         }
     }
-    if partition.root_only && !access::may(state, identity, Request::RootOnlyPartition) {
+    if partition.root_only && !access::may(state, identity, AccessRequest::RootOnlyPartition) {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
             format!("partition {name} is for root (RootOnly=YES)"),

@@ -9,7 +9,7 @@ use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, Reply};
 use muster_model::job::{ArrayRole, Job, Phase, Reason};
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::spec::JobKind;
 
 /// How much more often a job is put back into the queue after its end than it runs: each time makes another row of
@@ -36,7 +36,7 @@ pub(super) fn requeue(
 ) -> Result<Option<Reply>, Refusal> {
     let tally = target::for_each_whole(
         draft,
-        (identity, Request::Requeue),
+        (identity, AccessRequest::Requeue),
         target,
         |draft, item| requeue_item(draft, identity, item, how),
     )?;
@@ -52,7 +52,7 @@ fn requeue_item(
     let hold = how.hold;
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    access::require_job(draft.state, identity, Request::Requeue, job)?;
+    access::require_job(draft.state, identity, AccessRequest::Requeue, job)?;
     if job.spec.kind != JobKind::Batch {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,

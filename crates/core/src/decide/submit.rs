@@ -19,7 +19,7 @@ use muster_model::limits::{
     JOB_PARTITIONS_MAX, NAME_BYTES_MAX, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::site_option::{COUNT_MAX, VALUE_BYTES_MAX, is_site_option};
 use muster_model::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -235,7 +235,7 @@ pub(super) fn owner(
     };
     let named = &spec.owner;
     let for_another = !named.user.is_empty() && named.uid != own.uid;
-    if for_another && access::may(draft.state, identity, Request::SubmitForOther) {
+    if for_another && access::may(draft.state, identity, AccessRequest::SubmitForOther) {
         if identity.uid != 0 && (named.uid == 0 || named.gid == 0) {
             return denied("only root submits jobs as root".to_owned());
         }
@@ -736,15 +736,15 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
 /// Only administrators put a job before others.
 fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<(), Refusal> {
     if spec.nice < 0 {
-        access::require(draft.state, identity, Request::NegativeNice)?;
+        access::require(draft.state, identity, AccessRequest::NegativeNice)?;
     }
     if spec.site_factor != 0 {
-        access::require(draft.state, identity, Request::SiteFactor)?;
+        access::require(draft.state, identity, AccessRequest::SiteFactor)?;
     }
     if spec.shown.iter().any(|(key, _)| key == ADMIN_COMMENT) {
-        access::require(draft.state, identity, Request::AdminComment)?;
+        access::require(draft.state, identity, AccessRequest::AdminComment)?;
     }
-    if access::may(draft.state, identity, Request::SetPriority) {
+    if access::may(draft.state, identity, AccessRequest::SetPriority) {
         return Ok(());
     }
     let multifactor = draft

@@ -7,7 +7,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use std::collections::{BTreeSet, HashSet};
 
 /// One thing to act upon.
@@ -117,7 +117,7 @@ pub(super) fn text(target: &JobTarget) -> String {
 /// work.
 fn require(
     draft: &Draft<'_>,
-    (identity, request): (&Identity, Request),
+    (identity, request): (&Identity, AccessRequest),
     target: &JobTarget,
 ) -> Result<(), Refusal> {
     match any_record(draft, target.job) {
@@ -208,7 +208,7 @@ fn records(ids: Vec<JobId>) -> Vec<Item> {
 /// The records of `target` that `identity` may act upon, each given to `act`; the answer counts what was done.
 pub(super) fn for_each(
     draft: &mut Draft<'_>,
-    caller: (&Identity, Request),
+    caller: (&Identity, AccessRequest),
     target: &JobTarget,
     act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Tally, Refusal> {
@@ -229,7 +229,7 @@ pub(super) fn for_each_of_any(
 /// The same for what is done to whole jobs only: of a heterogeneous job the leader stands for all.
 pub(super) fn for_each_whole(
     draft: &mut Draft<'_>,
-    caller: (&Identity, Request),
+    caller: (&Identity, AccessRequest),
     target: &JobTarget,
     act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Tally, Refusal> {
@@ -312,7 +312,7 @@ pub(super) fn matches(draft: &Draft<'_>, job: &Job, filter: &Filter<'_>) -> bool
 pub(super) fn by_filter(
     draft: &Draft<'_>,
     identity: &Identity,
-    request: Request,
+    request: AccessRequest,
     selection: &JobSelection,
 ) -> Vec<Item> {
     let state = draft.state;

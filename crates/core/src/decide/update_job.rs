@@ -15,7 +15,7 @@ use muster_model::limits::{
     DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::site_option::is_site_option;
 use muster_model::spec::{JobKind, JobSpec};
 use muster_model::time::TimeLimit;
@@ -50,7 +50,7 @@ pub(super) fn update(
     let mut progress = Progress::default();
     let tally = target::for_each(
         draft,
-        (identity, Request::UpdateJob),
+        (identity, AccessRequest::UpdateJob),
         target,
         |draft, item| update_item(draft, identity, item, update, &mut progress),
     )?;
@@ -66,7 +66,7 @@ fn update_item(
 ) -> Result<(), Refusal> {
     let id = item.record();
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
-    access::require_job(draft.state, identity, Request::UpdateJob, job)?;
+    access::require_job(draft.state, identity, AccessRequest::UpdateJob, job)?;
     crontab::require_none(job)?;
     let pending = match job.phase() {
         Phase::Pending => true,
@@ -81,7 +81,7 @@ fn update_item(
     // Names of files may have the job's name in them (%x).
     let names_files = update.name.is_some() && job.spec.stdio.has_job_name();
     if update.stdio.is_some() || update.work_dir.is_some() || names_files {
-        access::require_job(draft.state, identity, Request::UpdatePaths, job)?;
+        access::require_job(draft.state, identity, AccessRequest::UpdatePaths, job)?;
     }
     let (mut kept, mut rest) = (None, None);
     if pending && update.nodelist.is_some() {
@@ -219,16 +219,16 @@ fn refuse_unless_admin(
     let (old, new) = (&job.spec.ask, update.ask.as_ref());
     let fields = [
         (
-            Request::AdminComment,
+            AccessRequest::AdminComment,
             update.shown.iter().any(|(key, _)| key == ADMIN_COMMENT),
         ),
         (
-            Request::AdminFields,
+            AccessRequest::AdminFields,
             new.is_some_and(|a| a.contiguous != old.contiguous),
         ),
-        (Request::AdminFields, update.deadline.is_some()),
+        (AccessRequest::AdminFields, update.deadline.is_some()),
         (
-            Request::AdminFields,
+            AccessRequest::AdminFields,
             new.is_some_and(|a| a.tmp_disk_mib != old.tmp_disk_mib),
         ),
     ];
@@ -260,7 +260,8 @@ fn new_limit(
         }
     };
     // The order of the variants is the order of the limits: `Unlimited` is the most.
-    if wanted > job.time_limit && !access::may(draft.state, identity, Request::RaiseTimeLimit) {
+    if wanted > job.time_limit && !access::may(draft.state, identity, AccessRequest::RaiseTimeLimit)
+    {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
             "only an administrator raises a time limit",
@@ -277,7 +278,7 @@ fn new_rank(
     update: &JobUpdate,
 ) -> Result<Option<JobChange>, Refusal> {
     let may = |request| access::may(draft.state, identity, request);
-    let admin = may(Request::HoldAsAdmin);
+    let admin = may(AccessRequest::HoldAsAdmin);
     let denied = |why: &str| Err(Refusal::new(RefusalCode::AccessDenied, why));
     match update.priority {
         Some(0) => {
@@ -297,7 +298,7 @@ fn new_rank(
             } else {
                 job.default_priority()
             };
-            if priority > most && !may(Request::RaisePriority) {
+            if priority > most && !may(AccessRequest::RaisePriority) {
                 return denied("only an administrator raises a priority");
             }
             return Ok(Some(match job.hold {
@@ -313,7 +314,7 @@ fn new_rank(
     let Some(nice) = update.nice else {
         return Ok(None);
     };
-    if nice < job.spec.nice && !may(Request::LowerNice) {
+    if nice < job.spec.nice && !may(AccessRequest::LowerNice) {
         return denied("only an administrator lowers a nice value");
     }
     let multifactor = draft
@@ -356,7 +357,7 @@ fn new_spec(
         spec.nice = nice;
     }
     if let Some(factor) = update.site_factor {
-        access::require(state, identity, Request::SiteFactor)?;
+        access::require(state, identity, AccessRequest::SiteFactor)?;
         spec.site_factor = factor;
     }
     if let Some(begin) = update.begin {

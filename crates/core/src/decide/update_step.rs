@@ -10,7 +10,7 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Job, Phase};
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::time::TimeLimit;
 
 /// `scontrol update StepId=JOB.STEP TimeLimit=`. A step of which no number is given stands for all of the job's.
@@ -23,10 +23,10 @@ pub(super) fn update(
 ) -> Result<Option<Reply>, Refusal> {
     let tally = target::for_each(
         draft,
-        (identity, Request::UpdateStep),
+        (identity, AccessRequest::UpdateStep),
         target,
         |draft, item| {
-            let job = running(draft, identity, Request::UpdateStep, item.record())?;
+            let job = running(draft, identity, AccessRequest::UpdateStep, item.record())?;
             let id = job.id;
             let numbered = |s: &StepNo| *s < StepNo::INTERACTIVE;
             let steps = job.steps.iter().filter(|s| numbered(&s.step));
@@ -62,20 +62,25 @@ pub(super) fn notify(
     text: &str,
 ) -> Result<Option<Reply>, Refusal> {
     submit::too_long("the message", text, TEXT_BYTES_MAX)?;
-    let tally = target::for_each(draft, (identity, Request::Notify), target, |draft, item| {
-        let job = running(draft, identity, Request::Notify, item.record())?.id;
-        // What follows a line end would not bear the name of who says it.
-        let text = text.replace(|c: char| c.is_control(), " ");
-        draft.send([Effect::Tell { job, text }]);
-        Ok(())
-    })?;
+    let tally = target::for_each(
+        draft,
+        (identity, AccessRequest::Notify),
+        target,
+        |draft, item| {
+            let job = running(draft, identity, AccessRequest::Notify, item.record())?.id;
+            // What follows a line end would not bear the name of who says it.
+            let text = text.replace(|c: char| c.is_control(), " ");
+            draft.send([Effect::Tell { job, text }]);
+            Ok(())
+        },
+    )?;
     tally.reply_for_target()
 }
 
 fn running<'d>(
     draft: &'d Draft<'_>,
     identity: &Identity,
-    request: Request,
+    request: AccessRequest,
     id: JobId,
 ) -> Result<&'d Job, Refusal> {
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;

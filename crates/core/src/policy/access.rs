@@ -8,10 +8,10 @@ pub mod privacy;
 use self::privacy::JobScope;
 use crate::state::State;
 use muster_model::command::Identity;
-use muster_model::granted::GrantedPart;
+use muster_model::granted::GrantedRight;
 use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{Least, Request, Role, coordinates, denied};
+use muster_model::rights::{AccessRequest, Least, Role, coordinates, denied};
 
 /// All of them, from least to most.
 pub const ALL: [Role; 5] = [
@@ -43,13 +43,13 @@ pub fn role_of(state: &State, identity: &Identity) -> Role {
 }
 
 /// Whether the role of the user who asks suffices for a request, whatever it is about.
-pub fn may(state: &State, identity: &Identity, request: Request) -> bool {
+pub fn may(state: &State, identity: &Identity, request: AccessRequest) -> bool {
     if granted_part(request).is_some_and(|part| identity.granted.contains(part)) {
         return true;
     }
     if matches!(
         request,
-        Request::CreateReservation | Request::DeleteReservation
+        AccessRequest::CreateReservation | AccessRequest::DeleteReservation
     ) && may_reserve(state, identity)
     {
         return true;
@@ -71,21 +71,21 @@ fn may_reserve(state: &State, identity: &Identity) -> bool {
 }
 
 /// The part of a submission or of a change that a request is the right to, if a verifier of the site may grant it.
-fn granted_part(request: Request) -> Option<GrantedPart> {
+fn granted_part(request: AccessRequest) -> Option<GrantedRight> {
     Some(match request {
-        Request::SetPriority => GrantedPart::Priority,
-        Request::NegativeNice => GrantedPart::NegativeNice,
-        Request::SiteFactor => GrantedPart::SiteFactor,
-        Request::AdminComment => GrantedPart::AdminComment,
-        Request::RaisePriority => GrantedPart::RaisedPriority,
-        Request::LowerNice => GrantedPart::LoweredNice,
-        Request::RaiseTimeLimit => GrantedPart::RaisedTimeLimit,
+        AccessRequest::SetPriority => GrantedRight::Priority,
+        AccessRequest::NegativeNice => GrantedRight::NegativeNice,
+        AccessRequest::SiteFactor => GrantedRight::SiteFactor,
+        AccessRequest::AdminComment => GrantedRight::AdminComment,
+        AccessRequest::RaisePriority => GrantedRight::RaisedPriority,
+        AccessRequest::LowerNice => GrantedRight::LoweredNice,
+        AccessRequest::RaiseTimeLimit => GrantedRight::RaisedTimeLimit,
         _ => return None,
     })
 }
 
 /// Whether someone may make a request about a job.
-pub fn may_job(state: &State, identity: &Identity, request: Request, job: &Job) -> bool {
+pub fn may_job(state: &State, identity: &Identity, request: AccessRequest, job: &Job) -> bool {
     let spec = &job.spec;
     let owns = || identity.uid == spec.owner.uid;
     let coordinates = || coordinates(&state.accounts, &identity.user, spec.account_name());
@@ -105,7 +105,12 @@ pub fn may_job(state: &State, identity: &Identity, request: Request, job: &Job) 
 }
 
 /// Whether someone may make a request about an account.
-pub fn may_account(state: &State, identity: &Identity, request: Request, account: &str) -> bool {
+pub fn may_account(
+    state: &State,
+    identity: &Identity,
+    request: AccessRequest,
+    account: &str,
+) -> bool {
     let coordinator = request.least() == Least::Coordinator
         && coordinates(&state.accounts, &identity.user, account);
     coordinator || may(state, identity, request)
@@ -115,7 +120,7 @@ pub fn may_account(state: &State, identity: &Identity, request: Request, account
 ///
 /// # Errors
 /// `AccessDenied`, with the least role.
-pub fn require(state: &State, identity: &Identity, request: Request) -> Result<(), Refusal> {
+pub fn require(state: &State, identity: &Identity, request: AccessRequest) -> Result<(), Refusal> {
     match may(state, identity, request) {
         true => Ok(()),
         false => Err(denied(request)),
@@ -129,7 +134,7 @@ pub fn require(state: &State, identity: &Identity, request: Request) -> Result<(
 pub fn require_job(
     state: &State,
     identity: &Identity,
-    request: Request,
+    request: AccessRequest,
     job: &Job,
 ) -> Result<(), Refusal> {
     if may_job(state, identity, request, job) {

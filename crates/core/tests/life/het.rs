@@ -4,8 +4,8 @@ use crate::world::{World, allocation, exit, spec, target, user};
 use muster_model::command::{
     Command, JobTarget, JobUpdate, NodeCommand, PlannedStart, Reply, UserCommand,
 };
-use muster_model::granted::GrantedPart;
-use muster_model::het::HetPart;
+use muster_model::granted::GrantedRight;
+use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{ExitStatus, Hold, JobState, Reason};
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -70,7 +70,7 @@ fn all_components_are_accepted_or_none() {
     let mut world = World::new();
     let ids = world.submit_het(3);
     for (offset, id) in (0..).zip(ids) {
-        let part = HetPart {
+        let part = HetPlace {
             leader: ids[0],
             offset,
             size: 3,
@@ -397,7 +397,7 @@ fn what_was_granted_to_one_component_is_not_to_another() {
         let mut identity = user(1000);
         identity
             .granted
-            .insert(granted_to, GrantedPart::NegativeNice);
+            .insert(granted_to, GrantedRight::NegativeNice);
         let reply = w.run(Command::User(identity, command)).reply;
         let taken = matches!(reply, Some(Reply::Submitted { .. }));
         assert_eq!(taken, is_taken, "{reply:?}");

@@ -20,7 +20,7 @@ use muster_model::command::{
 use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
-use muster_model::rights::{self, Group, Least, Request, Role};
+use muster_model::rights::{self, AccessRequest, Group, Least, Role};
 use muster_model::spec::{JobSpec, StdioSpec};
 use muster_model::time::TimeLimit;
 use std::collections::BTreeSet;
@@ -79,16 +79,16 @@ fn world() -> (World, JobId, JobId) {
 }
 
 /// Whether the request was refused for want of a right, and not for another reason.
-fn denied(w: &World, uid: u32, request: Request, command: UserCommand) -> bool {
+fn denied(w: &World, uid: u32, request: AccessRequest, command: UserCommand) -> bool {
     let decision = decide(&w.state, &Command::User(user(uid), command), w.now);
     let by_right = |code: RefusalCode| match request {
         // Slurm has other words for these.
-        Request::TopAnyway => {
+        AccessRequest::TopAnyway => {
             code == RefusalCode::JobNotRunning || code == RefusalCode::AccessDenied
         }
         _ => code == RefusalCode::AccessDenied,
     };
-    if request == Request::SubmitForOther {
+    if request == AccessRequest::SubmitForOther {
         // Without the right it is a job of one's own.
         let owner = decision.events.iter().find_map(|event| match event {
             Event::JobSubmitted { spec, .. } => Some(spec.owner.uid),
@@ -110,21 +110,21 @@ fn each_caller_may_do_what_the_table_says() {
     for (request, command) in commands(waits, runs) {
         // scontrol top is for administrators here; its owner's side is tested with the parts.
         let least = match request {
-            Request::Top => Least::Operator,
+            AccessRequest::Top => Least::Operator,
             _ => request.least(),
         };
         for (uid, may) in CALLERS.into_iter().zip(allowed(least)) {
             // What is said of a default is said by the user whom it concerns.
             let denied = match request {
-                Request::Top => denied(&w, uid, Request::TopAnyway, command.clone()),
+                AccessRequest::Top => denied(&w, uid, AccessRequest::TopAnyway, command.clone()),
                 _ => denied(&w, uid, request, command.clone()),
             };
             assert_eq!(denied, !may, "{request:?} by uid {uid}");
         }
         seen.insert(request);
     }
-    let all = Request::ALL.iter().copied();
-    let wanted: BTreeSet<Request> = all
+    let all = AccessRequest::ALL.iter().copied();
+    let wanted: BTreeSet<AccessRequest> = all
         .filter(|r| matches!(r.group(), Group::Command | Group::Accounts))
         .collect();
     assert_eq!(seen, wanted, "each row is tried");
@@ -154,7 +154,7 @@ fn parts_with_a_right_of_their_own() {
     for (request, command) in parts(waits, held) {
         for (uid, may) in CALLERS.into_iter().zip(allowed(request.least())) {
             // The job is its owner's already, whoever says so.
-            if request == Request::SubmitForOther && uid == OWNER {
+            if request == AccessRequest::SubmitForOther && uid == OWNER {
                 continue;
             }
             let denied = denied(&w, uid, request, command.clone());
@@ -162,8 +162,8 @@ fn parts_with_a_right_of_their_own() {
         }
         seen.insert(request);
     }
-    let all = Request::ALL.iter().copied();
-    let wanted: BTreeSet<Request> = all.filter(|r| r.group() == Group::Part).collect();
+    let all = AccessRequest::ALL.iter().copied();
+    let wanted: BTreeSet<AccessRequest> = all.filter(|r| r.group() == Group::Part).collect();
     assert_eq!(seen, wanted, "each row is tried");
 }
 
@@ -203,7 +203,7 @@ fn a_name_that_is_part_of_a_files_is_the_owners_to_change() {
 fn reads_and_requests_to_agents() {
     let (w, waits, _) = world();
     let job = w.job(waits);
-    for request in Request::ALL.iter().copied() {
+    for request in AccessRequest::ALL.iter().copied() {
         for (uid, may) in CALLERS.into_iter().zip(allowed(request.least())) {
             let got = match (request.group(), request.least()) {
                 (Group::Agent, _) => rights::may_on_node(request, uid, OWNER, false),
@@ -216,7 +216,7 @@ fn reads_and_requests_to_agents() {
             assert_eq!(got, may, "{request:?} by uid {uid}");
         }
         let by_token = rights::may_by_token(request, true);
-        assert_eq!(by_token, request == Request::JoinNode, "{request:?}");
+        assert_eq!(by_token, request == AccessRequest::JoinNode, "{request:?}");
         assert!(!rights::may_by_token(request, false), "{request:?}");
         if request.group() == Group::Agent {
             let by_key = rights::may_on_node(request, STRANGER, OWNER, true);

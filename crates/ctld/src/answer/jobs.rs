@@ -4,13 +4,13 @@ use super::rows::{Row, Rows};
 use crate::clock::now;
 use muster_core::policy::access::privacy::JobScope;
 use muster_core::state::{Scale, State};
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::listing_codec::{RowValues, TemplateTable};
 use muster_model::shared_spec::SpecTable;
 use muster_model::time::Timestamp;
-use muster_proto::client::{JobFilter, JobsResponse, WrittenPart};
+use muster_proto::client::{JobFilter, JobsResponse, WrittenJobsPage};
 use muster_proto::frame;
 use muster_sched::forecast::Forecast;
 use std::collections::{BTreeSet, HashMap};
@@ -30,16 +30,16 @@ pub(crate) fn jobs(
     send: &mut impl FnMut(Vec<u8>),
 ) {
     let Some(filter) = &restricted(filter, scope) else {
-        return send(frame::encode(&JobsResponse::Jobs(WrittenPart {
+        return send(frame::encode(&JobsResponse::Jobs(WrittenJobsPage {
             now: now(),
-            ..WrittenPart::default()
+            ..WrittenJobsPage::default()
         })));
     };
     let mut answer = JobsAnswer {
         state,
         filter,
         scope,
-        part: WrittenPart::default(),
+        part: WrittenJobsPage::default(),
         templates: TemplateTable::default(),
         template_states: Vec::new(),
         parts: 0,
@@ -69,7 +69,7 @@ struct JobsAnswer<'s, S> {
     state: &'s State,
     filter: &'s JobFilter,
     scope: &'s JobScope,
-    part: WrittenPart,
+    part: WrittenJobsPage,
     /// Templates of the part.
     templates: TemplateTable<'s>,
     /// The state of each template.
@@ -190,7 +190,7 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
                 ids.insert(id);
                 // A leader stands for all components.
                 let led = job.het.filter(|part| part.leads());
-                ids.extend(led.into_iter().flat_map(HetPart::ids));
+                ids.extend(led.into_iter().flat_map(HetPlace::ids));
             } else if ids.len() == before && !state.arrays.contains_key(&id) {
                 self.part.unknown.push(id);
             }
@@ -266,9 +266,9 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
             true => std::mem::take(&mut self.part.unknown),
             false => Vec::new(),
         };
-        let next = WrittenPart {
+        let next = WrittenJobsPage {
             unknown,
-            ..WrittenPart::default()
+            ..WrittenJobsPage::default()
         };
         let mut part = std::mem::replace(&mut self.part, next);
         (part.more, part.now) = (more, self.now);

@@ -9,7 +9,7 @@ use muster_core::policy::access::audit::is_foreign;
 use muster_core::state::State;
 use muster_model::command::UserCommand;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use std::io;
@@ -102,8 +102,8 @@ impl Connection {
             return Ok(());
         }
         let is_noted = match (self.asked.request, self.asked.job) {
-            (Request::ResetDiag | Request::CrontabOfOther, _) => true,
-            (Request::Script | Request::Allocation, Some(job)) => {
+            (AccessRequest::ResetDiag | AccessRequest::CrontabOfOther, _) => true,
+            (AccessRequest::Script | AccessRequest::Allocation, Some(job)) => {
                 let identity = self.identity.clone();
                 let look = move |state: &State| is_foreign(state, &identity, job);
                 self.shared.look(look).await?

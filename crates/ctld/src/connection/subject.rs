@@ -1,13 +1,13 @@
 //! Subjects of requests, as the audit log names them.
 
 use muster_model::ids::JobId;
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_proto::client::{Query, RequestBody};
 
 /// A request, and what it is about.
 #[derive(Debug)]
 pub(super) struct Asked {
-    pub(super) request: Request,
+    pub(super) request: AccessRequest,
     /// As the audit log has it; empty for commands, whose subject is in the state.
     pub(super) subject: String,
     /// The job of which something is read.
@@ -18,7 +18,7 @@ impl Asked {
     /// Nothing was asked yet.
     pub(super) fn nothing() -> Asked {
         Asked {
-            request: Request::Ping,
+            request: AccessRequest::Ping,
             subject: String::new(),
             job: None,
         }
@@ -27,7 +27,7 @@ impl Asked {
     /// By a user of this uid.
     pub(super) fn of(body: &RequestBody, uid: u32) -> Asked {
         let mut asked = Asked {
-            request: Request::from(body),
+            request: AccessRequest::from(body),
             ..Asked::nothing()
         };
         asked.subject = match body {
@@ -38,7 +38,7 @@ impl Asked {
                 match **query {
                     Query::Script(job) | Query::Allocation(job) => asked.job = Some(job),
                     Query::Crontab { uid: Some(other) } if other != uid => {
-                        asked.request = Request::CrontabOfOther;
+                        asked.request = AccessRequest::CrontabOfOther;
                     }
                     _ => {}
                 }
@@ -118,8 +118,8 @@ mod tests {
             let query = Box::new(Query::Crontab { uid: of });
             Asked::of(&RequestBody::Query(query), 1000).request
         };
-        assert_eq!(asked(None), Request::Crontab);
-        assert_eq!(asked(Some(1000)), Request::Crontab);
-        assert_eq!(asked(Some(1001)), Request::CrontabOfOther);
+        assert_eq!(asked(None), AccessRequest::Crontab);
+        assert_eq!(asked(Some(1000)), AccessRequest::Crontab);
+        assert_eq!(asked(Some(1001)), AccessRequest::CrontabOfOther);
     }
 }

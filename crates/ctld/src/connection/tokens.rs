@@ -6,7 +6,7 @@ use crate::node_trust::refusal_of_other;
 use crate::peer::NodeProof;
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_proto::client::Response;
 use muster_proto::frame;
 use muster_trust::node_key::now_s;
@@ -45,7 +45,7 @@ impl Connection {
             .is_some_and(|name| *name != self.identity.user)
         {
             // It may be another name of the same; that is known once it is looked up.
-            self.asked.request = Request::TokenOfOther;
+            self.asked.request = AccessRequest::TokenOfOther;
         }
         let entry = self.entry().await?;
         // A token has its user's role wherever it is used; what a node says of a user has not.
@@ -59,7 +59,7 @@ impl Connection {
         };
         let asker = TokenAsker {
             uid: self.identity.uid,
-            may_for_others: entry.suffices(Request::TokenOfOther),
+            may_for_others: entry.suffices(AccessRequest::TokenOfOther),
         };
         // Names are looked up, which may take long.
         let _leave = self.share.query().await;

@@ -10,7 +10,7 @@ use log::info;
 use minicbor::bytes::ByteVec;
 use muster_core::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, UserCommand};
-use muster_model::granted::GrantedPart;
+use muster_model::granted::GrantedRight;
 use muster_model::ids::BlobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Role;
@@ -159,10 +159,10 @@ fn keep_named(specs: &[JobSpec], blobs: &mut Blobs) {
 fn grant(identity: &mut Identity, number: usize, old: &JobSpec, new: &JobSpec) {
     let comment = |spec: &JobSpec| admin_comment(&spec.shown);
     let set = [
-        (GrantedPart::Priority, new.priority != old.priority),
-        (GrantedPart::NegativeNice, new.nice != old.nice),
-        (GrantedPart::SiteFactor, new.site_factor != old.site_factor),
-        (GrantedPart::AdminComment, comment(new) != comment(old)),
+        (GrantedRight::Priority, new.priority != old.priority),
+        (GrantedRight::NegativeNice, new.nice != old.nice),
+        (GrantedRight::SiteFactor, new.site_factor != old.site_factor),
+        (GrantedRight::AdminComment, comment(new) != comment(old)),
     ];
     let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
     set.for_each(|part| identity.granted.insert(number, part));
@@ -416,11 +416,11 @@ impl Verification<'_> {
         let comment = |update: &JobUpdate| admin_comment(&update.shown);
         let limit = (new.time_limit, new.time_delta_min) != (old.time_limit, old.time_delta_min);
         let set = [
-            (GrantedPart::RaisedPriority, new.priority != old.priority),
-            (GrantedPart::LoweredNice, new.nice != old.nice),
-            (GrantedPart::SiteFactor, new.site_factor != old.site_factor),
-            (GrantedPart::AdminComment, comment(new) != comment(old)),
-            (GrantedPart::RaisedTimeLimit, limit),
+            (GrantedRight::RaisedPriority, new.priority != old.priority),
+            (GrantedRight::LoweredNice, new.nice != old.nice),
+            (GrantedRight::SiteFactor, new.site_factor != old.site_factor),
+            (GrantedRight::AdminComment, comment(new) != comment(old)),
+            (GrantedRight::RaisedTimeLimit, limit),
         ];
         let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
         set.for_each(|part| self.identity.granted.insert(0, part));

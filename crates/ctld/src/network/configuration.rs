@@ -9,7 +9,7 @@ use muster_conf::{Config, DistributedFiles, read_from_disk};
 use muster_model::command::Identity;
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Request, Role};
+use muster_model::rights::{self, AccessRequest, Role};
 use muster_proto::configuration::{ConfigurationAnswer, ConfigurationFile};
 use muster_proto::frame;
 use sha2::{Digest as _, Sha256};
@@ -58,7 +58,7 @@ impl GivenConfiguration {
             uid if uid == nix::unistd::geteuid().as_raw() => Role::SlurmUser,
             _ => Role::User,
         };
-        if rights::suffices(role, Request::FetchConfiguration) {
+        if rights::suffices(role, AccessRequest::FetchConfiguration) {
             return Ok(());
         }
         let why =
@@ -74,7 +74,7 @@ impl GivenConfiguration {
             pid: 0,
             address: Some(from),
         };
-        Entry::new(role, &identity, Request::FetchConfiguration, place)
+        Entry::new(role, &identity, AccessRequest::FetchConfiguration, place)
             .refused(&Refusal::new(RefusalCode::AccessDenied, why.clone()));
         Err(why)
     }

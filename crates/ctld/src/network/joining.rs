@@ -6,7 +6,7 @@ use log::warn;
 use muster_channel::admission::HostAddress;
 use muster_channel::relay::confirmed;
 use muster_channel::{Opening, Responder, UnconfirmedChannel};
-use muster_model::rights::{self, Request};
+use muster_model::rights::{self, AccessRequest};
 use muster_proto::frame;
 use muster_proto::hello::ChannelAnswer;
 use muster_proto::node_trust::{JoinAnswer, JoinHello};
@@ -148,7 +148,7 @@ impl Network {
             .await?;
         // Who has the token knows the secret that follows from it.
         let accepted = Responder::accept(opening, &secret).ok();
-        let is_allowed = rights::may_by_token(Request::JoinNode, accepted.is_some());
+        let is_allowed = rights::may_by_token(AccessRequest::JoinNode, accepted.is_some());
         let accepted = accepted.filter(|_| is_allowed);
         let (responder, hello) = accepted.ok_or("it does not have the token that it shows")?;
         let hello: JoinHello =

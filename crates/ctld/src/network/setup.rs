@@ -9,7 +9,7 @@ use muster_channel::{Purpose, Scheme};
 use muster_conf::{AuthMethod, Authentication, Config, UserTokenSettings};
 use muster_core::state::State;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Request};
+use muster_model::rights::{self, AccessRequest};
 use muster_trust::node_key::{NodeClaim, Speaker, now_s};
 use muster_trust::proof::ProofVerifier;
 use muster_trust::user_token::UserTokens;
@@ -378,7 +378,7 @@ fn token_user(asker: TokenAsker, user: Option<&str>) -> Result<User, Refusal> {
     let is_own = user.is_none() || found.as_ref().is_some_and(is_asker);
     // Who has no right to it does not learn whether there is such a user.
     if !asker.may_for_others && !is_own {
-        return Err(rights::denied(Request::TokenOfOther));
+        return Err(rights::denied(AccessRequest::TokenOfOther));
     }
     found.ok_or_else(|| {
         let name = user.map_or_else(|| asker.uid.to_string(), str::to_owned);

@@ -4,12 +4,12 @@ use muster_core::policy::access;
 use muster_core::state::State;
 use muster_model::command::{Identity, JobTarget};
 use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_verifier::fields::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL64, gres_text};
@@ -94,7 +94,7 @@ pub(crate) fn of_job(
         // An array by its number, once its own record is gone.
         state.jobs.values().find(|job| job.submission() == id)
     })?;
-    if !access::may_job(state, identity, Request::UpdateJob, found) {
+    if !access::may_job(state, identity, AccessRequest::UpdateJob, found) {
         return None;
     }
     Some((job(state, found), (*found.spec).clone()))
@@ -125,11 +125,11 @@ pub(crate) fn specs_of(
         tasks.find_map(|task| state.jobs.get(task))
     };
     let found = state.jobs.get(&id).or_else(of_array);
-    let may_change = |job: &&Job| access::may_job(state, identity, Request::UpdateJob, job);
+    let may_change = |job: &&Job| access::may_job(state, identity, AccessRequest::UpdateJob, job);
     let Some(job) = found.filter(may_change) else {
         return Vec::new();
     };
-    let is_one = |part: &HetPart| target.component.is_none() && part.leader != id;
+    let is_one = |part: &HetPlace| target.component.is_none() && part.leader != id;
     match job.het.filter(|part| !is_one(part)) {
         Some(part) => state
             .het_jobs(part)

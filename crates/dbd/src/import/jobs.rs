@@ -4,7 +4,7 @@ use super::source::{Fields, ImportError, Names, Source};
 use super::tres::{self, TresNames};
 use muster_acct::ImportedJob;
 use muster_conf::options::values::indices;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
@@ -373,7 +373,7 @@ impl<'a> JobReader<'a> {
             steps: Vec::new(),
             submit_host: String::new(),
             requeued: state & REQUEUED != 0,
-            het: het_leader.zip(het_offset).map(|(leader, offset)| HetPart {
+            het: het_leader.zip(het_offset).map(|(leader, offset)| HetPlace {
                 leader: JobId(leader),
                 offset,
                 size: 0,

@@ -25,37 +25,37 @@ macro_rules! requests {
     ($($(#[doc = $doc:literal])* $name:ident = $group:ident, $least:ident, $text:literal;)*) => {
         /// A request, or a part of one that has a right of its own.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Request {
+        pub enum AccessRequest {
             $($(#[doc = $doc])* $name,)*
         }
 
-        impl Request {
+        impl AccessRequest {
             /// All rows, in the order of the table.
-            pub const ALL: &'static [Request] = &[$(Request::$name,)*];
+            pub const ALL: &'static [AccessRequest] = &[$(AccessRequest::$name,)*];
 
             /// Its name.
             pub fn name(self) -> &'static str {
-                match self { $(Request::$name => stringify!($name),)* }
+                match self { $(AccessRequest::$name => stringify!($name),)* }
             }
 
             /// The interface that it belongs to.
             pub fn group(self) -> Group {
-                match self { $(Request::$name => Group::$group,)* }
+                match self { $(AccessRequest::$name => Group::$group,)* }
             }
 
             /// The least that it needs.
             pub fn least(self) -> Least {
-                match self { $(Request::$name => Least::$least,)* }
+                match self { $(AccessRequest::$name => Least::$least,)* }
             }
 
             /// How users ask for it.
             pub fn text(self) -> &'static str {
-                match self { $(Request::$name => $text,)* }
+                match self { $(AccessRequest::$name => $text,)* }
             }
 
             /// The request.
             pub fn about(self) -> &'static str {
-                match self { $(Request::$name => concat!($($doc,)*).trim_ascii(),)* }
+                match self { $(AccessRequest::$name => concat!($($doc,)*).trim_ascii(),)* }
             }
         }
     };
@@ -287,52 +287,52 @@ requests! {
     TakeStepNumber = Agent, NodeOwnerOrKey, "srun of a heterogeneous job";
 }
 
-impl From<&UserCommand> for Request {
-    fn from(command: &UserCommand) -> Request {
+impl From<&UserCommand> for AccessRequest {
+    fn from(command: &UserCommand) -> AccessRequest {
         match command {
-            UserCommand::Submit { .. } => Request::Submit,
-            UserCommand::SubmitHet { .. } => Request::SubmitHet,
-            UserCommand::Cancel { .. } => Request::Cancel,
-            UserCommand::Signal { .. } => Request::Signal,
-            UserCommand::Hold { .. } => Request::Hold,
-            UserCommand::Release { .. } => Request::Release,
-            UserCommand::Requeue { .. } => Request::Requeue,
-            UserCommand::Suspend { .. } => Request::Suspend,
-            UserCommand::Resume { .. } => Request::Resume,
-            UserCommand::UpdateJob { .. } => Request::UpdateJob,
-            UserCommand::UpdateStep { .. } => Request::UpdateStep,
-            UserCommand::Top { .. } => Request::Top,
-            UserCommand::Notify { .. } => Request::Notify,
-            UserCommand::SetCrontab(_) => Request::SetCrontab,
-            UserCommand::EndAllocation { .. } => Request::EndAllocation,
-            UserCommand::UpdateNodes { .. } => Request::UpdateNodes,
-            UserCommand::UpdatePartition { .. } => Request::UpdatePartition,
-            UserCommand::CreatePartition { .. } => Request::CreatePartition,
-            UserCommand::DeletePartition { .. } => Request::DeletePartition,
-            UserCommand::CreateNodes { .. } => Request::CreateNodes,
-            UserCommand::DeleteNodes { .. } => Request::DeleteNodes,
-            UserCommand::Reboot { .. } => Request::Reboot,
-            UserCommand::CancelReboot { .. } => Request::CancelReboot,
-            UserCommand::CreateReservation(_) => Request::CreateReservation,
-            UserCommand::UpdateReservation(_) => Request::UpdateReservation,
-            UserCommand::DeleteReservation { .. } => Request::DeleteReservation,
-            UserCommand::Reconfigure => Request::Reconfigure,
-            UserCommand::EditAccounts(edit) => Request::from(&edit.ask),
+            UserCommand::Submit { .. } => AccessRequest::Submit,
+            UserCommand::SubmitHet { .. } => AccessRequest::SubmitHet,
+            UserCommand::Cancel { .. } => AccessRequest::Cancel,
+            UserCommand::Signal { .. } => AccessRequest::Signal,
+            UserCommand::Hold { .. } => AccessRequest::Hold,
+            UserCommand::Release { .. } => AccessRequest::Release,
+            UserCommand::Requeue { .. } => AccessRequest::Requeue,
+            UserCommand::Suspend { .. } => AccessRequest::Suspend,
+            UserCommand::Resume { .. } => AccessRequest::Resume,
+            UserCommand::UpdateJob { .. } => AccessRequest::UpdateJob,
+            UserCommand::UpdateStep { .. } => AccessRequest::UpdateStep,
+            UserCommand::Top { .. } => AccessRequest::Top,
+            UserCommand::Notify { .. } => AccessRequest::Notify,
+            UserCommand::SetCrontab(_) => AccessRequest::SetCrontab,
+            UserCommand::EndAllocation { .. } => AccessRequest::EndAllocation,
+            UserCommand::UpdateNodes { .. } => AccessRequest::UpdateNodes,
+            UserCommand::UpdatePartition { .. } => AccessRequest::UpdatePartition,
+            UserCommand::CreatePartition { .. } => AccessRequest::CreatePartition,
+            UserCommand::DeletePartition { .. } => AccessRequest::DeletePartition,
+            UserCommand::CreateNodes { .. } => AccessRequest::CreateNodes,
+            UserCommand::DeleteNodes { .. } => AccessRequest::DeleteNodes,
+            UserCommand::Reboot { .. } => AccessRequest::Reboot,
+            UserCommand::CancelReboot { .. } => AccessRequest::CancelReboot,
+            UserCommand::CreateReservation(_) => AccessRequest::CreateReservation,
+            UserCommand::UpdateReservation(_) => AccessRequest::UpdateReservation,
+            UserCommand::DeleteReservation { .. } => AccessRequest::DeleteReservation,
+            UserCommand::Reconfigure => AccessRequest::Reconfigure,
+            UserCommand::EditAccounts(edit) => AccessRequest::from(&edit.ask),
         }
     }
 }
 
-impl From<&AccountsAsk> for Request {
+impl From<&AccountsAsk> for AccessRequest {
     /// The row of the edit, or of the part of it that needs most.
-    fn from(ask: &AccountsAsk) -> Request {
+    fn from(ask: &AccountsAsk) -> AccessRequest {
         match ask {
-            AccountsAsk::AddAccounts { .. } => Request::AddAccounts,
-            AccountsAsk::ModifyAccounts { .. } => Request::ModifyAccountTerms,
-            AccountsAsk::DeleteAccounts => Request::DeleteAccounts,
+            AccountsAsk::AddAccounts { .. } => AccessRequest::AddAccounts,
+            AccountsAsk::ModifyAccounts { .. } => AccessRequest::ModifyAccountTerms,
+            AccountsAsk::DeleteAccounts => AccessRequest::DeleteAccounts,
             AccountsAsk::AddUsers { admin_level, .. } if !admin_level.is_empty() => {
-                Request::SetAdminLevel
+                AccessRequest::SetAdminLevel
             }
-            AccountsAsk::AddUsers { .. } => Request::AddUsers,
+            AccountsAsk::AddUsers { .. } => AccessRequest::AddUsers,
             AccountsAsk::ModifyUsers {
                 default_account,
                 admin_level,
@@ -342,29 +342,31 @@ impl From<&AccountsAsk> for Request {
             } => {
                 let defaults = !default_account.is_empty() || wckeys.default.is_some();
                 match (wckeys.keys.is_some(), defaults) {
-                    _ if !admin_level.is_empty() => Request::SetAdminLevel,
-                    (true, _) => Request::ModifyUserWckeys,
-                    (false, true) if *terms == TermsAsk::default() => Request::ModifyUserDefaults,
-                    (false, _) => Request::ModifyUserTerms,
+                    _ if !admin_level.is_empty() => AccessRequest::SetAdminLevel,
+                    (true, _) => AccessRequest::ModifyUserWckeys,
+                    (false, true) if *terms == TermsAsk::default() => {
+                        AccessRequest::ModifyUserDefaults
+                    }
+                    (false, _) => AccessRequest::ModifyUserTerms,
                 }
             }
-            AccountsAsk::DeleteUsers { .. } => Request::DeleteUsers,
+            AccountsAsk::DeleteUsers { .. } => AccessRequest::DeleteUsers,
             AccountsAsk::AddQos(_) | AccountsAsk::ModifyQos(_) | AccountsAsk::DeleteQos => {
-                Request::EditQos
+                AccessRequest::EditQos
             }
             AccountsAsk::ResetUsage { .. }
             | AccountsAsk::ResetAccountUsage
             | AccountsAsk::ResetQosUsage
-            | AccountsAsk::SetUsage(_) => Request::ResetUsage,
-            AccountsAsk::RenameUser { .. } => Request::RenameUser,
-            AccountsAsk::NoteJobs(_) => Request::NoteJobs,
+            | AccountsAsk::SetUsage(_) => AccessRequest::ResetUsage,
+            AccountsAsk::RenameUser { .. } => AccessRequest::RenameUser,
+            AccountsAsk::NoteJobs(_) => AccessRequest::NoteJobs,
             AccountsAsk::AddClusters(_)
             | AccountsAsk::DeleteClusters
-            | AccountsAsk::ReserveJobIds(_) => Request::EditClusters,
-            AccountsAsk::ModifyClusters(_) => Request::ModifyClusters,
-            AccountsAsk::DeleteWckeys(_) => Request::ModifyUserWckeys,
-            AccountsAsk::AddCoordinators { .. } => Request::AddCoordinators,
-            AccountsAsk::DeleteCoordinators { .. } => Request::DeleteCoordinators,
+            | AccountsAsk::ReserveJobIds(_) => AccessRequest::EditClusters,
+            AccountsAsk::ModifyClusters(_) => AccessRequest::ModifyClusters,
+            AccountsAsk::DeleteWckeys(_) => AccessRequest::ModifyUserWckeys,
+            AccountsAsk::AddCoordinators { .. } => AccessRequest::AddCoordinators,
+            AccountsAsk::DeleteCoordinators { .. } => AccessRequest::DeleteCoordinators,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The part of docs/security.md that is made from a table: who may make which request. What `PrivateData` hides is written by
 //! hand there.
 
-use muster_model::rights::{Group, Request};
+use muster_model::rights::{AccessRequest, Group};
 use std::fmt::Write as _;
 
 /// Where the made part begins and ends; the rest of the page is written by hand.
@@ -36,7 +36,7 @@ fn tables() -> String {
     for (group, title) in groups {
         let _ = writeln!(out, "### {title}\n");
         let _ = writeln!(out, "| request | by | what it does | who may |\n|-|-|-|-|");
-        for request in Request::ALL.iter().filter(|r| r.group() == group) {
+        for request in AccessRequest::ALL.iter().filter(|r| r.group() == group) {
             let (name, text) = (request.name(), request.text());
             let (about, least) = (request.about(), request.least().text());
             let _ = writeln!(out, "| {name} | {text} | {about} | {least} |");

@@ -10,7 +10,7 @@ use crate::signals::SIGTERM;
 use minicbor::bytes::ByteVec;
 use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
 use muster_model::refusal::RefusalCode;
-use muster_model::rights::{self, Request};
+use muster_model::rights::{self, AccessRequest};
 use muster_proto::step::NodeEnd;
 use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepSpec};
 use std::collections::BTreeMap;
@@ -181,10 +181,15 @@ impl Agent {
                 self.state.out.finish(id, reply);
             }
             AgentRequest::Inspect { job } => {
-                self.inspect(Request::Inspect, (job, uid), |_| Inspection::Processes, id);
+                self.inspect(
+                    AccessRequest::Inspect,
+                    (job, uid),
+                    |_| Inspection::Processes,
+                    id,
+                );
             }
             AgentRequest::Measure { job } => {
-                self.inspect(Request::Measure, (job, uid), Inspection::Usage, id);
+                self.inspect(AccessRequest::Measure, (job, uid), Inspection::Usage, id);
             }
             AgentRequest::LocateStep { job, step } => {
                 let reply = match self.locate(uid, StepId::new(job, step)) {
@@ -206,7 +211,7 @@ impl Agent {
         let job = self.state.jobs.latest(key.job);
         let grant = job.and_then(|(_, job)| job.grant.as_ref());
         let grant = grant.ok_or(RefusalCode::InvalidJobId)?;
-        if !rights::may_on_node(Request::LocateStep, uid, grant.spec.owner.uid, false) {
+        if !rights::may_on_node(AccessRequest::LocateStep, uid, grant.spec.owner.uid, false) {
             return Err(RefusalCode::AccessDenied);
         }
         self.steps.led.located(key)
@@ -258,7 +263,7 @@ impl Agent {
 
     fn inspect(
         &mut self,
-        right: Request,
+        right: AccessRequest,
         (job, uid): (JobId, u32),
         inspection: impl Fn(JobAttempt) -> Inspection,
         request: RequestId,

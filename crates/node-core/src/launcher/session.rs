@@ -10,12 +10,12 @@ use muster_trust::{KEY, KeyPair, Receiver, SessionPeers};
 
 /// The session with the controller.
 #[derive(Default)]
-pub(super) struct Session {
+pub(super) struct ControllerSession {
     /// The key of a connection to which the controller has not answered.
     offered: Option<KeyPair>,
     /// The controller has answered; whether it is the one that this node knows is being looked up.
-    unchecked: Option<muster_trust::Session>,
-    agreed: Option<muster_trust::Session>,
+    unchecked: Option<muster_trust::SealedSession>,
+    agreed: Option<muster_trust::SealedSession>,
 }
 
 /// Whom orders have to be for.
@@ -27,14 +27,14 @@ pub(super) struct Place {
     pub(super) node: String,
 }
 
-impl Session {
+impl ControllerSession {
     /// A key for the next connection. Nothing of the one before is believed any more.
     pub(super) fn open(&mut self, secret: [u8; KEY]) -> [u8; KEY] {
         let pair = KeyPair::of(secret);
         let public = pair.public();
-        *self = Session {
+        *self = ControllerSession {
             offered: Some(pair),
-            ..Session::default()
+            ..ControllerSession::default()
         };
         public
     }
@@ -161,9 +161,9 @@ mod tests {
     }
 
     /// A session of a launcher, and the controller's sides with launcher and agent.
-    fn session() -> (Session, [muster_trust::Session; 2]) {
+    fn session() -> (ControllerSession, [muster_trust::SealedSession; 2]) {
         let controller = KeyPair::of([7; KEY]);
-        let mut session = Session::default();
+        let mut session = ControllerSession::default();
         let key = session.open([3; KEY]);
         session.begin(&place(), &controller.public()).unwrap();
         session.checked(Ok(())).unwrap();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn another_controller_is_not_believed() {
-        let mut launcher = Session::default();
+        let mut launcher = ControllerSession::default();
         launcher.open([5; KEY]);
         let other = KeyPair::of([8; KEY]).public();
         launcher.begin(&place(), &other).unwrap();

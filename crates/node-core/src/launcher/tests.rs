@@ -156,7 +156,7 @@ struct Connection {
 struct World {
     launcher: Launcher,
     now: Now,
-    controller: Option<muster_trust::Session>,
+    controller: Option<muster_trust::SealedSession>,
     events: VecDeque<Event>,
     timers: BTreeMap<Timer, u64>,
     records: String,

@@ -54,7 +54,7 @@ pub enum Lead {
 
 /// A part of a step: the step itself, or what one component of a heterogeneous job has of it.
 #[derive(Clone, Debug)]
-pub struct StepPart {
+pub struct StepComponent {
     /// What is asked for.
     pub spec: Box<StepSpec>,
     /// The agent to ask.
@@ -124,5 +124,5 @@ pub struct SrunConfig {
     /// The step has a number of the whole heterogeneous job.
     pub number: Option<NumberSource>,
     /// Parts in order; the first one's job names the step.
-    pub parts: Vec<StepPart>,
+    pub parts: Vec<StepComponent>,
 }

@@ -2,7 +2,7 @@
 //! each part, and the wait for its turn.
 
 use super::actions::Actions;
-use super::config::{Lead, NumberSource, SrunConfig, StepPart};
+use super::config::{Lead, NumberSource, SrunConfig, StepComponent};
 use super::interface::{Action, AgentId, ControllerError, Event, StepdIdx};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::JobId;
@@ -94,7 +94,7 @@ pub(super) struct Creation {
     /// The key of the leader, once it is known.
     number_key: Option<ByteVec>,
     /// Parts that are not begun.
-    parts: VecDeque<StepPart>,
+    parts: VecDeque<StepComponent>,
     /// What is asked for now, unless it is lent; and the agent to ask.
     spec: Option<Box<StepSpec>>,
     job: JobId,

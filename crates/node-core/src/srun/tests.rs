@@ -3,7 +3,7 @@
 mod random;
 mod scenarios;
 
-use super::config::{Lead, Sink, StepPart, StepRules};
+use super::config::{Lead, Sink, StepComponent, StepRules};
 use super::interface::ControllerError;
 use super::*;
 use muster_model::ids::{JobId, StepNo};
@@ -47,7 +47,7 @@ fn config(ntasks: u32) -> SrunConfig {
         has_allocation: false,
         can_pass_stdio: false,
         number: None,
-        parts: vec![StepPart {
+        parts: vec![StepComponent {
             spec: Box::new(spec),
             lead: Lead::Local(LEAD.to_owned()),
         }],

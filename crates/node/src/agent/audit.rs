@@ -4,7 +4,7 @@
 use muster_model::audit::{Line, LineKind, LineLimits, Place, text};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_proto::step::AgentRequest;
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub(super) struct AuditedRequest {
     pub(super) pid: u32,
     /// Another agent, and no user, whatever the uid.
     pub(super) is_agent: bool,
-    request: Request,
+    request: AccessRequest,
     job: Option<JobId>,
 }
 
@@ -27,7 +27,7 @@ impl AuditedRequest {
             uid,
             pid,
             is_agent,
-            request: Request::from(request),
+            request: AccessRequest::from(request),
             job: request.job(),
         }
     }

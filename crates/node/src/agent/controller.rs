@@ -15,7 +15,7 @@ use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames, Message};
 use muster_proto::node::{Orders, ToNode};
 use muster_proto::version::Versions;
-use muster_trust::{KEY, KeyPair, Receiver, Session, SessionPeers};
+use muster_trust::{KEY, KeyPair, Receiver, SealedSession, SessionPeers};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -176,7 +176,7 @@ async fn read_one<T: for<'b> minicbor::Decode<'b, ()> + Message>(
 /// Orders that the controller has said, next on this connection.
 fn open(
     options: &AgentOptions,
-    session: &mut Session,
+    session: &mut SealedSession,
     bytes: &[u8],
     seal: &[u8],
 ) -> anyhow::Result<Orders> {

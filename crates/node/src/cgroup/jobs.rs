@@ -504,10 +504,10 @@ mod tests {
         ];
         let names = names.map(str::to_owned);
         let of = |name: &str| run_of_group(name, &names, &known).copied();
-        assert_eq!(of("job_7"), Some(attempt(7, 1)));
-        assert_eq!(of("job_7.2"), Some(attempt(7, 2)));
-        assert_eq!(of("job_8"), Some(attempt(8, 3)));
-        assert_eq!(of("job_77"), Some(attempt(77, 1)));
+        assert_eq!(of("job_7"), Some(run(7, 1)));
+        assert_eq!(of("job_7.2"), Some(run(7, 2)));
+        assert_eq!(of("job_8"), Some(run(8, 3)));
+        assert_eq!(of("job_77"), Some(run(77, 1)));
         for name in ["job_9", "job_x", "job_7.9"] {
             assert_eq!(of(name), None, "{name}");
         }

@@ -12,7 +12,7 @@ use muster_proto::node::{
     JobGrant, NodeHello, NodeSettings, NumberedReport, Order, Orders, Report, ToCtld, ToNode,
     Welcome,
 };
-use muster_trust::{KeyPair, Receiver, Session, SessionPeers};
+use muster_trust::{KeyPair, Receiver, SealedSession, SessionPeers};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -75,7 +75,7 @@ pub struct Node {
     listener: UnixListener,
     key: KeyPair,
     /// With its agent and its launcher.
-    sessions: Option<[Session; 2]>,
+    sessions: Option<[SealedSession; 2]>,
     /// The supervisor, with the agent below it.
     slurmd: Option<Child>,
     link: Option<UnixStream>,

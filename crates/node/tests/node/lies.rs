@@ -11,7 +11,7 @@ use muster_model::spec::{JobKind, Owner};
 use muster_model::time::Timestamp;
 use muster_node::liar::{Liar, StepLie};
 use muster_proto::node::{HealthCheck, NodeSettings, Order, Orders, ToNode};
-use muster_trust::{KeyPair, Receiver, Session, SessionPeers};
+use muster_trust::{KeyPair, Receiver, SealedSession, SessionPeers};
 use std::fs::read_to_string;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub const TESTS: &[Test] = &[
 struct Place {
     node: Node,
     liar: Liar,
-    session: Option<Session>,
+    session: Option<SealedSession>,
 }
 
 impl Place {

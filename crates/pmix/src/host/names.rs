@@ -1,7 +1,7 @@
 //! Names that tasks publish and look up (`MPI_Publish_name`, ports). One host keeps them for the step and for all
 //! steps that its tasks spawn; the others ask it.
 
-use super::Host;
+use super::MpiHost;
 use crate::info::{Infos, Packed};
 use crate::upcall::{Done, Lookup};
 use crate::wire::{Entry, Wire};
@@ -122,7 +122,7 @@ impl Names {
     }
 }
 
-impl Host {
+impl MpiHost {
     pub(super) fn answer_names(&mut self, answers: Answers) {
         for (host, ticket, entries) in answers {
             self.mesh.send(&host, &Wire::Found { ticket, entries });

@@ -1,6 +1,6 @@
 //! Requests of clients, through the library, and of other hosts.
 
-use super::{Asked, Control, Host};
+use super::{Asked, Control, MpiHost};
 use crate::collective::Finish;
 use crate::control::FromHost;
 use crate::info::{Infos, Packed, Value};
@@ -16,7 +16,7 @@ const RANGES_HERE: [u8; 2] = [2, 7];
 /// `PMIX_ERR_PROC_ABORTED`-like event: a process ended without taking its leave.
 const ERR_PROC_TERM_WO_SYNC: i32 = -200;
 
-impl Host {
+impl MpiHost {
     pub(super) fn upcall(&mut self, upcall: Upcall, control: &mut Control) {
         match upcall {
             Upcall::Connected(proc, done) => {

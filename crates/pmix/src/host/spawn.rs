@@ -2,7 +2,7 @@
 //! Their hosts and those of the step they come from then get to know each other, before either side's tasks learn of
 //! the others.
 
-use super::{Host, HostSetup};
+use super::{HostSetup, MpiHost};
 use crate::control::FromHost;
 use crate::job::{self, Job, Local};
 use crate::srun::{Run, Runs, SpawnRequest, VARIABLE};
@@ -68,7 +68,7 @@ pub(super) fn apps(setup: &HostSetup) -> Vec<u32> {
         .collect()
 }
 
-impl Host {
+impl MpiHost {
     pub(super) fn spawn(&mut self, parent: ProcName, apps: &[App], reply: Spawned) {
         if apps.is_empty() || apps.iter().any(|a| a.tasks == 0 || a.argv.is_empty()) {
             return reply.fail(status::BAD_PARAM);

@@ -5,7 +5,7 @@ use crate::nodes::fleet::{Fleet, Room};
 use crate::nodes::node_set::NodeSet;
 use crate::nodes::rooms::narrow;
 use crate::order::{HeadKey, LaneHead};
-use crate::place::holds::{Hold, Holds, SharedHolds};
+use crate::place::holds::{Holds, NodeHold, SharedHolds};
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,15 +39,15 @@ pub(crate) struct BackfillReservation {
 #[derive(Clone, Debug)]
 pub(crate) struct RelaxedHold {
     pub(crate) node: u32,
-    pub(crate) old: Hold,
+    pub(crate) old: NodeHold,
     /// What the reservation keeps of the node now.
-    pub(crate) new: Option<Hold>,
+    pub(crate) new: Option<NodeHold>,
 }
 
 impl RelaxedHold {
     /// Whether a job that ends at `end` may have more of the node than it could.
     pub(crate) fn helps(&self, end: Timestamp, room: &Room) -> bool {
-        let left = |hold: Option<&Hold>| {
+        let left = |hold: Option<&NodeHold>| {
             let mut left = room.clone();
             if let Some(hold) = hold.filter(|hold| hold.start < end) {
                 narrow(&mut left, &hold.spare);
@@ -88,8 +88,9 @@ impl BackfillReservation {
             return Vec::new();
         }
         let mut all = new.map_or(&[][..], |new| &new.holds);
-        let looser =
-            |new: &Hold, old: &Hold| new.start > old.start || new.spare.has_more_than(&old.spare);
+        let looser = |new: &NodeHold, old: &NodeHold| {
+            new.start > old.start || new.spare.has_more_than(&old.spare)
+        };
         let mut relaxed = Vec::new();
         for old in self.holds.iter() {
             // Both are in order.

@@ -14,7 +14,7 @@ use crate::nodes::allocations::{Ends, NEVER, layers_of};
 use crate::nodes::fleet::{Fleet, PartView, Room};
 use crate::nodes::node_set::NodeSet;
 use crate::nodes::rooms::{needs_of, take_away};
-use crate::place::holds::{Hold, Holds, SharedHolds};
+use crate::place::holds::{Holds, NodeHold, SharedHolds};
 use crate::place::node_source::end_after;
 use crate::place::{Placement, choose};
 use muster_model::time::Timestamp;
@@ -94,7 +94,7 @@ struct LastReservation {
 
 impl LastReservation {
     /// The hold of a pick, if its node has not changed. Picks must be asked for in order; `from` is where the search goes on.
-    fn of(&self, pick: &Pick, changed: &NodeSet, from: &mut usize) -> Option<&Hold> {
+    fn of(&self, pick: &Pick, changed: &NodeSet, from: &mut usize) -> Option<&NodeHold> {
         let before = self.picks[*from..].iter();
         *from += before.take_while(|other| other.node < pick.node).count();
         let same = self.picks.get(*from) == Some(pick) && !changed.contains(pick.node);
@@ -542,8 +542,8 @@ fn holds_for<'a>(
     (fleet, part, lane): (&Fleet, &PartView, u32),
     (start, picks): (Timestamp, &[Pick]),
     outlook: &Outlook,
-    mut known: impl FnMut(&Pick) -> Option<&'a Hold>,
-) -> Vec<Hold> {
+    mut known: impl FnMut(&Pick) -> Option<&'a NodeHold>,
+) -> Vec<NodeHold> {
     let end = end_after(start, demand.length_ms);
     let future = FutureNodes::new(demand, (fleet, part), holds, outlook, (start, 0));
     // Most nodes of a job are of one kind and get as many of its tasks.
@@ -567,7 +567,7 @@ fn holds_for<'a>(
         };
         let mut spare = future.left_of(pick.node, future.bare_anew(pick.node));
         take_away(&mut spare, needs);
-        made.push(Hold {
+        made.push(NodeHold {
             node: pick.node,
             lane,
             start,

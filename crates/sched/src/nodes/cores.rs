@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 /// Free granules of one domain or socket.
 #[derive(Clone, Copy, Debug)]
-struct FreePart {
+struct FreeGranules {
     place: usize,
     free: u32,
     /// How much of the memory and devices of the job is in other domains.
@@ -70,12 +70,12 @@ pub(crate) fn pick(
             return out;
         }
     }
-    let part = |(place, free)| FreePart {
+    let part = |(place, free)| FreeGranules {
         place,
         free,
         far: far_of(place),
     };
-    let domains: Vec<FreePart> = (0..all).map(free_of).map(part).collect();
+    let domains: Vec<FreeGranules> = (0..all).map(free_of).map(part).collect();
     let distance = |a: usize, b: usize| {
         let known = class.distances.len() == all * all;
         let at = |a: usize, b: usize| class.distances[a * all + b];
@@ -128,7 +128,7 @@ type Distance<'a> = &'a dyn Fn(usize, usize) -> Option<u32>;
 
 /// How many granules of which domains.
 fn spread(
-    domains: &[FreePart],
+    domains: &[FreeGranules],
     each: usize,
     want: u32,
     distance: Distance<'_>,
@@ -144,10 +144,10 @@ fn spread(
     if let Some((_, chosen)) = one.min_by_key(|(key, _)| *key) {
         return fill(&chosen, want);
     }
-    let sockets: Vec<FreePart> = domains
+    let sockets: Vec<FreeGranules> = domains
         .chunks(each)
         .enumerate()
-        .map(|(place, socket)| FreePart {
+        .map(|(place, socket)| FreeGranules {
             place,
             free: socket.iter().map(|d| d.free).sum(),
             far: socket.iter().map(|d| d.far).min().unwrap_or_default(),
@@ -165,7 +165,7 @@ fn spread(
     };
     let chosen = nearest(&sockets, chosen, want, &between);
     // Equal parts, as far as each socket has them.
-    let mut parts: Vec<(FreePart, u32)> = Vec::new();
+    let mut parts: Vec<(FreeGranules, u32)> = Vec::new();
     let (mut left, mut others) = (want, count(chosen.len()));
     let mut ascending = chosen;
     ascending.sort_by_key(|s| (s.free, s.place));
@@ -185,10 +185,10 @@ fn spread(
 }
 
 /// The fewest parts that have so many free, near ones first; the last is the tightest that does.
-fn fewest(parts: &[FreePart], want: u32) -> Option<Vec<FreePart>> {
-    let mut order: Vec<FreePart> = parts.iter().filter(|p| p.free > 0).copied().collect();
+fn fewest(parts: &[FreeGranules], want: u32) -> Option<Vec<FreeGranules>> {
+    let mut order: Vec<FreeGranules> = parts.iter().filter(|p| p.free > 0).copied().collect();
     order.sort_by_key(|p| (p.far, Reverse(p.free), p.place));
-    let mut chosen: Vec<FreePart> = Vec::new();
+    let mut chosen: Vec<FreeGranules> = Vec::new();
     let mut left = want;
     while left > 0 {
         let enough = order.iter().enumerate().filter(|(_, p)| p.free >= left);
@@ -213,16 +213,16 @@ const COMPARED_MAX: usize = 12;
 /// As many parts as were chosen, those that are nearest to each other; the choice itself where distances are not known
 /// or make no difference.
 fn nearest(
-    parts: &[FreePart],
-    chosen: Vec<FreePart>,
+    parts: &[FreeGranules],
+    chosen: Vec<FreeGranules>,
     want: u32,
     distance: Distance<'_>,
-) -> Vec<FreePart> {
+) -> Vec<FreeGranules> {
     let count = chosen.len();
     if count < 2 || parts.len() <= count || parts.len() > COMPARED_MAX {
         return chosen;
     }
-    let apart = |of: &[FreePart]| -> Option<u64> {
+    let apart = |of: &[FreeGranules]| -> Option<u64> {
         let pairs = (0..of.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
         pairs
             .map(|(a, b)| distance(of[a].place, of[b].place).map(u64::from))
@@ -231,14 +231,14 @@ fn nearest(
     let Some(as_chosen) = apart(&chosen) else {
         return chosen;
     };
-    let far = |of: &[FreePart]| of.iter().map(|p| p.far).max();
+    let far = |of: &[FreeGranules]| of.iter().map(|p| p.far).max();
     let sets = (1u32..1 << parts.len()).filter(|set| set.count_ones() as usize == count);
     let candidates = sets.filter_map(|set| {
         let members = parts
             .iter()
             .enumerate()
             .filter(|(i, _)| set & (1 << i) != 0);
-        let mut of: Vec<FreePart> = members.map(|(_, part)| *part).collect();
+        let mut of: Vec<FreeGranules> = members.map(|(_, part)| *part).collect();
         let free: u32 = of.iter().map(|p| p.free).sum();
         if free < want || of.iter().any(|p| p.free == 0) {
             return None;
@@ -254,7 +254,7 @@ fn nearest(
 }
 
 /// All of each part but the last.
-fn fill(parts: &[FreePart], want: u32) -> Vec<(usize, u32)> {
+fn fill(parts: &[FreeGranules], want: u32) -> Vec<(usize, u32)> {
     let mut left = want;
     let mut out = Vec::new();
     for part in parts {

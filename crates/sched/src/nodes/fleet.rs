@@ -18,7 +18,7 @@ use crate::nodes::allocations::{Changes, NodeAllocation, memory_near};
 use crate::nodes::cores::{self, Far};
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::part_cpus::{self, PartCpus};
-use crate::nodes::reserved::{self, Blocks, ReservationPart};
+use crate::nodes::reserved::{self, Blocks, ReservationPartition};
 use crate::nodes::settings::Settings;
 use crate::nodes::sharing::{
     NodeUsers, PartSharing, closed_cpus, hold, kept_for_stopped, lend, sharing_of, users_of,
@@ -161,7 +161,7 @@ pub(crate) struct PartView {
     /// A node became usable or ceased to be since the last look.
     pub(crate) changed: bool,
     /// Set for the partition of a reservation.
-    pub(crate) own: Option<ReservationPart>,
+    pub(crate) own: Option<ReservationPartition>,
     /// Set where jobs may share CPUs.
     sharing: Option<PartSharing>,
     tree: Tree,
@@ -312,7 +312,7 @@ impl Fleet {
         state: &State,
         config: &PartitionConfig,
         network: Option<u32>,
-        own: Option<ReservationPart>,
+        own: Option<ReservationPartition>,
     ) {
         let number = index(self.parts.len());
         let mut order: Vec<u32> = config

@@ -31,7 +31,7 @@ pub(crate) struct Blocks {
 
 /// The purpose of a partition that stands for a reservation.
 #[derive(Clone, Debug)]
-pub(crate) struct ReservationPart {
+pub(crate) struct ReservationPartition {
     /// Position of the reservation.
     pub(crate) at: u32,
     /// Its jobs may begin now.
@@ -267,12 +267,12 @@ pub(crate) fn places_of(state: &State, job: &Job) -> (Vec<String>, bool) {
 }
 
 /// Partitions of reservations: for each reservation those that have one of its nodes.
-pub(crate) fn partitions(state: &State) -> Vec<(PartitionConfig, ReservationPart)> {
+pub(crate) fn partitions(state: &State) -> Vec<(PartitionConfig, ReservationPartition)> {
     let mut out = Vec::new();
     for (record, at) in state.reservations.iter().zip(0u32..) {
         // Reservations of licenses alone have no nodes.
         let flex = record.flags.has(Flags::FLEX.with(Flags::ANY_NODES));
-        let own = ReservationPart {
+        let own = ReservationPartition {
             at,
             open: record.is_open(),
             flex,

@@ -50,7 +50,7 @@ impl Nearness {
 }
 
 /// Devices to take next to some CPUs.
-pub(crate) struct GresPart<'a> {
+pub(crate) struct NearbyDevices<'a> {
     pub(crate) name: &'a str,
     pub(crate) kind: Option<&'a str>,
     pub(crate) count: u64,
@@ -296,7 +296,11 @@ fn keep_near(class: &NodeClass, detail: &Detail, want: &Want, free: &mut CpuSet)
 
 impl Want {
     /// The devices to take, each next to some of the chosen CPUs.
-    pub(crate) fn gres_by_socket(&self, class: &NodeClass, cpus: &CpuSet) -> Vec<GresPart<'_>> {
+    pub(crate) fn gres_by_socket(
+        &self,
+        class: &NodeClass,
+        cpus: &CpuSet,
+    ) -> Vec<NearbyDevices<'_>> {
         let per_socket = self.near.as_ref().map_or(&[][..], |n| &n.per_socket);
         let enforced = self.near.as_ref().is_some_and(|n| n.enforced);
         let mut parts = Vec::new();
@@ -313,7 +317,7 @@ impl Want {
                     let count = each.min(left);
                     if !here.is_empty() && count > 0 {
                         left -= count;
-                        parts.push(GresPart {
+                        parts.push(NearbyDevices {
                             name,
                             kind,
                             count,
@@ -323,7 +327,7 @@ impl Want {
                 }
             }
             if left > 0 {
-                parts.push(GresPart {
+                parts.push(NearbyDevices {
                     name,
                     kind,
                     count: left,

@@ -11,12 +11,12 @@ use crate::nodes::fleet::NodeSnapshot;
 use crate::order::HeadKey;
 use crate::pass::starts::allocate;
 use crate::place::NodeSource as _;
-use crate::place::holds::Hold;
+use crate::place::holds::NodeHold;
 use crate::place::node_source::{CurrentNodes, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::state::limit_use::InUse;
 use muster_model::account_limits::Scope;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{Allocation, Reason};
 use muster_model::time::Timestamp;
@@ -46,7 +46,7 @@ pub(super) struct HetReservation {
     start: Timestamp,
     picks: Vec<ComponentPicks>,
     /// Holds for all components, by node.
-    holds: Vec<Hold>,
+    holds: Vec<NodeHold>,
 }
 
 /// The lane that was chosen for a component, and its nodes there.
@@ -68,7 +68,7 @@ struct Undo {
 struct NodeUndo {
     node: u32,
     snapshot: NodeSnapshot,
-    holds: Vec<Hold>,
+    holds: Vec<NodeHold>,
 }
 
 /// A component that starts.
@@ -129,7 +129,7 @@ impl Undo {
 impl Pass<'_> {
     /// Starts all components if they fit side by side. Tried once in a pass, and only if what one of them missed may be
     /// there; `leads` says that it has become the first in line.
-    pub(super) fn try_het(&mut self, lane: u32, part: HetPart, leads: bool) -> Tried {
+    pub(super) fn try_het(&mut self, lane: u32, part: HetPlace, leads: bool) -> Tried {
         if let Some(known) = self.het_tried.get(&part.leader) {
             return *known;
         }
@@ -157,7 +157,7 @@ impl Pass<'_> {
     }
 
     /// Whether the components find places beside each other on empty nodes that take jobs. What is found is kept.
-    fn fits_empty_nodes(&mut self, part: HetPart, components: &[Component]) -> bool {
+    fn fits_empty_nodes(&mut self, part: HetPlace, components: &[Component]) -> bool {
         if let Some(known) = self.s.queue.het_fits.get(&part.leader) {
             return *known;
         }
@@ -167,7 +167,7 @@ impl Pass<'_> {
     }
 
     /// Whether what one of the components missed may be there now.
-    fn may_fit(&mut self, part: HetPart, components: &[Component]) -> bool {
+    fn may_fit(&mut self, part: HetPlace, components: &[Component]) -> bool {
         if self.s.queue.het_restless.contains(&part.leader) {
             return true;
         }
@@ -185,7 +185,7 @@ impl Pass<'_> {
     }
 
     /// The components, if all of them are in the queue and can run somewhere.
-    fn components(&self, part: HetPart) -> Option<Vec<Component>> {
+    fn components(&self, part: HetPlace) -> Option<Vec<Component>> {
         let of = |job: JobId| {
             let lanes = self.s.queue.lanes_of(job);
             (!lanes.is_empty()).then_some(Component { job, lanes })
@@ -195,7 +195,7 @@ impl Pass<'_> {
 
     /// Components are placed in their order; if one finds no place beside those before it, it comes first. If it finds
     /// none even then, all wait until it may.
-    fn try_components(&mut self, part: HetPart, components: Vec<Component>) -> Tried {
+    fn try_components(&mut self, part: HetPlace, components: Vec<Component>) -> Tried {
         let mut order: Vec<usize> = (0..components.len()).collect();
         let mut narrowed = false;
         let mut missing = None;
@@ -332,7 +332,7 @@ impl Pass<'_> {
 
     /// A component is the first that waits in its partition: all components have nodes reserved from one time on, or
     /// start now if that is now. Says whether they have started.
-    pub(super) fn het_waits(&mut self, part: HetPart, lane: u32, key: HeadKey) -> bool {
+    pub(super) fn het_waits(&mut self, part: HetPlace, lane: u32, key: HeadKey) -> bool {
         let number = self.s.queue.lane(lane).part;
         let component = self.s.fleet.parts[number as usize].component;
         let cautious = self.is_cautious(key.job);
@@ -373,7 +373,7 @@ impl Pass<'_> {
     }
 
     /// The job waits behind the first of a partition, and nodes are kept for it as well.
-    pub(super) fn het_waits_too(&mut self, part: HetPart, key: HeadKey) {
+    pub(super) fn het_waits_too(&mut self, part: HetPlace, key: HeadKey) {
         if !self.reservations.het.contains_key(&part.leader) {
             let cautious = self.is_cautious(key.job);
             let reservation = self.reserve_all(part, key.job, cautious);
@@ -461,7 +461,7 @@ impl Pass<'_> {
 
     fn reserve_all(
         &mut self,
-        part: HetPart,
+        part: HetPlace,
         first: JobId,
         cautious: bool,
     ) -> Option<HetReservation> {

@@ -9,7 +9,7 @@ use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::{minus, narrow, needs_of};
 use crate::nodes::sharing::{NodeUsers, lend};
 use crate::place::NodeSource;
-use crate::place::holds::{CLAIM, Hold, Holds};
+use crate::place::holds::{CLAIM, Holds, NodeHold};
 use crate::place::node_source::{end_after, tightest};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::{Job, NodeShare};
@@ -82,14 +82,15 @@ impl<'a> AfterPreemption<'a> {
 
     /// What reservations leave of a room. A reservation that counts on others that will have ended by then may leave all that
     /// there is now.
-    fn beside<'r>(&self, node: u32, holds: &[Hold], room: Cow<'r, Room>) -> Cow<'r, Room> {
+    fn beside<'r>(&self, node: u32, holds: &[NodeHold], room: Cow<'r, Room>) -> Cow<'r, Room> {
         let end = self.end();
         let holds = holds.iter().filter(|h| h.start < end && self.start < h.end);
         let mut holds = holds.peekable();
         self.narrowed
             .set(self.narrowed.get() || holds.peek().is_some());
-        let (claims, reservations): (Vec<&Hold>, Vec<&Hold>) = holds.partition(|h| h.lane == CLAIM);
-        let without = |room: Cow<'r, Room>, holds: &[&Hold]| {
+        let (claims, reservations): (Vec<&NodeHold>, Vec<&NodeHold>) =
+            holds.partition(|h| h.lane == CLAIM);
+        let without = |room: Cow<'r, Room>, holds: &[&NodeHold]| {
             holds
                 .iter()
                 .fold(room, |room, hold| Cow::Owned(minus(&room, &hold.needs)))
@@ -194,13 +195,13 @@ impl<'a> AfterPreemption<'a> {
     }
 
     /// The holds for the job for which room is made, by node.
-    pub(crate) fn pledge(&self, demand: &Demand, picks: &[Pick]) -> Vec<Hold> {
+    pub(crate) fn pledge(&self, demand: &Demand, picks: &[Pick]) -> Vec<NodeHold> {
         let (fleet, start, end) = (self.fleet, self.start, self.end());
         let hold = |pick: &Pick| {
             let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
             let needs = needs_of(fleet, pick.node, &demand.want(class, pick));
             let spare = minus(&self.left(pick.node), &needs);
-            Hold {
+            NodeHold {
                 node: pick.node,
                 lane: CLAIM,
                 start,

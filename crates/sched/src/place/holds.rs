@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A part of a node reserved for a waiting job from a time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub(crate) struct NodeHold {
     pub(crate) node: u32,
     /// The lane whose first job it is reserved for; [`CLAIM`] for those for whom room is being made.
     pub(crate) lane: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Hold {
 pub(crate) const CLAIM: u32 = u32::MAX;
 
 /// Holds that a reservation was made with, at most one of each node; shared by all reservations that have them.
-pub(crate) type SharedHolds = Arc<Vec<Hold>>;
+pub(crate) type SharedHolds = Arc<Vec<NodeHold>>;
 
 /// Where a node's holds are stored.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,7 +51,7 @@ pub(crate) struct Holds {
     reservations: Vec<SharedHolds>,
     /// What is kept of nodes where that is not what one reservation says; those from `used` on are empty and wait to be
     /// used again.
-    lists: Vec<Vec<Hold>>,
+    lists: Vec<Vec<NodeHold>>,
     used: usize,
     /// Less is left to others of something reserved than when it was reserved.
     pub(crate) narrowed: bool,
@@ -72,7 +72,7 @@ impl Clone for Holds {
 
 impl Holds {
     /// The holds of a node.
-    pub(crate) fn of(&self, node: u32) -> &[Hold] {
+    pub(crate) fn of(&self, node: u32) -> &[NodeHold] {
         match self.place(node) {
             HoldAt::Nowhere => &[],
             HoldAt::Reserved { reservation, at } => {
@@ -88,7 +88,7 @@ impl Holds {
     }
 
     /// Every node of which something is kept, with that.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[Hold])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[NodeHold])> {
         self.nodes.iter().map(|node| (*node, self.of(*node)))
     }
 
@@ -137,7 +137,7 @@ impl Holds {
     }
 
     /// Replaces the holds of a node.
-    pub(crate) fn set(&mut self, node: u32, holds: Vec<Hold>) {
+    pub(crate) fn set(&mut self, node: u32, holds: Vec<NodeHold>) {
         *self.own(node) = holds;
         self.narrowed = true;
     }
@@ -172,7 +172,7 @@ impl Holds {
     }
 
     /// The holds of a node, to change them.
-    fn own(&mut self, node: u32) -> &mut Vec<Hold> {
+    fn own(&mut self, node: u32) -> &mut Vec<NodeHold> {
         let place = self.place(node);
         if let HoldAt::Own(list) = place {
             return &mut self.lists[list as usize];

@@ -6,7 +6,7 @@ use crate::nodes::reserved::places_of;
 use crate::order::{OrderClass, QueueOrder};
 use muster_core::policy::limits::checks_starts;
 use muster_core::state::State;
-use muster_model::het::HetPart;
+use muster_model::het::HetPlace;
 use muster_model::job::Job;
 use muster_model::preemption::PreemptType;
 use muster_model::spec::{JobSpec, ResourceAsk};
@@ -29,7 +29,7 @@ pub(crate) struct Kind {
     /// The least time that they may be given instead.
     pub(super) time_min: Option<TimeLimit>,
     /// A component of a heterogeneous job equals no other job.
-    pub(super) het: Option<HetPart>,
+    pub(super) het: Option<HetPlace>,
     /// Licenses that they ask for.
     pub(super) licenses: Option<String>,
     /// Account, user and QOS, where limits of these are kept.

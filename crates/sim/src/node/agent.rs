@@ -10,7 +10,7 @@ use muster_node_core::agent::{
 use muster_node_core::messages::{Attach, LauncherCommand};
 use muster_proto::frame::Frames;
 use muster_proto::node::NumberedReport;
-use muster_trust::{KeyPair, Session};
+use muster_trust::{KeyPair, SealedSession};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What goes to the launcher.
@@ -47,7 +47,7 @@ pub(crate) struct Dial {
     pub(crate) pair: KeyPair,
     /// The controller's key, as it has shown it.
     pub(crate) controller: Vec<u8>,
-    pub(crate) session: Option<Session>,
+    pub(crate) session: Option<SealedSession>,
     pub(crate) input: Frames,
 }
 

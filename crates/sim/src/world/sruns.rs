@@ -9,7 +9,7 @@ use muster_model::ids::JobAttempt;
 use muster_node_core::signals::{SIGINT, SIGTERM};
 use muster_node_core::srun::Srun;
 use muster_node_core::srun::config::{
-    ExitCodes, Feed, Lead, Sink, SrunConfig, StepPart, StepRules, Streams,
+    ExitCodes, Feed, Lead, Sink, SrunConfig, StepComponent, StepRules, Streams,
 };
 use muster_node_core::srun::interface::AgentId;
 use muster_proto::step::{AgentReply, StepSpec};
@@ -150,7 +150,7 @@ impl Sruns<'_> {
             has_allocation: false,
             can_pass_stdio: is_alone && random.one_in(2),
             number: None,
-            parts: vec![StepPart {
+            parts: vec![StepComponent {
                 spec: Box::new(spec),
                 lead,
             }],

@@ -8,7 +8,7 @@ use crate::state::State;
 use muster_model::accounts::{Accounts, Cluster};
 use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, Identity};
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 
 /// Clusters beside the controller's own.
 const CLUSTERS_MAX: usize = 1024;
@@ -27,7 +27,7 @@ pub(super) fn other<'a>(
     if name.is_empty() || is_own(state, name) {
         return Ok(None);
     }
-    access::require(state, identity, Request::from(&edit.ask))?;
+    access::require(state, identity, AccessRequest::from(&edit.ask))?;
     let known = state.accounts.clusters.get(&name.to_lowercase());
     known.map(Some).ok_or_else(|| not_found(name))
 }
@@ -43,7 +43,7 @@ pub(super) fn edit_records(
         &edit.ask
         && !admin_level.is_empty()
     {
-        access::require(state, identity, Request::SetAdminLevel)?;
+        access::require(state, identity, AccessRequest::SetAdminLevel)?;
     }
     let accounts = &cluster.records(&state.accounts.qos);
     let edit = &names::folded(accounts, edit);

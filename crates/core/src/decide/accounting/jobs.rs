@@ -9,7 +9,7 @@ use muster_model::command::Identity;
 use muster_model::ids::JobId;
 use muster_model::limits::TEXT_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::visible_text::visible;
 
 /// Bytes of the texts that one edit writes, over all its jobs.
@@ -40,9 +40,9 @@ pub(super) fn note(
     names: &[String],
     note: &JobNote,
 ) -> Result<Vec<AccountsChange>, Refusal> {
-    let is_operator = access::may(state, identity, Request::AdminComment);
+    let is_operator = access::may(state, identity, AccessRequest::AdminComment);
     if note.admin_comment.is_some() {
-        access::require(state, identity, Request::AdminComment)?;
+        access::require(state, identity, AccessRequest::AdminComment)?;
     }
     let invalid = |text: String| Refusal::new(RefusalCode::InvalidValue, text);
     let texts = [&note.comment, &note.admin_comment, &note.wckey];

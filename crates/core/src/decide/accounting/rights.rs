@@ -10,7 +10,7 @@ use muster_model::account_limits::Limits;
 use muster_model::accounts::{ROOT, User};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 
 /// Refuses those who may not make the edit.
 pub(super) fn check(
@@ -20,7 +20,7 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let asker = Asker { state, identity };
     let records = &Records::own(state);
-    let request = Request::from(&edit.ask);
+    let request = AccessRequest::from(&edit.ask);
     match &edit.ask {
         AccountsAsk::AddAccounts { parent, terms, .. } => {
             let parent = parent_or_root(parent);
@@ -35,7 +35,7 @@ pub(super) fn check(
         } => {
             let own = [parent, description, organization];
             if *terms == TermsAsk::default() || own.iter().any(|text| !text.is_empty()) {
-                asker.require(Request::ModifyAccounts)?;
+                asker.require(AccessRequest::ModifyAccounts)?;
             }
             // Its own account's limits are set by who is above.
             edit.names.iter().try_for_each(|name| {
@@ -57,16 +57,16 @@ pub(super) fn check(
         } => {
             asker.check_level(admin_level)?;
             if wckeys.keys.is_some() || wckeys.default.is_some() {
-                asker.require(Request::ModifyUserWckeys)?;
+                asker.require(AccessRequest::ModifyUserWckeys)?;
             }
             let known = |name: &&String| state.accounts.users.get(*name);
             let moved = |user: &User| user.default_account != *default_account;
             let moves = edit.names.iter().filter_map(|name| known(&name)).any(moved);
             if !default_account.is_empty() && moves {
-                asker.require(Request::ModifyUserDefaults)?;
+                asker.require(AccessRequest::ModifyUserDefaults)?;
             }
             let new = added_to(accounts, default_account);
-            asker.require_terms(Request::AddUsers, new, terms)
+            asker.require_terms(AccessRequest::AddUsers, new, terms)
         }
         AccountsAsk::ModifyUsers {
             accounts,
@@ -78,7 +78,7 @@ pub(super) fn check(
         } => {
             asker.check_level(admin_level)?;
             if wckeys.keys.is_some() {
-                asker.require(Request::ModifyUserWckeys)?;
+                asker.require(AccessRequest::ModifyUserWckeys)?;
             }
             let defaults = !default_account.is_empty() || wckeys.default.is_some();
             if defaults {
@@ -89,12 +89,12 @@ pub(super) fn check(
                 return if other {
                     Ok(())
                 } else {
-                    asker.require(Request::ModifyUserTerms)
+                    asker.require(AccessRequest::ModifyUserTerms)
                 };
             }
             edit.names.iter().try_for_each(|name| {
                 let changed: Vec<&String> = accounts_of(records, name, accounts).collect();
-                asker.require_terms(Request::ModifyUserTerms, changed.into_iter(), terms)
+                asker.require_terms(AccessRequest::ModifyUserTerms, changed.into_iter(), terms)
             })
         }
         AccountsAsk::DeleteUsers { accounts, .. } => edit.names.iter().try_for_each(|name| {
@@ -103,11 +103,11 @@ pub(super) fn check(
             // With the record go its level and what it coordinates.
             if let Some(gone) = known.filter(|user| left.len() == user.account_names().len()) {
                 if !["", "None"].contains(&gone.admin_level.as_str()) {
-                    asker.require(Request::SetAdminLevel)?;
+                    asker.require(AccessRequest::SetAdminLevel)?;
                 }
                 if !gone.coordinates.is_empty() {
                     let coordinated = gone.coordinates.iter();
-                    asker.require_accounts(Request::DeleteCoordinators, coordinated)?;
+                    asker.require_accounts(AccessRequest::DeleteCoordinators, coordinated)?;
                 }
             }
             asker.require_accounts(request, left.into_iter())
@@ -150,11 +150,11 @@ struct Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    fn require(&self, request: Request) -> Result<(), Refusal> {
+    fn require(&self, request: AccessRequest) -> Result<(), Refusal> {
         access::require(self.state, self.identity, request)
     }
 
-    fn require_account(&self, request: Request, account: &str) -> Result<(), Refusal> {
+    fn require_account(&self, request: AccessRequest, account: &str) -> Result<(), Refusal> {
         if access::may_account(self.state, self.identity, request, account) {
             return Ok(());
         }
@@ -170,7 +170,7 @@ impl<'a> Asker<'a> {
     /// All of them, and where there are none, the role.
     fn require_accounts(
         &self,
-        request: Request,
+        request: AccessRequest,
         accounts: impl Iterator<Item = &'a String>,
     ) -> Result<(), Refusal> {
         let mut accounts = accounts.peekable();
@@ -183,7 +183,7 @@ impl<'a> Asker<'a> {
 
     fn require_terms(
         &self,
-        request: Request,
+        request: AccessRequest,
         accounts: impl Iterator<Item = &'a String> + Clone,
         terms: &TermsAsk,
     ) -> Result<(), Refusal> {
@@ -195,19 +195,19 @@ impl<'a> Asker<'a> {
     fn check_level(&self, level: &str) -> Result<(), Refusal> {
         match level {
             "" => Ok(()),
-            _ => self.require(Request::SetAdminLevel),
+            _ => self.require(AccessRequest::SetAdminLevel),
         }
     }
 
     /// One's own defaults are one's own to choose, of what one has.
     fn check_defaults(&self, names: &[String], wckey: Option<&str>) -> Result<(), Refusal> {
         if names.iter().any(|name| *name != self.identity.user) {
-            return self.require(Request::ModifyUserDefaults);
+            return self.require(AccessRequest::ModifyUserDefaults);
         }
         let own = user(&Records::own(self.state), &self.identity.user)?;
         match wckey {
             Some(key) if !key.is_empty() && own.wckeys.iter().all(|known| known != key) => {
-                self.require(Request::ModifyUserWckeys)
+                self.require(AccessRequest::ModifyUserWckeys)
             }
             _ => Ok(()),
         }
@@ -216,11 +216,11 @@ impl<'a> Asker<'a> {
     /// What a coordinator sets for an association of this account, or of an account under it, is within what the account
     /// has.
     fn check_terms(&self, account: &str, terms: &TermsAsk) -> Result<(), Refusal> {
-        if access::may(self.state, self.identity, Request::ModifyUserTerms) {
+        if access::may(self.state, self.identity, AccessRequest::ModifyUserTerms) {
             return Ok(());
         }
         if terms.priority.is_some() {
-            self.require(Request::AssociationPriority)?;
+            self.require(AccessRequest::AssociationPriority)?;
         }
         let all = &self.state.accounts;
         let listed = terms.qos.iter().flat_map(|edit| &edit.names);

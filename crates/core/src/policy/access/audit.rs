@@ -12,7 +12,7 @@ use muster_model::command::{
 };
 use muster_model::hostlist;
 use muster_model::ids::JobId;
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::spec::JobSpec;
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ pub fn beyond_own(state: &State, identity: &Identity, command: &UserCommand) -> 
             if selection.targets.is_empty() {
                 let own = selection.only_own || selection.uid == Some(identity.uid);
                 let known = state.accounts.users.get(&identity.user);
-                let reaches = super::may(state, identity, Request::Cancel)
+                let reaches = super::may(state, identity, AccessRequest::Cancel)
                     || known.is_some_and(|user| !user.coordinates.is_empty());
                 !own && reaches
             } else {

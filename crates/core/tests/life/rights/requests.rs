@@ -8,7 +8,7 @@ use muster_model::command::{
 };
 use muster_model::ids::JobId;
 use muster_model::job::ExitStatus;
-use muster_model::rights::Request;
+use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, Owner};
 use muster_model::time::{TimeLimit, Timestamp};
 
@@ -103,7 +103,7 @@ pub(super) fn submit(spec: JobSpec) -> UserCommand {
 }
 
 /// A request of each row that changes state, about the owner's job, account or record.
-pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(Request, UserCommand)> {
+pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(AccessRequest, UserCommand)> {
     let pairs = || vec![("State".to_owned(), "UP".to_owned())];
     let name = || "batch".to_owned();
     let reservation = || Box::new(ReservationAsk::default());
@@ -201,13 +201,16 @@ pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(Request, UserCommand)>
         UserCommand::DeleteReservation { name: "r".into() },
         UserCommand::Reconfigure,
     ];
-    let mut all: Vec<_> = plain.into_iter().map(|c| (Request::from(&c), c)).collect();
+    let mut all: Vec<_> = plain
+        .into_iter()
+        .map(|c| (AccessRequest::from(&c), c))
+        .collect();
     all.extend(edits());
     all
 }
 
 /// The same of accounting; the row is named where it is that of a part.
-pub(super) fn edits() -> Vec<(Request, UserCommand)> {
+pub(super) fn edits() -> Vec<(AccessRequest, UserCommand)> {
     let none = TermsAsk::default;
     let keys = |default: Option<&str>, key: Option<&str>| WckeysAsk {
         default: default.map(str::to_owned),
@@ -230,42 +233,45 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
     };
     let of = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
     vec![
-        (Request::AddAccounts, edit(&["px"], add_account("optics"))),
         (
-            Request::ModifyAccounts,
+            AccessRequest::AddAccounts,
+            edit(&["px"], add_account("optics")),
+        ),
+        (
+            AccessRequest::ModifyAccounts,
             edit(&["optics"], modify_account("d", none())),
         ),
         (
-            Request::ModifyAccountTerms,
+            AccessRequest::ModifyAccountTerms,
             edit(&["optics"], modify_account("", shares(4))),
         ),
         (
-            Request::DeleteAccounts,
+            AccessRequest::DeleteAccounts,
             edit(&["optics"], AccountsAsk::DeleteAccounts),
         ),
         (
-            Request::AddUsers,
+            AccessRequest::AddUsers,
             edit(&["u77"], add_user("optics", "", none())),
         ),
         (
-            Request::ModifyUserTerms,
+            AccessRequest::ModifyUserTerms,
             edit(&["u1000"], modify_user("", "", shares(4))),
         ),
         (
-            Request::AssociationPriority,
+            AccessRequest::AssociationPriority,
             edit(&["u1000"], modify_user("", "", priority)),
         ),
         (
-            Request::ModifyUserDefaults,
+            AccessRequest::ModifyUserDefaults,
             edit(&["u1000"], modify_user("optics", "", none())),
         ),
-        (Request::ModifyUserWckeys, edit(&["u1000"], wckeys)),
+        (AccessRequest::ModifyUserWckeys, edit(&["u1000"], wckeys)),
         (
-            Request::SetAdminLevel,
+            AccessRequest::SetAdminLevel,
             edit(&["u1000"], modify_user("", "Operator", none())),
         ),
         (
-            Request::DeleteUsers,
+            AccessRequest::DeleteUsers,
             edit(
                 &["u1000"],
                 AccountsAsk::DeleteUsers {
@@ -275,11 +281,11 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
             ),
         ),
         (
-            Request::AddCoordinators,
+            AccessRequest::AddCoordinators,
             edit(&["u1000"], coordinators(&["optics"])),
         ),
         (
-            Request::DeleteCoordinators,
+            AccessRequest::DeleteCoordinators,
             edit(
                 &["u3"],
                 AccountsAsk::DeleteCoordinators {
@@ -288,11 +294,11 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
             ),
         ),
         (
-            Request::NoteJobs,
+            AccessRequest::NoteJobs,
             edit(&["4711"], AccountsAsk::NoteJobs(Default::default())),
         ),
         (
-            Request::RenameUser,
+            AccessRequest::RenameUser,
             edit(
                 &["u3"],
                 AccountsAsk::RenameUser {
@@ -301,29 +307,29 @@ pub(super) fn edits() -> Vec<(Request, UserCommand)> {
             ),
         ),
         (
-            Request::EditClusters,
+            AccessRequest::EditClusters,
             edit(&["west"], AccountsAsk::AddClusters(ClusterAsk::default())),
         ),
         (
-            Request::ModifyClusters,
+            AccessRequest::ModifyClusters,
             edit(
                 &["test"],
                 AccountsAsk::ModifyClusters(ClusterAsk::default()),
             ),
         ),
         (
-            Request::EditQos,
+            AccessRequest::EditQos,
             edit(&["q"], AccountsAsk::AddQos(QosAsk::default())),
         ),
         (
-            Request::ResetUsage,
+            AccessRequest::ResetUsage,
             edit(&["u1000"], AccountsAsk::ResetUsage { accounts: vec![] }),
         ),
     ]
 }
 
 /// A request with each part that has a right of its own. Parts of submissions are of the caller's own job.
-pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(Request, UserCommand)> {
+pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(AccessRequest, UserCommand)> {
     let with = |change: JobUpdate| update(waits, change);
     let shown = vec![("admin-comment".to_owned(), "x".to_owned())];
     let other = Owner {
@@ -334,110 +340,110 @@ pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(Request, UserCommand)> {
     };
     vec![
         (
-            Request::SubmitForOther,
+            AccessRequest::SubmitForOther,
             submit(JobSpec {
                 owner: other,
                 ..spec("o")
             }),
         ),
         (
-            Request::NegativeNice,
+            AccessRequest::NegativeNice,
             submit(JobSpec {
                 nice: -1,
                 ..spec("y")
             }),
         ),
         (
-            Request::SetPriority,
+            AccessRequest::SetPriority,
             submit(JobSpec {
                 priority: Some(u32::MAX),
                 ..spec("y")
             }),
         ),
         (
-            Request::SiteFactor,
+            AccessRequest::SiteFactor,
             submit(JobSpec {
                 site_factor: 5,
                 ..spec("y")
             }),
         ),
         (
-            Request::AdminComment,
+            AccessRequest::AdminComment,
             submit(JobSpec {
                 shown: shown.clone(),
                 ..spec("y")
             }),
         ),
         (
-            Request::SiteFactor,
+            AccessRequest::SiteFactor,
             with(JobUpdate {
                 site_factor: Some(5),
                 ..JobUpdate::default()
             }),
         ),
         (
-            Request::AdminComment,
+            AccessRequest::AdminComment,
             with(JobUpdate {
                 shown,
                 ..JobUpdate::default()
             }),
         ),
         (
-            Request::AdminFields,
+            AccessRequest::AdminFields,
             with(JobUpdate {
                 deadline: Some(Timestamp(i64::MAX / 2)),
                 ..JobUpdate::default()
             }),
         ),
         (
-            Request::RaisePriority,
+            AccessRequest::RaisePriority,
             with(JobUpdate {
                 priority: Some(u32::MAX),
                 ..JobUpdate::default()
             }),
         ),
         (
-            Request::LowerNice,
+            AccessRequest::LowerNice,
             with(JobUpdate {
                 nice: Some(-1),
                 ..JobUpdate::default()
             }),
         ),
         (
-            Request::RaiseTimeLimit,
+            AccessRequest::RaiseTimeLimit,
             with(JobUpdate {
                 time_limit: Some(TimeLimit::Minutes(11)),
                 ..JobUpdate::default()
             }),
         ),
         (
-            Request::UpdatePaths,
+            AccessRequest::UpdatePaths,
             with(JobUpdate {
                 work_dir: Some("/tmp/elsewhere".into()),
                 ..JobUpdate::default()
             }),
         ),
         (
-            Request::UpdatePaths,
+            AccessRequest::UpdatePaths,
             with(JobUpdate {
                 stdio: Some(Default::default()),
                 ..JobUpdate::default()
             }),
         ),
         (
-            Request::HoldAsAdmin,
+            AccessRequest::HoldAsAdmin,
             UserCommand::Release {
                 target: target(held),
             },
         ),
         (
-            Request::TopAnyway,
+            AccessRequest::TopAnyway,
             UserCommand::Top {
                 target: target(waits),
             },
         ),
         (
-            Request::SetCrontabOfOther,
+            AccessRequest::SetCrontabOfOther,
             UserCommand::SetCrontab(Box::new(muster_model::command::CrontabAsk {
                 owner: muster_model::spec::Owner {
                     uid: 7777,
@@ -449,7 +455,7 @@ pub(super) fn parts(waits: JobId, held: JobId) -> Vec<(Request, UserCommand)> {
             })),
         ),
         (
-            Request::RootOnlyPartition,
+            AccessRequest::RootOnlyPartition,
             submit(JobSpec {
                 partitions: vec!["root".into()],
                 ..spec("y")

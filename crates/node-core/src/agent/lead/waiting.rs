@@ -10,7 +10,7 @@ use crate::agent::{Action, AfterRead, ConnId, Timer};
 use crate::layout::{self, NoLayout};
 use muster_model::ids::JobAttempt;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::{self, Request};
+use muster_model::rights::{self, AccessRequest};
 use muster_proto::step::{AgentReply, StepSpec};
 use std::collections::HashSet;
 
@@ -192,7 +192,7 @@ impl AgentState {
         };
         let has_key = by_key.is_some_and(|key| is_owner_key(grant, key));
         let owner = grant.spec.owner.uid;
-        if !rights::may_on_node(Request::CreateStep, uid, owner, has_key) {
+        if !rights::may_on_node(AccessRequest::CreateStep, uid, owner, has_key) {
             return Err(RefusalCode::AccessDenied.into());
         }
         if job.state.is_over() {

@@ -618,7 +618,7 @@ fn input_waits_for_nodes_that_do_not_take_it() {
 
 #[test]
 fn a_step_over_components_has_one_number_and_a_lead_in_each() {
-    let part = |job, first_task| StepPart {
+    let part = |job, first_task| StepComponent {
         spec: Box::new(StepSpec {
             job: JobId(job),
             het: Some(HetStep {

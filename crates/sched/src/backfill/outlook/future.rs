@@ -7,7 +7,7 @@ use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::take_away;
 use crate::place::NodeSource;
-use crate::place::holds::{Hold, Holds};
+use crate::place::holds::{Holds, NodeHold};
 use crate::place::node_source::{end_after, tightest};
 use muster_model::time::Timestamp;
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ pub(super) struct FutureNodes<'a> {
     /// Tasks of the job by place, at `start`.
     pub(super) most: Vec<u32>,
     /// Places of which reservations keep something.
-    pub(super) held: Vec<(usize, &'a [Hold])>,
+    pub(super) held: Vec<(usize, &'a [NodeHold])>,
     /// Likewise without what reservations take, at most; not kept where there are none.
     pub(super) open: Vec<u32>,
     /// Steps that have been taken by then.

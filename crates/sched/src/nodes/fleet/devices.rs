@@ -2,7 +2,7 @@
 
 use super::links::{DeviceId, best_linked};
 use super::{NodeClass, Room, Want};
-use crate::nodes::sockets::{GresPart, is_a};
+use crate::nodes::sockets::{NearbyDevices, is_a};
 use muster_model::cpuset::CpuSet;
 use muster_model::gpu_parts::{self, Entry, PartedGpu, PartsOfGpus};
 use muster_model::job::GresShare;
@@ -126,7 +126,7 @@ struct FreeDevice {
 pub(super) fn take_gres(
     class: &NodeClass,
     used: &mut Vec<CpuSet>,
-    wanted: &GresPart<'_>,
+    wanted: &NearbyDevices<'_>,
     out: &mut Vec<GresShare>,
 ) {
     let cpus = &wanted.cpus;
@@ -234,7 +234,7 @@ struct FreeParts {
 
 /// Free parts in the order in which a job takes them: next to its CPUs first, then of the GPU that has fewest left but
 /// enough.
-fn free_parts(class: &NodeClass, taken: &[CpuSet], wanted: &GresPart<'_>) -> Vec<FreeDevice> {
+fn free_parts(class: &NodeClass, taken: &[CpuSet], wanted: &NearbyDevices<'_>) -> Vec<FreeDevice> {
     let mut gpus: Vec<FreeParts> = Vec::new();
     for (i, entry) in class.gres.iter().enumerate() {
         let serves = entry.serves(wanted.name, wanted.kind);

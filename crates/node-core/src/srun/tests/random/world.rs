@@ -74,7 +74,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(setup: Setup, plant: Option<Plant>) -> World {
         let count: usize = setup.parts.iter().sum();
-        let part = |number: usize| StepPart {
+        let part = |number: usize| StepComponent {
             spec: Box::new(StepSpec {
                 job: JobId(5 + number as u64),
                 ..StepSpec::default()
@@ -85,7 +85,7 @@ impl World {
                 _ => Lead::Component(format!("unix:/agent{number}")),
             },
         };
-        let parts: Vec<StepPart> = (0..setup.parts.len()).map(part).collect();
+        let parts: Vec<StepComponent> = (0..setup.parts.len()).map(part).collect();
         let may_ask = parts.iter().map(|part| (part.spec.job, 1)).collect();
         let number = NumberSource {
             leader: JOB,
