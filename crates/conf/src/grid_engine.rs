@@ -80,7 +80,7 @@ const MODIFIABLE: [&str; 40] = [
 
 /// How the slots of a parallel environment are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum AllocationRule {
     /// All on one host.
     PeSlots,
     /// As many as there are on each host.
@@ -91,14 +91,14 @@ pub enum Rule {
     Fixed(u32),
 }
 
-impl Rule {
+impl AllocationRule {
     /// As `allocation_rule` has it.
     pub fn text(self) -> String {
         match self {
-            Rule::PeSlots => "$pe_slots".to_owned(),
-            Rule::FillUp => "$fill_up".to_owned(),
-            Rule::RoundRobin => "$round_robin".to_owned(),
-            Rule::Fixed(count) => count.to_string(),
+            AllocationRule::PeSlots => "$pe_slots".to_owned(),
+            AllocationRule::FillUp => "$fill_up".to_owned(),
+            AllocationRule::RoundRobin => "$round_robin".to_owned(),
+            AllocationRule::Fixed(count) => count.to_string(),
         }
     }
 }
@@ -133,7 +133,7 @@ pub struct Mapping {
     /// Queue and partition.
     pub queues: Vec<(String, String)>,
     /// Parallel environments.
-    pub pes: Vec<(String, Rule)>,
+    pub pes: Vec<(String, AllocationRule)>,
     /// Complexes.
     pub complexes: Vec<(String, Target)>,
     /// Project and account.
@@ -279,7 +279,7 @@ impl Mapping {
     }
 
     /// The rule of a parallel environment. Where the file names none at all, some usual names have their usual rules.
-    pub fn rule(&self, pe: &str) -> Option<Rule> {
+    pub fn rule(&self, pe: &str) -> Option<AllocationRule> {
         self.environments()
             .into_iter()
             .find(|(name, _)| name == pe)
@@ -287,12 +287,13 @@ impl Mapping {
     }
 
     /// All parallel environments that there are.
-    pub fn environments(&self) -> Vec<(String, Rule)> {
+    pub fn environments(&self) -> Vec<(String, AllocationRule)> {
         if !self.pes.is_empty() {
             return self.pes.clone();
         }
-        let one_host = ["openmp", "shm", "smp", "threaded"].map(|name| (name, Rule::PeSlots));
-        let many = ["make", "mpi", "mpich", "orte"].map(|name| (name, Rule::FillUp));
+        let one_host =
+            ["openmp", "shm", "smp", "threaded"].map(|name| (name, AllocationRule::PeSlots));
+        let many = ["make", "mpi", "mpich", "orte"].map(|name| (name, AllocationRule::FillUp));
         let all = one_host.into_iter().chain(many);
         all.map(|(name, rule)| (name.to_owned(), rule)).collect()
     }
@@ -355,13 +356,13 @@ pub fn jsv_path(url: &str) -> Result<&str, String> {
     }
 }
 
-fn rule(text: &str) -> Result<Rule, String> {
+fn rule(text: &str) -> Result<AllocationRule, String> {
     match text {
-        "$pe_slots" => Ok(Rule::PeSlots),
-        "$fill_up" => Ok(Rule::FillUp),
-        "$round_robin" => Ok(Rule::RoundRobin),
+        "$pe_slots" => Ok(AllocationRule::PeSlots),
+        "$fill_up" => Ok(AllocationRule::FillUp),
+        "$round_robin" => Ok(AllocationRule::RoundRobin),
         _ => match text.parse() {
-            Ok(count) if count > 0 => Ok(Rule::Fixed(count)),
+            Ok(count) if count > 0 => Ok(AllocationRule::Fixed(count)),
             _ => Err(format!("'{text}' is not a valid allocation rule")),
         },
     }
@@ -411,11 +412,11 @@ mod tests {
         assert_eq!(mapping.reservation_users, ["ada", "@courses"]);
         assert_eq!(mapping.queue_of("long"), "long.q");
         assert_eq!(mapping.queue_of("other"), "other");
-        assert_eq!(mapping.rule("mpi16"), Some(Rule::Fixed(16)));
+        assert_eq!(mapping.rule("mpi16"), Some(AllocationRule::Fixed(16)));
         assert_eq!(mapping.rule("mpi"), None, "the file names its own");
         let gpu = Target::Gres("gpu".to_owned(), Per::Slot);
         assert_eq!(mapping.complex("gpu"), Some(&gpu));
-        assert_eq!(Mapping::default().rule("mpi"), Some(Rule::FillUp));
+        assert_eq!(Mapping::default().rule("mpi"), Some(AllocationRule::FillUp));
     }
 
     #[test]
@@ -462,7 +463,7 @@ mod tests {
         }
         let (mapping, findings) = Mapping::parse("pe a 1\npe a 2\n", "f");
         assert_eq!(findings[0].message, "pe 'a' is defined twice");
-        assert_eq!(mapping.rule("a"), Some(Rule::Fixed(1)));
+        assert_eq!(mapping.rule("a"), Some(AllocationRule::Fixed(1)));
     }
 
     proptest! {

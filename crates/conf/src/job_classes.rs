@@ -7,7 +7,7 @@ pub mod rule;
 mod validation;
 
 use self::attributes::Attribute;
-use self::rule::{Rule, Values};
+use self::rule::{AttributeRule, Values};
 pub use self::validation::slots;
 use crate::diagnostic::{Diagnostic, Origin, Severity};
 use muster_model::job_class::{CLASS_RULES_BYTES_MAX, NO_CLASS};
@@ -118,7 +118,7 @@ pub struct Template {
     /// `NAME`, or `NAME.VARIANT`.
     pub name: String,
     /// What it says, but for attributes that are free.
-    pub rules: Vec<(&'static Attribute, Rule)>,
+    pub rules: Vec<(&'static Attribute, AttributeRule)>,
 }
 
 impl Template {
@@ -136,7 +136,7 @@ impl Template {
         let line = |line: &str| {
             let (name, value) = line.split_once(' ')?;
             let attribute = attributes::find(name)?;
-            Some((attribute, Rule::parse(attribute, value).ok()?))
+            Some((attribute, AttributeRule::parse(attribute, value).ok()?))
         };
         Template {
             name: name.to_owned(),
@@ -145,7 +145,7 @@ impl Template {
     }
 
     /// What it says of an attribute; nothing where that is free.
-    pub fn rule(&self, name: &str) -> Option<&Rule> {
+    pub fn rule(&self, name: &str) -> Option<&AttributeRule> {
         let found = self.rules.iter().find(|(own, _)| own.name == name);
         found.map(|(_, rule)| rule)
     }

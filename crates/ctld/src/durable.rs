@@ -4,7 +4,7 @@ use crate::clock::now;
 use crate::configuration::Read;
 use crate::keys::Keys;
 use crate::node_trust::NodeTrust;
-use crate::recover::{self, Opened, Recovered, Without};
+use crate::recover::{self, Opened, RecoveredController, Without};
 use anyhow::{Context as _, Result, bail};
 use log::info;
 use muster_acct::{NoStore, Reader, SqliteStore, Store, changes};
@@ -27,7 +27,7 @@ pub(crate) struct Durable {
     pub(crate) store: Box<dyn Store>,
     /// Reads the accounting store, if there is one.
     pub(crate) reader: Option<Reader>,
-    pub(crate) recovered: Recovered,
+    pub(crate) recovered: RecoveredController,
     /// Jobs were left out: a snapshot without them is due.
     pub(crate) has_left_out: bool,
 }
@@ -106,7 +106,7 @@ fn open_state(
     store: &mut dyn Store,
     journal: Opened,
     without: Without,
-) -> Result<Recovered> {
+) -> Result<RecoveredController> {
     let known = store.position();
     let mut missed = Vec::new();
     let mut reached = known;

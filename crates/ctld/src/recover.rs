@@ -17,7 +17,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 /// A recovered controller.
-pub struct Recovered {
+pub struct RecoveredController {
     /// The open journal.
     pub log: FileLog,
     /// The state as of the last durable event.
@@ -31,7 +31,7 @@ pub struct Recovered {
 /// An open journal, which no other controller can open now. Nothing of it was replayed yet.
 pub struct Opened {
     log: FileLog,
-    found: Option<muster_journal::Recovered>,
+    found: Option<muster_journal::RecoveredLog>,
 }
 
 /// Opens the journal of `cluster`, or creates it where there was never one, and replays it. `each` sees every event
@@ -44,7 +44,7 @@ pub fn recover(
     cluster: &str,
     options: Options,
     each: impl FnMut(&State, Position, &Event),
-) -> Result<Recovered> {
+) -> Result<RecoveredController> {
     open(storage, cluster, options)?.replay(Without::default(), each)
 }
 
@@ -83,13 +83,13 @@ impl Opened {
         self,
         mut without: Without,
         mut each: impl FnMut(&State, Position, &Event),
-    ) -> Result<Recovered> {
+    ) -> Result<RecoveredController> {
         let Opened { log, found } = self;
         let mut state = State::default();
         let (mut snapshot, mut pace) = (0, SnapshotPace::default());
         let Some(found) = found else {
             let withdrawn = Vec::new();
-            return Ok(Recovered {
+            return Ok(RecoveredController {
                 log,
                 state,
                 pace,
@@ -134,7 +134,7 @@ impl Opened {
             "recovered {} jobs: snapshot at event {snapshot}, {count} events after it",
             state.jobs.len()
         );
-        Ok(Recovered {
+        Ok(RecoveredController {
             log,
             state,
             pace,

@@ -34,7 +34,7 @@ use crate::sys;
 use crate::verifier::Tried;
 use crate::waiting::Waiting;
 use crate::watchdog::{Pulse, Pulses, Watchdog};
-use crate::writer::{Parts, Rebuild, Writer, joining};
+use crate::writer::{Rebuild, Writer, WriterSetup, joining};
 use crate::{failure, fault};
 use anyhow::{Context, Result};
 use log::{error, info, warn};
@@ -108,7 +108,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     );
     passed::start().context("cannot start thread to close what users send")?;
     let front = Front::open(&read, &core, &socket, (&trust, pages))?;
-    let shared = Shared::new(shared::Parts {
+    let shared = Shared::new(shared::SharedSetup {
         keys,
         stats: core.stats,
         accounting: core.accounting,
@@ -229,7 +229,7 @@ impl Core {
         let node_addresses = NodeAddresses::default();
         node_addresses.configure(&read.config);
         let (begun, stored) = (Instant::now(), Arc::clone(&follower));
-        let writer = Writer::new(Parts {
+        let writer = Writer::new(WriterSetup {
             state: recovered.state,
             log: Box::new(recovered.log),
             replica: to_replica.clone(),

@@ -151,8 +151,8 @@ struct NewLink {
     answer: oneshot::Sender<Result<NodeIdx, Refusal>>,
 }
 
-/// The parts of a writer.
-pub struct Parts {
+/// What a writer is made of.
+pub struct WriterSetup {
     /// The recovered state.
     pub state: State,
     /// The open journal.
@@ -173,7 +173,7 @@ pub struct Parts {
 
 impl Writer {
     /// Puts it together.
-    pub fn new(parts: Parts) -> Writer {
+    pub fn new(parts: WriterSetup) -> Writer {
         let position = parts.log.last_position();
         Writer {
             engine: Engine::new(parts.state),

@@ -1,6 +1,6 @@
 //! What a database must be able to do, whichever it is.
 
-use crate::sql::{Kind, Statement, Value};
+use crate::sql::{Kind, SqlValue, Statement};
 use std::fmt;
 
 /// Where a database is, and who asks.
@@ -61,7 +61,7 @@ pub trait Database: Send {
     ///
     /// # Errors
     /// What the database says.
-    fn query(&mut self, statement: &Statement) -> Result<Vec<Vec<Value>>, DatabaseError>;
+    fn query(&mut self, statement: &Statement) -> Result<Vec<Vec<SqlValue>>, DatabaseError>;
 }
 
 /// Why the copy cannot go on.

@@ -1,7 +1,7 @@
 //! MariaDB and MySQL.
 
 use crate::database::{Address, Database, DatabaseError};
-use crate::sql::{Kind, Statement, Value};
+use crate::sql::{Kind, SqlValue, Statement};
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder, Params, TxOpts};
 use std::time::Duration;
@@ -55,24 +55,24 @@ impl MariaDb {
     }
 }
 
-fn parameters(values: &[Value]) -> Params {
+fn parameters(values: &[SqlValue]) -> Params {
     if values.is_empty() {
         return Params::Empty;
     }
     let values = values.iter().map(|value| match value {
-        Value::Null => mysql::Value::NULL,
-        Value::Integer(number) => mysql::Value::Int(*number),
-        Value::Text(text) => mysql::Value::Bytes(text.clone().into_bytes()),
+        SqlValue::Null => mysql::Value::NULL,
+        SqlValue::Integer(number) => mysql::Value::Int(*number),
+        SqlValue::Text(text) => mysql::Value::Bytes(text.clone().into_bytes()),
     });
     Params::Positional(values.collect())
 }
 
-fn value(value: mysql::Value) -> Value {
+fn value(value: mysql::Value) -> SqlValue {
     match value {
-        mysql::Value::Int(number) => Value::Integer(number),
-        mysql::Value::UInt(number) => Value::unsigned(number),
-        mysql::Value::Bytes(bytes) => Value::Text(String::from_utf8_lossy(&bytes).into_owned()),
-        _ => Value::Null,
+        mysql::Value::Int(number) => SqlValue::Integer(number),
+        mysql::Value::UInt(number) => SqlValue::unsigned(number),
+        mysql::Value::Bytes(bytes) => SqlValue::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        _ => SqlValue::Null,
     }
 }
 
@@ -90,7 +90,7 @@ impl Database for MariaDb {
         Ok(())
     }
 
-    fn query(&mut self, statement: &Statement) -> Result<Vec<Vec<Value>>, DatabaseError> {
+    fn query(&mut self, statement: &Statement) -> Result<Vec<Vec<SqlValue>>, DatabaseError> {
         let rows: Vec<mysql::Row> = self
             .connection
             .exec(&statement.sql, parameters(&statement.values))?;

@@ -1,7 +1,7 @@
 //! PostgreSQL.
 
 use crate::database::{Address, Database, DatabaseError};
-use crate::sql::{Kind, Statement, Value};
+use crate::sql::{Kind, SqlValue, Statement};
 use postgres::types::private::BytesMut;
 use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls, Row};
@@ -42,16 +42,16 @@ impl PostgreSql {
     }
 }
 
-impl ToSql for Value {
+impl ToSql for SqlValue {
     fn to_sql(
         &self,
         kind: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match self {
-            Value::Null => Ok(IsNull::Yes),
-            Value::Integer(number) => number.to_sql(kind, out),
-            Value::Text(text) => text.as_str().to_sql(kind, out),
+            SqlValue::Null => Ok(IsNull::Yes),
+            SqlValue::Integer(number) => number.to_sql(kind, out),
+            SqlValue::Text(text) => text.as_str().to_sql(kind, out),
         }
     }
 
@@ -62,17 +62,17 @@ impl ToSql for Value {
     to_sql_checked!();
 }
 
-fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
+fn parameters(values: &[SqlValue]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|v| v as &(dyn ToSql + Sync)).collect()
 }
 
-fn values(row: &Row) -> Result<Vec<Value>, postgres::Error> {
-    let value = |at: usize| -> Result<Value, postgres::Error> {
+fn values(row: &Row) -> Result<Vec<SqlValue>, postgres::Error> {
+    let value = |at: usize| -> Result<SqlValue, postgres::Error> {
         Ok(match *row.columns()[at].type_() {
             Type::INT8 => row.try_get::<_, Option<i64>>(at)?.into(),
             _ => match row.try_get::<_, Option<String>>(at)? {
-                Some(text) => Value::Text(text),
-                None => Value::Null,
+                Some(text) => SqlValue::Text(text),
+                None => SqlValue::Null,
             },
         })
     };
@@ -93,7 +93,7 @@ impl Database for PostgreSql {
         Ok(())
     }
 
-    fn query(&mut self, statement: &Statement) -> Result<Vec<Vec<Value>>, DatabaseError> {
+    fn query(&mut self, statement: &Statement) -> Result<Vec<Vec<SqlValue>>, DatabaseError> {
         let rows = self
             .client
             .query(&statement.sql, &parameters(&statement.values))?;

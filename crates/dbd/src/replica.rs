@@ -1,7 +1,7 @@
 //! The copy of one cluster's accounting in a database.
 
 use crate::database::{Database, DatabaseError};
-use crate::sql::{Statement, Value, deletes, upserts};
+use crate::sql::{SqlValue, Statement, deletes, upserts};
 use crate::{schema, tables};
 use muster_acct::{Copied, CopySource, Rows, Stage};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ impl Replica {
         };
         if replica.read()?.is_none() {
             let row = vec![
-                Value::text(cluster),
+                SqlValue::text(cluster),
                 replica.origin.into(),
                 number(Stage::New).into(),
                 0_i64.into(),
@@ -65,7 +65,7 @@ impl Replica {
     /// How far the copy is, and in which turn, as the database says.
     fn read(&mut self) -> Result<Option<(Copied, i64)>, DatabaseError> {
         let sql = "SELECT stage, reached_row, log_number, turn FROM muster_copy WHERE cluster = ? AND origin = ?";
-        let of = vec![Value::text(&self.cluster), self.origin.into()];
+        let of = vec![SqlValue::text(&self.cluster), self.origin.into()];
         let rows = self
             .database
             .query(&Statement::new(self.database.kind(), sql, of))?;
@@ -73,10 +73,10 @@ impl Replica {
             return Ok(None);
         };
         let [
-            Value::Integer(stage),
-            Value::Integer(row),
-            Value::Integer(number),
-            Value::Integer(turn),
+            SqlValue::Integer(stage),
+            SqlValue::Integer(row),
+            SqlValue::Integer(number),
+            SqlValue::Integer(turn),
         ] = row.as_slice()
         else {
             return Err(DatabaseError::Answer("how far the copy is"));
@@ -108,7 +108,7 @@ impl Replica {
             copied.row.into(),
             copied.number.into(),
             (self.turn + 1).into(),
-            Value::text(&self.cluster),
+            SqlValue::text(&self.cluster),
             self.origin.into(),
         ];
         statements.push(Statement::new(kind, sql, values));

@@ -3,7 +3,7 @@
 //! controllers that gave out the same numbers.
 
 use crate::database::{Database, DatabaseError};
-use crate::sql::{Kind, Statement, Value};
+use crate::sql::{Kind, SqlValue, Statement};
 
 /// Each entry brings the tables from the format of its index to the next. Entries never change once released. `KEY` is a text that
 /// may be in a key, `TEXT` any other.
@@ -110,7 +110,7 @@ pub(crate) fn migrate(database: &mut dyn Database) -> Result<(), DatabaseError> 
         "SELECT value FROM muster_meta WHERE name = 'format'",
     ))?;
     let found = match found.first().and_then(|row| row.first()) {
-        Some(Value::Integer(format)) => *format,
+        Some(SqlValue::Integer(format)) => *format,
         _ => 0,
     };
     if found > known {
@@ -132,7 +132,7 @@ pub(crate) fn migrate(database: &mut dyn Database) -> Result<(), DatabaseError> 
             Kind::MariaDb => reached,
             Kind::PostgreSql => upsert,
         };
-        database.execute(&[Statement::new(kind, sql, vec![Value::Integer(format)])])?;
+        database.execute(&[Statement::new(kind, sql, vec![SqlValue::Integer(format)])])?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ pub enum Kind {
 
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum SqlValue {
     /// None.
     Null,
     /// A number.
@@ -27,49 +27,49 @@ pub enum Value {
     Text(String),
 }
 
-impl Value {
+impl SqlValue {
     /// A text; PostgreSQL has none with a NUL.
-    pub(crate) fn text(text: &str) -> Value {
-        Value::Text(match text.contains('\0') {
+    pub(crate) fn text(text: &str) -> SqlValue {
+        SqlValue::Text(match text.contains('\0') {
             true => text.replace('\0', "\u{fffd}"),
             false => text.to_owned(),
         })
     }
 
     /// A number that may be beyond what the databases have.
-    pub(crate) fn unsigned(number: u64) -> Value {
-        Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    pub(crate) fn unsigned(number: u64) -> SqlValue {
+        SqlValue::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Value::Text(text) => text.len(),
+            SqlValue::Text(text) => text.len(),
             _ => 8,
         }
     }
 }
 
-impl From<u32> for Value {
-    fn from(number: u32) -> Value {
-        Value::Integer(number.into())
+impl From<u32> for SqlValue {
+    fn from(number: u32) -> SqlValue {
+        SqlValue::Integer(number.into())
     }
 }
 
-impl From<i64> for Value {
-    fn from(number: i64) -> Value {
-        Value::Integer(number)
+impl From<i64> for SqlValue {
+    fn from(number: i64) -> SqlValue {
+        SqlValue::Integer(number)
     }
 }
 
-impl From<bool> for Value {
-    fn from(is: bool) -> Value {
-        Value::Integer(is.into())
+impl From<bool> for SqlValue {
+    fn from(is: bool) -> SqlValue {
+        SqlValue::Integer(is.into())
     }
 }
 
-impl<T: Into<Value>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Value {
-        value.map_or(Value::Null, Into::into)
+impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
+    fn from(value: Option<T>) -> SqlValue {
+        value.map_or(SqlValue::Null, Into::into)
     }
 }
 
@@ -79,12 +79,12 @@ pub struct Statement {
     /// With `?` (MariaDB) or `$1` (PostgreSQL) for each value.
     pub sql: String,
     /// In order.
-    pub values: Vec<Value>,
+    pub values: Vec<SqlValue>,
 }
 
 impl Statement {
     /// A statement in which each `?` stands for a value.
-    pub(crate) fn new(kind: Kind, sql: &str, values: Vec<Value>) -> Statement {
+    pub(crate) fn new(kind: Kind, sql: &str, values: Vec<SqlValue>) -> Statement {
         let mut number = 0;
         let mut text = String::with_capacity(sql.len() + 8);
         for part in sql.split_inclusive('?') {
@@ -119,14 +119,14 @@ pub(crate) fn upserts(
     table: &str,
     columns: &[&str],
     keys: usize,
-    rows: Vec<Vec<Value>>,
+    rows: Vec<Vec<SqlValue>>,
 ) -> Vec<Statement> {
     let mut statements = Vec::new();
-    let mut values: Vec<Value> = Vec::new();
+    let mut values: Vec<SqlValue> = Vec::new();
     let mut bytes = 0;
     for row in rows {
         debug_assert_eq!(row.len(), columns.len(), "{table}");
-        bytes += row.iter().map(Value::bytes).sum::<usize>();
+        bytes += row.iter().map(SqlValue::bytes).sum::<usize>();
         values.extend(row);
         if values.len() + columns.len() > VALUES_MAX || bytes > BYTES_MAX {
             let values = std::mem::take(&mut values);
@@ -140,7 +140,13 @@ pub(crate) fn upserts(
     statements
 }
 
-fn upsert(kind: Kind, table: &str, columns: &[&str], keys: usize, values: Vec<Value>) -> Statement {
+fn upsert(
+    kind: Kind,
+    table: &str,
+    columns: &[&str],
+    keys: usize,
+    values: Vec<SqlValue>,
+) -> Statement {
     let mut sql = format!("INSERT INTO {table} ({}) VALUES ", columns.join(", "));
     for row in 0..values.len() / columns.len() {
         sql.push_str(if row == 0 { "(" } else { ", (" });
@@ -182,8 +188,8 @@ pub(crate) fn deletes(
         let places = vec!["?"; runs.len()].join(", ");
         let sql =
             format!("DELETE FROM {table} WHERE cluster = ? AND origin = ? AND {key} IN ({places})");
-        let mut values = vec![Value::text(cluster), Value::Integer(origin)];
-        values.extend(runs.iter().copied().map(Value::Integer));
+        let mut values = vec![SqlValue::text(cluster), SqlValue::Integer(origin)];
+        values.extend(runs.iter().copied().map(SqlValue::Integer));
         Statement::new(kind, &sql, values)
     };
     runs.chunks(1000).map(part).collect()
@@ -195,12 +201,12 @@ mod tests {
 
     #[test]
     fn one_statement_is_written_as_each_database_reads_it() {
-        let values = || vec![Value::Integer(1), Value::text("a\0b")];
+        let values = || vec![SqlValue::Integer(1), SqlValue::text("a\0b")];
         let sql = "UPDATE t SET a = ? WHERE b = ?";
         let of = |kind| Statement::new(kind, sql, values());
         assert_eq!(of(Kind::MariaDb).sql, sql);
         assert_eq!(of(Kind::PostgreSql).sql, "UPDATE t SET a = $1 WHERE b = $2");
-        assert_eq!(of(Kind::MariaDb).values[1], Value::text("a\u{fffd}b"));
+        assert_eq!(of(Kind::MariaDb).values[1], SqlValue::text("a\u{fffd}b"));
         let rows = || vec![values(), values()];
         let of = |kind| upserts(kind, "t", &["k", "v"], 1, rows()).remove(0).sql;
         assert_eq!(
@@ -215,14 +221,14 @@ mod tests {
 
     #[test]
     fn a_statement_has_no_more_values_and_bytes_than_a_database_takes() {
-        let rows = |text: &str| vec![vec![Value::Integer(1), Value::text(text)]; 70_000];
+        let rows = |text: &str| vec![vec![SqlValue::Integer(1), SqlValue::text(text)]; 70_000];
         let of = |text| upserts(Kind::PostgreSql, "t", &["k", "v"], 1, rows(text));
         let short = of("");
         assert!(short.iter().all(|s| s.values.len() <= VALUES_MAX));
         assert_eq!(short.iter().map(|s| s.values.len()).sum::<usize>(), 140_000);
         let long = "x".repeat(1 << 10);
         for statement in of(&long) {
-            let bytes: usize = statement.values.iter().map(Value::bytes).sum();
+            let bytes: usize = statement.values.iter().map(SqlValue::bytes).sum();
             assert!(bytes <= BYTES_MAX + (1 << 11));
         }
     }

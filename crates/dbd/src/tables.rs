@@ -1,7 +1,7 @@
 //! Rows of the tables, of what the controller's accounting has.
 
 use crate::schema::KEY_CHARACTERS_MAX;
-use crate::sql::Value;
+use crate::sql::SqlValue;
 use muster_acct::{OutSum, Suspension, UsedSum};
 use muster_model::job::ExitStatus;
 use muster_model::time::{TimeLimit, Timestamp};
@@ -147,27 +147,27 @@ pub(crate) struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    fn row(self, key: i64, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
-        let mut row = vec![Value::text(self.cluster), self.origin.into(), key.into()];
+    fn row(self, key: i64, rest: impl IntoIterator<Item = SqlValue>) -> Vec<SqlValue> {
+        let mut row = vec![SqlValue::text(self.cluster), self.origin.into(), key.into()];
         row.extend(rest);
         row
     }
 
     /// In the order of [`JOB`].
-    pub(crate) fn job(self, run: i64, job: &AcctJob) -> Vec<Value> {
+    pub(crate) fn job(self, run: i64, job: &AcctJob) -> Vec<SqlValue> {
         let gres = job
             .gres
             .iter()
             .map(|(name, count)| format!("{name}={count}"));
         let gres: Vec<String> = gres.collect();
         let asked = [
-            Value::unsigned(job.id.0),
+            SqlValue::unsigned(job.id.0),
             job.restarts.into(),
             of(job.array.map(|task| task.array.0)),
             job.array.map(|task| task.index).into(),
             of(job.het.map(|part| part.leader.0)),
             job.het.map(|part| part.offset).into(),
-            Value::text(&job.name),
+            SqlValue::text(&job.name),
             job.uid.into(),
             job.gid.into(),
             key(&job.user),
@@ -188,31 +188,31 @@ impl Owner<'_> {
             ms(job.eligible),
             ms(job.start),
             ms(job.end),
-            Value::unsigned(job.suspended_ms),
+            SqlValue::unsigned(job.suspended_ms),
             match job.time_limit {
                 TimeLimit::Minutes(minutes) => minutes.into(),
-                TimeLimit::Unlimited => Value::Null,
+                TimeLimit::Unlimited => SqlValue::Null,
             },
             job.req_cpus.into(),
             job.req_nodes.into(),
-            Value::unsigned(job.req_mem_mib),
+            SqlValue::unsigned(job.req_mem_mib),
             job.alloc_cpus.into(),
             job.alloc_nodes.into(),
-            Value::unsigned(job.alloc_mem_mib),
-            Value::text(&gres.join(",")),
-            Value::text(&job.nodelist),
-            Value::text(&job.reason),
+            SqlValue::unsigned(job.alloc_mem_mib),
+            SqlValue::text(&gres.join(",")),
+            SqlValue::text(&job.nodelist),
+            SqlValue::text(&job.reason),
             job.priority.into(),
             job.ntasks.into(),
         ];
         let texts = [
-            Value::text(&job.work_dir),
-            Value::text(&job.submit_line),
-            Value::text(&job.comment),
-            Value::text(&job.admin_comment),
-            Value::text(&job.constraint),
-            Value::text(&job.reservation),
-            Value::text(&job.submit_host),
+            SqlValue::text(&job.work_dir),
+            SqlValue::text(&job.submit_line),
+            SqlValue::text(&job.comment),
+            SqlValue::text(&job.admin_comment),
+            SqlValue::text(&job.constraint),
+            SqlValue::text(&job.reservation),
+            SqlValue::text(&job.submit_host),
             job.batch.into(),
             job.requeued.into(),
             job.resized.into(),
@@ -222,11 +222,11 @@ impl Owner<'_> {
     }
 
     /// In the order of [`STEP`].
-    pub(crate) fn step(self, run: i64, place: i64, step: &AcctStep) -> Vec<Value> {
+    pub(crate) fn step(self, run: i64, place: i64, step: &AcctStep) -> Vec<SqlValue> {
         let asked = [
             place.into(),
             key(&step.step.to_string()),
-            Value::text(&step.name),
+            SqlValue::text(&step.name),
             key(step.state.name()),
             code(step.exit),
             signal(step.exit),
@@ -236,38 +236,38 @@ impl Owner<'_> {
             step.nodes.into(),
             step.tasks.into(),
             step.cpus.into(),
-            Value::unsigned(step.mem_mib),
-            Value::text(&step.nodelist),
-            Value::text(&step.submit_line),
-            Value::text(&step.distribution),
+            SqlValue::unsigned(step.mem_mib),
+            SqlValue::text(&step.nodelist),
+            SqlValue::text(&step.submit_line),
+            SqlValue::text(&step.distribution),
         ];
         let usage = match &step.usage {
-            None => vec![Value::Null; 11],
+            None => vec![SqlValue::Null; 11],
             Some(usage) => vec![
-                Value::unsigned(usage.user_us),
-                Value::unsigned(usage.system_us),
-                Value::unsigned(usage.max_rss_kib),
-                Value::unsigned(usage.total_rss_kib),
-                Value::text(&usage.max_rss_node),
+                SqlValue::unsigned(usage.user_us),
+                SqlValue::unsigned(usage.system_us),
+                SqlValue::unsigned(usage.max_rss_kib),
+                SqlValue::unsigned(usage.total_rss_kib),
+                SqlValue::text(&usage.max_rss_node),
                 usage.max_rss_task.into(),
-                Value::unsigned(usage.pages),
-                Value::unsigned(usage.disk_read_bytes),
-                Value::unsigned(usage.disk_write_bytes),
+                SqlValue::unsigned(usage.pages),
+                SqlValue::unsigned(usage.disk_read_bytes),
+                SqlValue::unsigned(usage.disk_write_bytes),
                 usage.tasks.into(),
-                Value::unsigned(usage.min_cpu_us),
+                SqlValue::unsigned(usage.min_cpu_us),
             ],
         };
         self.row(run, asked.into_iter().chain(usage))
     }
 
     /// In the order of [`SUSPENSION`].
-    pub(crate) fn suspension(self, suspension: &Suspension) -> Vec<Value> {
+    pub(crate) fn suspension(self, suspension: &Suspension) -> Vec<SqlValue> {
         let rest = [suspension.start.0.into(), ms(suspension.end)];
         self.row(suspension.job, rest)
     }
 
     /// In the order of [`NODE_EVENT`].
-    pub(crate) fn node_event(self, id: i64, event: &NodeEvent) -> Vec<Value> {
+    pub(crate) fn node_event(self, id: i64, event: &NodeEvent) -> Vec<SqlValue> {
         let rest = [
             key(&event.node),
             event.start.0.into(),
@@ -275,14 +275,14 @@ impl Owner<'_> {
             event.down.into(),
             event.drain.into(),
             event.fail.into(),
-            Value::text(&event.reason),
+            SqlValue::text(&event.reason),
             event.uid.into(),
         ];
         self.row(id, rest)
     }
 
     /// In the order of [`USED`].
-    pub(crate) fn used(self, id: i64, sum: &UsedSum) -> Vec<Value> {
+    pub(crate) fn used(self, id: i64, sum: &UsedSum) -> Vec<SqlValue> {
         let rest = [
             key(sum.length),
             sum.begin.0.into(),
@@ -301,7 +301,7 @@ impl Owner<'_> {
     }
 
     /// In the order of [`OUT`].
-    pub(crate) fn out(self, id: i64, sum: &OutSum) -> Vec<Value> {
+    pub(crate) fn out(self, id: i64, sum: &OutSum) -> Vec<SqlValue> {
         let rest = [
             key(sum.length),
             sum.begin.0.into(),
@@ -312,41 +312,41 @@ impl Owner<'_> {
     }
 
     /// In the order of [`TRANSACTION`].
-    pub(crate) fn transaction(self, logged: &LoggedTransaction) -> Vec<Value> {
+    pub(crate) fn transaction(self, logged: &LoggedTransaction) -> Vec<SqlValue> {
         let made = &logged.transaction;
         let rest = [
             logged.at.0.into(),
-            Value::text(&made.actor),
-            Value::text(&made.action),
-            Value::text(&made.target),
-            Value::text(&made.info),
-            Value::text(&made.users.join(",")),
-            Value::text(&made.accounts.join(",")),
+            SqlValue::text(&made.actor),
+            SqlValue::text(&made.action),
+            SqlValue::text(&made.target),
+            SqlValue::text(&made.info),
+            SqlValue::text(&made.users.join(",")),
+            SqlValue::text(&made.accounts.join(",")),
         ];
         self.row(i64::try_from(logged.id).unwrap_or(i64::MAX), rest)
     }
 }
 
 /// A text of a column that is in keys, as much of it as fits.
-fn key(text: &str) -> Value {
+fn key(text: &str) -> SqlValue {
     match text.char_indices().nth(KEY_CHARACTERS_MAX) {
-        Some((end, _)) => Value::text(&text[..end]),
-        None => Value::text(text),
+        Some((end, _)) => SqlValue::text(&text[..end]),
+        None => SqlValue::text(text),
     }
 }
 
-fn of(number: Option<u64>) -> Value {
-    number.map_or(Value::Null, Value::unsigned)
+fn of(number: Option<u64>) -> SqlValue {
+    number.map_or(SqlValue::Null, SqlValue::unsigned)
 }
 
-fn ms(at: Option<Timestamp>) -> Value {
+fn ms(at: Option<Timestamp>) -> SqlValue {
     at.map(|at| at.0).into()
 }
 
-fn code(exit: ExitStatus) -> Value {
+fn code(exit: ExitStatus) -> SqlValue {
     exit.code.into()
 }
 
-fn signal(exit: ExitStatus) -> Value {
+fn signal(exit: ExitStatus) -> SqlValue {
     exit.signal.into()
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use crate::error::{means_full, means_no_descriptor};
 use crate::format::{self, FILE_HEADER, FileKind, RECORD_HEADER, RecordHeader, RecordKind};
 use crate::identity::Identity;
-use crate::recover::{self, Files, Recovered};
+use crate::recover::{self, Files, RecoveredLog};
 use crate::segment::{self, SegmentReader};
 use crate::snapshot::{self, FinishedSnapshot, SnapshotWriter};
 use crate::storage::dir::DirStorage;
@@ -96,7 +96,7 @@ impl FileLog {
         dir: &Path,
         cluster: &str,
         options: Options,
-    ) -> Result<(FileLog, Recovered), Error> {
+    ) -> Result<(FileLog, RecoveredLog), Error> {
         FileLog::open(Arc::new(DirStorage::new(dir)), cluster, options)
     }
 
@@ -153,7 +153,7 @@ impl FileLog {
         storage: Arc<dyn Storage>,
         cluster: &str,
         options: Options,
-    ) -> Result<(FileLog, Recovered), Error> {
+    ) -> Result<(FileLog, RecoveredLog), Error> {
         let dir = storage.location();
         let no_state = |what: &str| Error::NoState {
             dir: dir.clone(),

@@ -32,7 +32,7 @@
 //!    valid header that proves some position `>= q` durable. If there is one: damage, with the
 //!    file, byte and position. Nothing is changed on disk;
 //! 3. else only the batch `q` and nothing later was being written: a torn tail. The file is cut
-//!    after the last whole batch and the loss is reported in [`Recovered::torn`].
+//!    after the last whole batch and the loss is reported in [`RecoveredLog::torn`].
 //!
 //! That leaves the last acknowledged batch, behind which no later batch stands as a proof. So the
 //! writer puts a *mark* behind every batch once it is synced: a header without payload that proves
@@ -62,7 +62,7 @@ pub use batch::Batch;
 pub use error::Error;
 pub use file_log::{FileLog, Options};
 pub use log_id::LogId;
-pub use recover::{Records, Recovered, TornTail};
+pub use recover::{Records, RecoveredLog, TornTail};
 pub use snapshot::{FinishedSnapshot, SnapshotReader, SnapshotWriter};
 pub use storage::dir::DirStorage;
 pub use storage::mem::{Crash, MemStorage, Operation};

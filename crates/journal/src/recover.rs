@@ -11,7 +11,7 @@ use crate::storage::{Storage, StorageFile};
 use crate::{Error, LogId, Position, segment, snapshot};
 
 /// What [`crate::FileLog::open`] read back.
-pub struct Recovered {
+pub struct RecoveredLog {
     /// The newest usable snapshot.
     pub snapshot: Option<SnapshotReader>,
     /// The records after it.
@@ -76,7 +76,7 @@ fn is_ours(name: &str) -> bool {
 
 /// Everything that opening a log needs to know.
 pub(crate) struct Scan {
-    pub(crate) recovered: Recovered,
+    pub(crate) recovered: RecoveredLog,
     /// The last segment: file, first position, end of the last whole batch, length of the file.
     pub(crate) file: Box<dyn StorageFile>,
     pub(crate) path: String,
@@ -116,7 +116,7 @@ pub(crate) fn scan(storage: &Arc<dyn Storage>, id: LogId, files: &Files) -> Resu
                 pair[1],
             )?);
         }
-        parts.push(Part {
+        parts.push(SegmentExtent {
             first: pair[0],
             end: walked.end,
         });
@@ -139,7 +139,7 @@ pub(crate) fn scan(storage: &Arc<dyn Storage>, id: LogId, files: &Files) -> Resu
             ),
         });
     }
-    parts.push(Part {
+    parts.push(SegmentExtent {
         first,
         end: walked.end,
     });
@@ -155,7 +155,7 @@ pub(crate) fn scan(storage: &Arc<dyn Storage>, id: LogId, files: &Files) -> Resu
     };
     let (path, len) = (reader.path().to_owned(), reader.file_len());
     Ok(Scan {
-        recovered: Recovered {
+        recovered: RecoveredLog {
             snapshot,
             records,
             torn,
@@ -387,7 +387,7 @@ fn judge_tail(
     }))
 }
 
-struct Part {
+struct SegmentExtent {
     first: Position,
     /// Offset of the end of the last whole batch.
     end: u64,
@@ -397,7 +397,7 @@ struct Part {
 pub struct Records {
     storage: Arc<dyn Storage>,
     id: LogId,
-    parts: Vec<Part>,
+    parts: Vec<SegmentExtent>,
     part: usize,
     reader: Option<SegmentReader>,
     base: Position,

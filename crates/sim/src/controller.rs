@@ -9,7 +9,7 @@ use muster_ctld::keys::Keys;
 use muster_ctld::mail::{ToReplica, ToWriter};
 use muster_ctld::recover::recover;
 use muster_ctld::stats::Stats;
-use muster_ctld::writer::{Parts, Writer};
+use muster_ctld::writer::{Writer, WriterSetup};
 use muster_journal::{FileLog, LogId, MemStorage, Options, Position};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ impl Controller {
         let reached = Arc::clone(&stored);
         let replica = Arc::new(Mutex::new(recovered.state.clone()));
         let copied = Arc::clone(&replica);
-        let writer = Writer::new(Parts {
+        let writer = Writer::new(WriterSetup {
             state: recovered.state,
             log: Box::new(log),
             replica: to_replica,

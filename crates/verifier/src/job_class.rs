@@ -8,7 +8,7 @@ use crate::jsv::layout::{self, Layout};
 use crate::jsv::{Site, requests};
 use minicbor::bytes::ByteVec;
 use muster_conf::job_classes::Template;
-use muster_conf::job_classes::rule::{Access, Element, Rule};
+use muster_conf::job_classes::rule::{Access, AttributeRule, Element};
 use muster_model::command::JobUpdate;
 use muster_model::environment;
 use muster_model::job_class::JobClass;
@@ -42,7 +42,9 @@ pub fn apply(
     for (attribute, rule) in &template.rules {
         match (attribute.name, rule) {
             ("l_hard", rule) => application.resources(spec, rule)?,
-            ("v", Rule::List { elements, .. }) => application.variables(spec, context, elements)?,
+            ("v", AttributeRule::List { elements, .. }) => {
+                application.variables(spec, context, elements)?
+            }
             ("pe_name" | "pe_range" | "v", _) => {}
             (name, rule) => application.scalar(spec, name, rule)?,
         }
@@ -81,20 +83,20 @@ impl Application<'_> {
                 )
             };
             let access = match (self.template.rule(name).ok_or_else(nothing)?, key) {
-                (Rule::Unspecified(_), _) => return Err(nothing()),
-                (Rule::Value(access, _), "") => *access,
-                (Rule::List { elements, .. }, "") => Access {
+                (AttributeRule::Unspecified(_), _) => return Err(nothing()),
+                (AttributeRule::Value(access, _), "") => *access,
+                (AttributeRule::List { elements, .. }, "") => Access {
                     remove: elements.iter().all(|own| own.access.remove),
                     change: false,
                 },
-                (Rule::List { elements, .. }, key) => {
+                (AttributeRule::List { elements, .. }, key) => {
                     elements
                         .iter()
                         .find(|own| own.key == key)
                         .ok_or_else(nothing)?
                         .access
                 }
-                (Rule::Value(..), _) => return Err(nothing()),
+                (AttributeRule::Value(..), _) => return Err(nothing()),
             };
             if !access.remove {
                 return Err(self.refused(&format!("to clear {word}")));
@@ -104,13 +106,13 @@ impl Application<'_> {
     }
 
     /// An attribute with one value.
-    fn scalar(&self, spec: &mut JobSpec, name: &str, rule: &Rule) -> Result<(), String> {
+    fn scalar(&self, spec: &mut JobSpec, name: &str, rule: &AttributeRule) -> Result<(), String> {
         let own = attribute::value(spec, name, self.site, &self.asked.given);
         match (rule, own) {
-            (Rule::Unspecified(access), Some(own)) if !access.change => {
+            (AttributeRule::Unspecified(access), Some(own)) if !access.change => {
                 Err(self.refused(&format!("{name} ({own:.100})")))
             }
-            (Rule::Value(access, value), Some(own)) => {
+            (AttributeRule::Value(access, value), Some(own)) => {
                 match attribute::canonical(name, value, self.site)? == own || access.change {
                     true => Ok(()),
                     false => {
@@ -118,7 +120,7 @@ impl Application<'_> {
                     }
                 }
             }
-            (Rule::Value(_, value), None) if !self.is_cleared(name) => {
+            (AttributeRule::Value(_, value), None) if !self.is_cleared(name) => {
                 attribute::set(spec, name, value, self.site)
                     .map_err(|why| format!("job class \"{}\": {name}: {why}", self.template.name))
             }
@@ -127,12 +129,12 @@ impl Application<'_> {
     }
 
     /// `l_hard`.
-    fn resources(&self, spec: &mut JobSpec, rule: &Rule) -> Result<(), String> {
+    fn resources(&self, spec: &mut JobSpec, rule: &AttributeRule) -> Result<(), String> {
         let asked = requests::of(spec, self.site);
         let (add, elements) = match rule {
-            Rule::Unspecified(access) => (access.change, &[][..]),
-            Rule::List { add, elements, .. } => (*add, elements.as_slice()),
-            Rule::Value(..) => return Ok(()),
+            AttributeRule::Unspecified(access) => (access.change, &[][..]),
+            AttributeRule::List { add, elements, .. } => (*add, elements.as_slice()),
+            AttributeRule::Value(..) => return Ok(()),
         };
         let mut left = asked;
         for element in elements {
@@ -202,8 +204,8 @@ impl Application<'_> {
             return Ok(());
         }
         let own = Layout::of(spec, self.site);
-        let class = |rule: Option<&Rule>, name| match rule {
-            Some(Rule::Value(_, value)) if !self.is_cleared(name) => Some(value.clone()),
+        let class = |rule: Option<&AttributeRule>, name| match rule {
+            Some(AttributeRule::Value(_, value)) if !self.is_cleared(name) => Some(value.clone()),
             _ => None,
         };
         let (pe, range) = (class(names[0], "pe_name"), class(names[1], "pe_range"));
@@ -224,26 +226,32 @@ impl Application<'_> {
         layout::put(spec, &name, slots.unwrap_or(1), self.site)
     }
 
-    fn check_layout(&self, own: &Layout, [name, range]: [Option<&Rule>; 2]) -> Result<(), String> {
+    fn check_layout(
+        &self,
+        own: &Layout,
+        [name, range]: [Option<&AttributeRule>; 2],
+    ) -> Result<(), String> {
         let given = match own {
             Layout::Environment(name, _) => Some(name.as_str()),
             Layout::Other(_) => Some("a layout of nodes and tasks"),
             Layout::None | Layout::Slots(_) => None,
         };
         match (name, given) {
-            (Some(Rule::Unspecified(access)), Some(given)) if !access.change => {
+            (Some(AttributeRule::Unspecified(access)), Some(given)) if !access.change => {
                 return Err(self.refused(&format!("pe_name ({given})")));
             }
-            (Some(Rule::Value(access, value)), Some(given)) if value != given && !access.change => {
+            (Some(AttributeRule::Value(access, value)), Some(given))
+                if value != given && !access.change =>
+            {
                 return Err(self.refused(&format!("to change pe_name from {value} to {given}")));
             }
             _ => {}
         }
         match (range, own.slots()) {
-            (Some(Rule::Unspecified(access)), Some(slots)) if !access.change => {
+            (Some(AttributeRule::Unspecified(access)), Some(slots)) if !access.change => {
                 Err(self.refused(&format!("pe_range ({slots})")))
             }
-            (Some(Rule::Value(access, value)), Some(slots)) if !access.change => {
+            (Some(AttributeRule::Value(access, value)), Some(slots)) if !access.change => {
                 let (least, most) = muster_conf::job_classes::slots(value).unwrap_or((1, 1));
                 match (least..=most).contains(&slots) {
                     true => Ok(()),
@@ -288,21 +296,21 @@ pub fn check_update(spec: &JobSpec, update: &JobUpdate, site: &Site) -> Result<(
 
 /// A new value of an attribute, or none.
 fn check_value(
-    rule: &Rule,
+    rule: &AttributeRule,
     name: &str,
     new: Option<&str>,
     template: &Template,
     site: &Site,
 ) -> Result<(), String> {
     let is_allowed = match (rule, new) {
-        (Rule::Unspecified(access), Some(_)) => access.change,
+        (AttributeRule::Unspecified(access), Some(_)) => access.change,
         // What there should not be may go.
-        (Rule::Unspecified(_), None) => true,
-        (Rule::Value(access, value), Some(new)) => {
+        (AttributeRule::Unspecified(_), None) => true,
+        (AttributeRule::Value(access, value), Some(new)) => {
             access.change || attribute::canonical(name, value, site).is_ok_and(|own| own == new)
         }
-        (Rule::Value(access, _), None) => access.remove,
-        (Rule::List { .. }, _) => true,
+        (AttributeRule::Value(access, _), None) => access.remove,
+        (AttributeRule::List { .. }, _) => true,
     };
     match is_allowed {
         true => Ok(()),
@@ -316,15 +324,15 @@ fn check_value(
 fn check_requests(
     before: &JobSpec,
     after: &JobSpec,
-    rule: &Rule,
+    rule: &AttributeRule,
     template: &Template,
     site: &Site,
 ) -> Result<(), String> {
     let (old, new) = (requests::of(before, site), requests::of(after, site));
     let (add, elements) = match rule {
-        Rule::Unspecified(access) => (access.change, &[][..]),
-        Rule::List { add, elements, .. } => (*add, elements.as_slice()),
-        Rule::Value(..) => return Ok(()),
+        AttributeRule::Unspecified(access) => (access.change, &[][..]),
+        AttributeRule::List { add, elements, .. } => (*add, elements.as_slice()),
+        AttributeRule::Value(..) => return Ok(()),
     };
     let own: Vec<_> = elements
         .iter()
@@ -359,12 +367,12 @@ fn check_slots(
     before: &JobSpec,
     after: &JobSpec,
     name: &str,
-    rule: &Rule,
+    rule: &AttributeRule,
     template: &Template,
 ) -> Result<(), String> {
     let is_free = match rule {
-        Rule::Unspecified(access) | Rule::Value(access, _) => access.change,
-        Rule::List { .. } => true,
+        AttributeRule::Unspecified(access) | AttributeRule::Value(access, _) => access.change,
+        AttributeRule::List { .. } => true,
     };
     let changes = match name {
         "pe_name" => layout::shape(&before.ask) != layout::shape(&after.ask),

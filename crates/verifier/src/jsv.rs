@@ -12,7 +12,7 @@ use crate::message::Subject;
 use layout::Layout;
 use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::resources::{Resources, split};
-use muster_conf::grid_engine::{Mapping, Per, Rule, Target};
+use muster_conf::grid_engine::{AllocationRule, Mapping, Per, Target};
 use muster_conf::options::values;
 use muster_model::environment::{Environment, split as split_variable};
 use muster_model::grid_engine as marks;
@@ -624,17 +624,17 @@ pub(crate) fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Resul
         ask.ntasks_per_node,
     ) = (1, None, false, None);
     match rule {
-        Rule::FillUp => {}
-        Rule::PeSlots => (ask.max_nodes, ask.nodes_set) = (Some(1), true),
-        Rule::RoundRobin => {
+        AllocationRule::FillUp => {}
+        AllocationRule::PeSlots => (ask.max_nodes, ask.nodes_set) = (Some(1), true),
+        AllocationRule::RoundRobin => {
             ask.distribution = Some("cyclic".to_owned());
             ask.spread = true;
         }
-        Rule::Fixed(each) if count % each == 0 => {
+        AllocationRule::Fixed(each) if count % each == 0 => {
             (ask.min_nodes, ask.max_nodes) = (count / each, Some(count / each));
             (ask.nodes_set, ask.ntasks_per_node) = (true, Some(each));
         }
-        Rule::Fixed(each) => {
+        AllocationRule::Fixed(each) => {
             return Err(format!(
                 "the JSV asks {name} for {count} slots, which has {each} on each host"
             ));

@@ -1,6 +1,6 @@
 //! Recovery of a journal whose files were damaged: it never panics, and never gives records that were not written.
 
-use muster_journal::{Batch, FileLog, Log, LogId, MemStorage, Options, Recovered};
+use muster_journal::{Batch, FileLog, Log, LogId, MemStorage, Options, RecoveredLog};
 use std::io::{Read, Write};
 use std::sync::{Arc, LazyLock};
 
@@ -123,7 +123,7 @@ pub(super) fn run(data: &[u8]) {
     drop(log);
 }
 
-fn follow(recovered: &mut Recovered, first: usize) {
+fn follow(recovered: &mut RecoveredLog, first: usize) {
     let mut rest = WHOLE.records[first..].iter();
     while let Ok(Some((_, record))) = recovered.records.next_record() {
         assert!(

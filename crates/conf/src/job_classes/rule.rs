@@ -70,7 +70,7 @@ impl Element {
 
 /// What is said of an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum AttributeRule {
     /// No value.
     Unspecified(Access),
     /// One value.
@@ -86,17 +86,17 @@ pub enum Rule {
     },
 }
 
-impl Rule {
+impl AttributeRule {
     /// Whether it is as if nothing were said.
     pub fn is_free(&self) -> bool {
-        matches!(self, Rule::Unspecified(access) if access.change)
+        matches!(self, AttributeRule::Unspecified(access) if access.change)
     }
 
     /// Reads what follows the name of an attribute.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(attribute: &Attribute, text: &str) -> Result<Rule, String> {
+    pub fn parse(attribute: &Attribute, text: &str) -> Result<AttributeRule, String> {
         let (mark, rest) = mark(text)?;
         let (letter, add) = match mark.strip_suffix("...") {
             Some(letter) => (letter, true),
@@ -116,7 +116,7 @@ impl Rule {
             } else {
                 access
             };
-            return Ok(Rule::Unspecified(access));
+            return Ok(AttributeRule::Unspecified(access));
         }
         if rest.is_empty() {
             return Err(format!("{} has no value", attribute.name));
@@ -124,24 +124,24 @@ impl Rule {
         match attribute.kind {
             Kind::Absent(why) => Err(format!("{} cannot have a value: {why}", attribute.name)),
             Kind::Unspecified => Err(format!("{} cannot have a value in a class", attribute.name)),
-            Kind::List => Rule::list(access, add, rest),
+            Kind::List => AttributeRule::list(access, add, rest),
             _ if add => Err(format!(
                 "{} is not a list; nothing can be added to it",
                 attribute.name
             )),
             Kind::Flag => match rest.to_ascii_lowercase().as_str() {
-                "y" | "yes" | "true" | "1" => Ok(Rule::Value(access, "y".to_owned())),
-                "n" | "no" | "false" | "0" => Ok(Rule::Value(access, "n".to_owned())),
+                "y" | "yes" | "true" | "1" => Ok(AttributeRule::Value(access, "y".to_owned())),
+                "n" | "no" | "false" | "0" => Ok(AttributeRule::Value(access, "n".to_owned())),
                 _ => Err(format!("'{rest:.80}' is not one of y and n")),
             },
             Kind::Number if rest.parse::<i64>().is_err() => {
                 Err(format!("'{rest:.80}' is not a number"))
             }
-            Kind::Number | Kind::Text => Ok(Rule::Value(access, rest.to_owned())),
+            Kind::Number | Kind::Text => Ok(AttributeRule::Value(access, rest.to_owned())),
         }
     }
 
-    fn list(access: Access, add: bool, rest: &str) -> Result<Rule, String> {
+    fn list(access: Access, add: bool, rest: &str) -> Result<AttributeRule, String> {
         let mut elements: Vec<Element> = Vec::new();
         for (number, word) in rest.split(',').enumerate() {
             let (own_mark, word) = mark(word.trim())?;
@@ -171,7 +171,7 @@ impl Rule {
         }
         let access = if add { access } else { Access::default() };
         match elements.len() <= ELEMENTS_MAX {
-            true => Ok(Rule::List {
+            true => Ok(AttributeRule::List {
                 add,
                 access,
                 elements,
@@ -183,9 +183,9 @@ impl Rule {
     /// As it is written.
     pub fn text(&self) -> String {
         match self {
-            Rule::Unspecified(access) => access.mark() + UNSPECIFIED,
-            Rule::Value(access, value) => access.mark() + value,
-            Rule::List {
+            AttributeRule::Unspecified(access) => access.mark() + UNSPECIFIED,
+            AttributeRule::Value(access, value) => access.mark() + value,
+            AttributeRule::List {
                 add,
                 access,
                 elements,
@@ -224,9 +224,9 @@ fn mark(text: &str) -> Result<(&str, &str), String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     /// What it says without the name of a variant.
-    pub usual: Option<Rule>,
+    pub usual: Option<AttributeRule>,
     /// `[VARIANT=VALUE]`.
-    pub of_variants: Vec<(String, Rule)>,
+    pub of_variants: Vec<(String, AttributeRule)>,
 }
 
 impl Values {
@@ -236,7 +236,7 @@ impl Values {
     /// What is wrong with it.
     pub fn parse(attribute: &Attribute, text: &str) -> Result<Values, String> {
         let mut usual = String::new();
-        let mut of_variants: Vec<(String, Rule)> = Vec::new();
+        let mut of_variants: Vec<(String, AttributeRule)> = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('[') {
             usual.push_str(before);
@@ -250,7 +250,7 @@ impl Values {
             if of_variants.iter().any(|(own, _)| *own == variant) {
                 return Err(format!("variant '{variant:.80}' has two values"));
             }
-            of_variants.push((variant, Rule::parse(attribute, value.trim())?));
+            of_variants.push((variant, AttributeRule::parse(attribute, value.trim())?));
             // What is left is one list.
             rest = after.trim_start().trim_start_matches(',');
         }
@@ -258,20 +258,20 @@ impl Values {
         let usual = usual.trim_matches(|c: char| c == ',' || c.is_whitespace());
         let usual = match usual {
             "" => None,
-            usual => Some(Rule::parse(attribute, usual)?),
+            usual => Some(AttributeRule::parse(attribute, usual)?),
         };
         Ok(Values { usual, of_variants })
     }
 
     /// What is said of a variant.
-    pub fn of(&self, variant: &str) -> Option<&Rule> {
+    pub fn of(&self, variant: &str) -> Option<&AttributeRule> {
         let own = self.of_variants.iter().find(|(name, _)| name == variant);
         own.map(|(_, rule)| rule).or(self.usual.as_ref())
     }
 
     /// As it is written.
     pub fn text(&self) -> String {
-        let usual = self.usual.iter().map(Rule::text);
+        let usual = self.usual.iter().map(AttributeRule::text);
         let others = self.of_variants.iter();
         let others = others.map(|(name, rule)| format!("[{name}={}]", rule.text()));
         usual.chain(others).collect::<Vec<_>>().join(",")

@@ -1,6 +1,6 @@
 //! Whether the values of classes mean something at this site: complexes, parallel environments, numbers.
 
-use super::rule::{Element, Rule};
+use super::rule::{AttributeRule, Element};
 use super::{DEFAULT, JobClasses, TEMPLATE, Template};
 use crate::diagnostic::Diagnostic;
 use crate::grid_engine::Mapping;
@@ -65,45 +65,53 @@ fn help_of(name: &str) -> String {
     .to_owned()
 }
 
-fn check_rule(name: &str, rule: &Rule, mapping: &Mapping, gres: &[String]) -> Result<(), String> {
+fn check_rule(
+    name: &str,
+    rule: &AttributeRule,
+    mapping: &Mapping,
+    gres: &[String],
+) -> Result<(), String> {
     match (name, rule) {
-        ("N" | "cwd" | "v", Rule::Unspecified(access)) if !access.change => {
+        ("N" | "cwd" | "v", AttributeRule::Unspecified(access)) if !access.change => {
             Err("it cannot be forbidden, since each job has it".to_owned())
         }
-        (_, Rule::Unspecified(_)) => Ok(()),
-        ("l_hard", Rule::List { elements, .. }) => elements
+        (_, AttributeRule::Unspecified(_)) => Ok(()),
+        ("l_hard", AttributeRule::List { elements, .. }) => elements
             .iter()
             .try_for_each(|element| check_request(element, mapping, gres)),
-        ("v", Rule::List { elements, .. }) => match elements.iter().find(|own| own.value.is_none())
-        {
-            Some(element) => Err(format!("variable '{}' has no value", element.key)),
-            None => Ok(()),
-        },
-        ("pe_name", Rule::Value(_, value)) => match mapping.rule(value) {
+        ("v", AttributeRule::List { elements, .. }) => {
+            match elements.iter().find(|own| own.value.is_none()) {
+                Some(element) => Err(format!("variable '{}' has no value", element.key)),
+                None => Ok(()),
+            }
+        }
+        ("pe_name", AttributeRule::Value(_, value)) => match mapping.rule(value) {
             Some(_) => Ok(()),
             None => Err(format!("there is no parallel environment '{value:.80}'")),
         },
-        ("pe_range", Rule::Value(_, value)) => slots(value)
+        ("pe_range", AttributeRule::Value(_, value)) => slots(value)
             .map(|_| ())
             .ok_or_else(|| format!("'{value:.80}' is not a valid range of slots")),
-        ("t", Rule::Value(_, value)) => values::array(value)
+        ("t", AttributeRule::Value(_, value)) => values::array(value)
             .map(|_| ())
             .ok_or_else(|| format!("'{value:.80}' is not a valid list of tasks")),
-        ("p", Rule::Value(_, value)) => match value.parse() {
+        ("p", AttributeRule::Value(_, value)) => match value.parse() {
             Ok(-1023..=1024) => Ok(()),
             _ => Err(format!("'{value:.80}' is not a number from -1023 to 1024")),
         },
-        ("tc", Rule::Value(_, value)) => value
+        ("tc", AttributeRule::Value(_, value)) => value
             .parse::<u32>()
             .map(|_| ())
             .map_err(|_| format!("'{value:.80}' is not a number of tasks")),
-        ("m", Rule::Value(_, value)) if value.chars().any(|c| !"beasn".contains(c)) => Err(
-            format!("'{value:.80}' has letters other than b, e, a, s, n"),
-        ),
-        ("cwd" | "i", Rule::Value(_, value)) if !value.starts_with('/') => {
+        ("m", AttributeRule::Value(_, value)) if value.chars().any(|c| !"beasn".contains(c)) => {
+            Err(format!(
+                "'{value:.80}' has letters other than b, e, a, s, n"
+            ))
+        }
+        ("cwd" | "i", AttributeRule::Value(_, value)) if !value.starts_with('/') => {
             Err(format!("'{value:.80}' is not an absolute path"))
         }
-        ("q_hard", Rule::Value(_, value)) if value.contains(['@', '*', '?', '[']) => {
+        ("q_hard", AttributeRule::Value(_, value)) if value.contains(['@', '*', '?', '[']) => {
             Err(format!("'{value:.80}': names of queues are expected"))
         }
         _ => Ok(()),
@@ -134,7 +142,7 @@ fn check_request(element: &Element, mapping: &Mapping, gres: &[String]) -> Resul
 /// Attributes that belong together.
 fn check_whole(template: &Template, mapping: &Mapping) -> Result<(), String> {
     let value = |name: &str| match template.rule(name) {
-        Some(Rule::Value(_, value)) => Some(value.as_str()),
+        Some(AttributeRule::Value(_, value)) => Some(value.as_str()),
         _ => None,
     };
     let Some(range) = value("pe_range") else {
@@ -144,7 +152,9 @@ fn check_whole(template: &Template, mapping: &Mapping) -> Result<(), String> {
         return Err("pe_range without pe_name".to_owned());
     };
     match (mapping.rule(pe), slots(range)) {
-        (Some(crate::grid_engine::Rule::Fixed(each)), Some((least, _))) if least % each != 0 => {
+        (Some(crate::grid_engine::AllocationRule::Fixed(each)), Some((least, _)))
+            if least % each != 0 =>
+        {
             Err(format!(
                 "{pe} has {each} slots on each host, so {least} slots are not a whole number of hosts"
             ))

@@ -24,16 +24,18 @@ pub(super) struct Named {
 
 /// A part of the file, with its place.
 #[derive(Debug)]
-enum Part {
+enum YamlValue {
     Text(String, Origin),
-    List(Vec<Part>, Origin),
-    Map(Vec<(String, Origin, Part)>, Origin),
+    List(Vec<YamlValue>, Origin),
+    Map(Vec<(String, Origin, YamlValue)>, Origin),
 }
 
-impl Part {
+impl YamlValue {
     fn origin(&self) -> &Origin {
         match self {
-            Part::Text(_, origin) | Part::List(_, origin) | Part::Map(_, origin) => origin,
+            YamlValue::Text(_, origin) | YamlValue::List(_, origin) | YamlValue::Map(_, origin) => {
+                origin
+            }
         }
     }
 }
@@ -48,20 +50,20 @@ pub(super) fn read(path: &Path, text: &str, findings: &mut Findings) -> Vec<Name
     };
     let part = match parse(text, &file) {
         Ok(Some(part)) => part,
-        Ok(None) => Part::List(Vec::new(), whole),
+        Ok(None) => YamlValue::List(Vec::new(), whole),
         Err((origin, why)) => {
             findings.error(&origin, "", format!("invalid YAML: {why}"), "");
             return Vec::new();
         }
     };
     let help = "write `- topology: NAME` for each network";
-    let Part::List(list, _) = part else {
+    let YamlValue::List(list, _) = part else {
         findings.error(part.origin(), "", "a list of networks is expected", help);
         return Vec::new();
     };
     let mut all: Vec<Named> = Vec::new();
     for part in list {
-        let Part::Map(fields, origin) = part else {
+        let YamlValue::Map(fields, origin) = part else {
             findings.error(part.origin(), "", "a network is expected", help);
             continue;
         };
@@ -83,7 +85,7 @@ pub(super) fn read(path: &Path, text: &str, findings: &mut Findings) -> Vec<Name
 }
 
 fn network(
-    fields: Vec<(String, Origin, Part)>,
+    fields: Vec<(String, Origin, YamlValue)>,
     origin: Origin,
     findings: &mut Findings,
 ) -> Option<Named> {
@@ -101,7 +103,7 @@ fn network(
             "cluster_default" => named.cluster_default = truth(&part, &key, findings),
             "flat" => {
                 // `flat: false` is no network at all; a map holds options that placement does not need.
-                if matches!(part, Part::Map(..)) || truth(&part, &key, findings) {
+                if matches!(part, YamlValue::Map(..)) || truth(&part, &key, findings) {
                     kinds.push((TopologyKind::Flat, at));
                 }
             }
@@ -141,8 +143,8 @@ fn network(
     Some(named)
 }
 
-fn blocks(part: Part, sizes: &mut Vec<u32>, findings: &mut Findings) -> Vec<SwitchLine> {
-    let Part::Map(fields, origin) = part else {
+fn blocks(part: YamlValue, sizes: &mut Vec<u32>, findings: &mut Findings) -> Vec<SwitchLine> {
+    let YamlValue::Map(fields, origin) = part else {
         findings.error(
             part.origin(),
             "block",
@@ -158,7 +160,7 @@ fn blocks(part: Part, sizes: &mut Vec<u32>, findings: &mut Findings) -> Vec<Swit
             continue;
         }
         let list = match part {
-            Part::List(list, _) => list,
+            YamlValue::List(list, _) => list,
             one => vec![one],
         };
         for size in &list {
@@ -172,12 +174,12 @@ fn blocks(part: Part, sizes: &mut Vec<u32>, findings: &mut Findings) -> Vec<Swit
             }
         }
     }
-    lines(Part::Map(rest, origin), ("blocks", "block"), findings)
+    lines(YamlValue::Map(rest, origin), ("blocks", "block"), findings)
 }
 
 /// Switches or blocks: `(list, entry)` names their list and the name of each.
-fn lines(part: Part, (list, entry): (&str, &str), findings: &mut Findings) -> Vec<SwitchLine> {
-    let Part::Map(fields, _) = part else {
+fn lines(part: YamlValue, (list, entry): (&str, &str), findings: &mut Findings) -> Vec<SwitchLine> {
+    let YamlValue::Map(fields, _) = part else {
         findings.error(part.origin(), list, format!("`{list}:` is expected"), "");
         return Vec::new();
     };
@@ -185,7 +187,7 @@ fn lines(part: Part, (list, entry): (&str, &str), findings: &mut Findings) -> Ve
     for (key, at, part) in fields {
         match part {
             _ if key != list => unknown(&key, &at, findings),
-            Part::List(entries, _) => {
+            YamlValue::List(entries, _) => {
                 for part in entries {
                     out.extend(line(part, entry, findings));
                 }
@@ -199,8 +201,8 @@ fn lines(part: Part, (list, entry): (&str, &str), findings: &mut Findings) -> Ve
     out
 }
 
-fn line(part: Part, entry: &str, findings: &mut Findings) -> Option<SwitchLine> {
-    let Part::Map(fields, origin) = part else {
+fn line(part: YamlValue, entry: &str, findings: &mut Findings) -> Option<SwitchLine> {
+    let YamlValue::Map(fields, origin) = part else {
         let message = format!("`{entry}: NAME` is expected");
         findings.error(part.origin(), entry, message, "");
         return None;
@@ -233,9 +235,9 @@ fn unknown(key: &str, at: &Origin, findings: &mut Findings) {
     findings.warn(at, key, message, "it is ignored; remove or correct it");
 }
 
-fn text(part: &Part, key: &str, findings: &mut Findings) -> Option<String> {
+fn text(part: &YamlValue, key: &str, findings: &mut Findings) -> Option<String> {
     match part {
-        Part::Text(text, _) => Some(text.clone()),
+        YamlValue::Text(text, _) => Some(text.clone()),
         other => {
             findings.error(
                 other.origin(),
@@ -248,7 +250,7 @@ fn text(part: &Part, key: &str, findings: &mut Findings) -> Option<String> {
     }
 }
 
-fn truth(part: &Part, key: &str, findings: &mut Findings) -> bool {
+fn truth(part: &YamlValue, key: &str, findings: &mut Findings) -> bool {
     let word = text(part, key, findings).unwrap_or_default();
     match word.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" => true,
@@ -261,10 +263,10 @@ fn truth(part: &Part, key: &str, findings: &mut Findings) -> bool {
     }
 }
 
-fn hosts(part: &Part, key: &str, findings: &mut Findings) -> Vec<String> {
+fn hosts(part: &YamlValue, key: &str, findings: &mut Findings) -> Vec<String> {
     let text = match part {
         // A list of hostlists reads like one.
-        Part::List(list, _) => {
+        YamlValue::List(list, _) => {
             let words = list.iter().filter_map(|part| text(part, key, findings));
             words.collect::<Vec<_>>().join(",")
         }
@@ -278,16 +280,16 @@ fn hosts(part: &Part, key: &str, findings: &mut Findings) -> Vec<String> {
 
 /// What is open while events come: a list, or a map with a key that waits for its value.
 enum Open {
-    List(Vec<Part>, Origin),
+    List(Vec<YamlValue>, Origin),
     Map(
-        Vec<(String, Origin, Part)>,
+        Vec<(String, Origin, YamlValue)>,
         Option<(String, Origin)>,
         Origin,
     ),
 }
 
 /// The first document of the text; what is wrong with it, and where.
-fn parse(text: &str, file: &Arc<str>) -> Result<Option<Part>, (Origin, String)> {
+fn parse(text: &str, file: &Arc<str>) -> Result<Option<YamlValue>, (Origin, String)> {
     let mut open: Vec<Open> = Vec::new();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
@@ -297,7 +299,7 @@ fn parse(text: &str, file: &Arc<str>) -> Result<Option<Part>, (Origin, String)> 
         })?;
         let at = origin(file, &span);
         let done = match event {
-            Event::Scalar(text, ..) => Part::Text(text.into_owned(), at),
+            Event::Scalar(text, ..) => YamlValue::Text(text.into_owned(), at),
             Event::SequenceStart(..) => {
                 open.push(Open::List(Vec::new(), at));
                 if open.len() > DEEPEST {
@@ -313,8 +315,8 @@ fn parse(text: &str, file: &Arc<str>) -> Result<Option<Part>, (Origin, String)> 
                 continue;
             }
             Event::SequenceEnd | Event::MappingEnd => match open.pop() {
-                Some(Open::List(list, at)) => Part::List(list, at),
-                Some(Open::Map(fields, _, at)) => Part::Map(fields, at),
+                Some(Open::List(list, at)) => YamlValue::List(list, at),
+                Some(Open::Map(fields, _, at)) => YamlValue::Map(fields, at),
                 None => continue,
             },
             Event::Alias(_) => return Err((at, "aliases are not used here".to_owned())),
@@ -326,7 +328,7 @@ fn parse(text: &str, file: &Arc<str>) -> Result<Option<Part>, (Origin, String)> 
             Some(Open::List(list, _)) => list.push(done),
             Some(Open::Map(fields, waiting, _)) => match (waiting.take(), done) {
                 (Some((key, at)), value) => fields.push((key, at, value)),
-                (None, Part::Text(key, at)) => *waiting = Some((key, at)),
+                (None, YamlValue::Text(key, at)) => *waiting = Some((key, at)),
                 (None, other) => {
                     return Err((other.origin().clone(), "a key is a word here".to_owned()));
                 }

@@ -4,7 +4,7 @@
 
 mod copies;
 
-use self::copies::{How, Jobs, Nodes, Use};
+use self::copies::{DraftedJobs, How, Nodes, Use};
 use super::Decision;
 use crate::apply;
 use crate::event::{AccountsChange, Event, JobChange};
@@ -44,7 +44,7 @@ pub(super) struct Draft<'a> {
     notes: Vec<Note>,
     next_job_id: u64,
     /// Records and nodes that changed.
-    jobs: Jobs,
+    jobs: DraftedJobs,
     nodes: Nodes,
     /// A job was stopped.
     stops: bool,
@@ -90,7 +90,7 @@ impl<'a> Draft<'a> {
             effects: Vec::new(),
             notes: Vec::new(),
             next_job_id: state.next_job_id,
-            jobs: Jobs::default(),
+            jobs: DraftedJobs::default(),
             nodes: Nodes::default(),
             stops: false,
             counts: BTreeMap::new(),

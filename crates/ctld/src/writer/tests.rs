@@ -80,7 +80,7 @@ impl World {
         let replica = Arc::new(Mutex::new(recovered.state.clone()));
         let dir = std::env::temp_dir().join(format!("muster-writer-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let writer = Writer::new(Parts {
+        let writer = Writer::new(WriterSetup {
             state: recovered.state,
             log: Box::new(recovered.log),
             replica: send,

@@ -8,7 +8,7 @@ use crate::support::{
     self, CLUSTER, ID, append, create, encode_state, open, read_all, small, snapshot, storage,
 };
 use muster_journal::{
-    Batch, Crash, Error, FileLog, Log, LogId, MemStorage, Options, Recovered, Storage,
+    Batch, Crash, Error, FileLog, Log, LogId, MemStorage, Options, RecoveredLog, Storage,
 };
 
 const FIRST: &str = "segment-00000000000000000001";
@@ -466,7 +466,7 @@ fn write_fixture() -> MemStorage {
     memory
 }
 
-fn fixture() -> (FileLog, Recovered, MemStorage) {
+fn fixture() -> (FileLog, RecoveredLog, MemStorage) {
     let memory = MemStorage::new();
     for (name, hex) in FIXTURE {
         let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use muster_journal::{
-    Batch, Error, FileLog, Log, LogId, MemStorage, Options, Position, Recovered, Storage,
+    Batch, Error, FileLog, Log, LogId, MemStorage, Options, Position, RecoveredLog, Storage,
 };
 
 pub(crate) const CLUSTER: &str = "test";
@@ -30,7 +30,10 @@ pub(crate) fn create(memory: &MemStorage, options: &Options) -> FileLog {
     FileLog::create(storage(memory), CLUSTER, ID, options.clone()).unwrap()
 }
 
-pub(crate) fn open(memory: &MemStorage, options: &Options) -> Result<(FileLog, Recovered), Error> {
+pub(crate) fn open(
+    memory: &MemStorage,
+    options: &Options,
+) -> Result<(FileLog, RecoveredLog), Error> {
     FileLog::open(storage(memory), CLUSTER, options.clone())
 }
 
@@ -83,7 +86,7 @@ fn snapshot_error(source: std::io::Error) -> Error {
 }
 
 /// Everything a log holds, snapshot and records after it together.
-pub(crate) fn read_all(recovered: &mut Recovered) -> Result<Vec<Vec<u8>>, Error> {
+pub(crate) fn read_all(recovered: &mut RecoveredLog) -> Result<Vec<Vec<u8>>, Error> {
     let mut all = Vec::new();
     if let Some(snapshot) = &mut recovered.snapshot {
         let mut state = Vec::new();

@@ -80,7 +80,7 @@ fn date_of(days: i64) -> (i64, u32, u32) {
 }
 
 #[derive(Default)]
-struct Parts {
+struct TimeFields {
     /// Year, month, day; the year may be left out.
     date: Option<(Option<i64>, u32, u32)>,
     /// Days from today.
@@ -96,7 +96,7 @@ pub fn parse(text: &str, now: Timestamp, zone: &dyn Zone) -> Option<Timestamp> {
     if let Some(seconds) = text.strip_prefix("uts") {
         return seconds.parse().ok().map(Timestamp::from_unix_s);
     }
-    let mut parts = Parts::default();
+    let mut parts = TimeFields::default();
     for word in words(text) {
         read_word(&word, &mut parts)?;
     }
@@ -188,7 +188,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-fn read_word(lower: &str, parts: &mut Parts) -> Option<()> {
+fn read_word(lower: &str, parts: &mut TimeFields) -> Option<()> {
     if let Some(rest) = lower.strip_prefix("now") {
         parts.offset = Some(if rest.is_empty() { 0 } else { offset(rest)? });
         return Some(());

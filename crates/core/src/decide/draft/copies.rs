@@ -140,9 +140,9 @@ impl DraftedJob {
 
 /// Records as a draft leaves them.
 #[derive(Default)]
-pub(super) struct Jobs(BTreeMap<JobId, DraftedJob>);
+pub(super) struct DraftedJobs(BTreeMap<JobId, DraftedJob>);
 
-impl Jobs {
+impl DraftedJobs {
     /// A record as it is now.
     pub(super) fn get<'s>(&'s self, id: JobId, state: &'s State) -> Option<&'s Job> {
         match self.0.get(&id) {

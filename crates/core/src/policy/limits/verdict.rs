@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The limited quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rule {
+enum LimitRule {
     GrpJobs,
     GrpTres,
     GrpMins,
@@ -92,20 +92,25 @@ impl Counts<'_> {
 struct Check<'a> {
     start: Start<'a>,
     scope: &'a Scope,
-    by_qos: BTreeSet<(Rule, String)>,
+    by_qos: BTreeSet<(LimitRule, String)>,
     over: Option<Over>,
 }
 
 impl Check<'_> {
     /// A limit: so much of it counts already, and so much more would. It is broken if that is more than it allows.
-    fn most(&mut self, (rule, name): (Rule, &str), most: Option<u64>, (used, asked): (u64, u64)) {
+    fn most(
+        &mut self,
+        (rule, name): (LimitRule, &str),
+        most: Option<u64>,
+        (used, asked): (u64, u64),
+    ) {
         let broken = |most: u64| used.saturating_add(asked) > most;
         self.look((rule, name), most, (used, asked), broken);
     }
 
     fn look(
         &mut self,
-        (rule, name): (Rule, &str),
+        (rule, name): (LimitRule, &str),
         most: Option<u64>,
         (used, asked): (u64, u64),
         broken: impl Fn(u64) -> bool,
@@ -138,7 +143,7 @@ impl Check<'_> {
         }
     }
 
-    fn each(&mut self, rule: Rule, limits: &Amounts, used: impl Fn(&str, u64) -> (u64, u64)) {
+    fn each(&mut self, rule: LimitRule, limits: &Amounts, used: impl Fn(&str, u64) -> (u64, u64)) {
         for (name, most) in limits {
             let asked = self.start.tres.iter().find(|(n, _)| n == name);
             let asked = asked.map_or(0, |(_, amount)| *amount);
@@ -155,12 +160,12 @@ impl Check<'_> {
         let (minutes, factor) = (self.start.minutes, self.start.factor);
         let counted = |asked: u64| counted_minutes(asked, minutes, factor);
         let jobs = limits.grp_jobs.map(u64::from);
-        self.most((Rule::GrpJobs, ""), jobs, (counts.jobs(), 1));
-        self.each(Rule::GrpTres, &limits.grp_tres, |name, asked| {
+        self.most((LimitRule::GrpJobs, ""), jobs, (counts.jobs(), 1));
+        self.each(LimitRule::GrpTres, &limits.grp_tres, |name, asked| {
             (counts.of(name), asked)
         });
         // Without `safe` a job starts while there is anything left.
-        self.each(Rule::GrpMins, &limits.grp_tres_mins, |name, asked| {
+        self.each(LimitRule::GrpMins, &limits.grp_tres_mins, |name, asked| {
             let used = counts.minutes(name, now);
             match safe {
                 true => (
@@ -170,14 +175,14 @@ impl Check<'_> {
                 false => (used, 1),
             }
         });
-        self.run_minutes(Rule::GrpRunMins, &limits.grp_tres_run_mins, counts);
+        self.run_minutes(LimitRule::GrpRunMins, &limits.grp_tres_run_mins, counts);
         let used = counts.minutes("wall", now);
         let asked = if safe { counted(1) } else { 1 };
-        self.most((Rule::GrpWall, ""), limits.grp_wall_min, (used, asked));
+        self.most((LimitRule::GrpWall, ""), limits.grp_wall_min, (used, asked));
     }
 
     /// Resource minutes that running jobs may still use, this one included.
-    fn run_minutes(&mut self, rule: Rule, most: &Amounts, counts: &Counts<'_>) {
+    fn run_minutes(&mut self, rule: LimitRule, most: &Amounts, counts: &Counts<'_>) {
         let (now, minutes, factor) = (self.start.now, self.start.minutes, self.start.factor);
         self.each(rule, most, |name, asked| {
             let used = counts.run_minutes(name, now);
@@ -193,12 +198,12 @@ impl Check<'_> {
             TimeLimit::Unlimited => u64::MAX,
         };
         let most = limits.max_wall_min.map(u64::from);
-        self.most((Rule::MaxWall, ""), most, (0, asked));
-        self.each(Rule::MaxTres, &limits.max_tres, |_, asked| (0, asked));
-        self.each(Rule::MaxMins, &limits.max_tres_mins, |_, asked| {
+        self.most((LimitRule::MaxWall, ""), most, (0, asked));
+        self.each(LimitRule::MaxTres, &limits.max_tres, |_, asked| (0, asked));
+        self.each(LimitRule::MaxMins, &limits.max_tres_mins, |_, asked| {
             (0, asked.saturating_mul(minutes))
         });
-        self.each(Rule::PerNode, &limits.max_tres_node, |_, asked| {
+        self.each(LimitRule::PerNode, &limits.max_tres_node, |_, asked| {
             (0, asked.div_ceil(nodes))
         });
         // Less than all that it would have tells nothing of what it has at least.
@@ -206,9 +211,12 @@ impl Check<'_> {
         for (name, least) in limits.min_tres.iter().filter(|_| whole) {
             let has = self.start.tres.iter().find(|(n, _)| n == name);
             let has = has.map_or(0, |(_, amount)| *amount);
-            self.look((Rule::MinTres, name), Some(*least), (0, has), |least| {
-                has < least
-            });
+            self.look(
+                (LimitRule::MinTres, name),
+                Some(*least),
+                (0, has),
+                |least| has < least,
+            );
         }
     }
 }
@@ -378,7 +386,7 @@ impl State {
                 }
                 Scope::Association(..) | Scope::PartitionAssociation(..) => {
                     check.most(
-                        (Rule::MaxJobs, ""),
+                        (LimitRule::MaxJobs, ""),
                         jobs(limits.max_jobs),
                         (counts.jobs(), 1),
                     );
@@ -387,24 +395,26 @@ impl State {
                 }
                 Scope::QosUser(..) => {
                     check.most(
-                        (Rule::MaxJobs, ""),
+                        (LimitRule::MaxJobs, ""),
                         jobs(limits.max_jobs),
                         (counts.jobs(), 1),
                     );
-                    check.each(Rule::PerUser, &limits.max_tres_user, |name, asked| {
+                    check.each(LimitRule::PerUser, &limits.max_tres_user, |name, asked| {
                         (counts.of(name), asked)
                     });
                     let most = &limits.max_tres_run_mins_user;
-                    check.run_minutes(Rule::RunMinsPerUser, most, &counts);
+                    check.run_minutes(LimitRule::RunMinsPerUser, most, &counts);
                 }
                 Scope::QosAccount(..) => {
                     let most = jobs(limits.max_jobs_account);
-                    check.most((Rule::JobsPerAccount, ""), most, (counts.jobs(), 1));
-                    check.each(Rule::PerAccount, &limits.max_tres_account, |name, asked| {
-                        (counts.of(name), asked)
-                    });
+                    check.most((LimitRule::JobsPerAccount, ""), most, (counts.jobs(), 1));
+                    check.each(
+                        LimitRule::PerAccount,
+                        &limits.max_tres_account,
+                        |name, asked| (counts.of(name), asked),
+                    );
                     let most = &limits.max_tres_run_mins_account;
-                    check.run_minutes(Rule::RunMinsPerAccount, most, &counts);
+                    check.run_minutes(LimitRule::RunMinsPerAccount, most, &counts);
                 }
             }
             if check.over.is_some() {
@@ -518,29 +528,29 @@ fn least_of(job: &Job) -> Amounts {
 }
 
 /// How sacctmgr writes it.
-fn written(rule: Rule) -> &'static str {
+fn written(rule: LimitRule) -> &'static str {
     match rule {
-        Rule::GrpJobs => "GrpJobs",
-        Rule::GrpTres => "GrpTRES",
-        Rule::GrpMins => "GrpTRESMins",
-        Rule::GrpRunMins => "GrpTRESRunMins",
-        Rule::GrpWall => "GrpWall",
-        Rule::MaxJobs => "MaxJobs",
-        Rule::MaxWall => "MaxWall",
-        Rule::MaxTres => "MaxTRES",
-        Rule::MaxMins => "MaxTRESMins",
-        Rule::PerNode => "MaxTRESPerNode",
-        Rule::PerUser => "MaxTRESPerUser",
-        Rule::JobsPerAccount => "MaxJobsPerAccount",
-        Rule::PerAccount => "MaxTRESPerAccount",
-        Rule::MinTres => "MinTRES",
-        Rule::RunMinsPerUser => "MaxTRESRunMinsPerUser",
-        Rule::RunMinsPerAccount => "MaxTRESRunMinsPerAccount",
+        LimitRule::GrpJobs => "GrpJobs",
+        LimitRule::GrpTres => "GrpTRES",
+        LimitRule::GrpMins => "GrpTRESMins",
+        LimitRule::GrpRunMins => "GrpTRESRunMins",
+        LimitRule::GrpWall => "GrpWall",
+        LimitRule::MaxJobs => "MaxJobs",
+        LimitRule::MaxWall => "MaxWall",
+        LimitRule::MaxTres => "MaxTRES",
+        LimitRule::MaxMins => "MaxTRESMins",
+        LimitRule::PerNode => "MaxTRESPerNode",
+        LimitRule::PerUser => "MaxTRESPerUser",
+        LimitRule::JobsPerAccount => "MaxJobsPerAccount",
+        LimitRule::PerAccount => "MaxTRESPerAccount",
+        LimitRule::MinTres => "MinTRES",
+        LimitRule::RunMinsPerUser => "MaxTRESRunMinsPerUser",
+        LimitRule::RunMinsPerAccount => "MaxTRESRunMinsPerAccount",
     }
 }
 
 /// Slurm's word for a limit that is broken.
-fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
+fn reason(rule: LimitRule, name: &str, qos: bool) -> Reason {
     use Reason as R;
     // Of an association, and of a QOS, each by resource: CPUs, memory, nodes, devices.
     let by = |assoc: [R; 4], of_qos: [R; 4]| {
@@ -554,15 +564,15 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
     };
     let either = |assoc: R, of_qos: R| if qos { of_qos } else { assoc };
     match rule {
-        Rule::GrpJobs => either(R::AssocGrpJobsLimit, R::QOSGrpJobsLimit),
-        Rule::GrpWall => either(R::AssocGrpWallLimit, R::QOSGrpWallLimit),
-        Rule::MaxJobs => either(R::AssocMaxJobsLimit, R::QOSMaxJobsPerUserLimit),
-        Rule::MaxWall => either(
+        LimitRule::GrpJobs => either(R::AssocGrpJobsLimit, R::QOSGrpJobsLimit),
+        LimitRule::GrpWall => either(R::AssocGrpWallLimit, R::QOSGrpWallLimit),
+        LimitRule::MaxJobs => either(R::AssocMaxJobsLimit, R::QOSMaxJobsPerUserLimit),
+        LimitRule::MaxWall => either(
             R::AssocMaxWallDurationPerJobLimit,
             R::QOSMaxWallDurationPerJobLimit,
         ),
-        Rule::JobsPerAccount => R::MaxJobsPerAccount,
-        Rule::GrpTres => by(
+        LimitRule::JobsPerAccount => R::MaxJobsPerAccount,
+        LimitRule::GrpTres => by(
             [
                 R::AssocGrpCpuLimit,
                 R::AssocGrpMemLimit,
@@ -576,7 +586,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::QOSGrpGRES,
             ],
         ),
-        Rule::GrpMins => by(
+        LimitRule::GrpMins => by(
             [
                 R::AssocGrpCPUMinutesLimit,
                 R::AssocGrpMemMinutes,
@@ -590,7 +600,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::QOSGrpGRESMinutes,
             ],
         ),
-        Rule::GrpRunMins => by(
+        LimitRule::GrpRunMins => by(
             [
                 R::AssocGrpCPURunMinutesLimit,
                 R::AssocGrpMemRunMinutes,
@@ -604,7 +614,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::QOSGrpGRESRunMinutes,
             ],
         ),
-        Rule::MaxTres => by(
+        LimitRule::MaxTres => by(
             [
                 R::AssocMaxCpuPerJobLimit,
                 R::AssocMaxMemPerJob,
@@ -618,7 +628,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::QOSMaxGRESPerJob,
             ],
         ),
-        Rule::MaxMins => by(
+        LimitRule::MaxMins => by(
             [
                 R::AssocMaxCpuMinutesPerJobLimit,
                 R::AssocMaxMemMinutesPerJob,
@@ -632,7 +642,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::QOSMaxGRESMinutesPerJob,
             ],
         ),
-        Rule::PerNode => by(
+        LimitRule::PerNode => by(
             [
                 R::AssocMaxCpuPerNode,
                 R::AssocMaxMemPerNode,
@@ -646,7 +656,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::QOSMaxGRESPerNode,
             ],
         ),
-        Rule::PerUser => by(
+        LimitRule::PerUser => by(
             [R::QOSMaxCpuPerUserLimit; 4],
             [
                 R::QOSMaxCpuPerUserLimit,
@@ -655,7 +665,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::QOSMaxGRESPerUser,
             ],
         ),
-        Rule::PerAccount => by(
+        LimitRule::PerAccount => by(
             [R::MaxCpuPerAccount; 4],
             [
                 R::MaxCpuPerAccount,
@@ -664,7 +674,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::MaxGRESPerAccount,
             ],
         ),
-        Rule::RunMinsPerUser => by(
+        LimitRule::RunMinsPerUser => by(
             [R::MaxCpuRunMinsPerUser; 4],
             [
                 R::MaxCpuRunMinsPerUser,
@@ -673,7 +683,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::MaxGRESRunMinsPerUser,
             ],
         ),
-        Rule::RunMinsPerAccount => by(
+        LimitRule::RunMinsPerAccount => by(
             [R::MaxCpuRunMinsPerAccount; 4],
             [
                 R::MaxCpuRunMinsPerAccount,
@@ -682,7 +692,7 @@ fn reason(rule: Rule, name: &str, qos: bool) -> Reason {
                 R::MaxGRESRunMinsPerAccount,
             ],
         ),
-        Rule::MinTres => by(
+        LimitRule::MinTres => by(
             [R::QOSMinCpuNotSatisfied; 4],
             [
                 R::QOSMinCpuNotSatisfied,
