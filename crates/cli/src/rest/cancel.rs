@@ -1,7 +1,8 @@
 //! The end of jobs, and signals to them.
 
-use super::call::{Call, Failure, Method, Outcome};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Method;
 use super::job_keys::{member, text_of};
 use super::jobs::no_job;
 use crate::connect::{ConnectError, unexpected};
@@ -92,7 +93,7 @@ fn send(
 
 /// `DELETE jobs`: conditions are in the body, or in the query where a client cannot send a body.
 pub(super) fn many(call: &mut Call<'_>) -> Outcome {
-    debug_assert_eq!(call.route.method, Method::Delete);
+    debug_assert_eq!(call.operation.method, Method::Delete);
     let conditions = conditions(call);
     let text = |name: &str| {
         let found = text_of(&conditions, name);
@@ -166,7 +167,7 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
             number: errno::of(refusal.code),
             text: refusal.code.text().to_owned(),
             description: format!("job {name}: {}", refusal.code.text()),
-            source: call.route.call.to_owned(),
+            source: call.operation.call.to_owned(),
         });
     }
     Ok(call.document(&call.context(), |w| {

@@ -1,7 +1,8 @@
 //! Changes of jobs: keys of a body become the fields of `scontrol update job`.
 
-use super::call::{Call, Failure, Outcome, Status};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Status;
 use super::jobs::no_job;
 use super::value::{self, Given};
 use crate::connect::{ConnectError, unexpected};
