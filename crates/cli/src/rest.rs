@@ -9,12 +9,14 @@ mod cancel;
 mod cluster;
 mod errno;
 pub mod events;
+mod http;
 mod job_change;
 mod job_keys;
 mod jobs;
 mod metrics;
 mod node_change;
 mod openapi;
+mod operation;
 mod report;
 mod route;
 mod shapes;
@@ -22,7 +24,8 @@ mod statistics;
 mod submission;
 mod value;
 
-pub use call::{Answer, Caller, Connect, Method, Request, Status};
+pub use call::Connect;
+pub use http::{Answer, Caller, Method, Request, Status};
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::document::Asker;
@@ -80,12 +83,12 @@ pub fn answer(request: &Request<'_>, connect: &mut dyn Connect) -> Answer {
         user: request.caller.user.clone(),
         group: request.caller.group.clone(),
     };
-    let mut call = Call::new(found, query, body, (asker, request), connect);
+    let mut call = Call::new(found.target, query, body, (asker, request), connect);
     // Conditions in the query of a path that takes them in a body are read there.
-    if call.route.body.is_none() {
+    if call.operation.body.is_none() {
         call.warn_of_other_parameters();
     }
-    let result = (call.route.handler)(&mut call);
+    let result = (found.handler)(&mut call);
     call.finish(result)
 }
 
@@ -101,7 +104,7 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<An
     }
     let words = route::read_path(path).ok()?;
     let found = route::find(&words, Method::Get).ok()?;
-    if found.route.area != route::Area::Metrics {
+    if found.target.operation.area != operation::Area::Metrics {
         return None;
     }
     let caller = Caller::default();
@@ -115,7 +118,7 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<An
     };
     let asked = (Asker::default(), &request);
     let mut call = Call::new(
-        found,
+        found.target,
         Vec::new(),
         serde_json::Value::Null,
         asked,
@@ -126,7 +129,7 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<An
             let text = "PrivateData is set, so that not everybody gets metrics here: have a token read slurmrestd's /metrics";
             return Some(Answer::text(Status::FORBIDDEN, text));
         }
-        Ok(_) => (call.route.handler)(&mut call),
+        Ok(_) => (found.handler)(&mut call),
         Err(failure) => Err(failure),
     };
     Some(call.finish(result))
@@ -162,7 +165,7 @@ const SMALL: [&str; 4] = ["ping", "diag", "licenses", "reconfigure"];
 pub fn is_listing(method: Method, path: &str) -> bool {
     let found = route::read_path(path).and_then(|path| route::find(&path, method));
     found.is_ok_and(|found| {
-        let path = found.route.path.trim_end_matches('/');
+        let path = found.target.operation.path.trim_end_matches('/');
         method == Method::Get && !path.ends_with('}') && !SMALL.contains(&path)
     })
 }

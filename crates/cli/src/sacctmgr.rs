@@ -5,6 +5,7 @@
 mod account;
 pub(crate) mod book;
 mod cluster;
+mod commands;
 mod conditions;
 mod console;
 mod coordinator;
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     }
     match parsed.operands.is_empty() {
         true => prompt::run(&mut session),
-        false => session.execute(&parsed.operands),
+        false => commands::execute(&mut session, &parsed.operands),
     }
 }
 

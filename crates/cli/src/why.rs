@@ -110,45 +110,54 @@ fn text(explanation: &Explanation, ctx: &Ctx) -> String {
             span(moment.at.since_ms(explanation.now) / 1000)
         );
     }
-    match &explanation.start {
-        Some(start) => {
-            let _ = writeln!(out, "Expected start: {}", when(start, explanation.now, ctx));
-            let assumed = match (start.estimate, explanation.predicted) {
-                (true, _) => "an estimate: the work ahead of it, divided among all CPUs",
-                (_, true) => {
-                    "if jobs run as long as predicted, and no job is submitted that comes first"
-                }
-                (_, false) => {
-                    "if jobs run to their time limits, and no job is submitted that comes first"
-                }
-            };
-            let _ = writeln!(out, "  {assumed}");
-            if start.at.since_ms(explanation.now) / 1000 > ENDLESS_FROM_S {
-                out.push_str("  (jobs without a time limit are taken to end after a year)\n");
-            }
-        }
-        None => {
-            out.push_str("Expected start: none; nothing that is foreseen starts it\n");
-        }
+    write_start(&mut out, explanation, ctx);
+    write_jobs_ahead(&mut out, explanation, ctx);
+    write_sooner(&mut out, explanation, ctx);
+    out
+}
+
+fn write_start(out: &mut String, explanation: &Explanation, ctx: &Ctx) {
+    let Some(start) = &explanation.start else {
+        out.push_str("Expected start: none; nothing that is foreseen starts it\n");
+        return;
+    };
+    let _ = writeln!(out, "Expected start: {}", when(start, explanation.now, ctx));
+    let assumed = match (start.estimate, explanation.predicted) {
+        (true, _) => "an estimate: the work ahead of it, divided among all CPUs",
+        (_, true) => "if jobs run as long as predicted, and no job is submitted that comes first",
+        (_, false) => "if jobs run to their time limits, and no job is submitted that comes first",
+    };
+    let _ = writeln!(out, "  {assumed}");
+    if start.at.since_ms(explanation.now) / 1000 > ENDLESS_FROM_S {
+        out.push_str("  (jobs without a time limit are taken to end after a year)\n");
     }
-    if !explanation.ahead.is_empty() {
-        let _ = writeln!(
-            out,
-            "Ahead of it on those nodes ({}):",
-            explanation.ahead_count
-        );
-        for ahead in &explanation.ahead {
-            let _ = writeln!(out, "  {}", line_of(ahead, ctx));
-        }
-        let more = explanation.ahead_count as usize
-            - explanation
-                .ahead
-                .len()
-                .min(explanation.ahead_count as usize);
-        if more > 0 {
-            let _ = writeln!(out, "  and {more} more");
-        }
+}
+
+/// The jobs that come before it.
+fn write_jobs_ahead(out: &mut String, explanation: &Explanation, ctx: &Ctx) {
+    if explanation.ahead.is_empty() {
+        return;
     }
+    let _ = writeln!(
+        out,
+        "Ahead of it on those nodes ({}):",
+        explanation.ahead_count
+    );
+    for ahead in &explanation.ahead {
+        let _ = writeln!(out, "  {}", line_of(ahead, ctx));
+    }
+    let more = explanation.ahead_count as usize
+        - explanation
+            .ahead
+            .len()
+            .min(explanation.ahead_count as usize);
+    if more > 0 {
+        let _ = writeln!(out, "  and {more} more");
+    }
+}
+
+/// What would have it start sooner.
+fn write_sooner(out: &mut String, explanation: &Explanation, ctx: &Ctx) {
     if explanation.sooner.is_empty() {
         if explanation.tried > 0 {
             let _ = writeln!(
@@ -157,7 +166,7 @@ fn text(explanation: &Explanation, ctx: &Ctx) -> String {
                 explanation.tried
             );
         }
-        return out;
+        return;
     }
     out.push_str("It would start sooner:\n");
     for sooner in &explanation.sooner {
@@ -167,7 +176,6 @@ fn text(explanation: &Explanation, ctx: &Ctx) -> String {
             let _ = writeln!(out, "      {}", sooner.words);
         }
     }
-    out
 }
 
 /// A time, how far it is off, and where.

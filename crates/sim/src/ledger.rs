@@ -7,7 +7,7 @@ use muster_core::event::{Event, JobChange, NodeChange};
 use muster_core::state::State;
 use muster_journal::Position;
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::{Attempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ExitStatus, JobState, Reason};
 use muster_model::reservation::Flags;
 use muster_model::spec::JobSpec;
@@ -142,30 +142,8 @@ impl Ledger {
                 alloc,
                 ..
             } => {
-                self.starts += 1;
-                self.keeps_off(*id, *at, alloc)?;
-                let launch = Launch {
-                    started_at: position,
-                    started_ms: now,
-                    decided_ms,
-                    suspended: (None, 0),
-                    ended_suspended: false,
-                    steps_started: BTreeSet::new(),
-                    steps_ended: BTreeMap::new(),
-                    sizes: vec![nodes_of(alloc)],
-                    resumed_at: None,
-                    end: None,
-                };
-                let known = self
-                    .jobs
-                    .get_mut(id)
-                    .map(|life| life.attempts.insert(*attempt, launch));
-                if !matches!(known, Some(None)) {
-                    return Err(Violation::new(
-                        "invariant_attempts_are_new",
-                        format!("job {id} starts attempt {} for the second time", attempt.0),
-                    ));
-                }
+                let times = (now, decided_ms);
+                self.start_attempt(JobAttempt::new(*id, *attempt), *at, times, alloc)?;
             }
             Event::JobEnding {
                 id,
@@ -174,24 +152,7 @@ impl Ledger {
                 reason,
                 ..
             } => {
-                self.limit_ends
-                    .extend(self.limit_end(*id, (*state, *reason), decided_ms));
-                let held = self
-                    .state
-                    .jobs
-                    .get(id)
-                    .is_some_and(|job| !job.nodes_held.is_empty());
-                if let Some(launch) = self.last_launch(*id) {
-                    launch.ended_suspended |= launch.suspended.0.is_some();
-                }
-                if let Some(life) = self.jobs.get_mut(id) {
-                    life.ended_at = position;
-                    if let (true, Some(mut last)) = (held, life.attempts.last_entry()) {
-                        // Another component of its heterogeneous job may be what could not be launched.
-                        let launched = *reason != Reason::JobLaunchFailure;
-                        last.get_mut().end.get_or_insert((*state, *exit, launched));
-                    }
-                }
+                self.end_job(*id, (*state, *exit, *reason), decided_ms);
             }
             Event::JobChanged {
                 id,
@@ -247,6 +208,66 @@ impl Ledger {
         }
         self.state.apply(event);
         Ok(())
+    }
+
+    fn start_attempt(
+        &mut self,
+        JobAttempt { job: id, attempt }: JobAttempt,
+        at: Timestamp,
+        (now, decided_ms): (u64, u64),
+        alloc: &Allocation,
+    ) -> Result<(), Violation> {
+        self.starts += 1;
+        self.keeps_off(id, at, alloc)?;
+        let launch = Launch {
+            started_at: self.position,
+            started_ms: now,
+            decided_ms,
+            suspended: (None, 0),
+            ended_suspended: false,
+            steps_started: BTreeSet::new(),
+            steps_ended: BTreeMap::new(),
+            sizes: vec![nodes_of(alloc)],
+            resumed_at: None,
+            end: None,
+        };
+        let known = self
+            .jobs
+            .get_mut(&id)
+            .map(|life| life.attempts.insert(attempt, launch));
+        if !matches!(known, Some(None)) {
+            return Err(Violation::new(
+                "invariant_attempts_are_new",
+                format!("job {id} starts attempt {} for the second time", attempt.0),
+            ));
+        }
+        Ok(())
+    }
+
+    fn end_job(
+        &mut self,
+        id: JobId,
+        (state, exit, reason): (JobState, ExitStatus, Reason),
+        decided_ms: u64,
+    ) {
+        self.limit_ends
+            .extend(self.limit_end(id, (state, reason), decided_ms));
+        let held = self
+            .state
+            .jobs
+            .get(&id)
+            .is_some_and(|job| !job.nodes_held.is_empty());
+        if let Some(launch) = self.last_launch(id) {
+            launch.ended_suspended |= launch.suspended.0.is_some();
+        }
+        if let Some(life) = self.jobs.get_mut(&id) {
+            life.ended_at = self.position;
+            if let (true, Some(mut last)) = (held, life.attempts.last_entry()) {
+                // Another component of its heterogeneous job may be what could not be launched.
+                let launched = reason != Reason::JobLaunchFailure;
+                last.get_mut().end.get_or_insert((state, exit, launched));
+            }
+        }
     }
 
     /// What is to be looked at if a job is ended by its time limit and nothing else.

@@ -19,7 +19,7 @@ pub(crate) use srun::{AgentConnection, SrunProcess};
 pub(crate) use step_link::{Direction, LinkArrival, LinkClient, LinkServer, StepLinkId, StepLinks};
 pub(crate) use stepd::{BelowNode, Greeted, StepTasks, StepdProcess};
 
-use muster_model::ids::JobAttempt;
+use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};
 use muster_model::node::NodeInfo;
 use muster_model::time::Timestamp;
@@ -27,6 +27,9 @@ use muster_node_core::agent::view;
 use muster_node_core::launcher::known_jobs;
 use muster_proto::node::{NodeHello, NumberedReport, Report};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A part of a step that began.
+pub(crate) type TaskKey = (JobAttempt, StepNo, u32);
 
 /// Acknowledged reports that are remembered.
 const REMEMBERED: usize = 40;

@@ -253,52 +253,8 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
                 .chain(first.into_iter().flat_map(NodeView::flags)),
         );
     });
-    w.map("nodes", |w| {
-        let busy = row.nodes.iter().filter(|n| n.state.is_busy()).count();
-        let idle = row
-            .nodes
-            .iter()
-            .filter(|n| !n.state.is_busy() && n.state.offers_cpus())
-            .count();
-        w.raw("allocated", busy);
-        w.raw("idle", idle);
-        w.raw("other", row.nodes.len() - busy - idle);
-        w.raw("total", row.nodes.len());
-        w.texts(
-            "hostnames",
-            row.nodes.iter().map(|n| &n.node.config.hostname),
-        );
-        w.texts("addresses", row.nodes.iter().map(|n| &n.node.config.addr));
-        w.texts("nodes", row.nodes.iter().map(|n| &n.node.config.name));
-    });
-    w.map("cpus", |w| {
-        let sum =
-            |f: fn(&NodeView<'_>) -> u32| row.nodes.iter().map(|n| u64::from(f(n))).sum::<u64>();
-        let all = sum(|n| n.node.config.cpus);
-        let used = sum(|n| n.used_cpus());
-        let idle = sum(|n| {
-            if n.state.offers_cpus() {
-                n.node.config.cpus.saturating_sub(n.used_cpus())
-            } else {
-                0
-            }
-        });
-        w.raw("allocated", used);
-        w.raw("idle", idle);
-        w.raw("other", all.saturating_sub(used + idle));
-        w.raw("total", all);
-        ends(w, row, |n| u64::from(n.node.config.cpus));
-        span(w, "load", row, |n| u64::from(load(n)));
-        w.map("per_node", |w| {
-            w.limit(
-                "max",
-                row.partition
-                    .and_then(|p| p.max_cpus_per_node)
-                    .map(u64::from),
-                false,
-            );
-        });
-    });
+    w.map("nodes", |w| node_counts(w, row));
+    w.map("cpus", |w| cpus(w, row));
     span(w, "sockets", row, |n| u64::from(n.sockets()));
     span(w, "cores", row, |n| {
         u64::from(n.node.config.cores_per_socket)
@@ -307,25 +263,7 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
         u64::from(n.node.config.threads_per_core)
     });
     span(w, "disk", row, |n| n.node.config.tmp_disk_mib);
-    w.map("memory", |w| {
-        ends(w, row, |n| n.node.config.memory_mib);
-        w.map("free", |w| {
-            w.limit(
-                "minimum",
-                row.nodes.iter().filter_map(|n| n.free_mib()).min(),
-                false,
-            );
-            w.limit(
-                "maximum",
-                row.nodes.iter().filter_map(|n| n.free_mib()).max(),
-                false,
-            );
-        });
-        w.raw(
-            "allocated",
-            row.nodes.iter().map(|n| n.node.used_mib).sum::<u64>(),
-        );
-    });
+    w.map("memory", |w| memory(w, row));
     span(w, "weight", row, |n| u64::from(n.node.config.weight));
     w.map("features", |w| {
         let features = first
@@ -361,6 +299,73 @@ fn group(w: &mut Writer<'_>, row: &NodeGroup<'_>, ctx: &Ctx) {
     if let Some(p) = row.partition {
         w.map("partition", |w| partition(w, p, ctx));
     }
+}
+
+fn node_counts(w: &mut Writer<'_>, row: &NodeGroup<'_>) {
+    let busy = row.nodes.iter().filter(|n| n.state.is_busy()).count();
+    let idle = row
+        .nodes
+        .iter()
+        .filter(|n| !n.state.is_busy() && n.state.offers_cpus())
+        .count();
+    w.raw("allocated", busy);
+    w.raw("idle", idle);
+    w.raw("other", row.nodes.len() - busy - idle);
+    w.raw("total", row.nodes.len());
+    w.texts(
+        "hostnames",
+        row.nodes.iter().map(|n| &n.node.config.hostname),
+    );
+    w.texts("addresses", row.nodes.iter().map(|n| &n.node.config.addr));
+    w.texts("nodes", row.nodes.iter().map(|n| &n.node.config.name));
+}
+
+fn cpus(w: &mut Writer<'_>, row: &NodeGroup<'_>) {
+    let sum = |f: fn(&NodeView<'_>) -> u32| row.nodes.iter().map(|n| u64::from(f(n))).sum::<u64>();
+    let all = sum(|n| n.node.config.cpus);
+    let used = sum(|n| n.used_cpus());
+    let idle = sum(|n| {
+        if n.state.offers_cpus() {
+            n.node.config.cpus.saturating_sub(n.used_cpus())
+        } else {
+            0
+        }
+    });
+    w.raw("allocated", used);
+    w.raw("idle", idle);
+    w.raw("other", all.saturating_sub(used + idle));
+    w.raw("total", all);
+    ends(w, row, |n| u64::from(n.node.config.cpus));
+    span(w, "load", row, |n| u64::from(load(n)));
+    w.map("per_node", |w| {
+        w.limit(
+            "max",
+            row.partition
+                .and_then(|p| p.max_cpus_per_node)
+                .map(u64::from),
+            false,
+        );
+    });
+}
+
+fn memory(w: &mut Writer<'_>, row: &NodeGroup<'_>) {
+    ends(w, row, |n| n.node.config.memory_mib);
+    w.map("free", |w| {
+        w.limit(
+            "minimum",
+            row.nodes.iter().filter_map(|n| n.free_mib()).min(),
+            false,
+        );
+        w.limit(
+            "maximum",
+            row.nodes.iter().filter_map(|n| n.free_mib()).max(),
+            false,
+        );
+    });
+    w.raw(
+        "allocated",
+        row.nodes.iter().map(|n| n.node.used_mib).sum::<u64>(),
+    );
 }
 
 fn time_limit(w: &mut Writer<'_>, key: &str, limit: Option<TimeLimit>) {

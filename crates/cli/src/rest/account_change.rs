@@ -2,8 +2,9 @@
 //! not is made.
 
 use super::accounts::{is_chosen, load};
-use super::call::{Call, Failure, Outcome, Status};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Status;
 use super::job_keys::{member, text_of};
 use crate::connect::unexpected;
 use crate::sacctmgr::book::Book;
@@ -275,7 +276,7 @@ pub(super) fn delete_user(call: &mut Call<'_>) -> Outcome {
 
 /// Nothing was there that could be taken away, as Slurm answers it.
 fn no_change(call: &mut Call<'_>, list: &str) -> Outcome {
-    call.warn(call.route.call, format!("there is no {}", call.name()));
+    call.warn(call.operation.call, format!("there is no {}", call.name()));
     removed_list(call, list, &[])
 }
 
@@ -556,7 +557,7 @@ pub(super) fn delete_associations(call: &mut Call<'_>) -> Outcome {
     let book = load(call)?;
     let all = book.sorted();
     let chosen: Vec<_> = all.iter().filter(|a| is_chosen(call, a, &book)).collect();
-    if call.route.path == "association" && chosen.len() > 1 {
+    if call.operation.path == "association" && chosen.len() > 1 {
         return Err(Failure::malformed(
             "association",
             "Ambiguous request: More than 1 association would be deleted.",
@@ -590,7 +591,7 @@ pub(super) fn delete_associations(call: &mut Call<'_>) -> Outcome {
         ));
     }
     if removed.is_empty() {
-        call.warn(call.route.call, "the conditions choose no association");
+        call.warn(call.operation.call, "the conditions choose no association");
     }
     removed_list(call, "removed_associations", &removed)
 }

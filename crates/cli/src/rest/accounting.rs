@@ -1,6 +1,7 @@
 //! Jobs of accounting: parameters of the query are the conditions of sacct.
 
-use super::call::{Call, Failure, Outcome, Status};
+use super::call::{Call, Failure, Outcome};
+use super::http::Status;
 use crate::listing::account::AcctRow;
 use crate::listing::{Failure as SacctFailure, query};
 use crate::sacct::document;
@@ -48,7 +49,7 @@ fn answer(call: &mut Call<'_>, conditions: &RowConditions) -> Outcome {
         .filter(|row| conditions.wants(row))
         .collect();
     if rows.is_empty() {
-        call.warn(call.route.call, NOTHING_FOUND);
+        call.warn(call.operation.call, NOTHING_FOUND);
     }
     Ok(call.document(&ctx, |w| document::jobs(w, &rows, &ctx)))
 }

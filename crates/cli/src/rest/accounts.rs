@@ -1,7 +1,8 @@
 //! Accounts, users, associations, QOS, clusters, TRES and workload keys, as accounting has them.
 
-use super::call::{Call, Failure, Outcome, Status};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Status;
 use crate::listing::context::Ctx;
 use crate::listing::document::Writer;
 use crate::listing::query;

@@ -1,7 +1,8 @@
 //! One request while it is answered: what was asked, the connection to the controller, what went wrong so far.
 
 use super::errno;
-use super::route::{Area, Found, Route};
+use super::http::{Answer, Caller, Request, Status};
+use super::operation::{Area, Operation, Target};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::document::{Asker, Dialect, Envelope, Problem, Remark, Writer, enveloped};
@@ -9,94 +10,6 @@ use jiff::tz::TimeZone;
 use muster_model::refusal::Refusal;
 use serde_json::Value;
 use std::borrow::Cow;
-
-/// What is to be done at a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Read.
-    Get,
-    /// Make or change.
-    Post,
-    /// Take away.
-    Delete,
-}
-
-/// Whose request it is, as slurmrestd has found out. The controller finds out anew for each connection.
-#[derive(Clone, Debug, Default)]
-pub struct Caller {
-    /// The user's number.
-    pub uid: u32,
-    /// The user's name.
-    pub user: String,
-    /// The name of the user's group.
-    pub group: String,
-    /// The address or socket that the request came by.
-    pub source: String,
-}
-
-/// A request, with its parts as they came.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// What is to be done.
-    pub method: Method,
-    /// The path, escapes and all.
-    pub path: &'a str,
-    /// What follows the question mark, escapes and all.
-    pub query: &'a str,
-    /// JSON, or nothing.
-    pub body: &'a [u8],
-    /// The answer is to be YAML.
-    pub yaml: bool,
-    /// Who asks.
-    pub caller: &'a Caller,
-}
-
-/// A status code of HTTP (RFC 9110).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status(pub u16);
-
-impl Status {
-    /// 200.
-    pub const OK: Status = Status(200);
-    /// 400.
-    pub const BAD_REQUEST: Status = Status(400);
-    /// 401.
-    pub const UNAUTHORIZED: Status = Status(401);
-    /// 403.
-    pub const FORBIDDEN: Status = Status(403);
-    /// 404.
-    pub const NOT_FOUND: Status = Status(404);
-    /// 405.
-    pub const NOT_ALLOWED: Status = Status(405);
-    /// 500.
-    pub const INTERNAL_ERROR: Status = Status(500);
-    /// 503.
-    pub const UNAVAILABLE: Status = Status(503);
-    /// 502.
-    pub const BAD_GATEWAY: Status = Status(502);
-}
-
-/// What goes back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The status.
-    pub status: Status,
-    /// The media type of the body.
-    pub media_type: &'static str,
-    /// The body.
-    pub body: Cow<'static, str>,
-}
-
-impl Answer {
-    /// A line of text, for what cannot be answered with a document.
-    pub fn text(status: Status, text: &str) -> Answer {
-        Answer {
-            status,
-            media_type: "text/plain",
-            body: Cow::Owned(text.to_owned()),
-        }
-    }
-}
 
 /// Where connections to the controller come from: they are made as the caller, and kept for the caller's next request.
 pub trait Connect {
@@ -157,7 +70,7 @@ pub(super) type Outcome = Result<String, Failure>;
 
 /// A request while it is answered.
 pub(super) struct Call<'a> {
-    pub(super) route: &'static Route,
+    pub(super) operation: &'static Operation,
     /// The layout that the path names.
     pub(super) dialect: Dialect,
     /// What stands in the path where the route has braces.
@@ -180,17 +93,17 @@ pub(super) struct Call<'a> {
 
 impl<'a> Call<'a> {
     pub(super) fn new(
-        found: Found,
+        target: Target,
         query: Vec<(String, String)>,
         body: Value,
         (asker, request): (Asker, &Request<'a>),
         connect: &'a mut dyn Connect,
     ) -> Call<'a> {
-        let dialect = Dialect::of_version(found.version, request.yaml);
+        let dialect = Dialect::of_version(target.version, request.yaml);
         Call {
-            route: found.route,
+            operation: target.operation,
             dialect: dialect.unwrap_or(Dialect::newest(request.yaml)),
-            names: found.names,
+            names: target.names,
             query,
             body,
             caller: request.caller,
@@ -219,7 +132,7 @@ impl<'a> Call<'a> {
     /// Warns of parameters that this path does not have.
     pub(super) fn warn_of_other_parameters(&mut self) {
         for (name, _) in &self.query {
-            if !self.route.parameters.contains(&name.as_str()) {
+            if !self.operation.parameters.contains(&name.as_str()) {
                 let description = format!("there is no query parameter {name} at this path");
                 self.warnings.push(Remark {
                     description,
@@ -266,7 +179,7 @@ impl<'a> Call<'a> {
         let envelope = Envelope {
             command: "",
             asker: Some(&self.asker),
-            is_of_accounting: self.route.area == Area::Slurmdb,
+            is_of_accounting: self.operation.area == Area::Slurmdb,
             errors: &self.errors,
             warnings: &self.warnings,
         };
@@ -294,7 +207,7 @@ impl<'a> Call<'a> {
         }
         Answer {
             status,
-            media_type: match (status, self.route.area, self.dialect.is_yaml()) {
+            media_type: match (status, self.operation.area, self.dialect.is_yaml()) {
                 (Status::OK, ..) if self.media_type.is_some() => self.media_type.unwrap_or(""),
                 (Status::OK, Area::Metrics, _) => "text/plain; version=0.0.4",
                 (_, _, true) => "application/yaml",
@@ -306,7 +219,7 @@ impl<'a> Call<'a> {
 
     /// What the controller, or the way to it, has answered.
     pub(super) fn failure(&self, error: &ConnectError) -> Failure {
-        let source = self.route.call;
+        let source = self.operation.call;
         let gateway = match self.dialect.is_old() {
             true => Status::INTERNAL_ERROR,
             false => Status::BAD_GATEWAY,
@@ -335,7 +248,7 @@ impl<'a> Call<'a> {
                 number: errno::of(refusal.code),
                 text: refusal.code.text().to_owned(),
                 description,
-                source: self.route.call.to_owned(),
+                source: self.operation.call.to_owned(),
             },
         }
     }

@@ -1,7 +1,8 @@
 //! The end of jobs, and signals to them.
 
-use super::call::{Call, Failure, Method, Outcome};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Method;
 use super::job_keys::{member, text_of};
 use super::jobs::no_job;
 use crate::connect::{ConnectError, unexpected};
@@ -90,30 +91,75 @@ fn send(
     Ok(reply)
 }
 
+/// Keys that the body of `DELETE jobs` may have.
+const KNOWN: [&str; 14] = [
+    "account",
+    "flags",
+    "job_name",
+    "jobs",
+    "partition",
+    "qos",
+    "reservation",
+    "signal",
+    "job_state",
+    "user_id",
+    "user_name",
+    "wckey",
+    "nodes",
+    "cron",
+];
+
 /// `DELETE jobs`: conditions are in the body, or in the query where a client cannot send a body.
 pub(super) fn many(call: &mut Call<'_>) -> Outcome {
-    debug_assert_eq!(call.route.method, Method::Delete);
+    debug_assert_eq!(call.operation.method, Method::Delete);
     let conditions = conditions(call);
-    let text = |name: &str| {
-        let found = text_of(&conditions, name);
-        found.map_err(|error| Failure::malformed(name, error.why))
+    let selection = read_selection(&conditions)?;
+    if selection == JobSelection::default() {
+        // Nothing said is not everything.
+        return Err(Failure::malformed("jobs", "no condition chooses the jobs"));
+    }
+    let signal = match condition(&conditions, "signal")? {
+        Some(name) => signal(&name)?,
+        None => KILL,
     };
-    const KNOWN: [&str; 14] = [
-        "account",
-        "flags",
-        "job_name",
-        "jobs",
-        "partition",
-        "qos",
-        "reservation",
-        "signal",
-        "job_state",
-        "user_id",
-        "user_name",
-        "wckey",
-        "nodes",
-        "cron",
-    ];
+    let flags = condition(&conditions, "flags")?;
+    let scope = flags.map_or(Ok(SignalScope::Steps), |flags| scope(&flags))?;
+    let refused = send(call, selection, signal, scope)?;
+    for (name, refusal) in &refused {
+        call.errors.push(Problem {
+            number: errno::of(refusal.code),
+            text: refusal.code.text().to_owned(),
+            description: format!("job {name}: {}", refusal.code.text()),
+            source: call.operation.call.to_owned(),
+        });
+    }
+    Ok(call.document(&call.context(), |w| {
+        w.list("status", |w| {
+            for (name, refusal) in &refused {
+                w.item(|w| {
+                    w.map("error", |w| {
+                        w.text("string", refusal.code.text());
+                        w.raw("code", errno::of(refusal.code));
+                        w.text("message", &refusal.detail);
+                    });
+                    w.text("step_id", name);
+                    let digits = name.split(['_', '.', '+']).next().unwrap_or("");
+                    w.limit("job_id", digits.parse().ok(), false);
+                    w.map("federation", |w| w.text("sibling", ""));
+                });
+            }
+        });
+    }))
+}
+
+fn condition(conditions: &Map<String, Value>, name: &str) -> Result<Option<String>, Failure> {
+    let found = text_of(conditions, name);
+    found.map_err(|error| Failure::malformed(name, error.why))
+}
+
+/// Which jobs conditions choose.
+fn read_selection(conditions: &Map<String, Value>) -> Result<JobSelection, Failure> {
+    let text = |name: &str| condition(conditions, name);
     if let Some(other) = conditions.keys().find(|key| !KNOWN.contains(&key.as_str())) {
         // A condition that is not understood would choose too many jobs.
         return Err(Failure::malformed(
@@ -151,41 +197,7 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
         let target: JobTarget = job_target(name).ok_or_else(|| no_job(name))?;
         selection.targets.push(target);
     }
-    if selection == JobSelection::default() {
-        // Nothing said is not everything.
-        return Err(Failure::malformed("jobs", "no condition chooses the jobs"));
-    }
-    let signal = match text("signal")? {
-        Some(name) => signal(&name)?,
-        None => KILL,
-    };
-    let scope = text("flags")?.map_or(Ok(SignalScope::Steps), |flags| scope(&flags))?;
-    let refused = send(call, selection, signal, scope)?;
-    for (name, refusal) in &refused {
-        call.errors.push(Problem {
-            number: errno::of(refusal.code),
-            text: refusal.code.text().to_owned(),
-            description: format!("job {name}: {}", refusal.code.text()),
-            source: call.route.call.to_owned(),
-        });
-    }
-    Ok(call.document(&call.context(), |w| {
-        w.list("status", |w| {
-            for (name, refusal) in &refused {
-                w.item(|w| {
-                    w.map("error", |w| {
-                        w.text("string", refusal.code.text());
-                        w.raw("code", errno::of(refusal.code));
-                        w.text("message", &refusal.detail);
-                    });
-                    w.text("step_id", name);
-                    let digits = name.split(['_', '.', '+']).next().unwrap_or("");
-                    w.limit("job_id", digits.parse().ok(), false);
-                    w.map("federation", |w| w.text("sibling", ""));
-                });
-            }
-        });
-    }))
+    Ok(selection)
 }
 
 fn conditions(call: &mut Call<'_>) -> Map<String, Value> {

@@ -1,7 +1,8 @@
 //! The controller, nodes, partitions, reservations, licenses.
 
-use super::call::{Call, Failure, Outcome, Status};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Status;
 use crate::connect::{ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::document::Writer;

@@ -1,7 +1,7 @@
 //! The event stream, `GET /muster/v1/events`: changes as server-sent events, of which a query chooses some. Who passes them on, and
 //! to how many, is slurmrestd's concern.
 
-use super::call::{Answer, Status};
+use super::http::{Answer, Status};
 use super::value;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::changes;

@@ -1,7 +1,8 @@
 //! Changes of jobs: keys of a body become the fields of `scontrol update job`.
 
-use super::call::{Call, Failure, Outcome, Status};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Status;
 use super::jobs::no_job;
 use super::value::{self, Given};
 use crate::connect::{ConnectError, unexpected};
@@ -10,10 +11,11 @@ use crate::scontrol::update_job::{self, ChangeError};
 use crate::targets::job_target;
 use crate::zone;
 use muster_model::command::{JobTarget, JobUpdate, Reply, UserCommand};
+use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::Timestamp;
 use muster_proto::client::{JobFilter, Response};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Key of a body, and the field of scontrol that it is.
 #[rustfmt::skip]
@@ -68,6 +70,39 @@ const FIELDS: &[(&str, &str)] = &[
 pub(super) fn update(call: &mut Call<'_>) -> Outcome {
     let name = call.name().to_owned();
     let target = job_target(&name).ok_or_else(|| no_job(&name))?;
+    let body = take_body(call)?;
+    let Changes { pairs, hold } = read_changes(call, name, &body)?;
+    let update = read_update(call, target.job, &pairs)?;
+    if update != JobUpdate::default() {
+        send(call, target.clone(), update)?;
+    } else if hold.is_none() {
+        let why = "the body has no key that changes the job";
+        return Err(Failure::numbered(
+            Status::INTERNAL_ERROR,
+            errno::NO_CHANGE,
+            "job",
+            why,
+        ));
+    }
+    if let Some(hold) = hold {
+        let user = false;
+        let command = match hold {
+            true => UserCommand::Hold { target, user },
+            false => UserCommand::Release { target },
+        };
+        carry_out(call, command)?;
+    }
+    results(call)
+}
+
+/// What the body asks for: keys as `scontrol update` has them, and whether the job is to be held or released.
+struct Changes {
+    pairs: Vec<Pair>,
+    hold: Option<bool>,
+}
+
+/// The body's keys of a job.
+fn take_body(call: &mut Call<'_>) -> Result<Map<String, Value>, Failure> {
     let body = std::mem::take(&mut call.body);
     let Value::Object(body) = body else {
         return Err(Failure::malformed(
@@ -76,13 +111,20 @@ pub(super) fn update(call: &mut Call<'_>) -> Outcome {
         ));
     };
     // What Slurm's description has around the keys in newer versions.
-    let body = match body.get("job") {
-        Some(Value::Object(inner)) if body.len() == 1 => inner.clone(),
-        _ => body,
-    };
+    match body.get("job") {
+        Some(Value::Object(inner)) if body.len() == 1 => Ok(inner.clone()),
+        _ => Ok(body),
+    }
+}
+
+fn read_changes(
+    call: &mut Call<'_>,
+    name: String,
+    body: &Map<String, Value>,
+) -> Result<Changes, Failure> {
     let mut pairs = vec![Pair::new("JobId", name)];
     let mut hold = None;
-    for (key, value) in &body {
+    for (key, value) in body {
         let lower = key.to_ascii_lowercase();
         let bad = |why: &str| Failure::malformed(key, format!("{key}: {why}"));
         let given = value::read(value).map_err(bad)?;
@@ -105,12 +147,16 @@ pub(super) fn update(call: &mut Call<'_>) -> Outcome {
             }
         }
     }
-    let first = target.job;
+    Ok(Changes { pairs, hold })
+}
+
+/// The change that keys ask for. Some depend on what the job is, which is asked for then.
+fn read_update(call: &mut Call<'_>, job: JobId, pairs: &[Pair]) -> Result<JobUpdate, Failure> {
     let mut problem = None;
     let read = {
         let mut load = || {
             let filter = JobFilter {
-                ids: vec![first],
+                ids: vec![job],
                 ..JobFilter::default()
             };
             let jobs = call.ask(|client| client.query_jobs(filter));
@@ -123,32 +169,12 @@ pub(super) fn update(call: &mut Call<'_>) -> Outcome {
                 }
             }
         };
-        update_job::changes(&pairs, &mut load)
+        update_job::changes(pairs, &mut load)
     };
     if let Some(failure) = problem {
         return Err(failure);
     }
-    let update = read.map_err(|error| change_failure(call, error))?;
-    if update != JobUpdate::default() {
-        send(call, target.clone(), update)?;
-    } else if hold.is_none() {
-        let why = "the body has no key that changes the job";
-        return Err(Failure::numbered(
-            Status::INTERNAL_ERROR,
-            errno::NO_CHANGE,
-            "job",
-            why,
-        ));
-    }
-    if let Some(hold) = hold {
-        let user = false;
-        let command = match hold {
-            true => UserCommand::Hold { target, user },
-            false => UserCommand::Release { target },
-        };
-        carry_out(call, command)?;
-    }
-    results(call)
+    read.map_err(|error| change_failure(call, error))
 }
 
 /// What versions since v0.0.40 answer beside errors.

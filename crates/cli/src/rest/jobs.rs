@@ -1,7 +1,8 @@
 //! Jobs of the queue.
 
-use super::call::{Call, Failure, Outcome, Status};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Status;
 use crate::listing::context::Ctx;
 use crate::listing::document::Writer;
 use crate::listing::job::JobRow;

@@ -310,6 +310,47 @@ pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
     Ok(page.0)
 }
 
+/// What is added up over the nodes of a partition.
+const OF_PARTITION: &[NodeValue] = &[
+    ("slurm_partition_cpus", "CPUs of a partition", |v| {
+        v.node.config.cpus.into()
+    }),
+    ("slurm_partition_gpus", "GPUs of a partition", |v| gpus(v).0),
+    (
+        "slurm_partition_nodes_cpus_efctv",
+        "CPUs that jobs may have",
+        |v| v.job_cpus().into(),
+    ),
+    (
+        "slurm_partition_nodes_cpus_idle",
+        "CPUs that no job has",
+        |v| v.job_cpus().saturating_sub(v.used_cpus()).into(),
+    ),
+    (
+        "slurm_partition_nodes_cpus_alloc",
+        "CPUs that jobs have",
+        |v| v.used_cpus().into(),
+    ),
+    ("slurm_partition_nodes_mem_tot", "Memory, bytes", |v| {
+        v.node.config.memory_mib << 20
+    }),
+    (
+        "slurm_partition_nodes_mem_alloc",
+        "Memory that jobs have, bytes",
+        |v| v.node.used_mib << 20,
+    ),
+    (
+        "slurm_partition_nodes_mem_avail",
+        "Memory that no job has, bytes",
+        |v| v.node.config.memory_mib.saturating_sub(v.node.used_mib) << 20,
+    ),
+    (
+        "slurm_partition_nodes_mem_free",
+        "Memory that is free, bytes",
+        |v| v.free_mib().unwrap_or(0) << 20,
+    ),
+];
+
 /// `GET /metrics/partitions`.
 pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
     let groups = load_counts(call)?;
@@ -355,46 +396,7 @@ pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
             page.sample(&name, ("partition", partition), counts.0[at]);
         }
     }
-    let sums: &[NodeValue] = &[
-        ("slurm_partition_cpus", "CPUs of a partition", |v| {
-            v.node.config.cpus.into()
-        }),
-        ("slurm_partition_gpus", "GPUs of a partition", |v| gpus(v).0),
-        (
-            "slurm_partition_nodes_cpus_efctv",
-            "CPUs that jobs may have",
-            |v| v.job_cpus().into(),
-        ),
-        (
-            "slurm_partition_nodes_cpus_idle",
-            "CPUs that no job has",
-            |v| v.job_cpus().saturating_sub(v.used_cpus()).into(),
-        ),
-        (
-            "slurm_partition_nodes_cpus_alloc",
-            "CPUs that jobs have",
-            |v| v.used_cpus().into(),
-        ),
-        ("slurm_partition_nodes_mem_tot", "Memory, bytes", |v| {
-            v.node.config.memory_mib << 20
-        }),
-        (
-            "slurm_partition_nodes_mem_alloc",
-            "Memory that jobs have, bytes",
-            |v| v.node.used_mib << 20,
-        ),
-        (
-            "slurm_partition_nodes_mem_avail",
-            "Memory that no job has, bytes",
-            |v| v.node.config.memory_mib.saturating_sub(v.node.used_mib) << 20,
-        ),
-        (
-            "slurm_partition_nodes_mem_free",
-            "Memory that is free, bytes",
-            |v| v.free_mib().unwrap_or(0) << 20,
-        ),
-    ];
-    for (name, help, value) in sums {
+    for (name, help, value) in OF_PARTITION {
         page.head(name, help);
         for (partition, members) in &in_partitions {
             let sum = members.iter().map(|view| value(view)).sum();

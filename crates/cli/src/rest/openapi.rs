@@ -1,8 +1,9 @@
 //! The description of the API, from the table of paths.
 
-use super::call::{Answer, Method, Status};
+use super::http::{Answer, Method, Status};
 use super::job_keys;
-use super::route::{Area, ROUTES, Route};
+use super::operation::{Area, Operation};
+use super::route::ROUTES;
 use crate::SLURM_VERSION;
 use crate::listing::document::VERSIONS;
 use serde_json::{Map, Value, json};
@@ -38,15 +39,16 @@ pub(super) fn at(path: &str) -> Option<Answer> {
 fn describe(versions: &[u32]) -> Value {
     let mut paths = Map::new();
     for version in versions {
-        for route in ROUTES.iter().filter(|route| route.since <= *version) {
-            let area = match route.area {
+        let operations = ROUTES.iter().map(|route| &route.operation);
+        for operation in operations.filter(|operation| operation.since <= *version) {
+            let area = match operation.area {
                 Area::Slurm => "slurm",
                 Area::Slurmdb => "slurmdb",
                 Area::Metrics | Area::Muster => continue,
             };
-            let path = format!("/{area}/v0.0.{version}/{}", route.path);
+            let path = format!("/{area}/v0.0.{version}/{}", operation.path);
             let methods = paths.entry(path).or_insert_with(|| json!({}));
-            methods[method(route.method)] = operation(route, area, *version);
+            methods[method(operation.method)] = described(operation, area, *version);
         }
     }
     json!({
@@ -83,23 +85,26 @@ fn method(method: Method) -> &'static str {
 }
 
 /// As Slurm names them: `slurm_v0043_get_job`.
-fn operation_id(route: &Route, area: &str, version: u32) -> String {
-    let words = route.path.split('/').filter(|word| !word.starts_with('{'));
+fn operation_id(operation: &Operation, area: &str, version: u32) -> String {
+    let words = operation
+        .path
+        .split('/')
+        .filter(|word| !word.starts_with('{'));
     let mut words: Vec<&str> = words.collect();
     // Its plural is the same word.
-    if words == ["qos"] && route.path != "qos" {
+    if words == ["qos"] && operation.path != "qos" {
         words.insert(0, "single");
     }
     format!(
         "{area}_v00{version}_{}_{}",
-        method(route.method),
+        method(operation.method),
         words.join("_")
     )
 }
 
-fn operation(route: &Route, area: &str, version: u32) -> Value {
+fn described(operation: &Operation, area: &str, version: u32) -> Value {
     let mut parameters: Vec<Value> = Vec::new();
-    for word in route.path.split('/') {
+    for word in operation.path.split('/') {
         if let Some(name) = word
             .strip_prefix('{')
             .and_then(|word| word.strip_suffix('}'))
@@ -110,27 +115,27 @@ fn operation(route: &Route, area: &str, version: u32) -> Value {
             }));
         }
     }
-    for name in route.parameters {
+    for name in operation.parameters {
         parameters.push(json!({
             "name": name, "in": "query", "required": false, "schema": {"type": "string"},
         }));
     }
     let response = json!({
         "description": "the answer; its errors say what went wrong",
-        "content": {"application/json": {"schema": {"$ref": reference(&format!("v0.0.{version}_{}", route.response))}}},
+        "content": {"application/json": {"schema": {"$ref": reference(&format!("v0.0.{version}_{}", operation.response))}}},
     });
-    let mut operation = json!({
+    let mut document = json!({
         "tags": [area],
-        "operationId": operation_id(route, area, version),
-        "summary": route.summary,
+        "operationId": operation_id(operation, area, version),
+        "summary": operation.summary,
         "parameters": parameters,
         "responses": {"200": response, "default": response},
     });
-    if let Some(schema) = route.body {
+    if let Some(schema) = operation.body {
         let schema = json!({"$ref": reference(&format!("v0.0.{version}_{schema}"))});
-        operation["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
+        document["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
     }
-    operation
+    document
 }
 
 fn reference(name: &str) -> String {

@@ -1,62 +1,36 @@
 //! The paths that there are, as one table: what serves them, since which version, and what the description of the API says of them.
 
-use super::call::{Answer, Call, Method, Outcome, Status};
+use super::call::{Call, Outcome};
+use super::http::{Answer, Method, Status};
+use super::operation::{Area, Operation, Target};
 use super::{
     account_change, accounting, accounts, cancel, cluster, job_change, jobs, metrics, node_change,
     report, statistics, submission,
 };
 use percent_encoding::percent_decode_str;
 
-/// The first part of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Area {
-    /// `/slurm/`: the queue and the machines.
-    Slurm,
-    /// `/slurmdb/`: accounting.
-    Slurmdb,
-    /// `/metrics`: text for Prometheus, without a version.
-    Metrics,
-    /// `/muster/v1/`: what only Muster has.
-    Muster,
-}
-
 /// What is done for a path and method.
 pub(super) type Handler = for<'a, 'b> fn(&'a mut Call<'b>) -> Outcome;
 
-/// One row.
+/// One row: an operation, and what carries it out.
 pub(super) struct Route {
-    pub(super) method: Method,
-    pub(super) area: Area,
-    /// The path behind the version; a name in braces stands for one part.
-    pub(super) path: &'static str,
-    /// Minor number of the first version that has it, as the releases of Slurm do.
-    pub(super) since: u32,
+    pub(super) operation: Operation,
     pub(super) handler: Handler,
-    /// The call of Slurm's library that errors name as their source.
-    pub(super) call: &'static str,
-    /// What it does, for the description.
-    pub(super) summary: &'static str,
-    /// Parameters of the query, for the description.
-    pub(super) parameters: &'static [&'static str],
-    /// The schema of the body, if it takes one.
-    pub(super) body: Option<&'static str>,
-    /// The schema of the answer.
-    pub(super) response: &'static str,
 }
 
 impl Route {
     const fn with(mut self, parameters: &'static [&'static str]) -> Route {
-        self.parameters = parameters;
+        self.operation.parameters = parameters;
         self
     }
 
     const fn takes(mut self, body: &'static str) -> Route {
-        self.body = Some(body);
+        self.operation.body = Some(body);
         self
     }
 
     const fn gives(mut self, response: &'static str) -> Route {
-        self.response = response;
+        self.operation.response = response;
         self
     }
 }
@@ -68,18 +42,18 @@ const fn slurm(
     handler: Handler,
     (call, summary): (&'static str, &'static str),
 ) -> Route {
-    Route {
+    let operation = Operation {
         method,
         area: Area::Slurm,
         path,
         since,
-        handler,
         call,
         summary,
         parameters: &[],
         body: None,
         response: "openapi_resp",
-    }
+    };
+    Route { operation, handler }
 }
 
 const fn slurmdb(
@@ -90,7 +64,7 @@ const fn slurmdb(
     texts: (&'static str, &'static str),
 ) -> Route {
     let mut route = slurm(method, path, since, handler, texts);
-    route.area = Area::Slurmdb;
+    route.operation.area = Area::Slurmdb;
     route
 }
 
@@ -208,7 +182,7 @@ const METRICS: &[Route] = &[
 
 const fn metrics(path: &'static str, handler: Handler) -> Route {
     let mut route = slurm(Method::Get, path, 0, handler, ("metrics", ""));
-    route.area = Area::Metrics;
+    route.operation.area = Area::Metrics;
     route
 }
 
@@ -217,15 +191,28 @@ const OWN: &[Route] = &[own("report", report::report)];
 
 const fn own(path: &'static str, handler: Handler) -> Route {
     let mut route = slurm(Method::Get, path, 0, handler, ("report", ""));
-    route.area = Area::Muster;
+    route.operation.area = Area::Muster;
     route
 }
 
 /// A path that is known.
 pub(super) struct Found {
-    pub(super) route: &'static Route,
-    pub(super) version: u32,
-    pub(super) names: Vec<String>,
+    pub(super) target: Target,
+    pub(super) handler: Handler,
+}
+
+impl Found {
+    fn new(route: &'static Route, version: u32, names: Vec<String>) -> Found {
+        let operation = &route.operation;
+        Found {
+            target: Target {
+                operation,
+                version,
+                names,
+            },
+            handler: route.handler,
+        }
+    }
 }
 
 /// The parts of a path; empty ones, of slashes that follow each other or end it, do not count.
@@ -260,14 +247,10 @@ pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
         let page = rest.join("/");
         let route = table
             .iter()
-            .find(|route| route.path == page)
+            .find(|route| route.operation.path == page)
             .ok_or_else(unknown)?;
         return match method {
-            Method::Get => Ok(Found {
-                route,
-                version: 45,
-                names: Vec::new(),
-            }),
+            Method::Get => Ok(Found::new(route, 45, Vec::new())),
             _ => Err(not_allowed()),
         };
     }
@@ -284,11 +267,11 @@ pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
     let version = version.ok_or_else(unknown)?;
     let here = ROUTES
         .iter()
-        .filter(|r| r.area == area && r.since <= version);
+        .filter(|r| r.operation.area == area && r.operation.since <= version);
     let mut is_known = false;
     // Whole words come before those that stand for any.
-    let mut rows: Vec<(&Route, Vec<String>)> = here
-        .filter_map(|route| Some((route, captured(route.path, rest)?)))
+    let mut rows: Vec<(&'static Route, Vec<String>)> = here
+        .filter_map(|route| Some((route, captured(route.operation.path, rest)?)))
         .collect();
     rows.sort_by_key(|(_, names)| names.len());
     let fewest = rows.first().map_or(0, |(_, names)| names.len());
@@ -297,12 +280,8 @@ pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
             break;
         }
         is_known = true;
-        if route.method == method {
-            return Ok(Found {
-                route,
-                version,
-                names,
-            });
+        if route.operation.method == method {
+            return Ok(Found::new(route, version, names));
         }
     }
     match is_known {
@@ -340,7 +319,8 @@ mod tests {
 
     fn found(path: &str, method: Method) -> Result<(&'static str, u32, Vec<String>), Answer> {
         let found = find(&read_path(path)?, method)?;
-        Ok((found.route.path, found.version, found.names))
+        let target = found.target;
+        Ok((target.operation.path, target.version, target.names))
     }
 
     #[test]

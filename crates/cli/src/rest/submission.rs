@@ -1,8 +1,9 @@
 //! Submissions. The options come from the keys of the body, and become a job as those of sbatch do; script, environment and
 //! directory are in the body, too, and nothing of this process goes into the job.
 
-use super::call::{Call, Failure, Outcome, Status};
+use super::call::{Call, Failure, Outcome};
 use super::errno;
+use super::http::Status;
 use super::job_keys::{self, KeyError, member, text_of};
 use crate::connect::unexpected;
 use crate::zone::{self, LocalZone};

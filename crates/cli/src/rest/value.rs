@@ -1,7 +1,7 @@
 //! Values of bodies and queries. Clients of all versions send numbers as numbers, as texts, or as objects that say whether they
 //! are set; each of these is taken.
 
-use super::call::{Answer, Status};
+use super::http::{Answer, Status};
 use serde_json::Value;
 
 /// Members and items of a body. Each takes many times the memory of its text.

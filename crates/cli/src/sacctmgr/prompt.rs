@@ -1,5 +1,6 @@
 //! The prompt: commands from standard input, one a line.
 
+use super::commands;
 use super::console::Answer;
 use super::session::Invocation;
 use super::words::split_line;
@@ -32,7 +33,7 @@ pub(super) fn run(session: &mut Invocation<'_>) -> Result<(), Failure> {
         if words == ["!!"] {
             words.clone_from(&last);
         }
-        if let Err(failure) = session.execute(&words) {
+        if let Err(failure) = commands::execute(session, &words) {
             failed = true;
             let text = failure.to_string();
             if !text.is_empty() {

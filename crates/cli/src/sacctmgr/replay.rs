@@ -3,6 +3,7 @@
 //! `[exit N]`; one of `% COMMAND` prepares what follows and is not compared.
 
 use super::book::Facts;
+use super::commands;
 use super::console::script::Script;
 use super::ledger::{Ledger, error};
 use super::prompt;
@@ -150,7 +151,7 @@ fn answer(table: &mut Table, line: &str) -> String {
     }
     let result = match operands.is_empty() {
         true => prompt::run(&mut session),
-        false => session.execute(&operands),
+        false => commands::execute(&mut session, &operands),
     };
     let mut out = script.out;
     let mut err = script.err;

@@ -1,13 +1,9 @@
-//! The commands of sacctmgr: which word means which, and what surrounds them.
+//! What all commands of sacctmgr share: the records, the console, questions to the user, changes with their texts.
 
 use super::book::{Book, Facts};
 use super::console::{self, Console};
 use super::fields::{Column, Style, table};
 use super::ledger::Ledger;
-use super::{
-    SPEC, account, begins, cluster, coordinator, events, flat_file, job, qos, service, show, user,
-};
-use crate::SLURM_VERSION;
 use crate::connect::ConnectError;
 use crate::listing::Failure;
 use muster_model::command::{AccountsAsk, AccountsEdit};
@@ -39,18 +35,6 @@ pub(super) enum Verb {
     Delete,
 }
 
-/// Texts for words that name no entity.
-const LIST: &str = "No valid entity in list command\n\
-    Input line must include \"Account\", \"Association\", \"Cluster\", \"Configuration\",\n\
-    \"Event\", \"Federation\", \"Problem\", \"QOS\", \"Resource\", \"Reservation\",\n\
-    \"RunAwayJobs\", \"Stats\", \"Transaction\", \"TRES\", \"User\", or \"WCKey\"";
-const ADD: &str = "No valid entity in add command\n\
-    Input line must include \"Account\", \"Cluster\", \"Coordinator\", \"Federation\", \"QOS\", \"Resource\", or \"User\"";
-const DELETE: &str = "No valid entity in delete command\n\
-    Input line must include \"Account\", \"Cluster\", \"Coordinator\", \"Federation\", \"QOS\", \"Resource\", or \"User\"";
-const MODIFY: &str = "No valid entity in modify command\n\
-    Input line must include \"Account\", \"Cluster\", \"Federation\", \"Job\", \"QOS\", \"Resource\" or \"User\"";
-
 pub(super) const COMMIT: &str = "Would you like to commit changes?";
 
 impl<'a> Invocation<'a> {
@@ -66,125 +50,8 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// Carries out a command line.
-    pub(super) fn execute(&mut self, words: &[String]) -> Result<(), Failure> {
-        let Some((verb, rest)) = words.split_first() else {
-            return Ok(());
-        };
-        let is = |name: &str, least: usize| verb.len() >= least && begins(name, verb);
-        match () {
-            () if is("show", 3) || is("list", 3) => self.show(rest),
-            () if is("add", 3) || is("create", 3) => self.change(Verb::Add, rest),
-            () if is("modify", 3) || is("update", 3) => self.change(Verb::Modify, rest),
-            () if is("delete", 3) || is("remove", 3) => self.change(Verb::Delete, rest),
-            () if is("dump", 3) => flat_file::dump(self, rest),
-            () if is("load", 3) => {
-                self.check_writable()?;
-                flat_file::load(self, rest)
-            }
-            () if is("archive", 3) => Err(Failure::new(
-                "sacctmgr: error: slurmdbd archives what it purges, as slurmdbd.conf says; 'muster import archive FILE' on the controller's host takes that back",
-            )),
-            () if is("clear", 3) => service::clear(self, rest),
-            () if is("reconfigure", 3) => service::reconfigure(self),
-            () if is("shutdown", 8) => Err(Failure::new(
-                "sacctmgr: error: accounting is a part of the controller; 'scontrol shutdown' stops it",
-            )),
-            () if is("associations", 3) => {
-                self.associations = true;
-                Ok(())
-            }
-            () if is("readonly", 4) => {
-                self.readonly = true;
-                Ok(())
-            }
-            () if is("quiet", 4) || is("verbose", 4) || is("oneliner", 1) => Ok(()),
-            () if is("exit", 1) || is("quit", 4) => {
-                self.is_over = true;
-                Ok(())
-            }
-            () if is("help", 2) => {
-                if !rest.is_empty() {
-                    return Err(Failure::new(format!(
-                        "too many arguments for keyword:{verb}"
-                    )));
-                }
-                self.console.say(&SPEC.help());
-                Ok(())
-            }
-            () if is("version", 4) => {
-                self.console.say(&format!("slurm {SLURM_VERSION}\n"));
-                Ok(())
-            }
-            () => Err(Failure::new(format!("invalid keyword: {verb}"))),
-        }
-    }
-
-    fn show(&mut self, words: &[String]) -> Result<(), Failure> {
-        let Some((what, rest)) = words.split_first() else {
-            return Err(Failure::new(LIST));
-        };
-        let what = what.as_str();
-        let is = |name: &str, least: usize| {
-            let bare = what
-                .strip_suffix(['s', 'S'])
-                .filter(|bare| bare.len() >= least);
-            what.len() >= least && begins(name, what) || bare.is_some_and(|bare| begins(name, bare))
-        };
-        match () {
-            () if is("accounts", 2) && !is("associations", 2) || is("acct", 4) => {
-                show::accounts(self, rest)
-            }
-            () if is("associations", 2) => show::associations(self, rest),
-            () if is("clusters", 2) => show::clusters(self, rest),
-            () if is("configuration", 2) => service::configuration(self),
-            () if is("events", 1) => events::show(self, rest),
-            () if is("federations", 1) => show::federations(self, rest),
-            () if is("problems", 1) => events::problems(self, rest),
-            () if is("qos", 1) => show::qos(self, rest),
-            () if is("reservations", 4) => service::reservations(self, rest),
-            () if is("resources", 4) => show::resources(self, rest),
-            () if is("runawayjobs", 2) => service::runaways(self),
-            () if is("stats", 2) => service::stats(self),
-            () if is("transactions", 1) && !is("tres", 3) => service::transactions(self, rest),
-            () if is("tres", 3) => show::tres(self, rest),
-            () if is("users", 1) => show::users(self, rest),
-            () if is("wckeys", 1) => show::wckeys(self, rest),
-            () => Err(Failure::new(LIST)),
-        }
-    }
-
-    fn change(&mut self, verb: Verb, words: &[String]) -> Result<(), Failure> {
-        self.check_writable()?;
-        let unknown = match verb {
-            Verb::Add => ADD,
-            Verb::Modify => MODIFY,
-            Verb::Delete => DELETE,
-        };
-        let Some((what, rest)) = words.split_first() else {
-            return Err(Failure::new(unknown));
-        };
-        let is = |name: &str, least: usize| what.len() >= least && begins(name, what);
-        match verb {
-            _ if is("accounts", 2) || is("acct", 4) => account::edit(self, verb, rest),
-            _ if is("clusters", 2) => cluster::edit(self, verb, rest),
-            Verb::Add | Verb::Delete if is("coordinators", 2) => {
-                coordinator::edit(self, verb, rest)
-            }
-            Verb::Modify if is("jobs", 1) => job::modify(self, rest),
-            _ if is("qos", 1) => qos::edit(self, verb, rest),
-            _ if is("users", 1) => user::edit(self, verb, rest),
-            _ if is("federations", 1) => Err(Failure::new(
-                "sacctmgr: error: there are no federations: accounting is that of one cluster",
-            )),
-            _ if is("resources", 1) => Err(Failure::new(
-                "sacctmgr: error: resources of several clusters are not kept; Licenses= of slurm.conf counts those of this one",
-            )),
-            _ => Err(Failure::new(unknown)),
-        }
-    }
-
-    fn check_writable(&self) -> Result<(), Failure> {
+    /// An error, if nothing may be changed.
+    pub(super) fn check_writable(&self) -> Result<(), Failure> {
         match self.readonly {
             true => Err(Failure::new("Can't run this command in readonly mode.")),
             false => Ok(()),

@@ -37,17 +37,8 @@ pub(super) fn make(
         })
         .collect();
     let size = |job: &AcctJob| has(job, tres) as u64;
-    let groups = match &request.grouping {
-        None => Groups::Bounds(SIZES.to_vec()),
-        Some(bounds) if bounds.is_empty() => Groups::Each(
-            ran.iter()
-                .map(|(job, _)| size(job))
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect(),
-        ),
-        Some(bounds) => Groups::Bounds(bounds.clone()),
-    };
+    let sizes = ran.iter().map(|(job, _)| size(job));
+    let groups = Groups::of(request, sizes);
     let mut sums: BTreeMap<Vec<String>, Vec<f64>> = BTreeMap::new();
     for (job, ran) in ran {
         for name in names(report, facts, request, job) {
@@ -60,8 +51,39 @@ pub(super) fn make(
             };
         }
     }
+    let all: f64 = sums.values().flatten().sum();
+    let rows = sums.iter().map(|(name, of)| {
+        let own: f64 = of.iter().sum();
+        let amount = |amount: &f64| match request.count_jobs {
+            true => Cell::Amount(format!("{amount:.0}")),
+            false => Cell::Amount(settings.time.text(*amount, own)),
+        };
+        let share = if all > 0.0 { own / all * 100.0 } else { 0.0 };
+        [
+            Cell::Text(facts.cluster.clone()),
+            Cell::Text(name.join(":")),
+        ]
+        .into_iter()
+        .chain(of.iter().map(amount))
+        .chain([Cell::Amount(format!("{share:.2}%"))])
+        .collect()
+    });
+    Ok(Table {
+        rows: rows.collect(),
+        columns: columns(report, &groups, settings),
+        title: title(report, facts, tres, request, settings),
+    })
+}
+
+fn title(
+    report: &str,
+    facts: &Facts,
+    tres: &str,
+    request: &ReportRequest,
+    settings: &Settings,
+) -> Vec<String> {
     let by_key = report == "SizesByWckey";
-    let title = [
+    let lines = [
         Some(heading(
             if by_key {
                 "Job Sizes by Wckey"
@@ -80,6 +102,10 @@ pub(super) fn make(
             false => format!("Time reported in {}", settings.time.name()),
         }),
     ];
+    lines.into_iter().flatten().collect()
+}
+
+fn columns(report: &str, groups: &Groups, settings: &Settings) -> Vec<Column> {
     let word = if settings.tres.is_some() {
         "TRES"
     } else {
@@ -102,28 +128,7 @@ pub(super) fn make(
             .map(|h| Column::new(h, wide)),
     );
     columns.push(Column::new("% of cluster", 12));
-    let all: f64 = sums.values().flatten().sum();
-    let rows = sums.iter().map(|(name, of)| {
-        let own: f64 = of.iter().sum();
-        let amount = |amount: &f64| match request.count_jobs {
-            true => Cell::Amount(format!("{amount:.0}")),
-            false => Cell::Amount(settings.time.text(*amount, own)),
-        };
-        let share = if all > 0.0 { own / all * 100.0 } else { 0.0 };
-        [
-            Cell::Text(facts.cluster.clone()),
-            Cell::Text(name.join(":")),
-        ]
-        .into_iter()
-        .chain(of.iter().map(amount))
-        .chain([Cell::Amount(format!("{share:.2}%"))])
-        .collect()
-    });
-    Ok(Table {
-        rows: rows.collect(),
-        columns,
-        title: title.into_iter().flatten().collect(),
-    })
+    columns
 }
 
 /// The lines that a job counts in.
@@ -176,6 +181,18 @@ enum Groups {
 }
 
 impl Groups {
+    /// Those that are asked for, for jobs of these sizes.
+    fn of(request: &ReportRequest, sizes: impl Iterator<Item = u64>) -> Groups {
+        match &request.grouping {
+            None => Groups::Bounds(SIZES.to_vec()),
+            Some(bounds) if bounds.is_empty() => {
+                let sizes: BTreeSet<u64> = sizes.collect();
+                Groups::Each(sizes.into_iter().collect())
+            }
+            Some(bounds) => Groups::Bounds(bounds.clone()),
+        }
+    }
+
     fn count(&self) -> usize {
         match self {
             Groups::Bounds(bounds) => bounds.len() + 1,

@@ -3,10 +3,10 @@
 
 use super::interface::{Action, Failure, Timer};
 use super::job::{JobEntry, Program};
-use super::launch::{RETRY_MS, fault_of};
 use super::launches::Launches;
 use super::node::Node;
 use super::programs::{Programs, describe};
+use super::retry::{RETRY_MS, fault_of};
 use super::state::{Role, State};
 use super::{Move, Phase};
 use crate::JobContainer;

@@ -8,7 +8,7 @@ use super::end::lost;
 use super::interface::StartedStepd;
 use super::interface::{Action, Belongs, ResultPurpose, StepdConnId};
 use super::state::{Role, State};
-use super::steps::{Placing, StepProcess, Stepd};
+use super::step_process::{Placing, StepProcess, Stepd};
 use crate::messages::{KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
 use crate::signals;
 use crate::stepd_reuse::SPARES_MAX;

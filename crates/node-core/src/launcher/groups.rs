@@ -2,11 +2,7 @@
 //! and nobody but the user waits. This says when; the look-up itself is a process of its own.
 
 use super::actions::Actions;
-use super::interface::{Action, Timer};
-use super::launches::Launches;
-use super::state::State;
-use crate::messages::User;
-use muster_model::spec::Owner;
+use super::interface::{Account, Action, Timer};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -18,9 +14,6 @@ const USABLE_MS: u64 = 300_000;
 const LOOKUPS_MAX: usize = 32;
 /// How long one may take before it is killed and begun anew.
 const LOOKUP_WAIT_MS: u64 = 120_000;
-
-/// A user's name and primary group.
-pub type Account = (String, u32);
 
 /// What is known, and what is being asked.
 #[derive(Debug, Default)]
@@ -34,7 +27,12 @@ pub(super) struct Groups {
 
 impl Groups {
     /// All groups of a user, if they are known; else a look-up will give them.
-    fn get(&mut self, account: &Account, now_ms: u64, actions: &mut Actions) -> Option<Rc<[u32]>> {
+    pub(super) fn get(
+        &mut self,
+        account: &Account,
+        now_ms: u64,
+        actions: &mut Actions,
+    ) -> Option<Rc<[u32]>> {
         let known = self.known.get(account);
         let age = known.map(|(at, _)| now_ms.saturating_sub(*at));
         let groups = known.map(|(_, groups)| Rc::clone(groups));
@@ -64,7 +62,7 @@ impl Groups {
     }
 
     /// Takes an answer; whether one was expected.
-    fn found(
+    pub(super) fn found(
         &mut self,
         account: &Account,
         groups: Vec<u32>,
@@ -83,7 +81,7 @@ impl Groups {
     }
 
     /// Begins a look-up anew that has taken too long, after those that wait.
-    fn repeat_late(&mut self, account: Account, now_ms: u64, actions: &mut Actions) {
+    pub(super) fn repeat_late(&mut self, account: Account, now_ms: u64, actions: &mut Actions) {
         if !self.asked.remove(&account) {
             return;
         }
@@ -93,49 +91,6 @@ impl Groups {
         actions.push(Action::StopLookUp(account.clone()));
         self.waiting.push_back(account);
         self.ask_next(now_ms, actions);
-    }
-}
-
-impl Launches {
-    /// The groups of a user are known: what waited for them goes on.
-    pub(super) fn groups_found(&mut self, state: &mut State, account: &Account, groups: Vec<u32>) {
-        let now_ms = state.now.mono_ms;
-        if !state
-            .groups
-            .found(account, groups, now_ms, &mut state.actions)
-        {
-            return;
-        }
-        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
-        let waiting: Vec<_> = state.without_groups.iter().copied().collect();
-        for attempt in waiting {
-            let grant = state.jobs.get(&attempt).and_then(|e| e.grant.as_ref());
-            if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {
-                state.without_groups.remove(&attempt);
-                self.go_on_with_groups(state, attempt);
-            }
-        }
-    }
-}
-
-impl State {
-    /// The identity of a job's owner, if the groups are known; else [`Launcher::groups_found`] comes.
-    pub(super) fn user_of(&mut self, owner: &Owner) -> Option<Rc<User>> {
-        let account = (owner.user.clone(), owner.gid);
-        let groups = self
-            .groups
-            .get(&account, self.now.mono_ms, &mut self.actions);
-        Some(Rc::new(User {
-            uid: owner.uid,
-            gid: owner.gid,
-            groups: groups?.to_vec(),
-            name: owner.user.clone(),
-        }))
-    }
-
-    pub(super) fn look_up_late(&mut self, account: Account) {
-        let now_ms = self.now.mono_ms;
-        self.groups.repeat_late(account, now_ms, &mut self.actions);
     }
 }
 

@@ -2,8 +2,6 @@
 //! comes of one is the next event, before anything else from outside.
 
 use super::end::EncodedEnd;
-use super::groups::Account;
-use super::measure::{JobProcesses, Wanted};
 use super::records::RecordedAttempt;
 use crate::PrologEpilog;
 use crate::binding::Machine;
@@ -13,11 +11,13 @@ use crate::messages::{
     StepdCommand, User,
 };
 use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
 use muster_model::ids::{AttemptStep, BlobId, JobAttempt, JobId, StepNo};
 use muster_model::job::{StepEnd, Usage};
-use muster_proto::node::NodeSettings;
+use muster_model::validate::Validate;
+use muster_proto::node::{MemoryCount, NodeSettings};
 use muster_trust::KEY;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -227,6 +227,29 @@ pub struct StartedStepd {
     pub pid: i32,
     /// Where it listens for the step's other nodes.
     pub wire: Option<String>,
+}
+
+/// A user's name and primary group.
+pub type Account = (String, u32);
+
+/// What is asked about processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub enum Wanted {
+    /// Memory and CPU use of tasks, with memory counted so. `None`: the peak of resident memory.
+    #[n(0)]
+    Usage(#[n(0)] Option<MemoryCount>),
+    /// Which there are.
+    #[n(1)]
+    List,
+}
+
+/// From which all processes of a job come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobProcesses {
+    /// Its script.
+    pub script: Option<i32>,
+    /// Its step daemons, which are not the job's themselves.
+    pub daemons: Vec<(StepNo, i32)>,
 }
 
 /// Programs of the site around a job.

@@ -1,12 +1,12 @@
 //! What the launcher knows of a job.
 
-use super::launch::Launch;
+use super::context::Context;
 use super::phase::Phase;
-use super::steps::{Placing, StepProcess, Stepd};
+use super::step_process::{Placing, StepProcess, Stepd};
 use crate::PrologEpilog;
 use crate::messages::{LauncherEvent, StepOrder, User};
 use crate::step_numbers::UsedStepNumbers;
-use muster_model::ids::StepNo;
+use muster_model::ids::{BlobId, StepNo};
 use muster_model::job::NodeShare;
 use muster_proto::node::JobGrant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +79,37 @@ pub(super) struct JobEntry {
     pub(super) is_unkillable: bool,
     /// What of its end makes the node unfit for others.
     pub(super) fault: Option<String>,
+}
+
+/// What a launch needs.
+#[derive(Debug, Default)]
+pub(super) struct Launch {
+    /// Its script, if it has one here.
+    pub(super) batch: Option<Batch>,
+    /// Path of the script's file.
+    pub(super) path: Option<String>,
+    /// How often it has lacked something before it was on file.
+    pub(super) tries: u32,
+    /// Its lines were given to the record file.
+    pub(super) is_recorded: bool,
+}
+
+impl Launch {
+    /// That of a job of which something has begun.
+    pub(super) fn recorded() -> Launch {
+        Launch {
+            is_recorded: true,
+            ..Launch::default()
+        }
+    }
+}
+
+/// A script's text, and what it is run in.
+#[derive(Clone, Debug)]
+pub(super) struct Batch {
+    pub(super) script: BlobId,
+    pub(super) text: Rc<[u8]>,
+    pub(super) context: Rc<Context>,
 }
 
 /// The process of a prolog or an epilog.

@@ -6,12 +6,13 @@
 
 use super::context::Context;
 use super::interface::{
-    Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, Timer,
+    Account, Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, Timer,
 };
-use super::job::{JobEntry, Program, ScriptFiles};
+use super::job::{JobEntry, Launch, Program, ScriptFiles};
 use super::launches::Launches;
 use super::node::Node;
 use super::records::Fault;
+use super::retry::{RETRY_MS, Refused, TRIES_MAX, fault_of};
 use super::state::{Role, State};
 use super::{Move, Phase, encoded};
 use crate::job_container::SCRATCH;
@@ -20,82 +21,16 @@ use crate::messages::LauncherEvent;
 use crate::pattern::{Symbols, expand};
 use crate::signals;
 use muster_model::environment::Environment;
-use muster_model::ids::{Attempt, BlobId, JobAttempt};
+use muster_model::ids::{Attempt, JobAttempt};
 use muster_model::job::{GresShare, NodeShare};
 use muster_model::job_env;
-use muster_model::spec::JobKind;
+use muster_model::spec::{JobKind, Owner};
 use muster_proto::node::JobGrant;
 use std::rc::Rc;
-
-/// Wait before something is tried again that was lacking.
-pub(super) const RETRY_MS: u64 = 1000;
-/// How often it is, before it fails.
-pub(super) const TRIES_MAX: u32 = 60;
-
-/// What a launch needs.
-#[derive(Debug, Default)]
-pub(super) struct Launch {
-    /// Its script, if it has one here.
-    batch: Option<Batch>,
-    /// Path of the script's file.
-    path: Option<String>,
-    /// How often it has lacked something before it was on file.
-    tries: u32,
-    /// Its lines were given to the record file.
-    is_recorded: bool,
-}
-
-impl Launch {
-    /// That of a job of which something has begun.
-    pub(super) fn recorded() -> Launch {
-        Launch {
-            is_recorded: true,
-            ..Launch::default()
-        }
-    }
-}
-
-/// A script's text, and what it is run in.
-#[derive(Clone, Debug)]
-pub(super) struct Batch {
-    pub(super) script: BlobId,
-    pub(super) text: Rc<[u8]>,
-    pub(super) context: Rc<Context>,
-}
-
-/// Why a launch failed before anything of it began.
-pub(super) struct Refused {
-    error: String,
-    fault: Fault,
-}
-
-impl Refused {
-    pub(super) fn of_job(error: impl Into<String>) -> Refused {
-        Refused {
-            error: error.into(),
-            fault: Fault::Job,
-        }
-    }
-
-    pub(super) fn of_node(error: impl Into<String>) -> Refused {
-        Refused {
-            error: error.into(),
-            fault: Fault::Node,
-        }
-    }
-}
 
 /// Whether a grant is for the node that runs the job's script.
 fn has_script(grant: &JobGrant) -> bool {
     grant.position == 0 && grant.spec.kind == JobKind::Batch
-}
-
-/// Whose fault it is that a launch that is none of its job's has failed.
-pub(super) fn fault_of(is_temporary: bool) -> Fault {
-    match is_temporary {
-        true => Fault::Lack,
-        false => Fault::Node,
-    }
 }
 
 impl Launches {
@@ -398,6 +333,26 @@ impl Launches {
             Some((Phase::Prolog, Program::None)) => self.programs.start_prolog(state, attempt),
             Some((Phase::Starting, _)) => self.start_script(state, attempt),
             _ => {}
+        }
+    }
+
+    /// The groups of a user are known: what waited for them goes on.
+    pub(super) fn groups_found(&mut self, state: &mut State, account: &Account, groups: Vec<u32>) {
+        let now_ms = state.now.mono_ms;
+        if !state
+            .groups
+            .found(account, groups, now_ms, &mut state.actions)
+        {
+            return;
+        }
+        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
+        let waiting: Vec<_> = state.without_groups.iter().copied().collect();
+        for attempt in waiting {
+            let grant = state.jobs.get(&attempt).and_then(|e| e.grant.as_ref());
+            if grant.is_none_or(|grant| is_of(&grant.spec.owner)) {
+                state.without_groups.remove(&attempt);
+                self.go_on_with_groups(state, attempt);
+            }
         }
     }
 

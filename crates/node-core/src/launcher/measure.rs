@@ -1,13 +1,10 @@
 //! What the processes of a job use, and which tasks they are: asked by the agent, and found out by a process of its own each time,
 //! as files of a process may be slow to read, and there may be very many processes.
 
-use super::interface::{Action, Timer};
+use super::interface::{Action, JobProcesses, Timer, Wanted};
 use super::state::State;
 use crate::messages::LauncherEvent;
-use minicbor::{Decode, Encode};
-use muster_model::ids::{JobId, StepNo};
-use muster_model::validate::Validate;
-use muster_proto::node::MemoryCount;
+use muster_model::ids::JobId;
 use std::collections::BTreeMap;
 
 /// Measurements of a user's jobs that are under way at a time.
@@ -25,17 +22,6 @@ pub(super) struct Measurement {
     wanted: Wanted,
 }
 
-/// What is asked about processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
-pub enum Wanted {
-    /// Memory and CPU use of tasks, with memory counted so. `None`: the peak of resident memory.
-    #[n(0)]
-    Usage(#[n(0)] Option<MemoryCount>),
-    /// Which there are.
-    #[n(1)]
-    List,
-}
-
 impl Wanted {
     /// The answer, from what the process that measures has said.
     fn answer(self, tag: u64, bytes: &[u8]) -> LauncherEvent {
@@ -50,15 +36,6 @@ impl Wanted {
             },
         }
     }
-}
-
-/// From which all processes of a job come.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JobProcesses {
-    /// Its script.
-    pub script: Option<i32>,
-    /// Its step daemons, which are not the job's themselves.
-    pub daemons: Vec<(StepNo, i32)>,
 }
 
 /// Those that are under way, by number.

@@ -4,11 +4,10 @@
 //! ended may be known to nobody: its job is reported as vanished then.
 
 use super::interface::{Action, Recovered, Timer};
-use super::job::JobEntry;
-use super::launch::Launch;
+use super::job::{JobEntry, Launch};
 use super::records::RecordedAttempt;
 use super::state::{Role, State};
-use super::steps::StepProcess;
+use super::step_process::StepProcess;
 use super::{Launcher, Move, Phase};
 use crate::messages::LauncherEvent;
 use muster_model::ids::{JobAttempt, JobId, StepNo};

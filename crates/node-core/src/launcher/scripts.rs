@@ -2,7 +2,8 @@
 
 use super::context::Contexts;
 use super::interface::Action;
-use super::launch::{Batch, Refused};
+use super::job::Batch;
+use super::retry::Refused;
 use super::state::State;
 use muster_model::ids::BlobId;
 use muster_proto::node::JobGrant;

@@ -2,14 +2,17 @@
 
 use super::actions::Actions;
 use super::groups::Groups;
-use super::interface::MessageKind;
+use super::interface::{Account, MessageKind};
 use super::job::JobEntry;
 use super::node::{Node, Setup};
 use super::phase::Move;
 use super::records::Records;
+use crate::messages::User;
 use crate::now::Now;
 use muster_model::ids::{JobAttempt, StepNo};
+use muster_model::spec::Owner;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 /// What a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,5 +98,24 @@ impl State {
             false => self.ending.remove(&attempt),
         };
         true
+    }
+
+    /// The identity of a job's owner, if the groups are known; else [`super::launches::Launches::groups_found`] comes.
+    pub(super) fn user_of(&mut self, owner: &Owner) -> Option<Rc<User>> {
+        let account = (owner.user.clone(), owner.gid);
+        let groups = self
+            .groups
+            .get(&account, self.now.mono_ms, &mut self.actions);
+        Some(Rc::new(User {
+            uid: owner.uid,
+            gid: owner.gid,
+            groups: groups?.to_vec(),
+            name: owner.user.clone(),
+        }))
+    }
+
+    pub(super) fn look_up_late(&mut self, account: Account) {
+        let now_ms = self.now.mono_ms;
+        self.groups.repeat_late(account, now_ms, &mut self.actions);
     }
 }

@@ -358,25 +358,7 @@ impl Reader {
         if self.client.is_limited() && self.buffered > REQUEST_BYTES_MAX {
             return Err(Ended::refused(RefusalCode::TooLong, "the request"));
         }
-        while let Some(whole) = self
-            .frames
-            .take_whole()
-            .map_err(|e| Ended::not_understood(&e))?
-        {
-            let bytes = whole.len();
-            let request: AgentRequest = frame::decode(whole.get(4..).unwrap_or_default())
-                .map_err(|e| Ended::not_understood(&e))?;
-            *requests = requests.saturating_add(1);
-            if self.client.is_limited() && *requests > REQUESTS_MAX {
-                let why = "too many requests came by one connection";
-                return Err(Ended::refused(RefusalCode::Busy, why));
-            }
-            self.buffered = self.buffered.saturating_sub(bytes);
-            self.began = None;
-            // The rest is the next one's.
-            rest.set(self.buffered).map_err(|why| self.no_room(why))?;
-            let mut charge = self.client.charge();
-            charge.set(bytes).map_err(|why| self.no_room(why))?;
+        while let Some((request, charge)) = self.next_request(rest, requests)? {
             if let AgentRequest::Greeting(theirs) = &request {
                 check_version(theirs, "the command")?;
                 continue;
@@ -386,24 +368,11 @@ impl Reader {
                 return Err(self.denied(&request, why));
             }
             if let AgentRequest::ServeNode(node, greeting) = &request {
-                // Only who is believed for which node it speaks, and before anything else.
+                // Only a relay is believed which node it speaks for, and only in its first request.
                 if self.client.is_limited() || *requests > 1 {
                     return Err(self.denied(&request, "no supervisor"));
                 }
-                let is_full =
-                    closing::waiting_of(Sender::Agent(node.as_str().into())) >= WAITING_MAX;
-                if is_full || !self.client.become_agent(node) {
-                    let why = "this node's agent has too many connections here";
-                    return Err(Ended::refused(RefusalCode::Busy, why));
-                }
-                if let Some(count) = self.client.unread() {
-                    self.reply.count_for(count);
-                }
-                let theirs = greeting.clone().unwrap_or_default();
-                check_version(&theirs, &format!("slurmd of node {node}"))?;
-                // From now on it is that agent's.
-                *rest = self.client.charge();
-                rest.set(self.buffered).map_err(|why| self.no_room(why))?;
+                self.serve_node(node, greeting.as_ref(), rest)?;
                 continue;
             }
             if self.client.is_agent() && !is_of_agents(&request) {
@@ -433,6 +402,54 @@ impl Reader {
             let _ = self.inputs.send(Input::Client(self.client.sender(), input));
         }
         Ok(())
+    }
+
+    /// Takes a complete request from the bytes that have come, with a charge for its own.
+    fn next_request(
+        &mut self,
+        rest: &mut Charge,
+        requests: &mut u32,
+    ) -> Result<Option<(AgentRequest, Charge)>, Ended> {
+        let whole = self.frames.take_whole();
+        let Some(whole) = whole.map_err(|e| Ended::not_understood(&e))? else {
+            return Ok(None);
+        };
+        let bytes = whole.len();
+        let request: AgentRequest = frame::decode(whole.get(4..).unwrap_or_default())
+            .map_err(|e| Ended::not_understood(&e))?;
+        *requests = requests.saturating_add(1);
+        if self.client.is_limited() && *requests > REQUESTS_MAX {
+            let why = "too many requests came by one connection";
+            return Err(Ended::refused(RefusalCode::Busy, why));
+        }
+        self.buffered = self.buffered.saturating_sub(bytes);
+        self.began = None;
+        // The rest is the next one's.
+        rest.set(self.buffered).map_err(|why| self.no_room(why))?;
+        let mut charge = self.client.charge();
+        charge.set(bytes).map_err(|why| self.no_room(why))?;
+        Ok(Some((request, charge)))
+    }
+
+    /// Counts this connection for the agent of a node from now on.
+    fn serve_node(
+        &mut self,
+        node: &str,
+        greeting: Option<&Greeting>,
+        rest: &mut Charge,
+    ) -> Result<(), Ended> {
+        let is_full = closing::waiting_of(Sender::Agent(node.into())) >= WAITING_MAX;
+        if is_full || !self.client.become_agent(node) {
+            let why = "this node's agent has too many connections here";
+            return Err(Ended::refused(RefusalCode::Busy, why));
+        }
+        if let Some(count) = self.client.unread() {
+            self.reply.count_for(count);
+        }
+        let theirs = greeting.cloned().unwrap_or_default();
+        check_version(&theirs, &format!("slurmd of node {node}"))?;
+        *rest = self.client.charge();
+        rest.set(self.buffered).map_err(|why| self.no_room(why))
     }
 
     /// Ends the connection since its bytes have no room.

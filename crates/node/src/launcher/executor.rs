@@ -22,7 +22,9 @@ use muster_node_core::launcher::interface::{
     Action, Event, Failure, LaunchFiles, ProgramKind, Recovered, RootConnId, ScriptFile,
     ScriptLaunch, ScriptNotStarted,
 };
-use muster_node_core::launcher::{Account, Launcher, RecordedAttempt, Records, Setup};
+use muster_node_core::launcher::{
+    Account, JobProcesses, Launcher, RecordedAttempt, Records, Setup, Wanted,
+};
 use muster_node_core::messages::{Attach, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
 use muster_node_core::stepd_reuse::result_path;
@@ -273,19 +275,16 @@ impl LauncherExecutor {
                 programs,
                 env,
             } => {
-                let started = programs::start(kind, &programs, env).map_err(|e| failure(&e));
-                self.events
-                    .push_back(Event::ProgramsStarted(attempt, kind, started));
+                let started = programs::start(kind, &programs, env);
+                self.programs_started(attempt, kind, started);
             }
             Action::MakeContainer(attempt, around) => {
-                let started = containers::start_making(&around).map_err(|e| failure(&e));
-                let event = Event::ProgramsStarted(attempt, ProgramKind::Container, started);
-                self.events.push_back(event);
+                let started = containers::start_making(&around);
+                self.programs_started(attempt, ProgramKind::Container, started);
             }
             Action::RemoveContainer(attempt, around) => {
-                let started = containers::start_removal(&around).map_err(|e| failure(&e));
-                let event = Event::ProgramsStarted(attempt, ProgramKind::ContainerRemoval, started);
-                self.events.push_back(event);
+                let started = containers::start_removal(&around);
+                self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
             }
             Action::SweepContainers { base, kept } => containers::sweep(&base, &kept),
             Action::StartMessage {
@@ -325,18 +324,32 @@ impl LauncherExecutor {
             }
             Action::LookUpGroups(account) => self.look_up_groups(account),
             Action::StopLookUp(account) => self.drop_question(&About::Groups(account)),
-            Action::Measure { id, wanted, of } => {
-                let listed = measure::list(self.search.tree(), &of);
-                match measure::start(listed, wanted) {
-                    Ok(started) => self.ask(started, About::Measurement(id)),
-                    Err(e) => {
-                        eprintln!("no process to measure a job: {e}");
-                        self.events.push_back(Event::Measured(id, None));
-                    }
-                }
-            }
+            Action::Measure { id, wanted, of } => self.start_measurement(id, wanted, &of),
             Action::StopMeasurement(id) => self.drop_question(&About::Measurement(id)),
             other => self.handle_stepds(other),
+        }
+    }
+
+    /// Reports whether the process of programs around a job has started.
+    fn programs_started(
+        &mut self,
+        attempt: JobAttempt,
+        kind: ProgramKind,
+        started: io::Result<i32>,
+    ) {
+        let started = started.map_err(|e| failure(&e));
+        self.events
+            .push_back(Event::ProgramsStarted(attempt, kind, started));
+    }
+
+    fn start_measurement(&mut self, id: u64, wanted: Wanted, of: &JobProcesses) {
+        let listed = measure::list(self.search.tree(), of);
+        match measure::start(listed, wanted) {
+            Ok(started) => self.ask(started, About::Measurement(id)),
+            Err(e) => {
+                eprintln!("no process to measure a job: {e}");
+                self.events.push_back(Event::Measured(id, None));
+            }
         }
     }
 

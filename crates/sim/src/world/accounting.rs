@@ -1,13 +1,10 @@
 //! What bounds jobs beside nodes: priorities of many factors, a QOS with limits, licenses. Some clusters have them.
 
 use super::World;
-use super::clients::Users;
 use crate::random::Random;
 use muster_model::accounts::Qos;
-use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::order_config::Multifactor;
-use muster_model::spec::JobSpec;
 
 /// The QOS that has limits, where there is one.
 pub(crate) const CAPPED: &str = "capped";
@@ -38,44 +35,6 @@ pub(super) fn draw(random: &mut Random, config: &mut ClusterConfig) {
             incr_only: random.one_in(3),
             ..Multifactor::default()
         });
-    }
-}
-
-impl Users<'_> {
-    /// An administrator makes the QOS with limits; it is never changed, so that nothing that runs can be over them.
-    pub(super) fn make_qos(&mut self) {
-        let limit = |name: &str, most: u32| (name.to_owned(), most.to_string());
-        let qos = QosAsk {
-            limits: vec![
-                limit("grpjobs", CAPPED_JOBS.0),
-                limit("maxjobsperuser", CAPPED_JOBS.1),
-            ],
-            ..QosAsk::default()
-        };
-        let edit = AccountsEdit {
-            cluster: String::new(),
-            names: vec![CAPPED.to_owned()],
-            ask: AccountsAsk::AddQos(qos),
-        };
-        self.ask(0, UserCommand::EditAccounts(Box::new(edit)), None);
-    }
-
-    /// Sometimes a job asks for the QOS, or for licenses.
-    pub(super) fn ask_for_scarce_resources(&mut self, spec: &mut JobSpec) {
-        if self.world.random.one_in(4) {
-            if capped(self.world).is_some() {
-                spec.qos = Some(CAPPED.to_owned());
-            } else if self.world.config.order.enforce_limits {
-                self.make_qos();
-            }
-        }
-        if !self.world.config.licenses.is_empty() && self.world.random.one_in(3) {
-            spec.licenses = Some(format!(
-                "{}:{}",
-                LICENSE.0,
-                self.world.random.small(1, LICENSE.1)
-            ));
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Connections of agents to the controller, as the agents have them.
 
-use super::nodes::Victim;
+use super::events::Victim;
 use super::{Outcome, World, trace};
 use crate::node::{AgentInput, Dial, DialStage};
 use crate::outlets::Conn;

@@ -1,7 +1,8 @@
 //! The executor of agents: delivers what happens in bursts, and carries out what the agents decide, as the real one does. It may be
 //! killed before each action.
 
-use super::nodes::{self, NodeEvent, Victim};
+use super::events::{NodeEvent, Victim};
+use super::nodes;
 use super::{Outcome, StepReports, World, trace};
 use crate::node::{AgentInput, AgentProcess, Asker, Down, StepLinkId, ToLauncher};
 use crate::world::invariants;

@@ -2,7 +2,8 @@
 //! request it is looked at what the core decides on it: nothing of another user's may change, and no field that the
 //! client fills in may give it rights.
 
-use super::clients::Users;
+use super::clients::{Users, brief};
+use super::hostile_users::{FIRST_UID, USERS};
 use super::{Outcome, WorldEvent, trace};
 use crate::Violation;
 use crate::arbitrary::{self, Known};
@@ -19,17 +20,8 @@ use muster_model::spec::JobSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// First uid of those who attack.
-const FIRST_UID: u32 = 2000;
-/// How many they are.
-const USERS: u32 = 2;
 /// Requests of one flood.
 const FLOOD: u64 = 60;
-
-/// Whether a user is one of those who attack.
-pub(crate) fn attacks(uid: u32) -> bool {
-    (FIRST_UID..FIRST_UID + USERS).contains(&uid)
-}
 
 impl Users<'_> {
     /// One of the hostile users sends something, or much at once.
@@ -280,13 +272,4 @@ fn check_blobs(
         }
     }
     Ok(())
-}
-
-/// A request in a line of the trace.
-pub(crate) fn brief(command: &UserCommand) -> String {
-    let mut text = format!("{command:?}");
-    if let Some((end, _)) = text.char_indices().nth(1500) {
-        text.truncate(end);
-    }
-    text
 }

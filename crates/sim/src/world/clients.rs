@@ -1,7 +1,9 @@
 //! Users and administrators: what the cluster is, what they submit and do to their jobs, which answers reached them,
 //! and, after the faults, what they do so that everything can end.
 
-use super::{Outcome, World, WorldEvent, attackers, trace};
+use super::hostile_users::is_hostile;
+use super::submission::Submission;
+use super::{Outcome, World, WorldEvent, trace};
 use crate::outlets::{RequestId, lock};
 use crate::random::Random;
 use crate::world::invariants;
@@ -33,27 +35,6 @@ pub(crate) struct Clients {
     acknowledged: BTreeMap<JobId, Submission>,
     /// Every submission that was sent, by its name.
     sent: BTreeMap<String, Submission>,
-}
-
-/// What a user remembers of a submission.
-#[derive(Clone, Debug)]
-pub(crate) struct Submission {
-    /// Unique.
-    pub(crate) name: String,
-    pub(crate) ask: ResourceAsk,
-    pub(crate) array: Option<ArraySpec>,
-    pub(crate) uid: u32,
-}
-
-impl Submission {
-    pub(crate) fn of(spec: &JobSpec, uid: u32) -> Submission {
-        Submission {
-            name: spec.name.clone(),
-            ask: spec.ask.clone(),
-            array: spec.array.clone(),
-            uid,
-        }
-    }
 }
 
 struct Request {
@@ -519,7 +500,7 @@ impl Users<'_> {
                 self.world,
                 "request {id}: {} {}",
                 identity.user,
-                attackers::brief(&command)
+                brief(&command)
             ),
         }
         let request = Request {
@@ -542,7 +523,7 @@ impl Users<'_> {
         let Some(request) = self.world.clients.requests.get(&id) else {
             return Ok(());
         };
-        if attackers::attacks(request.identity.uid) {
+        if is_hostile(request.identity.uid) {
             let (identity, command) = (request.identity.clone(), request.command.clone());
             self.judge(&identity, &command)?;
         }
@@ -570,7 +551,7 @@ impl Users<'_> {
     pub(crate) fn answer_arrives(&mut self, id: RequestId, reply: &Reply) -> Outcome {
         invariants::invariant_nothing_panics(reply)?;
         let request = self.world.clients.requests.remove(&id);
-        if (request.as_ref()).is_some_and(|r| attackers::attacks(r.identity.uid)) {
+        if (request.as_ref()).is_some_and(|r| is_hostile(r.identity.uid)) {
             self.attack_is_answered(reply);
             return Ok(());
         }
@@ -632,7 +613,7 @@ impl Users<'_> {
                 component: None,
             };
             match job.state {
-                _ if attackers::attacks(job.spec.owner.uid) => {
+                _ if is_hostile(job.spec.owner.uid) => {
                     commands.push(cancel(vec![target]));
                 }
                 JobState::Pending if job.reason == Reason::DependencyNeverSatisfied => {
@@ -675,4 +656,13 @@ fn cancel(targets: Vec<JobTarget>) -> UserCommand {
             ..JobSelection::default()
         },
     }
+}
+
+/// A request in a line of the trace.
+pub(crate) fn brief(command: &UserCommand) -> String {
+    let mut text = format!("{command:?}");
+    if let Some((end, _)) = text.char_indices().nth(1500) {
+        text.truncate(end);
+    }
+    text
 }

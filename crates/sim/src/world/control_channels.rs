@@ -1,7 +1,7 @@
 //! Control channels of step daemons: socket pairs of which agent or launcher have the upper end.
 
+use super::events::NodeEvent;
 use super::machines::Machines;
-use super::nodes::NodeEvent;
 use crate::node::{AgentInput, ChannelId, Down};
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::messages::LauncherEvent;

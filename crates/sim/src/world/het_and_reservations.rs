@@ -1,7 +1,7 @@
 //! What users and administrators do that concerns several jobs or a time to come: heterogeneous jobs and reservations.
 
-use super::clients::Submission;
 use super::clients::Users;
+use super::submission::Submission;
 use muster_model::command::{NameList, ReservationAsk, UserCommand};
 use muster_model::reservation::Flags;
 use muster_model::spec::{Dependency, JobKind, JobSpec};

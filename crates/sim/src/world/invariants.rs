@@ -14,11 +14,10 @@ pub(crate) use within_time::{
 
 use crate::Violation;
 use crate::ledger::Launch;
-use crate::node::{Kind, Share};
+use crate::node::{Kind, Share, TaskKey};
 use crate::world::World;
 use crate::world::accounting::{self, CAPPED, CAPPED_JOBS, LICENSE};
-use crate::world::clients::Submission;
-use crate::world::nodes::TaskKey;
+use crate::world::submission::Submission;
 use muster_core::state::State;
 use muster_model::command::Reply;
 use muster_model::ids::{AttemptStep, BlobId, JobAttempt, JobId};

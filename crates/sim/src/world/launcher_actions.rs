@@ -1,7 +1,7 @@
 //! What a launcher has done: files, processes, step daemons, and what the kernel says of processes.
 
+use super::events::NodeEvent;
 use super::launchers::LauncherExecutor;
-use super::nodes::NodeEvent;
 use super::{Outcome, trace};
 use crate::node::{
     Channel, ChannelId, Down, Kind, Parent, Process, StepdConnection, StepdProcess, wait_status,

@@ -1,7 +1,7 @@
 //! The executor of launchers: starts them on what their record file says, delivers what happens, and carries out what they decide,
 //! a wake-up of the process at a time, as the real one does. It may be killed before each action.
 
-use super::nodes::{NodeEvent, Victim};
+use super::events::{NodeEvent, Victim};
 use super::{Outcome, World, trace};
 use crate::Violation;
 use crate::node::{LauncherProcess, Parent, ToLauncher};

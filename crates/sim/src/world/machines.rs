@@ -3,8 +3,8 @@
 use super::{Outcome, World, WorldEvent, stepd_tasks, trace};
 use crate::Violation;
 use crate::node::{Kind, Parent, Process, wait_status};
+use crate::world::events::NodeEvent;
 use crate::world::invariants;
-use crate::world::nodes::NodeEvent;
 use muster_model::ids::JobAttempt;
 use muster_model::job::ExitStatus;
 use muster_node_core::exit_status::exit_status;

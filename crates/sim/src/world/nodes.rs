@@ -1,101 +1,17 @@
 //! Nodes as a whole: what their supervisors start, which of their processes die, and how machines boot. Agents and launchers are
 //! the real machines; the modules beside this one are their executors.
 
+use super::events::{NodeEvent, Victim};
 use super::machines::Machines;
 use super::{Outcome, World, trace};
 use crate::classes::FaultClass;
 use crate::node::{AgentInput, Kind, Link, Parent, Share, ToLauncher};
 use crate::random::Random;
-use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, StepNo};
-use muster_node_core::agent::{PeerRequestId, Timer};
-use muster_node_core::launcher::Account;
+use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId};
 use muster_node_core::messages::{Attach, LauncherEvent, MachineClaim, VERSIONS};
 use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::{JobGrant, NodeSettings};
-use muster_proto::step::{AgentReply, AgentRequest};
 use std::collections::{BTreeSet, VecDeque};
-
-/// Something that will happen to a node.
-pub(crate) enum NodeEvent {
-    /// Unless the machine was booted since.
-    InBoot(u64, Box<NodeEvent>),
-    /// The machine starts again.
-    MachineStarts,
-    /// The supervisor starts the agent.
-    AgentStarts,
-    /// An agent asks for a connection to the launcher.
-    LauncherAsked {
-        life: u64,
-    },
-    /// What the agent has sent next arrives at the launcher.
-    ToLauncher {
-        link: u64,
-    },
-    /// What the launcher has sent arrives at the agent.
-    FromLauncher {
-        link: u64,
-        messages: Vec<LauncherEvent>,
-    },
-    /// The agent finds the link closed.
-    LinkClosed {
-        link: u64,
-        life: u64,
-    },
-    LauncherWakes {
-        life: u64,
-    },
-    GroupsFound {
-        life: u64,
-        account: Account,
-    },
-    /// A step daemon answers a launcher late.
-    StepdAnswers {
-        life: u64,
-        pid: i32,
-    },
-    AgentWakes {
-        life: u64,
-    },
-    AgentTimer {
-        life: u64,
-        timer: Timer,
-    },
-    /// A request of another agent arrives.
-    PeerAsks {
-        from: usize,
-        life: u64,
-        request: PeerRequestId,
-        body: Box<AgentRequest>,
-        /// Its answer is lost.
-        is_lost: bool,
-    },
-    /// An answer of another agent arrives.
-    PeerAnswers {
-        life: u64,
-        request: PeerRequestId,
-        answer: Box<Result<AgentReply, String>>,
-    },
-    ProcessEnds {
-        pid: i32,
-        timer: u64,
-    },
-    Killed {
-        pid: i32,
-        signal: i32,
-    },
-    StepdWakes(i32),
-    /// A user begins a step in a job that this node leads.
-    SrunStarts(JobAttempt),
-}
-
-/// A process of a node that may die.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Victim {
-    Agent,
-    Launcher,
-    Stepd,
-    Srun,
-}
 
 impl World {
     /// The CPUs of a job on a node.
@@ -491,9 +407,6 @@ pub(crate) fn share(grant: &JobGrant) -> Share {
         shared_with: (grant.alloc.sharers > 1).then(|| grant.alloc.partition.clone()),
     }
 }
-
-/// A part of a step that began.
-pub(crate) type TaskKey = (JobAttempt, StepNo, u32);
 
 /// A launch.
 pub(crate) fn run_of(grant: &JobGrant) -> JobAttempt {

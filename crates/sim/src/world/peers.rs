@@ -2,7 +2,7 @@
 //! so what was asked for twice has to be done once.
 
 use super::agents::AgentExecutor;
-use super::nodes::{NodeEvent, Victim};
+use super::events::{NodeEvent, Victim};
 use super::{Outcome, trace};
 use crate::classes::FaultClass;
 use crate::node::Asker;

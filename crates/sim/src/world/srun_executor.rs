@@ -1,12 +1,13 @@
 //! The executor of sruns: delivers what has come in the order in which the real one takes it, and carries out what the machine
 //! decides. The process may be killed before each action.
 
-use super::nodes::TaskKey;
-use super::sruns::{SrunId, SrunWorldEvent};
+use super::events::{SrunId, SrunWorldEvent};
 use super::{Outcome, World, WorldEvent, trace};
 use crate::Violation;
 use crate::controller::keys;
-use crate::node::{AgentConnection, Asker, Direction, LinkClient, LinkServer, SrunProcess};
+use crate::node::{
+    AgentConnection, Asker, Direction, LinkClient, LinkServer, SrunProcess, TaskKey,
+};
 use crate::world::turns::panic_text;
 use muster_model::ids::JobId;
 use muster_node_core::agent::{self, ConnId};

@@ -1,6 +1,6 @@
 //! Users' sruns: when they begin and what they ask for, and how they are woken. One may get signals and be killed at any moment.
 
-use super::nodes::NodeEvent;
+use super::events::{NodeEvent, SrunId, SrunWorldEvent};
 use super::srun_executor::SrunExecutor;
 use super::{Outcome, World, WorldEvent, trace};
 use crate::controller::keys;
@@ -14,21 +14,6 @@ use muster_node_core::srun::config::{
 use muster_node_core::srun::interface::AgentId;
 use muster_proto::step::{AgentReply, StepSpec};
 use std::collections::{BTreeMap, VecDeque};
-
-/// Number of an srun.
-pub(crate) type SrunId = u64;
-
-/// Something that happens to an srun.
-pub(crate) enum SrunWorldEvent {
-    /// It looks what there is.
-    Wakes,
-    /// An agent's answer arrives.
-    Replied(AgentId, Box<AgentReply>),
-    /// It gets a signal.
-    Signal(i32),
-    /// It is killed with the script that has started it.
-    Killed,
-}
 
 /// SIGUSR1, which srun passes on.
 const SIGUSR1: i32 = 10;

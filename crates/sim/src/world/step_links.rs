@@ -1,7 +1,7 @@
 //! What happens on connections to step daemons that carry a step's messages.
 
-use super::nodes::NodeEvent;
-use super::sruns::SrunWorldEvent;
+use super::events::NodeEvent;
+use super::events::SrunWorldEvent;
 use super::{Outcome, World, WorldEvent, trace};
 use crate::classes::FaultClass;
 use crate::node::{Direction, Down, LinkArrival, LinkClient, LinkServer, StepLinkId};

@@ -1,7 +1,7 @@
 //! The executor of step daemons: what has come to a daemon is delivered to its machine, a wake-up of the process at a time and in the
 //! order in which the real one takes it, and what the machine decides is carried out. The process may be killed before each action.
 
-use super::nodes::{NodeEvent, Victim};
+use super::events::{NodeEvent, Victim};
 use super::{Outcome, World};
 use crate::Violation;
 use crate::node::{Direction, Down, Greeted, Kind, LinkServer, Parent, StepLinkId, StepdProcess};

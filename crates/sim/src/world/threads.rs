@@ -1,8 +1,9 @@
 //! The controller's process: threads that end one by one. The process has to end with the first of them, so that its
 //! supervisor starts it again; what was acknowledged is there then, and clients whose requests were lost try again.
 
-use super::clients::{Lost, Submission};
+use super::clients::Lost;
 use super::faults::FaultInjector;
+use super::submission::Submission;
 use super::{WorldEvent, trace};
 use crate::Plant;
 use crate::classes::FaultClass;

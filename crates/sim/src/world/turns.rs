@@ -5,6 +5,7 @@ use crate::classes::FaultClass;
 use crate::controller::Controller;
 use crate::outlets::Thread;
 use crate::outlets::{Came, Outputs, PLANNED, collect, lock, name_of};
+use crate::random::Random;
 use crate::world::faults::CrashPoint;
 use crate::world::invariants;
 use crate::{Plant, Violation};
@@ -168,12 +169,7 @@ impl ControllerExecutor<'_> {
             return Ok(());
         };
         self.world.turns += 1;
-        // Mostly all that is there; sometimes fewer, so that every message can meet the end of a turn.
-        let count = match self.world.random.below(4) {
-            0 => controller.inbox.len().min(1),
-            1 => self.world.random.below(controller.inbox.len() as u64 + 1) as usize,
-            _ => controller.inbox.len(),
-        };
+        let count = draw_message_count(&mut self.world.random, controller.inbox.len());
         let messages: Vec<ToWriter> = controller.inbox.drain(..count).collect();
         let crash = self.world.faults.crash.take();
         if let Some(CrashPoint::InAppend { operation, .. }) = crash {
@@ -540,5 +536,15 @@ fn brief(event: &Event) -> String {
             // A user's text may have letters of several bytes.
             text.chars().take(160).collect()
         }
+    }
+}
+
+/// How many of the messages that are there a turn takes: mostly all; sometimes fewer, so that every message can meet the end of a
+/// turn.
+fn draw_message_count(random: &mut Random, waiting: usize) -> usize {
+    match random.below(4) {
+        0 => waiting.min(1),
+        1 => random.below(waiting as u64 + 1) as usize,
+        _ => waiting,
     }
 }

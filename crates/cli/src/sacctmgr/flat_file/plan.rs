@@ -340,42 +340,8 @@ fn plan_user(name: &str, account: &str, said: &Said, book: &mut Book, loading: &
         admin_level: "None".to_owned(),
         ..User::default()
     });
-    let mut is_new = known.is_none();
-    let mut changes = false;
-    let parts: Vec<String> = match partitions.is_empty() {
-        true => vec![String::new()],
-        false => partitions.clone(),
-    };
-    for part in &parts {
-        let own = match part.as_str() {
-            "" => user.accounts.get(account).cloned(),
-            part => user
-                .partitions
-                .get(account)
-                .and_then(|parts| parts.get(part))
-                .cloned(),
-        };
-        let new = with(&own.clone().unwrap_or_default(), ask);
-        match &own {
-            Some(old) if same(old, &new) => continue,
-            Some(old) => {
-                note_terms(loading, ("User", name), old, &new);
-                changes = true;
-            }
-            None => {
-                let row = (name.to_owned(), account.to_owned(), new.clone());
-                loading.user_associations.push(row);
-                is_new = true;
-            }
-        }
-        match part.as_str() {
-            "" => drop(user.accounts.insert(account.to_owned(), new)),
-            part => {
-                let parts = user.partitions.entry(account.to_owned()).or_default();
-                parts.insert(part.to_owned(), new);
-            }
-        }
-    }
+    let planned = plan_associations(account, &partitions, ask, &mut user, loading);
+    let is_new = known.is_none() || planned.is_added;
     let record = plan_record(said, &known, &mut user, loading);
     let default_account = match known.is_some() && !record.default_account {
         true => String::new(),
@@ -423,8 +389,12 @@ fn plan_user(name: &str, account: &str, said: &Said, book: &mut Book, loading: &
             );
             loading.last.insert(0, Invocation::edit_of(&names, ask));
         }
-    } else if changes || record.any {
-        let terms = if changes { terms } else { TermsAsk::default() };
+    } else if planned.is_changed || record.any {
+        let terms = if planned.is_changed {
+            terms
+        } else {
+            TermsAsk::default()
+        };
         let ask = AccountsAsk::ModifyUsers {
             accounts: vec![account.to_owned()],
             default_account,
@@ -435,6 +405,69 @@ fn plan_user(name: &str, account: &str, said: &Said, book: &mut Book, loading: &
         };
         loading.edits.push(Invocation::edit_of(&names, ask));
     }
+    plan_coordinator(said, &mut user, loading);
+    if is_new && user.default_account.is_empty() {
+        account.clone_into(&mut user.default_account);
+    }
+    book.all.users.insert(name.to_owned(), user);
+}
+
+/// What a line does to the associations of a user.
+#[derive(Default)]
+struct PlannedAssociations {
+    is_added: bool,
+    is_changed: bool,
+}
+
+/// Adds and changes associations of a user with an account, in these partitions or without one.
+fn plan_associations(
+    account: &str,
+    partitions: &[String],
+    ask: &TermsAsk,
+    user: &mut User,
+    loading: &mut Loading,
+) -> PlannedAssociations {
+    let name = user.name.clone();
+    let mut planned = PlannedAssociations::default();
+    let parts: Vec<String> = match partitions.is_empty() {
+        true => vec![String::new()],
+        false => partitions.to_vec(),
+    };
+    for part in &parts {
+        let own = match part.as_str() {
+            "" => user.accounts.get(account).cloned(),
+            part => user
+                .partitions
+                .get(account)
+                .and_then(|parts| parts.get(part))
+                .cloned(),
+        };
+        let new = with(&own.clone().unwrap_or_default(), ask);
+        match &own {
+            Some(old) if same(old, &new) => continue,
+            Some(old) => {
+                note_terms(loading, ("User", name.as_str()), old, &new);
+                planned.is_changed = true;
+            }
+            None => {
+                let row = (name.clone(), account.to_owned(), new.clone());
+                loading.user_associations.push(row);
+                planned.is_added = true;
+            }
+        }
+        match part.as_str() {
+            "" => drop(user.accounts.insert(account.to_owned(), new)),
+            part => {
+                let parts = user.partitions.entry(account.to_owned()).or_default();
+                parts.insert(part.to_owned(), new);
+            }
+        }
+    }
+    planned
+}
+
+/// Makes a user coordinator of the accounts that its line names.
+fn plan_coordinator(said: &Said, user: &mut User, loading: &mut Loading) {
     let more: Vec<String> = said
         .coordinates
         .iter()
@@ -445,16 +478,15 @@ fn plan_user(name: &str, account: &str, said: &Said, book: &mut Book, loading: &
         let all = more.join(",");
         let _ = writeln!(
             loading.changed,
-            " Making User '{name}' coordinator for account(s) {all}"
+            " Making User '{}' coordinator for account(s) {all}",
+            user.name
         );
         user.coordinates.extend(more.clone());
         let ask = AccountsAsk::AddCoordinators { accounts: more };
-        loading.last.push(Invocation::edit_of(&names, ask));
+        loading
+            .last
+            .push(Invocation::edit_of(&[user.name.clone()], ask));
     }
-    if is_new && user.default_account.is_empty() {
-        account.clone_into(&mut user.default_account);
-    }
-    book.all.users.insert(name.to_owned(), user);
 }
 
 fn modified(

@@ -132,98 +132,127 @@ fn slots(dump: &Dump, host: &str) -> Option<u32> {
 /// Lines of nodes.
 pub(super) fn write(dump: &Dump, resources: &Resources, made: &mut Made) {
     for host in &dump.hosts {
-        let name = host.name();
-        let loads: BTreeMap<String, String> = values(host.get("load_values").unwrap_or_default())
-            .into_iter()
-            .collect();
-        let own = complex_values(host);
-        let number = |key: &str| {
-            loads
-                .get(key)
-                .and_then(|text| text.parse::<u32>().ok())
-                .filter(|n| *n > 0)
+        write_host(dump, host, resources, made);
+    }
+    made.slurm.push('\n');
+}
+
+fn write_host(dump: &Dump, host: &Object, resources: &Resources, made: &mut Made) {
+    let name = host.name();
+    let loads: BTreeMap<String, String> = values(host.get("load_values").unwrap_or_default())
+        .into_iter()
+        .collect();
+    let own = complex_values(host);
+    let mut line = format!("NodeName={name}");
+    let cpus = cpus_of(dump, host, &loads, &own);
+    match cpus {
+        Some(cpus) => line.push_str(&format!(" CPUs={cpus}")),
+        None => made.note(
+            &format!("host {name}"),
+            "the number of CPUs is unknown: 1 is assumed; 'slurmd -C' prints it",
+        ),
+    }
+    line.push_str(&sockets(&loads, cpus));
+    match loads.get("mem_total").and_then(|text| mib(text)) {
+        Some(mib) => line.push_str(&format!(" RealMemory={mib}")),
+        None => made.note(
+            &format!("host {name}"),
+            "the amount of memory is unknown: set RealMemory, as 'slurmd -C' prints it",
+        ),
+    }
+    let gres = write_gres(name, &own, resources, made);
+    if !gres.is_empty() {
+        line.push_str(&format!(" Gres={}", gres.join(",")));
+    }
+    let is_true = |value: &str| ["true", "1"].contains(&value.to_ascii_lowercase().as_str());
+    let features = own
+        .iter()
+        .filter(|(key, value)| resources.features.contains(key) && is_true(value));
+    let features: Vec<&str> = features.map(|(key, _)| key.as_str()).collect();
+    if !features.is_empty() {
+        line.push_str(&format!(" Feature={}", features.join(",")));
+    }
+    made.slurm.push_str(&format!("{line}\n"));
+    for key in ["user_lists", "xuser_lists", "projects", "xprojects"] {
+        if let Some(value) = host.get(key) {
+            made.note(
+                &format!("host {name}: {key} {value}"),
+                "access is a matter of partitions: AllowGroups, AllowAccounts",
+            );
+        }
+    }
+}
+
+/// A load value that is a number above 0.
+fn load_number(loads: &BTreeMap<String, String>, key: &str) -> Option<u32> {
+    let number = loads.get(key)?.parse::<u32>().ok();
+    number.filter(|n| *n > 0)
+}
+
+/// CPUs of a host: as its load says, or its configuration, or its slots.
+fn cpus_of(
+    dump: &Dump,
+    host: &Object,
+    loads: &BTreeMap<String, String>,
+    own: &[(String, String)],
+) -> Option<u32> {
+    let given = || {
+        let (_, value) = own.iter().find(|(key, _)| key == "slots")?;
+        value.parse().ok()
+    };
+    let processors = || host.get("processors")?.parse::<u32>().ok();
+    load_number(loads, "num_proc")
+        .or_else(processors)
+        .or_else(given)
+        .or_else(|| slots(dump, host.name()))
+}
+
+/// Sockets, cores and threads. A node that is not what its line says is drained: what does not fit together is left out.
+fn sockets(loads: &BTreeMap<String, String>, cpus: Option<u32>) -> String {
+    let number = |key: &str| load_number(loads, key);
+    if let (Some(sockets), Some(cores), Some(threads)) =
+        (number("m_socket"), number("m_core"), number("m_thread"))
+        && cores.is_multiple_of(sockets)
+        && threads.is_multiple_of(cores)
+        && cpus == Some(threads)
+    {
+        return format!(
+            " Sockets={sockets} CoresPerSocket={} ThreadsPerCore={}",
+            cores / sockets,
+            threads / cores
+        );
+    }
+    String::new()
+}
+
+/// Writes lines of gres.conf; gives what the node's line says of its devices.
+fn write_gres(
+    name: &str,
+    own: &[(String, String)],
+    resources: &Resources,
+    made: &mut Made,
+) -> Vec<String> {
+    let mut gres = Vec::new();
+    for (key, value) in own.iter().filter(|(key, _)| resources.gres.contains(key)) {
+        let count = value.split('(').next().unwrap_or_default().trim();
+        let Some(count) = count.parse::<f64>().ok().filter(|count| *count >= 1.0) else {
+            continue;
         };
-        let given = own
-            .iter()
-            .find(|(key, _)| key == "slots")
-            .and_then(|(_, value)| value.parse().ok());
-        let processors = host
-            .get("processors")
-            .and_then(|text| text.parse::<u32>().ok());
-        let cpus = number("num_proc")
-            .or(processors)
-            .or(given)
-            .or_else(|| slots(dump, name));
-        let mut line = format!("NodeName={name}");
-        match cpus {
-            Some(cpus) => line.push_str(&format!(" CPUs={cpus}")),
-            None => made.note(
-                &format!("host {name}"),
-                "the number of CPUs is unknown: 1 is assumed; 'slurmd -C' prints it",
-            ),
-        }
-        // A machine that is not what its line says is drained: what does not fit together is left out.
-        if let (Some(sockets), Some(cores), Some(threads)) =
-            (number("m_socket"), number("m_core"), number("m_thread"))
-            && cores.is_multiple_of(sockets)
-            && threads.is_multiple_of(cores)
-            && cpus == Some(threads)
-        {
-            line.push_str(&format!(
-                " Sockets={sockets} CoresPerSocket={} ThreadsPerCore={}",
-                cores / sockets,
-                threads / cores
-            ));
-        }
-        match loads.get("mem_total").and_then(|text| mib(text)) {
-            Some(mib) => line.push_str(&format!(" RealMemory={mib}")),
-            None => made.note(
-                &format!("host {name}"),
-                "the amount of memory is unknown: set RealMemory, as 'slurmd -C' prints it",
-            ),
-        }
-        let mut gres = Vec::new();
-        for (key, value) in own.iter().filter(|(key, _)| resources.gres.contains(key)) {
-            let count = value.split('(').next().unwrap_or_default().trim();
-            let Some(count) = count.parse::<f64>().ok().filter(|count| *count >= 1.0) else {
-                continue;
-            };
-            gres.push(format!("{key}:{count:.0}"));
-            made.gres.push_str(&format!("NodeName={name} Name={key}"));
-            match map(value) {
-                Some(map) => made
-                    .gres
-                    .push_str(&format!(" ResourceMap=\"{key}={map}\"\n")),
-                None => {
-                    made.gres.push_str(&format!(" Count={count:.0}\n"));
-                    if value.contains('(') {
-                        made.note(&format!("host {name}: {key}={value}"), "masks and characteristics of identifiers have no counterpart: the count alone is kept");
-                    }
+        gres.push(format!("{key}:{count:.0}"));
+        made.gres.push_str(&format!("NodeName={name} Name={key}"));
+        match map(value) {
+            Some(map) => made
+                .gres
+                .push_str(&format!(" ResourceMap=\"{key}={map}\"\n")),
+            None => {
+                made.gres.push_str(&format!(" Count={count:.0}\n"));
+                if value.contains('(') {
+                    made.note(&format!("host {name}: {key}={value}"), "masks and characteristics of identifiers have no counterpart: the count alone is kept");
                 }
             }
         }
-        if !gres.is_empty() {
-            line.push_str(&format!(" Gres={}", gres.join(",")));
-        }
-        let is_true = |value: &str| ["true", "1"].contains(&value.to_ascii_lowercase().as_str());
-        let features = own
-            .iter()
-            .filter(|(key, value)| resources.features.contains(key) && is_true(value));
-        let features: Vec<&str> = features.map(|(key, _)| key.as_str()).collect();
-        if !features.is_empty() {
-            line.push_str(&format!(" Feature={}", features.join(",")));
-        }
-        made.slurm.push_str(&format!("{line}\n"));
-        for key in ["user_lists", "xuser_lists", "projects", "xprojects"] {
-            if let Some(value) = host.get(key) {
-                made.note(
-                    &format!("host {name}: {key} {value}"),
-                    "access is a matter of partitions: AllowGroups, AllowAccounts",
-                );
-            }
-        }
     }
-    made.slurm.push('\n');
+    gres
 }
 
 /// A resource map without masks and characteristics, `2(0 1)`.

@@ -56,82 +56,101 @@ pub(super) fn write(dump: &Dump, made: &mut Made) {
         .position(|queue| queue.name() == "all.q")
         .unwrap_or(0);
     for (number, queue) in dump.queues.iter().enumerate() {
-        let own = queue.name();
-        let name = partition(own);
-        let (hosts, _) = queue.list("hostlist");
-        let nodes = dump.hosts_of(&hosts);
-        let lost = hosts
-            .iter()
-            .filter(|host| dump.hosts_of(&[(*host).clone()]).is_empty());
-        for host in lost {
-            made.note(
-                &format!("queue {own}: {host}"),
-                "nothing is known of this host or group",
-            );
-        }
-        if nodes.is_empty() {
-            made.note(
-                &format!("queue {own}"),
-                "it has no hosts, so that there is no partition for it",
-            );
-            continue;
-        }
-        let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
-        let mut line = format!("PartitionName={name} Nodes={}", hostlist::compress(&names));
-        if number == default {
-            line.push_str(" Default=YES");
-        }
-        line.push_str(&format!(" MaxTime={}", limit(queue, made)));
-        access(dump, queue, &mut line, made);
-        slots(queue, &mut line, made);
-        if queue
-            .get("initial_state")
-            .is_some_and(|state| state.starts_with("disabled"))
-        {
-            line.push_str(" State=DOWN");
-        }
-        made.slurm.push_str(&format!("{line}\n"));
-        if name != own {
-            made.sge.push_str(&format!("queue {own} {name}\n"));
-        }
-        for (key, why) in WITHOUT {
-            if let Some(value) = queue.get(key).filter(|value| !USUAL.contains(value)) {
-                made.note(&format!("queue {own}: {key} {value}"), why);
-            }
-        }
-        let per_host = ["h_rt", "slots", "user_lists", "projects"]
-            .into_iter()
-            .filter(|key| queue.list(key).1);
-        for key in per_host {
-            let value = queue.get(key).unwrap_or_default();
-            made.note(
-                &format!("queue {own}: {key} {value}"),
-                "values for single hosts are left out: make a partition of these",
-            );
-        }
+        write_queue(dump, queue, number == default, made);
     }
     for environment in &dump.environments {
-        let name = environment.name();
-        let rule = environment.get("allocation_rule").unwrap_or("$pe_slots");
-        let line = format!("pe {name} {rule}\n");
-        let (_, findings) = muster_conf::grid_engine::Mapping::parse(&line, "sge.conf");
-        match findings.first() {
-            None => made.sge.push_str(&line),
-            Some(finding) => made.note(&format!("parallel environment {name}"), &finding.message),
+        write_environment(environment, made);
+    }
+}
+
+fn write_queue(dump: &Dump, queue: &Object, is_default: bool, made: &mut Made) {
+    let own = queue.name();
+    let name = partition(own);
+    let nodes = nodes_of(dump, queue, made);
+    if nodes.is_empty() {
+        made.note(
+            &format!("queue {own}"),
+            "it has no hosts, so that there is no partition for it",
+        );
+        return;
+    }
+    let names: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let mut line = format!("PartitionName={name} Nodes={}", hostlist::compress(&names));
+    if is_default {
+        line.push_str(" Default=YES");
+    }
+    line.push_str(&format!(" MaxTime={}", limit(queue, made)));
+    access(dump, queue, &mut line, made);
+    slots(queue, &mut line, made);
+    if queue
+        .get("initial_state")
+        .is_some_and(|state| state.starts_with("disabled"))
+    {
+        line.push_str(" State=DOWN");
+    }
+    made.slurm.push_str(&format!("{line}\n"));
+    if name != own {
+        made.sge.push_str(&format!("queue {own} {name}\n"));
+    }
+    note_losses(queue, made);
+}
+
+/// The hosts of a queue, as far as they are known.
+fn nodes_of(dump: &Dump, queue: &Object, made: &mut Made) -> Vec<String> {
+    let (hosts, _) = queue.list("hostlist");
+    let lost = hosts
+        .iter()
+        .filter(|host| dump.hosts_of(&[(*host).clone()]).is_empty());
+    for host in lost {
+        made.note(
+            &format!("queue {}: {host}", queue.name()),
+            "nothing is known of this host or group",
+        );
+    }
+    dump.hosts_of(&hosts)
+}
+
+/// Notes what of a queue a partition cannot have.
+fn note_losses(queue: &Object, made: &mut Made) {
+    let own = queue.name();
+    for (key, why) in WITHOUT {
+        if let Some(value) = queue.get(key).filter(|value| !USUAL.contains(value)) {
+            made.note(&format!("queue {own}: {key} {value}"), why);
         }
-        for key in [
-            "user_lists",
-            "xuser_lists",
-            "start_proc_args",
-            "stop_proc_args",
-        ] {
-            let usual = |value: &&str| !value.ends_with("/bin/true");
-            if let Some(value) = environment.get(key).filter(usual) {
-                made.note(
-                    &format!("parallel environment {name}: {key} {value}"),
-                    "there is nothing like it",
-                );
-            }
+    }
+    let per_host = ["h_rt", "slots", "user_lists", "projects"]
+        .into_iter()
+        .filter(|key| queue.list(key).1);
+    for key in per_host {
+        let value = queue.get(key).unwrap_or_default();
+        made.note(
+            &format!("queue {own}: {key} {value}"),
+            "values for single hosts are left out: make a partition of these",
+        );
+    }
+}
+
+fn write_environment(environment: &Object, made: &mut Made) {
+    let name = environment.name();
+    let rule = environment.get("allocation_rule").unwrap_or("$pe_slots");
+    let line = format!("pe {name} {rule}\n");
+    let (_, findings) = muster_conf::grid_engine::Mapping::parse(&line, "sge.conf");
+    match findings.first() {
+        None => made.sge.push_str(&line),
+        Some(finding) => made.note(&format!("parallel environment {name}"), &finding.message),
+    }
+    for key in [
+        "user_lists",
+        "xuser_lists",
+        "start_proc_args",
+        "stop_proc_args",
+    ] {
+        let usual = |value: &&str| !value.ends_with("/bin/true");
+        if let Some(value) = environment.get(key).filter(usual) {
+            made.note(
+                &format!("parallel environment {name}: {key} {value}"),
+                "there is nothing like it",
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::Violation;
 use crate::world::World;
-use crate::world::attackers::attacks;
+use crate::world::hostile_users::is_hostile;
 
 /// When everything is over: no resources are held, no node knows anything, and no acknowledged job went astray.
 pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
@@ -31,7 +31,7 @@ pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     }
     invariant_steps_are_accounted_as_reported(world)?;
     for (id, life) in &world.ledger.jobs {
-        if !attacks(life.spec.owner.uid) && world.clients.sent(&life.spec.name).is_none() {
+        if !is_hostile(life.spec.owner.uid) && world.clients.sent(&life.spec.name).is_none() {
             return broken(
                 name,
                 format!("job {id} ({}) was never submitted", life.spec.name),

@@ -1,0 +1,91 @@
+//! Requests and answers as HTTP has them.
+
+use std::borrow::Cow;
+
+/// What is to be done at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Read.
+    Get,
+    /// Make or change.
+    Post,
+    /// Take away.
+    Delete,
+}
+
+/// Whose request it is, as slurmrestd has found out. The controller finds out anew for each connection.
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// The user's number.
+    pub uid: u32,
+    /// The user's name.
+    pub user: String,
+    /// The name of the user's group.
+    pub group: String,
+    /// The address or socket that the request came by.
+    pub source: String,
+}
+
+/// A request, with its parts as they came.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub method: Method,
+    /// The path, escapes and all.
+    pub path: &'a str,
+    /// What follows the question mark, escapes and all.
+    pub query: &'a str,
+    /// JSON, or nothing.
+    pub body: &'a [u8],
+    /// The answer is to be YAML.
+    pub yaml: bool,
+    /// Who asks.
+    pub caller: &'a Caller,
+}
+
+/// A status code of HTTP (RFC 9110).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status(pub u16);
+
+impl Status {
+    /// 200.
+    pub const OK: Status = Status(200);
+    /// 400.
+    pub const BAD_REQUEST: Status = Status(400);
+    /// 401.
+    pub const UNAUTHORIZED: Status = Status(401);
+    /// 403.
+    pub const FORBIDDEN: Status = Status(403);
+    /// 404.
+    pub const NOT_FOUND: Status = Status(404);
+    /// 405.
+    pub const NOT_ALLOWED: Status = Status(405);
+    /// 500.
+    pub const INTERNAL_ERROR: Status = Status(500);
+    /// 503.
+    pub const UNAVAILABLE: Status = Status(503);
+    /// 502.
+    pub const BAD_GATEWAY: Status = Status(502);
+}
+
+/// What goes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: Status,
+    /// The media type of the body.
+    pub media_type: &'static str,
+    /// The body.
+    pub body: Cow<'static, str>,
+}
+
+impl Answer {
+    /// A line of text, for what cannot be answered with a document.
+    pub fn text(status: Status, text: &str) -> Answer {
+        Answer {
+            status,
+            media_type: "text/plain",
+            body: Cow::Owned(text.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What becomes of a launch that fails: how often it is tried again, and whose fault it is.
+
+use super::records::Fault;
+
+/// Wait before something is tried again that was lacking.
+pub(super) const RETRY_MS: u64 = 1000;
+/// How often it is, before it fails.
+pub(super) const TRIES_MAX: u32 = 60;
+
+/// Why a launch failed before anything of it began.
+pub(super) struct Refused {
+    pub(super) error: String,
+    pub(super) fault: Fault,
+}
+
+impl Refused {
+    pub(super) fn of_job(error: impl Into<String>) -> Refused {
+        Refused {
+            error: error.into(),
+            fault: Fault::Job,
+        }
+    }
+
+    pub(super) fn of_node(error: impl Into<String>) -> Refused {
+        Refused {
+            error: error.into(),
+            fault: Fault::Node,
+        }
+    }
+}
+
+/// Whose fault it is that a launch that is none of its job's has failed.
+pub(super) fn fault_of(is_temporary: bool) -> Fault {
+    match is_temporary {
+        true => Fault::Lack,
+        false => Fault::Node,
+    }
+}

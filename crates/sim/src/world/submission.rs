@@ -1,0 +1,24 @@
+//! What a user remembers of a submission, to compare with what becomes of it.
+
+use muster_model::spec::{ArraySpec, JobSpec, ResourceAsk};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Submission {
+    /// Unique.
+    pub(crate) name: String,
+    pub(crate) ask: ResourceAsk,
+    pub(crate) array: Option<ArraySpec>,
+    pub(crate) uid: u32,
+}
+
+impl Submission {
+    pub(crate) fn of(spec: &JobSpec, uid: u32) -> Submission {
+        Submission {
+            name: spec.name.clone(),
+            ask: spec.ask.clone(),
+            array: spec.array.clone(),
+            uid,
+        }
+    }
+}
