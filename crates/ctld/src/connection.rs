@@ -606,7 +606,7 @@ impl Connection {
             return;
         }
         for job in self.held {
-            self.shared.cancel(self.identity.clone(), job);
+            self.shared.end_unheld(job, self.identity.uid);
         }
     }
 }

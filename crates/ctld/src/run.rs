@@ -174,8 +174,8 @@ struct Core {
     stats: Arc<Stats>,
     pulses: Pulses,
     node_addresses: NodeAddresses,
-    /// Allocations that clients held when the controller stopped.
-    unheld: HashMap<JobId, Identity>,
+    /// Allocations that clients held when the controller stopped, with their owners.
+    unheld: HashMap<JobId, u32>,
 }
 
 impl Core {
@@ -405,23 +405,12 @@ fn copy_of_replica(replica: Sender<ToReplica>) -> Rebuild {
 }
 
 /// Allocations that a client held when the controller stopped.
-fn interactive(state: &State) -> HashMap<JobId, Identity> {
+fn interactive(state: &State) -> HashMap<JobId, u32> {
     let open = state
         .jobs
         .values()
         .filter(|job| job.spec.interactive && !job.state.is_ended());
-    open.map(|job| {
-        let owner = &job.spec.owner;
-        let identity = Identity {
-            uid: owner.uid,
-            gid: owner.gid,
-            user: owner.user.clone(),
-            group: owner.group.clone(),
-            ..Identity::default()
-        };
-        (job.id, identity)
-    })
-    .collect()
+    open.map(|job| (job.id, job.spec.owner.uid)).collect()
 }
 
 /// Logs to a new file: the old one was moved away (slurmctld(8), SIGUSR2).
