@@ -29,6 +29,7 @@ use crate::rate_limit::RateLimit;
 use crate::replica::Replica;
 use crate::server;
 use crate::shared::{self, Shared};
+use crate::snapshots::Snapshots;
 use crate::stats::Stats;
 use crate::sys;
 use crate::verifier::Tried;
@@ -199,7 +200,6 @@ impl Core {
             state: recovered.state.clone(),
             position,
             inbox: replica_inbox,
-            writer: to_writer.clone(),
             follower: Arc::clone(&follower),
             accounting: read.config.accounting,
             keys: durable.keys.clone(),
@@ -210,15 +210,18 @@ impl Core {
             waiting: Waiting::default(),
             changes: Changes::new(position),
             programs: programs.context("cannot start thread for the site's programs")?,
-            pace: recovered.pace,
-            snapshot_thread: None,
+            snapshots: Snapshots::new(
+                recovered.pace,
+                durable.has_left_out,
+                to_writer.clone(),
+                (Arc::clone(&follower), Arc::clone(&stats)),
+            ),
             forecaster: Forecaster::start(to_replica.clone())
                 .context("cannot start thread for forecasts")?,
             questions: FairQueue::default(),
             head: answer::Head::default(),
             rows: answer::Rows::default(),
             pulse: Arc::new(Pulse::new("replica")),
-            snapshot_now: durable.has_left_out,
         };
         let pulses = Pulses {
             writer: Arc::new(Pulse::new("writer")),
