@@ -134,12 +134,12 @@ fn render(diag: &Diag, ctx: &Ctx, order: Order) -> String {
     put!(out, "Job states ts:  {now}\n");
     put!(out, "Jobs pending:   {}\n", diag.pending);
     put!(out, "Jobs running:   {}\n\n", diag.running);
-    schedule(&mut out, diag);
+    schedule(&mut out, diag, ctx);
     requests(&mut out, diag, ctx, order);
     out
 }
 
-fn schedule(out: &mut String, diag: &Diag) {
+fn schedule(out: &mut String, diag: &Diag, ctx: &Ctx) {
     let passes = diag.passes.max(1);
     let minutes = (diag.now.since_ms(diag.since) / 60_000).max(1);
     out.push_str("Main schedule statistics (microseconds):\n");
@@ -171,6 +171,14 @@ fn schedule(out: &mut String, diag: &Diag) {
         diag.commits,
         diag.events
     );
+    if let Some(since) = diag.snapshots_failing_since {
+        put!(
+            out,
+            "Snapshots of the state fail since {}: {} so far; see the log of slurmctld\n",
+            when(ctx, since),
+            diag.snapshots_failed
+        );
+    }
     put!(
         out,
         "Agents: {} messages from them, {} to them\n\n",

@@ -8,6 +8,7 @@ mod subject;
 mod subordinate;
 mod tokens;
 mod verify;
+mod waits;
 
 use crate::accounting::AccountingQuery;
 use crate::executor::pause;
@@ -266,114 +267,105 @@ impl Connection {
     /// Serves one request; `last` says that no other has come yet.
     async fn request(&mut self, body: Vec<u8>, last: bool) -> io::Result<Served> {
         let started = Instant::now();
-        // What is newer or older need not be decodable.
-        if let Ok(theirs) = version::of_request(&body)
-            && let Err(refusal) = Versions::CLUSTER.check(&theirs, "the client", "slurmctld")
-        {
-            return self.refuse(refusal.code, refusal.detail).await;
-        }
-        let request = match self.decode(body).await {
-            Ok(request) => request,
-            Err(e) => {
-                let refusal = frame::FrameError::refusal_of(&e);
-                return self.refuse(refusal.code, refusal.detail).await;
-            }
+        let body = match self.read_request(body).await {
+            Ok(request) => request.body,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
-        self.asked = Asked::of(&request.body, self.identity.uid);
-        if let Some(node) = self.node.as_ref().map(AgentConnection::node)
-            && !matches!(&request.body, RequestBody::NodeHello(hello) if hello.name == node)
-        {
-            let detail = format!("this connection is for the agent of node {node}");
-            self.refuse(RefusalCode::AccessDenied, detail.clone())
-                .await?;
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, detail));
-        }
-        let kind = kind(&request.body);
-        if let RequestBody::WaitStarted(_)
-        | RequestBody::WaitEnded(_)
-        | RequestBody::WaitNodes(_)
-        | RequestBody::Hold(_) = request.body
+        self.asked = Asked::of(&body, self.identity.uid);
+        self.require_own_node(&body).await?;
+        let kind = kind(&body);
+        if waits::is_wait(&body)
             && let Err(over) = self.share.wait()
         {
             return self.refuse(RefusalCode::Busy, over.to_string()).await;
         }
-        if let RequestBody::Query(query) = &request.body
+        if let RequestBody::Query(query) = &body
             && let Query::Changes(changes) = **query
         {
             return self.changes(changes, kind, started).await;
         }
-        let served = match request.body {
+        let served = match body {
             RequestBody::Command(command) if last && is_batch(&command) => {
                 return self.submit(command, kind, started).await;
             }
-            RequestBody::Command(command) => self.command(*command).await?,
-            RequestBody::Query(query) => self.query(*query).await?,
-            RequestBody::WaitStarted(job) => {
-                let answer = self.later.clone();
-                let identity = self.identity.clone();
-                self.shared.to_replica(ToReplica::WaitStarted {
-                    identity,
-                    place: self.place,
-                    job,
-                    answer,
-                })?;
-                Served::Next
-            }
-            RequestBody::WaitEnded(job) => {
-                let answer = self.later.clone();
-                let identity = self.identity.clone();
-                self.shared.to_replica(ToReplica::WaitEnded {
-                    identity,
-                    job,
-                    holder: false,
-                    answer,
-                })?;
-                Served::Next
-            }
-            RequestBody::WaitNodes(_) if self.hides(PrivateData::NODES).await? => {
-                self.refuse(RefusalCode::AccessDenied, String::new())
-                    .await?
-            }
-            RequestBody::WaitNodes(count) => {
-                let answer = self.later.clone();
-                self.shared
-                    .to_replica(ToReplica::WaitNodes { count, answer })?;
-                Served::Next
-            }
-            RequestBody::Hold(job) => self.hold(job).await?,
-            RequestBody::NodeHello(hello) => match self.may().await? {
-                Ok(_) => match self.refusal_of_proof(&hello.name) {
-                    Some(detail) => self.refuse(RefusalCode::AccessDenied, detail).await?,
-                    None => {
-                        return Ok(Served::Node(located(hello, self.place.address, self.proof)));
-                    }
-                },
-                Err(refusal) => self.refuse_as(refusal).await?,
-            },
-            RequestBody::ServeNode(node) => match self.may().await? {
-                Ok(_) => self.serve_node(node).await?,
-                Err(refusal) => self.refuse_as(refusal).await?,
-            },
-            RequestBody::SetDebug(level) => self.set_debug(&level).await?,
-            RequestBody::Token { user, lifespan_s } => self.make_token(user, lifespan_s).await?,
-            RequestBody::NodeToken { node, lifespan_s } => {
-                self.make_node_token(node, lifespan_s).await?
-            }
-            RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await?,
-            RequestBody::NodeKeys => self.list_node_keys().await?,
-            RequestBody::Shutdown { nodes } => match self.may().await? {
-                Ok(entry) => {
-                    self.send(&frame::encode(&Response::Stopping)).await?;
-                    entry.done();
-                    self.shared.stop(nodes);
-                    Served::Next
-                }
-                Err(refusal) => self.refuse_as(refusal).await?,
-            },
+            body => self.serve(body).await?,
         };
-        let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.shared.stats.request(kind, self.identity.uid, us);
+        if !matches!(served, Served::Node(_)) {
+            let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.shared.stats.request(kind, self.identity.uid, us);
+        }
         Ok(served)
+    }
+
+    /// Checks the client's version and decodes its request.
+    async fn read_request(&self, body: Vec<u8>) -> Result<Request, Refusal> {
+        // What is newer or older need not be decodable.
+        if let Ok(theirs) = version::of_request(&body) {
+            Versions::CLUSTER.check(&theirs, "the client", "slurmctld")?;
+        }
+        let decoded = self.decode(body).await;
+        decoded.map_err(|e| frame::FrameError::refusal_of(&e))
+    }
+
+    /// Refuses what the agent of a node does not send.
+    async fn require_own_node(&mut self, body: &RequestBody) -> io::Result<()> {
+        let Some(node) = self.node.as_ref().map(AgentConnection::node) else {
+            return Ok(());
+        };
+        if matches!(body, RequestBody::NodeHello(hello) if hello.name == node) {
+            return Ok(());
+        }
+        let detail = format!("this connection is for the agent of node {node}");
+        self.refuse(RefusalCode::AccessDenied, detail.clone())
+            .await?;
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, detail))
+    }
+
+    /// Serves what is answered here, by the writer or by the replica.
+    async fn serve(&mut self, body: RequestBody) -> io::Result<Served> {
+        match body {
+            RequestBody::Command(command) => self.command(*command).await,
+            RequestBody::Query(query) => self.query(*query).await,
+            RequestBody::WaitStarted(job) => self.wait_started(job),
+            RequestBody::WaitEnded(job) => self.wait_ended(job, false),
+            RequestBody::WaitNodes(count) => self.wait_nodes(count).await,
+            RequestBody::Hold(job) => self.hold(job).await,
+            RequestBody::NodeHello(hello) => self.hello(hello).await,
+            RequestBody::ServeNode(node) => match self.may().await? {
+                Ok(_) => self.serve_node(node).await,
+                Err(refusal) => self.refuse_as(refusal).await,
+            },
+            RequestBody::SetDebug(level) => self.set_debug(&level).await,
+            RequestBody::Token { user, lifespan_s } => self.make_token(user, lifespan_s).await,
+            RequestBody::NodeToken { node, lifespan_s } => {
+                self.make_node_token(node, lifespan_s).await
+            }
+            RequestBody::ForgetNodeKeys(nodes) => self.forget_node_keys(nodes).await,
+            RequestBody::NodeKeys => self.list_node_keys().await,
+            RequestBody::Shutdown { nodes } => self.shut_down(nodes).await,
+        }
+    }
+
+    /// The agent of a node says who it is.
+    async fn hello(&mut self, hello: Box<NodeHello>) -> io::Result<Served> {
+        if let Err(refusal) = self.may().await? {
+            return self.refuse_as(refusal).await;
+        }
+        match self.refusal_of_proof(&hello.name) {
+            Some(detail) => self.refuse(RefusalCode::AccessDenied, detail).await,
+            None => Ok(Served::Node(located(hello, self.place.address, self.proof))),
+        }
+    }
+
+    async fn shut_down(&mut self, nodes: bool) -> io::Result<Served> {
+        let entry = match self.may().await? {
+            Ok(entry) => entry,
+            Err(refusal) => return self.refuse_as(refusal).await,
+        };
+        self.send(&frame::encode(&Response::Stopping)).await?;
+        entry.done();
+        self.shared.stop(nodes);
+        Ok(Served::Next)
     }
 
     /// Takes nothing but what the agent of this node says from now on.
@@ -608,56 +600,13 @@ impl Connection {
         self.shared.look(look).await
     }
 
-    /// The client becomes the holder of an allocation: it is notified of its end, and the allocation ends with it.
-    async fn hold(&mut self, job: JobId) -> io::Result<Served> {
-        let (answer, mut parts) = self.share.outbox();
-        let identity = self.identity.clone();
-        // Only who may have the key to the allocation may hold it.
-        let query = Box::new(Query::Allocation(job));
-        self.shared.to_replica(ToReplica::Query {
-            identity,
-            query,
-            answer,
-        })?;
-        let response = match parts.recv().await {
-            Some(bytes) => frame::decode::<Response>(&bytes[4..])?,
-            None => return Err(stopping()),
-        };
-        match response {
-            Response::Refused(refusal) if refusal.code != RefusalCode::JobPending => {
-                self.refuse_as(refusal).await
-            }
-            response => {
-                if let Response::JobStarted(info) = &response
-                    && info.job.spec.owner.uid != self.identity.uid
-                {
-                    self.entry().await?.done();
-                }
-                if !self.held.contains(&job) {
-                    self.held.push(job);
-                }
-                self.shared.held_again(job);
-                self.send(&frame::encode(&Response::Held)).await?;
-                let answer = self.later.clone();
-                let identity = self.identity.clone();
-                self.shared.to_replica(ToReplica::WaitEnded {
-                    identity,
-                    job,
-                    holder: true,
-                    answer,
-                })?;
-                Ok(Served::Next)
-            }
-        }
-    }
-
     /// The client is gone: what it held ends.
     fn let_go(self) {
         if self.shared.is_stopping() {
             return;
         }
         for job in self.held {
-            self.shared.cancel(self.identity.clone(), job);
+            self.shared.end_unheld(job, self.identity.uid);
         }
     }
 }

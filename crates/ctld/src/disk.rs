@@ -1,11 +1,19 @@
-//! Free space that is kept for the end of running jobs: what users ask for is refused before the disk is full.
+//! Free space that is kept for the end of running jobs: what users ask for is refused before the disk is full. Ends of jobs may
+//! use half of it, of which each user has a part, so that a user who ends many jobs leaves some for the ends of others.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Space below which nothing new is accepted, bytes.
 const RESERVE_BYTES: u64 = 16 << 20;
+/// The part of it that reports of nodes need.
+const FOR_REPORTS: u64 = RESERVE_BYTES / 2;
+/// Of the rest, what is for users who have used little of it.
+const FOR_OTHERS: u64 = (RESERVE_BYTES - FOR_REPORTS) / 4;
+/// How much that is: some hundred jobs that end.
+const LITTLE: u64 = 64 << 10;
 /// How often the file system is asked.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -14,8 +22,8 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(crate) enum Kept {
     /// All.
     All,
-    /// Half of it: what reports of nodes need.
-    ForReports,
+    /// What reports of nodes need, and what others need to end jobs: for the ends of jobs that this user asks for.
+    ForReports(u32),
     /// Nothing.
     Nothing,
 }
@@ -24,7 +32,7 @@ impl Kept {
     fn bytes(self) -> u64 {
         match self {
             Kept::All => RESERVE_BYTES,
-            Kept::ForReports => RESERVE_BYTES / 2,
+            Kept::ForReports(_) => FOR_REPORTS,
             Kept::Nothing => 0,
         }
     }
@@ -36,6 +44,8 @@ pub struct Reserve {
     /// Bytes that are free.
     ask: Box<dyn Fn() -> u64 + Send>,
     last: Cell<Option<(Instant, u64)>>,
+    /// What users have used of it to end jobs since there was more.
+    ends: RefCell<HashMap<u32, u64>>,
 }
 
 impl Reserve {
@@ -51,6 +61,7 @@ impl Reserve {
             dir,
             ask: Box::new(ask),
             last: Cell::new(None),
+            ends: RefCell::default(),
         }
     }
 
@@ -62,19 +73,43 @@ impl Reserve {
             _ => (Instant::now(), (self.ask)()),
         };
         let left = free.saturating_sub(bytes);
-        if left >= kept.bytes() {
-            self.last.set(Some((at, left)));
-            return None;
+        if left >= RESERVE_BYTES {
+            self.ends.borrow_mut().clear();
         }
+        let kept_bytes = kept.bytes();
+        let why = match kept {
+            _ if left < kept_bytes => "for jobs that run",
+            Kept::ForReports(uid) if !self.takes_end(uid, bytes, left) => {
+                "for jobs that run and for ends that others ask for"
+            }
+            _ => {
+                self.last.set(Some((at, left)));
+                return None;
+            }
+        };
         self.last.set(Some((at, free)));
         Some(format!(
-            "{} has {} KiB left, this takes {} KiB, and the controller keeps {} KiB for jobs that run; make space \
-             there, then try again",
+            "{} has {} KiB left, this takes {} KiB, and the controller keeps {} KiB {why}; make space there, then try again",
             self.dir.display(),
             free >> 10,
             bytes >> 10,
-            kept.bytes() >> 10
+            kept_bytes >> 10
         ))
+    }
+
+    /// Counts what a user's ends of jobs take of the space that is kept, if that user may take so much. Beyond a little nobody has
+    /// more than what is left for others then.
+    fn takes_end(&self, uid: u32, bytes: u64, left: u64) -> bool {
+        if left >= RESERVE_BYTES {
+            return true;
+        }
+        let mut ends = self.ends.borrow_mut();
+        let own = ends.get(&uid).copied().unwrap_or(0).saturating_add(bytes);
+        let is_let = own <= LITTLE || own <= left.saturating_sub(FOR_REPORTS + FOR_OTHERS);
+        if is_let {
+            ends.insert(uid, own);
+        }
+        is_let
     }
 }
 
@@ -83,5 +118,45 @@ fn free(dir: &Path) -> u64 {
         Ok(fs) => fs.blocks_available() * fs.fragment_size(),
         // The journal itself will say what is wrong.
         Err(_) => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    /// A user who ended the tasks of an array one by one could use up what others need to end their jobs.
+    #[test]
+    fn nobody_ends_so_much_that_others_cannot_end_jobs() {
+        let free = Rc::new(Cell::new(RESERVE_BYTES));
+        let reserve = Reserve {
+            dir: PathBuf::from("/t"),
+            ask: Box::new(|| 0),
+            last: Cell::new(None),
+            ends: RefCell::default(),
+        };
+        let take = |uid, bytes| {
+            // What is free does not depend on when the system is asked.
+            reserve.last.set(Some((Instant::now(), free.get())));
+            let refused = reserve.refusal(bytes, Kept::ForReports(uid)).is_some();
+            free.set(reserve.last.get().map_or(0, |(_, free)| free));
+            !refused
+        };
+        let mut had = Vec::new();
+        for uid in 0..30 {
+            let mut own = 0;
+            while take(uid, 4 << 10) {
+                own += 4 << 10;
+            }
+            had.push(own);
+        }
+        assert!(had[0] > (2 << 20), "one user has enough: {}", had[0]);
+        assert!(had.iter().all(|own| *own >= LITTLE), "{had:?}");
+        assert!(free.get() >= FOR_REPORTS);
+        assert!(reserve.refusal(1, Kept::All).is_some());
+        // With space again, all begin anew.
+        free.set(2 * RESERVE_BYTES);
+        assert!(take(0, 1 << 20) && reserve.ends.borrow().is_empty());
     }
 }

@@ -4,6 +4,7 @@
 #[cfg(debug_assertions)]
 mod armed {
     use muster_core::event::Event;
+    use muster_core::state::State;
     use muster_model::command::{Command, UserCommand};
     use muster_model::spec::JobSpec;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,13 +48,20 @@ mod armed {
         }
     }
 
+    /// Something is done with all of the state.
+    pub(crate) fn on_state(place: &str, state: &State) {
+        if ARMED.load(Ordering::Relaxed) {
+            state.jobs.values().for_each(|job| trip(place, &job.spec));
+        }
+    }
+
     /// Whether an injected panic stands for one of an event that was being applied.
     pub(crate) fn is_of_event(why: &str) -> bool {
         why.contains("injected in schedule")
     }
 
     /// A plan was committed that starts jobs.
-    pub(crate) fn on_start(place: &str, state: &muster_core::state::State, events: &[Event]) {
+    pub(crate) fn on_start(place: &str, state: &State, events: &[Event]) {
         for event in events {
             if let Event::JobStarted { id, .. } = event
                 && let Some(job) = state.jobs.get(id)
@@ -67,7 +75,9 @@ mod armed {
 #[cfg(debug_assertions)]
 pub use armed::arm;
 #[cfg(debug_assertions)]
-pub(crate) use armed::{arm_by_environment, is_of_event, on_command, on_event, on_spec, on_start};
+pub(crate) use armed::{
+    arm_by_environment, is_of_event, on_command, on_event, on_spec, on_start, on_state,
+};
 
 #[cfg(not(debug_assertions))]
 mod unarmed {
@@ -85,6 +95,8 @@ mod unarmed {
     #[inline(always)]
     pub(crate) fn on_event(_: &str, _: &Event) {}
     #[inline(always)]
+    pub(crate) fn on_state(_: &str, _: &State) {}
+    #[inline(always)]
     pub(crate) fn is_of_event(_: &str) -> bool {
         false
     }
@@ -94,5 +106,5 @@ mod unarmed {
 
 #[cfg(not(debug_assertions))]
 pub(crate) use unarmed::{
-    arm_by_environment, is_of_event, on_command, on_event, on_spec, on_start,
+    arm_by_environment, is_of_event, on_command, on_event, on_spec, on_start, on_state,
 };

@@ -2,11 +2,12 @@
 //! that a large frame takes; where there is none, it waits.
 
 use crate::executor::pause;
-use crate::quota::{FrameRoom, SMALL_FRAME, Share};
+use crate::quota::{FrameRoom, Share};
 use muster_closer::passed;
 use muster_proto::client::Request;
 use muster_proto::frame;
 use std::io;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::unix::OwnedReadHalf;
@@ -29,6 +30,9 @@ pub(crate) struct FrameReader {
     start: usize,
     /// Room for the frame that is coming.
     room: Option<FrameRoom>,
+    /// That room, while it waits to grow. It is kept when the wait for the next frame is dropped, and with it the place among
+    /// all that wait.
+    growing: Option<Pin<Box<dyn Future<Output = FrameRoom>>>>,
     /// Since when it comes, unless it waits for room, and how long it came before such a wait.
     begun: Option<Instant>,
     spent: Duration,
@@ -45,6 +49,7 @@ impl FrameReader {
             buffer: Vec::new(),
             start: 0,
             room: None,
+            growing: None,
             begun: None,
             spent: Duration::ZERO,
             refuses_descriptors,
@@ -61,22 +66,7 @@ impl FrameReader {
                 let room = self.room.take();
                 return Ok(Some(Frame { body, room }));
             }
-            if self.room.is_none()
-                && let Some(header) = self.buffer[self.start..].first_chunk::<4>()
-            {
-                let bytes = frame::length_of::<Request>(*header)?;
-                if bytes > SMALL_FRAME {
-                    self.wait_begins();
-                    self.room = share.frame(bytes).await;
-                }
-            }
-            let next = self.buffer.len() - self.start + READ;
-            if self.room.as_mut().is_some_and(|room| !room.grow_now(next)) {
-                self.wait_begins();
-                if let Some(room) = &mut self.room {
-                    room.grow(next).await;
-                }
-            }
+            self.make_room(share).await?;
             if self.begun.is_none() && !self.is_empty() {
                 self.begun = Some(Instant::now());
             }
@@ -98,9 +88,29 @@ impl FrameReader {
         }
     }
 
-    /// Until there is room, the client is not late.
-    fn wait_begins(&mut self) {
-        self.spent += self.begun.take().map_or(Duration::ZERO, |b| b.elapsed());
+    /// Waits until there is room for the next read of a large frame.
+    async fn make_room(&mut self, share: &Share) -> io::Result<()> {
+        if self.growing.is_none() {
+            if self.room.is_none()
+                && let Some(header) = self.buffer[self.start..].first_chunk::<4>()
+            {
+                self.room = share.frame(frame::length_of::<Request>(*header)?);
+            }
+            let next = self.buffer.len() - self.start + READ;
+            if let Some(mut room) = self.room.take() {
+                match room.grow_now(next) {
+                    true => self.room = Some(room),
+                    false => self.growing = Some(Box::pin(room.grow(next))),
+                }
+            }
+        }
+        if let Some(growing) = &mut self.growing {
+            // Until there is room, the client is not late.
+            self.spent += self.begun.take().map_or(Duration::ZERO, |b| b.elapsed());
+            self.room = Some(growing.as_mut().await);
+            self.growing = None;
+        }
+        Ok(())
     }
 
     async fn read(&mut self) -> io::Result<usize> {
@@ -164,5 +174,68 @@ impl FrameReader {
         let body = body.to_vec();
         self.start += end;
         Ok(Some(body))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::{SMALL_FRAME, Users};
+    use crate::rate_limit::RateLimit;
+    use muster_model::limits::REQUEST_BYTES_MAX;
+    use std::sync::Arc;
+    use std::task::Poll;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::UnixStream;
+    use tokio::net::unix::OwnedWriteHalf;
+
+    /// A connection on which a frame of so many bytes was begun.
+    async fn reader(bytes: usize) -> (FrameReader, UnixStream, OwnedWriteHalf) {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let head = u32::try_from(bytes).unwrap().to_be_bytes();
+        client.write_all(&head).await.unwrap();
+        client.write_all(&[0; 12]).await.unwrap();
+        let (read, write) = server.into_split();
+        (FrameReader::new(read, 1000, true), client, write)
+    }
+
+    /// Looks for the next frame as a connection does, which drops the wait again and again.
+    async fn look(reader: &mut FrameReader, share: &Share) {
+        for _ in 0..3 {
+            let mut next = std::pin::pin!(reader.next(share));
+            let mut polls = 0;
+            std::future::poll_fn(|cx| {
+                polls += 1;
+                assert!(next.as_mut().poll(cx).is_pending());
+                cx.waker().wake_by_ref();
+                if polls < 3 {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(())
+                }
+            })
+            .await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A frame that waited for room went behind all others each time that its connection was looked at.
+    #[tokio::test]
+    async fn a_frame_that_waits_for_room_keeps_its_place() {
+        let users = Users::new(1024, RateLimit::default(), Arc::default());
+        let share = users.connect(1).ok().unwrap();
+        let mut first = share.frame(REQUEST_BYTES_MAX).unwrap();
+        assert!(first.grow_now(SMALL_FRAME));
+        let mut second = reader(REQUEST_BYTES_MAX / 2).await;
+        let mut third = reader(REQUEST_BYTES_MAX).await;
+        look(&mut second.0, &share).await;
+        look(&mut third.0, &share).await;
+        assert!(second.0.growing.is_some() && third.0.growing.is_some());
+        look(&mut second.0, &share).await;
+        drop(first);
+        look(&mut third.0, &share).await;
+        assert!(third.0.growing.is_some(), "it came later");
+        look(&mut second.0, &share).await;
+        assert!(second.0.growing.is_none());
     }
 }

@@ -47,6 +47,7 @@ mod run;
 mod server;
 mod shared;
 mod snapshot_pace;
+mod snapshots;
 pub mod stats;
 mod sys;
 mod verifier;

@@ -8,7 +8,9 @@ use minicbor::bytes::ByteVec;
 use muster_core::event::Event;
 use muster_core::state::{Note, State};
 use muster_journal::{FinishedSnapshot, Position, SnapshotWriter};
-use muster_model::command::{Identity, KeptPartitions, Reply, UserCommand};
+use muster_model::command::{
+    Identity, JobSelection, JobTarget, KeptPartitions, Reply, UserCommand,
+};
 use muster_model::config::ClusterConfig;
 use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_model::refusal::Refusal;
@@ -109,6 +111,29 @@ pub enum ToWriter {
         /// Node agents too.
         nodes: bool,
     },
+}
+
+impl ToWriter {
+    /// The controller itself ends a job, as a consequence of what this user did, if it is one's.
+    pub(crate) fn cancel(job: JobId, because_of: Option<u32>) -> ToWriter {
+        let target = JobTarget {
+            job,
+            tasks: None,
+            component: None,
+        };
+        let selection = JobSelection {
+            targets: vec![target],
+            ..JobSelection::default()
+        };
+        ToWriter::User {
+            identity: Identity {
+                user: "root".to_owned(),
+                ..Identity::default()
+            },
+            command: Box::new(UserCommand::Cancel { selection }),
+            reply: ReplyTo::Own(because_of),
+        }
+    }
 }
 
 /// The writer's end of a node's connection.

@@ -2,9 +2,13 @@
 //! whole, waits. Who asks for more waits, or is refused; others notice nothing. Root and SlurmUser have no limits, a
 //! node's agent has a few connections ([`AgentConnection`]), and descriptors are kept in reserve for them.
 
+mod frame_room;
+
 use crate::outbox::{self, Inbox, Outbox};
 use crate::rate_limit::RateLimit;
 use crate::stats::Stats;
+pub(crate) use frame_room::{FrameRoom, SMALL_FRAME};
+use frame_room::{SharedRoom, UserRoom};
 use log::{info, warn};
 use muster_channel::admission::ByteCount;
 use muster_closer::passed;
@@ -31,15 +35,6 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 const COMMANDS_MAX: usize = 64;
 /// Queries of one user that are being answered: each holds its answer until the client has read it.
 const QUERIES_MAX: usize = 16;
-/// Frames up to this size need no room.
-pub(crate) const SMALL_FRAME: usize = 16 << 10;
-/// Room for larger frames of one user, and of all users together, KiB. A user's is that of the largest request.
-const FRAMES_KIB: usize = muster_model::limits::REQUEST_BYTES_MAX / 1024 + 1;
-const ALL_FRAMES_KIB: usize = 3 * FRAMES_KIB;
-/// Room that each user has beside that of all.
-const FEW_FRAMES_KIB: usize = 1024;
-/// A frame takes room in such parts, as it comes.
-const FRAME_PART_KIB: usize = 256;
 /// Large requests that are decoded at the same time: of one user, and of all.
 const DECODED_MAX: usize = 1;
 const ALL_DECODED_MAX: usize = 4;
@@ -96,9 +91,7 @@ pub(crate) struct Users {
     connections: Cell<u64>,
     connections_max: u64,
     per_user: u64,
-    frames: Arc<Semaphore>,
-    /// Room for one frame more: of those that wait for each other in the midst, one comes whole.
-    whole_frame: Arc<Semaphore>,
+    frames: Rc<SharedRoom>,
     decoding: Arc<Semaphore>,
     /// Bytes of answers that were not read.
     unread: ByteCount,
@@ -115,8 +108,7 @@ pub(crate) struct User {
     waits: Cell<usize>,
     commands: Arc<Semaphore>,
     queries: Arc<Semaphore>,
-    frames: Arc<Semaphore>,
-    few_frames: Arc<Semaphore>,
+    frames: Rc<UserRoom>,
     decoding: Arc<Semaphore>,
     unread: ByteCount,
 }
@@ -177,61 +169,6 @@ impl Drop for AgentConnection {
 /// Leave to serve a request; given back when dropped.
 pub(crate) struct Leave(#[expect(dead_code)] Vec<OwnedSemaphorePermit>);
 
-/// Room for a frame that comes. The user's own is that for all of it, so that one user's frames wait for each other. Of the
-/// room of all users it takes as much as has come: who only says that much will come takes nothing from others.
-pub(crate) struct FrameRoom {
-    users: Rc<Users>,
-    user: Rc<User>,
-    /// Of the whole frame.
-    bytes: usize,
-    /// For which there is room.
-    held: usize,
-    permits: Vec<OwnedSemaphorePermit>,
-}
-
-impl FrameRoom {
-    /// Makes room for what there is of the frame after the next read, if that needs no wait; whether there is room.
-    pub(crate) fn grow_now(&mut self, bytes: usize) -> bool {
-        while self.held < bytes.min(self.bytes) {
-            let (bytes, kib) = self.part();
-            let own = Arc::clone(&self.user.few_frames).try_acquire_many_owned(kib);
-            let found = own.or_else(|_| Arc::clone(&self.users.frames).try_acquire_many_owned(kib));
-            let Ok(permit) = found else { return false };
-            self.take(bytes, permit);
-        }
-        true
-    }
-
-    /// The same, and waits until others give back theirs.
-    pub(crate) async fn grow(&mut self, bytes: usize) {
-        while !self.grow_now(bytes) {
-            let (part, kib) = self.part();
-            let few = Arc::clone(&self.user.few_frames).acquire_many_owned(kib);
-            let all = Arc::clone(&self.users.frames).acquire_many_owned(kib);
-            let whole = Arc::clone(&self.users.whole_frame).acquire_owned();
-            let (part, permit) = tokio::select! {
-                permit = few => (part, permit),
-                permit = all => (part, permit),
-                permit = whole => (self.bytes, permit),
-            };
-            // They are never closed.
-            let Ok(permit) = permit else { return };
-            self.take(part, permit);
-        }
-    }
-
-    /// The next part, in bytes and KiB.
-    fn part(&self) -> (usize, u32) {
-        let kib = (self.bytes - self.held).div_ceil(1024).min(FRAME_PART_KIB);
-        (kib * 1024, u32::try_from(kib).unwrap_or(u32::MAX))
-    }
-
-    fn take(&mut self, bytes: usize, permit: OwnedSemaphorePermit) {
-        self.held = self.held.saturating_add(bytes).min(self.bytes);
-        self.permits.push(permit);
-    }
-}
-
 /// Raises the limit of descriptors as far as it goes; how many there may be.
 pub(crate) fn raise_descriptors() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
@@ -268,8 +205,7 @@ impl Users {
             connections: Cell::new(0),
             connections_max,
             per_user,
-            frames: Arc::new(Semaphore::new(ALL_FRAMES_KIB)),
-            whole_frame: Arc::new(Semaphore::new(1)),
+            frames: SharedRoom::new(),
             decoding: Arc::new(Semaphore::new(ALL_DECODED_MAX)),
             unread: ByteCount::new(outbox::UNREAD),
             rates,
@@ -352,8 +288,7 @@ impl User {
             waits: Cell::new(0),
             commands: semaphore(COMMANDS_MAX),
             queries: semaphore(QUERIES_MAX),
-            frames: semaphore(FRAMES_KIB),
-            few_frames: semaphore(FEW_FRAMES_KIB),
+            frames: UserRoom::new(),
             decoding: semaphore(DECODED_MAX),
             unread,
         }
@@ -366,18 +301,10 @@ impl Share {
         outbox::channel(self.user.as_ref().map(|user| user.unread.clone()))
     }
 
-    /// Waits until a frame of so many bytes may come. Small ones need no room.
-    pub(crate) async fn frame(&self, bytes: usize) -> Option<FrameRoom> {
+    /// Room for a frame of so many bytes, which it grows into. Small ones need none.
+    pub(crate) fn frame(&self, bytes: usize) -> Option<FrameRoom> {
         let user = self.user.as_ref().filter(|_| bytes > SMALL_FRAME)?;
-        let kib = u32::try_from(bytes.div_ceil(1024).min(FRAMES_KIB)).unwrap_or(u32::MAX);
-        let own = Arc::clone(&user.frames).acquire_many_owned(kib).await;
-        Some(FrameRoom {
-            users: Rc::clone(&self.users),
-            user: Rc::clone(user),
-            bytes,
-            held: SMALL_FRAME,
-            permits: own.into_iter().collect(),
-        })
+        Some(FrameRoom::new(&self.users.frames, &user.frames, bytes))
     }
 
     /// Waits until a large request of the user may be decoded.
@@ -565,88 +492,11 @@ mod tests {
     }
 
     #[test]
-    fn large_frames_of_a_user_wait_for_each_other() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let users = users(1024);
-            let (first, second) = (
-                users.connect(1).ok().unwrap(),
-                users.connect(1).ok().unwrap(),
-            );
-            let other = users.connect(2).ok().unwrap();
-            let most = muster_model::limits::REQUEST_BYTES_MAX;
-            let held = first.frame(most).await;
-            assert!(held.is_some());
-            let mut waits = std::pin::pin!(second.frame(SMALL_FRAME + 1 + (1 << 20)));
-            let pending = std::future::poll_fn(|cx| {
-                std::task::Poll::Ready(waits.as_mut().poll(cx).is_pending())
-            });
-            assert!(pending.await);
-            assert!(
-                second.frame(SMALL_FRAME).await.is_none(),
-                "small ones need none"
-            );
-            assert!(other.frame(most).await.is_some(), "nor do others wait");
-            drop(held);
-            assert!(waits.await.is_some());
-        });
-    }
-
-    /// Four users who each said that a large request would come had all others' requests wait for half a minute.
-    #[tokio::test]
-    async fn a_frame_takes_room_of_all_as_it_comes() {
+    fn small_frames_need_no_room() {
         let users = users(1024);
-        let most = muster_model::limits::REQUEST_BYTES_MAX;
-        let mut said = Vec::new();
-        for uid in 1..=100 {
-            let share = users.connect(uid).ok().unwrap();
-            let mut room = share.frame(most).await.unwrap();
-            assert!(room.grow_now(SMALL_FRAME));
-            said.push((share, room));
-        }
-        let other = users.connect(1000).ok().unwrap();
-        let mut room = other.frame(most).await.unwrap();
-        assert!(room.grow_now(most));
-        drop(room);
-        // Where much has come of all, others have room for what is not large.
-        for (_, room) in &mut said {
-            let mut bytes = SMALL_FRAME;
-            while bytes < most && room.grow_now(bytes) {
-                bytes += 64 << 10;
-            }
-        }
-        let few = FEW_FRAMES_KIB << 10;
-        let mut room = other.frame(few).await.unwrap();
-        assert!(room.grow_now(few));
-        drop((said, room));
-        assert_eq!(users.frames.available_permits(), ALL_FRAMES_KIB);
-    }
-
-    /// Where each has a part and waits for the next, none would ever come whole.
-    #[tokio::test]
-    async fn frames_that_wait_for_each_other_come_whole() {
-        let users = users(1024);
-        let most = muster_model::limits::REQUEST_BYTES_MAX;
-        let local = tokio::task::LocalSet::new();
-        let coming: Vec<_> = (1..=12)
-            .map(|uid| {
-                let share = users.connect(uid).ok().unwrap();
-                local.spawn_local(async move {
-                    let mut room = share.frame(most).await.unwrap();
-                    for bytes in (0..=most).step_by(1 << 20) {
-                        room.grow(bytes).await;
-                        tokio::task::yield_now().await;
-                    }
-                    room.held
-                })
-            })
-            .collect();
-        local.await;
-        for room in coming {
-            assert!(room.await.unwrap() >= most - (1 << 20));
-        }
-        assert_eq!(users.whole_frame.available_permits(), 1);
+        let share = users.connect(1).ok().unwrap();
+        assert!(share.frame(SMALL_FRAME).is_none());
+        assert!(share.frame(SMALL_FRAME + 1).is_some());
+        assert!(users.unlimited().frame(SMALL_FRAME + 1).is_none());
     }
 }

@@ -8,17 +8,17 @@
 
 use crate::answer;
 use crate::changes::Changes;
-use crate::failure::{self, Panicked, caught};
+use crate::failure::{Panicked, caught};
 use crate::forecaster::{ForecastQuery, Forecaster};
 use crate::keys::Keys;
-use crate::mail::{ToReplica, ToWriter};
+use crate::mail::ToReplica;
 use crate::outbox::Outbox;
 use crate::programs::Programs;
-use crate::snapshot_pace::SnapshotPace;
+use crate::snapshots::Snapshots;
 use crate::stats::Stats;
 use crate::waiting::Waiting;
 use crate::watchdog::{Doing, Pulse};
-use log::{error, info, warn};
+use log::error;
 use muster_acct::{Follower, changes};
 use muster_channel::admission::FairQueue;
 use muster_core::config_diff;
@@ -36,11 +36,9 @@ use muster_model::time::Timestamp;
 use muster_proto::client::{ConfigAnswer, JobFilter, Query, Response};
 use muster_proto::frame;
 use std::collections::HashMap;
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Messages taken between two answers at most.
@@ -54,8 +52,6 @@ pub(crate) struct Replica {
     pub position: Position,
     /// Messages to it.
     pub inbox: Receiver<ToReplica>,
-    /// To the writer, for snapshots.
-    pub writer: Sender<ToWriter>,
     /// The accounting store's follower.
     pub follower: Arc<Follower>,
     /// Whether it keeps anything.
@@ -76,10 +72,8 @@ pub(crate) struct Replica {
     pub changes: Changes,
     /// Mails and other programs of the site.
     pub programs: Programs,
-    /// When the next snapshot is due.
-    pub pace: SnapshotPace,
-    /// Writes it.
-    pub snapshot_thread: Option<JoinHandle<()>>,
+    /// Writes snapshots.
+    pub snapshots: Snapshots,
     /// Expected starts.
     pub forecaster: Forecaster,
     /// Questions that wait.
@@ -90,8 +84,6 @@ pub(crate) struct Replica {
     pub rows: answer::Rows,
     /// Its pulse for the watchdog.
     pub pulse: Arc<Pulse>,
-    /// A snapshot is to be written at once: the journal holds events that were left out at start.
-    pub snapshot_now: bool,
 }
 
 /// A question, and where its answer goes.
@@ -107,10 +99,7 @@ impl Replica {
     /// # Errors
     /// Why it cannot go on.
     pub(crate) fn run(mut self) -> Result<(), String> {
-        match std::mem::take(&mut self.snapshot_now) {
-            true => self.snapshot(),
-            false => self.snapshot_if_due(),
-        }
+        self.write_snapshot_if_due();
         loop {
             self.pulse.rest();
             if self.questions.is_empty() {
@@ -195,9 +184,9 @@ impl Replica {
                 notes,
             } => {
                 self.follow(first, &events)?;
-                self.pace.add(events.len() as u64, bytes);
+                self.snapshots.add(events.len() as u64, bytes);
                 notes.iter().for_each(|note| self.state.note(note));
-                self.snapshot_if_due();
+                self.write_snapshot_if_due();
             }
             ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
             ToReplica::Stop => return Ok(ControlFlow::Break(())),
@@ -465,63 +454,9 @@ impl Replica {
         answer::jobs(&self.state, None, wanted, starts, &mut send);
     }
 
-    /// Writes a snapshot when enough happened since the last. The state is encoded here; a thread of its own writes
-    /// it, and makes it valid only when accounting has everything that it lets the log forget.
-    fn snapshot_if_due(&mut self) {
-        if self.pace.is_due(self.state.jobs.len()) && !self.snapshot_is_written() {
-            self.snapshot();
-        }
-    }
-
-    fn snapshot(&mut self) {
-        let (answer, granted) = std::sync::mpsc::channel();
-        let position = self.position;
-        if self
-            .writer
-            .send(ToWriter::StartSnapshot { position, answer })
-            .is_err()
-        {
-            return;
-        }
-        let last = self.pace.last_bytes();
-        let mut bytes = Vec::with_capacity(last + (last >> 3));
-        self.state.encode_snapshot(&mut bytes);
-        self.pace = SnapshotPace::since_snapshot(bytes.len());
-        let follower = Arc::clone(&self.follower);
-        let writer = self.writer.clone();
-        let write = move || {
-            let Ok(Some(mut snapshot)) = granted.recv() else {
-                return;
-            };
-            if let Err(e) = snapshot.write_all(&bytes) {
-                warn!("snapshot of the state not written: {e}");
-                return;
-            }
-            // What accounting has not on disk yet must stay in the journal.
-            while follower.health().synced < position {
-                if follower.sync(Duration::from_secs(60)).is_err() {
-                    return;
-                }
-            }
-            match snapshot.finish() {
-                Ok(finished) => {
-                    info!("snapshot at event {position}, {} KiB", bytes.len() >> 10);
-                    let _ = writer.send(ToWriter::FinishSnapshot(finished));
-                }
-                Err(e) => warn!("snapshot of the state not finished: {e}"),
-            }
-        };
-        match failure::spawn_worker("snapshot", write) {
-            Ok(thread) => self.snapshot_thread = Some(thread),
-            Err(e) => warn!("cannot start thread to write a snapshot: {e}"),
-        }
-    }
-
-    /// Whether the last snapshot is still on its way to the disk: the next one waits for that.
-    fn snapshot_is_written(&self) -> bool {
-        self.snapshot_thread
-            .as_ref()
-            .is_some_and(|thread| !thread.is_finished())
+    fn write_snapshot_if_due(&mut self) {
+        let (state, position) = (&self.state, self.position);
+        self.snapshots.write_if_due(state, position, Instant::now());
     }
 }
 

@@ -20,6 +20,8 @@ pub enum ReplyTo {
     Task(oneshot::Sender<Reply>, Place),
     /// Straight to the client.
     Socket(Direct),
+    /// To nobody: the controller itself asks. Where that follows from what a user did, it is that user's turn which it takes.
+    Own(Option<u32>),
 }
 
 impl From<oneshot::Sender<Reply>> for ReplyTo {
@@ -34,6 +36,7 @@ impl ReplyTo {
         match self {
             ReplyTo::Task(_, place) => *place,
             ReplyTo::Socket(direct) => direct.place,
+            ReplyTo::Own(_) => Place::default(),
         }
     }
 
@@ -42,6 +45,7 @@ impl ReplyTo {
         match self {
             ReplyTo::Task(task, _) => drop(task.send(reply)),
             ReplyTo::Socket(direct) => direct.send(reply, stats),
+            ReplyTo::Own(_) => {}
         }
     }
 }

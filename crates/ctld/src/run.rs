@@ -29,6 +29,7 @@ use crate::rate_limit::RateLimit;
 use crate::replica::Replica;
 use crate::server;
 use crate::shared::{self, Shared};
+use crate::snapshots::Snapshots;
 use crate::stats::Stats;
 use crate::sys;
 use crate::verifier::Tried;
@@ -174,8 +175,8 @@ struct Core {
     stats: Arc<Stats>,
     pulses: Pulses,
     node_addresses: NodeAddresses,
-    /// Allocations that clients held when the controller stopped.
-    unheld: HashMap<JobId, Identity>,
+    /// Allocations that clients held when the controller stopped, with their owners.
+    unheld: HashMap<JobId, u32>,
 }
 
 impl Core {
@@ -199,7 +200,6 @@ impl Core {
             state: recovered.state.clone(),
             position,
             inbox: replica_inbox,
-            writer: to_writer.clone(),
             follower: Arc::clone(&follower),
             accounting: read.config.accounting,
             keys: durable.keys.clone(),
@@ -210,15 +210,18 @@ impl Core {
             waiting: Waiting::default(),
             changes: Changes::new(position),
             programs: programs.context("cannot start thread for the site's programs")?,
-            pace: recovered.pace,
-            snapshot_thread: None,
+            snapshots: Snapshots::new(
+                recovered.pace,
+                durable.has_left_out,
+                to_writer.clone(),
+                (Arc::clone(&follower), Arc::clone(&stats)),
+            ),
             forecaster: Forecaster::start(to_replica.clone())
                 .context("cannot start thread for forecasts")?,
             questions: FairQueue::default(),
             head: answer::Head::default(),
             rows: answer::Rows::default(),
             pulse: Arc::new(Pulse::new("replica")),
-            snapshot_now: durable.has_left_out,
         };
         let pulses = Pulses {
             writer: Arc::new(Pulse::new("writer")),
@@ -405,23 +408,12 @@ fn copy_of_replica(replica: Sender<ToReplica>) -> Rebuild {
 }
 
 /// Allocations that a client held when the controller stopped.
-fn interactive(state: &State) -> HashMap<JobId, Identity> {
+fn interactive(state: &State) -> HashMap<JobId, u32> {
     let open = state
         .jobs
         .values()
         .filter(|job| job.spec.interactive && !job.state.is_ended());
-    open.map(|job| {
-        let owner = &job.spec.owner;
-        let identity = Identity {
-            uid: owner.uid,
-            gid: owner.gid,
-            user: owner.user.clone(),
-            group: owner.group.clone(),
-            ..Identity::default()
-        };
-        (job.id, identity)
-    })
-    .collect()
+    open.map(|job| (job.id, job.spec.owner.uid)).collect()
 }
 
 /// Logs to a new file: the old one was moved away (slurmctld(8), SIGUSR2).

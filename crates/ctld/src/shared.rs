@@ -23,7 +23,7 @@ use log::warn;
 use muster_conf::site_options::SiteOptions;
 use muster_core::policy::access::role_of;
 use muster_core::state::State;
-use muster_model::command::{Identity, JobSelection, JobTarget, Reply, UserCommand};
+use muster_model::command::{Identity, Reply};
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{AccessRequest, Role};
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     stopping: Cell<bool>,
     pub(crate) stopped: Notify,
     /// Allocations whose holder has not come back since the controller started.
-    unheld: RefCell<HashMap<JobId, Identity>>,
+    unheld: RefCell<HashMap<JobId, u32>>,
     /// Levels that the log was started above what the configuration says (`-v`).
     more_debug: usize,
     /// `SlurmUser`, as the controller was started.
@@ -95,7 +95,7 @@ pub(crate) struct SharedSetup {
     pub(crate) replica: Sender<ToReplica>,
     pub(crate) config: crate::configuration::Source,
     pub(crate) admins: Vec<u32>,
-    pub(crate) unheld: HashMap<JobId, Identity>,
+    pub(crate) unheld: HashMap<JobId, u32>,
     pub(crate) more_debug: usize,
     pub(crate) slurm_user: String,
     pub(crate) pulses: Pulses,
@@ -387,23 +387,10 @@ impl Shared {
         Ok(all)
     }
 
-    /// Cancels an allocation that lost its holder.
-    pub(crate) fn cancel(&self, identity: Identity, job: JobId) {
-        let selection = JobSelection {
-            targets: vec![JobTarget {
-                job,
-                tasks: None,
-                component: None,
-            }],
-            ..JobSelection::default()
-        };
-        let (reply, _) = oneshot::channel();
-        let command = Box::new(UserCommand::Cancel { selection });
-        let _ = self.to_writer(ToWriter::User {
-            identity,
-            command,
-            reply: reply.into(),
-        });
+    /// Ends an allocation that lost its holder, a process of this user's. That is the controller's own doing: it is neither that
+    /// user's right nor a request of that user's, but it takes that user's turn.
+    pub(crate) fn end_unheld(&self, job: JobId, holder: u32) {
+        let _ = self.to_writer(ToWriter::cancel(job, Some(holder)));
     }
 
     pub(crate) async fn give_up_unheld(&self) {
@@ -413,7 +400,7 @@ impl Shared {
             warn!(
                 "job {job}: nobody holds this allocation since the controller restarted, it ends"
             );
-            self.cancel(owner, job);
+            self.end_unheld(job, owner);
         }
     }
 }

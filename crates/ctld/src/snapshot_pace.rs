@@ -34,6 +34,12 @@ impl SnapshotPace {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
+    /// What it holds with what came later, where there was no snapshot between.
+    pub(crate) fn and(mut self, later: SnapshotPace) -> SnapshotPace {
+        self.add(later.events, later.bytes);
+        self
+    }
+
     /// Whether another snapshot is due where there are so many jobs.
     pub(crate) fn is_due(&self, jobs: usize) -> bool {
         let events = (jobs as u64).saturating_mul(EVENTS_PER_JOB).max(EVENTS);

@@ -1,5 +1,6 @@
 //! Counters for sdiag, written by the threads that do the work and read by the replica.
 
+use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,7 +27,15 @@ pub struct Stats {
     /// Open connections.
     pub connections: AtomicU64,
     durable: AtomicU64,
+    snapshots: Mutex<SnapshotFailures>,
     requests: Mutex<Requests>,
+}
+
+/// Snapshots that failed since the last that was written.
+#[derive(Default)]
+struct SnapshotFailures {
+    count: u32,
+    since: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -83,6 +92,20 @@ impl Stats {
         *count
     }
 
+    /// Counts a snapshot that failed; how many did since the last that was written.
+    pub(crate) fn snapshot_failed(&self, now: Timestamp) -> u32 {
+        let mut snapshots = self.snapshots.lock().unwrap_or_else(|e| e.into_inner());
+        snapshots.count = snapshots.count.saturating_add(1);
+        snapshots.since.get_or_insert(now);
+        snapshots.count
+    }
+
+    /// A snapshot was written.
+    pub(crate) fn snapshot_written(&self) {
+        let mut snapshots = self.snapshots.lock().unwrap_or_else(|e| e.into_inner());
+        *snapshots = SnapshotFailures::default();
+    }
+
     /// Counts begin again; what is no count stays.
     pub fn reset(&self) {
         let counts = [
@@ -112,6 +135,9 @@ impl Stats {
         diag.from_nodes = self.from_nodes.load(Relaxed);
         diag.to_nodes = self.to_nodes.load(Relaxed);
         diag.connections = self.connections.load(Relaxed);
+        let snapshots = self.snapshots.lock().unwrap_or_else(|e| e.into_inner());
+        (diag.snapshots_failed, diag.snapshots_failing_since) = (snapshots.count, snapshots.since);
+        drop(snapshots);
         let requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
         diag.requests = requests
             .by_kind

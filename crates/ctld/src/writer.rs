@@ -440,8 +440,12 @@ impl Writer {
                 command,
                 reply,
             } => {
-                let audit =
-                    Entry::of_command(self.engine.state(), &identity, &command, reply.place());
+                let state = self.engine.state();
+                let audit = match &reply {
+                    // No user asks for it.
+                    ReplyTo::Own(_) => None,
+                    _ => Entry::of_command(state, &identity, &command, reply.place()),
+                };
                 let begin = turn.events.len();
                 out.users.push(Decided {
                     command: Command::User(identity, *command),

@@ -712,6 +712,13 @@ pub struct Diag {
     #[n(26)]
     #[cbor(default)]
     pub held_back: Vec<(u32, u64)>,
+    /// Snapshots of the state that failed since the last that was written; until there is one, the journal grows.
+    #[n(27)]
+    #[cbor(default)]
+    pub snapshots_failed: u32,
+    /// When the first of them failed.
+    #[n(28)]
+    pub snapshots_failing_since: Option<Timestamp>,
 }
 
 /// Decodes what the controller answers a command. Commands trust their controller, so this is neither measured nor

@@ -14,6 +14,7 @@ use muster_model::spec::{JobSpec, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_verifier::fields::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL64, gres_text};
 use muster_verifier::message::{Answer, Question, Row, Value};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Fields of a row; those without a value are left out.
@@ -113,33 +114,51 @@ pub(crate) fn require_job(state: &State, id: JobId) -> Result<(), Refusal> {
     }
 }
 
-/// What the jobs asked for that are named and that a user may change: a job, an array, a component or all of a heterogeneous job.
+/// What the jobs asked for that are named and that a user may change: a job, tasks of an array, a component or all of a
+/// heterogeneous job. What several have in common is there once.
 pub(crate) fn specs_of(
     state: &State,
     identity: &Identity,
     target: &JobTarget,
 ) -> Vec<Arc<JobSpec>> {
-    let id = target.job;
-    let of_array = || {
-        let mut tasks = state.arrays.get(&id)?.tasks.values();
-        tasks.find_map(|task| state.jobs.get(task))
-    };
-    let found = state.jobs.get(&id).or_else(of_array);
     let may_change = |job: &&Job| access::may_job(state, identity, AccessRequest::UpdateJob, job);
-    let Some(job) = found.filter(may_change) else {
-        return Vec::new();
-    };
+    let mut seen = HashSet::new();
+    named(state, target)
+        .into_iter()
+        .filter(may_change)
+        .filter(|job| seen.insert(Arc::as_ptr(&job.spec)))
+        .map(|job| Arc::clone(&job.spec))
+        .collect()
+}
+
+/// The records of jobs that a target names. Tasks that have left their array, because they ran or were changed alone, have
+/// records of their own.
+fn named<'a>(state: &'a State, target: &JobTarget) -> Vec<&'a Job> {
+    let id = target.job;
+    let own = state.jobs.get(&id);
+    if let Some(array) = state.arrays.get(&id) {
+        let is_named = |index: u32| target.tasks.as_ref().is_none_or(|t| t.contains(index));
+        let left = own.filter(|job| match &job.array {
+            ArrayRole::Pending { indices } => {
+                let named = |tasks| !indices.intersection(tasks).is_empty();
+                target.tasks.as_ref().is_none_or(named)
+            }
+            ArrayRole::None | ArrayRole::Task { .. } => true,
+        });
+        let tasks = array.tasks.iter().filter(|(index, _)| is_named(**index));
+        let tasks = tasks.filter_map(|(_, task)| state.jobs.get(task));
+        return left.into_iter().chain(tasks).collect();
+    }
     let is_one = |part: &HetPlace| target.component.is_none() && part.leader != id;
-    match job.het.filter(|part| !is_one(part)) {
+    match own.and_then(|job| job.het).filter(|part| !is_one(part)) {
         Some(part) => state
             .het_jobs(part)
             .filter(|job| {
                 let own = job.het.map(|part| part.offset);
                 target.component.is_none() || target.component == own
             })
-            .map(|job| Arc::clone(&job.spec))
             .collect(),
-        None => vec![Arc::clone(&job.spec)],
+        None => own.into_iter().collect(),
     }
 }
 
@@ -372,6 +391,7 @@ fn association(state: &State, identity: &Identity, account: &str, partition: &st
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::index_set::IndexSet;
 
     #[test]
     fn a_change_waits_for_the_submission_to_be_acknowledged() {
@@ -382,5 +402,53 @@ mod tests {
         let job = Job::new(JobId(7), spec, TimeLimit::Unlimited, Timestamp(0));
         state.jobs.insert(JobId(7), job);
         assert_eq!(require_job(&state, JobId(7)), Ok(()));
+    }
+
+    /// Only the first record of an array was compared with what a change says: of tasks that had left it, anything could be
+    /// changed that made them what the first one is.
+    #[test]
+    fn a_change_of_an_array_is_compared_with_all_records_that_it_changes() {
+        let mut state = State::default();
+        let job = |id, name: &str, array| {
+            let spec = JobSpec {
+                name: name.to_owned(),
+                ..JobSpec::default()
+            };
+            let id = JobId(id);
+            let job = Job::new(id, Arc::new(spec), TimeLimit::Unlimited, Timestamp(0));
+            Job { array, ..job }
+        };
+        let task = |index| ArrayRole::Task {
+            base: JobId(7),
+            index,
+        };
+        let indices: IndexSet = [0, 1].into_iter().collect();
+        let jobs = [
+            job(7, "left", ArrayRole::Pending { indices }),
+            job(8, "two", task(2)),
+            job(9, "three", task(3)),
+        ];
+        let tasks = state.arrays.entry(JobId(7)).or_default();
+        tasks.tasks.extend([(2, JobId(8)), (3, JobId(9))]);
+        for job in jobs {
+            state.jobs.insert(job.id, job);
+        }
+        // A task that shares what it asked for is no other.
+        state.jobs.get_mut(&JobId(9)).unwrap().spec = Arc::clone(&state.jobs[&JobId(8)].spec);
+        let root = Identity::default();
+        let names = |job, tasks: Option<&[u32]>| {
+            let target = JobTarget {
+                job: JobId(job),
+                tasks: tasks.map(|tasks| tasks.iter().copied().collect()),
+                component: None,
+            };
+            let specs = specs_of(&state, &root, &target);
+            specs.iter().map(|s| s.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(7, None), ["left", "two"]);
+        assert_eq!(names(7, Some(&[1, 2])), ["left", "two"]);
+        assert_eq!(names(7, Some(&[3])), ["two"]);
+        assert_eq!(names(9, None), ["two"]);
+        assert!(names(7, Some(&[5])).is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! of one user wait for each other and not others for them.
 
 use crate::mail::ToWriter;
+use crate::reply::ReplyTo;
 use crate::writer::encoded_bytes::encoded_bytes;
 use muster_channel::admission::FairQueue;
 use muster_core::event::Event;
@@ -24,6 +25,14 @@ const MICROS_PER_EVENT: u128 = 10;
 pub(super) struct Charge {
     uid: u32,
     bytes: u64,
+}
+
+impl Charge {
+    /// Who that is.
+    #[cfg(test)]
+    pub(super) fn uid(&self) -> u32 {
+        self.uid
+    }
 }
 
 /// What a command has cost the writer.
@@ -110,10 +119,17 @@ impl Queue {
 
 /// The user whose command it is, if commands of that user have limits.
 fn limited_user(message: &ToWriter, state: &State) -> Option<u32> {
-    let ToWriter::User { identity, .. } = message else {
+    let ToWriter::User {
+        identity, reply, ..
+    } = message
+    else {
         return None;
     };
-    (!goes_first(identity.uid, state)).then_some(identity.uid)
+    let uid = match reply {
+        ReplyTo::Own(user) => (*user)?,
+        ReplyTo::Task(..) | ReplyTo::Socket(_) => identity.uid,
+    };
+    (!goes_first(uid, state)).then_some(uid)
 }
 
 /// Whether it is root or SlurmUser.

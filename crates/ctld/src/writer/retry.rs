@@ -11,16 +11,13 @@ use crate::mail::{ToLink, ToWriter};
 use crate::writer::After;
 use log::{error, info, warn};
 use muster_core::event::Event;
-use muster_model::command::{
-    Command, Identity, JobSelection, JobTarget, NodeCommand, Reply, UserCommand,
-};
+use muster_model::command::{Command, NodeCommand, Reply, UserCommand};
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_sched::engine::Engine;
 use std::time::Instant;
-use tokio::sync::oneshot;
 
 /// Turns that may fail one after another, for no known reason, before the process ends.
 const FAILURES_MAX: u32 = 3;
@@ -181,7 +178,7 @@ impl Writer {
     fn again(&mut self, work: Work, culprit: Culprit) {
         let mut first: Vec<ToWriter> = Vec::new();
         if let Culprit::Job(job) = culprit {
-            first.push(cancel(job));
+            first.push(ToWriter::cancel(job, None));
         }
         if let Some(NewConfig {
             config,
@@ -398,28 +395,6 @@ fn refused_for(why: &str) -> Reply {
         false => RefusalCode::InvalidValue,
     };
     Reply::Refused(Refusal::new(code, detail))
-}
-
-/// A job is cancelled by the controller itself.
-fn cancel(job: JobId) -> ToWriter {
-    let (reply, _) = oneshot::channel();
-    let target = JobTarget {
-        job,
-        tasks: None,
-        component: None,
-    };
-    let selection = JobSelection {
-        targets: vec![target],
-        ..JobSelection::default()
-    };
-    ToWriter::User {
-        identity: Identity {
-            user: "root".to_owned(),
-            ..Identity::default()
-        },
-        command: Box::new(UserCommand::Cancel { selection }),
-        reply: reply.into(),
-    }
 }
 
 /// The name of a command, for the log.

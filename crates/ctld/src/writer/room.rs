@@ -1,5 +1,5 @@
 //! Room on the disk for what users' commands write. The disk's reserve is asked for each of them, with the encoded size of its
-//! events. Those that end jobs may take half of it; the rest is for reports of nodes, which are never asked about.
+//! events. Those that end jobs may take half of it, each user a part; the rest is for reports of nodes, which are never asked about.
 
 use super::encoded_bytes::encoded_bytes;
 use super::queue::goes_first;
@@ -35,9 +35,9 @@ pub(super) fn kept(state: &State, identity: &Identity, command: &UserCommand) ->
         UserCommand::EndAllocation { .. } => Kept::Nothing,
         UserCommand::Cancel { .. } | UserCommand::Signal { .. } => match is_roots {
             true => Kept::Nothing,
-            false => Kept::ForReports,
+            false => Kept::ForReports(identity.uid),
         },
-        UserCommand::SetCrontab(ask) if ask.text.is_none() => Kept::ForReports,
+        UserCommand::SetCrontab(ask) if ask.text.is_none() => Kept::ForReports(identity.uid),
         UserCommand::UpdateNodes { update, .. } if update.state.is_some() && is_roots => {
             Kept::Nothing
         }

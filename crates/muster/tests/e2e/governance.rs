@@ -183,6 +183,29 @@ fn the_controller_starts_without_a_job_that_cannot_be_replayed() {
     );
 }
 
+/// The process ended, and with it each one that was started again.
+#[test]
+fn a_snapshot_that_panics_ends_nothing() {
+    let c = with_faults();
+    let kept = c.sbatch("-H -J panic-in-snapshot -o /dev/null --wrap true");
+    let poison = c.sbatch("-H -J panic-in-replay -o /dev/null --wrap true");
+    c.kill(c.controller());
+    // A snapshot is due at once.
+    c.ok(&format!("MUSTER_FAULTS=1 slurmctld --without-job={poison}"));
+    let pid = c.controller();
+    c.until("sdiag says so", || {
+        c.ok("sdiag").contains("Snapshots of the state fail since")
+    });
+    assert!(
+        log(&c).contains("no snapshot of the state at event"),
+        "{}",
+        log(&c)
+    );
+    c.ok("srun true");
+    assert_eq!(c.ok("squeue -h -o %i"), kept.to_string());
+    assert_eq!(c.controller(), pid);
+}
+
 #[test]
 fn a_mail_address_cannot_be_an_option() {
     let c = Cluster::start(1, 1);

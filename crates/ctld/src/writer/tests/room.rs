@@ -153,3 +153,43 @@ fn who_ends_tasks_of_an_array_leaves_space_for_reports() {
     let reply = answer.try_recv().unwrap();
     assert!(matches!(reply, Reply::Done { changed: 1, .. }), "{reply:?}");
 }
+
+/// It was a cancel of its owner's: refused where the owner had no room for one, and in accounting the owner's doing.
+#[test]
+fn an_allocation_without_holder_is_ended_by_the_controller_itself() {
+    let mut world = small_disk("unheld");
+    world.writer.reserve = Reserve::asking(PathBuf::from("/t"), || 8 << 20);
+    world.turns(vec![ToWriter::cancel(JobId(1), Some(bob().uid))]);
+    let job = &world.writer.state().jobs[&JobId(1)];
+    assert_eq!(
+        (job.state, job.cancelled_by),
+        (JobState::Cancelled, Some(0))
+    );
+    assert_eq!(world.writer.state().digest(), world.recovered().digest());
+}
+
+/// A user who loses many allocations at once has no other wait for their ends.
+#[test]
+fn ends_of_allocations_without_holder_take_the_turn_of_who_held_them() {
+    let state = State::default();
+    let mut queue = Queue::default();
+    let lost = (1..=3).map(|id| ToWriter::cancel(JobId(id), Some(1001)));
+    let own = ToWriter::cancel(JobId(9), None);
+    let messages = lost.chain([of(1002, submission("other", 10).0), own]);
+    queue.extend(messages, &state);
+    let order: Vec<u32> = std::iter::from_fn(|| {
+        let (charge, _) = queue.next(true)?;
+        let uid = charge.as_ref().map_or(0, Charge::uid);
+        if let Some(charge) = charge {
+            let cost = Cost {
+                events: &[],
+                orders: 0,
+                time: Duration::ZERO,
+            };
+            queue.charge(charge, &cost);
+        }
+        Some(uid)
+    })
+    .collect();
+    assert_eq!(order, [0, 1001, 1002, 1001, 1001]);
+}

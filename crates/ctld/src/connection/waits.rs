@@ -1,0 +1,91 @@
+//! Requests that are answered when their time comes: waits for jobs and nodes, and the hold of an allocation.
+
+use super::{Connection, Served, stopping};
+use crate::mail::ToReplica;
+use muster_model::ids::JobId;
+use muster_model::private_data::PrivateData;
+use muster_model::refusal::RefusalCode;
+use muster_proto::client::{Query, RequestBody, Response};
+use muster_proto::frame;
+use std::io;
+
+/// Whether the request counts among what its connection waits for.
+pub(super) fn is_wait(body: &RequestBody) -> bool {
+    matches!(
+        body,
+        RequestBody::WaitStarted(_)
+            | RequestBody::WaitEnded(_)
+            | RequestBody::WaitNodes(_)
+            | RequestBody::Hold(_)
+    )
+}
+
+impl Connection {
+    /// The client wants to know when a job starts.
+    pub(super) fn wait_started(&mut self, job: JobId) -> io::Result<Served> {
+        self.shared.to_replica(ToReplica::WaitStarted {
+            identity: self.identity.clone(),
+            place: self.place,
+            job,
+            answer: self.later.clone(),
+        })?;
+        Ok(Served::Next)
+    }
+
+    /// The client, which is the holder of the allocation or not, wants to know when a job ends.
+    pub(super) fn wait_ended(&mut self, job: JobId, holder: bool) -> io::Result<Served> {
+        self.shared.to_replica(ToReplica::WaitEnded {
+            identity: self.identity.clone(),
+            job,
+            holder,
+            answer: self.later.clone(),
+        })?;
+        Ok(Served::Next)
+    }
+
+    /// The client wants to know when so many nodes are there.
+    pub(super) async fn wait_nodes(&mut self, count: u32) -> io::Result<Served> {
+        if self.hides(PrivateData::NODES).await? {
+            return self.refuse(RefusalCode::AccessDenied, String::new()).await;
+        }
+        let answer = self.later.clone();
+        self.shared
+            .to_replica(ToReplica::WaitNodes { count, answer })?;
+        Ok(Served::Next)
+    }
+
+    /// The client becomes the holder of an allocation: it is notified of its end, and the allocation ends with it.
+    pub(super) async fn hold(&mut self, job: JobId) -> io::Result<Served> {
+        let (answer, mut parts) = self.share.outbox();
+        let identity = self.identity.clone();
+        // Only who may have the key to the allocation may hold it.
+        let query = Box::new(Query::Allocation(job));
+        self.shared.to_replica(ToReplica::Query {
+            identity,
+            query,
+            answer,
+        })?;
+        let response = match parts.recv().await {
+            Some(bytes) => frame::decode::<Response>(&bytes[4..])?,
+            None => return Err(stopping()),
+        };
+        match response {
+            Response::Refused(refusal) if refusal.code != RefusalCode::JobPending => {
+                self.refuse_as(refusal).await
+            }
+            response => {
+                if let Response::JobStarted(info) = &response
+                    && info.job.spec.owner.uid != self.identity.uid
+                {
+                    self.entry().await?.done();
+                }
+                if !self.held.contains(&job) {
+                    self.held.push(job);
+                }
+                self.shared.held_again(job);
+                self.send(&frame::encode(&Response::Held)).await?;
+                self.wait_ended(job, true)
+            }
+        }
+    }
+}

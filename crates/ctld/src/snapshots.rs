@@ -1,0 +1,324 @@
+//! Snapshots of the state, written while the controller goes on. A snapshot only shortens the journal: one that fails, by an error
+//! or by a panic, loses nothing. It is logged, shown by sdiag, and tried again after a while; until then the journal grows, as
+//! far as the disk allows.
+
+use crate::clock;
+use crate::failure::{Panicked, caught};
+use crate::fault;
+use crate::mail::ToWriter;
+use crate::snapshot_pace::SnapshotPace;
+use crate::stats::Stats;
+use log::{error, info};
+use muster_acct::Follower;
+use muster_core::state::State;
+use muster_journal::{Position, SnapshotWriter};
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long after a failure the next is tried; twice as long after each further one, up to the most.
+const RETRY_FIRST: Duration = Duration::from_secs(60);
+const RETRY_MOST: Duration = Duration::from_secs(3600);
+/// How long accounting may take to write what it has, before it is asked again.
+const SYNC: Duration = Duration::from_secs(60);
+
+/// Writes snapshots when they are due.
+pub(crate) struct Snapshots {
+    pace: SnapshotPace,
+    /// One is due whatever the journal holds: at start it held events that were left out.
+    is_wanted: bool,
+    writing: Option<Writing>,
+    failed: Option<Failed>,
+    writer: Sender<ToWriter>,
+    /// Nothing may be forgotten that accounting has not on disk.
+    follower: Arc<Follower>,
+    stats: Arc<Stats>,
+}
+
+/// A snapshot that is on its way to the disk.
+struct Writing {
+    thread: JoinHandle<Outcome>,
+    /// What the journal held before it, which it still holds if this fails.
+    before: SnapshotPace,
+    was_wanted: bool,
+}
+
+enum Outcome {
+    Written,
+    Failed,
+    /// The controller stops.
+    Stopped,
+}
+
+/// Failures since the last snapshot that was written.
+struct Failed {
+    count: u32,
+    last: Instant,
+}
+
+impl Failed {
+    fn retry_after(&self) -> Duration {
+        let doubled = self.count.saturating_sub(1).min(16);
+        RETRY_FIRST.saturating_mul(1 << doubled).min(RETRY_MOST)
+    }
+}
+
+impl Snapshots {
+    /// For a journal that holds so much. One that `is_wanted` is due at once.
+    pub(crate) fn new(
+        pace: SnapshotPace,
+        is_wanted: bool,
+        writer: Sender<ToWriter>,
+        (follower, stats): (Arc<Follower>, Arc<Stats>),
+    ) -> Snapshots {
+        Snapshots {
+            pace,
+            is_wanted,
+            writing: None,
+            failed: None,
+            writer,
+            follower,
+            stats,
+        }
+    }
+
+    /// The journal holds more.
+    pub(crate) fn add(&mut self, events: u64, bytes: u64) {
+        self.pace.add(events, bytes);
+    }
+
+    /// Begins a snapshot of the state as of this position, if one is due. The state is encoded here; a thread of its own writes
+    /// it, and makes it valid only when accounting has everything that it lets the log forget.
+    pub(crate) fn write_if_due(&mut self, state: &State, position: Position, now: Instant) {
+        self.settle(now);
+        let is_due = self.is_wanted || self.pace.is_due(state.jobs.len());
+        let may_try = self
+            .failed
+            .as_ref()
+            .is_none_or(|failed| now.duration_since(failed.last) >= failed.retry_after());
+        if !is_due || !may_try || self.writing.is_some() {
+            return;
+        }
+        let last = self.pace.last_bytes();
+        let encoded = caught(|| {
+            fault::on_state("snapshot", state);
+            let mut bytes = Vec::with_capacity(last + (last >> 3));
+            state.encode_snapshot(&mut bytes);
+            bytes
+        });
+        match encoded {
+            Ok(bytes) => self.begin(bytes, position, now),
+            Err(Panicked(why)) => {
+                report(&self.stats, position, &why);
+                self.note_failure(now);
+            }
+        }
+    }
+
+    fn begin(&mut self, bytes: Vec<u8>, position: Position, now: Instant) {
+        let (answer, granted) = std::sync::mpsc::channel();
+        let request = ToWriter::StartSnapshot { position, answer };
+        if self.writer.send(request).is_err() {
+            return;
+        }
+        let encoded = SnapshotPace::since_snapshot(bytes.len());
+        let follower = Arc::clone(&self.follower);
+        let (writer, stats) = (self.writer.clone(), Arc::clone(&self.stats));
+        let work = move || {
+            let written = caught(|| write(&bytes, position, &granted, &follower));
+            let why = match written {
+                Ok(Ok(None)) => return Outcome::Stopped,
+                Ok(Ok(Some(finished))) => {
+                    info!("snapshot at event {position}, {} KiB", bytes.len() >> 10);
+                    stats.snapshot_written();
+                    let _ = writer.send(ToWriter::FinishSnapshot(finished));
+                    return Outcome::Written;
+                }
+                Ok(Err(why)) | Err(Panicked(why)) => why,
+            };
+            report(&stats, position, &why);
+            Outcome::Failed
+        };
+        let thread = std::thread::Builder::new().name("snapshot".to_owned());
+        match thread.spawn(work) {
+            Ok(thread) => {
+                self.writing = Some(Writing {
+                    thread,
+                    before: std::mem::replace(&mut self.pace, encoded),
+                    was_wanted: std::mem::take(&mut self.is_wanted),
+                });
+            }
+            Err(e) => {
+                report(&self.stats, position, &format!("no thread: {e}"));
+                self.note_failure(now);
+            }
+        }
+    }
+
+    /// Takes note of what became of the last one, once it is known.
+    fn settle(&mut self, now: Instant) {
+        let Some(writing) = self.writing.take_if(|w| w.thread.is_finished()) else {
+            return;
+        };
+        match writing.thread.join() {
+            Ok(Outcome::Written) => self.failed = None,
+            Ok(Outcome::Stopped) => {}
+            Ok(Outcome::Failed) | Err(_) => {
+                self.pace = writing.before.and(self.pace);
+                self.is_wanted |= writing.was_wanted;
+                self.note_failure(now);
+            }
+        }
+    }
+
+    fn note_failure(&mut self, now: Instant) {
+        let count = self.failed.as_ref().map_or(0, |failed| failed.count);
+        self.failed = Some(Failed {
+            count: count.saturating_add(1),
+            last: now,
+        });
+    }
+}
+
+/// Writes an encoded state; nothing if the controller stops meanwhile.
+fn write(
+    bytes: &[u8],
+    position: Position,
+    granted: &Receiver<Option<SnapshotWriter>>,
+    follower: &Follower,
+) -> Result<Option<muster_journal::FinishedSnapshot>, String> {
+    let Ok(granted) = granted.recv() else {
+        return Ok(None);
+    };
+    let mut snapshot = granted.ok_or("the journal does not take it")?;
+    snapshot
+        .write_all(bytes)
+        .map_err(|e| format!("it cannot be written: {e}"))?;
+    // What accounting has not on disk yet must stay in the journal.
+    while follower.health().synced < position {
+        if follower.sync(SYNC).is_err() {
+            return Ok(None);
+        }
+    }
+    let finished = snapshot.finish();
+    finished
+        .map(Some)
+        .map_err(|e| format!("it cannot be finished: {e}"))
+}
+
+fn report(stats: &Stats, position: Position, why: &str) {
+    let count = stats.snapshot_failed(clock::now());
+    error!(
+        "no snapshot of the state at event {position}: {why}. The journal grows until there is one; it is tried again \
+         (failure {count})"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recover::recover;
+    use muster_acct::NoStore;
+    use muster_journal::{Batch, Log as _, MemStorage, Options};
+    use muster_model::ids::JobId;
+    use muster_model::job::Job;
+    use muster_model::spec::JobSpec;
+    use muster_model::time::{TimeLimit, Timestamp};
+    use muster_proto::client::Diag;
+    use std::sync::mpsc::channel;
+
+    fn failures(stats: &Stats) -> u32 {
+        let mut diag = Diag::default();
+        stats.fill(&mut diag);
+        assert_eq!(
+            diag.snapshots_failing_since.is_some(),
+            diag.snapshots_failed > 0
+        );
+        diag.snapshots_failed
+    }
+
+    fn name_job(state: &mut State, name: &str) {
+        let spec = JobSpec {
+            name: name.to_owned(),
+            ..JobSpec::default()
+        };
+        let job = Job::new(JobId(7), Arc::new(spec), TimeLimit::Unlimited, Timestamp(0));
+        state.jobs.insert(JobId(7), job);
+    }
+
+    /// The process ended, and was started again only to end at the next snapshot.
+    #[test]
+    fn a_snapshot_that_fails_is_tried_again_and_the_journal_goes_on() {
+        fault::arm();
+        let storage = Arc::new(MemStorage::new());
+        let mut log = recover(storage, "t", Options::default(), |_, _, _| {})
+            .unwrap()
+            .log;
+        let mut batch = Batch::default();
+        batch.push_with(|bytes| bytes.push(0));
+        log.append(&batch).unwrap();
+        let (writer, inbox) = channel();
+        let stats = Arc::new(Stats::default());
+        let follower = Arc::new(Follower::start(Box::new(NoStore::default()), 16).unwrap());
+        follower.send(1, Vec::new()).unwrap();
+        let parts = (follower, Arc::clone(&stats));
+        let mut snapshots = Snapshots::new(SnapshotPace::default(), true, writer, parts);
+        let mut state = State::default();
+        let mut now = Instant::now();
+        name_job(&mut state, "panic-in-snapshot");
+
+        snapshots.write_if_due(&state, 1, now);
+        snapshots.write_if_due(&state, 1, now + RETRY_FIRST / 2);
+        assert_eq!(failures(&stats), 1, "not again at once");
+        now += RETRY_FIRST;
+        snapshots.write_if_due(&state, 1, now);
+        assert_eq!(failures(&stats), 2);
+        assert!(inbox.try_recv().is_err(), "the journal was not asked");
+
+        // The same where the journal has no room for it.
+        name_job(&mut state, "well");
+        snapshots.add(5, 5000);
+        now += 2 * RETRY_FIRST;
+        snapshots.write_if_due(&state, 1, now);
+        let Ok(ToWriter::StartSnapshot { answer, .. }) = inbox.recv() else {
+            panic!("it was not begun");
+        };
+        assert_eq!(snapshots.pace.bytes(), 0);
+        answer.send(None).unwrap();
+        while !snapshots.writing.as_ref().unwrap().thread.is_finished() {
+            std::thread::yield_now();
+        }
+        snapshots.write_if_due(&state, 1, now);
+        assert_eq!(failures(&stats), 3);
+        assert_eq!(snapshots.pace.bytes(), 5000, "the journal holds it still");
+
+        now += 4 * RETRY_FIRST;
+        snapshots.write_if_due(&state, 1, now);
+        let Ok(ToWriter::StartSnapshot { position, answer }) = inbox.recv() else {
+            panic!("it was not begun");
+        };
+        answer.send(log.start_snapshot(position).ok()).unwrap();
+        let Ok(ToWriter::FinishSnapshot(finished)) = inbox.recv() else {
+            panic!("it was not written");
+        };
+        log.finish_snapshot(finished).unwrap();
+        assert_eq!(failures(&stats), 0);
+        while !snapshots.writing.as_ref().unwrap().thread.is_finished() {
+            std::thread::yield_now();
+        }
+        snapshots.write_if_due(&state, 1, now + RETRY_MOST);
+        assert!(snapshots.writing.is_none() && inbox.try_recv().is_err());
+    }
+
+    #[test]
+    fn failures_make_the_time_to_the_next_longer_up_to_an_hour() {
+        let after = |count| {
+            let last = Instant::now();
+            Failed { count, last }.retry_after()
+        };
+        assert_eq!((after(1), after(2)), (RETRY_FIRST, 2 * RETRY_FIRST));
+        assert_eq!(after(u32::MAX), RETRY_MOST);
+    }
+}
