@@ -143,7 +143,7 @@ impl Srun {
             reads_controller: runs && self.has_allocation && !gives_up,
             until_ms: match self.cx.state {
                 SrunState::Recording => self.recorded_by,
-                SrunState::Asking => self.creation.timer_at(),
+                SrunState::Locating | SrunState::Asking => self.creation.timer_at(),
                 _ => self.step.clock.next(),
             },
         }
@@ -413,7 +413,7 @@ impl Srun {
                 self.end_if_over();
             }
             SrunState::Recording => self.leads_time(),
-            SrunState::Asking => {
+            SrunState::Locating | SrunState::Asking => {
                 let progress = self.creation.on_time(&mut self.cx.out, self.cx.now_ms);
                 self.created_more(progress);
             }

@@ -168,6 +168,8 @@ impl Creation {
     pub(super) fn begin(&mut self, out: &mut Actions) -> Progress {
         match &self.number {
             Some(number) => {
+                // A step that is not to wait for a part does not wait for its number either.
+                self.is_immediate = self.parts.iter().any(|part| part.spec.immediate);
                 self.job = number.leader;
                 self.lead = number.lead.clone();
                 self.locate(out);
@@ -427,7 +429,7 @@ impl Creation {
         now_ms: u64,
     ) -> Progress {
         if self.number.is_some() {
-            return self.number_replied(out, reply);
+            return self.number_replied(out, reply, now_ms);
         }
         match reply {
             AgentReply::Queued(why) => {
@@ -451,16 +453,7 @@ impl Creation {
                 self.ask_for_key(out, refusal);
                 Progress::Waits
             }
-            AgentReply::Refused(refusal) if self.may_retry(&refusal) => {
-                self.retry_later(out, &refusal, now_ms);
-                Progress::Waits
-            }
-            AgentReply::Refused(refusal) => {
-                out.refusal(&self.prefix(), &refusal);
-                Progress::Failed {
-                    is_busy: self.is_immediate,
-                }
-            }
+            AgentReply::Refused(refusal) => self.refused(out, &refusal, now_ms),
             AgentReply::Done if self.wants_channel() => {
                 if let Some(channel) = &mut self.channel {
                     channel.is_done = true;
@@ -468,6 +461,18 @@ impl Creation {
                 Progress::None
             }
             other => unexpected(out, &other),
+        }
+    }
+
+    /// An agent has refused the request, which is made again later if that may help.
+    fn refused(&mut self, out: &mut Actions, refusal: &Refusal, now_ms: u64) -> Progress {
+        if self.may_retry(refusal) {
+            self.retry_later(out, refusal, now_ms);
+            return Progress::Waits;
+        }
+        out.refusal(&self.prefix(), refusal);
+        Progress::Failed {
+            is_busy: self.is_immediate,
         }
     }
 
@@ -520,7 +525,7 @@ impl Creation {
         }
     }
 
-    fn number_replied(&mut self, out: &mut Actions, reply: AgentReply) -> Progress {
+    fn number_replied(&mut self, out: &mut Actions, reply: AgentReply, now_ms: u64) -> Progress {
         match reply {
             AgentReply::StepNumber { number, proof } => {
                 self.number = None;
@@ -534,10 +539,7 @@ impl Creation {
                 self.ask_for_key(out, refusal);
                 Progress::None
             }
-            AgentReply::Refused(refusal) => {
-                out.refusal(&self.prefix(), &refusal);
-                FAILED
-            }
+            AgentReply::Refused(refusal) => self.refused(out, &refusal, now_ms),
             other => unexpected(out, &other),
         }
     }

@@ -30,7 +30,8 @@ pub enum SrunState {
 pub enum SrunStateEvent {
     /// The agent was sent the request.
     Asked,
-    /// The step waits, or is asked for again with the key of its job.
+    /// The step waits, or it or its number is asked for again: with the key of its job, or after an agent had no room for the
+    /// request.
     Waits,
     /// The step of a component is there, and others are not.
     PartCreated,
@@ -99,8 +100,10 @@ pub fn next_srun_state(state: SrunState, event: SrunStateEvent) -> Option<SrunSt
     use SrunStateEvent as E;
     match (state, event) {
         (S::Locating, E::Asked) => Some(S::Asking),
+        // An agent had no room for the request for the number.
+        (S::Locating, E::Waits) => Some(S::Locating),
         (S::Locating, E::Failed) => Some(S::Over),
-        (S::Locating, E::Waits | E::PartCreated | E::Created | E::Opened) => None,
+        (S::Locating, E::PartCreated | E::Created | E::Opened) => None,
         (S::Locating, E::Connected | E::TaskExited | E::NodeLost | E::EndOrdered) => None,
         (S::Locating, E::NodesClosed | E::Recorded | E::GivenUp | E::Finished) => None,
 

@@ -66,6 +66,7 @@ enum Answer {
     Created,
     Queued,
     NotHere,
+    Busy,
     Refused,
     Done,
 }
@@ -109,6 +110,7 @@ fn a_move() -> impl Strategy<Value = Move> {
         2 => prop_oneof![
             Just(Answer::Queued),
             Just(Answer::NotHere),
+            Just(Answer::Busy),
             Just(Answer::Done),
             Just(Answer::Done),
             Just(Answer::Refused),

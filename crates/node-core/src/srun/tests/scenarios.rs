@@ -173,6 +173,63 @@ fn a_request_that_a_node_has_no_room_for_is_made_again() {
     assert_eq!((bench.exit, bench.requests.len()), (Some(1), 21));
 }
 
+/// A step over the components of a heterogeneous job, which needs a number first.
+fn numbered() -> SrunConfig {
+    let number = NumberSource {
+        leader: JOB,
+        lead: Lead::Local(LEAD.to_owned()),
+    };
+    SrunConfig {
+        number: Some(number),
+        ..config(1)
+    }
+}
+
+/// A step of a heterogeneous job failed at once when the agent had no room for the request for its number.
+#[test]
+fn a_number_that_a_node_has_no_room_to_give_is_asked_for_again() {
+    let busy = || AgentReply::Refused(Refusal::new(RefusalCode::Busy, "too many requests"));
+    let mut bench = Bench::begun(numbered());
+    bench.reply(busy());
+    assert!(bench.agents.is_empty());
+    let why = "temporarily disabled, retrying (too many requests)\n";
+    assert!(bench.printed().ends_with(why));
+    assert_eq!((bench.wait(), bench.requests.len()), (1000, 2));
+    bench.reply(busy());
+    assert_eq!((bench.wait(), bench.requests.len()), (2000, 3));
+    bench.reply(AgentReply::StepNumber {
+        number: 3,
+        proof: b"proof".to_vec().into(),
+    });
+    let is_part = |request: &AgentRequest| matches!(request, AgentRequest::Create(_));
+    assert!(
+        bench
+            .requests
+            .iter()
+            .map(|(_, r, _)| is_part(r))
+            .eq([false, false, false, true])
+    );
+    // The retries of the number do not count against those of a part.
+    bench.reply(busy());
+    assert_eq!((bench.wait(), bench.requests.len()), (1000, 5));
+
+    let mut bench = Bench::begun(numbered());
+    while bench.exit.is_none() {
+        bench.reply(busy());
+        if bench.exit.is_none() {
+            bench.wait();
+        }
+    }
+    assert_eq!((bench.exit, bench.requests.len()), (Some(1), 21));
+
+    let mut config = numbered();
+    config.exit_codes.immediate = Some(77);
+    config.parts[0].spec.immediate = true;
+    let mut bench = Bench::begun(config);
+    bench.reply(busy());
+    assert_eq!((bench.exit, bench.requests.len()), (Some(77), 1));
+}
+
 /// No end is reported of a task that could not be started, or whose step was ended before it was.
 #[test]
 fn a_step_of_which_a_task_has_no_end_has_not_ended_well() {

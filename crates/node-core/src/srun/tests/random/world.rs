@@ -64,6 +64,8 @@ pub(super) struct World {
     pub(super) losses: Vec<StepdIdx>,
     /// How often a step may be asked for in each job.
     pub(super) may_ask: BTreeMap<JobId, u32>,
+    /// How often the number of the step may be.
+    pub(super) may_ask_number: u32,
     pub(super) known_requests: usize,
     pub(super) parts_created: usize,
     /// What srun has got: ends of tasks, and lines of each.
@@ -120,6 +122,7 @@ impl World {
             routes: BTreeMap::new(),
             losses: Vec::new(),
             may_ask,
+            may_ask_number: 1,
             known_requests: 0,
             parts_created: 0,
             exits: BTreeMap::new(),
@@ -191,11 +194,13 @@ impl World {
     pub(super) fn settle(&mut self) {
         let requests = self.bench.requests[self.known_requests..].iter();
         for (_, request, _) in requests {
-            if let AgentRequest::Create(spec) = request {
-                let left = self.may_ask.get_mut(&spec.job).unwrap();
-                assert!(*left > 0, "a step is asked for again");
-                *left -= 1;
-            }
+            let left = match request {
+                AgentRequest::Create(spec) => self.may_ask.get_mut(&spec.job).unwrap(),
+                AgentRequest::TakeStepNumber { .. } => &mut self.may_ask_number,
+                _ => continue,
+            };
+            assert!(*left > 0, "a step or its number is asked for again");
+            *left -= 1;
         }
         self.known_requests = self.bench.requests.len();
         for (id, message) in std::mem::take(&mut self.bench.sent) {
@@ -266,10 +271,26 @@ impl World {
             Answer::Queued => AgentReply::Queued("busy".to_owned()),
             Answer::NotHere => {
                 // With the key of the job it is refused for good.
-                if let Some((_, AgentRequest::Create(spec), _)) = self.bench.requests.last() {
-                    *self.may_ask.get_mut(&spec.job).unwrap() += u32::from(spec.key.is_none());
+                match self.bench.requests.last() {
+                    Some((_, AgentRequest::Create(spec), _)) => {
+                        *self.may_ask.get_mut(&spec.job).unwrap() += u32::from(spec.key.is_none());
+                    }
+                    Some((_, AgentRequest::TakeStepNumber { key, .. }, _)) => {
+                        self.may_ask_number += u32::from(key.is_none());
+                    }
+                    _ => {}
                 }
                 AgentReply::Refused(RefusalCode::JobNotHere.into())
+            }
+            Answer::Busy => {
+                match self.bench.requests.last() {
+                    Some((_, AgentRequest::Create(spec), _)) => {
+                        *self.may_ask.get_mut(&spec.job).unwrap() += 1;
+                    }
+                    Some((_, AgentRequest::TakeStepNumber { .. }, _)) => self.may_ask_number += 1,
+                    _ => {}
+                }
+                AgentReply::Refused(RefusalCode::Busy.into())
             }
             Answer::Refused => AgentReply::Refused(RefusalCode::AccessDenied.into()),
             // Only a daemon that has srun's streams may be ahead of its agent.
