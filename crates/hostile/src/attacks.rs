@@ -21,7 +21,7 @@ use crate::jobs::{
 };
 use crate::outcome::Outcome;
 use crate::random::Random;
-use crate::roles;
+use crate::roles::{self, coordinator, levels, secrets};
 use crate::sys::ATTACKER;
 use crate::target::Target;
 use muster_model::time::Timestamp;
@@ -70,6 +70,9 @@ pub const ATTACKS: &[Attack] = attacks![
     queue::full_queue;
     repeats::repeated_words;
     roles::every_request;
+    levels::requests_of_each_level;
+    coordinator::coordinator_beside_own_accounts;
+    secrets::secrets_of_others;
     rest::false_tokens;
     rest::what_is_others;
     rest::malformed_requests;

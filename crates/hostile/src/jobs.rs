@@ -5,7 +5,7 @@ use crate::peer::Answer;
 use crate::requests;
 use crate::sys::{ROOT, User, VICTIM};
 use crate::target::{Target, until};
-use muster_model::command::Reply;
+use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::job::JobState;
 use muster_model::spec::JobSpec;
@@ -61,6 +61,16 @@ pub(crate) fn running_job(
 ) -> Option<Box<AllocationInfo>> {
     let mut spec = small_job(target, user);
     spec.ask.cpus_per_task = Some(2);
+    running_job_of(target, user, spec, outcome)
+}
+
+/// The same of a job that is given.
+pub(crate) fn running_job_of(
+    target: &Target,
+    user: User,
+    spec: JobSpec,
+    outcome: &mut Outcome,
+) -> Option<Box<AllocationInfo>> {
     let job = must_submit(target, user, spec, "#!/bin/sh\nexec sleep 600\n", outcome)?;
     if !until(|| state(target, job) == Some(JobState::Running)) {
         outcome.finding("an ordinary job did not start");
@@ -81,8 +91,11 @@ pub(crate) fn state(target: &Target, job: JobId) -> Option<JobState> {
     target.jobs(ROOT, &[job]).first().map(|job| job.state)
 }
 
-/// Cancels all jobs of a user and waits until none of its processes is left.
+/// Cancels all jobs of a user, removes its crontab and waits until none of its processes is left.
 pub(crate) fn clear(target: &Target, user: User, outcome: &mut Outcome) {
+    // It would have jobs that wait.
+    let none = UserCommand::SetCrontab(Box::default());
+    target.ask(user, RequestBody::Command(Box::new(none)));
     target.run(ROOT, &format!("scancel --user={}", user.uid));
     let gone = until(|| {
         let left = target.run(ROOT, &format!("squeue -h -u {} -o %i", user.uid));

@@ -192,6 +192,18 @@ impl Peer {
         }
     }
 
+    /// Reads the first frame, and what follows it until the daemon closes or nothing has come for so long; all as one.
+    ///
+    /// # Errors
+    /// Nothing came.
+    pub fn all_frames(&mut self, patience: Duration) -> io::Result<Vec<u8>> {
+        let mut all = self.frame(ANSWER_MAX)?;
+        while let Ok(body) = self.frame(patience) {
+            all.extend(body);
+        }
+        Ok(all)
+    }
+
     /// Sends one frame and reads the answer.
     pub fn ask<T: Reading>(&mut self, frame: &[u8]) -> Answer<T> {
         match self.send_raw(frame) {

@@ -1,15 +1,31 @@
 //! A valid request of every kind, with who may make it. A kind that is added to the protocol and not here does not compile.
 
+/// A match without a wildcard, and the list of its arms.
+macro_rules! kinds {
+    ($(#[$doc:meta])* $list:ident, $function:ident, $type:ident: $($kind:ident)*) => {
+        $(#[$doc])*
+        pub const $list: &[&str] = &[$(stringify!($kind)),*];
+
+        fn $function(value: &$type) -> &'static str {
+            match value { $($type::$kind { .. } => stringify!($kind),)* }
+        }
+    };
+}
+
+pub(crate) mod accounts;
+pub(crate) mod parts;
+
 use minicbor::bytes::ByteVec;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, ClusterAsk, CrontabAsk, JobSelection, JobTarget, JobUpdate,
-    NodeUpdate, QosAsk, ReservationAsk, SignalScope, TermsAsk, UsageAsk, UserCommand, WckeysAsk,
+    CrontabAsk, JobSelection, JobTarget, JobUpdate, NodeUpdate, ReservationAsk, SignalScope,
+    UserCommand,
 };
 use muster_model::environment::Environment;
 use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, StepEnd, StepMaker};
 use muster_model::node::{NodeConfig, NodeInfo};
+use muster_model::rights::Request as Row;
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, ExecContext, GresAsk,
     JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, StdioSpec, WarnSignal,
@@ -45,6 +61,13 @@ pub struct Sample {
     pub body: RequestBody,
 }
 
+impl Sample {
+    /// Its row in the table of rights.
+    pub fn row(&self) -> Row {
+        Row::from(&self.body)
+    }
+}
+
 /// A request to an agent.
 #[derive(Clone, Debug)]
 pub struct AgentSample {
@@ -63,18 +86,6 @@ pub struct Ids {
     pub array: JobId,
     /// A job that runs.
     pub running: JobId,
-}
-
-/// A match without a wildcard, and the list of its arms.
-macro_rules! kinds {
-    ($(#[$doc:meta])* $list:ident, $function:ident, $type:ident: $($kind:ident)*) => {
-        $(#[$doc])*
-        pub const $list: &[&str] = &[$(stringify!($kind)),*];
-
-        fn $function(value: &$type) -> &'static str {
-            match value { $($type::$kind { .. } => stringify!($kind),)* }
-        }
-    };
 }
 
 kinds!(
@@ -275,66 +286,6 @@ pub fn full_job(work_dir: &str) -> JobSpec {
     }
 }
 
-fn edits() -> Vec<AccountsAsk> {
-    let name = || "x".to_owned();
-    let terms = TermsAsk::default;
-    vec![
-        AccountsAsk::AddAccounts {
-            parent: "root".to_owned(),
-            description: name(),
-            organization: name(),
-            terms: terms(),
-        },
-        AccountsAsk::ModifyAccounts {
-            parent: String::new(),
-            description: name(),
-            organization: name(),
-            terms: terms(),
-        },
-        AccountsAsk::DeleteAccounts,
-        AccountsAsk::AddUsers {
-            accounts: vec![name()],
-            default_account: String::new(),
-            admin_level: "Administrator".to_owned(),
-            terms: terms(),
-            wckeys: WckeysAsk::default(),
-            partitions: Vec::new(),
-        },
-        AccountsAsk::ModifyUsers {
-            accounts: vec![name()],
-            default_account: String::new(),
-            admin_level: "Administrator".to_owned(),
-            terms: terms(),
-            wckeys: WckeysAsk::default(),
-            partitions: Vec::new(),
-        },
-        AccountsAsk::DeleteUsers {
-            accounts: vec![name()],
-            partitions: Vec::new(),
-        },
-        AccountsAsk::AddQos(QosAsk::default()),
-        AccountsAsk::ModifyQos(QosAsk::default()),
-        AccountsAsk::DeleteQos,
-        AccountsAsk::ResetUsage {
-            accounts: vec![name()],
-        },
-        AccountsAsk::DeleteWckeys(vec![name()]),
-        AccountsAsk::RenameUser { to: name() },
-        AccountsAsk::AddClusters(ClusterAsk::default()),
-        AccountsAsk::ModifyClusters(ClusterAsk::default()),
-        AccountsAsk::DeleteClusters,
-        AccountsAsk::ResetAccountUsage,
-        AccountsAsk::ResetQosUsage,
-        AccountsAsk::NoteJobs(Default::default()),
-        AccountsAsk::SetUsage(vec![UsageAsk {
-            account: name(),
-            user: name(),
-            raw: u64::MAX,
-        }]),
-        AccountsAsk::ReserveJobIds(JobId(1)),
-    ]
-}
-
 /// Commands that an owner may give.
 fn commands_of_owner(ids: &Ids) -> Vec<UserCommand> {
     let waiting = || target(ids.pending);
@@ -460,13 +411,8 @@ fn commands_of_administrator(ids: &Ids) -> Vec<UserCommand> {
             name: "r1".to_owned(),
         },
     ];
-    all.extend(edits().into_iter().map(|ask| {
-        UserCommand::EditAccounts(Box::new(AccountsEdit {
-            cluster: String::new(),
-            names: vec!["x".to_owned()],
-            ask,
-        }))
-    }));
+    let of_accounts = accounts::edits().into_iter();
+    all.extend(of_accounts.map(|ask| accounts::edit(&["x"], ask)));
     all
 }
 

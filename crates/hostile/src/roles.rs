@@ -1,6 +1,11 @@
 //! Every request with every role: outsiders are refused and change nothing, owners and root are not refused for who they
 //! are.
 
+pub(crate) mod coordinator;
+pub(crate) mod levels;
+pub(crate) mod secrets;
+mod site;
+
 use crate::jobs::{clear, must_submit, running_job, small_job};
 use crate::outcome::Outcome;
 use crate::peer::{self, Answer};

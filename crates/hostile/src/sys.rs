@@ -34,6 +34,12 @@ pub const NAMELESS: User = User {
 };
 /// The user whose jobs must go on: `games`.
 pub const VICTIM: User = User { uid: 5, gid: 60 };
+/// The user who is made an operator: `man`.
+pub const OPERATOR: User = User { uid: 6, gid: 12 };
+/// The user who is made an administrator: `lp`.
+pub const ADMINISTRATOR: User = User { uid: 7, gid: 7 };
+/// The user who is made a coordinator: `mail`.
+pub const COORDINATOR: User = User { uid: 8, gid: 8 };
 
 /// Gives the calling thread, and it alone, the credentials of a user without supplementary groups. There is no way back.
 ///

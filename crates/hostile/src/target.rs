@@ -2,7 +2,7 @@
 
 use crate::cbor::Value;
 use crate::peer::{self, Answer};
-use crate::sys::{User, as_user};
+use crate::sys::{ADMINISTRATOR, ATTACKER, COORDINATOR, NAMELESS, OPERATOR, User, VICTIM, as_user};
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_proto::client::{JobFilter, Query, RequestBody, Response};
@@ -25,6 +25,16 @@ const COMMAND_MAX_S: &str = "60";
 /// The file with the number of slurmrestd's process, in the home directory.
 pub const REST_PID: &str = "rest/pid";
 
+/// The users of attacks.
+const USERS: [User; 6] = [
+    ATTACKER,
+    NAMELESS,
+    VICTIM,
+    OPERATOR,
+    ADMINISTRATOR,
+    COORDINATOR,
+];
+
 /// Nodes of the cluster.
 pub const NODES: u64 = 2;
 
@@ -40,7 +50,7 @@ pub fn configuration(home: &Path) -> String {
          AuthAltParameters=jwt_key={}\nMailProg={}\nPriorityType=priority/multifactor\n\
          AccountingStorageType=accounting_storage/slurmdbd\nSelectType=select/cons_tres\n\
          SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=64\nMaxArraySize=1001\nMaxJobCount=2000\nMinJobAge=2\n\
-         KillWait=2\nReturnToService=2\n\
+         KillWait=2\nReturnToService=2\nScronParameters=enable\n\
          NodeName=n[1-{NODES}] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN\n\
          PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
         key.display(),
@@ -76,11 +86,7 @@ impl Target {
         let target = Target::new(home);
         fs::create_dir_all(home)?;
         fs::set_permissions(home, fs::Permissions::from_mode(0o755))?;
-        for user in [
-            crate::sys::ATTACKER,
-            crate::sys::NAMELESS,
-            crate::sys::VICTIM,
-        ] {
+        for user in USERS {
             let dir = target.dir_of(user);
             fs::create_dir_all(&dir)?;
             chown(&dir, Some(user.uid), Some(user.gid))?;
