@@ -29,7 +29,9 @@ impl Node {
     ) -> Option<Box<PrologEpilog>> {
         let settings = &self.settings;
         let container = self.container_of(grant);
-        if settings.prolog.is_none() && settings.epilog.is_none() && container.is_none() {
+        let tmp_dir = self.tmp_dir_of(grant);
+        let has_programs = settings.prolog.is_some() || settings.epilog.is_some();
+        if !has_programs && container.is_none() && tmp_dir.is_none() {
             return None;
         }
         let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
@@ -46,6 +48,7 @@ impl Node {
             prolog_timeout_s: settings.prolog_timeout_s,
             epilog_timeout_s: settings.epilog_timeout_s,
             container,
+            tmp_dir,
         }))
     }
 }
@@ -143,12 +146,13 @@ impl Launches {
         };
         entry.is_past_prolog = true;
         let programs = entry.prolog_epilog.as_ref();
+        let has_dirs = programs.is_some_and(|p| p.has_dirs());
         if status != 0 && !self.programs.is_killing {
             let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
             state.actions.log(format!("job {}: {error}", run.job));
             self.fail(state, run, error, Fault::Prolog);
-        } else if entry.phase == Phase::Prolog && entry.container().is_some() {
+        } else if entry.phase == Phase::Prolog && has_dirs {
             self.programs.start_prolog(state, run);
         } else if entry.phase == Phase::Prolog {
             state.records.prolog_over(run, state.now.mono_ms);
