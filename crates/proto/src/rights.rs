@@ -32,7 +32,7 @@ impl From<&Query> for Request {
             Query::Ping => Request::Ping,
             Query::Jobs(_) => Request::Jobs,
             Query::Cluster => Request::Cluster,
-            Query::Config => Request::Config,
+            Query::Config | Query::JobClasses => Request::Config,
             Query::Script(_) => Request::Script,
             Query::Allocation(_) => Request::Allocation,
             Query::Accounting(_) => Request::Accounting,
