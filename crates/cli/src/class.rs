@@ -1,7 +1,7 @@
-//! `muster class`: the job classes of the site, as their file has them. What the controller goes by is the file as it was when it
-//! read its configuration last.
+//! `muster class`: the job classes of the site, as the controller has read their file last; or a file, which `check` looks through.
 
-use crate::listing::{Failure, print};
+use crate::connect::Client;
+use crate::listing::{Failure, print, query};
 use crate::options::{HelpForm, Spec, flag, opt};
 use muster_conf::endpoint;
 use muster_conf::grid_engine::{self, Mapping};
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 /// muster class.
 pub(crate) static SPEC: Spec = Spec {
     name: "muster-class",
-    about: "Shows and checks the job classes of the site (job_classes.conf beside slurm.conf).",
+    about: "Shows and checks the job classes of the site (job_classes.conf beside the controller's slurm.conf).",
     operands: "list | show NAME[.VARIANT] | check",
     form: HelpForm::Options,
     options: &[
         opt(
             "file",
             "FILE",
-            "this file instead of the one beside slurm.conf",
+            "this file instead of what the controller has read",
         )
         .short('f'),
         flag("help", "print this help").short('h'),
@@ -30,14 +30,25 @@ pub(crate) static SPEC: Spec = Spec {
     notes: "\
 'list' has a line for each class and variant, '*' before the default one; 'show NAME' prints a class as its file may have it, \
 'show NAME.VARIANT' the rules that a job of the variant keeps; 'check' says what is wrong with the file, with line and way \
-out. sbatch --class, srun --class, salloc --class and qsub -jc submit jobs of a class.",
+out, before the controller reads it. The controller is asked for the others, so that hosts without the file show them, too. sbatch --class, srun --class, salloc --class and qsub -jc submit jobs of a class.",
 };
+
+/// The classes that the controller has read last, whatever is beside slurm.conf here.
+///
+/// # Errors
+/// It cannot be asked.
+pub(crate) fn ask_for_classes() -> Result<JobClasses, String> {
+    let mut client = Client::connect().map_err(|e| e.to_string())?;
+    let text = query::job_classes(&mut client).map_err(|e| e.to_string())?;
+    // What the controller has left out of it is left out here.
+    Ok(JobClasses::parse(&text, FILE).0)
+}
 
 /// The classes beside slurm.conf, and what is wrong with their file. Without the file there are none.
 ///
 /// # Errors
 /// The file cannot be read.
-pub(crate) fn load_classes(file: Option<&Path>) -> Result<(JobClasses, Vec<Diagnostic>), String> {
+fn load_classes(file: Option<&Path>) -> Result<(JobClasses, Vec<Diagnostic>), String> {
     let conf = endpoint::conf_path();
     let path: PathBuf = file.map_or_else(|| conf.with_file_name(FILE), Path::to_owned);
     let text = match std::fs::read_to_string(&path) {
@@ -68,10 +79,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let fail = |why: String| Failure::new(format!("muster class: {why}"));
     let file = parsed.options.iter().find(|(option, _)| *option == "file");
     let file = file.and_then(|(_, value)| value.as_deref()).map(Path::new);
-    let (classes, findings) = load_classes(file).map_err(fail)?;
     let words: Vec<&str> = parsed.operands.iter().map(String::as_str).collect();
+    let classes = || match file {
+        Some(_) => load_classes(file).map(|(classes, _)| classes),
+        None => ask_for_classes(),
+    };
     match words.as_slice() {
         ["check"] => {
+            let (classes, findings) = load_classes(file).map_err(fail)?;
             let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
             match lines.is_empty() {
                 true => print(&format!(
@@ -81,11 +96,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 false => return Err(Failure::new(lines.join("\n"))),
             }
         }
-        ["list"] => print(&list(&classes)),
-        ["show", name] => match classes.show(name) {
-            Some(text) => print(&text),
-            None => print(&classes.template(name).map_err(fail)?.text()),
-        },
+        ["list"] => print(&list(&classes().map_err(fail)?)),
+        ["show", name] => {
+            let classes = classes().map_err(fail)?;
+            match classes.show(name) {
+                Some(text) => print(&text),
+                None => print(&classes.template(name).map_err(fail)?.text()),
+            }
+        }
         _ => {
             let usage = SPEC.usage();
             return Err(fail(format!(

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 /// Files that are given where they are beside slurm.conf.
-const BESIDE: [&str; 15] = [
+const BESIDE: [&str; 16] = [
     "acct_gather.conf",
     "burst_buffer.conf",
     "cgroup.conf",
@@ -22,6 +22,7 @@ const BESIDE: [&str; 15] = [
     "oci.conf",
     "plugstack.conf",
     "scrun.lua",
+    "sge.conf",
     "site_options.conf",
     "topology.conf",
     "topology.yaml",

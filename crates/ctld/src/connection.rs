@@ -525,6 +525,12 @@ impl Connection {
             self.send(&frame::encode(&response)).await?;
             return Ok(Served::Next);
         }
+        if matches!(query, Query::JobClasses) {
+            let text = self.shared.classes().text().to_owned();
+            self.send(&frame::encode(&Response::JobClasses(text)))
+                .await?;
+            return Ok(Served::Next);
+        }
         if matches!(query, Query::Ping)
             && let Some(why) = self.shared.unwell()
         {

@@ -19,6 +19,8 @@ use std::path::Path;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SiteClasses {
     classes: JobClasses,
+    /// What the file said, for clients without it.
+    text: String,
     site: Site,
 }
 
@@ -37,11 +39,17 @@ impl SiteClasses {
         let (mapping_text, mapping_file) = read(grid_engine::FILE)?;
         Ok(SiteClasses {
             classes: JobClasses::parse(&text, &file).0,
+            text,
             site: Site {
                 mapping: Mapping::parse(&mapping_text, &mapping_file).0,
                 gres: config.gres_types.clone(),
             },
         })
+    }
+
+    /// The text of the file.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Whether jobs that name no class have one.

@@ -377,7 +377,7 @@ impl Replica {
             Query::Allocation(job) => {
                 send(answer::allocation(&self.state, &self.keys, identity, *job));
             }
-            Query::Differences => send(Response::Refused(Refusal::new(
+            Query::Differences | Query::JobClasses => send(Response::Refused(Refusal::new(
                 RefusalCode::ProtocolError,
                 "files are read by the connection, not by the replica",
             ))),

@@ -99,7 +99,7 @@ kinds!(
     /// Kinds of queries.
     QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
-    Differences Accounts AccountsOfClusters Priorities Licenses Listing Why Crontab JobCounts Usage
+    Differences Accounts AccountsOfClusters JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
     Changes
 );
 kinds!(
@@ -440,6 +440,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Administrator, Query::Differences),
         (Anyone, Query::Accounts),
         (Anyone, Query::AccountsOfClusters),
+        (Anyone, Query::JobClasses),
         (Anyone, Query::Priorities),
         (Anyone, Query::Licenses),
         (Anyone, Query::Listing(filter())),

@@ -448,6 +448,11 @@ pub fn gpu_variables(shares: &[GresShare], numbers: &[u32]) -> Vec<(&'static str
         .collect()
 }
 
+/// Name of the temporary directory that a job of the Grid Engine commands has on each of its nodes; none if the job is of others.
+pub fn tmp_dir_name(view: &JobView) -> Option<String> {
+    is_marked(view.spec).then(|| grid_engine::tmp_dir_name(view))
+}
+
 /// What a batch script sees. `SLURM_TASK_PID` is added by who forks it; `TMPDIR` is set only if the submitter's
 /// environment has none.
 pub fn batch_env(view: &JobView, position: usize) -> Variables {

@@ -1,6 +1,6 @@
 //! Programs of the site that run before and after a job.
 
-use crate::JobContainer;
+use crate::{JobContainer, JobTmpDir};
 use minicbor::{Decode, Encode};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;
@@ -27,4 +27,14 @@ pub struct PrologEpilog {
     /// Directories that are made between prolog and job, and removed after the epilog.
     #[n(5)]
     pub container: Option<Box<JobContainer>>,
+    /// The temporary directory of a Grid Engine job, made and removed at the same times.
+    #[n(6)]
+    pub tmp_dir: Option<Box<JobTmpDir>>,
+}
+
+impl PrologEpilog {
+    /// Whether anything has to be made before the job.
+    pub fn has_dirs(&self) -> bool {
+        self.container.is_some() || self.tmp_dir.is_some()
+    }
 }

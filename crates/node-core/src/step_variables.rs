@@ -33,7 +33,7 @@ impl StepVariables {
             inherited.size_bytes() + added.sum::<usize>() + TMPDIR.len() + 1 + ROOM_FOR_NUMBER,
         );
         let mut seen = vec![false; over.len()];
-        let mut has_tmpdir = false;
+        let mut has_tmpdir = over.iter().any(|(name, _)| *name == b"TMPDIR");
         for variable in inherited.iter() {
             let name = environment::name(variable);
             has_tmpdir |= name == b"TMPDIR";

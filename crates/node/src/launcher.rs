@@ -25,6 +25,7 @@ mod search;
 mod stepd_start;
 mod stepds;
 mod timers;
+mod tmp_dirs;
 
 use crate::failure::end_at_panic;
 use crate::options::AgentOptions;

@@ -43,6 +43,7 @@ mod sys;
 mod syscall_filter;
 mod topology;
 mod tree_removal;
+mod user_dir;
 
 pub use agent::agent_main;
 pub use cgroup::{ControllerUse, uses as control_group_uses};

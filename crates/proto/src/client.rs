@@ -208,6 +208,9 @@ pub enum Query {
     /// As `Accounts`, with the accounts and users of other clusters.
     #[n(450)]
     AccountsOfClusters,
+    /// The site's job classes, for hosts without their file: one [`Response::JobClasses`].
+    #[n(460)]
+    JobClasses,
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -361,6 +364,9 @@ pub enum Response {
     /// To `Crontab`: its text, if there is one.
     #[n(400)]
     Crontab(#[n(0)] Option<String>),
+    /// To `JobClasses`: the text of job_classes.conf as the controller has read it last; empty if there is none.
+    #[n(460)]
+    JobClasses(#[n(0)] String),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

@@ -32,7 +32,7 @@ impl From<&Query> for AccessRequest {
             Query::Ping => AccessRequest::Ping,
             Query::Jobs(_) => AccessRequest::Jobs,
             Query::Cluster => AccessRequest::Cluster,
-            Query::Config => AccessRequest::Config,
+            Query::Config | Query::JobClasses => AccessRequest::Config,
             Query::Script(_) => AccessRequest::Script,
             Query::Allocation(_) => AccessRequest::Allocation,
             Query::Accounting(_) => AccessRequest::Accounting,

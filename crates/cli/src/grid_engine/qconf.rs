@@ -157,12 +157,9 @@ fn run_all(lines: &[change::CommandLine]) -> Result<ExitCode, ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Job classes, as their file has them.
+/// Job classes, as the controller has them.
 fn classes(given: &Given) -> Result<String, String> {
-    let (classes, findings) = crate::class::load_classes(None)?;
-    if let Some(finding) = findings.first() {
-        return Err(finding.to_string());
-    }
+    let classes = crate::class::ask_for_classes()?;
     if given.name == "sjc" {
         let name = given.value();
         return classes
@@ -409,7 +406,7 @@ impl Shown {
             ("ckpt_list", "NONE".to_owned()),
             ("pe_list", environments.join(" ")),
             ("slots", most.to_string()),
-            ("tmpdir", "/tmp".to_owned()),
+            ("tmpdir", self.setting("TmpFS").to_owned()),
             ("shell", "/bin/sh".to_owned()),
             ("shell_start_mode", "unix_behavior".to_owned()),
             ("notify", "00:01:00".to_owned()),

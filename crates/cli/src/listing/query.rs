@@ -214,6 +214,14 @@ pub(crate) fn licenses(client: &mut Client) -> Result<Vec<License>, ConnectError
     }
 }
 
+/// Asks for the text of the site's job classes.
+pub(crate) fn job_classes(client: &mut Client) -> Result<String, ConnectError> {
+    match client.query(Query::JobClasses)? {
+        Response::JobClasses(text) => Ok(text),
+        other => Err(unexpected(&other)),
+    }
+}
+
 /// Asks for accounts, users, QOS and shares of the cluster.
 pub(crate) fn accounts(client: &mut Client) -> Result<AccountsAnswer, ConnectError> {
     accounts_by(client, Query::Accounts)

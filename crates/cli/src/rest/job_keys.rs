@@ -72,6 +72,7 @@ const KEYS: &[Key] = &[
     key("begin_time", "begin", Time),
     key("burst_buffer", "bb", Text),
     key("chdir", "", Composed),
+    key("class", "class", Text),
     refused("cluster_constraint", "this cluster is not in a federation"),
     refused("clusters", "only this cluster is known"),
     key("comment", "comment", Text),
@@ -617,6 +618,7 @@ mod tests {
             of(json!({"mail_type": ["END", "TIME=90%"], "profile": ["NOT_SET"]})),
             ["mail-type=END,TIME_LIMIT_90"]
         );
+        assert_eq!(of(json!({"class": "gpu.long"})), ["class=gpu.long"]);
         assert_eq!(
             of(json!({"colour": 1, "minimum_nodes": true})),
             ["use-min-nodes", "?colour"]
@@ -629,6 +631,7 @@ mod tests {
         assert_eq!(key(json!({"user_id": 0})), "user_id");
         assert_eq!(key(json!({"time_limit": [[1]]})), "time_limit");
         assert_eq!(key(json!({"hold": [true]})), "hold");
+        assert_eq!(key(json!({"class": {"name": "gpu"}})), "class");
         assert_eq!(key(json!({"shared": ["all"]})), "shared");
         assert_eq!(key(json!({"flags": ["NOSUCH"]})), "flags");
         assert_eq!(key(json!({"tres_per_job": "license/x:1"})), "tres_per_job");

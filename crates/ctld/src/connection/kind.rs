@@ -38,7 +38,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Jobs(_) | Query::Listing(_) => "REQUEST_JOB_INFO",
             Query::Cluster => "REQUEST_NODE_INFO",
             Query::Partitions => "REQUEST_PARTITION_INFO",
-            Query::Config => "REQUEST_BUILD_INFO",
+            Query::Config | Query::JobClasses => "REQUEST_BUILD_INFO",
             Query::Script(_) => "REQUEST_BATCH_SCRIPT",
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",

@@ -84,6 +84,7 @@ fn query_subject(query: &Query) -> String {
         | Query::Cluster
         | Query::Partitions
         | Query::Config
+        | Query::JobClasses
         | Query::Accounting(_)
         | Query::Usage(_)
         | Query::NodeEvents(_)

@@ -50,6 +50,21 @@ pub(super) fn variables(view: &JobView) -> Variables {
     env
 }
 
+/// Bytes of a queue's name in a name of a directory.
+const QUEUE_NAME_MAX: usize = 100;
+
+/// Name of the temporary directory of a job on each of its nodes: `JOB.TASK.QUEUE`, where a job without tasks has 1.
+pub(super) fn tmp_dir_name(view: &JobView) -> String {
+    let (job, task) = match view.array {
+        ArrayRole::Task { base, index } => (*base, *index),
+        ArrayRole::None | ArrayRole::Pending { .. } => (view.job, 1),
+    };
+    // The submitter has said it.
+    let is_name = |text: &&str| text.len() <= QUEUE_NAME_MAX && !text.contains(['/', '\0', '\n']);
+    let queue = value(view.spec, QUEUE).filter(is_name);
+    format!("{job}.{task}.{}", queue.unwrap_or(&view.alloc.partition))
+}
+
 /// Slots of a job on one host. A job may hold more CPUs there than it has slots, since cores are given as a whole.
 fn slots_on(spec: &JobSpec, share: &NodeShare) -> u64 {
     u64::from(share.tasks.max(1)) * u64::from(spec.ask.cpus_of_task())

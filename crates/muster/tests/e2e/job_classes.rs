@@ -217,6 +217,20 @@ fn lists_of_users_count_and_classes_are_shown() {
             .contains("l_hard {~}h_rt=3600\n")
     );
     assert_eq!(c.ok("muster class check"), "5 classes, nothing is wrong");
+    // A host without the file asks the controller.
+    let host = "mkdir -p host; cp $SLURM_CONF host; export SLURM_CONF=$PWD/host/slurm.conf";
+    assert_eq!(
+        c.ok(&format!(
+            "{host}; qconf -sjcl; muster class show derived.long | grep l_hard; muster class check"
+        )),
+        "template\nfixed\nderived\nplain\nclosed\nl_hard {~}h_rt=3600\n0 classes, nothing is wrong"
+    );
+    let unknown = c.run(&format!("{host}; sbatch --class=nosuch --wrap true"));
+    assert!(unknown.err.contains("nosuch"), "{unknown:?}");
+    assert!(
+        c.ok(&format!("{host}; sbatch --class=plain -H --wrap true"))
+            .starts_with("Submitted batch job")
+    );
     assert_eq!(
         c.run("qconf -sjc nosuch").err,
         "Job class \"nosuch\" does not exist\n"

@@ -7,6 +7,7 @@ use crate::job_view::{job_view, propagated_limits};
 use crate::messages::{StepOrder, TaskBinding, User};
 use crate::step_bounds;
 use crate::step_variables::StepVariables;
+use crate::tmp_dir;
 use muster_model::environment::Environment;
 use muster_model::ids::JobAttempt;
 use muster_model::job_env::{self, StepView};
@@ -131,7 +132,18 @@ impl Node {
         ];
         let scratch = self.settings.job_scratch();
         let scratch = scratch.map(|dir| (SCRATCH, dir.to_owned()));
+        let tmp_dir = tmp_dir::path(
+            grant,
+            &self.config.cluster,
+            &self.settings,
+            &self.config.name,
+        );
+        let tmp_dir = tmp_dir.map(|path| path.to_string_lossy().into_owned());
+        let tmp_dir = tmp_dir
+            .iter()
+            .flat_map(|path| tmp_dir::VARIABLES.map(|name| (name, path.clone())));
         let of_node = bind_env.into_iter().chain(place).chain(scratch);
+        let of_node = of_node.chain(tmp_dir);
         let job = job_view(grant, &self.config.cluster, &self.settings);
         StepVariables {
             own: job_env::step_env(&job, &view),

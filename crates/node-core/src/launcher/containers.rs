@@ -9,8 +9,8 @@ use super::programs::{Programs, describe};
 use super::retry::{RETRY_MS, fault_of};
 use super::state::{Role, State};
 use super::{Move, Phase};
-use crate::JobContainer;
 use crate::exit_status::exit_status;
+use crate::{JobContainer, JobTmpDir, tmp_dir};
 use muster_model::ids::JobAttempt;
 use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::JobGrant;
@@ -56,12 +56,39 @@ impl Node {
             ],
         }))
     }
+
+    /// Where a Grid Engine job has its temporary directory.
+    pub(super) fn tmp_dir_path(&self, grant: &JobGrant) -> Option<PathBuf> {
+        let place = &self.place;
+        tmp_dir::path(grant, &place.cluster, &self.settings, &place.node)
+    }
+
+    /// That directory.
+    pub(super) fn tmp_dir_of(&self, grant: &JobGrant) -> Option<Box<JobTmpDir>> {
+        let path = self.tmp_dir_path(grant)?;
+        let owner = &grant.spec.owner;
+        let (uid, gid) = (owner.uid, owner.gid);
+        Some(Box::new(JobTmpDir { path, uid, gid }))
+    }
 }
 
 impl JobEntry {
     /// Its directories.
     pub(super) fn container(&self) -> Option<&JobContainer> {
         self.prolog_epilog.as_ref()?.container.as_deref()
+    }
+
+    /// What is made before it, for messages.
+    fn dirs_text(&self) -> String {
+        let programs = self.prolog_epilog.as_ref();
+        let tmp_dir = programs.and_then(|p| p.tmp_dir.as_ref());
+        let tmp_dir = tmp_dir.map(|dir| format!("TMPDIR {}", dir.path.display()));
+        let container = self
+            .container()
+            .map(|_| "directories of the job".to_owned());
+        let container = container.map(|what| format!("JobContainerType: {what}"));
+        let all: Vec<String> = container.into_iter().chain(tmp_dir).collect();
+        all.join(" or ")
     }
 
     /// The file of the mount namespace that its processes join.
@@ -112,8 +139,10 @@ impl Launches {
         if status != 0 && goes_on {
             let lacks = exit_status(status).code == CONTAINER_LACK_STATUS && !is_late;
             let status = describe(status, is_late);
+            let entry = state.jobs.get(&run);
+            let what = entry.map_or_else(String::new, JobEntry::dirs_text);
             let error = format!(
-                "JobContainerType: directories of the job cannot be made ({status}): the log of the node's launcher says why"
+                "{what} cannot be made ({status}): the log of the node's launcher says why"
             );
             state.actions.log(format!("job {}: {error}", attempt.job));
             self.fail(state, attempt, error, fault_of(lacks));
@@ -177,7 +206,7 @@ impl Programs {
             return;
         };
         let programs = entry.prolog_epilog.as_ref();
-        let Some(programs) = programs.filter(|p| p.container.is_some()) else {
+        let Some(programs) = programs.filter(|p| p.has_dirs()) else {
             return;
         };
         entry.program = Program::Starting;
@@ -194,10 +223,8 @@ impl Programs {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return false;
         };
-        if entry.has_no_container || entry.container().is_none() {
-            return false;
-        }
-        let Some(programs) = entry.prolog_epilog.clone() else {
+        let programs = entry.prolog_epilog.as_ref().filter(|p| p.has_dirs());
+        let Some(programs) = programs.filter(|_| !entry.has_no_container).cloned() else {
             return false;
         };
         entry.program = Program::Starting;

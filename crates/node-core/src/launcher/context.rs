@@ -1,5 +1,6 @@
 //! Execution contexts (environment, umask, limits) as launches need them, decoded once per distinct content.
 
+use crate::tmp_dir;
 use muster_model::environment::{Environment, split};
 use muster_model::ids::BlobId;
 use muster_model::job_env;
@@ -14,8 +15,8 @@ pub struct Context {
     pub env: Environment,
     /// `SLURM_SUBMIT_DIR` that sbatch set.
     pub submit_dir: Option<String>,
-    /// `TMPDIR` is set.
-    pub has_tmpdir: bool,
+    /// `TMPDIR` and `TMP` of the submitter, for jobs without a temporary directory of their own.
+    pub tmp_env: Environment,
     /// File mode creation mask.
     pub umask: u32,
     /// Soft limits.
@@ -27,7 +28,7 @@ impl Default for Context {
         Context {
             env: Environment::default(),
             submit_dir: None,
-            has_tmpdir: false,
+            tmp_env: Environment::default(),
             umask: 0o022,
             soft_limits: Vec::new(),
         }
@@ -78,10 +79,8 @@ fn prepare(context: ExecContext) -> Context {
             "ENVIRONMENT" | "HOSTNAME" | "SLURM_SUBMIT_HOST" | "MUSTER_SPOOL"
             | "MUSTER_ATTEMPT" => {}
             name if job_env::is_job_variable(name) => {}
-            name => {
-                out.has_tmpdir |= name == "TMPDIR";
-                out.env.push(&[variable]);
-            }
+            name if tmp_dir::VARIABLES.contains(&name) => out.tmp_env.push(&[variable]),
+            _ => out.env.push(&[variable]),
         }
     }
     out

@@ -182,7 +182,7 @@ impl JobEntry {
     pub(super) fn has_prolog(&self) -> bool {
         self.prolog_epilog
             .as_ref()
-            .is_some_and(|p| !p.prolog.is_empty() || p.container.is_some())
+            .is_some_and(|p| !p.prolog.is_empty() || p.has_dirs())
     }
 
     /// A step is here.

@@ -20,6 +20,7 @@ use crate::job_view::{job_view, propagated_limits};
 use crate::messages::LauncherEvent;
 use crate::pattern::{Symbols, expand};
 use crate::signals;
+use crate::tmp_dir;
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobAttempt};
 use muster_model::job::{GresShare, NodeShare};
@@ -491,8 +492,19 @@ impl Node {
         if let Some(dir) = self.settings.job_scratch() {
             env.push(&[SCRATCH.as_bytes(), b"=", dir.as_bytes()]);
         }
-        if !context.has_tmpdir {
-            env.push(&[b"TMPDIR=/tmp"]);
+        match self.tmp_dir_path(grant) {
+            Some(path) => {
+                let path = path.to_string_lossy();
+                for name in tmp_dir::VARIABLES {
+                    env.push(&[name.as_bytes(), b"=", path.as_bytes()]);
+                }
+            }
+            None => {
+                context.tmp_env.iter().for_each(|own| env.push(&[own]));
+                if context.tmp_env.value(b"TMPDIR").is_none() {
+                    env.push(&[b"TMPDIR=/tmp"]);
+                }
+            }
         }
         env
     }

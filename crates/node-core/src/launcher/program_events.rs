@@ -106,12 +106,13 @@ impl Launches {
         };
         entry.is_past_prolog = true;
         let programs = entry.prolog_epilog.as_ref();
+        let has_dirs = programs.is_some_and(|p| p.has_dirs());
         if status != 0 && !self.programs.is_killing {
             let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
             state.actions.log(format!("job {}: {error}", attempt.job));
             self.fail(state, attempt, error, Fault::Prolog);
-        } else if entry.phase == Phase::Prolog && entry.container().is_some() {
+        } else if entry.phase == Phase::Prolog && has_dirs {
             self.programs.start_prolog(state, attempt);
         } else if entry.phase == Phase::Prolog {
             state.records.prolog_over(attempt, state.now.mono_ms);

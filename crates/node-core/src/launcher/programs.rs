@@ -26,7 +26,9 @@ impl Node {
     ) -> Option<Box<PrologEpilog>> {
         let settings = &self.settings;
         let container = self.container_of(grant);
-        if settings.prolog.is_none() && settings.epilog.is_none() && container.is_none() {
+        let tmp_dir = self.tmp_dir_of(grant);
+        let has_programs = settings.prolog.is_some() || settings.epilog.is_some();
+        if !has_programs && container.is_none() && tmp_dir.is_none() {
             return None;
         }
         let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
@@ -43,6 +45,7 @@ impl Node {
             prolog_timeout_s: settings.prolog_timeout_s,
             epilog_timeout_s: settings.epilog_timeout_s,
             container,
+            tmp_dir,
         }))
     }
 }

@@ -110,7 +110,7 @@ impl Launcher {
             }
         }
         let programs = old.prolog_epilog.as_ref();
-        let has_prolog = programs.is_some_and(|p| !p.prolog.is_empty() || p.container.is_some());
+        let has_prolog = programs.is_some_and(|p| !p.prolog.is_empty() || p.has_dirs());
         let in_prolog = has_prolog && !old.prolog_over;
         if old.batch || in_prolog || !same_boot {
             self.conclude(attempt, LauncherEvent::Vanished(attempt), old.released);

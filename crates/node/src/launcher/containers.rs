@@ -6,6 +6,7 @@
 //! All of this is done by processes of the launcher's: they wait for programs of the site, and for disks.
 
 use super::programs::leave_launcher;
+use super::tmp_dirs;
 use crate::root_files::only_root_leads_to;
 use crate::sys::bare::{self, Errno};
 use crate::sys::{self, mounts};
@@ -69,21 +70,38 @@ impl Namespace {
 /// Starts a process that makes the directories of a job.
 pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
     in_child(|| {
-        let Some(container) = &programs.container else {
-            return Ok(());
-        };
-        let made = Container {
-            of: container,
+        let container = programs.container.as_deref().map(|of| Container {
+            of,
             env: &programs.env,
-        };
-        made.check_dirs()?;
-        made.make_base()?;
-        let result = made.make();
-        if result.is_err() {
-            let _ = made.end();
+        });
+        if let Some(container) = &container {
+            container.check_dirs()?;
+            container.make_base()?;
+        }
+        let made = container.as_ref().map_or(Ok(()), Container::make);
+        let result = made.and_then(|()| make_tmp_dir(programs));
+        if let (Err(_), Some(container)) = (&result, &container) {
+            let _ = container.end();
         }
         result
     })
+}
+
+/// Makes the temporary directory of a Grid Engine job, where the job will find it.
+fn make_tmp_dir(programs: &PrologEpilog) -> io::Result<()> {
+    let Some(tmp_dir) = &programs.tmp_dir else {
+        return Ok(());
+    };
+    let of_node = mounts::own_namespace()?;
+    let namespace = programs.container.as_ref().map(|of| of.namespace());
+    let namespace = Namespace::open(namespace.as_deref())?;
+    let failed = |e: Errno| io::Error::from_raw_os_error(e.0);
+    namespace.join().map_err(failed)?;
+    let made = tmp_dirs::make(tmp_dir);
+    if namespace.descriptor().is_some() {
+        bare::join_mount_namespace(of_node.as_raw_fd()).map_err(failed)?;
+    }
+    made
 }
 
 /// Starts a process that removes them.
@@ -91,14 +109,22 @@ pub(super) fn start_removal(programs: &PrologEpilog) -> io::Result<i32> {
     in_child(|| {
         // What a job has left may be much, and it is over.
         sys::lower_priority();
-        let Some(container) = &programs.container else {
-            return Ok(());
-        };
-        Container {
-            of: container,
-            env: &programs.env,
+        let container = programs.container.as_deref();
+        if let Some(tmp_dir) = &programs.tmp_dir {
+            let mut own = container.into_iter().flat_map(|of| &of.settings.dirs);
+            // One in a directory of the job's own goes with that.
+            if !own.any(|dir| tmp_dir.path.starts_with(dir)) {
+                tmp_dirs::remove(tmp_dir);
+            }
         }
-        .end()
+        match container {
+            Some(of) => Container {
+                of,
+                env: &programs.env,
+            }
+            .end(),
+            None => Ok(()),
+        }
     })
 }
 

@@ -10,6 +10,7 @@ mod leftovers;
 use super::log;
 use crate::removal::Removal;
 use crate::sys;
+use crate::user_dir;
 use muster_model::cpuset::CpuSet;
 use muster_model::visible_text::debug_beginning;
 use muster_node_core::messages::{PmixOrder, StepOrder, UcxOrder};
@@ -25,7 +26,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -378,22 +379,12 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
     .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
-/// Gives a user a directory that this process has just made. Where the directory above has no sticky bit, somebody may have put
-/// another in its place: one that somebody else has, or that has anything in it, or others may enter, is nobody's to get.
+/// Gives a user a directory that this process has just made.
 fn give_away(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let dir = options.read(true).custom_flags(flags).open(path)?;
-    let found = dir.metadata()?;
-    let is_own = found.uid() == Uid::effective().as_raw() && found.mode() & 0o077 == 0;
-    // By its descriptor: the path may lead to another by now.
-    let content = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
-    if !is_own || content.count() != 0 {
-        return Err(io::Error::other(
-            "somebody has put another directory in its place",
-        ));
-    }
-    fchown(&dir, Some(uid), Some(gid))
+    user_dir::give_away(&dir, uid, gid)
 }
 
 /// What the host may use of UCX. Where the site names no devices, those count that the user names for the tasks.
@@ -428,7 +419,7 @@ fn variables(order: &StepOrder) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use nix::unistd::{getegid, geteuid};
-    use std::os::unix::fs::{chown, symlink};
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
 
     #[test]
     fn a_directory_that_was_put_in_the_place_of_the_steps_is_not_given_away() {
