@@ -139,7 +139,7 @@ impl Launches {
         if status != 0 && goes_on {
             let lacks = exit_status(status).code == CONTAINER_LACK_STATUS && !is_late;
             let status = describe(status, is_late);
-            let entry = state.jobs.get(&run);
+            let entry = state.jobs.get(&attempt);
             let what = entry.map_or_else(String::new, JobEntry::dirs_text);
             let error = format!(
                 "{what} cannot be made ({status}): the log of the node's launcher says why"
