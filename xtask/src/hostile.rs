@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use muster_hostile::attacks::{ATTACKS, Attack};
 use muster_hostile::campaign::{PROCESSES, Report, Round};
 use muster_hostile::load::{LOADS, Task};
+use muster_hostile::network::NetworkDaemons;
 use muster_hostile::random::Random;
 use muster_hostile::rest::RestDaemon;
 use muster_hostile::target::{Target, configuration};
@@ -145,6 +146,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     cluster.start(&place, &words)?;
     let attacked = Target::new(&cluster.home);
     let _rest = RestDaemon::start(&attacked).context("slurmrestd")?;
+    let _network = NetworkDaemons::start(&attacked).context("SlurmdPort and sackd")?;
     let (mut report, mut random) = (Report::default(), Random::new(options.seed));
     let started = Instant::now();
     for number in 0.. {

@@ -9,10 +9,12 @@ mod identity;
 mod layout;
 mod mail;
 mod memory;
+mod node_port;
 mod processes;
 mod queue;
 mod repeats;
 mod rest;
+mod sack;
 mod steps;
 mod texts;
 
@@ -78,6 +80,13 @@ pub const ATTACKS: &[Attack] = attacks![
     rest::malformed_requests;
     rest::taken_places;
     connections::many_connections;
+    node_port::wrong_openings;
+    node_port::recorded_channel;
+    node_port::jobs_of_others;
+    node_port::steps_of_others;
+    node_port::crowded_port;
+    sack::tokens_of_others;
+    sack::crowded_sack;
     files::link_in_spool, true;
     files::fifo_and_lost_shim, true;
 ];

@@ -3,6 +3,7 @@
 
 mod bytes;
 mod descriptors;
+mod network;
 mod requests;
 mod rest;
 mod values;
@@ -82,6 +83,10 @@ pub const LOADS: &[Load] = &[
     Load {
         name: "load: steps",
         run: requests::steps,
+    },
+    Load {
+        name: "load: from other hosts",
+        run: network::from_other_hosts,
     },
 ];
 

@@ -8,7 +8,8 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::shared_spec::SpecTable;
 use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody, Response};
-use muster_proto::step::{AgentReply, AgentRequest};
+use muster_proto::hello::JobCredential;
+use muster_proto::step::{AgentReply, AgentRequest, FromStepd};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -89,6 +90,24 @@ impl Reading for AgentReply {
     }
 }
 
+impl Reading for FromStepd {
+    fn read(body: &[u8]) -> Result<FromStepd, minicbor::decode::Error> {
+        minicbor::decode(body)
+    }
+
+    fn refusal(&self) -> Option<Refusal> {
+        match self {
+            FromStepd::Refused(refusal) => Some(refusal.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// What an agent takes some bytes for, if it takes them for a credential.
+pub fn credential(bytes: &[u8]) -> Option<JobCredential> {
+    minicbor::decode(bytes).ok()
+}
+
 /// One end of a connection to a daemon.
 #[derive(Debug)]
 pub struct Peer {
@@ -109,12 +128,21 @@ impl Peer {
     /// # Errors
     /// `WouldBlock` where the daemon accepts nobody for so long.
     pub fn connect_within(socket: &Path, patience: Duration) -> io::Result<Peer> {
-        let fd = nix::sys::socket::socket(
-            AddressFamily::Unix,
-            SockType::Stream,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        )?;
+        Peer::connect_by(SockType::Stream, socket, patience)
+    }
+
+    /// The same where messages are kept whole (`SOCK_SEQPACKET`): each write is one, and each read.
+    ///
+    /// # Errors
+    /// See [`Peer::connect_within`].
+    pub fn connect_for_messages(socket: &Path, patience: Duration) -> io::Result<Peer> {
+        let peer = Peer::connect_by(SockType::SeqPacket, socket, patience)?;
+        peer.stream.set_read_timeout(Some(patience))?;
+        Ok(peer)
+    }
+
+    fn connect_by(kind: SockType, socket: &Path, patience: Duration) -> io::Result<Peer> {
+        let fd = nix::sys::socket::socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
         let stream = UnixStream::from(fd);
         // It holds for connect(2) as well.
         stream.set_write_timeout(Some(patience))?;
@@ -137,6 +165,17 @@ impl Peer {
     pub fn send_with(&mut self, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
         let sent = sys::send_with(&self.stream, bytes, fds)?;
         self.send_raw(&bytes[sent..])
+    }
+
+    /// Reads one message of a socket that keeps them whole; empty at the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing came in time.
+    pub fn message(&mut self) -> io::Result<Vec<u8>> {
+        let mut message = vec![0; 32 << 10];
+        let length = self.stream.read(&mut message)?;
+        message.truncate(length);
+        Ok(message)
     }
 
     /// Reads the body of one frame.

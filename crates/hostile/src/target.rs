@@ -1,6 +1,7 @@
 //! A private cluster on this machine that was started for the attack: its sockets, daemons, commands and state.
 
 use crate::cbor::Value;
+use crate::network::SACK_PID;
 use crate::peer::{self, Answer};
 use crate::sys::{ADMINISTRATOR, ATTACKER, COORDINATOR, NAMELESS, OPERATOR, User, VICTIM, as_user};
 use muster_model::ids::JobId;
@@ -35,6 +36,10 @@ const USERS: [User; 6] = [
     COORDINATOR,
 ];
 
+/// What slurm.conf says of each node.
+pub(crate) const NODE_WORDS: &str =
+    "CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN";
+
 /// Nodes of the cluster.
 pub const NODES: u64 = 2;
 
@@ -51,7 +56,7 @@ pub fn configuration(home: &Path) -> String {
          AccountingStorageType=accounting_storage/slurmdbd\nSelectType=select/cons_tres\n\
          SelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=64\nMaxArraySize=1001\nMaxJobCount=2000\nMinJobAge=2\n\
          KillWait=2\nReturnToService=2\nScronParameters=enable\n\
-         NodeName=n[1-{NODES}] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN\n\
+         NodeName=n[1-{NODES}] {NODE_WORDS}\n\
          PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
         key.display(),
         home.join("mail.sh").display()
@@ -223,7 +228,7 @@ impl Target {
         text.trim().parse().ok()
     }
 
-    /// Daemons by name: controller, supervisors, agents, shims, and slurmrestd if it was started.
+    /// Daemons by name: controller, supervisors, agents, shims, and relay, slurmrestd and sackd if they were started.
     pub fn daemons(&self) -> Vec<(String, i32)> {
         let mut files = vec![("controller".to_owned(), "run/ctld.pid".to_owned())];
         for node in self.nodes() {
@@ -238,22 +243,34 @@ impl Target {
             .map(|(name, file)| Some((name, self.pid(&file)?)));
         let mut daemons: Vec<(String, i32)> = pids.flatten().collect();
         for node in self.nodes() {
-            if let Some(agent) = self.agent_process(&node) {
+            if let Some(agent) = self.child(&node, "muster-agent") {
                 daemons.push((format!("agent {node}"), agent));
             }
         }
-        if let Some(pid) = self.pid(REST_PID) {
-            daemons.push(("slurmrestd".to_owned(), pid));
+        if let Some(relay) = self.child(crate::network::NODE, "muster-relay") {
+            daemons.push(("relay".to_owned(), relay));
+        }
+        for (name, file) in [("slurmrestd", REST_PID), ("sackd", SACK_PID)] {
+            if let Some(pid) = self.pid(file) {
+                daemons.push((name.to_owned(), pid));
+            }
         }
         daemons
     }
 
-    /// The agent of a node: its supervisor's child.
-    fn agent_process(&self, node: &str) -> Option<i32> {
+    /// The process of a name that a node's supervisor has started: its agent, or its relay if it has one.
+    fn child(&self, node: &str, name: &str) -> Option<i32> {
         let supervisor = self.pid(&format!("run/noded.{node}.pid"))?;
         let file = format!("/proc/{supervisor}/task/{supervisor}/children");
         let children = fs::read_to_string(file).ok()?;
-        children.split_whitespace().next()?.parse().ok()
+        let is_named = |pid: &i32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.starts_with(name)
+        };
+        let mut pids = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok());
+        pids.find(is_named)
     }
 
     /// Its nodes, by their spool directories.

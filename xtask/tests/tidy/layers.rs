@@ -43,7 +43,7 @@ const IMPORTS: [(&str, &[&str]); 26] = [
     ("dbd", &["acct", "conf", "model", "proto"]),
     ("drmaa", &["cli", "conf", "model", "proto"]),
     ("fixtures", &[]),
-    ("hostile", &["conf", "model", "proto"]),
+    ("hostile", &["channel", "conf", "model", "proto", "trust"]),
     ("journal", &[]),
     ("model", &["validate-derive"]),
     (

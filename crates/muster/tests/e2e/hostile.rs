@@ -4,6 +4,7 @@
 use crate::cluster::Cluster;
 use muster_hostile::attacks::ATTACKS;
 use muster_hostile::campaign::{Report, Round};
+use muster_hostile::network::NetworkDaemons;
 use muster_hostile::random::Random;
 use muster_hostile::rest::RestDaemon;
 use muster_hostile::target::{Target, configuration};
@@ -31,6 +32,7 @@ fn attacks_that_once_worked_are_refused_and_change_nothing() {
         return;
     };
     let _rest = RestDaemon::start(&target).unwrap();
+    let _network = NetworkDaemons::start(&target).unwrap();
     let (mut report, mut random) = (Report::default(), Random::new(1));
     for attack in ATTACKS {
         report.attack(&target, attack, &mut random);
@@ -62,6 +64,7 @@ fn others_are_served_while_many_processes_attack() {
         return;
     };
     let _rest = RestDaemon::start(&target).unwrap();
+    let _network = NetworkDaemons::start(&target).unwrap();
     let mut report = Report::default();
     for number in 0..2 {
         let round = Round {
