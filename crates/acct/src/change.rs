@@ -11,6 +11,7 @@ use muster_model::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Job, JobState, Reason, Step, StepEnd,
 };
 use muster_model::node::{Node, NodeReason};
+use muster_model::node_state::ServiceState;
 use muster_model::spec::{ArraySpec, JobSpec, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 use std::sync::Arc;
@@ -148,12 +149,8 @@ pub struct NodeNow {
     pub node: String,
     /// Since when it is so.
     pub at: Timestamp,
-    /// DOWN.
-    pub down: bool,
-    /// Drained.
-    pub drain: bool,
-    /// FAIL.
-    pub fail: bool,
+    /// Whether it takes jobs.
+    pub service: ServiceState,
     /// Why it is not in service.
     pub reason: Option<NodeReason>,
 }
@@ -378,9 +375,10 @@ fn node_now(node: &Node, at: Timestamp) -> Change {
     Change::Node(Box::new(NodeNow {
         node: node.config.name.clone(),
         at,
-        down: node.down && !node.removed,
-        drain: node.drain && !node.removed,
-        fail: node.fail && !node.removed,
+        service: match node.removed {
+            true => ServiceState::default(),
+            false => node.service(),
+        },
         reason: node.reason.clone(),
     }))
 }

@@ -310,7 +310,7 @@ impl State {
         if let Some(group) = group {
             self.follow_accrual(id, eligible, &group);
         }
-        self.charge(id, (before, used), event);
+        self.charge(id, before, used, event);
         self.moved(id, base, &keys, counts);
     }
 
@@ -332,7 +332,7 @@ impl State {
     }
 
     /// A job that begins or ceases to run is charged from now on, or no more; one with fewer nodes is charged for them.
-    fn charge(&mut self, id: JobId, (before, used): (u64, Option<Charge>), event: &Event) {
+    fn charge(&mut self, id: JobId, before: u64, used: Option<Charge>, event: &Event) {
         let at = match event {
             Event::JobStarted { at, .. }
             | Event::JobEnding { at, .. }

@@ -3,7 +3,7 @@
 
 use crate::policy::priority::calculate_scale;
 use crate::state::State;
-use crate::state::limit_use::{AccrualGroup, Counted};
+use crate::state::limit_use::{AccrualTurn, Counted};
 use crate::state::queue_size::QueueSize;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
@@ -30,7 +30,7 @@ pub(crate) struct Keys {
     /// Its contribution.
     counted: Counted,
     /// It waits for its turn to gain age.
-    accrual: Option<(AccrualGroup, Timestamp)>,
+    accrual: Option<AccrualTurn>,
     /// It has licenses.
     pub(crate) licenses: Option<Arc<Allocation>>,
     /// In order, each once.

@@ -5,8 +5,8 @@
 
 use crate::event::NodeChange;
 use muster_model::node::{Node, NodeLink, Reboot};
+use muster_model::node_state::ServiceState;
 use muster_model::power::Power;
-use std::fmt;
 
 /// The connection to its agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,17 +18,6 @@ pub enum LinkState {
     Up,
     /// It was connected.
     Lost,
-}
-
-/// Whether it takes jobs.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct ServiceState {
-    /// DOWN.
-    pub down: bool,
-    /// DRAIN.
-    pub drain: bool,
-    /// FAIL.
-    pub fail: bool,
 }
 
 /// Where it is in power saving.
@@ -150,33 +139,6 @@ impl LinkState {
     pub const ALL: [LinkState; 3] = [LinkState::Never, LinkState::Up, LinkState::Lost];
 }
 
-impl ServiceState {
-    /// All of them, in order.
-    pub fn all() -> [ServiceState; 8] {
-        std::array::from_fn(|bits| ServiceState {
-            down: bits & 1 != 0,
-            drain: bits & 2 != 0,
-            fail: bits & 4 != 0,
-        })
-    }
-}
-
-impl fmt::Debug for ServiceState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let flags = [
-            (self.down, "DOWN"),
-            (self.drain, "DRAIN"),
-            (self.fail, "FAIL"),
-        ];
-        let set = flags.iter().filter(|(is_set, _)| *is_set);
-        let names: Vec<&str> = set.map(|(_, name)| *name).collect();
-        match names.is_empty() {
-            true => f.write_str("InService"),
-            false => f.write_str(&names.join("+")),
-        }
-    }
-}
-
 impl PowerState {
     /// All of them, in order.
     pub const ALL: [PowerState; 6] = [
@@ -228,11 +190,7 @@ impl NodeCondition {
                 NodeLink::Up => LinkState::Up,
                 NodeLink::Lost(_) => LinkState::Lost,
             },
-            service: ServiceState {
-                down: node.down,
-                drain: node.drain,
-                fail: node.fail,
-            },
+            service: node.service(),
             power: PowerState::of(node.power),
             reboot: RebootState::of(node.reboot.as_ref()),
         }

@@ -5,7 +5,7 @@ use crate::cpuset::CpuSet;
 use crate::gpu_parts::{Entry, PartsOfGpus};
 use crate::ids::{JobId, NodeIdx};
 use crate::job::{GpuEnv, GresShare};
-use crate::node_state::{BaseState, InitialState, NodeState, StateFlag};
+use crate::node_state::{BaseState, InitialState, NodeState, ServiceState, StateFlag};
 use crate::power::Power;
 use crate::time::Timestamp;
 use crate::validate::Validate;
@@ -328,6 +328,15 @@ impl Node {
     pub fn used_up_slot(&self, share: &GresShare) -> Option<usize> {
         let slot = self.gres_slot(share)?;
         (!self.config.gres[slot].no_consume).then_some(slot)
+    }
+
+    /// Whether it takes jobs.
+    pub fn service(&self) -> ServiceState {
+        ServiceState {
+            down: self.down,
+            drain: self.drain,
+            fail: self.fail,
+        }
     }
 
     /// Its state: `completing`, whether a job that holds it is; `reserved`, whether a reservation has it now, with true one

@@ -7,6 +7,7 @@
 use crate::validate::{Bounds, Invalid, Validate};
 use minicbor::decode::Error;
 use minicbor::{Decode, Decoder, Encode, Encoder, encode};
+use std::fmt;
 
 /// Base states, in Slurm's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,6 +168,49 @@ impl StateFlag {
 
     fn bit(self) -> u32 {
         1 << self as u32
+    }
+}
+
+/// Whether a node takes jobs: it does with none of these.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServiceState {
+    /// DOWN.
+    pub down: bool,
+    /// DRAIN.
+    pub drain: bool,
+    /// FAIL.
+    pub fail: bool,
+}
+
+impl ServiceState {
+    /// Whether it takes jobs.
+    pub fn is_in_service(self) -> bool {
+        self == ServiceState::default()
+    }
+
+    /// All of them, in order.
+    pub fn all() -> [ServiceState; 8] {
+        std::array::from_fn(|bits| ServiceState {
+            down: bits & 1 != 0,
+            drain: bits & 2 != 0,
+            fail: bits & 4 != 0,
+        })
+    }
+}
+
+impl fmt::Debug for ServiceState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = [
+            (self.down, "DOWN"),
+            (self.drain, "DRAIN"),
+            (self.fail, "FAIL"),
+        ];
+        let set = flags.iter().filter(|(is_set, _)| *is_set);
+        let names: Vec<&str> = set.map(|(_, name)| *name).collect();
+        match names.is_empty() {
+            true => f.write_str("InService"),
+            false => f.write_str(&names.join("+")),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
 use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::limits::{KINDS_MAX, QUERY_ITEMS_MAX};
+use muster_model::node_state::ServiceState;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::use_slots::RunSpan;
 use muster_model::validate::Validate;
@@ -377,6 +378,17 @@ pub struct NodeEvent {
     /// Uid of who said so.
     #[n(7)]
     pub uid: u32,
+}
+
+impl NodeEvent {
+    /// Why it took no jobs.
+    pub fn service(&self) -> ServiceState {
+        ServiceState {
+            down: self.down,
+            drain: self.drain,
+            fail: self.fail,
+        }
+    }
 }
 
 /// What was used is asked for: of a period of whole hours, in whose place one goes that has them wholly.

@@ -1,6 +1,7 @@
 //! The demand of a job in one partition, worked out once per shape: how many tasks a node of each class can hold, and which
 //! resources a number of tasks takes.
 
+mod asked;
 pub(crate) mod device_demand;
 pub(crate) mod licenses;
 pub(crate) mod pick;
@@ -8,17 +9,13 @@ pub(crate) mod task_counts;
 
 use crate::demand::device_demand::{Available, DeviceDemand, JobShare};
 use crate::demand::pick::Pick;
-use crate::nodes::fleet::{Detail, Fleet, NodeClass, PartView, Room, Want};
+use crate::nodes::fleet::{Detail, Fleet, NodeClass, Room, Want};
 use crate::nodes::part_cpus::CpuRule;
 use crate::nodes::sharing::NodeUsers;
-use muster_model::config::OverSubscribe;
-use muster_model::distribution::{CpuSpread, Distribution};
-use muster_model::features::{self, Alternative};
-use muster_model::hostlist;
-use muster_model::job::Reason;
-use muster_model::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Segments, Sharing};
-use muster_model::time::{TimeLimit, Timestamp};
-use muster_model::topology::switch_wait_s;
+use muster_model::cpuset::CpuSet;
+use muster_model::distribution::CpuSpread;
+use muster_model::spec::Segments;
+use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 
 /// Memory that a job needs, with defaults resolved.
@@ -30,6 +27,43 @@ enum Memory {
     PerNode(u64),
     PerCpu(u64),
     PerGpu(u64),
+}
+
+/// Whether nodes of each class may be used.
+type Classes = Vec<bool>;
+/// Of which classes so many nodes must be taken, each node counted once.
+type Counts = Vec<(Classes, u32)>;
+
+/// Most leaf switches that nodes may be on (`--switches`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SwitchLimit {
+    pub(crate) most: u32,
+    /// How long the job waits for so few, milliseconds.
+    wait_ms: u64,
+}
+
+/// Nodes that must be at one leaf each time, where leaves are blocks (`--segment`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentAsk {
+    pub(crate) nodes: usize,
+    pub(crate) rule: Segments,
+}
+
+/// What the system keeps of each node, as the job asks (`--core-spec`, `--thread-spec`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SystemCpus {
+    count: u32,
+    /// Threads are counted, not cores.
+    by_thread: bool,
+}
+
+/// CPUs of a node that a job has.
+#[derive(Clone, Copy, Debug)]
+struct NodeCpus {
+    /// Those that nobody else can have.
+    taken: u32,
+    /// Those that it holds, where they may be fewer.
+    held: Option<u32>,
 }
 
 /// A job's needs in one partition.
@@ -54,10 +88,9 @@ pub(crate) struct Demand {
     /// Least loaded nodes first.
     pub(crate) least_loaded: bool,
     pub(crate) contiguous: bool,
-    /// Most leaf switches, and milliseconds to wait for so few; absent where the network is flat.
-    pub(crate) switches: Option<(u32, u64)>,
-    /// Nodes that must be at one leaf each time, where leaves are blocks.
-    pub(crate) segment: Option<(usize, Segments)>,
+    /// Absent where the network is flat.
+    pub(crate) switches: Option<SwitchLimit>,
+    pub(crate) segment: Option<SegmentAsk>,
     /// Nodes that must be in the allocation.
     pub(crate) required: Vec<u32>,
     excluded: BTreeSet<u32>,
@@ -84,8 +117,8 @@ pub(crate) struct Demand {
     pays_whole: bool,
     /// Nodes are handed out whole to everyone: memory is counted by all their CPUs, threads that stay unused too.
     by_node: bool,
-    /// Cores of each node, or threads (true), that the system keeps, in place of what the configuration says.
-    spec: Option<(u32, bool)>,
+    /// In place of what the configuration says.
+    spec: Option<SystemCpus>,
     /// Classes of nodes that may run the batch script, if not all.
     pub(crate) batch: Option<Vec<bool>>,
     /// Nobody else on its nodes.
@@ -98,138 +131,14 @@ pub(crate) struct Demand {
     pub(crate) user: Option<u32>,
 }
 
-impl Demand {
-    /// Works out the needs.
-    ///
-    /// # Errors
-    /// The reason for which the job cannot run in this partition as it is configured.
-    pub(crate) fn new(
-        ask: &ResourceAsk,
-        limit: TimeLimit,
-        fleet: &Fleet,
-        part: &PartView,
-        user: Option<u32>,
-    ) -> Result<Demand, Reason> {
-        let config = fleet.config.as_ref().ok_or(Reason::PartitionConfig)?;
-        let named = |list: &Option<String>| -> Result<Vec<u32>, Reason> {
-            let Some(text) = list else {
-                return Ok(Vec::new());
-            };
-            let names = hostlist::parse(text).map_err(|_| Reason::BadConstraints)?;
-            let known = names.iter().map(|n| fleet.node_by_name.get(n).copied());
-            known
-                .collect::<Option<Vec<u32>>>()
-                .ok_or(Reason::BadConstraints)
-        };
-        let mut required = named(&ask.nodelist)?;
-        required.sort_unstable();
-        required.dedup();
-        let (sharers, may_refuse) = match part.config.over_subscribe {
-            OverSubscribe::Force(most) => (most.max(1), false),
-            OverSubscribe::Yes(most) if ask.sharing == Sharing::Oversubscribe => (most, true),
-            OverSubscribe::No | OverSubscribe::Yes(_) | OverSubscribe::Exclusive => (0, true),
-        };
-        let spec = match (ask.core_spec, ask.thread_spec) {
-            _ if !config.spec_by_job => None,
-            (Some(cores), _) => Some((cores, false)),
-            (None, threads) => threads.map(|n| (n, true)),
-        };
-        let whole = config.whole_nodes
-            || spec.is_some()
-            || (ask.sharing == Sharing::Exclusive && may_refuse)
-            || part.config.over_subscribe == OverSubscribe::Exclusive;
-        let only_user = ask.sharing == Sharing::ExclusiveUser || part.config.exclusive_user;
-        let required_count = u32::try_from(required.len()).unwrap_or(u32::MAX);
-        let text = |s: &Option<String>, word: &str| s.as_ref().is_some_and(|d| d.starts_with(word));
-        let overcommit = ask.overcommit;
-        let (alternatives, counts) = class_masks(ask, &fleet.classes)?;
-        let counted = counts
-            .iter()
-            .map(|c| c.iter().fold(0u32, |all, (_, n)| all.saturating_add(*n)));
-        let min_nodes = ask
-            .min_nodes
-            .max(counted.min().unwrap_or(0))
-            .max(required_count)
-            .max(part.config.min_nodes)
-            .max(1);
-        let hint = |word: &str| config.select_parameters.iter().any(|p| p == word);
-        let alone = (whole && sharers < 2) || spec.is_some();
-        let mut devices = DeviceDemand::new(ask, alone && !config.whole_nodes)?;
-        let defaults = part.config.job_defaults.or(config.job_defaults);
-        if let (None, Some(cpus)) = (ask.cpus_per_task, defaults.cpus_per_gpu) {
-            devices.default_cpus_per_gpu(cpus);
-        }
-        if hint("ENFORCE_BINDING_GRES") && ask.devices().binding == DeviceBinding::Preferred {
-            devices.enforce();
-        }
-        Ok(Demand {
-            tasks: ask.ntasks.map(|n| n.max(1)),
-            tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
-            min_nodes,
-            max_nodes: match (ask.max_nodes, ask.ntasks) {
-                // Tasks take the fewest nodes that they fit on; without them a range is all that there is.
-                (Some(_), None) if ask.use_min_nodes && !devices.of_job() => min_nodes,
-                (Some(most), _) => most,
-                (None, Some(_)) => u32::MAX,
-                (None, None) if devices.of_job() => u32::MAX,
-                (None, None) => min_nodes,
-            }
-            .min(devices.most_nodes()),
-            widest: ask.max_nodes.is_some_and(|most| most > min_nodes)
-                && ask.ntasks.is_some()
-                && !ask.use_min_nodes
-                && !devices.of_job(),
-            fewest: devices.of_job() && (ask.max_nodes.is_none() || ask.use_min_nodes),
-            // CPUs are taken of one node after another, as Slurm does; whole nodes have more than tasks need.
-            even: packs(ask, hint("CR_Pack_Nodes")).map_or(
-                whole || ask.spread || text(&ask.distribution, "cyclic"),
-                |packs| !packs,
-            ),
-            across: (ask.distribution.as_deref())
-                .and_then(|text| Distribution::parse(text).ok()?.sockets),
-            spread: ask.spread,
-            least_loaded: part.config.lln || hint("CR_LLN"),
-            contiguous: ask.contiguous,
-            switches: ask
-                .switches
-                .filter(|(count, _)| *count > 0 && part.network.is_some())
-                .map(|(count, wait)| {
-                    let seconds = switch_wait_s(wait, &config.scheduler_parameters);
-                    (count, seconds.saturating_mul(1000))
-                }),
-            segment: ask.segment.map(|n| (n as usize, ask.segments)),
-            required,
-            excluded: named(&ask.exclude)
-                .unwrap_or_default()
-                .into_iter()
-                .collect(),
-            alternatives,
-            counts,
-            length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
-            cpu_rule: part.cpus.rule,
-            cpus_of_task: ask.cpus_of_task(),
-            cpus_min: ask.min_cpus_per_node.unwrap_or(1).max(1),
-            tasks_max: ask.ntasks_per_node.unwrap_or(u32::MAX).max(1),
-            tasks_per_socket: ask.ntasks_per_socket,
-            tasks_per_core: ask
-                .ntasks_per_core
-                .or(hint("CR_ONE_TASK_PER_CORE").then_some(1)),
-            threads_used: ask.threads_per_core,
-            overcommit,
-            memory: memory_of(ask, part, fleet),
-            devices,
-            whole,
-            pays_whole: whole && config.memory_is_consumable,
-            by_node: config.whole_nodes,
-            spec,
-            batch: batch_mask(ask, &fleet.classes)?,
-            alone,
-            sharers,
-            only_user,
-            user,
-        })
+impl SystemCpus {
+    /// CPUs of a node that jobs have then.
+    fn leaves(self, class: &NodeClass) -> CpuSet {
+        class.cpus_without(self.count, self.by_thread)
     }
+}
 
+impl Demand {
     /// Whether another asks for the same of each node and of all nodes, but for how many tasks on how many nodes, and for
     /// how long.
     pub(crate) fn is_like_on_nodes(&self, other: &Demand) -> bool {
@@ -263,7 +172,7 @@ impl Demand {
 
     /// When a job that could run since `since` but for its limit on leaf switches gives the limit up.
     pub(crate) fn relents_at(&self, since: Timestamp) -> Option<Timestamp> {
-        self.switches.map(|(_, wait_ms)| since.plus_ms(wait_ms))
+        self.switches.map(|limit| since.plus_ms(limit.wait_ms))
     }
 
     /// Whether the node may be used at all, under this alternative.
@@ -324,8 +233,8 @@ impl Demand {
     /// CPUs of a node that the job has alone.
     fn whole_cpus(&self, class: &NodeClass) -> u32 {
         match self.spec {
-            Some((count, threads)) => {
-                let open = class.cpus_without(count, threads);
+            Some(spec) => {
+                let open = spec.leaves(class);
                 match class.by_thread {
                     true => open.len(),
                     false => crate::nodes::fleet::whole_granules(&open, class.granule),
@@ -367,7 +276,14 @@ impl Demand {
             Memory::PerNode(_) => {}
             Memory::PerCpu(mib) if self.whole => {
                 let least = match self.pays_whole {
-                    true => self.mib_for(class, (cpus, None), 0),
+                    true => self.mib_for(
+                        class,
+                        NodeCpus {
+                            taken: cpus,
+                            held: None,
+                        },
+                        0,
+                    ),
                     false => mib,
                 };
                 if least > class.mib.min(room.mib) {
@@ -480,13 +396,11 @@ impl Demand {
         Want {
             cpus,
             held: held.map(|count| (count, used.min(class.granule))),
-            mib: self.mib_for(class, (cpus, held), gpus),
+            mib: self.mib_for(class, NodeCpus { taken: cpus, held }, gpus),
             tasks: pick.tasks,
             across: self.granules_in_turn(used),
             gres,
-            open: self
-                .spec
-                .map(|(count, threads)| class.cpus_without(count, threads)),
+            open: self.spec.map(|spec| spec.leaves(class)),
             near: self.devices.nearness(of_socket).filter(|_| !self.whole),
             alone: self.alone,
             sharers: self.sharers,
@@ -550,14 +464,14 @@ impl Demand {
     }
 
     /// Memory of a node for so many CPUs that nobody else can have, of which the job may hold fewer.
-    fn mib_for(&self, class: &NodeClass, (cpus, held): (u32, Option<u32>), gpus: u64) -> u64 {
+    fn mib_for(&self, class: &NodeClass, cpus: NodeCpus, gpus: u64) -> u64 {
         match self.memory {
             Memory::None => 0,
             Memory::All => class.mib,
             Memory::PerNode(mib) => mib,
             Memory::PerCpu(mib) => {
-                let whole = || cpus / self.cpu_rule.granule(class) * self.counted(class);
-                let counted = held.unwrap_or_else(whole);
+                let whole = || cpus.taken / self.cpu_rule.granule(class) * self.counted(class);
+                let counted = cpus.held.unwrap_or_else(whole);
                 let all = mib.saturating_mul(u64::from(counted));
                 if self.pays_whole {
                     all
@@ -597,7 +511,7 @@ impl Demand {
             let gpus = self.devices.least_gpus(tasks);
             let cpus = self.cpus_for(class, tasks, gpus);
             let held = self.cpus_held(class, tasks, gpus);
-            let mib = self.mib_for(class, (cpus, held), gpus);
+            let mib = self.mib_for(class, NodeCpus { taken: cpus, held }, gpus);
             // Resources of the system are never free, although the job may be given them.
             let cpus = match self.spec {
                 Some(_) => cpus.min(class.job_cpus()),
@@ -618,104 +532,4 @@ impl Demand {
             .max()
             .unwrap_or(0)
     }
-}
-
-/// Whether tasks fill one node after another, if `--distribution` or the site says.
-fn packs(ask: &ResourceAsk, site_packs: bool) -> Option<bool> {
-    let words = ask.distribution.as_deref().unwrap_or("").split(',');
-    let word = |w: &str| match w.to_ascii_lowercase().as_str() {
-        "pack" => Some(true),
-        "nopack" => Some(false),
-        _ => None,
-    };
-    words
-        .filter_map(word)
-        .next_back()
-        .or(site_packs.then_some(true))
-}
-
-fn memory_of(ask: &ResourceAsk, part: &PartView, fleet: &Fleet) -> Memory {
-    let Some(config) = &fleet.config else {
-        return Memory::None;
-    };
-    if let Some(mib) = ask.devices().mib_per_gpu.filter(|mib| *mib > 0) {
-        return Memory::PerGpu(mib);
-    }
-    let mut memory = ask.memory;
-    let levels = [
-        (part.config.job_defaults, part.config.default_memory),
-        (config.job_defaults, config.default_memory),
-    ];
-    for (defaults, default) in levels {
-        if memory != MemoryAsk::Default {
-            break;
-        }
-        if let Some(mib) = defaults.mib_per_gpu.filter(|_| ask.wants_gpus()) {
-            return Memory::PerGpu(mib);
-        }
-        memory = default;
-    }
-    match memory {
-        MemoryAsk::PerNode(mib) if mib > 0 => Memory::PerNode(mib),
-        MemoryAsk::PerCpu(mib) if mib > 0 => Memory::PerCpu(mib),
-        _ if config.memory_is_consumable => Memory::All,
-        _ => Memory::None,
-    }
-}
-
-/// Which classes may run the batch script, if `--batch` says.
-fn batch_mask(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Option<Vec<bool>>, Reason> {
-    let Some(text) = &ask.batch else {
-        return Ok(None);
-    };
-    let alternatives = features::alternatives(text).ok_or(Reason::BadConstraints)?;
-    let holds = |class: &NodeClass| alternatives.iter().any(|a| a.each.holds(&class.features));
-    Ok(Some(classes.iter().map(holds).collect()))
-}
-
-/// Whether nodes of each class may be used.
-type Classes = Vec<bool>;
-/// Of which classes so many nodes must be taken, each node counted once.
-type Counts = Vec<(Classes, u32)>;
-
-/// Which classes may be used by alternative of the constraint, those that are preferred first, and of which so many
-/// nodes must be taken.
-fn class_masks(
-    ask: &ResourceAsk,
-    classes: &[NodeClass],
-) -> Result<(Vec<Classes>, Vec<Counts>), Reason> {
-    let fits = |class: &NodeClass| {
-        class.tmp_mib >= ask.tmp_disk_mib
-            && class.sockets >= ask.sockets_per_node.unwrap_or(0)
-            && class.cores_per_socket >= ask.cores_per_socket.unwrap_or(0)
-            && class.threads_per_core >= ask.threads_per_core.unwrap_or(0)
-    };
-    let parsed = |text: &Option<String>| match text.as_deref().filter(|t| !t.is_empty()) {
-        Some(text) => features::alternatives(text).ok_or(Reason::BadConstraints),
-        None => Ok(Vec::new()),
-    };
-    let (constraint, prefer) = (parsed(&ask.constraint)?, parsed(&ask.prefer)?);
-    let unbound = [None];
-    let required: Vec<Option<&Alternative>> = match constraint.is_empty() {
-        true => unbound.to_vec(),
-        false => constraint.iter().map(Some).collect(),
-    };
-    let preferred = prefer
-        .iter()
-        .flat_map(|p| required.iter().map(move |r| (Some(p), *r)));
-    let (mut masks, mut counts) = (Vec::new(), Vec::new());
-    for (prefer, required) in preferred.chain(required.iter().map(|r| (None, *r))) {
-        let both = || prefer.into_iter().chain(required);
-        let mask = |holds: &dyn Fn(&NodeClass) -> bool| -> Classes {
-            classes.iter().map(|c| fits(c) && holds(c)).collect()
-        };
-        masks.push(mask(&|c| both().all(|a| a.each.holds(&c.features))));
-        let counted = both().flat_map(|a| &a.counts);
-        counts.push(
-            counted
-                .map(|(expr, count)| (mask(&|c| expr.holds(&c.features)), *count))
-                .collect(),
-        );
-    }
-    Ok((masks, counts))
 }

@@ -215,9 +215,9 @@ impl<G: NodeSource> Search<'_, G> {
         if d.contiguous {
             return self.contiguous(max_nodes);
         }
-        if let Some((segment, how)) = d.segment {
+        if let Some(segment) = d.segment {
             let (network, leaves) = self.network().filter(|(network, _)| network.blocks)?;
-            return self.in_segments(network, leaves, (segment, how), best);
+            return self.in_segments(network, leaves, segment, best);
         }
         if let Some((network, leaves)) = self.network() {
             return self.by_leaves(network, leaves, max_nodes, best);
@@ -398,9 +398,7 @@ impl<G: NodeSource> Search<'_, G> {
         }
         let room = self.source.room(pos);
         let class = &self.fleet.classes[number as usize];
-        let tasks = self
-            .task_counts
-            .tasks_in(self.demand, (number, class), &room);
+        let tasks = self.task_counts.tasks_in(self.demand, number, class, &room);
         let mut pick = Pick {
             node,
             tasks,

@@ -648,7 +648,8 @@ impl Queue {
         &mut self,
         fleet: &Fleet,
         id: u32,
-        (holds, end): (&Holds, Timestamp),
+        holds: &Holds,
+        end: Timestamp,
     ) -> bool {
         let lane = self.lanes.get_mut(id);
         let (Some(key), Ok(demand)) = (lane.blocked, &lane.demand) else {

@@ -14,6 +14,7 @@ use muster_model::accounts::{JobNote, Transaction};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use muster_model::limits::TEXT_BYTES_MAX;
+use muster_model::node_state::ServiceState;
 use muster_model::site_option::site_options_text;
 use muster_model::spec::{JobKind, JobSpec, ResourceAsk, StdioSpec};
 use muster_model::time::Timestamp;
@@ -41,9 +42,7 @@ pub(super) fn cut(text: &str, most: usize) -> &str {
 pub(super) struct OpenNode {
     id: i64,
     start: i64,
-    down: bool,
-    drain: bool,
-    fail: bool,
+    service: ServiceState,
     reason: String,
     uid: u32,
 }
@@ -123,9 +122,11 @@ pub(super) fn open_nodes(connection: &Connection) -> Result<HashMap<String, Open
         let open = OpenNode {
             id: row.get(1)?,
             start: row.get(7)?,
-            down: row.get(2)?,
-            drain: row.get(3)?,
-            fail: row.get(4)?,
+            service: ServiceState {
+                down: row.get(2)?,
+                drain: row.get(3)?,
+                fail: row.get(4)?,
+            },
             reason: row.get(5)?,
             uid: row.get(6)?,
         };
@@ -462,13 +463,10 @@ impl Writer<'_> {
 
     /// A node's state: ends the event that it differs from and begins another if it is out of service.
     fn node(&mut self, now: &NodeNow) -> Result<(), StoreError> {
-        let out = now.down || now.drain || now.fail;
         let reason = now.reason.as_ref().map_or("", |reason| &reason.text);
         let uid = now.reason.as_ref().map_or(0, |reason| reason.uid);
         if let Some(open) = self.open_nodes.get(&now.node) {
-            let same = (open.down, open.drain, open.fail) == (now.down, now.drain, now.fail)
-                && open.reason == reason
-                && open.uid == uid;
+            let same = open.service == now.service && open.reason == reason && open.uid == uid;
             if same {
                 return Ok(());
             }
@@ -479,23 +477,20 @@ impl Writer<'_> {
             self.rollup.add_outage(&now.node, open.start, now.at.0);
             self.open_nodes.remove(&now.node);
         }
-        if out {
+        if !now.service.is_in_service() {
+            let ServiceState { down, drain, fail } = now.service;
             let id = self
                 .connection
                 .prepare_cached(
                     "INSERT INTO node_event (node, start_ms, down, drain, fail, reason, uid)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 )?
-                .insert((
-                    &now.node, now.at.0, now.down, now.drain, now.fail, reason, uid,
-                ))?;
+                .insert((&now.node, now.at.0, down, drain, fail, reason, uid))?;
             self.log(Written::NodeEvent(id))?;
             let open = OpenNode {
                 id,
                 start: now.at.0,
-                down: now.down,
-                drain: now.drain,
-                fail: now.fail,
+                service: now.service,
                 reason: reason.to_owned(),
                 uid,
             };

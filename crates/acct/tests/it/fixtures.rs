@@ -13,6 +13,7 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
 use muster_model::job::{Allocation, ExitStatus, JobState, Reason, Step, StepEnd};
 use muster_model::node::NodeReason;
+use muster_model::node_state::ServiceState;
 use muster_model::spec::{JobKind, JobSpec};
 use muster_model::time::TimeLimit;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeEvent};
@@ -194,9 +195,11 @@ fn changes() -> Vec<Change> {
         Change::Node(Box::new(NodeNow {
             node: "n7".to_owned(),
             at: at(s),
-            down,
-            drain: true,
-            fail: true,
+            service: ServiceState {
+                down,
+                drain: true,
+                fail: true,
+            },
             reason: Some(reason),
         }))
     };

@@ -8,6 +8,7 @@ use muster_acct::{
 use muster_model::accounts::JobNote;
 use muster_model::ids::JobId;
 use muster_model::node::NodeReason;
+use muster_model::node_state::ServiceState;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{AcctJob, AcctQuery, NodeOutage, UsageQuery, UsageRow};
 use proptest::prelude::*;
@@ -118,9 +119,11 @@ fn node(name: u8, out: bool, s: i64) -> Change {
     Change::Node(Box::new(NodeNow {
         node: format!("n{name}"),
         at: at(s),
-        down: out,
-        drain: false,
-        fail: false,
+        service: ServiceState {
+            down: out,
+            drain: false,
+            fail: false,
+        },
         reason: out.then(|| NodeReason {
             text: "broken".to_owned(),
             uid: 0,

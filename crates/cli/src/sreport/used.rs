@@ -76,7 +76,7 @@ impl Used {
 
 /// How long nodes were out of service in a period.
 fn outages(events: &[NodeEvent], period: Period, now: Timestamp) -> Vec<NodeOutage> {
-    let out = events.iter().filter(|e| e.down || e.drain || e.fail);
+    let out = events.iter().filter(|e| !e.service().is_in_service());
     let times = out.map(|event| {
         let end = event.end.unwrap_or(now).min(period.end);
         NodeOutage {

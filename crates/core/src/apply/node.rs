@@ -3,14 +3,15 @@
 use crate::event::{Event, NodeChange};
 use crate::index::{lost_key, power_due, shift};
 use crate::node_transition::{
-    LinkMove, LinkState, NodeCondition, NodeMove, PowerMove, PowerState, RebootState, ServiceState,
-    move_of, next_condition,
+    LinkMove, LinkState, NodeCondition, NodeMove, PowerMove, PowerState, RebootState, move_of,
+    next_condition,
 };
 use crate::state::State;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{Allocation, NodeShare};
 use muster_model::node::{Node, NodeInfo, NodeLink};
+use muster_model::node_state::ServiceState;
 use muster_model::power::Power;
 use muster_model::time::Timestamp;
 
@@ -320,7 +321,7 @@ pub(crate) fn set_health(node: &mut Node, load_centi: u32, free_mib: u64) {
 }
 
 fn drop_reason_if_in_service(node: &mut Node) {
-    if !node.down && !node.drain && !node.fail {
+    if node.service().is_in_service() {
         node.reason = None;
     }
 }

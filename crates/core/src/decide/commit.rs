@@ -196,12 +196,12 @@ fn limits_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
     let mut more = draft.limits.clone();
     starts.iter().all(|(job, alloc)| {
         let tres = amounts(alloc);
-        let limit = state.start_limit((job, &alloc.partition), &tres, &more, draft.now);
+        let limit = state.start_limit(job, &alloc.partition, &tres, &more, draft.now);
         let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
         let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
         for scope in state.scopes_of(job, &alloc.partition) {
             let used = more.entry(scope).or_default();
-            used.add(&tres, (end, factor));
+            used.add(&tres, end, factor);
         }
         limit.is_none()
     })

@@ -51,10 +51,10 @@ pub(super) fn set(
     retire(draft, owner.uid, identity.uid);
     let mut jobs = Vec::with_capacity(found.len());
     for (number, (spec, (entry, begin))) in ask.jobs.iter().zip(found).enumerate() {
-        let lines = (entry.first_line, entry.last_line);
         let identity = identity.for_job(number);
+        let (first, last) = (entry.first_line, entry.last_line);
         let job = accept(draft, (&identity, &owner), (spec, ask), (entry, begin));
-        jobs.push(job.map_err(|refusal| of_lines(refusal, lines))?);
+        jobs.push(job.map_err(|refusal| of_lines(refusal, first, last))?);
     }
     let changed = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
     let crontab = ask.text.as_ref().map(|text| Crontab {
@@ -112,7 +112,7 @@ fn read(
         });
         let (schedule, begin) = first.map_err(|why| {
             let refusal = Refusal::new(RefusalCode::InvalidValue, why.to_string());
-            of_lines(refusal, (first_line, last_line))
+            of_lines(refusal, first_line, last_line)
         })?;
         let entry = CronEntry {
             schedule,
@@ -133,7 +133,7 @@ fn schedule(line: &str) -> Result<Schedule, ScheduleError> {
 }
 
 /// Says which lines a refusal is about; the command reads them from there.
-fn of_lines(refusal: Refusal, (first, last): (u32, u32)) -> Refusal {
+fn of_lines(refusal: Refusal, first: u32, last: u32) -> Refusal {
     let detail = format!("lines {first}-{last}: {}", refusal.detail);
     Refusal::new(refusal.code, detail)
 }

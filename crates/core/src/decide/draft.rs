@@ -326,7 +326,7 @@ impl<'a> Draft<'a> {
                 }
                 self.nodes.expect(alloc.nodes.len());
                 for position in (0u32..).take(alloc.nodes.len()) {
-                    self.note_use(*id, (alloc, position), How::Takes);
+                    self.note_use(*id, alloc, position, How::Takes);
                 }
             }
             Event::NodeReleased { id, position, .. } => {
@@ -436,7 +436,7 @@ impl<'a> Draft<'a> {
             self.limits
                 .entry(scope)
                 .or_default()
-                .add(&tres, (end, factor));
+                .add(&tres, end, factor);
         }
     }
 
@@ -459,10 +459,10 @@ impl<'a> Draft<'a> {
             return;
         };
         let (lent, at) = (job.cpus_released_by_preemption, self.now);
-        self.note_use(id, (&alloc, position), How::GivesBack { lent, at });
+        self.note_use(id, &alloc, position, How::GivesBack { lent, at });
     }
 
-    fn note_use(&mut self, job: JobId, (alloc, position): (&Arc<Allocation>, u32), how: How) {
+    fn note_use(&mut self, job: JobId, alloc: &Arc<Allocation>, position: u32, how: How) {
         let share = alloc.nodes.get(position as usize);
         let Some(idx) = share.map(|share| share.node) else {
             return;

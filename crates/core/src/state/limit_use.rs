@@ -5,8 +5,32 @@ use muster_model::job::MILLION;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// Jobs that the same limits concern: QOS, account, user.
-pub type AccrualGroup = (String, String, String);
+/// Jobs that the same limits concern.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AccrualGroup {
+    /// Their QOS.
+    pub qos: String,
+    /// Their account.
+    pub account: String,
+    /// Their owner.
+    pub user: String,
+}
+
+/// Where a record waits for its turn to gain age.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AccrualTurn {
+    pub(crate) group: AccrualGroup,
+    pub(crate) since: Timestamp,
+}
+
+/// What running jobs of which the end is known have of a resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EndingUse {
+    /// What counts of it towards use, in millionths.
+    pub amount: u64,
+    /// The same times the seconds since 1970 at which they end at the latest.
+    pub amount_seconds: u128,
+}
 
 /// Current use that limits compare with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,9 +43,8 @@ pub struct InUse {
     pub accruing: u32,
     /// Resources of running jobs.
     pub tres: BTreeMap<String, u64>,
-    /// What counts of it towards use, in millionths, and the same times the seconds since 1970 at which they end at
-    /// the latest, for those that have limits.
-    pub ends: BTreeMap<String, (u64, u128)>,
+    /// What jobs have of it that have limits.
+    pub ends: BTreeMap<String, EndingUse>,
 }
 
 /// The contribution of one record.
@@ -70,19 +93,25 @@ impl InUse {
         let Some(end) = counted.end else { return };
         let end_s = u128::try_from(end.unix_s()).unwrap_or(0);
         for (name, amount) in &counted.tres {
-            let (all, ends) = self.ends.entry(name.clone()).or_default();
+            let all = self.ends.entry(name.clone()).or_default();
             let amount = amount.saturating_mul(counted.factor);
             let product = u128::from(amount) * end_s;
-            (*all, *ends) = match more {
-                true => (all.saturating_add(amount), ends.saturating_add(product)),
-                false => (all.saturating_sub(amount), ends.saturating_sub(product)),
+            *all = match more {
+                true => EndingUse {
+                    amount: all.amount.saturating_add(amount),
+                    amount_seconds: all.amount_seconds.saturating_add(product),
+                },
+                false => EndingUse {
+                    amount: all.amount.saturating_sub(amount),
+                    amount_seconds: all.amount_seconds.saturating_sub(product),
+                },
             };
         }
-        self.ends.retain(|_, (all, _)| *all > 0);
+        self.ends.retain(|_, all| all.amount > 0);
     }
 
     /// With one more job running that has so much, until then at the latest; how far its use counts, in millionths.
-    pub fn add(&mut self, tres: &Amounts, (end, factor): (Option<Timestamp>, u64)) {
+    pub fn add(&mut self, tres: &Amounts, end: Option<Timestamp>, factor: u64) {
         let counted = Counted {
             jobs: 1,
             tres: tres.clone(),
@@ -95,9 +124,10 @@ impl InUse {
 
     /// Resources of running jobs, times the minutes that they may still run.
     pub(crate) fn run_minutes(&self, name: &str, now: Timestamp) -> u64 {
-        let (all, ends) = self.ends.get(name).copied().unwrap_or_default();
+        let all = self.ends.get(name).copied().unwrap_or_default();
         let now_s = u128::try_from(now.unix_s()).unwrap_or(0);
-        let left_s = ends.saturating_sub(u128::from(all) * now_s) / u128::from(MILLION);
+        let now = u128::from(all.amount) * now_s;
+        let left_s = all.amount_seconds.saturating_sub(now) / u128::from(MILLION);
         u64::try_from(left_s / 60).unwrap_or(u64::MAX)
     }
 

@@ -2,11 +2,12 @@
 
 use muster_core::node_transition::{
     LinkMove, LinkState, NodeCondition, NodeMove, PowerMove, PowerState, RebootMove, RebootState,
-    ServiceMove, ServiceState, next_condition,
+    ServiceMove, next_condition,
 };
 use muster_core::transition::{Move, next_phase};
 use muster_fixtures::pages::{assert_page, write_transitions};
 use muster_model::job::Phase;
+use muster_model::node_state::ServiceState;
 use std::fmt::{Debug, Write as _};
 
 fn job_page() -> String {

@@ -5,18 +5,20 @@
 //! rest stays, so that a pass does not look at all that runs.
 
 mod future;
+mod steps;
 
 use self::future::{FutureNodes, NodeSubset, PLACES, ROOMS};
+use self::steps::{Capacity, Step, StepsAhead};
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
 use crate::demand::task_counts::TaskCounts;
-use crate::nodes::allocations::{Ends, NEVER, layers_of};
-use crate::nodes::fleet::{Fleet, PartView, Room};
+use crate::nodes::allocations::{EndAssumption, Ends, NEVER, layers_of};
+use crate::nodes::fleet::{Fleet, PartFleet, PartView, Room};
 use crate::nodes::node_set::NodeSet;
 use crate::nodes::rooms::{needs_of, take_away};
 use crate::place::holds::{Holds, NodeHold, SharedHolds};
 use crate::place::node_source::end_after;
-use crate::place::{Placement, choose};
+use crate::place::{Placement, Shortfall, choose};
 use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -24,16 +26,48 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A node comes to hold more tasks of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Step {
-    at: Timestamp,
-    /// CPUs of the node that are free already; of nodes that come at once those with the fewest are kept.
-    free: Reverse<u32>,
-    /// The node's place in the partition.
-    pos: u32,
-    from: u32,
-    to: u32,
+/// Where and from when on the first job of a lane is to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlannedPlacement<'a> {
+    pub(crate) lane: u32,
+    pub(crate) start: Timestamp,
+    pub(crate) picks: &'a [Pick],
+}
+
+/// The earliest start that was found for a job.
+#[derive(Debug)]
+pub(crate) struct FoundStart {
+    pub(crate) start: Timestamp,
+    pub(crate) picks: Vec<Pick>,
+}
+
+/// What is kept of nodes for others.
+#[derive(Clone, Copy)]
+pub(crate) struct KeptNodes<'a> {
+    pub(crate) holds: &'a Holds,
+    /// When the reservations end that the holds are of.
+    pub(crate) ends: &'a BTreeSet<Timestamp>,
+}
+
+/// Times about a job for which a start is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartTimes {
+    pub(crate) now: Timestamp,
+    /// It cannot start before, and may fit then.
+    pub(crate) from: Option<Timestamp>,
+    /// Since when it could run on more leaf switches than it asks for, if it could.
+    pub(crate) waited: Option<Timestamp>,
+}
+
+impl StartTimes {
+    /// Any time to come.
+    pub(crate) fn after(now: Timestamp) -> StartTimes {
+        StartTimes {
+            now,
+            from: None,
+            waited: None,
+        }
+    }
 }
 
 /// How many tasks of one demand nodes hold, now and later. Reservations are left out: they only take away.
@@ -43,9 +77,7 @@ pub(crate) struct Outlook {
     of: Demand,
     /// Most tasks that any node holds.
     best: u32,
-    ends: Ends,
-    /// When jobs end of which that is not known.
-    endless: Option<Timestamp>,
+    assumed: EndAssumption,
     /// Fewest tasks with which a node is of any use.
     least: u32,
     nodes_needed: u64,
@@ -102,12 +134,14 @@ impl LastReservation {
     }
 }
 
-/// Memory that is used again for the next node.
+/// What is worked out for one node after another, in memory that is used again.
 #[derive(Default)]
 struct Scratch {
     /// Ends of allocations, and their places in the node's list.
     leaving: Vec<(Timestamp, usize)>,
     task_counts: TaskCounts,
+    /// Of all nodes that were looked at.
+    steps: Vec<Step>,
 }
 
 /// Fewest tasks with which a node is of any use, if nodes hold `best` at most; and how many it takes of all.
@@ -128,7 +162,7 @@ impl Outlook {
         demand: &Demand,
         fleet: &Fleet,
         part: &PartView,
-        (ends, endless): (Ends, Option<Timestamp>),
+        assumed: EndAssumption,
     ) -> Outlook {
         let best = (0..demand.alternatives.len())
             .map(|a| demand.tasks_at_most(a, &fleet.classes))
@@ -138,8 +172,7 @@ impl Outlook {
         let mut outlook = Outlook {
             of: demand.clone(),
             best,
-            ends,
-            endless,
+            assumed,
             least,
             nodes_needed: u64::from(demand.min_nodes),
             tasks_needed,
@@ -154,11 +187,11 @@ impl Outlook {
             marks: vec![false; part.order.len()],
             changed: NodeSet::default(),
         };
-        let (mut scratch, mut steps) = (Scratch::default(), Vec::new());
+        let mut scratch = Scratch::default();
         for pos in 0..part.order.len() {
-            outlook.look(demand, fleet, part, pos, (&mut scratch, &mut steps));
+            outlook.look(demand, fleet, part, pos, &mut scratch);
         }
-        outlook.steps = steps;
+        outlook.steps = scratch.steps;
         outlook.steps.sort_unstable();
         outlook
     }
@@ -181,7 +214,7 @@ impl Outlook {
 
     /// Which ends it counts on.
     pub(crate) fn ends(&self) -> Ends {
-        self.ends
+        self.assumed.ends
     }
 
     /// When the last of those ends whose end makes room and is known.
@@ -205,12 +238,12 @@ impl Outlook {
         places.iter().for_each(|pos| self.marks[*pos] = true);
         let marks = &self.marks;
         self.steps.retain(|step| !marks[step.pos as usize]);
-        let (mut scratch, mut new) = (Scratch::default(), Vec::new());
+        let mut scratch = Scratch::default();
         for pos in places.iter().copied() {
             self.marks[pos] = false;
-            self.look(demand, fleet, part, pos, (&mut scratch, &mut new));
+            self.look(demand, fleet, part, pos, &mut scratch);
         }
-        self.add_steps(new);
+        self.add_steps(scratch.steps);
         true
     }
 
@@ -231,14 +264,14 @@ impl Outlook {
         self.steps.sort();
     }
 
-    /// Looks at one node; what comes there is added to `steps`.
+    /// Looks at one node; what comes there is added to the scratch's steps.
     fn look(
         &mut self,
         demand: &Demand,
         fleet: &Fleet,
         part: &PartView,
         pos: usize,
-        (scratch, steps): (&mut Scratch, &mut Vec<Step>),
+        scratch: &mut Scratch,
     ) {
         let node = part.order[pos];
         let view = &fleet.nodes[node as usize];
@@ -248,13 +281,14 @@ impl Outlook {
         let Scratch {
             leaving,
             task_counts,
+            steps,
         } = scratch;
         let holds = |room: &Room| {
             let mut room = Cow::Borrowed(room);
             if let Some(cpus) = shared.filter(|cpus| *cpus > room.cpus) {
                 room.to_mut().cpus = cpus;
             }
-            match task_counts.tasks_in(demand, (view.class, class), &room) {
+            match task_counts.tasks_in(demand, view.class, class, &room) {
                 most if admitted && most >= self.least => most,
                 _ => 0,
             }
@@ -268,7 +302,7 @@ impl Outlook {
         }
         leaving.clear();
         for (at, allocation) in view.allocations.iter().enumerate() {
-            let end = allocation.end((self.ends, self.endless));
+            let end = allocation.end(self.assumed);
             if end < NEVER {
                 leaving.push((end, at));
             }
@@ -280,7 +314,7 @@ impl Outlook {
         while at < leaving.len() {
             let end = leaving[at].0;
             while at < leaving.len() && leaving[at].0 == end {
-                view.allocations[leaving[at].1].leave((class, most), &mut room, &mut layers);
+                view.allocations[leaving[at].1].leave(class, most, &mut room, &mut layers);
                 at += 1;
             }
             let most = holds(&room);
@@ -303,15 +337,19 @@ impl Outlook {
     pub(crate) fn earliest_alone(
         &mut self,
         demand: &Demand,
-        (fleet, part): (&Fleet, &PartView),
+        on: PartFleet<'_>,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let version = fleet.changes.version();
+        let version = on.fleet.changes.version();
         let known = |answer: &EarliestStart| answer.version == version && answer.start > now;
         if !self.answer.as_ref().is_some_and(known) {
             let (holds, ends) = (Holds::default(), BTreeSet::new());
-            let found = self.earliest(demand, (fleet, part), (&holds, &ends), (now, None), None);
-            self.answer = found.map(|(start, picks)| EarliestStart {
+            let kept = KeptNodes {
+                holds: &holds,
+                ends: &ends,
+            };
+            let found = self.earliest(demand, on, kept, StartTimes::after(now));
+            self.answer = found.map(|FoundStart { start, picks }| EarliestStart {
                 version,
                 start,
                 picks,
@@ -326,14 +364,20 @@ impl Outlook {
         &mut self,
         holds: &mut Holds,
         demand: &Demand,
-        place: (&Fleet, &PartView, u32),
+        on: PartFleet<'_>,
+        lane: u32,
     ) -> SharedHolds {
         let Some(mut answer) = self.answer.take() else {
             return Arc::default();
         };
         if answer.made.is_empty() {
             let picks = std::mem::take(&mut answer.picks);
-            answer.made = self.keep(demand, place, (answer.start, &picks));
+            let planned = PlannedPlacement {
+                lane,
+                start: answer.start,
+                picks: &picks,
+            };
+            answer.made = self.keep(demand, on, planned);
             self.kept = Some(LastReservation {
                 seen: self.seen,
                 start: answer.start,
@@ -352,10 +396,11 @@ impl Outlook {
     fn keep(
         &mut self,
         demand: &Demand,
-        place: (&Fleet, &PartView, u32),
-        (start, picks): (Timestamp, &[Pick]),
+        on: PartFleet<'_>,
+        planned: PlannedPlacement<'_>,
     ) -> SharedHolds {
-        let changes = &place.0.changes;
+        let PlannedPlacement { start, picks, .. } = planned;
+        let changes = &on.fleet.changes;
         let mut changed = std::mem::take(&mut self.changed);
         let kept = self.kept.take().filter(|kept| kept.start == start);
         let kept = kept.and_then(|kept| Some((changes.since(kept.seen)?, kept)));
@@ -374,14 +419,7 @@ impl Outlook {
                 let mut from = 0;
                 let known = |pick: &Pick| kept.as_ref()?.of(pick, &changed, &mut from);
                 let holds = Holds::default();
-                Arc::new(holds_for(
-                    &holds,
-                    demand,
-                    place,
-                    (start, picks),
-                    self,
-                    known,
-                ))
+                Arc::new(holds_for(&holds, demand, on, planned, self, known))
             }
         };
         changed.clear();
@@ -390,93 +428,91 @@ impl Outlook {
     }
 
     /// The earliest time and place for the job, which does not fit now; `None` if no end in sight makes room for it.
-    /// `from` is a time before which it cannot start, and at which it may fit.
-    /// `ends` are those of the reservations in `holds`; `waited` is since when it could run on more leaf switches than it
-    /// asks for, if it could.
     pub(crate) fn earliest(
         &self,
         demand: &Demand,
-        (fleet, part): (&Fleet, &PartView),
-        (holds, ends): (&Holds, &BTreeSet<Timestamp>),
-        (now, from): (Timestamp, Option<Timestamp>),
-        waited: Option<Timestamp>,
-    ) -> Option<(Timestamp, Vec<Pick>)> {
-        // Leaves of a network are looked at before their nodes.
-        let rooms = part.network.as_ref().map_or(0, |_| ROOMS);
-        let mut future = FutureNodes::new(demand, (fleet, part), holds, self, (now, rooms));
-        future.most.clone_from(&self.now);
-        let held = holds.iter().filter_map(|(node, list)| {
-            let place = part.place(node)?;
-            Some((place, list))
-        });
-        future.held = held.collect();
-        let mut reservations: BTreeSet<Timestamp> = ends.range(..NEVER).copied().collect();
-        reservations.extend(fleet.blocks.ends(part, now));
-        reservations.extend(from);
+        on: PartFleet<'_>,
+        kept: KeptNodes<'_>,
+        times: StartTimes,
+    ) -> Option<FoundStart> {
+        let StartTimes { now, from, waited } = times;
+        let mut future = self.future(demand, on, kept.holds, now);
+        let mut moments: BTreeSet<Timestamp> = kept.ends.range(..NEVER).copied().collect();
+        moments.extend(on.fleet.blocks.ends(on.part, now));
+        moments.extend(from);
         // From then on it takes more switches.
         let mut relents = waited.and_then(|since| demand.relents_at(since));
-        reservations.extend(relents.filter(|t| *t > now));
-        let (mut nodes, mut tasks) = (self.nodes, self.tasks);
-        let mut steps = self.steps.iter().enumerate().peekable();
-        let mut changed = !reservations.is_empty();
-        let enough = |(nodes, tasks)| nodes >= self.nodes_needed && tasks >= self.tasks_needed;
-        // As long as nodes come to hold more and nothing else happens, only those matter with which it is enough.
-        while reservations.is_empty()
-            && let Some((place, step)) = steps.next_if(|(_, step)| {
-                let more = (u64::from(step.from == 0), u64::from(step.to - step.from));
-                !enough((nodes + more.0, tasks + more.1))
-            })
-        {
-            nodes += u64::from(step.from == 0);
-            tasks += u64::from(step.to - step.from);
-            future.most[step.pos as usize] = step.to;
-            future.grown = place + 1;
-            changed = true;
+        moments.extend(relents.filter(|t| *t > now));
+        let mut ahead = StepsAhead::new(self, !moments.is_empty());
+        if moments.is_empty() {
+            // As long as nodes come to hold more and nothing else happens, only those matter with which it is enough.
+            ahead.take_while(&mut future, |_, then| !self.is_enough(then));
         }
         loop {
-            let next_step = steps.peek().map(|(_, step)| step.at.max(now));
-            let next = match (next_step, reservations.first().copied()) {
+            let next = match (ahead.next_at(now), moments.first().copied()) {
                 (Some(a), Some(b)) => a.min(b),
                 (a, b) => a.or(b)?,
             };
             future.go_to(next);
-            while reservations.first().is_some_and(|t| *t <= next) {
-                reservations.pop_first();
-                changed = true;
+            while moments.first().is_some_and(|t| *t <= next) {
+                moments.pop_first();
+                ahead.changed = true;
             }
-            while let Some((place, step)) = steps.next_if(|(_, step)| step.at.max(now) <= next) {
-                nodes += u64::from(step.from == 0);
-                tasks += u64::from(step.to - step.from);
-                future.most[step.pos as usize] = step.to;
-                future.grown = place + 1;
-                changed = true;
-            }
+            ahead.take_while(&mut future, |step, _| step.at.max(now) <= next);
             let early = from.is_some_and(|from| future.start < from);
-            if early || !changed || !enough((nodes, tasks)) {
+            if early || !ahead.changed || !self.is_enough(ahead.capacity) {
                 continue;
             }
-            changed = false;
-            if !enough(future.count_open(demand, self.least, (nodes, tasks))) {
+            ahead.changed = false;
+            if !self.is_enough(future.count_open(demand, self.least, ahead.capacity)) {
                 continue;
             }
-            if part.network.is_none() {
-                if let Some(picks) = self.latest(demand, &future) {
-                    return Some((future.start, picks));
-                }
-                continue;
-            }
-            // Where the network has a shape, that decides.
-            let relented = relents.is_some_and(|t| t <= future.start);
-            let switches = demand.switches.filter(|_| !relented).map(|(most, _)| most);
-            match choose(demand, fleet, part, &future, switches) {
-                Placement::Here(picks) => return Some((future.start, picks)),
+            let start = future.start;
+            match self.place_at(demand, &future, relents.is_some_and(|t| t <= start)) {
+                Placement::Here(picks) => return Some(FoundStart { start, picks }),
                 Placement::Scattered if relents.is_none() => {
-                    relents = demand.relents_at(future.start);
-                    reservations.extend(relents);
+                    relents = demand.relents_at(start);
+                    moments.extend(relents);
                 }
                 Placement::Scattered | Placement::Nowhere(_) => {}
             }
         }
+    }
+
+    fn is_enough(&self, capacity: Capacity) -> bool {
+        capacity.nodes >= self.nodes_needed && capacity.tasks >= self.tasks_needed
+    }
+
+    /// The nodes as they are now, to go forward from.
+    fn future<'a>(
+        &self,
+        demand: &Demand,
+        on: PartFleet<'a>,
+        holds: &'a Holds,
+        now: Timestamp,
+    ) -> FutureNodes<'a> {
+        // Leaves of a network are looked at before their nodes.
+        let rooms = on.part.network.as_ref().map_or(0, |_| ROOMS);
+        let mut future = FutureNodes::new(demand, on, holds, self, now, rooms);
+        future.most.clone_from(&self.now);
+        let held = holds.iter().filter_map(|(node, list)| {
+            let place = on.part.place(node)?;
+            Some((place, list))
+        });
+        future.held = held.collect();
+        future
+    }
+
+    /// A placement at the time to which `future` has gone.
+    fn place_at(&self, demand: &Demand, future: &FutureNodes<'_>, relented: bool) -> Placement {
+        if future.part.network.is_none() {
+            let found = self.latest(demand, future);
+            return found.map_or(Placement::Nowhere(Shortfall::ANYTHING), Placement::Here);
+        }
+        // Where the network has a shape, that decides.
+        let switches = demand.switches.filter(|_| !relented);
+        let switches = switches.map(|limit| limit.most);
+        choose(demand, future.fleet, future.part, future, switches)
     }
 
     /// A placement on the nodes that become able to hold the job last. A reservation says how much is kept, not where the
@@ -521,15 +557,15 @@ impl Outlook {
     }
 }
 
-/// Reserves nodes for the first job of a lane, from `start` on; gives the holds on them.
+/// Reserves nodes for the first job of a lane; gives the holds on them.
 pub(crate) fn reserve(
     holds: &mut Holds,
     demand: &Demand,
-    place: (&Fleet, &PartView, u32),
-    found: (Timestamp, &[Pick]),
+    on: PartFleet<'_>,
+    planned: PlannedPlacement<'_>,
     outlook: &Outlook,
 ) -> SharedHolds {
-    let made = holds_for(holds, demand, place, found, outlook, |_| None);
+    let made = holds_for(holds, demand, on, planned, outlook, |_| None);
     let made = Arc::new(made);
     holds.add(&made);
     made
@@ -539,13 +575,15 @@ pub(crate) fn reserve(
 fn holds_for<'a>(
     holds: &Holds,
     demand: &Demand,
-    (fleet, part, lane): (&Fleet, &PartView, u32),
-    (start, picks): (Timestamp, &[Pick]),
+    on: PartFleet<'_>,
+    planned: PlannedPlacement<'_>,
     outlook: &Outlook,
     mut known: impl FnMut(&Pick) -> Option<&'a NodeHold>,
 ) -> Vec<NodeHold> {
+    let PlannedPlacement { lane, start, picks } = planned;
+    let fleet = on.fleet;
     let end = end_after(start, demand.length_ms);
-    let future = FutureNodes::new(demand, (fleet, part), holds, outlook, (start, 0));
+    let future = FutureNodes::new(demand, on, holds, outlook, start, 0);
     // Most nodes of a job are of one kind and get as many of its tasks.
     let mut last: Option<(u32, &Pick, Room)> = None;
     let mut made = Vec::with_capacity(picks.len());

@@ -1,11 +1,13 @@
 //! Components of a heterogeneous job are placed together: on the nodes as they are, or at the earliest time at which
 //! all of them fit side by side.
 
-use crate::backfill::outlook::{Outlook, reserve};
+use crate::backfill::outlook::{
+    FoundStart, KeptNodes, Outlook, PlannedPlacement, StartTimes, reserve,
+};
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
-use crate::nodes::allocations::{Ends, NEVER};
-use crate::nodes::fleet::{Fleet, Room};
+use crate::nodes::allocations::{EndAssumption, NEVER};
+use crate::nodes::fleet::{Fleet, PartFleet, Room};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::{needs_of, take_away};
 use crate::place::holds::{Holds, SharedHolds};
@@ -65,11 +67,16 @@ pub(crate) fn earliest_together(
     members: &[Member<'_>],
     fleet: &Fleet,
     holds: &mut Holds,
-    ends: (Ends, Option<Timestamp>),
+    assumed: EndAssumption,
     now: Timestamp,
 ) -> Option<(Timestamp, Vec<JointPlacement>)> {
     let outlook = |lane: &MemberLane<'_>| {
-        Outlook::new(lane.demand, fleet, &fleet.parts[lane.part as usize], ends)
+        Outlook::new(
+            lane.demand,
+            fleet,
+            &fleet.parts[lane.part as usize],
+            assumed,
+        )
     };
     let outlooks = members
         .iter()
@@ -172,6 +179,10 @@ enum Arranged {
 }
 
 impl JointSearch<'_> {
+    fn on(&self, part: u32) -> PartFleet<'_> {
+        self.fleet.of_part(part)
+    }
+
     /// After the last end and the last reservation nothing changes any more.
     fn last_change(&self, holds: &Holds) -> Timestamp {
         let held = holds.iter().flat_map(|(_, list)| list);
@@ -206,9 +217,13 @@ impl JointSearch<'_> {
                     break;
                 }
                 let MemberLane { lane, part, demand } = self.members[number].lanes[first.at];
-                let on = (self.fleet, &self.fleet.parts[part as usize], lane);
                 let outlook = &self.outlooks[number][first.at];
-                let holds = reserve(&mut taken, demand, on, (at, &first.picks), outlook);
+                let planned = PlannedPlacement {
+                    lane,
+                    start: at,
+                    picks: &first.picks,
+                };
+                let holds = reserve(&mut taken, demand, self.on(part), planned, outlook);
                 found[number] = JointPlacement {
                     at: first.at,
                     picks: first.picks,
@@ -235,11 +250,15 @@ impl JointSearch<'_> {
         let ends: BTreeSet<Timestamp> = held.map(|hold| hold.end).collect();
         let mut best: Option<EarliestLane> = None;
         for (at, MemberLane { part, demand, .. }) in member.lanes.iter().enumerate() {
-            let place = (self.fleet, &self.fleet.parts[*part as usize]);
-            let times = (self.now, Some(from));
+            let times = StartTimes {
+                now: self.now,
+                from: Some(from),
+                waited: member.waited,
+            };
+            let kept = KeptNodes { holds, ends: &ends };
             let outlook = &self.outlooks[number][at];
-            let found = outlook.earliest(demand, place, (holds, &ends), times, member.waited);
-            if let Some((start, picks)) = found
+            let found = outlook.earliest(demand, self.on(*part), kept, times);
+            if let Some(FoundStart { start, picks }) = found
                 && best.as_ref().is_none_or(|known| start < known.start)
             {
                 best = Some(EarliestLane { start, at, picks });

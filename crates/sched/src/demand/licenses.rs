@@ -7,16 +7,43 @@ use muster_model::licenses::{Counts, parse_ask};
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A license, and the reservation that it comes from; empty for none.
-type Source = (String, String);
+/// Where licenses come from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LicenseSource {
+    name: String,
+    /// The reservation that they are of; empty for none.
+    pool: String,
+}
 
-/// Licenses, how many will be left of each, and how many of these a job wants.
-pub(crate) type Due = Vec<(Source, i64, i64)>;
+/// Licenses that a job wants.
+#[derive(Clone, Debug)]
+pub(crate) struct LicenseDue {
+    source: LicenseSource,
+    /// How many will be left when it starts.
+    left: i64,
+    /// How many of these it wants.
+    wanted: i64,
+}
+
+/// When a job can have its licenses, and what there is of them then.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LicensesDue {
+    /// Absent if it can have them now.
+    pub(crate) from: Option<Timestamp>,
+    pub(crate) counts: Vec<LicenseDue>,
+}
+
+/// Licenses that a start of this pass gives back, and when.
+#[derive(Clone, Debug)]
+struct StartedLicenses {
+    end: Timestamp,
+    counts: Counts,
+}
 
 /// Licenses kept for a waiting job from a time on.
 #[derive(Clone, Debug)]
 struct LicenseHold {
-    source: Source,
+    source: LicenseSource,
     start: Timestamp,
     /// Licenses that other jobs may have beyond that time.
     spare: i64,
@@ -26,10 +53,9 @@ struct LicenseHold {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Licenses {
     /// Taken by starts of this pass.
-    taken: BTreeMap<Source, i64>,
+    taken: BTreeMap<LicenseSource, i64>,
     kept: Vec<LicenseHold>,
-    /// Licenses that those starts give back, and when.
-    started: Vec<(Timestamp, Counts)>,
+    started: Vec<StartedLicenses>,
 }
 
 /// Where and when a job would have them.
@@ -43,13 +69,16 @@ pub(crate) struct Span<'a> {
 }
 
 impl Span<'_> {
-    fn source(&self, name: &str) -> Source {
+    fn source(&self, name: &str) -> LicenseSource {
         let pool = self.state.license_pool(name, self.reservation);
-        (name.to_owned(), pool.to_owned())
+        LicenseSource {
+            name: name.to_owned(),
+            pool: pool.to_owned(),
+        }
     }
 
     /// Where each of these comes from.
-    pub(crate) fn sources(&self, counts: &Counts) -> Vec<Source> {
+    pub(crate) fn sources(&self, counts: &Counts) -> Vec<LicenseSource> {
         counts.iter().map(|(name, _)| self.source(name)).collect()
     }
 }
@@ -94,17 +123,25 @@ impl Licenses {
 
     /// What is available of the first alternative that fits once some jobs have ended, and how many it wants;
     /// `None` if none can.
-    pub(crate) fn without(&self, asked: &[Counts], span: Span<'_>, ended: &[&Job]) -> Option<Due> {
-        let back = |source: &Source, after: Timestamp| -> i64 {
+    pub(crate) fn without(
+        &self,
+        asked: &[Counts],
+        span: Span<'_>,
+        ended: &[&Job],
+    ) -> Option<Vec<LicenseDue>> {
+        let back = |source: &LicenseSource, after: Timestamp| -> i64 {
             let of = |job: &&Job| {
                 let alloc = job.alloc.as_ref()?;
-                let (_, count) = alloc.licenses.iter().find(|(name, _)| *name == source.0)?;
+                let (_, count) = alloc
+                    .licenses
+                    .iter()
+                    .find(|(name, _)| *name == source.name)?;
                 let pool = span
                     .state
-                    .license_pool(&source.0, alloc.reservation.as_deref());
+                    .license_pool(&source.name, alloc.reservation.as_deref());
                 // Licenses kept from a time on include those that jobs give back before it.
                 let later = span.state.limit_end(job).is_none_or(|end| end > after);
-                (pool == source.1 && later).then_some(i64::from(*count))
+                (pool == source.pool && later).then_some(i64::from(*count))
             };
             ended.iter().filter_map(of).sum()
         };
@@ -116,19 +153,26 @@ impl Licenses {
                 && kept
                     .filter(|k| k.start < span.end)
                     .all(|k| k.spare + back(&source, k.start) >= count);
-            fits.then_some((source, there, count))
+            fits.then_some(LicenseDue {
+                source,
+                left: there,
+                wanted: count,
+            })
         };
         asked
             .iter()
-            .find_map(|one| one.iter().map(due).collect::<Option<Due>>())
+            .find_map(|one| one.iter().map(due).collect::<Option<Vec<LicenseDue>>>())
     }
 
     /// A job that ends at `end` starts with them.
-    pub(crate) fn take(&mut self, counts: &Counts, sources: Vec<Source>, end: Timestamp) {
+    pub(crate) fn take(&mut self, counts: &Counts, sources: Vec<LicenseSource>, end: Timestamp) {
         if counts.is_empty() {
             return;
         }
-        self.started.push((end, counts.clone()));
+        self.started.push(StartedLicenses {
+            end,
+            counts: counts.clone(),
+        });
         for ((_, count), source) in counts.iter().zip(sources) {
             *self.taken.entry(source.clone()).or_default() += i64::from(*count);
             for kept in &mut self.kept {
@@ -145,7 +189,7 @@ impl Licenses {
         asked: &[Counts],
         span: Span<'_>,
         completing: &BTreeSet<JobId>,
-    ) -> Option<(Timestamp, Due)> {
+    ) -> Option<LicensesDue> {
         let names: BTreeSet<&String> = asked.iter().flatten().map(|(name, _)| name).collect();
         let mut left: BTreeMap<&str, i64> = (names
             .iter()
@@ -154,13 +198,15 @@ impl Licenses {
         let done = |left: &BTreeMap<&str, i64>| {
             let fits = |(name, count): &(String, u32)| left[name.as_str()] >= i64::from(*count);
             let one = asked.iter().find(|one| one.iter().all(fits))?;
-            let of = |(name, count): &(String, u32)| {
-                (span.source(name), left[name.as_str()], i64::from(*count))
+            let of = |(name, count): &(String, u32)| LicenseDue {
+                source: span.source(name),
+                left: left[name.as_str()],
+                wanted: i64::from(*count),
             };
-            Some(one.iter().map(of).collect())
+            Some(one.iter().map(of).collect::<Vec<LicenseDue>>())
         };
         if let Some(counts) = done(&left) {
-            return Some((span.now, counts));
+            return Some(LicensesDue { from: None, counts });
         }
         let end_of = |job: &Job| match completing.contains(&job.id) {
             true => Some(span.now),
@@ -176,7 +222,10 @@ impl Licenses {
                 })
             })
             .filter_map(|job| Some((end_of(job)?, &job.alloc.as_ref()?.licenses)));
-        let started = self.started.iter().map(|(end, counts)| (*end, counts));
+        let started = self
+            .started
+            .iter()
+            .map(|started| (started.end, &started.counts));
         let mut ends: Vec<(Timestamp, &Counts)> = running.chain(started).collect();
         ends.retain(|(end, _)| end.0 < i64::MAX);
         ends.sort_by_key(|(end, _)| *end);
@@ -187,15 +236,21 @@ impl Licenses {
                 }
             }
             if let Some(counts) = done(&left) {
-                return Some((at, counts));
+                let from = Some(at).filter(|at| *at > span.now);
+                return Some(LicensesDue { from, counts });
             }
         }
         None
     }
 
     /// Keeps so many of what there will be from a time on.
-    pub(crate) fn keep(&mut self, start: Timestamp, counts: Due) {
-        for (source, there, count) in counts {
+    pub(crate) fn keep(&mut self, start: Timestamp, counts: Vec<LicenseDue>) {
+        for LicenseDue {
+            source,
+            left: there,
+            wanted: count,
+        } in counts
+        {
             for kept in &mut self.kept {
                 if kept.source == source && start <= kept.start {
                     kept.spare -= count;

@@ -23,7 +23,8 @@ impl TaskCounts {
     pub(crate) fn tasks_in(
         &self,
         demand: &Demand,
-        (number, class): (u32, &NodeClass),
+        number: u32,
+        class: &NodeClass,
         room: &Room,
     ) -> u32 {
         // Rooms with devices are costly to keep, and seldom equal.

@@ -57,6 +57,23 @@ pub(crate) enum Ends {
     Limits,
 }
 
+/// When jobs are taken to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndAssumption {
+    pub(crate) ends: Ends,
+    /// When those end of which that is not known, if ever.
+    pub(crate) endless: Option<Timestamp>,
+}
+
+impl From<Ends> for EndAssumption {
+    fn from(ends: Ends) -> EndAssumption {
+        EndAssumption {
+            ends,
+            endless: None,
+        }
+    }
+}
+
 impl NodeAllocation {
     fn new(class: &NodeClass, share: &NodeShare, ends: JobEnds, part: u32) -> NodeAllocation {
         let JobEnds {
@@ -92,14 +109,14 @@ impl NodeAllocation {
         times(self) == times(other) && self.cpus == other.cpus && self.gres == other.gres
     }
 
-    /// When it leaves; jobs of which that is not known leave at `endless`, if there is such a time.
-    pub(crate) fn end(&self, (ends, endless): (Ends, Option<Timestamp>)) -> Timestamp {
-        let end = match ends {
+    /// When it leaves.
+    pub(crate) fn end(&self, assumed: EndAssumption) -> Timestamp {
+        let end = match assumed.ends {
             Ends::Planned => self.planned,
             Ends::Limits => self.limit,
         };
         if end == NEVER {
-            return endless.unwrap_or(NEVER);
+            return assumed.endless.unwrap_or(NEVER);
         }
         end
     }
@@ -108,7 +125,8 @@ impl NodeAllocation {
     /// jobs have.
     pub(crate) fn leave(
         &self,
-        (class, most): (&NodeClass, u32),
+        class: &NodeClass,
+        most: u32,
         room: &mut Room,
         layers: &mut [CpuSet],
     ) {
@@ -287,11 +305,12 @@ impl Fleet {
         node: u32,
         partition: &str,
         at: Timestamp,
-        ends: (Ends, Option<Timestamp>),
+        assumed: EndAssumption,
     ) -> CpuSet {
         let part = number_of(&self.part_by_name, partition);
-        let gone =
-            |t: &&NodeAllocation| t.part == part && t.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        let gone = |t: &&NodeAllocation| {
+            t.part == part && t.end(assumed) <= at.min(Timestamp(NEVER.0 - 1))
+        };
         let allocations = self.nodes[node as usize].allocations.iter();
         allocations
             .filter(gone)
@@ -316,20 +335,16 @@ impl Fleet {
     }
 
     /// The room on a node once all have left whose time has come by then.
-    pub(crate) fn room_at(
-        &self,
-        node: u32,
-        at: Timestamp,
-        ends: (Ends, Option<Timestamp>),
-    ) -> Room {
+    pub(crate) fn room_at(&self, node: u32, at: Timestamp, assumed: EndAssumption) -> Room {
         let view = &self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
         let (mut room, mut layers) = (view.room.clone(), layers_of(view));
         let most = self.empty[view.class as usize].cpus;
-        let gone =
-            |allocation: &&NodeAllocation| allocation.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        let gone = |allocation: &&NodeAllocation| {
+            allocation.end(assumed) <= at.min(Timestamp(NEVER.0 - 1))
+        };
         for allocation in view.allocations.iter().filter(gone) {
-            allocation.leave((class, most), &mut room, &mut layers);
+            allocation.leave(class, most, &mut room, &mut layers);
         }
         room
     }
@@ -341,7 +356,7 @@ impl Fleet {
         &self,
         node: u32,
         at: Timestamp,
-        ends: (Ends, Option<Timestamp>),
+        assumed: EndAssumption,
     ) -> Option<Detail> {
         let view = &self.nodes[node as usize];
         if !view.layers.is_empty() {
@@ -351,8 +366,9 @@ impl Fleet {
             free: view.free.clone(),
             gres_used: view.gres_used.clone(),
         };
-        let gone =
-            |allocation: &&NodeAllocation| allocation.end(ends) <= at.min(Timestamp(NEVER.0 - 1));
+        let gone = |allocation: &&NodeAllocation| {
+            allocation.end(assumed) <= at.min(Timestamp(NEVER.0 - 1))
+        };
         for allocation in view.allocations.iter().filter(gone) {
             detail.free.union_with(&allocation.cpus);
             for (at, ids) in &allocation.gres {

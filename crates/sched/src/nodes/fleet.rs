@@ -7,24 +7,24 @@ pub(crate) mod devices;
 mod fits;
 mod links;
 mod room;
+mod taking;
 mod tree;
 
 use self::class::class_of;
-use self::devices::{PartRule, devices_near, take_gres};
+use self::devices::PartRule;
 use self::fits::{Fits, Free};
 pub(crate) use self::room::{DeviceRoom, Room};
 use self::tree::Tree;
-use crate::nodes::allocations::{Changes, NodeAllocation, memory_near};
-use crate::nodes::cores::{self, Far};
+use crate::nodes::allocations::{Changes, NodeAllocation};
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::part_cpus::{self, PartCpus};
 use crate::nodes::reserved::{self, Blocks, ReservationPartition};
 use crate::nodes::settings::Settings;
 use crate::nodes::sharing::{
-    NodeUsers, PartSharing, closed_cpus, hold, kept_for_stopped, lend, sharing_of, users_of,
+    NodeUsers, PartSharing, closed_cpus, kept_for_stopped, lend, sharing_of, users_of,
     wants_nodes_by_user,
 };
-use crate::nodes::sockets::{self, GresCount, Nearness};
+use crate::nodes::sockets::{GresCount, Nearness};
 use muster_core::state::State;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cpuset::CpuSet;
@@ -486,94 +486,6 @@ impl Fleet {
         }
     }
 
-    /// Takes a share of a node for a job of partition `part`: picks CPUs and devices, leaves less room.
-    pub(crate) fn take(&mut self, node: u32, part: u32, want: &Want) -> NodeShare {
-        let view = &mut self.nodes[node as usize];
-        let class = &self.classes[view.class as usize];
-        let consumable = self.config.as_ref().is_some_and(|c| c.memory_is_consumable);
-        let far = |first: u32, end: u32| Far {
-            devices: !devices_near(class, &view.gres_used, want, first..end),
-            memory: consumable && !memory_near(class, &view.allocations, want, first..end),
-        };
-        let sharing = self.parts[part as usize].sharing.as_ref();
-        let shared = sharing.filter(|_| want.sharers > 1 && view.room.cpus < want.cpus);
-        let from = match shared {
-            Some(sharing) => {
-                let pos = self.parts[part as usize].pos_of[node as usize] as usize;
-                sharing.least_used(class, pos, view, want.cpus)
-            }
-            None => {
-                let free = (want.open.clone()).unwrap_or_else(|| view.free.clone());
-                let part = &self.parts[part as usize];
-                let pos = part.pos_of[node as usize] as usize;
-                let open = part.cpus.open(class, pos, &free);
-                // Room was counted without regard to sockets where others make it.
-                let enough = open.len() >= want.cpus;
-                if enough { open } else { free }
-            }
-        };
-        // Where no socket has all of its devices, each of the fewest that have them together gives CPUs, too.
-        let apart = || {
-            if want.across > 0 || want.gres.is_empty() {
-                return false;
-            }
-            let sockets = sockets::sockets_of(class);
-            sockets.len() > 1 && sockets.iter().all(|s| far(s.start, s.end).devices)
-        };
-        let near = (want.near.clone()).or_else(|| apart().then(sockets::Nearness::of_devices));
-        let exact = near.and_then(|near| {
-            let detail = Detail {
-                free: from.clone(),
-                gres_used: devices::unavailable(class, &view.gres_used).into_owned(),
-            };
-            sockets::choose(class, &detail, want, &near)
-        });
-        let cores = exact.unwrap_or_else(|| match want.across {
-            0 => cores::pick(class, &from, want.cpus, far),
-            each => sockets::pick_in_turn(class, &from, (want.cpus, each), far),
-        });
-        let cpus = match &want.open {
-            Some(open) if class.by_thread => open.clone(),
-            _ => want.threads_of(class, cores),
-        };
-        hold(view, &cpus);
-        let mut gres = Vec::new();
-        for part in want.gres_by_socket(class, &cpus) {
-            take_gres(class, &mut view.gres_used, &part, &mut gres);
-        }
-        let mib = if consumable { want.mib } else { 0 };
-        view.room.cpus = whole_granules(&view.free, class.granule);
-        view.room.mib = view.room.mib.saturating_sub(mib);
-        view.room.jobs += 1;
-        view.room.exclusive |= want.alone;
-        view.room.by_user |= want.only_user;
-        if self.by_user {
-            view.room.users = view.room.users.with(want.user);
-        }
-        view.room.devices = DeviceRoom::of(class, &view.gres_used);
-        let share = NodeShare {
-            node: muster_model::ids::NodeIdx(node),
-            name: view.name.clone(),
-            memory_mib: mib,
-            tasks: want.tasks,
-            gres,
-            cpus,
-        };
-        for &other in &view.parts {
-            let shares = other == part && want.sharers > 0;
-            let part = &mut self.parts[other as usize];
-            let pos = part.pos_of[node as usize] as usize;
-            if let Some(sharing) = part.sharing.as_mut().filter(|_| !shares) {
-                sharing.closed[pos].union_with(&share.cpus);
-            }
-        }
-        let part = &mut self.parts[part as usize];
-        let pos = part.pos_of[node as usize] as usize;
-        part.cpus.take(pos, &share.cpus);
-        self.update_trees(node);
-        share
-    }
-
     /// A copy of the node's free resources, to restore them.
     pub(crate) fn keep(&self, node: u32) -> NodeSnapshot {
         let view = &self.nodes[node as usize];
@@ -682,6 +594,14 @@ impl Fleet {
         self.update_trees(node);
     }
 
+    /// The nodes, as jobs of this partition see them.
+    pub(crate) fn of_part(&self, part: u32) -> PartFleet<'_> {
+        PartFleet {
+            fleet: self,
+            part: &self.parts[part as usize],
+        }
+    }
+
     /// Empties every node.
     pub(crate) fn clear(&mut self) {
         for node in 0..index(self.nodes.len()) {
@@ -719,6 +639,13 @@ impl Fleet {
     }
 }
 
+/// The nodes, as jobs of one partition see them.
+#[derive(Clone, Copy)]
+pub(crate) struct PartFleet<'a> {
+    pub(crate) fleet: &'a Fleet,
+    pub(crate) part: &'a PartView,
+}
+
 /// The resources that a job takes of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
@@ -743,20 +670,6 @@ pub(crate) struct Want {
     pub(crate) only_user: bool,
     /// Its owner, where that matters.
     pub(crate) user: Option<u32>,
-}
-
-impl Want {
-    /// Of whole cores the CPUs that the job holds.
-    fn threads_of(&self, class: &NodeClass, cores: CpuSet) -> CpuSet {
-        let Some((count, of_core)) = self.held else {
-            return cores;
-        };
-        let granule = class.granule.max(1);
-        // One thread of each core before the second of any.
-        let of_cores = |thread| cores.iter().filter(move |cpu| cpu % granule == thread);
-        let threads = (0..of_core).flat_map(of_cores);
-        threads.take(count as usize).collect()
-    }
 }
 
 /// Free GPUs of a node, and one more; 0 where there are none at all.

@@ -1,7 +1,7 @@
 //! Which CPUs of a node the jobs of a partition may have: whole sockets only (`SelectTypeParameters` of a partition), so
 //! many together (`MaxCPUsPerNode`), or so many of each socket (`MaxCPUsPerSocket`).
 
-use crate::nodes::allocations::Ends;
+use crate::nodes::allocations::EndAssumption;
 use crate::nodes::fleet::{Fleet, NodeClass, PartView, whole_granules};
 use crate::nodes::sockets::sockets_of;
 use muster_core::state::State;
@@ -179,14 +179,14 @@ impl Fleet {
         part: &PartView,
         pos: usize,
         at: Timestamp,
-        ends: (Ends, Option<Timestamp>),
+        assumed: EndAssumption,
     ) -> u32 {
         let node = part.order[pos];
         let class = &self.classes[self.nodes[node as usize].class as usize];
         let rule = &part.cpus.rule;
         let mut held = part.cpus.held(pos).unwrap_or_default();
-        held.subtract(&self.leaving(node, &part.config.name, at, ends));
-        let open = match self.detail_at(node, at, ends) {
+        held.subtract(&self.leaving(node, &part.config.name, at, assumed));
+        let open = match self.detail_at(node, at, assumed) {
             Some(detail) => whole_granules(&rule.open(class, &held, &detail.free), class.granule),
             None => u32::MAX,
         };

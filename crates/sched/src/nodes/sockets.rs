@@ -157,7 +157,8 @@ fn take(class: &NodeClass, sockets: &[&Socket], cpus: u32) -> CpuSet {
 pub(crate) fn pick_in_turn(
     class: &NodeClass,
     free: &CpuSet,
-    (cpus, each): (u32, u32),
+    cpus: u32,
+    each: u32,
     far: impl Fn(u32, u32) -> Far,
 ) -> CpuSet {
     let granule = class.granule.max(1);

@@ -180,7 +180,7 @@ impl Pass<'_> {
                 let end = end_after(self.now, self.length_ms(lane));
                 let queue = &mut self.s.queue;
                 queue.woken.contains(&lane)
-                    || queue.is_unblocked(&self.s.fleet, lane, (&self.reservations.holds, end))
+                    || queue.is_unblocked(&self.s.fleet, lane, &self.reservations.holds, end)
             })
     }
 
@@ -308,7 +308,7 @@ impl Pass<'_> {
         let taken = |fleet: &crate::nodes::fleet::Fleet, node, want: &crate::nodes::fleet::Want| {
             self.reservations.holds.take_spare(fleet, node, end, want);
         };
-        let mut alloc = allocate(&mut self.s.fleet, (lane.part, limit), demand, picks, taken);
+        let mut alloc = allocate(&mut self.s.fleet, lane.part, limit, demand, picks, taken);
         alloc.backfilled = passes;
         self.count_start(number, job, &mut alloc);
         let ends = JobEnds {
@@ -472,9 +472,8 @@ impl Pass<'_> {
         };
         let members = self.members(&components);
         let mut taken = self.reservations.holds.clone();
-        let times = ((ends, None), self.now);
-        let (start, found) =
-            earliest_together(&members, &self.s.fleet, &mut taken, times.0, times.1)?;
+        let fleet = &self.s.fleet;
+        let (start, found) = earliest_together(&members, fleet, &mut taken, ends.into(), self.now)?;
         if start > self.now && !self.may_reserve(first, start) {
             return None;
         }

@@ -2,7 +2,7 @@
 //! ending already are counted before another is chosen. Resources that become free are kept for the waiting job: nodes, and
 //! licenses where those are reclaimed.
 
-use crate::demand::licenses::{Due, Licenses, Span};
+use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
 use crate::nodes::fleet::{Fleet, NOWHERE};
 use crate::order::LaneHead;
@@ -340,14 +340,22 @@ struct VictimSearch<'a> {
     holds: &'a Holds,
     closed: &'a [bool],
     now: Timestamp,
-    /// Available licenses, those that the job asks for, and the reservation whose licenses it may have.
-    licensing: (&'a Licenses, &'a [Counts], Span<'a>),
+    licensing: Licensing<'a>,
     /// There are not enough of them: others may have to leave for those that they have.
     lacks_licenses: bool,
     /// The shortfall of the last attempt.
     short: Cell<Shortfall>,
     /// Reservations for others made nodes smaller.
     narrowed: Cell<bool>,
+}
+
+/// Licenses that there are, and those that a job asks for.
+#[derive(Clone, Copy)]
+struct Licensing<'a> {
+    available: &'a Licenses,
+    asked: &'a [Counts],
+    /// With the reservation whose licenses it may have.
+    span: Span<'a>,
 }
 
 impl<'a> VictimSearch<'a> {
@@ -362,7 +370,11 @@ impl<'a> VictimSearch<'a> {
             holds: &pass.reservations.holds,
             closed: &pass.reservations.closed,
             now: pass.now,
-            licensing: (&pass.budget.licenses, &view.licenses, span),
+            licensing: Licensing {
+                available: &pass.budget.licenses,
+                asked: &view.licenses,
+                span,
+            },
             lacks_licenses: pass
                 .budget
                 .licenses
@@ -468,27 +480,31 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// The licenses that it asks for, if there are enough when these jobs have left. Who is only stopped keeps his.
-    fn licenses(&self, freed: &[FreedShares<'_>]) -> Option<Due> {
-        let (all, asked, span) = self.licensing;
+    fn licenses(&self, freed: &[FreedShares<'_>]) -> Option<Vec<LicenseDue>> {
+        let Licensing {
+            available,
+            asked,
+            span,
+        } = self.licensing;
         if asked.is_empty() {
-            return Some(Due::new());
+            return Some(Vec::new());
         }
         let ended = freed.iter().filter(|release| release.whole);
         let ended: Vec<&Job> = ended.map(|release| release.job).collect();
-        all.without(asked, span, &ended)
+        available.without(asked, span, &ended)
     }
 
     /// Whether a job has some of the licenses that are missing.
     fn has_licenses(&self, job: &Job) -> bool {
         let held = job.alloc.iter().flat_map(|alloc| &alloc.licenses);
-        let asked = || self.licensing.1.iter().flatten().map(|(name, _)| name);
+        let asked = || self.licensing.asked.iter().flatten().map(|(name, _)| name);
         self.lacks_licenses && held.into_iter().any(|(name, _)| asked().any(|n| n == name))
     }
 
     fn place(&self, freed: &[FreedShares<'_>]) -> Option<Vec<Pick>> {
         self.licenses(freed)?;
         let after_preemption = self.without(freed);
-        let switches = self.demand.switches.map(|(most, _)| most);
+        let switches = self.demand.switches.map(|limit| limit.most);
         let placement = choose(
             self.demand,
             self.fleet,

@@ -3,13 +3,16 @@
 use super::het::HetReservation;
 use super::{Pass, waited_ms};
 use crate::backfill::gains::BackfillReservation;
-use crate::backfill::outlook::{Outlook, reserve};
+use crate::backfill::outlook::{
+    FoundStart, KeptNodes, Outlook, PlannedPlacement, StartTimes, reserve,
+};
 use crate::demand::Demand;
-use crate::demand::licenses::Due;
+use crate::demand::licenses::LicensesDue;
 use crate::nodes::allocations::Ends;
 use crate::nodes::node_map::{NumberMap, NumberSet};
 use crate::order::HeadKey;
-use crate::place::holds::Holds;
+use crate::pass::scheduler::LaneOutlook;
+use crate::place::holds::{Holds, SharedHolds};
 use muster_core::state::Scale;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
@@ -37,6 +40,16 @@ pub(crate) struct PassReservations {
     pub(super) cautious: BTreeSet<u32>,
 }
 
+impl PassReservations {
+    /// What is kept of nodes so far.
+    fn kept(&self) -> KeptNodes<'_> {
+        KeptNodes {
+            holds: &self.holds,
+            ends: &self.ends,
+        }
+    }
+}
+
 impl Pass<'_> {
     /// The job is the first that waits in its partition: what it needs is kept for it.
     pub(super) fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
@@ -55,59 +68,45 @@ impl Pass<'_> {
         let Ok(demand) = &self.s.queue.lane(lane).demand else {
             return;
         };
-        let ends = if self.s.planned.predicts() && !cautious {
-            Ends::Planned
-        } else {
-            Ends::Limits
-        };
-        let place = (&self.s.fleet, view);
-        let stamp = self.s.queue.lane(lane).stamp;
-        let outlook = self.s.outlooks.remove(&part);
-        // The job that was first before may have asked for the same of each node.
-        let mut outlook = outlook
-            .and_then(|(of, mut kept)| {
-                let serves = kept.ends() == ends && (of == stamp || kept.serves(demand));
-                (serves && kept.update(demand, &self.s.fleet, view)).then_some(kept)
-            })
-            .unwrap_or_else(|| Box::new(Outlook::new(demand, &self.s.fleet, view, (ends, None))));
-        let since = self.state.jobs[&job].switch_wait_since;
-        let fresh = || self.plan.switch_waits.contains(&job).then_some(self.now);
-        let waited = since.or_else(fresh);
-        let licensed = self.licensed(lane, demand);
+        let kept = self.s.outlooks.remove(&part);
+        let mut outlook = self.outlook_of(kept, lane, demand, cautious);
         let alone = self.reservations.holds.is_empty()
             && self.reservations.ends.is_empty()
             && self.s.fleet.blocks.all.is_empty()
             && self.s.queue.lane(lane).licenses.is_empty()
             && demand.switches.is_none();
+        let licensed = self.licensed(lane, demand);
+        let on = self.s.fleet.of_part(part);
         let found = match &licensed {
             Some(_) if alone => {
-                let start = outlook.earliest_alone(demand, place, self.now);
-                start.map(|start| (start, Vec::new()))
+                let start = outlook.earliest_alone(demand, on, self.now);
+                let picks = Vec::new();
+                start.map(|start| FoundStart { start, picks })
             }
-            Some((from, _)) => {
-                let held = (&self.reservations.holds, &self.reservations.ends);
-                outlook.earliest(demand, place, held, (self.now, *from), waited)
+            Some(licenses) => {
+                let times = StartTimes {
+                    now: self.now,
+                    from: licenses.from,
+                    waited: self.waited_for_switches(job),
+                };
+                outlook.earliest(demand, on, self.reservations.kept(), times)
             }
             None => None,
         };
         let mut new = None;
-        if let Some((start, picks)) = found
+        if let Some(FoundStart { start, picks }) = found
             && self.may_reserve(job, start)
         {
-            let place = (&self.s.fleet, view, lane);
+            let all = &mut self.reservations.holds;
             let holds = match alone {
-                true => outlook.reserve_alone(&mut self.reservations.holds, demand, place),
+                true => outlook.reserve_alone(all, demand, on, lane),
                 false => {
-                    let found = (start, picks.as_slice());
-                    reserve(&mut self.reservations.holds, demand, place, found, &outlook)
+                    let picks = picks.as_slice();
+                    let planned = PlannedPlacement { lane, start, picks };
+                    reserve(all, demand, on, planned, &outlook)
                 }
             };
-            self.reservations
-                .ends
-                .extend(holds.first().map(|hold| hold.end));
-            let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
-            let licensed = !counts.is_empty();
-            self.budget.licenses.keep(start, counts);
+            let licensed = self.note_reserved(job, start, &holds, licensed);
             new = Some(BackfillReservation {
                 key,
                 lane,
@@ -116,27 +115,71 @@ impl Pass<'_> {
                 licensed,
                 holds,
             });
-            if self.state.jobs[&job].expected_start != Some(start) {
-                self.plan.expected.push((job, start));
-            }
         }
-        self.s.outlooks.insert(part, (stamp, outlook));
+        let stamp = self.s.queue.lane(lane).stamp;
+        self.s.outlooks.insert(part, LaneOutlook { stamp, outlook });
         self.settle_reservation(part, new);
     }
 
-    /// The licenses that the lane's jobs ask for: from when on they can be had, absent where that is now, and what
-    /// there will be of them; `None` if no end in sight sets them free.
-    pub(super) fn licensed(&self, lane: u32, demand: &Demand) -> Option<(Option<Timestamp>, Due)> {
+    /// The partition's outlook for the first job of the lane. The job that was first before may have asked for the same of each
+    /// node.
+    fn outlook_of(
+        &self,
+        kept: Option<LaneOutlook>,
+        lane: u32,
+        demand: &Demand,
+        cautious: bool,
+    ) -> Box<Outlook> {
+        let ends = if self.s.planned.predicts() && !cautious {
+            Ends::Planned
+        } else {
+            Ends::Limits
+        };
+        let lane = self.s.queue.lane(lane);
+        let (fleet, view) = (&self.s.fleet, &self.s.fleet.parts[lane.part as usize]);
+        let kept = kept.and_then(|LaneOutlook { stamp, mut outlook }| {
+            let kept = &mut outlook;
+            let serves = kept.ends() == ends && (stamp == lane.stamp || kept.serves(demand));
+            (serves && kept.update(demand, fleet, view)).then_some(outlook)
+        });
+        kept.unwrap_or_else(|| Box::new(Outlook::new(demand, fleet, view, ends.into())))
+    }
+
+    /// Since when a job could run on more leaf switches than it asks for, if it could.
+    fn waited_for_switches(&self, job: JobId) -> Option<Timestamp> {
+        let since = self.state.jobs[&job].switch_wait_since;
+        since.or_else(|| self.plan.switch_waits.contains(&job).then_some(self.now))
+    }
+
+    /// Nodes are reserved for a job: when they are free again, its licenses and its expected start are noted. Says whether
+    /// licenses are kept.
+    fn note_reserved(
+        &mut self,
+        job: JobId,
+        start: Timestamp,
+        holds: &SharedHolds,
+        licensed: Option<LicensesDue>,
+    ) -> bool {
+        let end = holds.first().map(|hold| hold.end);
+        self.reservations.ends.extend(end);
+        let counts = licensed.map_or(Vec::new(), |due| due.counts);
+        let keeps_licenses = !counts.is_empty();
+        self.budget.licenses.keep(start, counts);
+        if self.state.jobs[&job].expected_start != Some(start) {
+            self.plan.expected.push((job, start));
+        }
+        keeps_licenses
+    }
+
+    /// When there are the licenses that the lane's jobs ask for; `None` if no end in sight sets them free.
+    pub(super) fn licensed(&self, lane: u32, demand: &Demand) -> Option<LicensesDue> {
         let view = self.s.queue.lane(lane);
         if view.licenses.is_empty() {
-            return Some((None, Vec::new()));
+            return Some(LicensesDue::default());
         }
         let (span, completing) = (self.span(view, demand), &self.s.completing);
-        let (at, counts) = self
-            .budget
-            .licenses
-            .earliest(&view.licenses, span, completing)?;
-        Some((Some(at).filter(|at| *at > self.now), counts))
+        let licenses = &self.budget.licenses;
+        licenses.earliest(&view.licenses, span, completing)
     }
 
     /// The partition's reservation is known now; lanes that an older one kept back may come again.
@@ -190,31 +233,29 @@ impl Pass<'_> {
         let kept = self.reservations.outlooks.remove(&lane);
         let outlook = kept
             .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
-            .unwrap_or_else(|| Outlook::new(demand, fleet, view, (ends, None)));
+            .unwrap_or_else(|| Outlook::new(demand, fleet, view, ends.into()));
         let since = self.state.jobs[&job].switch_wait_since;
         let licensed = self.licensed(lane, demand);
-        let found = licensed.as_ref().and_then(|(from, _)| {
-            let held = (&self.reservations.holds, &self.reservations.ends);
-            outlook.earliest(demand, (fleet, view), held, (self.now, *from), since)
+        let on = fleet.of_part(part);
+        let found = licensed.as_ref().and_then(|licenses| {
+            let times = StartTimes {
+                now: self.now,
+                from: licenses.from,
+                waited: since,
+            };
+            outlook.earliest(demand, on, self.reservations.kept(), times)
         });
-        if let Some((start, picks)) = found
+        if let Some(FoundStart { start, picks }) = found
             && self.may_reserve(job, start)
         {
-            let holds = reserve(
-                &mut self.reservations.holds,
-                demand,
-                (fleet, view, lane),
-                (start, &picks),
-                &outlook,
-            );
-            let counts = licensed.map_or(Vec::new(), |(_, counts)| counts);
-            self.budget.licenses.keep(start, counts);
-            self.reservations
-                .ends
-                .extend(holds.first().map(|hold| hold.end));
-            if self.state.jobs[&job].expected_start != Some(start) {
-                self.plan.expected.push((job, start));
-            }
+            let planned = PlannedPlacement {
+                lane,
+                start,
+                picks: &picks,
+            };
+            let holds = &mut self.reservations.holds;
+            let holds = reserve(holds, demand, on, planned, &outlook);
+            self.note_reserved(job, start, &holds, licensed);
         }
         self.reservations.outlooks.insert(lane, outlook);
     }

@@ -59,6 +59,14 @@ pub struct HeldNode {
     pub mib: u64,
 }
 
+/// What is ahead for the first job that waits in a partition.
+#[derive(Debug)]
+pub(crate) struct LaneOutlook {
+    /// Of the lane that it was made for.
+    pub(crate) stamp: u64,
+    pub(crate) outlook: Box<Outlook>,
+}
+
 /// Waiting jobs and free room, kept up to date by events.
 #[derive(Debug, Default)]
 pub struct Scheduler {
@@ -84,7 +92,7 @@ pub struct Scheduler {
     /// When jobs give up their limit on leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
     /// When and where the first job that waits in a partition will fit, by partition.
-    pub(crate) outlooks: NumberMap<u32, (u64, Box<Outlook>)>,
+    pub(crate) outlooks: NumberMap<u32, LaneOutlook>,
     /// Where a pass has its reservations: empty between passes.
     pub(crate) holds: Holds,
     /// And its lists, likewise.

@@ -40,7 +40,7 @@ impl Pass<'_> {
         let part = &self.s.fleet.parts[lane.part as usize];
         let least = end_after(self.now, Some(least_ms));
         let source = self.until(lane.part, least);
-        let switches = demand.switches.map(|(most, _)| most);
+        let switches = demand.switches.map(|limit| limit.most);
         let found = choose(demand, &self.s.fleet, part, &source, switches);
         let visited = source.visited.get();
         let picks = match found {

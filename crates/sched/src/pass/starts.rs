@@ -44,7 +44,7 @@ impl Pass<'_> {
         }
         let name = &self.s.fleet.parts[part as usize].config.name;
         let job = &self.state.jobs[&job];
-        let over = (self.state).start_limit((job, name), tres, &self.budget.limit_use, self.now);
+        let over = (self.state).start_limit(job, name, tres, &self.budget.limit_use, self.now);
         over.map(|over| over.reason)
     }
 
@@ -130,7 +130,8 @@ impl Pass<'_> {
             .collect();
         let mut alloc = allocate(
             &mut self.s.fleet,
-            (part, limit),
+            part,
+            limit,
             demand,
             picks,
             |fleet, node, want| {
@@ -185,7 +186,7 @@ impl Pass<'_> {
             let factor = self.state.usage_factor_millionths(job).unwrap_or(MILLION);
             for scope in self.state.scopes_of(job, &alloc.partition) {
                 let used = self.budget.limit_use.entry(scope).or_default();
-                used.add(&tres, (end, factor));
+                used.add(&tres, end, factor);
             }
         }
     }
@@ -227,7 +228,8 @@ impl Pass<'_> {
 /// Takes the nodes picked, for a job that ends at `latest`.
 pub(crate) fn allocate(
     fleet: &mut Fleet,
-    (part, latest): (u32, Timestamp),
+    part: u32,
+    latest: Timestamp,
     demand: &crate::demand::Demand,
     picks: &[Pick],
     mut taken: impl FnMut(&Fleet, u32, &Want),

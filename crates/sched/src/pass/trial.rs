@@ -1,11 +1,11 @@
 //! `--test-only`, `--immediate`: when and where one job would start, without queueing it.
 
-use crate::backfill::outlook::Outlook;
+use crate::backfill::outlook::{FoundStart, KeptNodes, Outlook, StartTimes};
 use crate::backfill::together::{Member, MemberLane, earliest_together};
 use crate::demand::Demand;
-use crate::demand::licenses::{Licenses, Span, asked};
+use crate::demand::licenses::{Licenses, LicensesDue, Span, asked};
 use crate::demand::pick::Pick;
-use crate::nodes::allocations::Ends;
+use crate::nodes::allocations::{EndAssumption, Ends};
 use crate::nodes::fleet::{Fleet, PartView};
 use crate::nodes::planned::PlannedEnds;
 use crate::pass::starts::allocate;
@@ -24,6 +24,14 @@ use std::collections::BTreeSet;
 
 /// The assumed length of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
+
+/// Jobs end at their limits.
+fn by_limits(now: Timestamp) -> EndAssumption {
+    EndAssumption {
+        ends: Ends::Limits,
+        endless: Some(now.plus_s(ENDLESS_S)),
+    }
+}
 
 /// The default partition's name.
 fn default_partition(state: &State) -> Vec<String> {
@@ -89,9 +97,8 @@ pub(crate) fn would_start_together(
             waited: None,
         })
         .collect();
-    let ends = (Ends::Limits, Some(now.plus_s(ENDLESS_S)));
     let mut holds = Holds::default();
-    let found = earliest_together(&members, &fleet, &mut holds, ends, now);
+    let found = earliest_together(&members, &fleet, &mut holds, by_limits(now), now);
     let Some((at, places)) = found else {
         let text = "the components never fit beside each other";
         return Err(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
@@ -104,7 +111,8 @@ pub(crate) fn would_start_together(
         let latest = end_after(fleet.now, demand.length_ms);
         allocate(
             &mut fleet,
-            (*part, latest),
+            *part,
+            latest,
             demand,
             &placed.picks,
             |_, _, _| {},
@@ -130,88 +138,143 @@ pub(crate) fn would_start(
     let default = default_partition(state);
     let completing = completing(state);
     fleet.settle(state, &PlannedEnds::default());
-    let ends = (Ends::Limits, Some(now.plus_s(ENDLESS_S)));
-    let holds = Holds::default();
+    let trial = Trial {
+        state,
+        fleet: &fleet,
+        spec,
+        completing,
+        now,
+    };
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
-    let mut best: Option<(Timestamp, u32, Demand, Vec<Pick>)> = None;
+    let mut best: Option<TrialStart> = None;
     for name in partitions_of(spec, &default) {
+        match trial.start_in(name) {
+            Ok(found) if best.as_ref().is_none_or(|best| found.start < best.start) => {
+                best = Some(found);
+            }
+            Ok(_) => {}
+            Err(reason) => refusal = reason,
+        }
+    }
+    let Some(best) = best else {
+        return Err(refusal);
+    };
+    // For a later time the shares say how much, not which CPUs: those are chosen on an empty node.
+    if best.start > now {
+        fleet.clear();
+    }
+    let latest = end_after(fleet.now, best.demand.length_ms);
+    let alloc = allocate(
+        &mut fleet,
+        best.part,
+        latest,
+        &best.demand,
+        &best.picks,
+        |_, _, _| {},
+    );
+    Ok((best.start, alloc))
+}
+
+/// Where and when a job would start.
+struct TrialStart {
+    start: Timestamp,
+    part: u32,
+    demand: Demand,
+    picks: Vec<Pick>,
+}
+
+/// One job and the nodes on which it is tried.
+struct Trial<'a> {
+    state: &'a State,
+    fleet: &'a Fleet,
+    spec: &'a JobSpec,
+    completing: BTreeSet<JobId>,
+    now: Timestamp,
+}
+
+impl Trial<'_> {
+    /// The job's earliest start in a partition.
+    fn start_in(&self, name: &str) -> Result<TrialStart, Refusal> {
+        let (fleet, spec) = (self.fleet, self.spec);
         let Some(&number) = fleet.part_by_name.get(name) else {
-            refusal = Refusal::new(RefusalCode::InvalidPartition, name.clone());
-            continue;
+            return Err(Refusal::new(RefusalCode::InvalidPartition, name));
         };
         let part = &fleet.parts[number as usize];
         let limit = limit_in(spec, part);
-        let demand = match feasible(&spec.ask, limit, &fleet, part, Some(spec.owner.uid)) {
-            Ok(demand) => demand,
-            Err(reason) => {
-                refusal = refusal_for(reason, name, limit);
-                continue;
+        let demand = feasible(&spec.ask, limit, fleet, part, Some(spec.owner.uid))
+            .map_err(|reason| refusal_for(reason, name, limit))?;
+        let Some(licenses) = self.licenses_due(&demand) else {
+            let text = "no running job's end sets its licenses free";
+            return Err(Refusal::new(RefusalCode::InvalidLicense, text));
+        };
+        let holds = Holds::default();
+        let placement = match licenses.from {
+            Some(_) => Placement::Nowhere(Shortfall::ANYTHING),
+            None => self.place_now(&demand, part, &holds),
+        };
+        let found = match placement {
+            Placement::Here(picks) => Some(FoundStart {
+                start: self.now,
+                picks,
+            }),
+            other => {
+                let times = StartTimes {
+                    now: self.now,
+                    from: licenses.from,
+                    waited: (other == Placement::Scattered).then_some(self.now),
+                };
+                let kept = KeptNodes {
+                    holds: &holds,
+                    ends: &BTreeSet::new(),
+                };
+                let outlook = Outlook::new(&demand, fleet, part, by_limits(self.now));
+                outlook.earliest(&demand, fleet.of_part(number), kept, times)
             }
         };
+        let Some(FoundStart { start, picks }) = found else {
+            let text = "no running job's end makes room for it";
+            return Err(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
+        };
+        Ok(TrialStart {
+            start,
+            part: number,
+            demand,
+            picks,
+        })
+    }
+
+    /// When it can have its licenses, if ever.
+    fn licenses_due(&self, demand: &Demand) -> Option<LicensesDue> {
+        let requested = asked(self.spec.licenses.as_deref());
+        if requested.is_empty() {
+            return Some(LicensesDue::default());
+        }
+        let span = Span {
+            state: self.state,
+            reservation: None,
+            now: self.now,
+            end: end_after(self.now, demand.length_ms),
+        };
+        Licenses::default().earliest(&requested, span, &self.completing)
+    }
+
+    fn place_now(&self, demand: &Demand, part: &PartView, holds: &Holds) -> Placement {
+        let end = end_after(self.now, demand.length_ms);
         let mut source = CurrentNodes {
-            fleet: &fleet,
+            fleet: self.fleet,
             part,
-            holds: &holds,
+            holds,
             closed: &[],
-            end: end_after(now, demand.length_ms),
-            latest: end_after(now, demand.length_ms),
+            end,
+            latest: end,
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
             shared: false,
         };
-        let switches = demand.switches.map(|(most, _)| most);
-        let requested = asked(spec.licenses.as_deref());
-        let span = Span {
-            state,
-            reservation: None,
-            now,
-            end: end_after(now, demand.length_ms),
-        };
-        let licensed = match requested.is_empty() {
-            true => Some(now),
-            false => Licenses::default()
-                .earliest(&requested, span, &completing)
-                .map(|(at, _)| at),
-        };
-        let Some(from) = licensed else {
-            let text = "no running job's end sets its licenses free";
-            refusal = Refusal::new(RefusalCode::InvalidLicense, text);
-            continue;
-        };
-        let placement = match from > now {
-            true => Placement::Nowhere(Shortfall::ANYTHING),
-            false => choose_now(&demand, &mut source, switches),
-        };
-        let found = match placement {
-            Placement::Here(picks) => Some((now, picks)),
-            other => {
-                let waited = (other == Placement::Scattered).then_some(now);
-                let outlook = Outlook::new(&demand, &fleet, part, ends);
-                let (none, times) = (BTreeSet::new(), (now, Some(from).filter(|t| *t > now)));
-                outlook.earliest(&demand, (&fleet, part), (&holds, &none), times, waited)
-            }
-        };
-        match found {
-            Some((at, picks)) if best.as_ref().is_none_or(|(t, ..)| at < *t) => {
-                best = Some((at, number, demand, picks));
-            }
-            Some(_) => {}
-            None => {
-                let text = "no running job's end makes room for it";
-                refusal = Refusal::new(RefusalCode::NodeConfigUnavailable, text);
-            }
-        }
+        let switches = demand.switches.map(|limit| limit.most);
+        choose_now(demand, &mut source, switches)
     }
-    let Some((at, part, demand, picks)) = best else {
-        return Err(refusal);
-    };
-    // For a later time the shares say how much, not which CPUs: those are chosen on an empty node.
-    if at > now {
-        fleet.clear();
-    }
-    let on = (part, end_after(fleet.now, demand.length_ms));
-    Ok((at, allocate(&mut fleet, on, &demand, &picks, |_, _, _| {})))
 }
 
 fn refusal_for(reason: Reason, partition: &str, limit: TimeLimit) -> Refusal {

@@ -2,6 +2,7 @@
 //! blocks, the last of which is the tightest, or each into a block of its own.
 
 use super::{Candidate, NodeSource, Search};
+use crate::demand::SegmentAsk;
 use crate::nodes::network::{Leaves, Network};
 use muster_model::spec::Segments;
 use std::cmp::Reverse;
@@ -12,13 +13,13 @@ impl<G: NodeSource> Search<'_, G> {
         &self,
         network: &Network,
         leaves: &Leaves,
-        (segment, how): (usize, Segments),
+        segment: SegmentAsk,
         best: u32,
     ) -> Option<Vec<Candidate>> {
         let d = self.demand;
         let count = d.min_nodes as usize;
-        let wanted = count / segment.max(1);
-        if wanted * segment != count || wanted == 0 {
+        let wanted = count / segment.nodes.max(1);
+        if wanted * segment.nodes != count || wanted == 0 {
             return None;
         }
         // Every node holds its even part.
@@ -40,11 +41,11 @@ impl<G: NodeSource> Search<'_, G> {
         }
         let within = |range: &Range<u32>| {
             let here = all.iter().filter(|(leaf, _)| range.contains(leaf));
-            self.fill(here, (segment, wanted), how)
+            self.fill(here, segment, wanted)
         };
         let everywhere = 0..network.leaves;
         let levels = network.levels.iter().flatten();
-        let chosen = match how {
+        let chosen = match segment.rule {
             Segments::Together => levels.chain([&everywhere]).find_map(within),
             Segments::Anywhere | Segments::Apart => within(&everywhere),
         }?;
@@ -56,12 +57,12 @@ impl<G: NodeSource> Search<'_, G> {
     fn fill<'c>(
         &self,
         blocks: impl Iterator<Item = &'c (u32, Vec<Candidate>)>,
-        (segment, wanted): (usize, usize),
-        how: Segments,
+        segment: SegmentAsk,
+        wanted: usize,
     ) -> Option<Vec<Candidate>> {
-        let most = |list: &[Candidate]| match how {
-            Segments::Apart => (list.len() / segment).min(1),
-            Segments::Anywhere | Segments::Together => list.len() / segment,
+        let most = |list: &[Candidate]| match segment.rule {
+            Segments::Apart => (list.len() / segment.nodes).min(1),
+            Segments::Anywhere | Segments::Together => list.len() / segment.nodes,
         };
         let named = |list: &[Candidate]| {
             let named = list
@@ -91,7 +92,7 @@ impl<G: NodeSource> Search<'_, G> {
             let list = open.remove(place);
             let for_others = others.saturating_sub(1).min(left - 1);
             let taken = most(list).min(left - for_others);
-            chosen.extend(list.iter().take(taken * segment).copied());
+            chosen.extend(list.iter().take(taken * segment.nodes).copied());
             left -= taken;
         }
         Some(chosen)

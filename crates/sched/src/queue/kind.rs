@@ -32,12 +32,20 @@ pub(crate) struct Kind {
     pub(super) het: Option<HetPlace>,
     /// Licenses that they ask for.
     pub(super) licenses: Option<String>,
-    /// Account, user and QOS, where limits of these are kept.
-    pub(super) counts_for: Option<(String, String, String)>,
+    /// Whose limits they count for, where limits are kept.
+    pub(super) counts_for: Option<LimitHolder>,
     /// Their owner, where users have nodes to themselves.
     pub(super) user: Option<u32>,
     /// The QOS, where that says whom they may preempt.
     pub(super) qos: Option<String>,
+}
+
+/// Those whose limits a job counts for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LimitHolder {
+    account: String,
+    user: String,
+    qos: String,
 }
 
 impl Kind {
@@ -113,11 +121,11 @@ impl Kind {
             licenses: licenses.clone(),
             counts_for: checks_starts(state).then(|| {
                 let (account, user) = (job.spec.account_name(), &owner.user);
-                (
-                    account.to_owned(),
-                    user.clone(),
-                    state.qos_of(job).to_owned(),
-                )
+                LimitHolder {
+                    account: account.to_owned(),
+                    user: user.clone(),
+                    qos: state.qos_of(job).to_owned(),
+                }
             }),
             user: by_user.then_some(owner.uid),
             qos: (state

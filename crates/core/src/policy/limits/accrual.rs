@@ -4,7 +4,7 @@
 //! a limit be set while they wait.
 
 use crate::state::State;
-use crate::state::limit_use::AccrualGroup;
+use crate::state::limit_use::{AccrualGroup, AccrualTurn};
 use muster_model::account_limits::{Limits, Scope};
 use muster_model::ids::JobId;
 use muster_model::job::{Accrual, Job};
@@ -56,25 +56,28 @@ impl State {
     }
 
     /// Where a record waits for its turn to gain age.
-    pub(crate) fn accrual_key(&self, job: &Job) -> Option<(AccrualGroup, Timestamp)> {
+    pub(crate) fn accrual_key(&self, job: &Job) -> Option<AccrualTurn> {
         if job.accrual.is_none() || job.waits_to_accrue() == 0 {
             return None;
         }
         let since = job.eligible_time.unwrap_or(job.submit_time);
-        Some((accrual_group(self, job), since))
+        Some(AccrualTurn {
+            group: accrual_group(self, job),
+            since,
+        })
     }
 
     /// Brings the index of those that wait for their turn up to date.
     pub(crate) fn shift_accrual(
         &mut self,
         id: JobId,
-        before: Option<&(AccrualGroup, Timestamp)>,
-        after: Option<&(AccrualGroup, Timestamp)>,
+        before: Option<&AccrualTurn>,
+        after: Option<&AccrualTurn>,
     ) {
         if before == after {
             return;
         }
-        if let Some((group, since)) = before
+        if let Some(AccrualTurn { group, since }) = before
             && let Some(waiting) = self.accrual_waiting.get_mut(group)
         {
             waiting.remove(&(*since, id));
@@ -82,7 +85,7 @@ impl State {
                 self.accrual_waiting.remove(group);
             }
         }
-        if let Some((group, since)) = after {
+        if let Some(AccrualTurn { group, since }) = after {
             let waiting = self.accrual_waiting.entry(group.clone()).or_default();
             waiting.insert((*since, id));
         }
@@ -127,15 +130,16 @@ fn accrual_is_limited(state: &State) -> bool {
 }
 
 fn accrual_group(state: &State, job: &Job) -> AccrualGroup {
-    (
-        state.qos_of(job).to_owned(),
-        job.spec.account_name().to_owned(),
-        job.spec.owner.user.clone(),
-    )
+    AccrualGroup {
+        qos: state.qos_of(job).to_owned(),
+        account: job.spec.account_name().to_owned(),
+        user: job.spec.owner.user.clone(),
+    }
 }
 
 /// The scopes whose limits apply to jobs of a group, without the partition's QOS.
-fn accrual_scopes(state: &State, (qos, account, user): &AccrualGroup) -> Vec<Scope> {
+fn accrual_scopes(state: &State, group: &AccrualGroup) -> Vec<Scope> {
+    let AccrualGroup { qos, account, user } = group;
     let own = [
         Scope::Qos(qos.clone()),
         Scope::QosUser(qos.clone(), user.clone()),

@@ -60,6 +60,24 @@ struct Start<'a> {
     safe: bool,
 }
 
+impl<'a> Start<'a> {
+    fn new(state: &State, job: &Job, tres: &'a Amounts, now: Timestamp) -> Start<'a> {
+        let of = |name: &str| tres.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n);
+        Start {
+            tres,
+            minutes: match job.time_limit {
+                TimeLimit::Minutes(minutes) => u64::from(minutes),
+                TimeLimit::Unlimited => u64::from(u32::MAX),
+            },
+            nodes: of("node"),
+            wall: job.time_limit,
+            factor: state.usage_factor_millionths(job).unwrap_or(MILLION),
+            now,
+            safe: (state.config.as_ref()).is_some_and(|c| c.order.enforce_safe),
+        }
+    }
+}
+
 /// The use of a scope.
 struct Counts<'a> {
     used: &'a InUse,
@@ -68,7 +86,24 @@ struct Counts<'a> {
     half_life_s: u64,
 }
 
-impl Counts<'_> {
+impl<'a> Counts<'a> {
+    fn new(state: &'a State, scope: &Scope, beside: Beside<'a>, none: &'a InUse) -> Counts<'a> {
+        let (used, fresh) = match beside {
+            Beside::Nothing => (None, None),
+            Beside::Only(others) => (None, others.get(scope)),
+            Beside::Use(more) => (state.limit_use.get(scope), more.get(scope)),
+        };
+        Counts {
+            used: used.unwrap_or(none),
+            fresh: fresh.unwrap_or(none),
+            before: match beside {
+                Beside::Use(_) => state.accounts.tres_usage.get(scope),
+                Beside::Nothing | Beside::Only(_) => None,
+            },
+            half_life_s: state.limits_half_life_s(scope),
+        }
+    }
+
     fn jobs(&self) -> u64 {
         u64::from(self.used.jobs.saturating_add(self.fresh.jobs))
     }
@@ -98,21 +133,18 @@ struct Check<'a> {
 
 impl Check<'_> {
     /// A limit: so much of it counts already, and so much more would. It is broken if that is more than it allows.
-    fn most(
-        &mut self,
-        (rule, name): (LimitRule, &str),
-        most: Option<u64>,
-        (used, asked): (u64, u64),
-    ) {
+    fn most(&mut self, rule: LimitRule, most: Option<u64>, used: u64, asked: u64) {
         let broken = |most: u64| used.saturating_add(asked) > most;
-        self.look((rule, name), most, (used, asked), broken);
+        self.look(rule, "", most, used, asked, broken);
     }
 
     fn look(
         &mut self,
-        (rule, name): (LimitRule, &str),
+        rule: LimitRule,
+        name: &str,
         most: Option<u64>,
-        (used, asked): (u64, u64),
+        used: u64,
+        asked: u64,
         broken: impl Fn(u64) -> bool,
     ) {
         let Some(most) = most else { return };
@@ -149,7 +181,7 @@ impl Check<'_> {
             let asked = asked.map_or(0, |(_, amount)| *amount);
             let (used, more) = used(name, asked);
             // Who asks for none of it is not kept back by others that have too much.
-            self.look((rule, name), Some(*most), (used, more), |most| {
+            self.look(rule, name, Some(*most), used, more, |most| {
                 asked > 0 && used.saturating_add(more) > most
             });
         }
@@ -160,7 +192,7 @@ impl Check<'_> {
         let (minutes, factor) = (self.start.minutes, self.start.factor);
         let counted = |asked: u64| counted_minutes(asked, minutes, factor);
         let jobs = limits.grp_jobs.map(u64::from);
-        self.most((LimitRule::GrpJobs, ""), jobs, (counts.jobs(), 1));
+        self.most(LimitRule::GrpJobs, jobs, counts.jobs(), 1);
         self.each(LimitRule::GrpTres, &limits.grp_tres, |name, asked| {
             (counts.of(name), asked)
         });
@@ -178,7 +210,7 @@ impl Check<'_> {
         self.run_minutes(LimitRule::GrpRunMins, &limits.grp_tres_run_mins, counts);
         let used = counts.minutes("wall", now);
         let asked = if safe { counted(1) } else { 1 };
-        self.most((LimitRule::GrpWall, ""), limits.grp_wall_min, (used, asked));
+        self.most(LimitRule::GrpWall, limits.grp_wall_min, used, asked);
     }
 
     /// Resource minutes that running jobs may still use, this one included.
@@ -190,6 +222,40 @@ impl Check<'_> {
         });
     }
 
+    /// Limits that the scope has.
+    fn scope_limits(&mut self, limits: &Limits, counts: &Counts<'_>) {
+        let jobs = |most: Option<u32>| most.map(u64::from);
+        match self.scope {
+            Scope::Account(_) => self.group(limits, counts),
+            Scope::Qos(_) => {
+                self.group(limits, counts);
+                self.job(limits);
+            }
+            Scope::Association(..) | Scope::PartitionAssociation(..) => {
+                let most = jobs(limits.max_jobs);
+                self.most(LimitRule::MaxJobs, most, counts.jobs(), 1);
+                self.group(limits, counts);
+                self.job(limits);
+            }
+            Scope::QosUser(..) => {
+                let most = jobs(limits.max_jobs);
+                self.most(LimitRule::MaxJobs, most, counts.jobs(), 1);
+                let used = |name: &str, asked: u64| (counts.of(name), asked);
+                self.each(LimitRule::PerUser, &limits.max_tres_user, used);
+                let most = &limits.max_tres_run_mins_user;
+                self.run_minutes(LimitRule::RunMinsPerUser, most, counts);
+            }
+            Scope::QosAccount(..) => {
+                let most = jobs(limits.max_jobs_account);
+                self.most(LimitRule::JobsPerAccount, most, counts.jobs(), 1);
+                let used = |name: &str, asked: u64| (counts.of(name), asked);
+                self.each(LimitRule::PerAccount, &limits.max_tres_account, used);
+                let most = &limits.max_tres_run_mins_account;
+                self.run_minutes(LimitRule::RunMinsPerAccount, most, counts);
+            }
+        }
+    }
+
     /// Limits of each job.
     fn job(&mut self, limits: &Limits) {
         let (minutes, nodes) = (self.start.minutes, self.start.nodes.max(1));
@@ -198,7 +264,7 @@ impl Check<'_> {
             TimeLimit::Unlimited => u64::MAX,
         };
         let most = limits.max_wall_min.map(u64::from);
-        self.most((LimitRule::MaxWall, ""), most, (0, asked));
+        self.most(LimitRule::MaxWall, most, 0, asked);
         self.each(LimitRule::MaxTres, &limits.max_tres, |_, asked| (0, asked));
         self.each(LimitRule::MaxMins, &limits.max_tres_mins, |_, asked| {
             (0, asked.saturating_mul(minutes))
@@ -211,12 +277,8 @@ impl Check<'_> {
         for (name, least) in limits.min_tres.iter().filter(|_| whole) {
             let has = self.start.tres.iter().find(|(n, _)| n == name);
             let has = has.map_or(0, |(_, amount)| *amount);
-            self.look(
-                (LimitRule::MinTres, name),
-                Some(*least),
-                (0, has),
-                |least| has < least,
-            );
+            let rule = LimitRule::MinTres;
+            self.look(rule, name, Some(*least), 0, has, |least| has < least);
         }
     }
 }
@@ -305,30 +367,32 @@ impl State {
             return None;
         }
         let tres = least_of(job);
-        self.over_limit((job, &job.partition), &tres, Beside::Nothing, now)
+        self.over_limit(job, &job.partition, &tres, Beside::Nothing, now)
     }
 
     /// The limit that keeps a job from starting with so much in that partition, given what is in use beside what the
     /// state knows.
     pub fn start_limit(
         &self,
-        (job, partition): (&Job, &str),
+        job: &Job,
+        partition: &str,
         tres: &Amounts,
         more: &BTreeMap<Scope, InUse>,
         now: Timestamp,
     ) -> Option<Over> {
-        missing(self, (job, partition))
-            .or_else(|| self.over_limit((job, partition), tres, Beside::Use(more), now))
+        missing(self, job, partition)
+            .or_else(|| self.over_limit(job, partition, tres, Beside::Use(more), now))
     }
 
     /// The limit that keeps a waiting job back, as far as that follows from its request.
     pub fn waits_for_limit(&self, job: &Job, now: Timestamp) -> Option<Over> {
-        self.start_limit((job, &job.partition), &least_of(job), &BTreeMap::new(), now)
+        self.start_limit(job, &job.partition, &least_of(job), &BTreeMap::new(), now)
     }
 
     fn over_limit(
         &self,
-        (job, partition): (&Job, &str),
+        job: &Job,
+        partition: &str,
         tres: &Amounts,
         beside: Beside<'_>,
         now: Timestamp,
@@ -336,87 +400,21 @@ impl State {
         if !self.keeps_limits() {
             return None;
         }
-        let none = InUse::default();
-        let of = |name: &str| tres.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n);
         let scopes = self.scopes_of(job, partition);
-        let first = scopes.first()?;
         let mut check = Check {
-            start: Start {
-                tres,
-                minutes: match job.time_limit {
-                    TimeLimit::Minutes(minutes) => u64::from(minutes),
-                    TimeLimit::Unlimited => u64::from(u32::MAX),
-                },
-                nodes: of("node"),
-                wall: job.time_limit,
-                factor: self.usage_factor_millionths(job).unwrap_or(MILLION),
-                now,
-                safe: self.config.as_ref().is_some_and(|c| c.order.enforce_safe),
-            },
-            scope: first,
+            start: Start::new(self, job, tres, now),
+            scope: scopes.first()?,
             by_qos: BTreeSet::new(),
             over: None,
         };
+        let none = InUse::default();
         for scope in &scopes {
             check.scope = scope;
             let limits = self.limits_in(scope);
             if limits.is_empty() {
                 continue;
             }
-            let (used, fresh) = match beside {
-                Beside::Nothing => (None, None),
-                Beside::Only(others) => (None, others.get(scope)),
-                Beside::Use(more) => (self.limit_use.get(scope), more.get(scope)),
-            };
-            let counts = Counts {
-                used: used.unwrap_or(&none),
-                fresh: fresh.unwrap_or(&none),
-                before: match beside {
-                    Beside::Use(_) => self.accounts.tres_usage.get(scope),
-                    Beside::Nothing | Beside::Only(_) => None,
-                },
-                half_life_s: self.limits_half_life_s(scope),
-            };
-            let jobs = |most: Option<u32>| most.map(u64::from);
-            match scope {
-                Scope::Account(_) => check.group(&limits, &counts),
-                Scope::Qos(_) => {
-                    check.group(&limits, &counts);
-                    check.job(&limits);
-                }
-                Scope::Association(..) | Scope::PartitionAssociation(..) => {
-                    check.most(
-                        (LimitRule::MaxJobs, ""),
-                        jobs(limits.max_jobs),
-                        (counts.jobs(), 1),
-                    );
-                    check.group(&limits, &counts);
-                    check.job(&limits);
-                }
-                Scope::QosUser(..) => {
-                    check.most(
-                        (LimitRule::MaxJobs, ""),
-                        jobs(limits.max_jobs),
-                        (counts.jobs(), 1),
-                    );
-                    check.each(LimitRule::PerUser, &limits.max_tres_user, |name, asked| {
-                        (counts.of(name), asked)
-                    });
-                    let most = &limits.max_tres_run_mins_user;
-                    check.run_minutes(LimitRule::RunMinsPerUser, most, &counts);
-                }
-                Scope::QosAccount(..) => {
-                    let most = jobs(limits.max_jobs_account);
-                    check.most((LimitRule::JobsPerAccount, ""), most, (counts.jobs(), 1));
-                    check.each(
-                        LimitRule::PerAccount,
-                        &limits.max_tres_account,
-                        |name, asked| (counts.of(name), asked),
-                    );
-                    let most = &limits.max_tres_run_mins_account;
-                    check.run_minutes(LimitRule::RunMinsPerAccount, most, &counts);
-                }
-            }
+            check.scope_limits(&limits, &Counts::new(self, scope, beside, &none));
             if check.over.is_some() {
                 return check.over;
             }
@@ -459,7 +457,7 @@ pub fn checks_starts(state: &State) -> bool {
 }
 
 /// The association or the QOS that the job was submitted with and that is gone, where they are enforced.
-fn missing(state: &State, (job, partition): (&Job, &str)) -> Option<Over> {
+fn missing(state: &State, job: &Job, partition: &str) -> Option<Over> {
     let order = &state.config.as_ref()?.order;
     let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
     let all = &state.accounts;
@@ -504,7 +502,7 @@ pub(crate) fn over_beside(
     now: Timestamp,
 ) -> Option<Over> {
     let tres = least_of(job);
-    state.over_limit((job, &job.partition), &tres, Beside::Only(beside), now)
+    state.over_limit(job, &job.partition, &tres, Beside::Only(beside), now)
 }
 
 /// What counts beside a job.

@@ -1,9 +1,10 @@
 //! The nodes at a later time, as a source of nodes for placement: those that will be there, and some of them.
 
 use super::Outlook;
+use super::steps::Capacity;
 use crate::demand::Demand;
-use crate::nodes::allocations::Ends;
-use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
+use crate::nodes::allocations::EndAssumption;
+use crate::nodes::fleet::{Detail, Fleet, PartFleet, PartView, Room};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::rooms::take_away;
 use crate::place::NodeSource;
@@ -24,8 +25,7 @@ pub(super) struct FutureNodes<'a> {
     pub(super) fleet: &'a Fleet,
     pub(super) part: &'a PartView,
     pub(super) holds: &'a Holds,
-    pub(super) ends: Ends,
-    pub(super) endless: Option<Timestamp>,
+    pub(super) assumed: EndAssumption,
     pub(super) start: Timestamp,
     pub(super) length_ms: Option<u64>,
     pub(super) shared: bool,
@@ -44,17 +44,17 @@ pub(super) struct FutureNodes<'a> {
 impl<'a> FutureNodes<'a> {
     pub(super) fn new(
         demand: &Demand,
-        (fleet, part): (&'a Fleet, &'a PartView),
+        on: PartFleet<'a>,
         holds: &'a Holds,
         outlook: &Outlook,
-        (start, rooms): (Timestamp, usize),
+        start: Timestamp,
+        rooms: usize,
     ) -> FutureNodes<'a> {
         FutureNodes {
-            fleet,
-            part,
+            fleet: on.fleet,
+            part: on.part,
             holds,
-            ends: outlook.ends,
-            endless: outlook.endless,
+            assumed: outlook.assumed,
             start,
             length_ms: demand.length_ms,
             shared: outlook.shared,
@@ -81,15 +81,15 @@ impl<'a> FutureNodes<'a> {
         self.open.get(pos).copied().unwrap_or(self.most[pos])
     }
 
-    /// Of so many nodes and tasks those that reservations leave, at most. Room is only looked at where that is enough.
+    /// Of this capacity what reservations leave, at most. Room is only looked at where that is enough.
     pub(super) fn count_open(
         &mut self,
         demand: &Demand,
         least: u32,
-        (mut nodes, mut tasks): (u64, u64),
-    ) -> (u64, u64) {
+        mut capacity: Capacity,
+    ) -> Capacity {
         if self.held.is_empty() {
-            return (nodes, tasks);
+            return capacity;
         }
         self.open.clone_from(&self.most);
         let (start, end) = (self.start, end_after(self.start, self.length_ms));
@@ -111,10 +111,10 @@ impl<'a> FutureNodes<'a> {
             };
             let open = if left < least { 0 } else { left.min(most) };
             self.open[*pos] = open;
-            nodes -= u64::from(open == 0);
-            tasks -= u64::from(most - open);
+            capacity.nodes -= u64::from(open == 0);
+            capacity.tasks -= u64::from(most - open);
         }
-        (nodes, tasks)
+        capacity
     }
 
     /// The node's room without those who have left.
@@ -126,8 +126,7 @@ impl<'a> FutureNodes<'a> {
 
     /// The same for nodes that are looked at once.
     pub(super) fn bare_anew(&self, node: u32) -> Room {
-        let ends = (self.ends, self.endless);
-        self.fleet.room_at(node, self.start, ends)
+        self.fleet.room_at(node, self.start, self.assumed)
     }
 
     /// The room without what is reserved for others while the job would run.
@@ -180,8 +179,8 @@ impl NodeSource for FutureNodes<'_> {
     fn room(&self, pos: usize) -> Cow<'_, Room> {
         let mut room = self.left(self.part.order[pos]);
         if self.part.cpus.rule.bounds() && !self.shared {
-            let ends = (self.ends, self.endless);
-            let open = self.fleet.open_at(self.part, pos, self.start, ends);
+            let fleet = self.fleet;
+            let open = fleet.open_at(self.part, pos, self.start, self.assumed);
             room.cpus = room.cpus.min(open);
         }
         Cow::Owned(room)
@@ -194,8 +193,8 @@ impl NodeSource for FutureNodes<'_> {
     }
 
     fn detail(&self, pos: usize) -> Option<Detail> {
-        let ends = (self.ends, self.endless);
-        self.fleet.detail_at(self.part.order[pos], self.start, ends)
+        let node = self.part.order[pos];
+        self.fleet.detail_at(node, self.start, self.assumed)
     }
 }
 

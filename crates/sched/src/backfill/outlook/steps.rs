@@ -1,0 +1,81 @@
+//! The steps of an outlook: how nodes come to hold more tasks as jobs end.
+
+use super::Outlook;
+use super::future::FutureNodes;
+use muster_model::time::Timestamp;
+use std::cmp::Reverse;
+use std::iter::{Enumerate, Peekable};
+use std::slice;
+
+/// A node comes to hold more tasks of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Step {
+    pub(super) at: Timestamp,
+    /// CPUs of the node that are free already; of nodes that come at once those with the fewest are kept.
+    pub(super) free: Reverse<u32>,
+    /// The node's place in the partition.
+    pub(super) pos: u32,
+    pub(super) from: u32,
+    pub(super) to: u32,
+}
+
+/// How many nodes hold tasks of the job, and how many tasks they hold together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capacity {
+    pub(super) nodes: u64,
+    pub(super) tasks: u64,
+}
+
+impl Capacity {
+    fn with(self, step: &Step) -> Capacity {
+        Capacity {
+            nodes: self.nodes + u64::from(step.from == 0),
+            tasks: self.tasks + u64::from(step.to - step.from),
+        }
+    }
+}
+
+/// The steps that are still to be taken on the way forward in time.
+pub(super) struct StepsAhead<'o> {
+    steps: Peekable<Enumerate<slice::Iter<'o, Step>>>,
+    /// After those that were taken.
+    pub(super) capacity: Capacity,
+    /// Something has changed since the job was last tried.
+    pub(super) changed: bool,
+}
+
+impl<'o> StepsAhead<'o> {
+    pub(super) fn new(outlook: &'o Outlook, changed: bool) -> StepsAhead<'o> {
+        StepsAhead {
+            steps: outlook.steps.iter().enumerate().peekable(),
+            capacity: Capacity {
+                nodes: outlook.nodes,
+                tasks: outlook.tasks,
+            },
+            changed,
+        }
+    }
+
+    /// When the next step comes.
+    pub(super) fn next_at(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.steps.peek().map(|(_, step)| step.at.max(now))
+    }
+
+    /// Takes steps as long as they are such, by the step and the capacity with it.
+    pub(super) fn take_while(
+        &mut self,
+        future: &mut FutureNodes<'_>,
+        is_such: impl Fn(&Step, Capacity) -> bool,
+    ) {
+        let capacity = &mut self.capacity;
+        while let Some((place, step)) = self
+            .steps
+            .next_if(|(_, step)| is_such(step, capacity.with(step)))
+        {
+            *capacity = capacity.with(step);
+            future.most[step.pos as usize] = step.to;
+            future.grown = place + 1;
+            self.changed = true;
+        }
+    }
+}

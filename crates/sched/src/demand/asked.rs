@@ -1,0 +1,305 @@
+//! A job's demand in one partition, from what the job asks for, with the partition's rules and defaults.
+
+use super::{Classes, Counts, Demand, Memory, SegmentAsk, SwitchLimit, SystemCpus};
+use crate::demand::device_demand::DeviceDemand;
+use crate::nodes::fleet::{Fleet, NodeClass, PartView};
+use muster_model::config::{ClusterConfig, OverSubscribe};
+use muster_model::distribution::Distribution;
+use muster_model::features::{self, Alternative};
+use muster_model::hostlist;
+use muster_model::job::Reason;
+use muster_model::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Sharing};
+use muster_model::time::TimeLimit;
+use muster_model::topology::switch_wait_s;
+
+impl Demand {
+    /// Works out the needs.
+    ///
+    /// # Errors
+    /// The reason for which the job cannot run in this partition as it is configured.
+    pub(crate) fn new(
+        ask: &ResourceAsk,
+        limit: TimeLimit,
+        fleet: &Fleet,
+        part: &PartView,
+        user: Option<u32>,
+    ) -> Result<Demand, Reason> {
+        let config = fleet.config.as_ref().ok_or(Reason::PartitionConfig)?;
+        let mut required = named_nodes(&ask.nodelist, fleet)?;
+        required.sort_unstable();
+        required.dedup();
+        let sharing = NodeSharing::new(ask, config, part);
+        let (alternatives, counts) = class_masks(ask, &fleet.classes)?;
+        let devices = devices_of(ask, config, part, sharing.alone)?;
+        let nodes = NodeCounts::new(ask, part, least_nodes(&required, &counts), &devices);
+        Ok(Demand {
+            tasks: ask.ntasks.map(|n| n.max(1)),
+            tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
+            min_nodes: nodes.least,
+            max_nodes: nodes.most,
+            widest: nodes.widest,
+            fewest: devices.of_job() && (ask.max_nodes.is_none() || ask.use_min_nodes),
+            even: is_even(ask, config, sharing.whole),
+            across: (ask.distribution.as_deref())
+                .and_then(|text| Distribution::parse(text).ok()?.sockets),
+            spread: ask.spread,
+            least_loaded: part.config.lln || selects(config, "CR_LLN"),
+            contiguous: ask.contiguous,
+            switches: switch_limit(ask, config, part),
+            segment: ask.segment.map(|nodes| SegmentAsk {
+                nodes: nodes as usize,
+                rule: ask.segments,
+            }),
+            required,
+            excluded: (named_nodes(&ask.exclude, fleet)
+                .unwrap_or_default()
+                .into_iter())
+            .collect(),
+            alternatives,
+            counts,
+            length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
+            cpu_rule: part.cpus.rule,
+            cpus_of_task: ask.cpus_of_task(),
+            cpus_min: ask.min_cpus_per_node.unwrap_or(1).max(1),
+            tasks_max: ask.ntasks_per_node.unwrap_or(u32::MAX).max(1),
+            tasks_per_socket: ask.ntasks_per_socket,
+            tasks_per_core: (ask.ntasks_per_core)
+                .or(selects(config, "CR_ONE_TASK_PER_CORE").then_some(1)),
+            threads_used: ask.threads_per_core,
+            overcommit: ask.overcommit,
+            memory: memory_of(ask, part, config),
+            devices,
+            whole: sharing.whole,
+            pays_whole: sharing.whole && config.memory_is_consumable,
+            by_node: config.whole_nodes,
+            spec: sharing.spec,
+            batch: batch_mask(ask, &fleet.classes)?,
+            alone: sharing.alone,
+            sharers: sharing.sharers,
+            only_user: sharing.only_user,
+            user,
+        })
+    }
+}
+
+/// With whom a job shares its nodes and their CPUs.
+struct NodeSharing {
+    /// See [`Demand`], as all of these.
+    sharers: u32,
+    spec: Option<SystemCpus>,
+    whole: bool,
+    alone: bool,
+    only_user: bool,
+}
+
+impl NodeSharing {
+    fn new(ask: &ResourceAsk, config: &ClusterConfig, part: &PartView) -> NodeSharing {
+        let (sharers, may_refuse) = match part.config.over_subscribe {
+            OverSubscribe::Force(most) => (most.max(1), false),
+            OverSubscribe::Yes(most) if ask.sharing == Sharing::Oversubscribe => (most, true),
+            OverSubscribe::No | OverSubscribe::Yes(_) | OverSubscribe::Exclusive => (0, true),
+        };
+        let spec = |count, by_thread| SystemCpus { count, by_thread };
+        let spec = match (ask.core_spec, ask.thread_spec) {
+            _ if !config.spec_by_job => None,
+            (Some(cores), _) => Some(spec(cores, false)),
+            (None, threads) => threads.map(|count| spec(count, true)),
+        };
+        let whole = config.whole_nodes
+            || spec.is_some()
+            || (ask.sharing == Sharing::Exclusive && may_refuse)
+            || part.config.over_subscribe == OverSubscribe::Exclusive;
+        NodeSharing {
+            sharers,
+            spec,
+            whole,
+            alone: (whole && sharers < 2) || spec.is_some(),
+            only_user: ask.sharing == Sharing::ExclusiveUser || part.config.exclusive_user,
+        }
+    }
+}
+
+/// How many nodes a job takes.
+struct NodeCounts {
+    least: u32,
+    most: u32,
+    widest: bool,
+}
+
+impl NodeCounts {
+    fn new(ask: &ResourceAsk, part: &PartView, least: u32, devices: &DeviceDemand) -> NodeCounts {
+        let least = ask.min_nodes.max(least).max(part.config.min_nodes).max(1);
+        let most = match (ask.max_nodes, ask.ntasks) {
+            // Tasks take the fewest nodes that they fit on; without them a range is all that there is.
+            (Some(_), None) if ask.use_min_nodes && !devices.of_job() => least,
+            (Some(most), _) => most,
+            (None, Some(_)) => u32::MAX,
+            (None, None) if devices.of_job() => u32::MAX,
+            (None, None) => least,
+        };
+        NodeCounts {
+            least,
+            most: most.min(devices.most_nodes()),
+            widest: ask.max_nodes.is_some_and(|most| most > least)
+                && ask.ntasks.is_some()
+                && !ask.use_min_nodes
+                && !devices.of_job(),
+        }
+    }
+}
+
+/// The nodes of a list, in its order.
+fn named_nodes(list: &Option<String>, fleet: &Fleet) -> Result<Vec<u32>, Reason> {
+    let Some(text) = list else {
+        return Ok(Vec::new());
+    };
+    let names = hostlist::parse(text).map_err(|_| Reason::BadConstraints)?;
+    let known = names.iter().map(|n| fleet.node_by_name.get(n).copied());
+    known
+        .collect::<Option<Vec<u32>>>()
+        .ok_or(Reason::BadConstraints)
+}
+
+/// Fewest nodes with which all that are required are among them, and so many of classes as constraints count.
+fn least_nodes(required: &[u32], counts: &[Counts]) -> u32 {
+    let counted = counts
+        .iter()
+        .map(|c| c.iter().fold(0u32, |all, (_, n)| all.saturating_add(*n)));
+    let required = u32::try_from(required.len()).unwrap_or(u32::MAX);
+    counted.min().unwrap_or(0).max(required)
+}
+
+/// Whether `SelectTypeParameters` has the word.
+fn selects(config: &ClusterConfig, word: &str) -> bool {
+    config.select_parameters.iter().any(|p| p == word)
+}
+
+/// The devices, with defaults of the partition and the cluster.
+fn devices_of(
+    ask: &ResourceAsk,
+    config: &ClusterConfig,
+    part: &PartView,
+    alone: bool,
+) -> Result<DeviceDemand, Reason> {
+    let mut devices = DeviceDemand::new(ask, alone && !config.whole_nodes)?;
+    let defaults = part.config.job_defaults.or(config.job_defaults);
+    if let (None, Some(cpus)) = (ask.cpus_per_task, defaults.cpus_per_gpu) {
+        devices.default_cpus_per_gpu(cpus);
+    }
+    let enforces = selects(config, "ENFORCE_BINDING_GRES");
+    if enforces && ask.devices().binding == DeviceBinding::Preferred {
+        devices.enforce();
+    }
+    Ok(devices)
+}
+
+/// Whether tasks are spread evenly. CPUs are taken of one node after another, as Slurm does; whole nodes have more than tasks
+/// need.
+fn is_even(ask: &ResourceAsk, config: &ClusterConfig, whole: bool) -> bool {
+    let is_cyclic = |text: &String| text.starts_with("cyclic");
+    packs(ask, selects(config, "CR_Pack_Nodes")).map_or(
+        whole || ask.spread || ask.distribution.as_ref().is_some_and(is_cyclic),
+        |packs| !packs,
+    )
+}
+
+fn switch_limit(ask: &ResourceAsk, config: &ClusterConfig, part: &PartView) -> Option<SwitchLimit> {
+    let has_leaves = part.network.is_some();
+    let asked = (ask.switches).filter(|(count, _)| *count > 0 && has_leaves);
+    asked.map(|(most, wait)| SwitchLimit {
+        most,
+        wait_ms: switch_wait_s(wait, &config.scheduler_parameters).saturating_mul(1000),
+    })
+}
+
+/// Whether tasks fill one node after another, if `--distribution` or the site says.
+fn packs(ask: &ResourceAsk, site_packs: bool) -> Option<bool> {
+    let words = ask.distribution.as_deref().unwrap_or("").split(',');
+    let word = |w: &str| match w.to_ascii_lowercase().as_str() {
+        "pack" => Some(true),
+        "nopack" => Some(false),
+        _ => None,
+    };
+    words
+        .filter_map(word)
+        .next_back()
+        .or(site_packs.then_some(true))
+}
+
+fn memory_of(ask: &ResourceAsk, part: &PartView, config: &ClusterConfig) -> Memory {
+    if let Some(mib) = ask.devices().mib_per_gpu.filter(|mib| *mib > 0) {
+        return Memory::PerGpu(mib);
+    }
+    let mut memory = ask.memory;
+    let levels = [
+        (part.config.job_defaults, part.config.default_memory),
+        (config.job_defaults, config.default_memory),
+    ];
+    for (defaults, default) in levels {
+        if memory != MemoryAsk::Default {
+            break;
+        }
+        if let Some(mib) = defaults.mib_per_gpu.filter(|_| ask.wants_gpus()) {
+            return Memory::PerGpu(mib);
+        }
+        memory = default;
+    }
+    match memory {
+        MemoryAsk::PerNode(mib) if mib > 0 => Memory::PerNode(mib),
+        MemoryAsk::PerCpu(mib) if mib > 0 => Memory::PerCpu(mib),
+        _ if config.memory_is_consumable => Memory::All,
+        _ => Memory::None,
+    }
+}
+
+/// Which classes may run the batch script, if `--batch` says.
+fn batch_mask(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Option<Vec<bool>>, Reason> {
+    let Some(text) = &ask.batch else {
+        return Ok(None);
+    };
+    let alternatives = features::alternatives(text).ok_or(Reason::BadConstraints)?;
+    let holds = |class: &NodeClass| alternatives.iter().any(|a| a.each.holds(&class.features));
+    Ok(Some(classes.iter().map(holds).collect()))
+}
+
+/// Which classes may be used by alternative of the constraint, those that are preferred first, and of which so many
+/// nodes must be taken.
+fn class_masks(
+    ask: &ResourceAsk,
+    classes: &[NodeClass],
+) -> Result<(Vec<Classes>, Vec<Counts>), Reason> {
+    let fits = |class: &NodeClass| {
+        class.tmp_mib >= ask.tmp_disk_mib
+            && class.sockets >= ask.sockets_per_node.unwrap_or(0)
+            && class.cores_per_socket >= ask.cores_per_socket.unwrap_or(0)
+            && class.threads_per_core >= ask.threads_per_core.unwrap_or(0)
+    };
+    let parsed = |text: &Option<String>| match text.as_deref().filter(|t| !t.is_empty()) {
+        Some(text) => features::alternatives(text).ok_or(Reason::BadConstraints),
+        None => Ok(Vec::new()),
+    };
+    let (constraint, prefer) = (parsed(&ask.constraint)?, parsed(&ask.prefer)?);
+    let unbound = [None];
+    let required: Vec<Option<&Alternative>> = match constraint.is_empty() {
+        true => unbound.to_vec(),
+        false => constraint.iter().map(Some).collect(),
+    };
+    let preferred = prefer
+        .iter()
+        .flat_map(|p| required.iter().map(move |r| (Some(p), *r)));
+    let (mut masks, mut counts) = (Vec::new(), Vec::new());
+    for (prefer, required) in preferred.chain(required.iter().map(|r| (None, *r))) {
+        let both = || prefer.into_iter().chain(required);
+        let mask = |holds: &dyn Fn(&NodeClass) -> bool| -> Classes {
+            classes.iter().map(|c| fits(c) && holds(c)).collect()
+        };
+        masks.push(mask(&|c| both().all(|a| a.each.holds(&c.features))));
+        let counted = both().flat_map(|a| &a.counts);
+        counts.push(
+            counted
+                .map(|(expr, count)| (mask(&|c| expr.holds(&c.features)), *count))
+                .collect(),
+        );
+    }
+    Ok((masks, counts))
+}
