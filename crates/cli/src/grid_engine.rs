@@ -24,6 +24,7 @@ pub(crate) mod qstat;
 pub(crate) mod qsub;
 pub(crate) mod qsummary;
 mod request;
+mod resources;
 mod selection;
 mod site;
 mod submission;

@@ -40,14 +40,21 @@ struct Call<'c> {
     filters: &'c Filters,
     /// `KillWait`, seconds.
     kill_wait_s: u32,
+    /// What a job that is made says beyond the options (`JobSpec::shown`).
+    marks: &'c [(String, String)],
 }
 
 /// Runs srun.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    run(args).unwrap_or_else(|code| code)
+    main_with_marks(args, &[])
 }
 
-fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
+/// Runs srun for a command whose jobs say more than its options do.
+pub(crate) fn main_with_marks(args: &[String], marks: &[(String, String)]) -> ExitCode {
+    run(args, marks).unwrap_or_else(|code| code)
+}
+
+fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode> {
     let filters = Filters::of_site(Command::Srun, args)?;
     let mut lines = line::read_in(Command::Srun, args, &filters, het::variable)?;
     let say = lines[0].say;
@@ -97,6 +104,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         args,
         filters: &filters,
         kill_wait_s: site.map_or(endpoint::KILL_WAIT_S, |site: Endpoint| site.kill_wait_s),
+        marks,
     };
     let groups = het::groups(&lines).map_err(|e| say.option_error(&e))?;
     if (lines.len() > 1 || groups.is_some()) && lines.iter().any(|line| line.chosen.has("bcast")) {
@@ -237,6 +245,7 @@ fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
     spec.submit_line = line::submit_line("srun", call.args);
     spec.stdio =
         muster_conf::options::job::stdio(&line.chosen).map_err(|e| say.option_error(&e))?;
+    spec.shown.extend(call.marks.iter().cloned());
     let ask = spec.ask.clone();
     // What is wrong with the step is found before anyone waits for nodes.
     let made =

@@ -11,6 +11,7 @@ use crate::submit::line;
 use muster_conf::grid_engine::AllocationRule;
 use muster_conf::grid_engine::resources::Resources;
 use muster_conf::options::{self as submission_options, Command};
+use muster_model::grid_engine as marks;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -50,7 +51,46 @@ pub(crate) static QSH: Spec = Spec {
 const NOTES: &str =
     "The command's words are joined by blanks, and the shell on the host reads them again.\n";
 
+const AT_ONCE: &str = "it runs at once, in front of you; use qsub";
+const NO_CONTEXT: &str = "jobs have no context; use -v for variables of the job";
+const STREAMS: &str = "its streams are yours; let the shell redirect them";
+
 static OPTIONS: &[Opt] = &[
+    opt("a", "date_time", "when it may start").refused(AT_ONCE),
+    opt("ac", "context_list", "add variables to the job's context").warns(NO_CONTEXT),
+    opt("c", "selector", "when to checkpoint").refused("there are no checkpointing environments"),
+    opt("ckpt", "name", "checkpointing environment")
+        .refused("there are no checkpointing environments"),
+    opt(
+        "dc",
+        "context_list",
+        "remove variables from the job's context",
+    )
+    .warns(NO_CONTEXT),
+    opt("dl", "date_time", "deadline").refused("there are no deadline users"),
+    opt("e", "path", "file for standard error").refused(STREAMS),
+    flag("h", "submit held").refused(AT_ONCE),
+    opt("hold_jid", "jobs", "wait until these jobs have ended").refused(AT_ONCE),
+    opt("i", "path", "file for standard input").refused(STREAMS),
+    opt("j", "y|n", "standard error goes where standard output goes").refused(STREAMS),
+    opt("js", "share", "share of the job in its project")
+        .warns("shares are those of users and accounts"),
+    opt("m", "events", "send mail").refused(AT_ONCE),
+    opt("M", "addresses", "who gets the mail").refused(AT_ONCE),
+    opt("masterl", "resources", "requests of the first task")
+        .refused("all tasks have the same requests; use -l"),
+    opt("masterq", "queues", "queues for the first task")
+        .refused("a job runs in one partition; use -q"),
+    opt("mbind", "policy", "how memory is bound").refused("use srun --mem-bind"),
+    flag("notify", "send a signal before the end").refused("use srun --signal=USR2@60"),
+    opt("o", "path", "file for standard output").refused(STREAMS),
+    opt("ot", "tickets", "override tickets").refused("there are no tickets; use -p"),
+    opt("r", "y|n", "whether the job may run again").refused("nobody would be there for it"),
+    opt("sc", "context_list", "set the job's context").warns(NO_CONTEXT),
+    opt("shell", "y|n", "let a shell read the command")
+        .refused("the shell on the host always reads the command's words"),
+    flag("verify", "print the job and submit nothing").refused("use srun --test-only"),
+    opt("@", "file", "read options from a file").refused("write them on the command line"),
     opt("ar", "reservation", "run in this reservation"),
     opt(
         "jsv",
@@ -130,7 +170,10 @@ fn main(spec: &'static Spec, args: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match words(spec.name, &parsed) {
-        Ok(words) => crate::srun::main(&words),
+        Ok(words) => {
+            let mark = (marks::COMMAND.to_owned(), spec.name.to_owned());
+            crate::srun::main_with_marks(&words, &[mark])
+        }
         Err(code) => code,
     }
 }
@@ -335,6 +378,16 @@ fn options(name: &str, request: &Request, command: Option<&str>) -> Result<Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_option_of_the_manual_is_known_or_refused_by_name() {
+        let manual = "a ac ar A b binding c ckpt clear cwd dc display dl e h hard help hold_jid i inherit j jc js jsv l m M \
+                      masterl masterq mbind N noshell nostdin notify now o ot p P pe pty q R r S sc shell soft v V verbose \
+                      verify w wd @";
+        for word in manual.split_whitespace() {
+            assert!(OPTIONS.iter().any(|option| option.long == word), "-{word}");
+        }
+    }
 
     #[test]
     fn what_the_shell_reads() {

@@ -9,8 +9,9 @@ use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::Mapping;
 use muster_conf::options::values::time;
-use muster_model::job::JobState;
+use muster_model::job::{ExitStatus, JobState};
 use muster_model::time::Timestamp;
+use muster_node_core::signals::signal_text;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -126,8 +127,10 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         for job in &jobs {
             record(&mut text, job, &ctx, &mapping);
         }
-    } else {
-        text = summary(parsed, &jobs, &mapping, &ctx);
+    }
+    // Records are followed by the sums where an option says of what.
+    if !parsed.has("j") || SUMMED.iter().any(|name| parsed.has(name)) {
+        text.push_str(&summary(parsed, &jobs, &mapping, &ctx));
     }
     crate::listing::print(&text);
     Ok(ExitCode::SUCCESS)
@@ -259,14 +262,11 @@ fn failed(state: JobState) -> &'static str {
 }
 
 /// `138                  (User defined signal 1)`.
-fn exit_status(job: &AcctJob) -> String {
-    match job.exit.signal {
-        0 => format!("{:<20}", job.exit.code),
+fn exit_status(exit: ExitStatus) -> String {
+    match exit.signal {
+        0 => format!("{:<20}", exit.code),
         signal => {
-            let name = i32::try_from(signal)
-                .ok()
-                .and_then(|number| nix::sys::signal::Signal::try_from(number).ok())
-                .map_or_else(|| signal.to_string(), |signal| signal.as_str().to_owned());
+            let name = signal_text(signal);
             format!("{:<20} ({name})", 128 + signal)
         }
     }
@@ -311,7 +311,7 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("granted_pe", wide("NONE")),
         ("slots", wide(&slots(job).to_string())),
         ("failed", failed(job.state).to_owned()),
-        ("exit_status", exit_status(job)),
+        ("exit_status", exit_status(job.exit)),
         ("ru_wallclock", format!("{}s", used.wall_s)),
         ("ru_utime", format!("{:.3}s", used.user_s)),
         ("ru_stime", format!("{:.3}s", used.system_s)),
@@ -343,6 +343,9 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         let _ = writeln!(text, "{key:<12} {value}");
     }
 }
+
+/// Options whose field has sums.
+const SUMMED: [&str; 7] = ["o", "u", "h", "q", "P", "g", "slots"];
 
 /// Sums, for each value of the field that an option without a value names.
 fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> String {
@@ -403,4 +406,20 @@ fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> S
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exits_are_written_as_grid_engine_writes_them() {
+        let status = |code, signal| exit_status(ExitStatus { code, signal });
+        assert_eq!(status(3, 0), "3                   ");
+        assert_eq!(
+            status(0, 10),
+            "138                  (User defined signal 1)"
+        );
+        assert_eq!(status(0, 9), "137                  (Killed)");
+    }
 }

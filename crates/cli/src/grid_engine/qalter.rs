@@ -59,6 +59,8 @@ static OPTIONS: &[Opt] = &[
         "u|o|s|n|U|O|S",
         "hold, or with capital letters release",
     ),
+    opt("display", "display", "X display of the job").refused(LATER),
+    flag("hard", "requests after this must be met").stored("all requests must be"),
     opt("he", "y|n", "what exit status 100 does").refused(LATER),
     opt("hold_jid", "jobs", "wait until these jobs have ended"),
     opt("hold_jid_ad", "jobs", "tasks wait for tasks").refused(LATER),
@@ -75,6 +77,35 @@ static OPTIONS: &[Opt] = &[
     opt("m", "events", "send mail").refused(LATER),
     opt("M", "addresses", "who gets the mail").refused(LATER),
     opt("masterq", "queues", "queues for the first task").refused("a job runs in one partition"),
+    opt("masterl", "resources", "requests of the first task").refused(LATER),
+    opt("mbind", "policy", "how memory is bound").refused(LATER),
+    opt(
+        "mods",
+        "attribute key value",
+        "change an element of a list of the job class",
+    )
+    .refused(LATER),
+    opt(
+        "adds",
+        "attribute key value",
+        "add to a list of the job class",
+    )
+    .refused(LATER),
+    opt("par", "rule", "allocation rule").refused(LATER),
+    opt("rdi", "y|n", "have the scheduler say why the job waits").refused("use muster why JOB"),
+    opt(
+        "rou",
+        "variables",
+        "usage that is reported while the job runs",
+    )
+    .refused("use sstat"),
+    opt(
+        "tcon",
+        "y|n",
+        "all tasks of the array start together or none",
+    )
+    .refused(LATER),
+    opt("umask", "mask", "file mode creation mask").refused(LATER),
     opt("N", "name", "name of the job"),
     flag("notify", "send a signal before the end").refused(LATER),
     opt("o", "path", "file or directory for standard output"),
@@ -87,13 +118,18 @@ static OPTIONS: &[Opt] = &[
         .stored("all jobs that wait first in line have their resources reserved"),
     opt("r", "y|n", "whether the job may run again"),
     opt("S", "path", "shell").refused(LATER),
+    opt("sc", "context_list", "set the job's context").refused("jobs have no context"),
+    opt("shell", "y|n", "let a shell read the command").refused(LATER),
+    flag("soft", "requests after this need not be met").refused(LATER),
     opt("t", "tasks", "tasks of the job"),
     opt("tc", "count", "at most so many tasks run at once"),
     opt("u", "users", "jobs of these users; * is all"),
     opt("v", "variables", "variables of the job").refused(LATER),
     flag("V", "all variables").refused(LATER),
+    flag("verify", "print the job and change nothing").refused("use qstat -j JOB"),
     opt("w", "e|w|n|p|v", "verify").refused("use muster why JOB"),
     opt("wd", "directory", "run in this directory"),
+    opt("@", "file", "read options from a file").refused("write them on the command line"),
     flag("help", "print this help"),
 ];
 
@@ -311,7 +347,7 @@ mod tests {
         for option in super::super::submit_options::OPTIONS {
             let only_there = [
                 "b", "C", "clear", "clearp", "clears", "display", "hard", "jsv", "now", "sc",
-                "shell", "soft", "sync", "terse", "verify", "xd", "@", "holdjid",
+                "shell", "soft", "sync", "terse", "verify", "xd", "xdv", "@", "holdjid",
             ];
             let known = OPTIONS.iter().any(|own| own.long == option.long);
             assert!(

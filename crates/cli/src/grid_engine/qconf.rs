@@ -2,6 +2,8 @@
 //! with the place where it is changed.
 
 mod change;
+mod tables;
+mod users;
 
 use super::arguments::{self, Given, Words};
 use super::{fail, fits, site, unreachable};
@@ -10,10 +12,8 @@ use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
-use crate::submit::line;
 use muster_conf::grid_engine::{Mapping, Per, Target};
 use muster_model::config::PartitionConfig;
-use muster_model::hostlist;
 use muster_model::time::TimeLimit;
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -48,14 +48,25 @@ static OPTIONS: &[Opt] = &[
     flag("sm", "managers"),
     flag("so", "operators"),
     flag("sul", "lists of users"),
+    opt("su", "lists", "lists of users, which are accounts"),
     flag("suserl", "users"),
+    opt("suser", "users", "users"),
     flag("sprjl", "projects"),
     opt("sprj", "name", "a project"),
-    flag("scal", "calendars"),
-    flag("scall", "calendars"),
-    flag("sckptl", "checkpointing environments"),
-    flag("srqsl", "resource quota sets"),
-    flag("shgrpl", "host groups"),
+    opt("scal", "name", "a calendar").partly("there are none"),
+    flag("scall", "calendars").partly("there are none"),
+    opt("sckpt", "name", "a checkpointing environment").partly("there are none"),
+    flag("sckptl", "checkpointing environments").partly("there are none"),
+    opt("srqs", "names", "resource quota sets")
+        .optional()
+        .refused(
+            "qquota shows quotas in use, sacctmgr show qos and sacctmgr show assoc the limits",
+        ),
+    flag("srqsl", "resource quota sets").partly("there are none; limits are sacctmgr's"),
+    opt("shgrp", "group", "a host group").partly("@allhosts, which has all hosts"),
+    opt("shgrp_tree", "group", "a host group as a tree").partly("@allhosts"),
+    opt("shgrp_resolved", "group", "the hosts of a host group").partly("@allhosts"),
+    flag("shgrpl", "host groups").partly("@allhosts"),
     opt("sjc", "class", "a job class"),
     flag("sjcl", "job classes"),
     flag("ssconf", "configuration of the scheduler"),
@@ -64,6 +75,17 @@ static OPTIONS: &[Opt] = &[
     flag("sstree", "share tree"),
     flag("secl", "event clients"),
     flag("sss", "host of the scheduler"),
+    flag("sds", "detached settings").refused("no attribute is said of single hosts of a queue"),
+    opt(
+        "sobjl",
+        "object attribute value",
+        "objects with that attribute",
+    )
+    .refused("use qconf -sq, -se, -sp or scontrol show"),
+    opt("sst", "node", "a part of the share tree").refused("sshare shows shares"),
+    opt("sstnode", "nodes", "nodes of the share tree").refused("sshare shows shares"),
+    flag("stl", "threads of the controller").refused("use sdiag"),
+    flag("tsm", "have the scheduler say what it does").refused("use sdiag, or muster why JOB"),
     opt(
         "am",
         "users",
@@ -177,6 +199,39 @@ fn classes(given: &Given) -> Result<String, String> {
     }
 }
 
+/// The host group of all hosts.
+const ALL_HOSTS: &str = "@allhosts";
+
+/// Users and lists of users.
+fn people(mapping: &Mapping, given: &Given) -> Result<String, String> {
+    let mut client = Client::connect().map_err(|e| e.to_string())?;
+    let answer = query::accounts(&mut client).map_err(|e| e.to_string())?;
+    let accounts = &answer.accounts;
+    let names = given.value().split(',');
+    let each = |show: &dyn Fn(&str) -> Result<String, String>| -> Result<String, String> {
+        let texts: Result<Vec<String>, String> = names.clone().map(show).collect();
+        texts.map(|texts| texts.concat())
+    };
+    let mut all = match given.name {
+        "su" => return each(&|name| users::list(accounts, &mapping.reservation_users, name)),
+        "suser" => return each(&|name| users::user(accounts, name)),
+        "sul" => users::lists(accounts),
+        "sm" => users::of_level(accounts, "Administrator"),
+        "so" => users::of_level(accounts, "Operator"),
+        _ => accounts.users.keys().cloned().collect(),
+    };
+    if given.name == "sm" {
+        all.push("root".to_owned());
+        all.sort();
+        all.dedup();
+    }
+    match (all.is_empty(), given.name) {
+        (true, "so") => Err("no operator defined".to_owned()),
+        (true, _) => Err("no user list defined".to_owned()),
+        (false, _) => Ok(all.join("\n") + "\n"),
+    }
+}
+
 /// What is known.
 struct Shown {
     mapping: Mapping,
@@ -230,12 +285,7 @@ impl Shown {
             "se" => self.host(name),
             "sep" => Ok(self.processors()),
             "sh" | "ss" | "sss" => Ok(lines(self.hosts.clone())),
-            "sm" => Ok("root\n".to_owned()),
-            "so" => none("operator"),
-            "sul" => Ok("defaultdepartment\n".to_owned()),
-            "suserl" => Ok(line::user(&nix::unistd::getuid().to_string())
-                .map(|user| user.name + "\n")
-                .unwrap_or_default()),
+            "sm" | "so" | "sul" | "su" | "suserl" | "suser" => people(&self.mapping, given),
             "sprjl" if self.mapping.projects.is_empty() => none("project list"),
             "sprjl" => Ok(lines(
                 self.mapping
@@ -245,10 +295,26 @@ impl Shown {
                     .collect(),
             )),
             "sprj" => self.project(name),
-            "scal" | "scall" => none("calendar"),
+            "scall" => none("calendar"),
+            "scal" => Err(format!("calendar \"{name}\" does not exist")),
+            "sckpt" => Err(format!(
+                "ckpt interface definition \"{name}\" does not exist"
+            )),
             "sckptl" => none("ckpt interface definition"),
             "srqsl" => none("resource quota set list"),
-            "shgrpl" => none("host group list"),
+            "shgrpl" => Ok(format!("{ALL_HOSTS}\n")),
+            "shgrp" | "shgrp_tree" | "shgrp_resolved" if name != ALL_HOSTS => {
+                Err(format!("Host group \"{name}\" does not exist"))
+            }
+            "shgrp" => Ok(format!(
+                "group_name {ALL_HOSTS}\nhostlist {}\n",
+                nodes().join(" ")
+            )),
+            "shgrp_tree" => {
+                let below = nodes().into_iter().map(|host| format!("   {host}"));
+                Ok(format!("{ALL_HOSTS}\n") + &lines(below.collect()))
+            }
+            "shgrp_resolved" => Ok(nodes().join(" ") + "\n"),
             "sjc" | "sjcl" => classes(given),
             "sconfl" => none("config"),
             "sstree" => Err("no sharetree element; shares are shown by sshare".to_owned()),
@@ -279,17 +345,13 @@ impl Shown {
 
     fn complexes(&self) -> String {
         let mut rows: Vec<[String; 8]> = Vec::new();
-        let mut row = |name: &str, shortcut: &str, kind: &str, relop: &str, consumable: &str| {
-            if rows.iter().any(|row| row[0] == name) {
-                return;
+        let mut add = |row: [&str; 8]| {
+            if rows.iter().all(|known| known[0] != row[0]) {
+                rows.push(row.map(str::to_owned));
             }
-            let default = match kind {
-                "BOOL" | "INT" | "MEMORY" | "DOUBLE" => "0",
-                "TIME" => "0:0:0",
-                _ => "NONE",
-            };
-            let row = [name, shortcut, kind, relop, "YES", consumable, default, "0"];
-            rows.push(row.map(str::to_owned));
+        };
+        let mut row = |name: &str, kind: &str, relop: &str, consumable: &str| {
+            add([name, name, kind, relop, "YES", consumable, "0", "0"]);
         };
         for (name, target) in &self.mapping.complexes {
             match target {
@@ -299,32 +361,17 @@ impl Shown {
                         Per::Job => "JOB",
                         Per::Host => "HOST",
                     };
-                    row(name, name, "INT", "<=", consumable);
+                    row(name, "INT", "<=", consumable);
                 }
-                Target::License(_) => row(name, name, "INT", "<=", "JOB"),
-                Target::Feature(_) => row(name, name, "BOOL", "==", "NO"),
-                Target::Memory => row(name, name, "MEMORY", "<=", "YES"),
+                Target::License(_) => row(name, "INT", "<=", "JOB"),
+                Target::Feature(_) => row(name, "BOOL", "==", "NO"),
+                Target::Memory => row(name, "MEMORY", "<=", "YES"),
             }
         }
         for gres in &self.gres {
-            row(gres, gres, "INT", "<=", "HOST");
+            row(gres, "INT", "<=", "HOST");
         }
-        for (name, shortcut, kind, relop, consumable) in [
-            ("arch", "a", "STRING", "==", "NO"),
-            ("exclusive", "excl", "BOOL", "EXCL", "YES"),
-            ("h_rss", "h_rss", "MEMORY", "<=", "YES"),
-            ("h_rt", "h_rt", "TIME", "<=", "NO"),
-            ("h_vmem", "h_vmem", "MEMORY", "<=", "YES"),
-            ("hostname", "h", "HOST", "==", "NO"),
-            ("mem_free", "mf", "MEMORY", "<=", "YES"),
-            ("num_proc", "p", "INT", "==", "NO"),
-            ("qname", "q", "STRING", "==", "NO"),
-            ("s_rt", "s_rt", "TIME", "<=", "NO"),
-            ("slots", "s", "INT", "<=", "YES"),
-            ("virtual_free", "vf", "MEMORY", "<=", "YES"),
-        ] {
-            row(name, shortcut, kind, relop, consumable);
-        }
+        tables::COMPLEXES.into_iter().for_each(add);
         rows.sort();
         let mut text = String::from(
             "#name               shortcut   type        relop   requestable consumable default  urgency \n",
@@ -396,33 +443,36 @@ impl Shown {
             true => "NONE".to_owned(),
             false => names.join(" "),
         };
-        let names: Vec<&str> = partition.nodes.iter().map(String::as_str).collect();
-        let rows = [
-            ("qname", queue.to_owned()),
-            ("hostlist", hostlist::compress(&names)),
-            ("seq_no", "0".to_owned()),
-            ("priority", "0".to_owned()),
-            ("qtype", "BATCH INTERACTIVE".to_owned()),
-            ("ckpt_list", "NONE".to_owned()),
-            ("pe_list", environments.join(" ")),
-            ("slots", most.to_string()),
-            ("tmpdir", self.setting("TmpFS").to_owned()),
-            ("shell", "/bin/sh".to_owned()),
-            ("shell_start_mode", "unix_behavior".to_owned()),
-            ("notify", "00:01:00".to_owned()),
-            ("user_lists", list(&partition.allow_groups)),
-            ("projects", list(&partition.allow_accounts)),
-            ("xprojects", list(&partition.deny_accounts)),
-            ("calendar", "NONE".to_owned()),
-            ("initial_state", "default".to_owned()),
-            ("s_rt", "INFINITY".to_owned()),
-            ("h_rt", limit),
-            ("s_vmem", "INFINITY".to_owned()),
-            ("h_vmem", "INFINITY".to_owned()),
-        ];
-        rows.iter()
-            .map(|(key, value)| format!("{key:<21} {value}\n"))
+        let has_all = self.ctx.nodes.len() == partition.nodes.len();
+        let own = |key: &str| match key {
+            "qname" => queue.to_owned(),
+            "hostlist" if has_all => ALL_HOSTS.to_owned(),
+            "hostlist" => list(&partition.nodes),
+            "pe_list" => list(&environments),
+            "rerun" => self.reruns(),
+            "slots" => most.to_string(),
+            "tmpdir" => self.setting("TmpFS").to_owned(),
+            "user_lists" => list(&partition.allow_groups),
+            "projects" => list(&partition.allow_accounts),
+            "xprojects" => list(&partition.deny_accounts),
+            "h_rt" => limit.clone(),
+            _ => "NONE".to_owned(),
+        };
+        let value = |(key, same): (&str, &str)| match same {
+            "" => own(key),
+            same => same.to_owned(),
+        };
+        let rows = tables::QUEUE.into_iter();
+        rows.map(|row| format!("{:<21} {}\n", row.0, value(row)))
             .collect()
+    }
+
+    /// Whether jobs run again if their host is lost.
+    fn reruns(&self) -> String {
+        match self.setting("JobRequeue") {
+            "0" => "FALSE".to_owned(),
+            _ => "TRUE".to_owned(),
+        }
     }
 
     fn environment(&self, name: &str) -> Result<String, String> {

@@ -4,6 +4,7 @@ use super::arguments::{self, Parsed, Words};
 use super::qstat::lines::{self, date};
 use super::qstat::queues::{self, Instance};
 use super::qstat::xml::escaped;
+use super::resources::Resource;
 use super::{fail, fits, selection, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::Ctx;
@@ -24,7 +25,7 @@ pub(crate) static QHOST: Spec = Spec {
     options: &[
         opt("F", "resources", "show resources")
             .optional()
-            .partly("generic resources"),
+            .partly("what hosts report, generic resources and licenses"),
         opt("h", "hosts", "only these hosts"),
         flag("j", "show jobs"),
         opt("l", "resources", "only hosts with these resources").refused("use qselect -l"),
@@ -127,12 +128,55 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             .as_ref()
             .is_none_or(|uids| uids.contains(&job.spec.owner.uid))
     });
+    let licenses = match parsed.has("F") {
+        true => site::licenses().map_err(|e| unreachable(&e))?,
+        false => Vec::new(),
+    };
+    let shown = Shown {
+        nodes,
+        instances: &known,
+        licenses: &licenses,
+        jobs: shown,
+        parsed,
+        ctx: &ctx,
+        mapping: &mapping,
+    };
     let text = match parsed.has("xml") {
-        true => xml(&nodes, &known, &shown, parsed, &ctx, &mapping),
-        false => table(&nodes, &known, &shown, parsed, &ctx, &mapping),
+        true => xml(&shown),
+        false => table(&shown),
     };
     crate::listing::print(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is shown.
+struct Shown<'a> {
+    nodes: Vec<&'a Node>,
+    instances: &'a [Instance],
+    /// Resources of all hosts.
+    licenses: &'a [Resource],
+    jobs: Vec<&'a Job>,
+    parsed: &'a Parsed,
+    ctx: &'a Ctx,
+    mapping: &'a Mapping,
+}
+
+impl Shown<'_> {
+    /// The resources that `-F` asks for: of a host, after those of all hosts; of these alone without a host.
+    fn resources(&self, host: Option<&str>) -> Vec<&Resource> {
+        let Some(list) = self.parsed.last("F") else {
+            return Vec::new();
+        };
+        let of_host = self
+            .instances
+            .iter()
+            .find(|own| Some(own.host.as_str()) == host);
+        let of_host = of_host.map(|own| own.resources.as_slice());
+        let all = self.licenses.iter().chain(of_host.unwrap_or_default());
+        let is_wanted =
+            |one: &&Resource| list.is_empty() || list.split(',').any(|own| fits(own, &one.name));
+        all.filter(is_wanted).collect()
+    }
 }
 
 /// The values of a host's columns: name, architecture, processors, sockets, cores, threads, load, memory, its use, swap, its use.
@@ -200,15 +244,8 @@ fn row(values: &[String; 11], narrow: bool) -> String {
     text
 }
 
-fn table(
-    nodes: &[&Node],
-    known: &[Instance],
-    jobs: &[&Job],
-    parsed: &Parsed,
-    ctx: &Ctx,
-    mapping: &Mapping,
-) -> String {
-    let narrow = parsed.has("ncb");
+fn table(shown: &Shown) -> String {
+    let narrow = shown.parsed.has("ncb");
     let names = [
         "HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO",
         "SWAPUS",
@@ -219,17 +256,14 @@ fn table(
         "-".repeat(head.len()),
         row(&global(), narrow)
     );
-    for node in nodes {
+    let list = shown.parsed.last("F").unwrap_or_default();
+    text.push_str(&resource_lines(&shown.resources(None), list));
+    for node in &shown.nodes {
         let host = &node.config.name;
         let _ = writeln!(text, "{}", row(&values(node), narrow));
-        let instances = || known.iter().filter(|own| own.host == *host);
-        if let Some(list) = parsed.last("F") {
-            for (name, count) in free(instances().next(), list) {
-                let _ = writeln!(text, "   hc:{name}={count}.000000");
-            }
-        }
-        if parsed.has("q") {
-            for own in instances() {
+        text.push_str(&resource_lines(&shown.resources(Some(host)), list));
+        if shown.parsed.has("q") {
+            for own in shown.instances.iter().filter(|own| own.host == *host) {
                 let counts = format!("0/{}/{}", own.used, own.total);
                 let _ = writeln!(
                     text,
@@ -238,20 +272,24 @@ fn table(
                 );
             }
         }
-        if parsed.has("j") {
-            host_jobs(&mut text, host, jobs, ctx, mapping);
+        if shown.parsed.has("j") {
+            host_jobs(&mut text, host, &shown.jobs, shown.ctx, shown.mapping);
         }
     }
     text
 }
 
-/// Generic resources that a host has left, of those that a list of patterns names; of all without one.
-fn free<'a>(instance: Option<&'a Instance>, list: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
-    let all = instance.map(|own| own.free.as_slice()).unwrap_or_default();
-    let all = all.iter().map(|(name, count)| (name.as_str(), *count));
-    all.filter(move |(name, _)| {
-        list.is_empty() || list.split(',').any(|pattern| fits(pattern, name))
-    })
+/// A line for each resource. Where some are asked for by name, Grid Engine has a title before the first.
+fn resource_lines(resources: &[&Resource], list: &str) -> String {
+    let mut text = String::new();
+    for (at, one) in resources.iter().enumerate() {
+        let title = match at == 0 && !list.is_empty() {
+            true => "    Host Resource(s):      ",
+            false => "   ",
+        };
+        let _ = writeln!(text, "{title}{}:{}={}", one.kind, one.name, one.on_host());
+    }
+    text
 }
 
 fn host_jobs(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &Mapping) {
@@ -284,14 +322,7 @@ fn host_jobs(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &
     }
 }
 
-fn xml(
-    nodes: &[&Node],
-    known: &[Instance],
-    jobs: &[&Job],
-    parsed: &Parsed,
-    ctx: &Ctx,
-    mapping: &Mapping,
-) -> String {
+fn xml(shown: &Shown) -> String {
     let mut text = String::from(
         "<?xml version='1.0'?>\n<qhost xmlns:xsd=\"http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/\
          schemas/qhost/qhost.xsd\">\n",
@@ -308,28 +339,28 @@ fn xml(
         "swap_total",
         "swap_used",
     ];
-    let hosts = std::iter::once(global()).chain(nodes.iter().map(|node| values(node)));
-    for values in hosts {
+    let of_hosts = shown.nodes.iter().map(|node| (values(node), Some(node)));
+    for (values, node) in std::iter::once((global(), None)).chain(of_hosts) {
         let _ = writeln!(text, " <host name='{}'>", values[0]);
         for (name, value) in names.iter().zip(&values[1..]) {
             let _ = writeln!(text, "   <hostvalue name='{name}'>{value}</hostvalue>");
         }
-        let host = &values[0];
-        let instances = || known.iter().filter(|own| own.host == *host);
-        if let Some(list) = parsed.last("F") {
-            for (name, count) in free(instances().next(), list) {
-                let name = escaped(name);
-                let _ = writeln!(
-                    text,
-                    "   <resourcevalue name='{name}' dominance='hc'>{count}.000000</resourcevalue>"
-                );
-            }
+        let host = node.map(|node| node.config.name.as_str());
+        for one in shown.resources(host) {
+            let (name, value) = (escaped(&one.name), escaped(&one.on_host()));
+            let kind = one.kind;
+            let _ = writeln!(
+                text,
+                "   <resourcevalue name='{name}' dominance='{kind}'>{value}</resourcevalue>"
+            );
         }
-        if parsed.has("q") {
-            instances().for_each(|own| queue_xml(&mut text, own));
+        if shown.parsed.has("q") {
+            let there = shown.instances.iter();
+            let there = there.filter(|own| Some(own.host.as_str()) == host);
+            there.for_each(|own| queue_xml(&mut text, own));
         }
-        if parsed.has("j") {
-            jobs_xml(&mut text, host, jobs, ctx, mapping);
+        if let Some(host) = host.filter(|_| shown.parsed.has("j")) {
+            jobs_xml(&mut text, host, &shown.jobs, shown.ctx, shown.mapping);
         }
         text.push_str(" </host>\n");
     }
@@ -444,7 +475,29 @@ fn select(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::resources;
     use super::*;
+    use muster_model::licenses::License;
+
+    /// What Grid Engine 8.1.9 printed for `-F gpu,lic` and `-F`.
+    #[test]
+    fn resources_that_are_named_have_a_title() {
+        let licenses = [License {
+            name: "lic".to_owned(),
+            total: 3,
+            ..License::default()
+        }];
+        let all = resources::of_all_hosts(&licenses);
+        let all: Vec<&Resource> = all.iter().chain(&all).collect();
+        assert_eq!(
+            resource_lines(&all, "gpu,lic"),
+            "    Host Resource(s):      gc:lic=3.000000\n   gc:lic=3.000000\n"
+        );
+        assert_eq!(
+            resource_lines(&all, ""),
+            "   gc:lic=3.000000\n   gc:lic=3.000000\n"
+        );
+    }
 
     #[test]
     fn columns_are_where_grid_engine_has_them() {

@@ -4,7 +4,7 @@ use super::arguments::{self, Words};
 use super::fail;
 use crate::connect::{Client, unexpected};
 use crate::listing::context::Ctx;
-use crate::options::{HelpForm, Spec, flag};
+use crate::options::{HelpForm, Spec, flag, opt};
 use crate::say;
 use crate::zone;
 use muster_proto::client::{Query, Response};
@@ -20,6 +20,11 @@ pub(crate) static SPEC: Spec = Spec {
         flag("info", "what the controller says of itself"),
         flag("f", "as -info").partly("as -info"),
         flag("noalias", "host names as they are").stored("no names are changed"),
+        opt("i", "interval", "ask again and again").refused("it asks once; use watch(1)"),
+        opt("dump_tag", "tag", "messages of the controller").refused("see sdiag"),
+        flag("ssl", "by an encrypted connection").stored("connections to other hosts always are"),
+        flag("tcp", "by a connection without encryption")
+            .refused("connections to other hosts are encrypted"),
         flag("dump", "messages of the controller").refused("see sdiag"),
         flag("help", "print this help"),
     ],

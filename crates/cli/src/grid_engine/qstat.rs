@@ -36,7 +36,7 @@ static OPTIONS: &[Opt] = &[
     flag("f", "queues with their jobs"),
     opt("F", "resources", "queues with their resources")
         .optional()
-        .partly("generic resources and slots"),
+        .partly("what hosts report, generic resources, licenses and slots"),
     opt(
         "g",
         "c|d|t",
@@ -113,7 +113,11 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         && (parsed.has("f") || parsed.has("F") || parsed.has("explain") || parsed.has("qs"))
     {
         let known = queues::of_cluster(&ctx, &mapping, &jobs);
-        queues::full(&known, &entries, parsed, &view)
+        let licenses = match parsed.has("F") {
+            true => site::licenses().map_err(|e| unreachable(&e))?,
+            false => Vec::new(),
+        };
+        queues::full(&known, &entries, &licenses, parsed, &view)
     } else if parsed.has("xml") {
         xml::jobs(&entries, &view)
     } else {

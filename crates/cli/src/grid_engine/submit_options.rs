@@ -100,8 +100,24 @@ pub(super) static OPTIONS: &[Opt] = &[
     )
     .partly("s, mail when a job is suspended, is not sent"),
     opt("M", "addresses", "who gets the mail").partly("the first address only"),
+    opt("masterl", "resources", "requests of the first task")
+        .refused("all tasks have the same requests; use -l"),
     opt("masterq", "queues", "queues for the first task")
         .refused("a job runs in one partition; use -q"),
+    opt("mbind", "policy", "how memory is bound")
+        .refused("tasks bind it: srun --mem-bind in the script"),
+    opt(
+        "mods",
+        "attribute key value",
+        "change an element of a list of the job class",
+    )
+    .refused("say it by the option itself, as -l h_rt=600"),
+    opt(
+        "adds",
+        "attribute key value",
+        "add to a list of the job class",
+    )
+    .refused("say it by the option itself, as -l gpu=1"),
     opt("N", "name", "name of the job"),
     flag("notify", "send SIGUSR2 a minute before the end by -l h_rt")
         .partly("nothing is sent before a suspension or qdel"),
@@ -115,11 +131,21 @@ pub(super) static OPTIONS: &[Opt] = &[
     ),
     opt("pe", "pe_name slot_range", "parallel environment and slots")
         .partly("of a range, the least number of slots is taken"),
+    opt("par", "rule", "allocation rule in place of that of -pe")
+        .refused("rules are in the pe lines of sge.conf"),
     opt("P", "project", "project; it becomes the job's account"),
     opt("q", "queues", "queues to run in: NAME, NAME@HOST, patterns"),
     opt("R", "y|n", "reserve resources")
         .stored("all jobs that wait first in line have their resources reserved"),
     opt("r", "y|n", "whether the job may run again"),
+    opt("rdi", "y|n", "have the scheduler say why the job waits")
+        .stored("muster why JOB says so of each job"),
+    opt(
+        "rou",
+        "variables",
+        "usage that is reported while the job runs",
+    )
+    .refused("sstat shows the usage of running jobs"),
     opt("S", "path", "shell that runs the script"),
     opt("sc", "context_list", "set the job's context").warns(NO_CONTEXT),
     opt("shell", "y|n", "with -b y: let a shell read the command"),
@@ -140,8 +166,16 @@ pub(super) static OPTIONS: &[Opt] = &[
         "count",
         "at most so many tasks of the array run at once",
     ),
+    opt(
+        "tcon",
+        "y|n",
+        "all tasks of the array start together or none",
+    )
+    .refused("tasks of an array start one by one; use -pe"),
     flag("terse", "print the number alone"),
     opt("v", "variables", "variables of the job: NAME or NAME=value"),
+    opt("umask", "mask", "file mode creation mask of the job")
+        .refused("the job has that of qsub; set another in the script"),
     flag("V", "the job gets all variables"),
     flag("verify", "print the job and submit nothing")
         .refused("use -w v, which asks the controller"),
@@ -152,6 +186,8 @@ pub(super) static OPTIONS: &[Opt] = &[
     ),
     opt("wd", "directory", "run in this directory"),
     opt("xd", "options", "options of a container")
+        .refused("run the container's own command inside the job"),
+    opt("xdv", "volumes", "volumes of a container")
         .refused("run the container's own command inside the job"),
     opt("@", "file", "read options from a file"),
     flag("help", "print this help"),
@@ -165,7 +201,8 @@ mod tests {
     #[test]
     fn every_option_of_the_manual_is_known() {
         let manual = "a ac ar A b binding c ckpt clear cwd C dc display dl e h hard he help hold_jid hold_jid_ad i j js jsv \
-                      l m M masterq N notify now o ot P p pe q R r S sc shell soft sync t tc terse v verify V w wd @";
+                      l m M masterq N notify now o ot P p pe q R r S sc shell soft sync t tc terse v verify V w wd @ \
+                      adds clearp clears jc masterl mbind mods par rdi rou tcon umask xd xdv";
         for word in manual.split_whitespace() {
             assert!(OPTIONS.iter().any(|option| option.long == word), "-{word}");
         }

@@ -433,9 +433,32 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
     assert!(c.ok("qconf -sp pair").contains("allocation_rule    2\n"));
     assert!(
         c.ok("qconf -sq short.q")
-            .starts_with("qname                 short.q\nhostlist              n[1-2]\n")
+            .starts_with("qname                 short.q\nhostlist              @allhosts\n")
     );
     assert_eq!(c.ok("qconf -sel"), "n1\nn2");
+    assert_eq!(
+        c.ok("qconf -shgrpl; qconf -shgrp_tree @allhosts; qconf -shgrp_resolved @allhosts"),
+        "@allhosts\n@allhosts\n   n1\n   n2\nn1 n2"
+    );
+    assert_eq!(
+        c.run("qconf -shgrp @nosuch").err,
+        "Host group \"@nosuch\" does not exist\n"
+    );
+    assert!(
+        c.run("qconf -srqs").err.contains("-srqs"),
+        "{:?}",
+        c.run("qconf -srqs")
+    );
+    let hosts = c.ok("qhost -F num_proc -h n1");
+    assert!(
+        hosts.ends_with("\n    Host Resource(s):      hl:num_proc=4.000000"),
+        "{hosts}"
+    );
+    let queues = c.ok("qstat -F 'num_proc,h*' -q short.q@n1");
+    assert!(
+        queues.contains("\n\thl:num_proc=4\n\tqf:hostname=n1\n\tqf:h_rt="),
+        "{queues}"
+    );
     assert!(
         c.ok("qconf -sc")
             .contains("\nslotmem             slotmem    MEMORY      <=      YES         YES")

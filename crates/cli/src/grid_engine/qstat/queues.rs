@@ -3,12 +3,14 @@
 use super::lines::{self, Entry, View, is_pending};
 use super::{any_fits, xml};
 use crate::grid_engine::arguments::Parsed;
+use crate::grid_engine::resources::{self, Resource};
 use crate::grid_engine::site;
 use crate::listing::context::Ctx;
 use muster_conf::grid_engine::Mapping;
 use muster_model::config::PartitionState;
 use muster_model::job::Job;
 use muster_model::node::{Node, NodeLink};
+use muster_model::time::TimeLimit;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -31,6 +33,10 @@ pub(in crate::grid_engine) struct Instance {
     pub(in crate::grid_engine) states: String,
     /// Generic resources that are free, and licenses.
     pub(in crate::grid_engine) free: Vec<(String, u64)>,
+    /// What its host has.
+    pub(in crate::grid_engine) resources: Vec<Resource>,
+    /// The longest time that a job may run.
+    pub(in crate::grid_engine) limit: String,
     /// Why it is out of service.
     reason: Option<String>,
 }
@@ -73,13 +79,27 @@ pub(in crate::grid_engine) fn of_cluster(
                     .as_ref()
                     .map(|report| f64::from(report.load_centi) / 100.0),
                 states: states(node, partition.state),
+                resources: resources::of_host(node, &free(node)),
                 free: free(node),
+                limit: limit(partition.max_time),
                 reason: node.reason.as_ref().map(|reason| reason.text.clone()),
             });
         }
     }
     all.sort_by(|a, b| (&a.queue, &a.host).cmp(&(&b.queue, &b.host)));
     all
+}
+
+/// `02:00:00`, `infinity`.
+fn limit(limit: TimeLimit) -> String {
+    let seconds = limit.seconds().filter(|_| limit != TimeLimit::Unlimited);
+    seconds.map_or_else(
+        || "infinity".to_owned(),
+        |seconds| {
+            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+            format!("{hours:02}:{minutes:02}:{:02}", seconds % 60)
+        },
+    )
 }
 
 fn states(node: &Node, partition: PartitionState) -> String {
@@ -124,8 +144,14 @@ fn is_chosen(own: &Instance, list: Option<&str>) -> bool {
     list.is_none_or(|list| any_fits(list, &own.queue) || any_fits(list, &own.name()))
 }
 
-/// `-f`, `-F`, `-explain`.
-pub(super) fn full(known: &[Instance], entries: &[Entry], parsed: &Parsed, view: &View) -> String {
+/// `-f`, `-F`, `-explain`; `licenses` are resources of all hosts.
+pub(super) fn full(
+    known: &[Instance],
+    entries: &[Entry],
+    licenses: &[Resource],
+    parsed: &Parsed,
+    view: &View,
+) -> String {
     let waiting: Vec<&Entry> = entries
         .iter()
         .filter(|entry| is_pending(entry.job))
@@ -145,17 +171,14 @@ pub(super) fn full(known: &[Instance], entries: &[Entry], parsed: &Parsed, view:
         })
         .filter(|own| !parsed.has("ne") || !on(own).is_empty())
         .collect();
-    let resources = |own: &Instance| -> Vec<(String, u64)> {
-        let all = own.free.iter().cloned();
-        let slots = ("slots".to_owned(), own.total.saturating_sub(own.used));
-        let wanted = |name: &str| match parsed.last("F") {
-            None => false,
-            Some("") => true,
-            Some(list) => any_fits(list, name),
+    let resources = |own: &Instance| -> Vec<Resource> {
+        let Some(list) = parsed.last("F") else {
+            return Vec::new();
         };
-        all.chain([slots])
-            .filter(|(name, _)| wanted(name))
-            .collect()
+        let mut all = licenses.to_vec();
+        all.extend(resources::of_queue(own));
+        all.retain(|one| list.is_empty() || any_fits(list, &one.name));
+        all
     };
     if parsed.has("xml") {
         return full_xml(&shown, on, resources, &waiting, view);
@@ -185,9 +208,8 @@ pub(super) fn full(known: &[Instance], entries: &[Entry], parsed: &Parsed, view:
         {
             let _ = writeln!(text, "\t{reason}");
         }
-        for (name, count) in resources(own) {
-            let prefix = if name == "slots" { "qc" } else { "hc" };
-            let _ = writeln!(text, "\t{prefix}:{name}={count}");
+        for one in resources(own) {
+            let _ = writeln!(text, "\t{}:{}={}", one.kind, one.name, one.in_queue());
         }
         for entry in on(own) {
             lines::line(&mut text, entry, view, false);
@@ -207,7 +229,7 @@ pub(super) fn full(known: &[Instance], entries: &[Entry], parsed: &Parsed, view:
 fn full_xml<'a>(
     shown: &[&Instance],
     on: impl Fn(&Instance) -> Vec<&'a Entry<'a>>,
-    resources: impl Fn(&Instance) -> Vec<(String, u64)>,
+    resources: impl Fn(&Instance) -> Vec<Resource>,
     waiting: &[&Entry],
     view: &View,
 ) -> String {
@@ -230,12 +252,12 @@ fn full_xml<'a>(
         if !own.states.is_empty() {
             element("state", &own.states);
         }
-        for (name, count) in resources(own) {
-            let kind = if name == "slots" { "qc" } else { "hc" };
-            let name = xml::escaped(&name);
+        for one in resources(own) {
+            let (name, value) = (xml::escaped(&one.name), xml::escaped(&one.in_queue()));
+            let kind = one.kind;
             let _ = writeln!(
                 text,
-                "      <resource name=\"{name}\" type=\"{kind}\">{count}</resource>"
+                "      <resource name=\"{name}\" type=\"{kind}\">{value}</resource>"
             );
         }
         for entry in on(own) {
