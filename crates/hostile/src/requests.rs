@@ -25,7 +25,7 @@ use muster_model::ids::{BlobId, JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, StepEnd, StepMaker};
 use muster_model::node::{NodeConfig, NodeInfo};
-use muster_model::rights::Request as Row;
+use muster_model::rights::AccessRequest as Row;
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, ExecContext, GresAsk,
     JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, StdioSpec, WarnSignal,

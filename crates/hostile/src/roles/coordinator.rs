@@ -16,7 +16,7 @@ use crate::requests::{self, Ids};
 use crate::sys::{COORDINATOR, ROOT, VICTIM};
 use crate::target::Target;
 use muster_model::command::{AccountsAsk, UserCommand};
-use muster_model::rights::{Least, Request as Row};
+use muster_model::rights::{AccessRequest as Row, Least};
 use muster_proto::client::RequestBody;
 
 /// Edits with wrong values.

@@ -13,7 +13,7 @@ use crate::requests::parts::{Other, Part, parts};
 use crate::requests::{self, Ids, Sample, job, submit};
 use crate::sys::{ADMINISTRATOR, COORDINATOR, OPERATOR, ROOT, User, VICTIM};
 use crate::target::Target;
-use muster_model::rights::{Group, Request as Row, Role, suffices};
+use muster_model::rights::{AccessRequest as Row, Group, Role, suffices};
 use muster_model::spec::JobSpec;
 use muster_proto::client::RequestBody;
 

@@ -13,7 +13,7 @@ use crate::target::{Target, until};
 use muster_model::command::{CrontabAsk, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::job::JobState;
-use muster_model::rights::{Request as Row, Role, suffices};
+use muster_model::rights::{AccessRequest as Row, Role, suffices};
 use muster_model::spec::JobSpec;
 use muster_proto::client::{Query, RequestBody, Response};
 use std::time::Duration;
