@@ -7,11 +7,12 @@ pub(crate) mod licenses;
 pub(crate) mod pick;
 pub(crate) mod task_counts;
 
-use crate::demand::device_demand::{Available, DeviceDemand, JobShare};
-use crate::demand::pick::Pick;
-use crate::nodes::fleet::{Detail, Fleet, NodeClass, Room, Want};
+use crate::demand::device_demand::{Available, DeviceDemand};
+use crate::demand::pick::{JobShare, Pick};
+use crate::nodes::class::NodeClass;
+use crate::nodes::fleet::Fleet;
 use crate::nodes::part_cpus::CpuRule;
-use crate::nodes::sharing::NodeUsers;
+use crate::nodes::room::{Detail, NodeUsers, Room, Want};
 use muster_model::cpuset::CpuSet;
 use muster_model::distribution::CpuSpread;
 use muster_model::spec::Segments;
@@ -237,7 +238,7 @@ impl Demand {
                 let open = spec.leaves(class);
                 match class.by_thread {
                     true => open.len(),
-                    false => crate::nodes::fleet::whole_granules(&open, class.granule),
+                    false => crate::nodes::class::whole_granules(&open, class.granule),
                 }
             }
             None => class.job_cpus(),

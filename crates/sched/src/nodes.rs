@@ -2,14 +2,18 @@
 //! who has what of a node until when.
 
 pub(crate) mod allocations;
+pub(crate) mod class;
 pub(crate) mod cores;
+pub(crate) mod devices;
 pub(crate) mod fleet;
+pub(crate) mod links;
 pub(crate) mod network;
 pub(crate) mod node_map;
 pub(crate) mod node_set;
 pub(crate) mod part_cpus;
 pub(crate) mod planned;
 pub(crate) mod reserved;
+pub(crate) mod room;
 pub(crate) mod rooms;
 pub(crate) mod settings;
 pub(crate) mod sharing;

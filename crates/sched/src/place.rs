@@ -13,11 +13,12 @@ pub(crate) mod node_source;
 mod segments;
 
 use crate::demand::Demand;
-use crate::demand::device_demand::JobShare;
-use crate::demand::pick::Pick;
+use crate::demand::pick::{JobShare, Pick};
 use crate::demand::task_counts::TaskCounts;
-use crate::nodes::fleet::{Detail, Fleet, NOWHERE, PartView, Room, free_gpus};
+use crate::nodes::class::NOWHERE;
+use crate::nodes::fleet::{Fleet, PartView, free_gpus};
 use crate::nodes::network::{Leaves, Network};
+use crate::nodes::room::{Detail, Room};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -1,8 +1,9 @@
 //! Gains of partitions from pass to pass, by ends of jobs and by reservations given up, and the lanes that they unblock. A lane
 //! that did not fit is kept with its shortfall, and is not tried again before its partition has gained as much.
 
-use crate::nodes::fleet::{Fleet, Room};
+use crate::nodes::fleet::Fleet;
 use crate::nodes::node_set::NodeSet;
+use crate::nodes::room::Room;
 use crate::nodes::rooms::narrow;
 use crate::order::{HeadKey, LaneHead};
 use crate::place::holds::{Holds, NodeHold, SharedHolds};

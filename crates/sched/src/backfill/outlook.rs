@@ -13,8 +13,9 @@ use crate::demand::Demand;
 use crate::demand::pick::Pick;
 use crate::demand::task_counts::TaskCounts;
 use crate::nodes::allocations::{EndAssumption, Ends, NEVER, layers_of};
-use crate::nodes::fleet::{Fleet, PartFleet, PartView, Room};
+use crate::nodes::fleet::{Fleet, PartFleet, PartView};
 use crate::nodes::node_set::NodeSet;
+use crate::nodes::room::Room;
 use crate::nodes::rooms::{needs_of, take_away};
 use crate::place::holds::{Holds, NodeHold, SharedHolds};
 use crate::place::node_source::end_after;
@@ -308,7 +309,7 @@ impl Outlook {
             }
         }
         leaving.sort_unstable();
-        let (mut room, mut layers) = (view.room.clone(), layers_of(view));
+        let (mut room, mut layers) = (view.room.clone(), layers_of(&view.layers));
         let most = fleet.empty[view.class as usize].cpus;
         let mut at = 0;
         while at < leaving.len() {
@@ -438,7 +439,7 @@ impl Outlook {
         let StartTimes { now, from, waited } = times;
         let mut future = self.future(demand, on, kept.holds, now);
         let mut moments: BTreeSet<Timestamp> = kept.ends.range(..NEVER).copied().collect();
-        moments.extend(on.fleet.blocks.ends(on.part, now));
+        moments.extend(on.part.ends_of_reservations(on.fleet, now));
         moments.extend(from);
         // From then on it takes more switches.
         let mut relents = waited.and_then(|since| demand.relents_at(since));

@@ -7,8 +7,9 @@ use crate::backfill::outlook::{
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
 use crate::nodes::allocations::{EndAssumption, NEVER};
-use crate::nodes::fleet::{Fleet, PartFleet, Room};
+use crate::nodes::fleet::{Fleet, PartFleet};
 use crate::nodes::node_map::NodeMap;
+use crate::nodes::room::Room;
 use crate::nodes::rooms::{needs_of, take_away};
 use crate::place::holds::{Holds, SharedHolds};
 use crate::place::node_source::EmptyNodes;
@@ -191,7 +192,7 @@ impl JointSearch<'_> {
         let reserved = self.members.iter().flat_map(|member| &member.lanes);
         let reserved = reserved.filter_map(|lane| {
             let part = &self.fleet.parts[lane.part as usize];
-            self.fleet.blocks.ends(part, self.now).pop_last()
+            part.ends_of_reservations(self.fleet, self.now).pop_last()
         });
         let finite = |time: &Timestamp| *time < NEVER;
         let last = held.filter(finite).chain(ends).chain(reserved).max();

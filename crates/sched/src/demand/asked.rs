@@ -2,7 +2,8 @@
 
 use super::{Classes, Counts, Demand, Memory, SegmentAsk, SwitchLimit, SystemCpus};
 use crate::demand::device_demand::DeviceDemand;
-use crate::nodes::fleet::{Fleet, NodeClass, PartView};
+use crate::nodes::class::NodeClass;
+use crate::nodes::fleet::{Fleet, PartView};
 use muster_model::config::{ClusterConfig, OverSubscribe};
 use muster_model::distribution::Distribution;
 use muster_model::features::{self, Alternative};

@@ -1,18 +1,15 @@
 //! Devices that a job needs, by what it counts them: nodes, sockets, tasks, or the whole job; and CPUs and memory that
 //! go with GPUs. What a node has is in `fleet`.
 
-use crate::demand::pick::Pick;
-use crate::nodes::fleet::devices::by_one_entry;
-use crate::nodes::fleet::{NodeClass, Room};
-use crate::nodes::sockets::{GresCount, Nearness, is_a};
+use crate::demand::pick::{JobShare, Pick, SHARES_MAX};
+use crate::nodes::class::{GresCount, NodeClass};
+use crate::nodes::devices::by_one_entry;
+use crate::nodes::room::{Nearness, Room};
+use crate::nodes::sockets::is_a;
 use muster_model::gpu_parts::is_part;
 use muster_model::job::Reason;
 use muster_model::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
 
-/// Kinds of devices that a job may count over all of its nodes.
-pub(crate) const SHARES_MAX: usize = muster_model::limits::JOB_DEVICES_MAX;
-/// What one node gives of the devices of the whole job, kind by kind.
-pub(crate) type JobShare = [u32; SHARES_MAX];
 /// Devices of which a node has more are only counted: a whole node does not come with all of them.
 const TRACKED_MAX: u64 = 1024;
 

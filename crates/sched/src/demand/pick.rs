@@ -1,6 +1,9 @@
 //! A choice of a node.
 
-use crate::demand::device_demand::JobShare;
+/// Kinds of devices that a job may count over all of its nodes.
+pub(crate) const SHARES_MAX: usize = muster_model::limits::JOB_DEVICES_MAX;
+/// What one node gives of the devices of the whole job, kind by kind.
+pub(crate) type JobShare = [u32; SHARES_MAX];
 
 /// A node chosen and the tasks it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

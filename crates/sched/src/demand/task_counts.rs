@@ -2,7 +2,8 @@
 //! nodes that placement visits one after another are equal, now and once their jobs have ended.
 
 use crate::demand::Demand;
-use crate::nodes::fleet::{NodeClass, Room};
+use crate::nodes::class::NodeClass;
+use crate::nodes::room::Room;
 use std::cell::RefCell;
 
 /// An answer.

@@ -1,22 +1,20 @@
 //! Allocations of jobs by node, with their ends. From these follows what a node has free at a later time. Kept up to date
 //! with the state by job and node.
 
-use crate::nodes::fleet::devices::{give_back, unavailable};
-use crate::nodes::fleet::{Detail, Fleet, NOWHERE, NodeClass, NodeView, Room, Want};
-use crate::nodes::planned::PlannedEnds;
-use crate::nodes::sharing::{NodeUsers, lend};
-use muster_core::state::State;
+use crate::nodes::class::NodeClass;
+use crate::nodes::devices::give_back;
+use crate::nodes::room::{NodeUsers, Room, Want};
+use crate::nodes::sharing::lend;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
-use muster_model::job::{Allocation, NodeShare};
+use muster_model::job::NodeShare;
 use muster_model::time::Timestamp;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// When a job ends of which nothing is known.
 pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
 /// When a job ends that is being cleaned up.
-const ANY_MOMENT: Timestamp = Timestamp(i64::MIN);
+pub(crate) const ANY_MOMENT: Timestamp = Timestamp(i64::MIN);
 
 /// When a job ends.
 #[derive(Clone, Copy, Debug)]
@@ -31,21 +29,21 @@ pub(crate) struct JobEnds {
 /// The part of a node that a job has.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAllocation {
-    job: JobId,
+    pub(crate) job: JobId,
     /// When it is expected to end.
-    planned: Timestamp,
+    pub(crate) planned: Timestamp,
     /// When it ends at the latest.
-    limit: Timestamp,
-    cpus: CpuSet,
+    pub(crate) limit: Timestamp,
+    pub(crate) cpus: CpuSet,
     /// It is stopped: others have its CPUs, and it is not counted among the node's jobs.
-    lent: bool,
-    mib: u64,
+    pub(crate) lent: bool,
+    pub(crate) mib: u64,
     /// Devices, by their place in the node's class.
-    gres: Vec<(u32, CpuSet)>,
+    pub(crate) gres: Vec<(u32, CpuSet)>,
     /// It is in a plan that is not carried out yet.
-    proposed: bool,
+    pub(crate) proposed: bool,
     /// The partition it was placed in, by its number; [`NOWHERE`] if there is no such partition any more.
-    part: u32,
+    pub(crate) part: u32,
 }
 
 /// Which of a job's ends are counted on.
@@ -75,7 +73,12 @@ impl From<Ends> for EndAssumption {
 }
 
 impl NodeAllocation {
-    fn new(class: &NodeClass, share: &NodeShare, ends: JobEnds, part: u32) -> NodeAllocation {
+    pub(crate) fn new(
+        class: &NodeClass,
+        share: &NodeShare,
+        ends: JobEnds,
+        part: u32,
+    ) -> NodeAllocation {
         let JobEnds {
             job,
             planned,
@@ -104,7 +107,7 @@ impl NodeAllocation {
     }
 
     /// Whether it has the same, and until the same time.
-    fn is_like(&self, other: &NodeAllocation) -> bool {
+    pub(crate) fn is_like(&self, other: &NodeAllocation) -> bool {
         let times = |t: &NodeAllocation| (t.planned, t.limit, t.mib, t.part, t.lent);
         times(self) == times(other) && self.cpus == other.cpus && self.gres == other.gres
     }
@@ -151,15 +154,11 @@ impl NodeAllocation {
 }
 
 /// CPUs of a node that several jobs have, to follow how these leave: mostly there are none.
-pub(crate) fn layers_of(view: &NodeView) -> Vec<CpuSet> {
-    match view.layers.is_empty() {
+pub(crate) fn layers_of(layers: &[CpuSet]) -> Vec<CpuSet> {
+    match layers.is_empty() {
         true => Vec::new(),
-        false => view.layers.clone(),
+        false => layers.to_vec(),
     }
-}
-
-fn number_of(parts: &HashMap<String, u32>, name: &str) -> u32 {
-    parts.get(name).copied().unwrap_or(NOWHERE)
 }
 
 /// Whether the memory that goes with these CPUs has room for the job's part there. Who has CPUs of several domains is
@@ -185,202 +184,6 @@ pub(crate) fn memory_near(
     });
     let needed = part(want.mib, width.min(want.cpus), want.cpus);
     used.sum::<u64>() + needed <= part(class.mib, width, class.cpus)
-}
-
-impl Fleet {
-    /// Reads all jobs that hold nodes.
-    pub(crate) fn settle(&mut self, state: &State, ends: &PlannedEnds) {
-        for id in &state.active {
-            let alloc = state.jobs.get(id).and_then(|job| job.alloc.as_ref());
-            let nodes = alloc.iter().flat_map(|alloc| &alloc.nodes);
-            let mut nodes: Vec<u32> = nodes.map(|share| share.node.0).collect();
-            nodes.sort_unstable();
-            self.set_allocation(state, ends, *id, &nodes);
-        }
-    }
-
-    /// Reads again what a job has of these nodes, which are in order, and until when.
-    pub(crate) fn set_allocation(
-        &mut self,
-        state: &State,
-        ends: &PlannedEnds,
-        id: JobId,
-        nodes: &[u32],
-    ) {
-        let job = state.jobs.get(&id);
-        let Some((job, alloc)) = job.and_then(|job| Some((job, job.alloc.as_ref()?))) else {
-            nodes
-                .iter()
-                .for_each(|&node| self.forget_allocation(node, id));
-            return;
-        };
-        let limit = match state.limit_end(job) {
-            _ if job.completing => ANY_MOMENT,
-            end => end.unwrap_or(NEVER),
-        };
-        let planned = ends.end_of(id).unwrap_or(limit).min(limit);
-        let part = number_of(&self.part_by_name, &alloc.partition);
-        // Both are in order but for the first node of some jobs.
-        let (mut left, mut put) = (nodes, 0);
-        for (share, place) in alloc.nodes.iter().zip(0u32..) {
-            let node = share.node.0;
-            if !job.nodes_held.contains(place) {
-                continue;
-            }
-            match left.split_first() {
-                Some((first, rest)) if *first == node => left = rest,
-                _ if nodes.binary_search(&node).is_ok() => {}
-                _ => continue,
-            }
-            let Some(view) = self.nodes.get(node as usize) else {
-                continue;
-            };
-            let class = &self.classes[view.class as usize];
-            let ends = JobEnds {
-                job: id,
-                planned,
-                limit,
-            };
-            let allocation = NodeAllocation {
-                lent: job.cpus_released_by_preemption,
-                ..NodeAllocation::new(class, share, ends, part)
-            };
-            self.put_allocation(node, allocation);
-            put += 1;
-        }
-        if put < nodes.len() {
-            let mut held: Vec<u32> = job.held().map(|(share, _)| share.node.0).collect();
-            held.sort_unstable();
-            let gone = nodes
-                .iter()
-                .filter(|node| held.binary_search(node).is_err());
-            gone.for_each(|&node| self.forget_allocation(node, id));
-        }
-    }
-
-    /// A job has a share, or another one than it had. What was proposed and came about is no change.
-    fn put_allocation(&mut self, node: u32, allocation: NodeAllocation) {
-        let allocations = &mut self.nodes[node as usize].allocations;
-        let Some(known) = allocations
-            .iter_mut()
-            .find(|known| known.job == allocation.job)
-        else {
-            allocations.push(allocation);
-            return self.changes.note(node);
-        };
-        let as_proposed = known.is_like(&allocation);
-        *known = allocation;
-        if !as_proposed {
-            self.changes.note(node);
-        }
-    }
-
-    fn forget_allocation(&mut self, node: u32, id: JobId) {
-        if let Some(view) = self.nodes.get_mut(node as usize) {
-            view.allocations.retain(|allocation| allocation.job != id);
-            self.changes.note(node);
-        }
-    }
-
-    /// A job is going to have an allocation, if the plan is carried out.
-    pub(crate) fn propose_allocations(&mut self, alloc: &Allocation, ends: JobEnds) {
-        let part = number_of(&self.part_by_name, &alloc.partition);
-        for share in &alloc.nodes {
-            self.propose_allocation(share, ends, part);
-        }
-    }
-
-    fn propose_allocation(&mut self, share: &NodeShare, ends: JobEnds, part: u32) {
-        let view = &mut self.nodes[share.node.0 as usize];
-        let class = &self.classes[view.class as usize];
-        view.allocations.push(NodeAllocation {
-            proposed: true,
-            ..NodeAllocation::new(class, share, ends, part)
-        });
-    }
-
-    /// CPUs of those who were placed in a partition and whose time has come by then.
-    pub(crate) fn leaving(
-        &self,
-        node: u32,
-        partition: &str,
-        at: Timestamp,
-        assumed: EndAssumption,
-    ) -> CpuSet {
-        let part = number_of(&self.part_by_name, partition);
-        let gone = |t: &&NodeAllocation| {
-            t.part == part && t.end(assumed) <= at.min(Timestamp(NEVER.0 - 1))
-        };
-        let allocations = self.nodes[node as usize].allocations.iter();
-        allocations
-            .filter(gone)
-            .fold(CpuSet::default(), |mut all, t| {
-                all.union_with(&t.cpus);
-                all
-            })
-    }
-
-    /// When a job is expected to leave a node.
-    pub(crate) fn expected_end(&self, node: u32, id: JobId) -> Option<Timestamp> {
-        let mut allocations = self.nodes[node as usize].allocations.iter();
-        Some(allocations.find(|allocation| allocation.job == id)?.planned)
-    }
-
-    /// Plans are carried out or not: what is known of a node is what is so. Says whether a plan was not.
-    pub(crate) fn forget_proposed(&mut self, node: u32) -> bool {
-        let allocations = &mut self.nodes[node as usize].allocations;
-        let before = allocations.len();
-        allocations.retain(|allocation| !allocation.proposed);
-        allocations.len() < before
-    }
-
-    /// The room on a node once all have left whose time has come by then.
-    pub(crate) fn room_at(&self, node: u32, at: Timestamp, assumed: EndAssumption) -> Room {
-        let view = &self.nodes[node as usize];
-        let class = &self.classes[view.class as usize];
-        let (mut room, mut layers) = (view.room.clone(), layers_of(view));
-        let most = self.empty[view.class as usize].cpus;
-        let gone = |allocation: &&NodeAllocation| {
-            allocation.end(assumed) <= at.min(Timestamp(NEVER.0 - 1))
-        };
-        for allocation in view.allocations.iter().filter(gone) {
-            allocation.leave(class, most, &mut room, &mut layers);
-        }
-        room
-    }
-}
-
-impl Fleet {
-    /// Free CPUs and devices at that time, one by one; `None` where several jobs have the same CPUs.
-    pub(crate) fn detail_at(
-        &self,
-        node: u32,
-        at: Timestamp,
-        assumed: EndAssumption,
-    ) -> Option<Detail> {
-        let view = &self.nodes[node as usize];
-        if !view.layers.is_empty() {
-            return None;
-        }
-        let mut detail = Detail {
-            free: view.free.clone(),
-            gres_used: view.gres_used.clone(),
-        };
-        let gone = |allocation: &&NodeAllocation| {
-            allocation.end(assumed) <= at.min(Timestamp(NEVER.0 - 1))
-        };
-        for allocation in view.allocations.iter().filter(gone) {
-            detail.free.union_with(&allocation.cpus);
-            for (at, ids) in &allocation.gres {
-                if let Some(used) = detail.gres_used.get_mut(*at as usize) {
-                    used.subtract(ids);
-                }
-            }
-        }
-        let class = &self.classes[view.class as usize];
-        detail.gres_used = unavailable(class, &detail.gres_used).into_owned();
-        Some(detail)
-    }
 }
 
 /// Nodes in the order in which their room or what is on them changed.

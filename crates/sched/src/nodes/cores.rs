@@ -1,7 +1,7 @@
 //! Which CPUs of a node a job gets: in as few NUMA domains as can be, of one socket before two, where they are left with
 //! least; whole cores (or sockets) where the site gives them whole. Pure arithmetic on what is free.
 
-use crate::nodes::fleet::NodeClass;
+use crate::nodes::class::NodeClass;
 use muster_model::cpuset::CpuSet;
 use std::cmp::Reverse;
 

@@ -2,112 +2,35 @@
 //! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here, and
 //! the next pass restores the room of starts that were not committed.
 
+mod allowed;
 mod class;
-pub(crate) mod devices;
 mod fits;
-mod links;
-mod room;
+mod held;
 mod taking;
 mod tree;
 
 use self::class::class_of;
-use self::devices::PartRule;
 use self::fits::{Fits, Free};
-pub(crate) use self::room::{DeviceRoom, Room};
 use self::tree::Tree;
 use crate::nodes::allocations::{Changes, NodeAllocation};
+use crate::nodes::class::{NOWHERE, NodeClass, whole_granules};
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::part_cpus::{self, PartCpus};
 use crate::nodes::reserved::{self, Blocks, ReservationPartition};
+use crate::nodes::room::{DeviceRoom, NodeUsers, Room};
 use crate::nodes::settings::Settings;
 use crate::nodes::sharing::{
-    NodeUsers, PartSharing, closed_cpus, kept_for_stopped, lend, sharing_of, users_of,
-    wants_nodes_by_user,
+    PartSharing, closed_cpus, kept_for_stopped, lend, sharing_of, users_of, wants_nodes_by_user,
 };
-use crate::nodes::sockets::{GresCount, Nearness};
 use muster_core::state::State;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cpuset::CpuSet;
-use muster_model::gpu_parts::PartsOfGpus;
-use muster_model::job::{GpuEnv, NodeShare};
-use muster_model::node::{Node, last_cpus};
+use muster_model::job::NodeShare;
+use muster_model::node::Node;
 use muster_model::spec::GPU;
 use muster_model::time::Timestamp;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-
-/// A position that does not exist.
-pub(crate) const NOWHERE: u32 = u32::MAX;
-
-/// Nodes of one kind: everything static that placement depends on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct NodeClass {
-    /// CPUs by number: jobs get those of `open`.
-    pub(crate) cpus: u32,
-    /// CPUs that the system does not keep for itself.
-    pub(crate) open: CpuSet,
-    /// CPUs that are handed out together: those of a socket with `CR_Socket`, of a core with `CR_Core`, else 1.
-    pub(crate) granule: u32,
-    /// Of the cores that a job has alone it holds no more threads than it asks for (`CR_CPU`).
-    pub(crate) by_thread: bool,
-    pub(crate) threads_per_core: u32,
-    pub(crate) cores_per_socket: u32,
-    pub(crate) sockets: u32,
-    /// NUMA domains of each socket.
-    pub(crate) numa_per_socket: u32,
-    /// Distances between all domains of the node, row by row; empty if they are not known or all equal.
-    pub(crate) distances: Vec<u32>,
-    pub(crate) mib: u64,
-    pub(crate) tmp_mib: u64,
-    pub(crate) features: Vec<String>,
-    pub(crate) gres: Vec<GresCount>,
-    /// CPUs next to each instance of each of them; empty where it is not known.
-    pub(crate) near: Vec<Vec<CpuSet>>,
-    /// The names by which programs know each of them.
-    pub(crate) gpu_env: Vec<GpuEnv>,
-    /// Which GPUs each of them are parts of; empty if none are.
-    pub(crate) parts: Vec<Option<PartsOfGpus>>,
-    /// Entries of `gres` that are never used up (`no_consume`).
-    pub(crate) no_consume: Vec<bool>,
-    /// For each of them, for each instance, its links to all of that name; empty where none are known.
-    pub(crate) links: Vec<Vec<Vec<i32>>>,
-    /// Identifiers of the instances of each of them; empty if they have none.
-    pub(crate) labels: Vec<Vec<String>>,
-    /// How parts of GPUs are given to jobs.
-    pub(crate) part_rule: PartRule,
-}
-
-impl NodeClass {
-    /// CPUs that jobs may get, in whole granules.
-    pub(crate) fn job_cpus(&self) -> u32 {
-        whole_granules(&self.open, self.granule)
-    }
-
-    /// With the CPUs that nobody else can have while these are in use.
-    pub(crate) fn kept_with(&self, cpus: &CpuSet) -> CpuSet {
-        if !self.by_thread {
-            return cpus.clone();
-        }
-        let core = |cpu: u32| cpu / self.granule * self.granule;
-        let whole = cpus.iter().map(core).flat_map(|at| at..at + self.granule);
-        whole.filter(|cpu| *cpu < self.cpus).collect()
-    }
-
-    /// CPUs that are left if the system keeps so many of the last cores, or threads.
-    pub(crate) fn cpus_without(&self, count: u32, threads: bool) -> CpuSet {
-        let mut cpus = CpuSet::first(self.cpus);
-        let shape = (self.cpus, self.sockets, self.cores_per_socket);
-        cpus.subtract(&last_cpus(shape, count, threads));
-        cpus
-    }
-}
-
-/// Free CPUs and devices of a node, one by one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Detail {
-    pub(crate) free: CpuSet,
-    pub(crate) gres_used: Vec<CpuSet>,
-}
 
 /// A node.
 #[derive(Clone, Debug)]
@@ -193,6 +116,16 @@ impl PartView {
     pub(crate) fn place(&self, node: u32) -> Option<usize> {
         let pos = *self.pos_of.get(node as usize)?;
         (pos != NOWHERE).then_some(pos as usize)
+    }
+
+    /// Ends of reservations on its nodes that jobs of others wait for.
+    pub(crate) fn ends_of_reservations(
+        &self,
+        fleet: &Fleet,
+        now: Timestamp,
+    ) -> BTreeSet<Timestamp> {
+        let has = |node| self.has(node);
+        fleet.blocks.ends(self.own.as_ref(), has, now)
     }
 
     /// CPUs of the node at `pos` that a job which shares may have.
@@ -646,32 +579,6 @@ pub(crate) struct PartFleet<'a> {
     pub(crate) part: &'a PartView,
 }
 
-/// The resources that a job takes of one node.
-#[derive(Clone, Debug)]
-pub(crate) struct Want {
-    /// CPUs that nobody else can have.
-    pub(crate) cpus: u32,
-    /// CPUs that it holds of them, and of each core at most, where those are fewer.
-    pub(crate) held: Option<(u32, u32)>,
-    pub(crate) mib: u64,
-    pub(crate) tasks: u32,
-    /// Granules that sockets give in turn each time; 0: CPUs are taken of the fewest sockets.
-    pub(crate) across: u32,
-    pub(crate) gres: Vec<GresCount>,
-    /// Locality rules, if the job has any.
-    pub(crate) near: Option<Nearness>,
-    /// These CPUs, whatever the node keeps for the system.
-    pub(crate) open: Option<CpuSet>,
-    /// Nobody else may be there.
-    pub(crate) alone: bool,
-    /// Jobs that may have each of its CPUs at once; 0: they are its own.
-    pub(crate) sharers: u32,
-    /// Nobody but its owner may be there.
-    pub(crate) only_user: bool,
-    /// Its owner, where that matters.
-    pub(crate) user: Option<u32>,
-}
-
 /// Free GPUs of a node, and one more; 0 where there are none at all.
 pub(crate) fn free_gpus(class: &NodeClass, room: &Room) -> u32 {
     let all = class.gres.iter().zip(room.gres());
@@ -681,29 +588,6 @@ pub(crate) fn free_gpus(class: &NodeClass, room: &Room) -> u32 {
 
 fn index(n: usize) -> u32 {
     u32::try_from(n).expect("the cluster has fewer than 2^32 nodes, partitions and jobs per node")
-}
-
-/// CPUs in granules that are free as a whole.
-#[inline]
-pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
-    match granule {
-        0 | 1 => free.len(),
-        _ => granules_of(free, granule),
-    }
-}
-
-fn granules_of(free: &CpuSet, granule: u32) -> u32 {
-    let (mut whole, mut current, mut seen) = (0, None, 0);
-    for cpu in free.iter() {
-        if current != Some(cpu / granule) {
-            (current, seen) = (Some(cpu / granule), 0);
-        }
-        seen += 1;
-        if seen == granule {
-            whole += granule;
-        }
-    }
-    whole
 }
 
 /// A node's weight; those that must be powered up first come after all others.

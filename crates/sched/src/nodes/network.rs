@@ -2,7 +2,7 @@
 //! and for each partition how much is free at each leaf, so that the leaf that fits best is found without looking at
 //! the others' nodes.
 
-use crate::nodes::fleet::NOWHERE;
+use crate::nodes::class::NOWHERE;
 use muster_core::state::State;
 use muster_model::topology::{Topology, TopologyKind};
 use std::collections::BTreeSet;

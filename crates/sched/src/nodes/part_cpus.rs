@@ -1,21 +1,19 @@
 //! Which CPUs of a node the jobs of a partition may have: whole sockets only (`SelectTypeParameters` of a partition), so
 //! many together (`MaxCPUsPerNode`), or so many of each socket (`MaxCPUsPerSocket`).
 
-use crate::nodes::allocations::EndAssumption;
-use crate::nodes::fleet::{Fleet, NodeClass, PartView, whole_granules};
+use crate::nodes::class::NodeClass;
 use crate::nodes::sockets::sockets_of;
 use muster_core::state::State;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::node::Node;
-use muster_model::time::Timestamp;
 
 /// The rules of a partition about CPUs, where they differ from the cluster's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CpuRule {
     /// Its jobs get whole sockets, where the classes of nodes have cores.
     whole_sockets: bool,
-    per_node: Option<u32>,
+    pub(crate) per_node: Option<u32>,
     per_socket: Option<u32>,
 }
 
@@ -67,7 +65,7 @@ impl CpuRule {
     }
 
     /// Of free CPUs those that a job may have, beside what others of the partition hold.
-    fn open(&self, class: &NodeClass, held: &CpuSet, free: &CpuSet) -> CpuSet {
+    pub(crate) fn open(&self, class: &NodeClass, held: &CpuSet, free: &CpuSet) -> CpuSet {
         if !self.by_socket() {
             return free.clone();
         }
@@ -162,36 +160,6 @@ impl PartCpus {
         if let Some(held) = self.held.get_mut(pos) {
             *held = cpus;
         }
-    }
-}
-
-impl Fleet {
-    /// CPUs of the node at a place that a job of the partition may have of those that are free.
-    pub(crate) fn open_count(&self, part: &PartView, pos: usize, free: &CpuSet) -> u32 {
-        let node = &self.nodes[part.order[pos] as usize];
-        let class = &self.classes[node.class as usize];
-        whole_granules(&part.cpus.open(class, pos, free), class.granule)
-    }
-
-    /// How many of its free CPUs jobs of the partition may have once those have left whose time has come by then.
-    pub(crate) fn open_at(
-        &self,
-        part: &PartView,
-        pos: usize,
-        at: Timestamp,
-        assumed: EndAssumption,
-    ) -> u32 {
-        let node = part.order[pos];
-        let class = &self.classes[self.nodes[node as usize].class as usize];
-        let rule = &part.cpus.rule;
-        let mut held = part.cpus.held(pos).unwrap_or_default();
-        held.subtract(&self.leaving(node, &part.config.name, at, assumed));
-        let open = match self.detail_at(node, at, assumed) {
-            Some(detail) => whole_granules(&rule.open(class, &held, &detail.free), class.granule),
-            None => u32::MAX,
-        };
-        let most = rule.per_node.unwrap_or(u32::MAX);
-        open.min(most.saturating_sub(held.len()))
     }
 }
 

@@ -1,8 +1,7 @@
 //! Advance reservations as placement sees them: the resources of nodes that each takes, and when. A reservation's own jobs are placed in a
-//! partition of its own (see [`crate::nodes::fleet::PartView`]), which has its nodes in the order of the real one.
+//! partition of its own (see [`ReservationPartition`]), which has its nodes in the order of the real one.
 
-use crate::nodes::fleet::devices::unavailable;
-use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
+use crate::nodes::room::Room;
 use muster_core::state::State;
 use muster_model::config::PartitionConfig;
 use muster_model::cpuset::CpuSet;
@@ -26,7 +25,7 @@ pub(crate) struct Reserved {
 pub(crate) struct Blocks {
     pub(crate) all: Vec<Reserved>,
     /// Positions in `all` by node; empty without reservations.
-    on_node: Vec<Vec<u32>>,
+    pub(crate) on_node: Vec<Vec<u32>>,
 }
 
 /// The purpose of a partition that stands for a reservation.
@@ -68,11 +67,10 @@ impl Blocks {
     /// Reservations of others that a node has while a job of the partition would run there.
     fn in_the_way(
         &self,
-        part: &PartView,
+        own: Option<&ReservationPartition>,
         node: u32,
         (now, from, to): (Timestamp, Timestamp, Timestamp),
     ) -> impl Iterator<Item = &Reserved> {
-        let own = part.own.as_ref();
         let list = self
             .on_node
             .get(node as usize)
@@ -87,7 +85,7 @@ impl Blocks {
     /// that is less for maintenance or for others.
     pub(crate) fn narrow<'r>(
         &self,
-        part: &PartView,
+        own: Option<&ReservationPartition>,
         node: u32,
         window: (Timestamp, Timestamp, Timestamp),
         room: Cow<'r, Room>,
@@ -98,7 +96,7 @@ impl Blocks {
         let mut room = room;
         let mut why = None;
         let of_use = room.usable && !room.exclusive && room.cpus > 0;
-        for other in self.in_the_way(part, node, window) {
+        for other in self.in_the_way(own, node, window) {
             why = Some(if other.record.flags.has(Flags::MAINT) {
                 Reason::ReservedForMaintenance
             } else {
@@ -113,7 +111,7 @@ impl Blocks {
                 }
             }
         }
-        if let Some(own) = part.own.as_ref().filter(|own| !own.flex)
+        if let Some(own) = own.filter(|own| !own.flex)
             && let Some(cpus) = self.all[own.at as usize].cpus.get(&node)
             && cpus.len() < room.cpus
         {
@@ -123,21 +121,21 @@ impl Blocks {
     }
 
     /// CPUs of a node that a job of the partition may not get although nobody has them.
-    fn hidden(
+    pub(crate) fn hidden(
         &self,
-        part: &PartView,
+        own: Option<&ReservationPartition>,
         node: u32,
         cpus: u32,
         window: (Timestamp, Timestamp, Timestamp),
     ) -> CpuSet {
         let mut hidden = CpuSet::default();
-        for other in self.in_the_way(part, node, window) {
+        for other in self.in_the_way(own, node, window) {
             match other.cpus.get(&node) {
                 Some(cpus) => hidden.union_with(cpus),
                 None => hidden.union_with(&CpuSet::first(cpus)),
             }
         }
-        if let Some(own) = part.own.as_ref().filter(|own| !own.flex)
+        if let Some(own) = own.filter(|own| !own.flex)
             && let Some(mine) = self.all[own.at as usize].cpus.get(&node)
         {
             let mut rest = CpuSet::first(cpus);
@@ -157,94 +155,28 @@ impl Blocks {
             .any(|&at| self.all[at as usize].cpus.contains_key(&node))
     }
 
-    /// Ends of reservations on the partition's nodes that jobs of others wait for.
-    pub(crate) fn ends(&self, part: &PartView, now: Timestamp) -> BTreeSet<Timestamp> {
+    /// Ends of reservations on a partition's nodes, which it `has`, that jobs of others wait for.
+    pub(crate) fn ends(
+        &self,
+        own: Option<&ReservationPartition>,
+        has: impl Fn(u32) -> bool,
+        now: Timestamp,
+    ) -> BTreeSet<Timestamp> {
         /// Occurrences whose ends are looked at.
         const AHEAD: usize = 8;
         let mut ends = BTreeSet::new();
         for (reserved, at) in self.all.iter().zip(0..) {
-            let own = part.own.as_ref();
             if own.is_some_and(|own| own.at == at || own.above) {
                 continue;
             }
             let nodes = &reserved.record.nodes;
-            if !nodes.iter().any(|n| part.has(n.node.0)) {
+            if !nodes.iter().any(|n| has(n.node.0)) {
                 continue;
             }
             let all = reserved.record.occurrences(now).take(AHEAD);
             ends.extend(all.map(|(_, end)| end).filter(|end| *end > now));
         }
         ends
-    }
-}
-
-impl Fleet {
-    /// What reservations leave now of a node's room to a job of the partition that ends at `end`, to the CPU.
-    pub(crate) fn left_now<'r>(
-        &self,
-        part: &PartView,
-        node: u32,
-        end: Timestamp,
-        room: Cow<'r, Room>,
-    ) -> (Cow<'r, Room>, Option<Reason>) {
-        if self.blocks.all.is_empty() {
-            return (room, None);
-        }
-        let window = (self.now, self.now, end);
-        let (mut left, why) = self.blocks.narrow(part, node, window, room);
-        let by_core = self.blocks.by_core(node);
-        if by_core && left.usable {
-            let class = &self.classes[self.nodes[node as usize].class as usize];
-            let mut free = self.free_cpus(node).clone();
-            free.subtract(&self.blocks.hidden(part, node, class.cpus, window));
-            let cpus = crate::nodes::fleet::whole_granules(&free, class.granule);
-            if cpus != left.cpus {
-                left.to_mut().cpus = cpus;
-            }
-        }
-        (left, why)
-    }
-
-    /// Free CPUs and devices that reservations leave now, one by one.
-    pub(crate) fn detail_now(&self, part: &PartView, node: u32, end: Timestamp) -> Detail {
-        let view = &self.nodes[node as usize];
-        let mut free = view.free.clone();
-        let class = &self.classes[view.class as usize];
-        let list = self.blocks.on_node.get(node as usize);
-        if list.is_some_and(|list| !list.is_empty()) {
-            let window = (self.now, self.now, end);
-            free.subtract(&self.blocks.hidden(part, node, class.cpus, window));
-        }
-        Detail {
-            free,
-            gres_used: unavailable(class, &view.gres_used).into_owned(),
-        }
-    }
-
-    /// Takes a share of a node for a job, out of what reservations leave it.
-    pub(crate) fn take_allowed(
-        &mut self,
-        node: u32,
-        part: u32,
-        want: &crate::nodes::fleet::Want,
-        window: (Timestamp, Timestamp, Timestamp),
-    ) -> muster_model::job::NodeShare {
-        if self
-            .blocks
-            .on_node
-            .get(node as usize)
-            .is_none_or(Vec::is_empty)
-        {
-            return self.take(node, part, want);
-        }
-        let cpus = self.classes[self.nodes[node as usize].class as usize].cpus;
-        let hidden = self
-            .blocks
-            .hidden(&self.parts[part as usize], node, cpus, window);
-        let kept = self.hide_cpus(node, &hidden);
-        let share = self.take(node, part, want);
-        self.show_cpus(node, &kept);
-        share
     }
 }
 

@@ -1,7 +1,8 @@
 //! Arithmetic of rooms: subtracting the resources of a job from those of a node, in the numbering of the node's class.
 
-use crate::nodes::fleet::{DeviceRoom, Fleet, NodeClass, Room, Want};
-use crate::nodes::sharing::NodeUsers;
+use crate::nodes::class::NodeClass;
+use crate::nodes::fleet::Fleet;
+use crate::nodes::room::{DeviceRoom, NodeUsers, Room, Want};
 use crate::nodes::sockets::is_a;
 use muster_model::spec::GPU;
 

@@ -1,35 +1,14 @@
 //! CPUs that several jobs have: those of partitions whose jobs share (`OverSubscribe`), and those that stopped jobs lend.
 //! And nodes that are one user's alone.
 
-use crate::nodes::fleet::{NodeClass, NodeView, whole_granules};
+use crate::nodes::class::{NodeClass, whole_granules};
+use crate::nodes::room::NodeUsers;
 use muster_core::state::State;
 use muster_model::config::{OverSubscribe, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::node::Node;
 use muster_model::spec::Sharing;
-
-/// The users whose jobs are on a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum NodeUsers {
-    /// Nobody's.
-    #[default]
-    None,
-    /// One user's, by uid.
-    One(u32),
-    /// Several users', or it is not known.
-    Many,
-}
-
-impl NodeUsers {
-    pub(crate) fn with(self, user: Option<u32>) -> NodeUsers {
-        match (self, user) {
-            (NodeUsers::None, Some(uid)) => NodeUsers::One(uid),
-            (NodeUsers::One(uid), Some(other)) if uid == other => self,
-            _ => NodeUsers::Many,
-        }
-    }
-}
 
 /// CPUs of a partition's nodes as jobs that share see them.
 #[derive(Debug)]
@@ -85,17 +64,18 @@ impl PartSharing {
         cpus
     }
 
-    /// Chooses the CPUs with the fewest jobs.
+    /// Chooses the CPUs with the fewest jobs, of those that are free and those that jobs have in layers.
     pub(crate) fn least_used(
         &self,
         class: &NodeClass,
         pos: usize,
-        view: &NodeView,
+        free: &CpuSet,
+        layers: &[CpuSet],
         cpus: u32,
     ) -> CpuSet {
-        let all = self.cpus(class, pos, &view.layers);
-        let mut from = view.free.clone();
-        for layer in &view.layers {
+        let all = self.cpus(class, pos, layers);
+        let mut from = free.clone();
+        for layer in layers {
             let mut more = all.clone();
             more.subtract(layer);
             from.union_with(&more);
@@ -121,18 +101,18 @@ pub(crate) fn lend(layers: &mut [CpuSet], cpus: &CpuSet) -> CpuSet {
 }
 
 /// One more job has these CPUs.
-pub(crate) fn hold(view: &mut NodeView, cpus: &CpuSet) {
+pub(crate) fn hold(free: &mut CpuSet, layers: &mut Vec<CpuSet>, cpus: &CpuSet) {
     let mut more = cpus.clone();
-    more.subtract(&view.free);
-    view.free.subtract(cpus);
-    for layer in &mut view.layers {
+    more.subtract(free);
+    free.subtract(cpus);
+    for layer in layers.iter_mut() {
         let mut next = more.clone();
         next.intersect_with(layer);
         layer.union_with(&more);
         more = next;
     }
     if !more.is_empty() {
-        view.layers.push(more);
+        layers.push(more);
     }
 }
 

@@ -1,61 +1,14 @@
 //! Choosing CPUs of a node for jobs with locality rules: CPUs only of the sockets of their devices, devices on each of some
 //! sockets, a limit of tasks per socket. Looks at CPUs and devices one by one.
 
+use crate::nodes::class::{GresCount, NodeClass, whole_granules};
 use crate::nodes::cores::{self, Far};
-use crate::nodes::fleet::{Detail, NodeClass, Want, whole_granules};
+use crate::nodes::room::{Detail, NearbyDevices, Nearness, Want};
 use muster_model::cpuset::CpuSet;
 use std::ops::Range;
 
-/// Generic resources of a name, and of a type where that matters.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct GresCount {
-    pub(crate) name: String,
-    pub(crate) kind: Option<String>,
-    pub(crate) count: u64,
-}
-
-impl GresCount {
-    /// Whether what a node has counts as what is asked for.
-    pub(crate) fn serves(&self, name: &str, kind: Option<&str>) -> bool {
-        self.name == name && (kind.is_none() || kind == self.kind.as_deref())
-    }
-}
-
 /// Up to so many sockets all combinations are tried, beyond only neighbours.
 const COMBINED_MAX: u32 = 8;
-
-/// Locality rules of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Nearness {
-    /// No CPUs but those next to the devices.
-    pub(crate) enforced: bool,
-    /// Devices of each of `sockets` sockets.
-    pub(crate) per_socket: Vec<GresCount>,
-    /// 0 if that does not matter.
-    pub(crate) sockets: u32,
-    /// CPUs that a socket gives at most.
-    pub(crate) cpus_of_socket: Option<u32>,
-}
-
-impl Nearness {
-    /// CPUs next to the devices, and nothing else.
-    pub(crate) fn of_devices() -> Nearness {
-        Nearness {
-            enforced: true,
-            per_socket: Vec::new(),
-            sockets: 0,
-            cpus_of_socket: None,
-        }
-    }
-}
-
-/// Devices to take next to some CPUs.
-pub(crate) struct NearbyDevices<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) kind: Option<&'a str>,
-    pub(crate) count: u64,
-    pub(crate) cpus: CpuSet,
-}
 
 /// A socket that has something free.
 struct Socket {

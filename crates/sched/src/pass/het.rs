@@ -305,7 +305,7 @@ impl Pass<'_> {
         let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
         let limit = end_after(self.now, demand.length_ms);
         let planned = end_after(self.now, lane.planned_ms).min(limit);
-        let taken = |fleet: &crate::nodes::fleet::Fleet, node, want: &crate::nodes::fleet::Want| {
+        let taken = |fleet: &crate::nodes::fleet::Fleet, node, want: &crate::nodes::room::Want| {
             self.reservations.holds.take_spare(fleet, node, end, want);
         };
         let mut alloc = allocate(&mut self.s.fleet, lane.part, limit, demand, picks, taken);

@@ -4,7 +4,8 @@
 
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
-use crate::nodes::fleet::{Fleet, NOWHERE};
+use crate::nodes::class::NOWHERE;
+use crate::nodes::fleet::Fleet;
 use crate::order::LaneHead;
 use crate::pass::Pass;
 use crate::place::after_preemption::AfterPreemption;

@@ -3,11 +3,12 @@
 
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
-use crate::nodes::fleet::devices::give_back;
-use crate::nodes::fleet::{Fleet, PartView, Room};
+use crate::nodes::devices::give_back;
+use crate::nodes::fleet::{Fleet, PartView};
 use crate::nodes::node_map::NodeMap;
+use crate::nodes::room::{NodeUsers, Room};
 use crate::nodes::rooms::{minus, narrow, needs_of};
-use crate::nodes::sharing::{NodeUsers, lend};
+use crate::nodes::sharing::lend;
 use crate::place::NodeSource;
 use crate::place::holds::{CLAIM, Holds, NodeHold};
 use crate::place::node_source::{end_after, tightest};
@@ -77,7 +78,7 @@ impl<'a> AfterPreemption<'a> {
         }
         let window = (self.fleet.now, self.start, self.end());
         let blocks = &self.fleet.blocks;
-        blocks.narrow(self.part, node, window, room).0
+        blocks.narrow(self.part.own.as_ref(), node, window, room).0
     }
 
     /// What reservations leave of a room. A reservation that counts on others that will have ended by then may leave all that

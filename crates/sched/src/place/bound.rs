@@ -2,9 +2,9 @@
 //! many tasks a node can hold depends on the devices that it gives.
 
 use super::{Candidate, NodeSource, Search};
-use crate::demand::device_demand::{JobShare, SHARES_MAX};
-use crate::demand::pick::Pick;
-use crate::nodes::fleet::{Detail, NodeClass};
+use crate::demand::pick::{JobShare, Pick, SHARES_MAX};
+use crate::nodes::class::NodeClass;
+use crate::nodes::room::Detail;
 
 /// Ways to share out devices that are looked at before the job waits for a simpler one.
 const STEPS_MAX: u32 = 20_000;

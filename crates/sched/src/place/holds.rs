@@ -1,7 +1,8 @@
 //! Holds on nodes for waiting jobs, in a pass. Most nodes have one hold, that of a reservation: for these only its place in the
 //! reservation is stored.
 
-use crate::nodes::fleet::{Fleet, Room, Want};
+use crate::nodes::fleet::Fleet;
+use crate::nodes::room::{Room, Want};
 use crate::nodes::rooms::{needs_of, take_away};
 use muster_model::time::Timestamp;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //! Nodes as they will be at a later time are in `outlook`.
 
 use crate::demand::Demand;
-use crate::nodes::fleet::{Detail, Fleet, PartView, Room};
+use crate::nodes::fleet::{Fleet, PartView};
+use crate::nodes::room::{Detail, Room};
 use crate::nodes::rooms::narrow;
 use crate::place::holds::Holds;
 use crate::place::{NodeSource, Placement, choose};

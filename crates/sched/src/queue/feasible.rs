@@ -1,7 +1,8 @@
 //! The demand of a shape in a partition, and whether the partition could ever satisfy it.
 
 use crate::demand::Demand;
-use crate::nodes::fleet::{Fleet, PartView, Room};
+use crate::nodes::fleet::{Fleet, PartView};
+use crate::nodes::room::Room;
 use crate::place::choose;
 use crate::place::node_source::EmptyNodes;
 use muster_core::decide::within_memory_limit;

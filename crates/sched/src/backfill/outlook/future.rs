@@ -4,8 +4,9 @@ use super::Outlook;
 use super::steps::Capacity;
 use crate::demand::Demand;
 use crate::nodes::allocations::EndAssumption;
-use crate::nodes::fleet::{Detail, Fleet, PartFleet, PartView, Room};
+use crate::nodes::fleet::{Fleet, PartFleet, PartView};
 use crate::nodes::node_map::NodeMap;
+use crate::nodes::room::{Detail, Room};
 use crate::nodes::rooms::take_away;
 use crate::place::NodeSource;
 use crate::place::holds::{Holds, NodeHold};
@@ -156,7 +157,7 @@ impl<'a> FutureNodes<'a> {
             return room;
         }
         let window = (self.fleet.now, self.start, end);
-        let left = blocks.narrow(self.part, node, window, Cow::Owned(room));
+        let left = blocks.narrow(self.part.own.as_ref(), node, window, Cow::Owned(room));
         left.0.into_owned()
     }
 }

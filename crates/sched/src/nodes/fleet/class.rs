@@ -1,8 +1,6 @@
 //! The class of a node, from its line in the configuration and its registration.
 
-use super::NodeClass;
-use super::devices::PartRule;
-use crate::nodes::sockets::GresCount;
+use crate::nodes::class::{GresCount, NodeClass, PartRule};
 use muster_model::config::ClusterConfig;
 use muster_model::node::Node;
 

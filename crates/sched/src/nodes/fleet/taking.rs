@@ -1,9 +1,11 @@
 //! Taking a share of a node for a job: which CPUs and devices it gets, and the room that is left.
 
-use super::devices::{self, devices_near, take_gres};
-use super::{Detail, DeviceRoom, Fleet, NodeClass, Want, whole_granules};
+use super::Fleet;
 use crate::nodes::allocations::memory_near;
+use crate::nodes::class::{unavailable, whole_granules};
 use crate::nodes::cores::{self, Far};
+use crate::nodes::devices::{devices_near, take_gres};
+use crate::nodes::room::{Detail, DeviceRoom, Nearness, Want};
 use crate::nodes::sharing::hold;
 use crate::nodes::sockets;
 use muster_model::cpuset::CpuSet;
@@ -17,7 +19,7 @@ impl Fleet {
         let consumable = self.is_memory_consumable();
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
-        hold(view, &cpus);
+        hold(&mut view.free, &mut view.layers, &cpus);
         let mut gres = Vec::new();
         for part in want.gres_by_socket(class, &cpus) {
             take_gres(class, &mut view.gres_used, &part, &mut gres);
@@ -67,11 +69,11 @@ impl Fleet {
             let sockets = sockets::sockets_of(class);
             sockets.len() > 1 && sockets.iter().all(|s| far(s.start, s.end).devices)
         };
-        let near = (want.near.clone()).or_else(|| apart().then(sockets::Nearness::of_devices));
+        let near = (want.near.clone()).or_else(|| apart().then(Nearness::of_devices));
         let exact = near.and_then(|near| {
             let detail = Detail {
                 free: from.clone(),
-                gres_used: devices::unavailable(class, &view.gres_used).into_owned(),
+                gres_used: unavailable(class, &view.gres_used).into_owned(),
             };
             sockets::choose(class, &detail, want, &near)
         });
@@ -93,7 +95,7 @@ impl Fleet {
         let pos = part.pos_of[node as usize] as usize;
         let sharing = part.sharing.as_ref();
         if let Some(sharing) = sharing.filter(|_| want.sharers > 1 && view.room.cpus < want.cpus) {
-            return sharing.least_used(class, pos, view, want.cpus);
+            return sharing.least_used(class, pos, &view.free, &view.layers, want.cpus);
         }
         let free = (want.open.clone()).unwrap_or_else(|| view.free.clone());
         let open = part.cpus.open(class, pos, &free);
@@ -115,19 +117,5 @@ impl Fleet {
         let part = &mut self.parts[part as usize];
         let pos = part.pos_of[node as usize] as usize;
         part.cpus.take(pos, cpus);
-    }
-}
-
-impl Want {
-    /// Of whole cores the CPUs that the job holds.
-    fn threads_of(&self, class: &NodeClass, cores: CpuSet) -> CpuSet {
-        let Some((count, of_core)) = self.held else {
-            return cores;
-        };
-        let granule = class.granule.max(1);
-        // One thread of each core before the second of any.
-        let of_cores = |thread| cores.iter().filter(move |cpu| cpu % granule == thread);
-        let threads = (0..of_core).flat_map(of_cores);
-        threads.take(count as usize).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Which of the devices that are free a job gets, where gres.conf says how they are linked (`Links`): those with the
 //! most links among them, and of what is equal those whose loss leaves the most links among the rest.
 
-use super::NodeClass;
+use crate::nodes::class::NodeClass;
 
 /// A device of a node's class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,7 +134,7 @@ fn of(class: &NodeClass, device: DeviceId, other: DeviceId) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nodes::sockets::GresCount;
+    use crate::nodes::class::GresCount;
     use proptest::prelude::*;
 
     fn gpus(count: u64) -> GresCount {

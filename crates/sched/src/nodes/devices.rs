@@ -1,64 +1,13 @@
 //! Generic resources of nodes: how many are free, which are near a job's CPUs, which it gets.
 
-use super::links::{DeviceId, best_linked};
-use super::{NodeClass, Room, Want};
-use crate::nodes::sockets::{NearbyDevices, is_a};
+use crate::nodes::class::{NodeClass, gres_room, parts_of, unavailable};
+use crate::nodes::links::{DeviceId, best_linked};
+use crate::nodes::room::{NearbyDevices, Room, Want};
+use crate::nodes::sockets::is_a;
 use muster_model::cpuset::CpuSet;
-use muster_model::gpu_parts::{self, Entry, PartedGpu, PartsOfGpus};
+use muster_model::gpu_parts::{self, PartedGpu, PartsOfGpus};
 use muster_model::job::GresShare;
-use std::borrow::Cow;
 use std::ops::Range;
-
-/// `SelectTypeParameters` about parts of GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct PartRule {
-    /// Parts of several GPUs of a node make up what a job asks for (`MULTIPLE_SHARING_GRES_PJ`).
-    pub(crate) several_gpus: bool,
-    /// Of the GPU that has most parts left, rather than fewest (`LL_SHARED_GRES`).
-    pub(crate) least_loaded: bool,
-}
-
-/// Devices that are unavailable, given those that jobs have.
-pub(crate) fn unavailable<'u>(class: &NodeClass, used: &'u [CpuSet]) -> Cow<'u, [CpuSet]> {
-    if class.parts.is_empty() {
-        return Cow::Borrowed(used);
-    }
-    let entries: Vec<Entry<'_>> = (class.gres.iter().zip(&class.parts))
-        .map(|(gres, parts)| Entry {
-            name: &gres.name,
-            count: gres.count,
-            parts: parts.as_ref(),
-        })
-        .collect();
-    gpu_parts::unavailable(&entries, used)
-}
-
-/// Parts of the GPUs of an entry, where a job has them of one GPU only.
-fn parts_of(class: &NodeClass, entry: usize) -> Option<&PartsOfGpus> {
-    class.parts.get(entry)?.as_ref()
-}
-
-/// Free instances of each entry.
-pub(crate) fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
-    let used = unavailable(class, used);
-    let all = class.gres.iter().enumerate();
-    all.map(|(i, gres)| {
-        let parts = parts_of(class, i).filter(|_| !class.part_rule.several_gpus);
-        let Some(parts) = parts else {
-            let count = u32::try_from(gres.count).unwrap_or(u32::MAX);
-            return count.saturating_sub(used.get(i).map_or(0, CpuSet::len));
-        };
-        let free = parts.gpus().map(|(_, range)| free_in(range, used.get(i)));
-        free.max().unwrap_or(0)
-    })
-    .collect()
-}
-
-fn free_in(range: Range<u32>, used: Option<&CpuSet>) -> u32 {
-    let taken = |id: &u32| used.is_some_and(|used| used.contains(*id));
-    let free = range.filter(|id| !taken(id)).count();
-    u32::try_from(free).unwrap_or(u32::MAX)
-}
 
 /// Devices come back to a node: instances by the place of their entry.
 pub(crate) fn give_back<'h>(
@@ -90,7 +39,7 @@ pub(crate) fn by_one_entry(class: &NodeClass, name: &str) -> bool {
 }
 
 /// Whether enough of the wanted devices are free next to these CPUs, as far as the configuration says where they are.
-pub(super) fn devices_near(
+pub(crate) fn devices_near(
     class: &NodeClass,
     used: &[CpuSet],
     want: &Want,
@@ -123,7 +72,7 @@ struct FreeDevice {
 }
 
 /// Takes instances, those next to the CPUs of `wanted` first.
-pub(super) fn take_gres(
+pub(crate) fn take_gres(
     class: &NodeClass,
     used: &mut Vec<CpuSet>,
     wanted: &NearbyDevices<'_>,
