@@ -108,7 +108,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     );
     passed::start().context("cannot start thread to close what users send")?;
     let front = Front::open(&read, &core, &socket, (&trust, pages))?;
-    let shared = Shared::new(shared::Parts {
+    let shared = Shared::new(shared::ServerParts {
         keys,
         stats: core.stats,
         accounting: core.accounting,

@@ -87,7 +87,7 @@ pub(crate) struct Shared {
 }
 
 /// The parts of a server.
-pub(crate) struct Parts {
+pub(crate) struct ServerParts {
     pub(crate) keys: Keys,
     pub(crate) stats: Arc<Stats>,
     pub(crate) accounting: Accounting,
@@ -122,7 +122,7 @@ pub(crate) struct Parts {
 
 impl Shared {
     /// Puts it together.
-    pub(crate) fn new(parts: Parts) -> Shared {
+    pub(crate) fn new(parts: ServerParts) -> Shared {
         Shared {
             keys: parts.keys,
             stats: parts.stats,

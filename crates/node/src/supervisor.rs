@@ -100,7 +100,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         has_relay: relay.is_some(),
         supervisor_uid: nix::unistd::geteuid().as_raw(),
     };
-    let given = Given {
+    let given = AgentSetup {
         socket: &socket,
         relay,
         log: agents_log,
@@ -143,7 +143,7 @@ fn watch_signals() -> io::Result<SignalFd> {
 }
 
 /// What the agent gets besides its connections to the supervisor.
-struct Given<'a> {
+struct AgentSetup<'a> {
     socket: &'a NodeSocket,
     relay: Option<OwnedFd>,
     /// Its standard error.
@@ -190,7 +190,7 @@ impl Supervisor {
     fn start(
         options: AgentOptions,
         order: &AgentOrder,
-        given: Given<'_>,
+        given: AgentSetup<'_>,
         (log, agents_lines): (AgentLog, [AgentLines; 2]),
         account: &User,
         signals: SignalFd,

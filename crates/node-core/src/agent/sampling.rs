@@ -5,7 +5,7 @@
 //! memory: those of an agent that is gone are lost, what the kernel says is not.
 
 use super::actions::Actions;
-use super::measure::{self, Tasks};
+use super::measure::{self, TaskUsages};
 use super::state::AgentState;
 use super::{Agent, Timer};
 use crate::exit_status::OUT_OF_MEMORY;
@@ -25,7 +25,7 @@ pub(super) struct Samples {
     /// When the timer runs out, milliseconds.
     alarm_ms: Option<u64>,
     /// The most that each task of a launch had.
-    seen: HashMap<JobAttempt, Tasks>,
+    seen: HashMap<JobAttempt, TaskUsages>,
     /// Memory that steps may have here, KiB, where it is not the job's share.
     may_have: HashMap<AttemptStep, u64>,
     /// Steps that were killed for their memory.
@@ -150,7 +150,7 @@ impl Samples {
         self.set_timer(&mut state.out, state.now.mono_ms);
     }
 
-    pub(super) fn add_sample(&mut self, state: &mut AgentState, run: JobAttempt, now: Tasks) {
+    pub(super) fn add_sample(&mut self, state: &mut AgentState, run: JobAttempt, now: TaskUsages) {
         let Some(settings) = state.node.settings.sampling else {
             return;
         };
@@ -178,7 +178,7 @@ impl Samples {
         &mut self,
         state: &mut AgentState,
         run: JobAttempt,
-        now: &Tasks,
+        now: &TaskUsages,
     ) {
         let share = state.jobs.get(run).and_then(|job| job.share());
         let of_job = share.map_or(0, |share| share.memory_mib * 1024);
@@ -232,7 +232,7 @@ impl Samples {
         end: &mut StepEnd,
     ) -> bool {
         if let Some(seen) = self.seen.get(&run) {
-            let tasks: Tasks = seen
+            let tasks: TaskUsages = seen
                 .range((step, 0)..=(step, u32::MAX))
                 .map(|(task, used)| (*task, used.clone()))
                 .collect();

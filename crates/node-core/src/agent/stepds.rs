@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 /// The daemons that this agent has a channel to.
 #[derive(Debug, Default)]
 pub(super) struct Stepds {
-    all: BTreeMap<StepdChannelId, Stepd>,
+    all: BTreeMap<StepdChannelId, StepdChannel>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Stepd {
+struct StepdChannel {
     run: JobAttempt,
     /// What it runs; nothing when it waits for a step.
     step: Option<StepNo>,
@@ -31,7 +31,7 @@ struct Stepd {
     offer: Option<Box<Offer>>,
 }
 
-impl Stepd {
+impl StepdChannel {
     fn is_idle(&self, run: JobAttempt) -> bool {
         self.run == run && self.step.is_none() && self.place.is_some() && self.offer.is_none()
     }
@@ -42,7 +42,7 @@ impl Stepds {
     pub(super) fn add(&mut self, run: JobAttempt, step: StepNo) -> StepdChannelId {
         let id = StepdChannelId(self.next);
         self.next += 1;
-        let stepd = Stepd {
+        let stepd = StepdChannel {
             run,
             step: Some(step),
             started_with: step,
@@ -57,7 +57,8 @@ impl Stepds {
     /// The launcher has started one.
     pub(super) fn place(&mut self, AttemptStep { run, step }: AttemptStep, place: (i32, String)) {
         // It may have ended already.
-        let is_it = |d: &&mut Stepd| d.run == run && d.place.is_none() && d.started_with == step;
+        let is_it =
+            |d: &&mut StepdChannel| d.run == run && d.place.is_none() && d.started_with == step;
         if let Some(stepd) = self.all.values_mut().find(is_it) {
             stepd.place = Some(place);
         }
@@ -80,7 +81,7 @@ impl Stepds {
 
     /// The daemon that was started with a step.
     pub(super) fn started_with(&self, run: JobAttempt, step: StepNo) -> Option<StepdChannelId> {
-        let is_it = |d: &Stepd| d.run == run && d.started_with == step;
+        let is_it = |d: &StepdChannel| d.run == run && d.started_with == step;
         let mut all = self.all.iter();
         all.find(|(_, d)| is_it(d)).map(|(id, _)| *id)
     }
@@ -119,7 +120,7 @@ impl Stepds {
     }
 
     /// Those for which something holds, without those that are being given a step: the answer to that decides on them.
-    fn closable(&self, wanted: impl Fn(&Stepd) -> bool) -> Vec<StepdChannelId> {
+    fn closable(&self, wanted: impl Fn(&StepdChannel) -> bool) -> Vec<StepdChannelId> {
         let all = self.all.iter();
         all.filter(|(_, d)| d.offer.is_none() && wanted(d))
             .map(|(id, _)| *id)
@@ -132,7 +133,7 @@ impl Stepds {
         }
     }
 
-    fn close_where(&mut self, out: &mut Actions, wanted: impl Fn(&Stepd) -> bool) {
+    fn close_where(&mut self, out: &mut Actions, wanted: impl Fn(&StepdChannel) -> bool) {
         for id in self.closable(wanted) {
             self.close(out, id);
         }
@@ -152,7 +153,7 @@ impl Stepds {
 
     /// Closes the channel for a daemon that the launcher has not answered for.
     pub(super) fn close_unplaced(&mut self, out: &mut Actions, run: JobAttempt, step: StepNo) {
-        let is_it = |d: &Stepd| d.place.is_none() && d.run == run && d.started_with == step;
+        let is_it = |d: &StepdChannel| d.place.is_none() && d.run == run && d.started_with == step;
         self.close_where(out, is_it);
     }
 

@@ -8,7 +8,7 @@ use super::end::lost;
 use super::interface::StartedStepd;
 use super::interface::{Action, Belongs, ResultPurpose, StepdConnId};
 use super::state::{Role, State};
-use super::step_process::{Placing, StepProcess, Stepd};
+use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::messages::{KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
 use crate::signals;
 use crate::stepd_reuse::SPARES_MAX;
@@ -46,7 +46,7 @@ impl StepDaemons {
         };
         match started {
             Ok(StartedStepd { stepd, pid, wire }) => {
-                let stepd = Stepd {
+                let stepd = ConnectedStepd {
                     id: stepd,
                     pid,
                     socket: placing.socket.clone(),
@@ -94,7 +94,7 @@ impl StepDaemons {
         &mut self,
         state: &mut State,
         AttemptStep { run, step }: AttemptStep,
-        stepd: Stepd,
+        stepd: ConnectedStepd,
         placing: Placing,
         wire: Option<String>,
     ) {
@@ -121,7 +121,7 @@ impl StepDaemons {
         state: &mut State,
         run: JobAttempt,
         step: StepNo,
-        stepd: Stepd,
+        stepd: ConnectedStepd,
         dirs: Vec<PathBuf>,
     ) {
         let (id, pid) = (stepd.id, stepd.pid);
@@ -269,7 +269,7 @@ impl StepDaemons {
     }
 
     /// Keeps a daemon whose step has ended, unless there are enough.
-    pub(super) fn keep_spare(&mut self, state: &mut State, run: JobAttempt, stepd: Stepd) {
+    pub(super) fn keep_spare(&mut self, state: &mut State, run: JobAttempt, stepd: ConnectedStepd) {
         state.roles.insert(stepd.pid, Role::Spare(run));
         self.stepds.insert(stepd.id, StepdPlace::Spare(run));
         match state.jobs.get_mut(&run) {
@@ -285,7 +285,7 @@ impl StepDaemons {
     }
 
     /// Has a daemon without a step end.
-    pub(super) fn dismiss(&mut self, state: &mut State, stepd: Stepd) {
+    pub(super) fn dismiss(&mut self, state: &mut State, stepd: ConnectedStepd) {
         if let Some(Role::Spare(run)) = state.roles.get(&stepd.pid)
             && let Some(entry) = state.jobs.get_mut(run)
         {
@@ -455,7 +455,7 @@ impl StepDaemons {
             ));
             state.actions.push(Action::CloseStepd(id));
         }
-        let stepd = (!is_too_old).then_some(Stepd {
+        let stepd = (!is_too_old).then_some(ConnectedStepd {
             id,
             pid,
             socket,

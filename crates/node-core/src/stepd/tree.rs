@@ -41,7 +41,7 @@ pub struct Tree {
 
 /// A node below, to which a connection is made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Branch {
+pub struct BranchHead {
     /// Its position.
     pub position: u32,
     /// Where it listens.
@@ -63,7 +63,7 @@ fn number(position: usize) -> u32 {
 
 impl Tree {
     /// The place of a node, and those below to which it connects.
-    pub fn new(launch: &StepLaunch, attach: &Attach) -> (Tree, Vec<Branch>) {
+    pub fn new(launch: &StepLaunch, attach: &Attach) -> (Tree, Vec<BranchHead>) {
         let position = launch.position as usize;
         let width = launch.tree_width();
         let (own, _) = tree::place(position, launch.names.len(), width);
@@ -77,7 +77,7 @@ impl Tree {
                 seen: Vec::new(),
                 greeting: Some(Versions::CLUSTER.greeting()),
             };
-            Branch {
+            BranchHead {
                 position: number(branch.start),
                 address: address(branch.start).unwrap_or_default(),
                 greeting: Rc::new(frame::encode(&ToStepd::Attach(Box::new(hand)))),

@@ -3,7 +3,7 @@
 
 use super::audit::{AuditLog, AuditedRequest};
 use super::closing::{Sender, Streams};
-use super::controller::Link;
+use super::controller::ControllerLink;
 use super::launcher_link::LauncherOutlet;
 use super::listener::Asker;
 use super::peers::Peers;
@@ -66,7 +66,7 @@ pub(super) struct Executor {
     clock: Instant,
     inputs: mpsc::UnboundedSender<Input>,
     peers: Peers,
-    controller: Option<Link>,
+    controller: Option<ControllerLink>,
     /// What became of the configuration that it gives, if anything is known: why it is not applied.
     configuration: Option<Option<String>>,
     launcher: Option<LauncherOutlet>,
