@@ -1,8 +1,8 @@
 //! Binding of tasks to CPUs and memory: what a step asks for, what the site has by default, and what the node's
 //! topology makes of it. The agent works it out; the step daemon's children apply it before they execute.
 //!
-//! A node whose CPUs are not this machine's (several agents share it, or it claims more CPUs than there are) binds
-//! nothing, and says so where the user asks for that.
+//! A node whose CPUs are not this machine's (several agents share it, or it claims more CPUs than there are) binds nothing; it
+//! reports that where the user asks for a report.
 
 mod masks;
 pub mod topology;

@@ -1,8 +1,8 @@
-//! Samples of what running jobs use (`JobAcctGatherFrequency`, `--acctg-freq`): the most that each task had is added to
-//! what the kernel says when it ends, and steps that have more memory than they may are killed (`OverMemoryKill`).
+//! Samples of what running jobs use (`JobAcctGatherFrequency`, `--acctg-freq`). The highest sample of each task is added to what
+//! the kernel reports at its end, and steps above their memory limit are killed (`OverMemoryKill`).
 //!
-//! A job costs an entry in a queue when it starts and nothing else before its first sample is due. Samples live in
-//! memory: those of an agent that is gone are lost, what the kernel says is not.
+//! Until its first sample is due, a job costs one entry in a queue. Samples are in memory only: an agent that ends loses
+//! them, but not what the kernel reports.
 
 use super::actions::Actions;
 use super::measure::{self, TaskUsages};

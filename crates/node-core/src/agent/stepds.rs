@@ -119,7 +119,7 @@ impl Stepds {
         stepd.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
     }
 
-    /// Those for which something holds, without those that are being given a step: the answer to that decides on them.
+    /// The wanted channels, without those of daemons that are being given a step: their answer decides whether to close them.
     fn closable(&self, wanted: impl Fn(&StepdChannel) -> bool) -> Vec<StepdChannelId> {
         let all = self.all.iter();
         all.filter(|(_, d)| d.offer.is_none() && wanted(d))

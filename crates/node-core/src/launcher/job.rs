@@ -38,7 +38,7 @@ pub(super) struct JobEntry {
     pub(super) steps: BTreeMap<StepNo, StepProcess>,
     /// Steps that are given to a daemon now.
     pub(super) placing: BTreeMap<StepNo, Placing>,
-    /// What steps of it have had here, those that are forgotten included.
+    /// Numbers that its steps have had here, also those of steps that are forgotten.
     pub(super) numbers: UsedStepNumbers,
     /// Steps that an earlier launcher has forgotten: what their daemons leave is no news.
     pub(super) forgotten_steps: BTreeSet<StepNo>,

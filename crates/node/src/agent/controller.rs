@@ -1,5 +1,5 @@
-//! The connection to the controller, which the supervisor makes, so that the controller sees root: dials for ever, has the
-//! launcher check that it is the controller that this node knows, believes only its orders.
+//! The connection to the controller. The supervisor makes it, so that the controller sees root as its peer. This dials again for
+//! ever, has the launcher check that it is the controller that this node knows, and takes only orders with its seal.
 
 mod remote;
 

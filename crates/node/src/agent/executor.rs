@@ -67,7 +67,7 @@ pub(super) struct Executor {
     inputs: mpsc::UnboundedSender<Input>,
     peers: Peers,
     controller: Option<ControllerLink>,
-    /// What became of the configuration that it gives, if anything is known: why it is not applied.
+    /// Why the configuration of the controller is not applied here, or that it is; nothing if that is not known yet.
     configuration: Option<Option<String>>,
     launcher: Option<LauncherOutlet>,
     /// Frames for launcher and controller that this burst brought.

@@ -607,7 +607,7 @@ impl LauncherExecutor {
         }
     }
 
-    /// Delivers what step daemons have reported: what others say of them may come later than that.
+    /// Delivers what step daemons have reported, before what others report of them, such as a daemon's exit.
     pub(super) fn read_stepds(&mut self) {
         self.stepds.read_ready();
         self.deliver_unread();

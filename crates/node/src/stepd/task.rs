@@ -1,7 +1,7 @@
 //! Tasks: forked together, each prepares its identity and streams as its user, and all are let go at once, so that no
-//! output is written before every file is open. Until it executes its program a task is a copy of the daemon: it has only
-//! the descriptors that it needs, nobody may look into it, and the daemon never waits for it, as its user may stop it, and
-//! opens whatever files the user has named.
+//! output is written before every file is open. Until it executes its program a task is a copy of the daemon. Therefore
+//! it has only the descriptors that it needs, and nobody may trace it. The daemon never waits for it: its user may stop it, and
+//! opening the files that the user names may block.
 
 use super::mpi;
 use super::program::{self, Program};
