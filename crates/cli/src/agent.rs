@@ -37,7 +37,7 @@ pub(crate) struct AgentStream {
 }
 
 /// What shows another host that the caller may connect: which key he has, and the key.
-pub(crate) type Shown<'a> = (JobCredential, &'a [u8]);
+pub(crate) type ShownKey<'a> = (JobCredential, &'a [u8]);
 
 impl AgentStream {
     /// Connects to the agent of an address, as the owner of a job whose key he has, if that is known.
@@ -63,7 +63,7 @@ impl AgentStream {
 
     fn connect<'a>(
         address: &str,
-        show: impl FnOnce(&str) -> Option<Shown<'a>>,
+        show: impl FnOnce(&str) -> Option<ShownKey<'a>>,
     ) -> io::Result<AgentStream> {
         let found = Address::parse(address)
             .ok_or_else(|| io::Error::other(format!("invalid node address '{address}'")))?;
@@ -164,7 +164,7 @@ impl AsFd for AgentStream {
 }
 
 /// Connects to the relay of a node on another host.
-fn connect_remote(place: &str, (credential, key): &Shown<'_>) -> io::Result<AgentStream> {
+fn connect_remote(place: &str, (credential, key): &ShownKey<'_>) -> io::Result<AgentStream> {
     let tcp = muster_channel::dial(place, CONNECT_PATIENCE)?;
     begin(tcp, credential, key)
 }

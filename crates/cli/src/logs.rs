@@ -73,7 +73,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let found = find(&mut client, word, which)?;
     await_start(&found, &mut client, follow)?;
     let mut job = match follow && !found.is_over {
-        true => Some(Running::new(client, found.id)?),
+        true => Some(FollowedJob::new(client, found.id)?),
         false => None,
     };
     let mut file = open(&found, job.as_mut())?;
@@ -98,7 +98,7 @@ fn shown(text: &str) -> Result<(), Failure> {
 }
 
 /// A job's file.
-struct Found {
+struct LogFile {
     id: JobId,
     path: String,
     /// The node whose files are meant.
@@ -107,7 +107,7 @@ struct Found {
     is_over: bool,
 }
 
-fn find(client: &mut Client, word: &str, which: Stdio) -> Result<Found, Failure> {
+fn find(client: &mut Client, word: &str, which: Stdio) -> Result<LogFile, Failure> {
     let failed = failed_call("muster logs");
     let (id, task) = job_names::parse_job(word)
         .ok_or_else(|| Failure::new(format!("muster logs: '{word}' is not a job number")))?;
@@ -133,7 +133,7 @@ fn find(client: &mut Client, word: &str, which: Stdio) -> Result<Found, Failure>
             "muster logs: job {word} has no script, and its steps write where they were started"
         ))
     })?;
-    Ok(Found {
+    Ok(LogFile {
         id: row.job.id,
         path,
         host: row.shares().next().map(|share| share.name.clone()),
@@ -147,7 +147,7 @@ fn unreadable(path: &str, error: &io::Error) -> Failure {
 }
 
 /// Waits for a job that has not started, if it is to be followed.
-fn await_start(found: &Found, client: &mut Client, follow: bool) -> Result<(), Failure> {
+fn await_start(found: &LogFile, client: &mut Client, follow: bool) -> Result<(), Failure> {
     if !found.is_waiting {
         return Ok(());
     }
@@ -166,7 +166,7 @@ fn await_start(found: &Found, client: &mut Client, follow: bool) -> Result<(), F
 }
 
 /// Opens the file, which a job that has just started may not have made yet.
-fn open(found: &Found, mut job: Option<&mut Running>) -> Result<File, Failure> {
+fn open(found: &LogFile, mut job: Option<&mut FollowedJob>) -> Result<File, Failure> {
     loop {
         let error = match File::open(&found.path) {
             Ok(file) => return Ok(file),
@@ -294,16 +294,16 @@ fn copy(file: &mut File, out: &mut impl io::Write, path: &str) -> Result<(), Fai
 }
 
 /// A job of which the end is awaited.
-struct Running {
+struct FollowedJob {
     client: Client,
     has_ended: bool,
 }
 
-impl Running {
-    fn new(mut client: Client, id: JobId) -> Result<Running, Failure> {
+impl FollowedJob {
+    fn new(mut client: Client, id: JobId) -> Result<FollowedJob, Failure> {
         let sent = client.send(RequestBody::WaitEnded(id));
         sent.map_err(|e| Failure::new(format!("muster logs: {e}")))?;
-        Ok(Running {
+        Ok(FollowedJob {
             client,
             has_ended: false,
         })

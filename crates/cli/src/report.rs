@@ -22,7 +22,7 @@ use output::Report;
 use period::{Division, Every, divide};
 use std::collections::HashMap;
 use std::path::Path;
-use sums::{MEASURES, Measure, Sums};
+use sums::{JobSums, MEASURES, Measure};
 
 /// muster report.
 pub(crate) static SPEC: Spec = Spec {
@@ -337,7 +337,7 @@ impl Plan<'_> {
         let mut work = Work {
             plan: self,
             rows: HashMap::new(),
-            total: Sums::default(),
+            total: JobSums::default(),
         };
         let mut query = request.query.clone();
         (query.start, query.end) = (Some(self.period.start), Some(self.period.end));
@@ -364,13 +364,13 @@ impl Plan<'_> {
 }
 
 /// Rows by their division and the words of their dimensions.
-type Rows = HashMap<(usize, Vec<String>), Sums>;
+type Rows = HashMap<(usize, Vec<String>), JobSums>;
 
 /// Sums that are being made.
 struct Work<'a> {
     plan: &'a Plan<'a>,
     rows: Rows,
-    total: Sums,
+    total: JobSums,
 }
 
 impl Work<'_> {
@@ -443,12 +443,12 @@ impl Work<'_> {
 }
 
 /// The rows as they are shown: by division, and in each by what was asked for.
-fn in_order(rows: Rows, request: &Request, divisions: &[Division]) -> Vec<(Vec<String>, Sums)> {
-    let mut rows: Vec<((usize, Vec<String>), Sums)> = rows.into_iter().collect();
+fn in_order(rows: Rows, request: &Request, divisions: &[Division]) -> Vec<(Vec<String>, JobSums)> {
+    let mut rows: Vec<((usize, Vec<String>), JobSums)> = rows.into_iter().collect();
     rows.iter_mut().for_each(|(_, sums)| sums.finish());
     rows.sort_by(|((at, words), sums), ((other_at, other_words), other)| {
         let by_rank = request.sort.map(|measure| {
-            let rank = |sums: &Sums| (measure.read)(sums).rank();
+            let rank = |sums: &JobSums| (measure.read)(sums).rank();
             rank(other).total_cmp(&rank(sums))
         });
         let by_rank = by_rank.unwrap_or(std::cmp::Ordering::Equal);

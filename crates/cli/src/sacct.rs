@@ -5,14 +5,14 @@ pub(crate) mod fields;
 pub(crate) mod filter;
 
 use crate::connect::{Client, ConnectError};
-use crate::listing::account::{AcctRow, Shown};
+use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
 use crate::listing::document::Dialect;
 use crate::listing::format::fit;
 use crate::listing::text::unit_index;
 use crate::listing::{Failure, complain, print, query};
 use crate::options::{Arg, HelpForm, Opt, Parsed, Spec, also, env, flag, opt};
-use fields::{FIELDS, Field, find};
+use fields::{AcctField, FIELDS, find};
 use filter::RowConditions;
 use jiff::Zoned;
 use muster_model::refusal::RefusalCode;
@@ -163,7 +163,7 @@ const LONG: &str = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,max
 
 /// How rows are separated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Separation {
+pub(crate) enum Separation {
     /// Fixed widths.
     #[default]
     Widths,
@@ -184,7 +184,7 @@ struct Options {
     separation: Separation,
     delimiter: Option<String>,
     truncate: bool,
-    shown: Shown,
+    shown: AmountStyle,
     scripts: bool,
     verbose: bool,
     document: Option<Dialect>,
@@ -374,7 +374,7 @@ impl Options {
         Ok(())
     }
 
-    fn columns(&self) -> Result<Vec<(&'static Field, i32)>, Failure> {
+    fn columns(&self) -> Result<Vec<(&'static AcctField, i32)>, Failure> {
         let format = match (&self.format, self.long, self.brief) {
             (_, true, _) => LONG,
             (_, _, true) => BRIEF,
@@ -409,7 +409,7 @@ impl Options {
 
     fn render(
         &self,
-        columns: &[(&'static Field, i32)],
+        columns: &[(&'static AcctField, i32)],
         jobs: &[AcctJob],
         ctx: &Ctx,
         now: &Zoned,
@@ -450,7 +450,7 @@ impl Options {
         Ok(out)
     }
 
-    fn header(&self, out: &mut String, columns: &[(&'static Field, i32)]) {
+    fn header(&self, out: &mut String, columns: &[(&'static AcctField, i32)]) {
         self.line(out, columns, |(field, _), out| out.push_str(field.name));
         if self.separation == Separation::Widths {
             for (_, width) in columns {
@@ -464,8 +464,8 @@ impl Options {
     fn line(
         &self,
         out: &mut String,
-        columns: &[(&'static Field, i32)],
-        write: impl Fn(&(&'static Field, i32), &mut String),
+        columns: &[(&'static AcctField, i32)],
+        write: impl Fn(&(&'static AcctField, i32), &mut String),
     ) {
         let delimiter = self.delimiter.as_deref().unwrap_or("|");
         for (i, column) in columns.iter().enumerate() {

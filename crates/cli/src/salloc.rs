@@ -92,7 +92,7 @@ fn kill_signal(line: &Line) -> Result<Option<Signal>, ExitCode> {
 }
 
 /// The command, its place on the terminal, and the allocation.
-struct Session {
+struct AllocationSession {
     say: Say,
     holder: Holder,
     child: Pid,
@@ -137,7 +137,7 @@ fn run_command(line: &Line, holder: Holder, kill_signal: Option<Signal>) -> Exit
             return say.failed();
         }
     };
-    let session = Session {
+    let session = AllocationSession {
         say,
         holder,
         child,
@@ -196,7 +196,7 @@ fn begin_clean(command: &mut Command, terminal: bool) {
     }
 }
 
-impl Session {
+impl AllocationSession {
     fn watch(mut self, signals: &Signals) -> ExitCode {
         loop {
             let mut fds = vec![PollFd::new(signals.fd(), PollFlags::POLLIN)];

@@ -13,7 +13,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_proto::client::{AllocationInfo, Query, Response};
 use nix::errno::Errno;
-use receive::Order;
+use receive::WriteOrder;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
@@ -172,14 +172,14 @@ fn informed(text: &str) -> ExitCode {
 }
 
 /// The file that is sent, and what its receivers do.
-fn open(source: &str, dest: &str, options: &Options) -> Result<(File, Order), String> {
+fn open(source: &str, dest: &str, options: &Options) -> Result<(File, WriteOrder), String> {
     let failed = |e: std::io::Error| format!("Can't open `{source}`: {}", description(&e));
     let file = File::open(source).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     if about.is_dir() {
         return Err(format!("Can't mmap file `{source}`, No such device."));
     }
-    let order = Order {
+    let order = WriteOrder {
         dest: dest.to_owned(),
         size: about.size(),
         mode: about.mode() & 0o777,
@@ -247,7 +247,12 @@ pub(crate) fn allocation(job: &str) -> Result<Box<AllocationInfo>, String> {
 }
 
 /// Runs the step that writes the file.
-fn send(file: File, order: &Order, info: &AllocationInfo, say: Say) -> Result<ExitCode, ExitCode> {
+fn send(
+    file: File,
+    order: &WriteOrder,
+    info: &AllocationInfo,
+    say: Say,
+) -> Result<ExitCode, ExitCode> {
     let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
     let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
     for (what, value) in [

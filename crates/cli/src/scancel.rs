@@ -112,7 +112,7 @@ static VARIABLES: &[(&str, &str)] = &[
 struct CancelRequest {
     filter: JobSelection,
     /// Targets as the user wrote them.
-    targets: Vec<Target>,
+    targets: Vec<CancelTarget>,
     signal: Option<u32>,
     batch: bool,
     full: bool,
@@ -122,7 +122,7 @@ struct CancelRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
+struct CancelTarget {
     text: String,
     job: JobTarget,
     step: Option<StepNo>,
@@ -286,12 +286,12 @@ fn split_ids(word: &str) -> Vec<&str> {
 }
 
 /// `J`, `J_1`, `J_[1-3]`, `J.0`, `J_1.batch`.
-fn target(text: &str) -> Option<Target> {
+fn target(text: &str) -> Option<CancelTarget> {
     let (id, step) = match text.split_once('.') {
         Some((id, step)) => (id, Some(step_number(step)?)),
         None => (text, None),
     };
-    Some(Target {
+    Some(CancelTarget {
         text: text.to_owned(),
         job: job_target(id)?,
         step,
@@ -329,7 +329,7 @@ fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> Exit
         }
     }
     // Steps are named one at a time; whole jobs go in one request.
-    let (steps, jobs): (Vec<Target>, Vec<Target>) =
+    let (steps, jobs): (Vec<CancelTarget>, Vec<CancelTarget>) =
         request.targets.drain(..).partition(|t| t.step.is_some());
     for target in &steps {
         announce(say, &request, target);
@@ -351,7 +351,7 @@ fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> Exit
             announce(say, &request, target);
         }
         // Without targets there is one request, of the filters alone.
-        let mut parts: Vec<&[Target]> = jobs.chunks(TARGETS_MAX).collect();
+        let mut parts: Vec<&[CancelTarget]> = jobs.chunks(TARGETS_MAX).collect();
         if parts.is_empty() {
             parts.push(&[]);
         }
@@ -370,7 +370,7 @@ fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> Exit
     }
 }
 
-fn announce(say: &Say, request: &CancelRequest, target: &Target) {
+fn announce(say: &Say, request: &CancelRequest, target: &CancelTarget) {
     match (request.signal, target.step) {
         (None, None) => say.verbose(&format!("Terminating job {}", target.text)),
         (None, Some(_)) => say.verbose(&format!("Terminating step {}", target.text)),
@@ -388,7 +388,7 @@ fn send(
     client: &mut Client,
     request: &CancelRequest,
     selection: JobSelection,
-    targets: &[Target],
+    targets: &[CancelTarget],
 ) -> bool {
     let is_step = selection.step.is_some();
     let whole_kill =

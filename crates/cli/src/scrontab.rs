@@ -180,7 +180,7 @@ fn list(user: &User) -> Result<(), ExitCode> {
 fn send(user: &User, text: Option<&str>) -> Result<bool, ExitCode> {
     let jobs = match text.map(|text| lines::jobs(text, user)) {
         Some(Ok(jobs)) => jobs,
-        None => lines::Jobs::default(),
+        None => lines::CrontabJobs::default(),
         Some(Err(faults)) => {
             faults.iter().for_each(|fault| SAY.error(fault));
             say::stdout("There are errors in your crontab.\n");

@@ -41,7 +41,7 @@ static OPTIONS: &[Opt] = &[
 
 /// Order of the requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum RequestOrder {
     Count,
     Name,
     Total,
@@ -51,7 +51,7 @@ enum Order {
 /// Runs sdiag.
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPEC.parse(args).map_err(Failure::new)?;
-    let (mut order, mut reset) = (Order::Count, false);
+    let (mut order, mut reset) = (RequestOrder::Count, false);
     if let Some(name) = env("SLURM_CLUSTERS") {
         crate::listing::this_cluster("sdiag", &name)?;
     }
@@ -69,15 +69,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 print(&format!("slurm {SLURM_VERSION}\n"));
                 return Ok(());
             }
-            "all" => order = Order::Count,
+            "all" => order = RequestOrder::Count,
             "reset" => reset = true,
             "cluster" => drop(crate::listing::this_cluster(
                 "sdiag",
                 &value.unwrap_or_default(),
             )?),
-            "sort-by-id" => order = Order::Name,
-            "sort-by-time" => order = Order::Total,
-            "sort-by-time2" => order = Order::Average,
+            "sort-by-id" => order = RequestOrder::Name,
+            "sort-by-time" => order = RequestOrder::Total,
+            "sort-by-time2" => order = RequestOrder::Average,
             other => {
                 return Err(Failure::new(format!(
                     "sdiag: error: option --{other} is not implemented"
@@ -112,7 +112,7 @@ fn when(ctx: &Ctx, at: Timestamp) -> String {
     )
 }
 
-fn render(diag: &Diag, ctx: &Ctx, order: Order) -> String {
+fn render(diag: &Diag, ctx: &Ctx, order: RequestOrder) -> String {
     let mut out = String::new();
     let stars = "*".repeat(55);
     let (now, since) = (when(ctx, diag.now), when(ctx, diag.since));
@@ -187,13 +187,13 @@ fn schedule(out: &mut String, diag: &Diag, ctx: &Ctx) {
     );
 }
 
-fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: Order) {
+fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: RequestOrder) {
     let mut rows: Vec<(usize, &(String, u64, u64))> = diag.requests.iter().enumerate().collect();
     rows.sort_by(|(_, a), (_, b)| match order {
-        Order::Count => b.1.cmp(&a.1),
-        Order::Name => a.0.cmp(&b.0),
-        Order::Total => b.2.cmp(&a.2),
-        Order::Average => (b.2 / b.1.max(1)).cmp(&(a.2 / a.1.max(1))),
+        RequestOrder::Count => b.1.cmp(&a.1),
+        RequestOrder::Name => a.0.cmp(&b.0),
+        RequestOrder::Total => b.2.cmp(&a.2),
+        RequestOrder::Average => (b.2 / b.1.max(1)).cmp(&(a.2 / a.1.max(1))),
     });
     out.push_str("Remote Procedure Call statistics by message type\n");
     for (id, (name, count, total)) in rows {
@@ -245,7 +245,7 @@ mod tests {
             users: vec![(0, 134, 62_894)],
             ..Diag::default()
         };
-        let text = render(&diag, &ctx, Order::Count);
+        let text = render(&diag, &ctx, RequestOrder::Count);
         // As sdiag 22.05.8 printed them, but for the number of the request.
         for line in [
             "sdiag output at Sat Nov 21 20:23:46 2026 (1795292626)",

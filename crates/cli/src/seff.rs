@@ -2,7 +2,7 @@
 
 use crate::SLURM_VERSION;
 use crate::connect::{Client, ConnectError};
-use crate::listing::account::{AcctRow, Shown};
+use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
 use crate::listing::text::put;
 use crate::listing::{Failure, complain, print, query};
@@ -93,7 +93,7 @@ fn report(job: &AcctJob, cluster: &str, ctx: &Ctx) -> String {
     let row = AcctRow {
         job,
         step: None,
-        shown: Shown::default(),
+        shown: AmountStyle::default(),
     };
     let mut out = String::new();
     put!(out, "Job ID: {}\n", job.id);

@@ -6,7 +6,7 @@ mod select;
 use crate::connect::Client;
 use crate::listing::context::Ctx;
 use crate::listing::document::{self, Dialect};
-use crate::listing::format::{Column, Complaint, Layout};
+use crate::listing::format::{Complaint, FormatColumn, Layout};
 use crate::listing::node::NodeView;
 use crate::listing::node_fields::{self, NodeGroup, Nodes};
 use crate::listing::{Failure, complain, failed_call, node_document, print, query};
@@ -87,7 +87,7 @@ static VARIABLES: &[(&str, &str)] = &[
 /// The options of sinfo.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
-    selection: select::Selection,
+    selection: select::NodeSelection,
     letters: Option<String>,
     names: Option<String>,
     no_header: bool,
@@ -299,7 +299,7 @@ fn layout(options: &Options, ctx: &Ctx) -> Layout<Nodes> {
 }
 
 /// Whether the row's partition is shown in one of the columns.
-fn names_partition(columns: &[Column<Nodes>]) -> bool {
+fn names_partition(columns: &[FormatColumn<Nodes>]) -> bool {
     columns
         .iter()
         .any(|c| matches!(c.field.names[0], "partition" | "partitionname"))

@@ -182,15 +182,15 @@ fn default_format(w: &Multifactor, norm: bool) -> String {
 }
 
 /// A column and the text behind it.
-struct Column {
+struct FactorColumn {
     letter: char,
     width: usize,
     right: bool,
     after: String,
 }
 
-fn columns(format: &str) -> Vec<Column> {
-    let mut out: Vec<Column> = Vec::new();
+fn columns(format: &str) -> Vec<FactorColumn> {
+    let mut out: Vec<FactorColumn> = Vec::new();
     let mut rest = format.trim_matches('"').chars().peekable();
     while let Some(c) = rest.next() {
         if c != '%' {
@@ -207,7 +207,7 @@ fn columns(format: &str) -> Vec<Column> {
         }
         if let Some(letter) = rest.next() {
             let after = String::new();
-            out.push(Column {
+            out.push(FactorColumn {
                 letter,
                 width,
                 right,
@@ -218,7 +218,7 @@ fn columns(format: &str) -> Vec<Column> {
     out
 }
 
-fn line(out: &mut String, columns: &[Column], cell: impl Fn(char) -> String) {
+fn line(out: &mut String, columns: &[FactorColumn], cell: impl Fn(char) -> String) {
     for column in columns {
         let text = cell(column.letter);
         let width = column.width;

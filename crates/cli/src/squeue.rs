@@ -356,7 +356,7 @@ fn once(options: &Options) -> Result<(), Failure> {
 
 /// The columns.
 struct Layouts {
-    jobs: Layout<job_fields::Jobs>,
+    jobs: Layout<job_fields::JobRecords>,
     steps: Layout<step_fields::Steps>,
 }
 

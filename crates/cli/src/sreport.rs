@@ -347,7 +347,7 @@ fn report(kind: &str, given: &[String], settings: &Settings) -> Result<(), Failu
     let period = request.period(&Zoned::now())?;
     let failed = failed_call("sreport");
     let mut client = Client::connect().map_err(&failed)?;
-    let facts = reports::Facts::ask(&mut client, kind, &request, period).map_err(&failed)?;
+    let facts = reports::ReportData::ask(&mut client, kind, &request, period).map_err(&failed)?;
     let table = reports::make(kind, report, &facts, &request, &settings)?;
     print(&table.render(settings.style));
     Ok(())

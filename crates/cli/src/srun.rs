@@ -35,7 +35,7 @@ const PREFIX: &str = "Unable to allocate resources";
 
 /// How srun was called, and where.
 #[derive(Clone, Copy)]
-struct Call<'c> {
+struct SrunCall<'c> {
     args: &'c [String],
     filters: &'c Filters,
     /// `KillWait`, seconds.
@@ -100,7 +100,7 @@ fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode
             "--{long} is an option of jobs: job {job} is there already, and a step has none of its own"
         )));
     }
-    let call = Call {
+    let call = SrunCall {
         args,
         filters: &filters,
         kill_wait_s: site.map_or(endpoint::KILL_WAIT_S, |site: Endpoint| site.kill_wait_s),
@@ -210,7 +210,7 @@ fn own_job(chosen: &Chosen) -> Result<Option<JobId>, OptionError> {
 }
 
 /// A step in an allocation that exists.
-fn inside(line: &mut Line, job: JobId, call: Call<'_>) -> Result<ExitCode, ExitCode> {
+fn inside(line: &mut Line, job: JobId, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     request::forget_other_counts(&mut line.chosen);
     let made =
@@ -235,7 +235,7 @@ fn inside(line: &mut Line, job: JobId, call: Call<'_>) -> Result<ExitCode, ExitC
 }
 
 /// A job of its own for the step.
-fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
+fn outside(line: &mut Line, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
     let say = line.say;
     let mut spec = line::build(line, PREFIX)?.spec;
     if spec.name.is_empty() {
@@ -275,7 +275,7 @@ fn outside(line: &mut Line, call: Call<'_>) -> Result<ExitCode, ExitCode> {
 /// What srun knows when it begins, but for the parts of the step. `kills` is whether a bad exit of a task ends all.
 fn config(
     line: &Line,
-    call: Call<'_>,
+    call: SrunCall<'_>,
     streams: Streams,
     kills: bool,
 ) -> Result<SrunConfig, ExitCode> {

@@ -45,15 +45,15 @@ pub(crate) static SPEC: Spec = Spec {
     notes: "",
 };
 
-struct Field {
+struct ShareField {
     name: &'static str,
     width: usize,
     left: bool,
     value: fn(&Share, bool) -> String,
 }
 
-const fn field(name: &'static str, width: usize, value: fn(&Share, bool) -> String) -> Field {
-    Field {
+const fn field(name: &'static str, width: usize, value: fn(&Share, bool) -> String) -> ShareField {
+    ShareField {
         name,
         width,
         left: false,
@@ -61,8 +61,8 @@ const fn field(name: &'static str, width: usize, value: fn(&Share, bool) -> Stri
     }
 }
 
-static FIELDS: &[Field] = &[
-    Field {
+static FIELDS: &[ShareField] = &[
+    ShareField {
         left: true,
         ..field("Account", 20, |s, flat| {
             let depth = if flat {
@@ -169,10 +169,10 @@ fn render(options: &Options, answer: &AccountsAnswer) -> Result<String, Failure>
         (None, true) => LONG,
         (None, false) => NORMAL,
     };
-    let mut columns: Vec<(&Field, usize)> = Vec::new();
+    let mut columns: Vec<(&ShareField, usize)> = Vec::new();
     for word in format.split(',').map(str::trim).filter(|w| !w.is_empty()) {
         let (name, width) = word.split_once('%').unwrap_or((word, ""));
-        let begins = |f: &&Field| {
+        let begins = |f: &&ShareField| {
             let start = f.name.get(..name.len());
             start.is_some_and(|s| s.eq_ignore_ascii_case(name))
         };
@@ -222,9 +222,9 @@ fn render(options: &Options, answer: &AccountsAnswer) -> Result<String, Failure>
 
 fn line(
     out: &mut String,
-    columns: &[(&Field, usize)],
+    columns: &[(&ShareField, usize)],
     parsable: Option<bool>,
-    cell: impl Fn(&Field) -> String,
+    cell: impl Fn(&ShareField) -> String,
 ) {
     for (i, (field, width)) in columns.iter().enumerate() {
         let text = cell(field);

@@ -3,12 +3,12 @@
 use crate::SLURM_VERSION;
 use crate::agent::AgentStream;
 use crate::connect::{Client, unexpected};
-use crate::listing::account::{AcctRow, Shown};
+use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, complain, print};
 use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
-use crate::sacct::fields::{Field, find};
-use crate::sacct::{cell, names_in_rows};
+use crate::sacct::fields::{AcctField, find};
+use crate::sacct::{Separation, cell, names_in_rows};
 use crate::targets::{job_target, step_number};
 use muster_model::command::JobTarget;
 use muster_model::hostlist;
@@ -61,15 +61,6 @@ const COLUMNS: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,Max
     TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutAve,\
     TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,\
     TRESUsageOutTot";
-
-/// How rows are separated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Separation {
-    #[default]
-    Widths,
-    WithLast,
-    Between,
-}
 
 #[derive(Debug, Default)]
 struct Options {
@@ -195,7 +186,7 @@ impl Options {
         Ok((job_row(&info.job, rows), pids))
     }
 
-    fn columns(&self) -> Result<Vec<(&'static Field, i32)>, Failure> {
+    fn columns(&self) -> Result<Vec<(&'static AcctField, i32)>, Failure> {
         let format = self.format.as_deref().unwrap_or(COLUMNS);
         let mut columns = Vec::new();
         for word in format.split(',').map(str::trim).filter(|w| !w.is_empty()) {
@@ -216,7 +207,7 @@ impl Options {
         Ok(columns)
     }
 
-    fn header(&self, out: &mut String, columns: &[(&'static Field, i32)]) {
+    fn header(&self, out: &mut String, columns: &[(&'static AcctField, i32)]) {
         if self.processes {
             return self.line(out, &PROCESS_COLUMNS, |(name, _), out| out.push_str(name));
         }
@@ -226,7 +217,7 @@ impl Options {
     fn rows(
         &self,
         out: &mut String,
-        columns: &[(&'static Field, i32)],
+        columns: &[(&'static AcctField, i32)],
         (job, pids): (&AcctJob, &Pids),
         ctx: &Ctx,
     ) {
@@ -234,7 +225,7 @@ impl Options {
             let row = AcctRow {
                 job,
                 step: Some(step),
-                shown: Shown::default(),
+                shown: AmountStyle::default(),
             };
             if !self.processes {
                 self.line(out, columns, |(field, _), out| {
@@ -301,7 +292,7 @@ fn named(text: &str) -> Result<(&str, JobTarget, Option<StepNo>), Failure> {
 }
 
 /// sstat has these narrower than sacct.
-fn width_of(field: &Field) -> i32 {
+fn width_of(field: &AcctField) -> i32 {
     match field.name {
         "AveDiskRead" | "AveDiskWrite" => 12,
         _ => field.width,

@@ -12,7 +12,7 @@ use crate::options::{HelpForm, Spec, flag, opt};
 use crate::{logs, why};
 use gather::Update;
 use muster_model::command::{JobSelection, JobTarget, Reply, UserCommand};
-use page::{Deed, Page, Shown};
+use page::{Deed, Page, PageOutput};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -145,14 +145,14 @@ fn follow(
 }
 
 /// Does what a key asks for.
-fn carry_out(deed: Deed) -> Shown {
-    let say = |failure: &dyn std::fmt::Display| Shown::Note(failure.to_string());
+fn carry_out(deed: Deed) -> PageOutput {
+    let say = |failure: &dyn std::fmt::Display| PageOutput::Note(failure.to_string());
     match deed {
-        Deed::Quit => Shown::Note(String::new()),
+        Deed::Quit => PageOutput::Note(String::new()),
         Deed::Why(job) => {
             let text = Client::connect().and_then(|mut client| why::text_of(&mut client, job.id));
             match text {
-                Ok(text) => Shown::Text {
+                Ok(text) => PageOutput::Text {
                     title: format!("Why job {} waits", job.name),
                     text,
                     log_of: None,
@@ -179,9 +179,9 @@ fn carry_out(deed: Deed) -> Shown {
     }
 }
 
-fn done(command: UserCommand, what: &str) -> Shown {
+fn done(command: UserCommand, what: &str) -> PageOutput {
     let reply = Client::connect().and_then(|mut client| client.command(command));
-    Shown::Note(match reply {
+    PageOutput::Note(match reply {
         Ok(Reply::Done { refused, .. }) => match refused.first() {
             Some((job, refusal)) => format!("{job}: {refusal}"),
             None => what.to_owned(),
@@ -192,14 +192,14 @@ fn done(command: UserCommand, what: &str) -> Shown {
 }
 
 /// The end of a job's output.
-fn log_of(name: &str) -> Shown {
+fn log_of(name: &str) -> PageOutput {
     match logs::end_of(name, LOG_LINES) {
-        Ok(end) => Shown::Text {
+        Ok(end) => PageOutput::Text {
             title: end.path,
             text: end.text,
             log_of: Some(name.to_owned()),
         },
-        Err(why) => Shown::Note(why),
+        Err(why) => PageOutput::Note(why),
     }
 }
 

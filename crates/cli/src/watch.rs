@@ -48,7 +48,7 @@ const PAUSE_FACTOR: u32 = 20;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What is asked for.
-struct Wanted {
+struct WatchedJobs {
     word: String,
     id: JobId,
     task: Option<u32>,
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, Failure> {
     };
     let (id, task) = job_names::parse_job(word)
         .ok_or_else(|| Failure::new(format!("muster watch: '{word}' is not a job number")))?;
-    let wanted = Wanted {
+    let wanted = WatchedJobs {
         word: word.clone(),
         id,
         task,
@@ -103,7 +103,11 @@ fn read_interval(text: &str) -> Result<Duration, Failure> {
 }
 
 /// Asks until all that is watched is over.
-fn watch(wanted: &Wanted, mut client: Client, mut display: Display) -> Result<ExitCode, Failure> {
+fn watch(
+    wanted: &WatchedJobs,
+    mut client: Client,
+    mut display: Display,
+) -> Result<ExitCode, Failure> {
     let mut progress = Progress::default();
     loop {
         let asked = Instant::now();
@@ -167,7 +171,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn take(&mut self, jobs: &Jobs, wanted: &Wanted, ctx: &Ctx) {
+    fn take(&mut self, jobs: &Jobs, wanted: &WatchedJobs, ctx: &Ctx) {
         let mut found = BTreeMap::new();
         let mut first = None;
         for row in job_names::rows_of(jobs, wanted.id, wanted.task) {

@@ -38,7 +38,7 @@ pub(crate) enum AccountingQuery {
 }
 
 /// A question: from whom, what, as of which position of the journal, and where the answer goes.
-struct Question {
+struct AcctQuestion {
     uid: u32,
     query: AccountingQuery,
     position: u64,
@@ -47,7 +47,7 @@ struct Question {
 
 /// Where questions go.
 pub(crate) struct Accounting {
-    questions: Option<Sender<Question>>,
+    questions: Option<Sender<AcctQuestion>>,
     /// Position of the journal that the replica was given last.
     position: Box<dyn Fn() -> u64>,
 }
@@ -71,7 +71,7 @@ impl Accounting {
         follower: Weak<Follower>,
         position: Box<dyn Fn() -> u64>,
     ) -> std::io::Result<Accounting> {
-        let (questions, inbox) = channel::<Question>();
+        let (questions, inbox) = channel::<AcctQuestion>();
         failure::spawn_essential("sacct", move || {
             serve(history, &follower, &inbox);
             Ok(())
@@ -87,7 +87,7 @@ impl Accounting {
         let asked = match &self.questions {
             Some(questions) => {
                 let position = (self.position)();
-                let question = Question {
+                let question = AcctQuestion {
                     uid,
                     query,
                     position,
@@ -108,7 +108,7 @@ impl Accounting {
 }
 
 /// Answers one question after another until nobody can ask any more.
-fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Receiver<Question>) {
+fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Receiver<AcctQuestion>) {
     let mut turns = FairQueue::default();
     loop {
         if turns.is_empty() {

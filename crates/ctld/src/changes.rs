@@ -56,7 +56,7 @@ pub(crate) struct Changes {
     count: u64,
     /// What the next event makes: records that it takes away.
     going: Vec<ChangedRecord>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingClient>,
     /// Something has changed since clients were looked after.
     is_fresh: bool,
     looked_after: Option<Instant>,
@@ -66,7 +66,7 @@ pub(crate) struct Changes {
 }
 
 /// A client that waits.
-struct Waiting {
+struct WaitingClient {
     identity: Identity,
     /// It has, or may not see, what there is up to here.
     after: ChangePosition,
@@ -291,7 +291,7 @@ impl Changes {
             // It has what there is.
             (self.is_fresh, self.looked_after) = (false, Some(now));
         }
-        self.waiting.push_back(Waiting {
+        self.waiting.push_back(WaitingClient {
             identity: identity.clone(),
             after: answer.last,
             count: self.count,

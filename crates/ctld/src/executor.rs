@@ -20,13 +20,13 @@ const SLICE: Duration = Duration::from_micros(500);
 /// The connections of all users who have limits.
 #[derive(Default)]
 pub(crate) struct Executor {
-    tasks: RefCell<HashMap<u64, Task>>,
+    tasks: RefCell<HashMap<u64, ConnectionTask>>,
     next_id: Cell<u64>,
     turns: RefCell<FairQueue<u64>>,
     woken: Arc<Mutex<Woken>>,
 }
 
-struct Task {
+struct ConnectionTask {
     uid: u32,
     future: Pin<Box<dyn Future<Output = ()>>>,
     waker: Arc<TaskWaker>,
@@ -78,7 +78,7 @@ impl Executor {
         });
         waker.wake_by_ref();
         let future = Box::pin(future);
-        let task = Task { uid, future, waker };
+        let task = ConnectionTask { uid, future, waker };
         self.tasks.borrow_mut().insert(id, task);
     }
 

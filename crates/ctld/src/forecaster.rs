@@ -47,7 +47,7 @@ pub(crate) struct ForecastQuery {
 const EVERYBODY: u32 = u32::MAX;
 
 /// Something to work out.
-enum Task {
+enum ForecastTask {
     /// Expected starts, of a state of this position or a later one.
     Starts(Position),
     Why(JobId, Identity, Outbox),
@@ -57,24 +57,24 @@ enum Task {
 /// What waits for the thread.
 #[derive(Default)]
 struct Tasks {
-    waiting: Mutex<FairQueue<Task>>,
+    waiting: Mutex<FairQueue<ForecastTask>>,
     there_are: Condvar,
     /// Nobody asks any more.
     is_over: AtomicBool,
 }
 
 impl Tasks {
-    fn push(&self, uid: u32, task: Task) {
+    fn push(&self, uid: u32, task: ForecastTask) {
         self.locked().push(uid, task);
         self.there_are.notify_one();
     }
 
-    fn locked(&self) -> MutexGuard<'_, FairQueue<Task>> {
+    fn locked(&self) -> MutexGuard<'_, FairQueue<ForecastTask>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The task whose turn it is; waits for one. None once nobody asks any more.
-    fn next(&self) -> Option<(u32, Task)> {
+    fn next(&self) -> Option<(u32, ForecastTask)> {
         let mut waiting = self.locked();
         loop {
             if self.is_over.load(Ordering::Relaxed) {
@@ -150,7 +150,7 @@ impl Forecaster {
             }
         }
         if self.waiting.is_empty() {
-            self.tasks.push(EVERYBODY, Task::Starts(position));
+            self.tasks.push(EVERYBODY, ForecastTask::Starts(position));
         }
         self.waiting.push((position, asked));
         None
@@ -170,14 +170,15 @@ impl Forecaster {
             waiting.into_iter().partition(|(seen, _)| *seen <= known);
         self.waiting = later;
         if !self.waiting.is_empty() {
-            self.tasks.push(EVERYBODY, Task::Starts(position));
+            self.tasks.push(EVERYBODY, ForecastTask::Starts(position));
         }
         answered.into_iter().map(|(_, asked)| asked).collect()
     }
 
     /// Why a job waits, if it is in the scope of the user who asks.
     pub(crate) fn explain(&self, identity: Identity, job: JobId, out: Outbox) {
-        self.tasks.push(identity.uid, Task::Why(job, identity, out));
+        self.tasks
+            .push(identity.uid, ForecastTask::Why(job, identity, out));
     }
 
     /// When a job would start.
@@ -188,8 +189,10 @@ impl Forecaster {
         place: Place,
         reply: oneshot::Sender<Reply>,
     ) {
-        self.tasks
-            .push(identity.uid, Task::Try(identity, spec, place, reply));
+        self.tasks.push(
+            identity.uid,
+            ForecastTask::Try(identity, spec, place, reply),
+        );
     }
 }
 
@@ -209,7 +212,7 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
             return;
         };
         match task {
-            Task::Starts(position) => {
+            ForecastTask::Starts(position) => {
                 let (begin, at) = (Instant::now(), now());
                 let foreseen = Foreseen {
                     forecast: caught(|| forecast(&state, at, Bounds::default()))
@@ -225,8 +228,8 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
                     return;
                 }
             }
-            Task::Why(job, identity, out) => explain_job(&state, job, &identity, &out),
-            Task::Try(identity, spec, place, reply) => {
+            ForecastTask::Why(job, identity, out) => explain_job(&state, job, &identity, &out),
+            ForecastTask::Try(identity, spec, place, reply) => {
                 let answer = tried(&state, &identity, &spec);
                 Entry::of_trial(&state, &identity, &spec, place).replied(&answer);
                 let _ = reply.send(answer);

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 /// Begins sessions with agents and derives job keys. Cheap to clone.
 #[derive(Clone)]
-pub struct Keys(Arc<Inner>);
+pub struct Keys(Arc<SecretKeys>);
 
-struct Inner {
+struct SecretKeys {
     pair: KeyPair,
     secret: [u8; 32],
 }
@@ -44,7 +44,7 @@ impl Keys {
     /// The keys that a key file of these bytes holds.
     pub fn from_bytes(bytes: [u8; 64]) -> Keys {
         let (own, secret) = bytes.split_at(32);
-        Keys(Arc::new(Inner {
+        Keys(Arc::new(SecretKeys {
             pair: KeyPair::of(own.try_into().expect("half of 64 bytes is 32")),
             secret: secret.try_into().expect("half of 64 bytes is 32"),
         }))

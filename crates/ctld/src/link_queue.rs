@@ -71,7 +71,7 @@ impl Item {
 
 /// What waits for one job.
 #[derive(Default)]
-struct Waiting {
+struct WaitingOrders {
     signals: Pending<Signal>,
     /// Steps with a new limit, in order; what it is stands in `limits`.
     limited: Pending<StepNo>,
@@ -80,7 +80,7 @@ struct Waiting {
     dropped: u64,
 }
 
-impl Waiting {
+impl WaitingOrders {
     fn push(&mut self, item: Item) {
         let has_room = match item {
             Item::Signal(signal) => self.signals.push(signal, signal.signal),
@@ -141,7 +141,7 @@ impl Waiting {
 #[derive(Default)]
 pub(crate) struct LinkQueue {
     first: VecDeque<ToLink>,
-    jobs: HashMap<JobAttempt, Waiting>,
+    jobs: HashMap<JobAttempt, WaitingOrders>,
     /// Jobs for which something waits apart, each once.
     turns: VecDeque<JobAttempt>,
 }
@@ -162,10 +162,10 @@ impl LinkQueue {
         self.first.push_back(message);
     }
 
-    fn waiting(&mut self, attempt: JobAttempt) -> &mut Waiting {
+    fn waiting(&mut self, attempt: JobAttempt) -> &mut WaitingOrders {
         self.jobs.entry(attempt).or_insert_with(|| {
             self.turns.push_back(attempt);
-            Waiting::default()
+            WaitingOrders::default()
         })
     }
 

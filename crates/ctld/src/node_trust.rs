@@ -57,7 +57,7 @@ struct IssuedToken {
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Kept {
+struct TrustRecords {
     pinned: BTreeMap<String, PinnedKey>,
     tokens: Vec<IssuedToken>,
 }
@@ -70,7 +70,7 @@ struct Inner {
     path: PathBuf,
     cluster: String,
     keys: Keys,
-    kept: Mutex<Kept>,
+    kept: Mutex<TrustRecords>,
     /// Connections in the name of a node that were refused.
     refused: Mutex<HashMap<String, u64>>,
 }
@@ -109,7 +109,7 @@ impl NodeTrust {
         })))
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, TrustRecords> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -367,7 +367,7 @@ impl NodeTrust {
     }
 
     /// What is kept from now on, once it is durable.
-    fn commit(&self, kept: &mut Kept, next: Kept) -> Result<()> {
+    fn commit(&self, kept: &mut TrustRecords, next: TrustRecords) -> Result<()> {
         file::write(&self.0.path, &next)
             .with_context(|| format!("{} cannot be written", self.0.path.display()))?;
         *kept = next;

@@ -1,8 +1,8 @@
 //! Binding of tasks to CPUs and memory: what a step asks for, what the site has by default, and what the node's
 //! topology makes of it. The agent works it out; the step daemon's children apply it before they execute.
 //!
-//! A node whose CPUs are not this machine's (several agents share it, or it claims more CPUs than there are) binds
-//! nothing, and says so where the user asks for that.
+//! A node whose CPUs are not this machine's (several agents share it, or it claims more CPUs than there are) binds nothing; it
+//! reports that where the user asks for a report.
 
 mod masks;
 pub mod topology;
@@ -32,7 +32,7 @@ pub struct Machine {
 }
 
 /// Why a step's binding is impossible: for srun.
-type Refused = String;
+type BindingRefusal = String;
 
 /// Variables that tell tasks how they are bound.
 pub type BindVariables = Vec<(&'static str, String)>;
@@ -63,7 +63,7 @@ impl Machine {
         launch: &StepLaunch,
         settings: &NodeSettings,
         default: Option<&CpuBindKind>,
-    ) -> Result<(TaskBinding, BindVariables), Refused> {
+    ) -> Result<(TaskBinding, BindVariables), BindingRefusal> {
         let mut out = TaskBinding::default();
         let mut variables = Vec::new();
         if settings.bind_tasks {
@@ -86,7 +86,7 @@ impl Machine {
         text: &str,
         launch: &StepLaunch,
         out: &mut TaskBinding,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), BindingRefusal> {
         let bind =
             GpuBind::parse(text).map_err(|word| format!("--gpu-bind={word} is not known"))?;
         let tasks: usize = launch.tasks.iter().map(Vec::len).sum();
@@ -116,7 +116,7 @@ impl Machine {
         settings: &NodeSettings,
         default: Option<&CpuBindKind>,
         out: &mut TaskBinding,
-    ) -> Result<BindVariables, Refused> {
+    ) -> Result<BindVariables, BindingRefusal> {
         let spec = &launch.spec;
         let asked =
             CpuBind::parse(spec.cpu_bind.as_deref().unwrap_or("")).map_err(|e| e.to_string())?;
@@ -136,7 +136,7 @@ impl Machine {
                 return Ok(bind.variables());
             }
         };
-        let node = Step {
+        let node = NodePart {
             topology,
             cpus: &launch.cpus,
             tasks: tasks_here(launch),
@@ -249,15 +249,15 @@ fn label(kind: &CpuBindKind) -> &'static str {
 }
 
 /// A step's part of a node.
-struct Step<'a> {
+struct NodePart<'a> {
     topology: &'a Topology,
     cpus: &'a CpuSet,
     tasks: u32,
     verbose: bool,
 }
 
-impl Step<'_> {
-    fn needs_node(&self, what: &str) -> Result<(), Refused> {
+impl NodePart<'_> {
+    fn needs_node(&self, what: &str) -> Result<(), BindingRefusal> {
         if self.cpus.is_superset(&self.topology.all()) {
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl Step<'_> {
         ))
     }
 
-    fn by_rank(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, Refused> {
+    fn by_rank(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, BindingRefusal> {
         if *kind == CpuBindKind::RankLdom {
             self.needs_node("rank_ldom")?;
             let ldoms = self.topology.ldoms();
@@ -281,7 +281,7 @@ impl Step<'_> {
     }
 
     /// The kernel's numbers, as the user gives them.
-    fn by_list(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, Refused> {
+    fn by_list(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, BindingRefusal> {
         let list: Vec<CpuSet> = match kind {
             CpuBindKind::Map(list) => list
                 .iter()
@@ -305,7 +305,7 @@ impl Step<'_> {
             .collect())
     }
 
-    fn by_ldoms(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, Refused> {
+    fn by_ldoms(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, BindingRefusal> {
         let (what, list): (&str, Vec<Vec<u32>>) = match kind {
             CpuBindKind::MapLdom(list) => ("map_ldom", list.iter().map(|n| vec![*n]).collect()),
             CpuBindKind::MaskLdom(list) => (

@@ -1,5 +1,5 @@
-//! What the processes of a node decide, the messages between them, and what srun decides, which asks them for steps; without I/O:
-//! no sockets, files, clocks or threads. `muster-node` and `muster-cli` execute it.
+//! What the processes of a node and srun decide, and the messages between them, without I/O: no sockets, files, clocks or threads.
+//! `muster-node` and `muster-cli` carry it out.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

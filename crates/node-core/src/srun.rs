@@ -27,20 +27,20 @@ use muster_model::ids::StepId;
 use muster_model::job::ExitStatus;
 use muster_proto::step::{FromStepd, StdinTask};
 use output::{OutputRules, Outputs};
-use running::RunningStep;
+use running::ActiveStep;
 use std::collections::VecDeque;
 use tasks::Tasks;
 use transition::{SrunState, SrunStateEvent, next_srun_state};
 
 /// Where srun is, and what follows from the event that is being handled.
 #[derive(Debug)]
-struct Context {
+struct SrunContext {
     state: SrunState,
     now_ms: u64,
     out: Actions,
 }
 
-impl Context {
+impl SrunContext {
     /// Follows the table of transitions; whether there is one.
     fn advance(&mut self, event: SrunStateEvent) -> bool {
         let next = next_srun_state(self.state, event);
@@ -65,12 +65,12 @@ impl Context {
 /// All state of srun.
 #[derive(Debug)]
 pub struct Srun {
-    cx: Context,
+    cx: SrunContext,
     streams: Streams,
     exit_codes: ExitCodes,
     has_allocation: bool,
     creation: Creation,
-    step: RunningStep,
+    step: ActiveStep,
     has_terminal: bool,
     is_unbuffered: bool,
     /// Connections that keep the step, and until when the first of them is waited for that records the end.
@@ -88,13 +88,13 @@ impl Srun {
     /// srun before it has done anything.
     pub fn new(mut config: SrunConfig) -> Srun {
         Srun {
-            cx: Context {
+            cx: SrunContext {
                 state: SrunState::Locating,
                 now_ms: 0,
                 out: Actions::new(config.quiet, config.verbose),
             },
             creation: Creation::new(&mut config),
-            step: RunningStep::new(config.rules),
+            step: ActiveStep::new(config.rules),
             streams: config.streams,
             exit_codes: config.exit_codes,
             has_allocation: config.has_allocation,

@@ -1,5 +1,5 @@
-//! The step daemon as a state machine: what it does when something happens. It has one step of its job after the other; of each it
-//! decides when tasks start, whom it obeys, how the step ends and who learns of that.
+//! The step daemon as a state machine: what it does when something happens. It runs one step of its job after the other, and
+//! decides when the tasks start, whose requests count, how the step ends and to whom the end is reported.
 //!
 //! [`Stepd::on_event`] takes one event and gives the actions that follow. `muster_node::stepd` executes them. What tasks write
 //! passes through here as it is; what comes from nodes below does not.

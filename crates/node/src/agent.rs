@@ -31,7 +31,7 @@ use crate::supervisor::{self, Inherited};
 use crate::sys;
 use crate::syscall_filter;
 use anyhow::Context as _;
-use controller::Link;
+use controller::ControllerLink;
 use executor::Executor;
 use launcher_link::LauncherOutlet;
 use log::LevelFilter;
@@ -59,7 +59,7 @@ enum Input {
     /// The controller took the greeting, and has shown this key; where it is said whether that is the right one.
     ControllerAnswered(DialId, ByteVec, oneshot::Sender<Result<(), String>>),
     /// It is.
-    ControllerUp(Link),
+    ControllerUp(ControllerLink),
     /// The connection to the controller is gone.
     ControllerLost,
     /// What became of the configuration that the controller gives: why it is not applied, if it is not.

@@ -173,7 +173,7 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
                 ..machine.clone()
             };
             let name = node.name.clone();
-            let node = Node::new(
+            let node = RunningNode::new(
                 name,
                 info,
                 grants,
@@ -234,7 +234,7 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
 }
 
 /// One node.
-struct Node {
+struct RunningNode {
     name: String,
     info: NodeInfo,
     options: Rc<EmulateOptions>,
@@ -259,15 +259,15 @@ enum End {
     Stopped,
 }
 
-impl Node {
+impl RunningNode {
     fn new(
         name: String,
         info: NodeInfo,
         grants: Rc<Grants>,
         launches: Rc<RefCell<Launches>>,
         options: Rc<EmulateOptions>,
-    ) -> Node {
-        Node {
+    ) -> RunningNode {
+        RunningNode {
             name,
             info,
             options,

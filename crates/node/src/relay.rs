@@ -117,7 +117,7 @@ struct Verified {
 
 /// Somebody who has the key, and what comes of that.
 struct Met {
-    place: Place,
+    place: Destination,
     /// What is sent first.
     answer: Vec<u8>,
     channel: UnconfirmedChannel,
@@ -132,7 +132,7 @@ struct Relay {
 }
 
 /// What a connection leads to.
-enum Place {
+enum Destination {
     /// A step daemon, to which it is connected.
     Stepd(UnixStream),
     /// The agent.
@@ -193,8 +193,8 @@ impl Relay {
                 let channel = confirmed(&mut tcp, met.channel).await?;
                 let share = self.shares.take(met.uid)?;
                 let local = match met.place {
-                    Place::Stepd(socket) => socket,
-                    Place::Agent => self.connect_agent(id).map_err(|e| e.to_string())?,
+                    Destination::Stepd(socket) => socket,
+                    Destination::Agent => self.connect_agent(id).map_err(|e| e.to_string())?,
                 };
                 Ok(IdentifiedConnection {
                     local,
@@ -226,9 +226,11 @@ impl Relay {
         let place = match path {
             Some(path) => {
                 let socket = UnixStream::connect(&path).await;
-                Place::Stepd(socket.map_err(|e| format!("its step daemon cannot be reached: {e}"))?)
+                Destination::Stepd(
+                    socket.map_err(|e| format!("its step daemon cannot be reached: {e}"))?,
+                )
             }
-            None => Place::Agent,
+            None => Destination::Agent,
         };
         let said = frame::encode(&ChannelAnswer {
             greeting: Versions::CLUSTER.greeting(),

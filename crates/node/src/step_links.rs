@@ -5,7 +5,7 @@ mod client;
 mod wire;
 
 pub(crate) use below::Below;
-pub(crate) use client::Client;
+pub(crate) use client::StepClient;
 
 /// Bytes of a text of a user's in a line of the node's log.
 const SHOWN_MAX: usize = 160;

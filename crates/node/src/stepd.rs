@@ -27,7 +27,7 @@ mod task_set;
 
 use crate::descriptors::SrunStdio;
 use crate::{now, sys};
-use executor::{Ends, StepdExecutor};
+use executor::{StepdConnections, StepdExecutor};
 pub use mpi::host::pmix_host_main;
 use muster_model::job::StepEnd;
 use muster_node_core::messages::{KeptEntries, NextStep};
@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 /// Runs the daemon from its first step on. Never returns.
 fn run(
     setup: Setup,
-    ends: Ends,
+    ends: StepdConnections,
     first: NextStep,
     dirs: Vec<PathBuf>,
     srun: Option<SrunStdio>,

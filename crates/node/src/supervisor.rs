@@ -1,13 +1,14 @@
-//! The supervisor: `slurmd` itself, once it has read the configuration. It runs as root, or as the user who started it, has one
-//! thread, talks to nobody but its own child, and does four things: it takes the spool directory, makes the sockets on
-//! which users and other nodes reach this one, starts the launcher unless one runs, and executes this program afresh
-//! as the agent, under an account without privileges. Then it waits for the agent's end.
+//! The supervisor: `slurmd` itself, once it has read the configuration. It runs as root, or as the user who started it. It has
+//! one thread and talks to its own child only. It takes the spool directory, makes the sockets on which users and other nodes
+//! reach this one, starts the launcher unless one runs, and executes this program afresh as the agent, under an account without
+//! privileges. Then it waits for the agent's end.
 //!
 //! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, and to the agent
-//! of another node on this machine, and a credential for this node, by which a
-//! controller on another host knows it. With auth/slurm it starts the process that makes tokens for users too. Requests name no path but that of another agent's socket, which is looked at, and no
-//! descriptor can come with one. What the agent logs comes by another link ([`agent_lines`]). SIGTERM and SIGINT are passed on. When the agent ends, so does the supervisor, with its
-//! status; when the supervisor is killed, the kernel kills the agent.
+//! of another node on this machine, and a credential for this node, by which a controller on another host knows it. With
+//! auth/slurm it starts the process that makes tokens for users, too. The only path in a request is that of another agent's
+//! socket, which is checked, and no descriptor can come with one. Lines of the agent's log come by another link
+//! ([`agent_lines`]). SIGTERM and SIGINT are passed on. When the agent ends, the supervisor ends with its status; when the
+//! supervisor is killed, the kernel kills the agent.
 
 mod account;
 mod agent_lines;
@@ -100,7 +101,7 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
         has_relay: relay.is_some(),
         supervisor_uid: nix::unistd::geteuid().as_raw(),
     };
-    let given = Given {
+    let given = AgentSetup {
         socket: &socket,
         relay,
         log: agents_log,
@@ -143,7 +144,7 @@ fn watch_signals() -> io::Result<SignalFd> {
 }
 
 /// What the agent gets besides its connections to the supervisor.
-struct Given<'a> {
+struct AgentSetup<'a> {
     socket: &'a NodeSocket,
     relay: Option<OwnedFd>,
     /// Its standard error.
@@ -190,7 +191,7 @@ impl Supervisor {
     fn start(
         options: AgentOptions,
         order: &AgentOrder,
-        given: Given<'_>,
+        given: AgentSetup<'_>,
         (log, agents_lines): (AgentLog, [AgentLines; 2]),
         account: &User,
         signals: SignalFd,

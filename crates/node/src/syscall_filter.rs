@@ -1,5 +1,5 @@
-//! A filter of system calls (seccomp(2)) for the agent, which serves users and the network and starts nothing: what it never
-//! does, and what leads furthest when somebody else has taken it over. Everything else stays as it is.
+//! A filter of system calls (seccomp(2)) for the agent, which serves users and the network and starts nothing. It refuses calls
+//! that the agent never makes and that would help an attacker who has taken it over most; all others are allowed.
 
 use anyhow::Context as _;
 use seccompiler::{

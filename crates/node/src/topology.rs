@@ -2,7 +2,7 @@
 
 use muster_model::cpuset::CpuSet;
 use muster_node_core::binding::Machine;
-use muster_node_core::binding::topology::{Place, Topology};
+use muster_node_core::binding::topology::{CpuPlace, Topology};
 use muster_node_core::messages::MachineClaim;
 use std::collections::BTreeMap;
 use std::fs;
@@ -150,7 +150,7 @@ fn read_topology(root: &Path, usable: &CpuSet, claim: Claim) -> Result<Topology,
 
 /// Groups threads into CPUs. A socket is a package unless the configuration has as many sockets as there are NUMA
 /// domains or last-level caches (`numa_node_as_socket`, `l3cache_as_socket`).
-fn places(threads: &[Thread], by_core: bool, sockets: u32) -> Vec<Place> {
+fn places(threads: &[Thread], by_core: bool, sockets: u32) -> Vec<CpuPlace> {
     let packages = count(threads.iter().map(|t| t.package));
     let ldoms = count(threads.iter().map(|t| (t.package, t.ldom)));
     let caches = count(threads.iter().map(|t| (t.package, t.ldom, t.cache)));
@@ -161,7 +161,7 @@ fn places(threads: &[Thread], by_core: bool, sockets: u32) -> Vec<Place> {
         _ => (t.package, 0, 0),
     };
     let (mut sockets, mut cores) = (BTreeMap::new(), BTreeMap::new());
-    let mut out: Vec<Place> = Vec::with_capacity(threads.len());
+    let mut out: Vec<CpuPlace> = Vec::with_capacity(threads.len());
     for thread in threads {
         let next = u32::try_from(sockets.len()).unwrap_or(u32::MAX);
         let socket = *sockets.entry(socket_of(thread)).or_insert(next);
@@ -171,7 +171,7 @@ fn places(threads: &[Thread], by_core: bool, sockets: u32) -> Vec<Place> {
             .or_insert(next);
         match out.last_mut() {
             Some(last) if by_core && last.core == core => last.threads.push(thread.cpu),
-            _ => out.push(Place {
+            _ => out.push(CpuPlace {
                 socket,
                 core,
                 ldom: thread.ldom,

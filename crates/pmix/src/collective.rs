@@ -8,7 +8,7 @@ use minicbor::bytes::ByteVec;
 use std::collections::{BTreeMap, HashMap};
 
 /// Name and number of a collective.
-type Name = (Vec<u8>, u64);
+type CollectiveName = (Vec<u8>, u64);
 
 /// The use of the result.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
 pub(crate) type Outgoing = (String, Wire);
 
 #[derive(Debug, Default)]
-struct Run {
+struct OngoingCollective {
     exchange: Exchange,
     members: Vec<String>,
     finish: Option<Finish>,
@@ -45,13 +45,13 @@ struct Run {
 /// All collectives of a host.
 #[derive(Debug, Default)]
 pub(crate) struct Collectives {
-    runs: BTreeMap<Name, Run>,
+    runs: BTreeMap<CollectiveName, OngoingCollective>,
     entered: HashMap<Vec<u8>, u64>,
 }
 
 /// A host's contribution to a collective.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Contribution {
     /// Name: the same at all members.
     pub(crate) name: Vec<u8>,
     /// Hosts, in the same order at all members.
@@ -69,7 +69,7 @@ impl Collectives {
     pub(crate) fn enter(
         &mut self,
         own: &str,
-        entry: Entry,
+        entry: Contribution,
         is_gone: impl Fn(&str) -> bool,
     ) -> (Vec<Outgoing>, Option<Outcome>) {
         let counter = self.entered.entry(entry.name.clone()).or_default();
@@ -92,7 +92,7 @@ impl Collectives {
     /// A round of another host's came.
     pub(crate) fn receive(
         &mut self,
-        name: Name,
+        name: CollectiveName,
         round: u32,
         status: i32,
         parts: Vec<ByteVec>,
@@ -105,7 +105,7 @@ impl Collectives {
     /// A host is gone.
     pub(crate) fn lost(&mut self, host: &str) -> (Vec<Outgoing>, Vec<Outcome>) {
         let (mut outgoing, mut outcomes) = (Vec::new(), Vec::new());
-        let names: Vec<Name> = self.runs.keys().cloned().collect();
+        let names: Vec<CollectiveName> = self.runs.keys().cloned().collect();
         for name in names {
             let Some(run) = self.runs.get_mut(&name) else {
                 continue;
@@ -121,7 +121,7 @@ impl Collectives {
         (outgoing, outcomes)
     }
 
-    fn advance(&mut self, name: &Name) -> (Vec<Outgoing>, Option<Outcome>) {
+    fn advance(&mut self, name: &CollectiveName) -> (Vec<Outgoing>, Option<Outcome>) {
         let Some(run) = self.runs.get_mut(name) else {
             return (Vec::new(), None);
         };

@@ -22,7 +22,7 @@ pub(crate) struct Due {
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
     /// Known once the member itself has come.
-    own: Option<Own>,
+    own: Option<HeldContributions>,
     round: u32,
     sent: bool,
     status: i32,
@@ -31,7 +31,7 @@ pub(crate) struct Exchange {
 }
 
 #[derive(Debug)]
-struct Own {
+struct HeldContributions {
     members: usize,
     index: usize,
     /// Contributions of the members index, index + 1, ... (modulo their number).
@@ -42,7 +42,7 @@ impl Exchange {
     /// This member comes, with what it contributes.
     pub(crate) fn enter(&mut self, members: usize, index: usize, status: i32, part: Vec<u8>) {
         self.worsen(status);
-        self.own = Some(Own {
+        self.own = Some(HeldContributions {
             members,
             index,
             held: vec![part.into()],

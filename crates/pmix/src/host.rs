@@ -4,7 +4,7 @@ mod names;
 mod requests;
 mod spawn;
 
-use crate::collective::{Collectives, Entry, Finish, Outcome, Outgoing, neighbours};
+use crate::collective::{Collectives, Contribution, Finish, Outcome, Outgoing, neighbours};
 use crate::control::{Environments, FromHost, ToHost};
 use crate::ends::{Control, Endpoints, poll};
 use crate::info::{Infos, Value};
@@ -171,7 +171,7 @@ fn open(setup: &HostSetup) -> io::Result<Server> {
 }
 
 /// A question to another host whose answer the library waits for.
-struct Asked {
+struct PendingAnswer {
     host: String,
     reply: Modex,
     until: Instant,
@@ -188,7 +188,7 @@ struct MpiHost {
     /// Name spaces whose processes may be talked to; this step's own among them.
     jobs: BTreeMap<String, Job>,
     /// Fetches of this node's tasks from others.
-    asked: HashMap<u64, Asked>,
+    asked: HashMap<u64, PendingAnswer>,
     /// Fetches of others from this node's tasks: who asked, and with which ticket.
     serving: HashMap<u64, (String, u64)>,
     next_ticket: u64,
@@ -489,7 +489,7 @@ impl MpiHost {
         let mut procs = procs;
         procs.sort();
         let name = minicbor::to_vec((kind, &procs)).expect("writing to memory cannot fail");
-        let entry = Entry {
+        let entry = Contribution {
             name,
             members,
             status,

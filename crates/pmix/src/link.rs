@@ -17,7 +17,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
 #[derive(Debug)]
-enum Stage {
+enum LinkStage {
     /// The connection is being made.
     Connecting,
     /// The ends do not know each other yet.
@@ -30,7 +30,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Link {
     stream: TcpStream,
-    stage: Stage,
+    stage: LinkStage,
     /// Where the other end listens: its name.
     pub(crate) peer: String,
     input: Frames,
@@ -69,7 +69,7 @@ impl Link {
             Ok(()) | Err(nix::errno::Errno::EINPROGRESS) => {}
             Err(e) => return Err(e.into()),
         }
-        let mut link = Link::new(TcpStream::from(fd), Stage::Connecting)?;
+        let mut link = Link::new(TcpStream::from(fd), LinkStage::Connecting)?;
         address.clone_into(&mut link.peer);
         Ok(link)
     }
@@ -78,10 +78,10 @@ impl Link {
     pub(crate) fn accepted(stream: TcpStream) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         let handshake = Handshake::accepted().map_err(io::Error::other)?;
-        Link::new(stream, Stage::Unknown(Box::new(handshake)))
+        Link::new(stream, LinkStage::Unknown(Box::new(handshake)))
     }
 
-    fn new(stream: TcpStream, stage: Stage) -> io::Result<Link> {
+    fn new(stream: TcpStream, stage: LinkStage) -> io::Result<Link> {
         // Rounds of a collective are small and wait for each other.
         setsockopt(&stream, sockopt::TcpNoDelay, &true)?;
         Ok(Link {
@@ -101,7 +101,7 @@ impl Link {
 
     /// To poll.
     pub(crate) fn interest(&self) -> (i32, i16) {
-        let writes = matches!(self.stage, Stage::Connecting) || !self.output.is_empty();
+        let writes = matches!(self.stage, LinkStage::Connecting) || !self.output.is_empty();
         let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };
         (self.stream.as_fd().as_raw_fd(), events)
     }
@@ -109,9 +109,9 @@ impl Link {
     /// Whether this end began it.
     pub(crate) fn is_outbound(&self) -> bool {
         match &self.stage {
-            Stage::Connecting => true,
-            Stage::Unknown(handshake) => handshake.is_outbound(),
-            Stage::Open(_) => false,
+            LinkStage::Connecting => true,
+            LinkStage::Unknown(handshake) => handshake.is_outbound(),
+            LinkStage::Open(_) => false,
         }
     }
 
@@ -122,7 +122,7 @@ impl Link {
 
     /// Whether messages may be sent: both ends know each other.
     pub(crate) fn is_known(&self) -> bool {
-        matches!(self.stage, Stage::Open(_))
+        matches!(self.stage, LinkStage::Open(_))
     }
 
     /// Sends a message, by UCX if that is open.
@@ -244,7 +244,7 @@ impl Link {
 
     /// Something is to be read or written.
     pub(crate) fn serve(&mut self, own: Own<'_>, mut ucx: Option<&mut Ucx>) -> Vec<Wire> {
-        if matches!(self.stage, Stage::Connecting) {
+        if matches!(self.stage, LinkStage::Connecting) {
             if let Ok(Some(e)) | Err(e) = self.stream.take_error() {
                 eprintln!("the host at {} cannot be reached: {e}", self.peer);
                 self.open = false;
@@ -254,7 +254,7 @@ impl Link {
                 return Vec::new();
             }
             match Handshake::open(own, &self.peer, &mut self.output) {
-                Ok(handshake) => self.stage = Stage::Unknown(Box::new(handshake)),
+                Ok(handshake) => self.stage = LinkStage::Unknown(Box::new(handshake)),
                 Err(why) => self.refuse(&why),
             }
         }
@@ -280,25 +280,25 @@ impl Link {
     /// Takes bytes that have come.
     fn take_bytes(&mut self, bytes: &[u8], own: Own<'_>) {
         match &mut self.stage {
-            Stage::Connecting => {}
-            Stage::Unknown(handshake) => match handshake.take(bytes, own, &mut self.output) {
+            LinkStage::Connecting => {}
+            LinkStage::Unknown(handshake) => match handshake.take(bytes, own, &mut self.output) {
                 Ok(None) => {}
                 Ok(Some(known)) => {
                     self.peer = known.peer;
                     self.lane.set_codes(known.code_out, known.code_in);
-                    self.stage = Stage::Open(known.channel);
+                    self.stage = LinkStage::Open(known.channel);
                     self.seal();
                     // What followed the handshake at once has come with it.
                     self.unseal(&[]);
                 }
                 Err(why) => self.refuse(&why),
             },
-            Stage::Open(_) => self.unseal(bytes),
+            LinkStage::Open(_) => self.unseal(bytes),
         }
     }
 
     fn unseal(&mut self, bytes: &[u8]) {
-        let Stage::Open(channel) = &mut self.stage else {
+        let LinkStage::Open(channel) = &mut self.stage else {
             return;
         };
         let mut plain = Vec::new();
@@ -318,7 +318,7 @@ impl Link {
 
     /// Seals what waits to be sent.
     fn seal(&mut self) {
-        let Stage::Open(channel) = &mut self.stage else {
+        let LinkStage::Open(channel) = &mut self.stage else {
             return;
         };
         // An empty record would be the end.
@@ -363,7 +363,8 @@ impl Link {
 
     fn write(&mut self) {
         let mut done = 0;
-        while done < self.output.len() && self.open && !matches!(self.stage, Stage::Connecting) {
+        while done < self.output.len() && self.open && !matches!(self.stage, LinkStage::Connecting)
+        {
             match self.stream.write(&self.output[done..]) {
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

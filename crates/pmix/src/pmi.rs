@@ -18,7 +18,7 @@ use minicbor::{Decode, Encode};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
-use server::{Action, Name, Server, Shape};
+use server::{Action, Name, PmiServer, Shape};
 use sha2::{Digest, Sha256};
 use spawn::{Asked, Origin};
 use std::collections::BTreeMap;
@@ -128,7 +128,7 @@ fn unique(name: &str, key: &[u8]) -> String {
 /// The PMI part of a host.
 pub(crate) struct Pmi {
     setup: PmiSetup,
-    server: Server,
+    server: PmiServer,
     /// By local number of the task; closed ones are gone.
     sockets: Vec<Option<UnixStream>>,
     /// Where the step's hosts listen.
@@ -166,7 +166,7 @@ impl Pmi {
             origin: Origin::read(&setup.env),
         };
         Ok(Pmi {
-            server: Server::new(shape),
+            server: PmiServer::new(shape),
             sockets: sockets.into_iter().map(Some).collect(),
             hosts: vec![own; setup.tasks.len()],
             met: setup.tasks.len() <= 1,

@@ -137,7 +137,7 @@ pub fn replay(
     progress: &mut dyn FnMut(usize),
 ) -> Result<Outcome, ReplayError> {
     let config = configuration(workload, options)?;
-    let mut machine = Machine::new(config, workload);
+    let mut machine = ReplayMachine::new(config, workload);
     let mut next = 0;
     while let Some(now_s) = machine.next_event(next) {
         machine.now = Timestamp::from_unix_s(BEGIN_S + now_s);
@@ -206,7 +206,7 @@ struct Live {
     start_s: i64,
 }
 
-struct Machine {
+struct ReplayMachine {
     engine: Engine,
     now: Timestamp,
     live: HashMap<JobId, Live>,
@@ -220,8 +220,8 @@ struct Machine {
     outcome: Outcome,
 }
 
-impl Machine {
-    fn new(config: ClusterConfig, workload: &Workload) -> Machine {
+impl ReplayMachine {
+    fn new(config: ClusterConfig, workload: &Workload) -> ReplayMachine {
         let now = Timestamp::from_unix_s(BEGIN_S);
         let machines: Vec<NodeInfo> = (config.nodes.iter())
             .map(|node| NodeInfo {
@@ -245,7 +245,7 @@ impl Machine {
             };
             engine.decide(0, &Command::Node(node, register), now, &mut turn);
         }
-        Machine {
+        ReplayMachine {
             engine,
             now,
             live: HashMap::new(),

@@ -15,12 +15,12 @@ pub(crate) struct AcctRow<'a> {
     /// The step; none for the job itself.
     pub(crate) step: Option<&'a AcctStep>,
     /// Units and the window that times are cut to.
-    pub(crate) shown: Shown,
+    pub(crate) shown: AmountStyle,
 }
 
 /// How amounts and times are shown.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct AmountStyle {
     /// `--units`, as an index in `KMGTPE`.
     pub(crate) unit: Option<usize>,
     /// `--noconvert`.

@@ -64,7 +64,7 @@ macro_rules! cuts {
 pub(crate) use cuts;
 
 /// A field as a format asks for it.
-pub(crate) struct Column<R: Record> {
+pub(crate) struct FormatColumn<R: Record> {
     /// The field.
     pub(crate) field: &'static Field<R>,
     /// Least width; 0 is as wide as the value.
@@ -80,7 +80,7 @@ pub(crate) struct Layout<R: Record> {
     /// Text before the first column.
     pub(crate) prefix: String,
     /// The columns.
-    pub(crate) columns: Vec<Column<R>>,
+    pub(crate) columns: Vec<FormatColumn<R>>,
 }
 
 /// How unknown fields are reported: the text before the offending letter or name.
@@ -124,7 +124,7 @@ impl<R: Record> Layout<R> {
                 .and_then(|l| u8::try_from(l).ok())
                 .and_then(|l| table.iter().find(|f| f.letter == l && l != 0));
             match field {
-                Some(field) => layout.columns.push(Column {
+                Some(field) => layout.columns.push(FormatColumn {
                     field,
                     width,
                     right,
@@ -165,7 +165,7 @@ impl<R: Record> Layout<R> {
                 continue;
             };
             let (right, width, suffix) = spec.map_or((false, 20, ""), size_of);
-            layout.columns.push(Column {
+            layout.columns.push(FormatColumn {
                 field,
                 width,
                 right,
@@ -181,7 +181,7 @@ impl<R: Record> Layout<R> {
             if !self.columns.is_empty() {
                 self.text("|");
             }
-            self.columns.push(Column {
+            self.columns.push(FormatColumn {
                 field,
                 width: 0,
                 right: false,
@@ -243,7 +243,7 @@ impl<R: Record> Layout<R> {
     }
 }
 
-impl<R: Record> Column<R> {
+impl<R: Record> FormatColumn<R> {
     /// One cell.
     pub(crate) fn cell(&self, out: &mut String, row: &R::Row<'_>, ctx: &Ctx) {
         let start = out.len();

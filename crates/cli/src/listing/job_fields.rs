@@ -10,14 +10,14 @@ use muster_model::spec::JobKind;
 use muster_model::time::TimeLimit;
 
 /// squeue's jobs.
-pub(crate) struct Jobs;
+pub(crate) struct JobRecords;
 
-impl Record for Jobs {
+impl Record for JobRecords {
     type Row<'a> = JobRow<'a>;
 }
 
 /// All columns.
-pub(crate) static FIELDS: &[Field<Jobs>] = fields![JobRow<'_>;
+pub(crate) static FIELDS: &[Field<JobRecords>] = fields![JobRow<'_>;
     b'a' ["account"] "ACCOUNT" cut r _c o => o.push_str(r.job.spec.account_name());
     b'b' ["tres-per-node", "gres"] "TRES_PER_NODE" cut r _c o => gres(r, o);
     b'c' ["mincpus"] "MIN_CPUS" cut r _c o => put!(o, "{}", r.min_cpus_per_node());
@@ -156,12 +156,12 @@ const OF_NUMBERS: &[&str] = &[
 ];
 
 /// Whether a field may differ between jobs of one template.
-pub(crate) fn is_of_numbers(field: &Field<Jobs>) -> bool {
+pub(crate) fn is_of_numbers(field: &Field<JobRecords>) -> bool {
     OF_NUMBERS.contains(&field.names[0])
 }
 
 /// Whether it needs no other of these than the job's own number.
-pub(crate) fn is_id(field: &Field<Jobs>) -> bool {
+pub(crate) fn is_id(field: &Field<JobRecords>) -> bool {
     ["jobarrayid", "jobid", "arrayjobid"].contains(&field.names[0])
 }
 

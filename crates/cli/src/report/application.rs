@@ -17,7 +17,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What of a job a rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum RuleField {
     Name,
     Step,
     Command,
@@ -28,7 +28,7 @@ enum Field {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     application: String,
-    field: Field,
+    field: RuleField,
     pattern: String,
 }
 
@@ -67,10 +67,10 @@ impl Rules {
             let (application, rest) = word(line);
             let (field, pattern) = word(&rest);
             let field = match field.as_str() {
-                "name" => Field::Name,
-                "step" => Field::Step,
-                "command" => Field::Command,
-                "comment" => Field::Comment,
+                "name" => RuleField::Name,
+                "step" => RuleField::Step,
+                "command" => RuleField::Command,
+                "comment" => RuleField::Comment,
                 other => {
                     let why = format!(
                         "'{other}': write APPLICATION FIELD PATTERN, where FIELD is name, step, command or comment"
@@ -114,10 +114,10 @@ impl Rule {
     fn is_of(&self, job: &AcctJob) -> bool {
         let is_fit = |text: &str| fits(&self.pattern, beginning(text, LOOKED_AT));
         match self.field {
-            Field::Name => is_fit(&job.name),
-            Field::Comment => is_fit(&job.comment),
-            Field::Command => is_fit(&job.submit_line),
-            Field::Step => steps(job).any(is_fit),
+            RuleField::Name => is_fit(&job.name),
+            RuleField::Comment => is_fit(&job.comment),
+            RuleField::Command => is_fit(&job.submit_line),
+            RuleField::Step => steps(job).any(is_fit),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A report as text: columns, CSV (RFC 4180), JSON, or bars as SVG.
 
-use super::sums::{Measure, Sums, Value};
+use super::sums::{JobSums, Measure, Value};
 use crate::listing::table::{Cell, Column, Style, Table};
 use crate::listing::text::put;
 use crate::sreport::measure::Period;
@@ -26,9 +26,9 @@ pub(crate) struct Report {
     /// Names of the columns that say what a row is about.
     pub(crate) keys: Vec<&'static str>,
     /// The rows, in their order.
-    pub(crate) rows: Vec<(Vec<String>, Sums)>,
+    pub(crate) rows: Vec<(Vec<String>, JobSums)>,
     /// Sums over all jobs, those of rows that are not shown included.
-    pub(crate) total: Sums,
+    pub(crate) total: JobSums,
     /// Columns.
     pub(crate) columns: Vec<&'static Measure>,
 }
@@ -92,7 +92,7 @@ impl Report {
                 left: true,
             }
         };
-        let lines: Vec<(Vec<String>, &Sums)> = self
+        let lines: Vec<(Vec<String>, &JobSums)> = self
             .rows
             .iter()
             .map(|(key, sums)| (key.clone(), sums))
@@ -153,7 +153,7 @@ impl Report {
     }
 
     fn json(&self) -> String {
-        let row = |key: &[String], sums: &Sums| {
+        let row = |key: &[String], sums: &JobSums| {
             let words = self.keys.iter().zip(key);
             let words = words.map(|(name, word)| ((*name).to_owned(), json!(word)));
             let values = self.columns.iter();
@@ -302,10 +302,10 @@ mod tests {
             },
             keys: vec!["user", "application"],
             rows: vec![
-                (words("ada", "=cmd()"), Sums::default()),
-                (words("bob", "a,\"b\" <i>"), Sums::default()),
+                (words("ada", "=cmd()"), JobSums::default()),
+                (words("bob", "a,\"b\" <i>"), JobSums::default()),
             ],
-            total: Sums::default(),
+            total: JobSums::default(),
             columns: vec![named("runs"), named("mean_s"), named("cpu_s")],
         }
     }

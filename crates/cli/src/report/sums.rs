@@ -7,7 +7,7 @@ use muster_proto::acct::AcctJob;
 
 /// Sums over jobs. Jobs count where they ended; what they used counts where they used it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct JobSums {
     runs: u64,
     completed: u64,
     failed: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Sums {
     last_end: Option<Timestamp>,
 }
 
-impl Sums {
+impl JobSums {
     /// Adds a part of what a job used within a period: all of it, or what it had on some of its nodes.
     pub(crate) fn add_use(&mut self, job: &AcctJob, period: Period, now: Timestamp, part: f64) {
         let ran = measure::ran_s(job, period, now).max(0.0) * part;
@@ -134,7 +134,7 @@ pub(crate) struct Measure {
     /// Shown if nothing is said.
     pub(crate) is_usual: bool,
     /// How it is read.
-    pub(crate) read: fn(&Sums) -> Value,
+    pub(crate) read: fn(&JobSums) -> Value,
 }
 
 const fn measure(
@@ -142,7 +142,7 @@ const fn measure(
     header: &'static str,
     about: &'static str,
     is_usual: bool,
-    read: fn(&Sums) -> Value,
+    read: fn(&JobSums) -> Value,
 ) -> Measure {
     Measure {
         name,
@@ -165,16 +165,16 @@ pub(crate) static MEASURES: &[Measure] = &[
     measure("cancelled", "Cancelled", "since they were cancelled", true, |s| Value::Count(s.cancelled)),
     measure("other", "Other", "in another way: preempted, requeued", false, |s| Value::Count(s.other)),
     measure("failed_share", "Errors", "part of the jobs that ended with an error", false, |s| {
-        Sums::share((s.failed + s.timeout + s.out_of_memory + s.node_failed) as f64, s.runs as f64)
+        JobSums::share((s.failed + s.timeout + s.out_of_memory + s.node_failed) as f64, s.runs as f64)
     }),
-    measure("mean_s", "Mean", "mean run time", true, Sums::mean_run),
+    measure("mean_s", "Mean", "mean run time", true, JobSums::mean_run),
     measure("median_s", "Median", "run time within which half of the jobs ended", true, |s| s.run_of_hundred(50)),
     measure("p95_s", "P95", "run time within which 95 of a hundred jobs ended", true, |s| s.run_of_hundred(95)),
     measure("longest_s", "Longest", "longest run time", true, |s| s.run_of_hundred(100)),
-    measure("wait_s", "Wait", "mean time from being eligible to the start", true, Sums::mean_wait),
+    measure("wait_s", "Wait", "mean time from being eligible to the start", true, JobSums::mean_wait),
     measure("cpu_s", "CPUHours", "CPUs times the time for which jobs had them", true, |s| Value::Hours(s.cpu_s)),
     measure("gpu_s", "GPUHours", "the same of GPUs", true, |s| Value::Hours(s.gpu_s)),
     measure("node_s", "NodeHours", "the same of nodes", false, |s| Value::Hours(s.node_s)),
-    measure("cpu_efficiency", "CPUEff", "CPU time that ended jobs used, of what they had", true, |s| Sums::share(s.used_cpu_s, s.held_cpu_s)),
+    measure("cpu_efficiency", "CPUEff", "CPU time that ended jobs used, of what they had", true, |s| JobSums::share(s.used_cpu_s, s.held_cpu_s)),
     measure("last_end", "LastEnd", "when the last of them ended", false, |s| Value::Moment(s.last_end)),
 ];

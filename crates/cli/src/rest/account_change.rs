@@ -2,7 +2,7 @@
 //! not is made.
 
 use super::accounts::{is_chosen, load};
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::Status;
 use super::job_keys::{member, text_of};
@@ -17,14 +17,14 @@ use muster_model::command::{
 use muster_proto::client::Response;
 use serde_json::{Map, Value};
 
-type Record = Map<String, Value>;
+type RecordBody = Map<String, Value>;
 
 /// The records of a list in the body.
-fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<Record>, Failure> {
+fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<RecordBody>, CallFailure> {
     let name = names[0];
     let missing = || {
         let why = format!("the body has no list '{name}'");
-        Failure::numbered(Status::BAD_REQUEST, errno::FAIL_PARSING, name, why)
+        CallFailure::numbered(Status::BAD_REQUEST, errno::FAIL_PARSING, name, why)
     };
     let Value::Object(body) = std::mem::take(&mut call.body) else {
         return Err(missing());
@@ -35,7 +35,7 @@ fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<Record>, Failure> 
     };
     let record = |item: &Value| match item {
         Value::Object(record) => Ok(record.clone()),
-        _ => Err(Failure::malformed(
+        _ => Err(CallFailure::malformed(
             name,
             format!("an item of {name} is not an object"),
         )),
@@ -43,16 +43,16 @@ fn records(call: &mut Call<'_>, names: &[&str]) -> Result<Vec<Record>, Failure> 
     items.iter().map(record).collect()
 }
 
-fn text(record: &Record, key: &str) -> Result<Option<String>, Failure> {
-    text_of(record, key).map_err(|e| Failure::malformed(&e.key, format!("{key}: {}", e.why)))
+fn text(record: &RecordBody, key: &str) -> Result<Option<String>, CallFailure> {
+    text_of(record, key).map_err(|e| CallFailure::malformed(&e.key, format!("{key}: {}", e.why)))
 }
 
-fn required(record: &Record, key: &str) -> Result<String, Failure> {
-    let missing = || Failure::malformed(key, format!("a record has no {key}"));
+fn required(record: &RecordBody, key: &str) -> Result<String, CallFailure> {
+    let missing = || CallFailure::malformed(key, format!("a record has no {key}"));
     text(record, key)?.ok_or_else(missing)
 }
 
-fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(), Failure> {
+fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(), CallFailure> {
     let command = UserCommand::EditAccounts(Box::new(AccountsEdit {
         names,
         ask,
@@ -73,7 +73,7 @@ fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(),
 /// Warns of members that say something and are not read: `is_read` knows the paths of those that are.
 fn warn_of_unread(
     call: &mut Call<'_>,
-    record: &Record,
+    record: &RecordBody,
     above: &str,
     is_read: &dyn Fn(&str) -> bool,
 ) {
@@ -83,7 +83,8 @@ fn warn_of_unread(
             continue;
         }
         match (super::value::read(value), value) {
-            (Ok(given), _) if given.is_empty() || given == super::value::Given::Truth(false) => {}
+            (Ok(given), _)
+                if given.is_empty() || given == super::value::GivenValue::Truth(false) => {}
             (Err(_), Value::Object(members)) => {
                 warn_of_unread(call, members, &format!("{path}/"), is_read);
             }
@@ -194,14 +195,19 @@ pub(super) fn accounts(call: &mut Call<'_>) -> Outcome {
     call.done()
 }
 
-fn coordinators(call: &mut Call<'_>, record: &Record, account: &str) -> Result<(), Failure> {
+fn coordinators(
+    call: &mut Call<'_>,
+    record: &RecordBody,
+    account: &str,
+) -> Result<(), CallFailure> {
     let Some(Value::Array(items)) = member(record, "coordinators") else {
         return Ok(());
     };
     let mut names = Vec::new();
     for item in items {
         let name = item.get("name").and_then(Value::as_str);
-        let expected = || Failure::malformed("coordinators", "expected objects that have a name");
+        let expected =
+            || CallFailure::malformed("coordinators", "expected objects that have a name");
         names.push(name.ok_or_else(expected)?.to_owned());
     }
     match names.is_empty() {
@@ -359,9 +365,9 @@ const QOS_LIMITS: &[(&str, &str)] = &[
 
 /// The settings that a record has, as words of sacctmgr.
 fn words(
-    record: &Record,
+    record: &RecordBody,
     table: &[(&str, &'static str)],
-) -> Result<Vec<(&'static str, String)>, Failure> {
+) -> Result<Vec<(&'static str, String)>, CallFailure> {
     let mut found = Vec::new();
     for (path, key) in table {
         let mut value = None;
@@ -377,13 +383,13 @@ fn words(
         let Some(value) = value.filter(|value| !value.is_null()) else {
             continue;
         };
-        let bad = |why: &str| Failure::malformed(path, format!("{path}: {why}"));
+        let bad = |why: &str| CallFailure::malformed(path, format!("{path}: {why}"));
         let text = match value {
             Value::Array(items) if items.iter().any(Value::is_object) => {
                 tres(items).ok_or_else(|| bad("expected objects of type, name and count"))?
             }
             other => match super::value::read(other).map_err(bad)? {
-                super::value::Given::Infinite => "-1".to_owned(),
+                super::value::GivenValue::Infinite => "-1".to_owned(),
                 given if given.is_empty() => continue,
                 given => given.text().unwrap_or_default(),
             },
@@ -414,10 +420,10 @@ fn tres(items: &[Value]) -> Option<String> {
     Some(texts.join(","))
 }
 
-fn terms(record: &Record, book: &Book) -> Result<TermsAsk, Failure> {
+fn terms(record: &RecordBody, book: &Book) -> Result<TermsAsk, CallFailure> {
     let words = words(record, ASSOCIATION_LIMITS)?;
     let terms = settings::association_terms(&words, book);
-    terms.map_err(|why| Failure::malformed("associations", plain(&why)))
+    terms.map_err(|why| CallFailure::malformed("associations", plain(&why)))
 }
 
 /// A text of sacctmgr's without what it writes before it.
@@ -426,14 +432,14 @@ fn plain(why: &str) -> String {
     why.trim().to_owned()
 }
 
-fn only_own_cluster(record: &Record, book: &Book) -> Result<(), Failure> {
+fn only_own_cluster(record: &RecordBody, book: &Book) -> Result<(), CallFailure> {
     match text(record, "cluster")? {
         Some(cluster) if cluster != book.cluster => {
             let why = format!(
                 "only associations of cluster {} are kept here",
                 book.cluster
             );
-            Err(Failure::malformed("cluster", why))
+            Err(CallFailure::malformed("cluster", why))
         }
         _ => Ok(()),
     }
@@ -477,8 +483,8 @@ fn association_of_user(
     call: &mut Call<'_>,
     book: &mut Book,
     (user, account): (String, String),
-    (record, terms): (&Record, TermsAsk),
-) -> Result<(), Failure> {
+    (record, terms): (&RecordBody, TermsAsk),
+) -> Result<(), CallFailure> {
     let partition = text(record, "partition")?.unwrap_or_default();
     let is_default = match member(record, "is_default") {
         Some(Value::Bool(truth)) => *truth,
@@ -517,8 +523,8 @@ fn association_of_account(
     call: &mut Call<'_>,
     book: &mut Book,
     account: String,
-    (record, terms): (&Record, TermsAsk),
-) -> Result<(), Failure> {
+    (record, terms): (&RecordBody, TermsAsk),
+) -> Result<(), CallFailure> {
     let parent = text(record, "parent_account")?.unwrap_or_default();
     let is_there = has_account(book, &account);
     if is_there && parent.is_empty() && terms == TermsAsk::default() {
@@ -542,14 +548,14 @@ pub(super) fn delete_associations(call: &mut Call<'_>) -> Outcome {
         |name: &str| matches!(name, "account" | "user" | "partition" | "id" | "cluster");
     if let Some((other, _)) = call.query.iter().find(|(name, _)| !is_condition(name)) {
         let why = format!("Unknown Query field {other}");
-        return Err(Failure::malformed(&other.clone(), why));
+        return Err(CallFailure::malformed(&other.clone(), why));
     }
     let named = |name: &str| call.parameter(name).is_some_and(|value| !value.is_empty());
     if !["account", "user", "id", "partition"]
         .iter()
         .any(|name| named(name))
     {
-        return Err(Failure::malformed(
+        return Err(CallFailure::malformed(
             "account",
             "no condition chooses the associations: say account, user, partition or id",
         ));
@@ -558,7 +564,7 @@ pub(super) fn delete_associations(call: &mut Call<'_>) -> Outcome {
     let all = book.sorted();
     let chosen: Vec<_> = all.iter().filter(|a| is_chosen(call, a, &book)).collect();
     if call.operation.path == "association" && chosen.len() > 1 {
-        return Err(Failure::malformed(
+        return Err(CallFailure::malformed(
             "association",
             "Ambiguous request: More than 1 association would be deleted.",
         ));
@@ -607,7 +613,7 @@ pub(super) fn qos(call: &mut Call<'_>) -> Outcome {
         let name = required(record, "name")?;
         let words = words(record, QOS_LIMITS)?;
         let ask: QosAsk = settings::qos_ask(&words, &book)
-            .map_err(|why| Failure::malformed("qos", plain(&why)))?;
+            .map_err(|why| CallFailure::malformed("qos", plain(&why)))?;
         let ask = match book.all.qos(&name) {
             Some(_) => AccountsAsk::ModifyQos(ask),
             None => AccountsAsk::AddQos(ask),
@@ -626,7 +632,7 @@ pub(super) fn delete_qos(call: &mut Call<'_>) -> Outcome {
     if book.all.qos(&name).is_none() {
         let why = format!("there is no qos {name}");
         let (status, number) = (Status::INTERNAL_ERROR, errno::NOTHING_FOUND);
-        return Err(Failure::numbered(status, number, "qos", why));
+        return Err(CallFailure::numbered(status, number, "qos", why));
     }
     edit(call, vec![name.clone()], AccountsAsk::DeleteQos)?;
     removed_list(call, "removed_qos", &[name])
@@ -691,25 +697,25 @@ pub(super) fn delete_cluster(call: &mut Call<'_>) -> Outcome {
 }
 
 /// What bodies of `users_association` and `accounts_association` have in common: which names get an association, and its settings.
-struct Association {
-    condition: Record,
-    association: Record,
+struct AssociationBody {
+    condition: RecordBody,
+    association: RecordBody,
     terms: TermsAsk,
     /// The record of the user or account.
-    of: Record,
+    of: RecordBody,
 }
 
-impl Association {
-    fn read(call: &mut Call<'_>, of: &str) -> Result<Association, Failure> {
+impl AssociationBody {
+    fn read(call: &mut Call<'_>, of: &str) -> Result<AssociationBody, CallFailure> {
         let body = std::mem::take(&mut call.body);
         let part = |value: &Value, name: &str| value.get(name).and_then(Value::as_object).cloned();
         let name = "association_condition";
-        let missing = || Failure::malformed(name, format!("the body has no {name}"));
+        let missing = || CallFailure::malformed(name, format!("the body has no {name}"));
         let condition = part(&body, name).ok_or_else(missing)?;
         let association = member(&condition, "association").and_then(Value::as_object);
         let association = association.cloned().unwrap_or_default();
         let book = load(call)?;
-        Ok(Association {
+        Ok(AssociationBody {
             terms: terms(&association, &book)?,
             of: part(&body, of).unwrap_or_default(),
             condition,
@@ -717,20 +723,21 @@ impl Association {
         })
     }
 
-    fn names(&self, key: &str) -> Result<Vec<String>, Failure> {
+    fn names(&self, key: &str) -> Result<Vec<String>, CallFailure> {
         let list = text(&self.condition, key)?.unwrap_or_default();
         let names = list.split(',').filter(|name| !name.is_empty());
         Ok(names.map(str::to_owned).collect())
     }
 
     /// The same of a list that must name some.
-    fn some_names(&self, key: &str) -> Result<Vec<String>, Failure> {
+    fn some_names(&self, key: &str) -> Result<Vec<String>, CallFailure> {
         let names = self.names(key)?;
-        let missing = || Failure::malformed(key, format!("association_condition names no {key}"));
+        let missing =
+            || CallFailure::malformed(key, format!("association_condition names no {key}"));
         (!names.is_empty()).then_some(names).ok_or_else(missing)
     }
 
-    fn of(&self, key: &str) -> Result<String, Failure> {
+    fn of(&self, key: &str) -> Result<String, CallFailure> {
         Ok(text(&self.of, key)?.unwrap_or_default())
     }
 }
@@ -741,7 +748,7 @@ fn added(call: &Call<'_>, key: &str, names: &[String]) -> Outcome {
 
 /// `POST users_association`.
 pub(super) fn users_association(call: &mut Call<'_>) -> Outcome {
-    let asked = Association::read(call, "user")?;
+    let asked = AssociationBody::read(call, "user")?;
     let users = asked.some_names("users")?;
     let ask = AccountsAsk::AddUsers {
         accounts: asked.names("accounts")?,
@@ -757,7 +764,7 @@ pub(super) fn users_association(call: &mut Call<'_>) -> Outcome {
 
 /// `POST accounts_association`.
 pub(super) fn accounts_association(call: &mut Call<'_>) -> Outcome {
-    let asked = Association::read(call, "account")?;
+    let asked = AssociationBody::read(call, "account")?;
     let accounts = asked.some_names("accounts")?;
     let ask = AccountsAsk::AddAccounts {
         parent: text(&asked.association, "parent")?.unwrap_or_default(),

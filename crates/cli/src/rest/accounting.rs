@@ -1,6 +1,6 @@
 //! Jobs of accounting: parameters of the query are the conditions of sacct.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::http::Status;
 use crate::listing::account::AcctRow;
 use crate::listing::{Failure as SacctFailure, query};
@@ -44,7 +44,7 @@ fn answer(call: &mut Call<'_>, conditions: &RowConditions) -> Outcome {
         .map(|job| AcctRow {
             job,
             step: None,
-            shown: crate::listing::account::Shown::default(),
+            shown: crate::listing::account::AmountStyle::default(),
         })
         .filter(|row| conditions.wants(row))
         .collect();
@@ -55,13 +55,13 @@ fn answer(call: &mut Call<'_>, conditions: &RowConditions) -> Outcome {
 }
 
 /// Drops what sacct would write before its texts.
-fn malformed(source: &str, failure: &SacctFailure) -> Failure {
+fn malformed(source: &str, failure: &SacctFailure) -> CallFailure {
     let text = failure.to_string();
     let text = text.trim_start_matches("sacct: ");
     let text = text
         .trim_start_matches("error: ")
         .trim_start_matches("fatal: ");
-    Failure::malformed(source, text)
+    CallFailure::malformed(source, text)
 }
 
 /// A point in time: seconds since 1970, or as sacct takes it.
@@ -76,7 +76,7 @@ fn time(text: &str) -> String {
     }
 }
 
-fn conditions(call: &mut Call<'_>) -> Result<RowConditions, Failure> {
+fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
     let mut all = RowConditions {
         everyone: true,
         ..RowConditions::default()
@@ -88,7 +88,9 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, Failure> {
         let bad = |e: SacctFailure| malformed(name, &e);
         let number = || {
             let number = value.parse::<u32>();
-            number.map_err(|_| Failure::malformed(name, format!("{name}={value} is not a number")))
+            number.map_err(|_| {
+                CallFailure::malformed(name, format!("{name}={value} is not a number"))
+            })
         };
         let is_set = || !matches!(value.as_str(), "0" | "false" | "no");
         if value.is_empty() {
@@ -144,7 +146,7 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, Failure> {
                 // A condition that is not understood would choose too many jobs.
                 let (status, number) = (Status::INTERNAL_ERROR, super::errno::INVALID_QUERY);
                 let why = format!("Unknown Query field {name}");
-                return Err(Failure::numbered(status, number, name, why));
+                return Err(CallFailure::numbered(status, number, name, why));
             }
         }
     }
@@ -160,15 +162,15 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, Failure> {
     Ok(all)
 }
 
-fn hosts(name: &str, list: &str) -> Result<Vec<String>, Failure> {
-    hostlist::parse(list).map_err(|e| Failure::malformed(name, e.to_string()))
+fn hosts(name: &str, list: &str) -> Result<Vec<String>, CallFailure> {
+    hostlist::parse(list).map_err(|e| CallFailure::malformed(name, e.to_string()))
 }
 
-fn only_this_cluster(call: &mut Call<'_>, names: &str) -> Result<(), Failure> {
+fn only_this_cluster(call: &mut Call<'_>, names: &str) -> Result<(), CallFailure> {
     let settings = call.ask(query::settings)?;
     match names.split(',').all(|name| name == settings.cluster_name) {
         true => Ok(()),
-        false => Err(Failure::malformed(
+        false => Err(CallFailure::malformed(
             "cluster",
             format!("only cluster {} is known here", settings.cluster_name),
         )),

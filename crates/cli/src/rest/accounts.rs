@@ -1,6 +1,6 @@
 //! Accounts, users, associations, QOS, clusters, TRES and workload keys, as accounting has them.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::Status;
 use crate::listing::context::Ctx;
@@ -11,14 +11,14 @@ use muster_model::account_limits::{Amounts, Limits};
 use muster_model::accounts::{Account, PARENT_SHARES, Qos, ROOT, User};
 
 /// The records, as the caller may see them.
-pub(super) fn load(call: &mut Call<'_>) -> Result<Book, Failure> {
+pub(super) fn load(call: &mut Call<'_>) -> Result<Book, CallFailure> {
     Ok(Book::new(call.ask(query::accounts_of_clusters)?))
 }
 
-fn nothing(call: &Call<'_>, what: &str) -> Failure {
+fn nothing(call: &Call<'_>, what: &str) -> CallFailure {
     let why = format!("there is no {what} {}", call.name());
     let (status, number) = (Status::INTERNAL_ERROR, errno::NOTHING_FOUND);
-    Failure::numbered(status, number, what, why)
+    CallFailure::numbered(status, number, what, why)
 }
 
 /// Whether the query's list of names has a name, or there is no such list.
@@ -230,7 +230,7 @@ pub(super) fn association(call: &mut Call<'_>) -> Outcome {
     if call.dialect.is_old() && shown.len() > 1 {
         let why = "Ambiguous request: More than 1 association would have been dumped.";
         let (status, number) = (Status::BAD_REQUEST, errno::INVALID_QUERY);
-        return Err(Failure::numbered(status, number, "association", why));
+        return Err(CallFailure::numbered(status, number, "association", why));
     }
     write_associations(call, &book, &shown)
 }

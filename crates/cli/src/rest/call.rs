@@ -25,20 +25,20 @@ pub trait Connect {
 
 /// Why a request is not carried out.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CallFailure {
     pub(super) status: Status,
     pub(super) problem: Problem,
 }
 
-impl Failure {
+impl CallFailure {
     /// The request is malformed; `source` is the key that is wrong.
-    pub(super) fn malformed(source: &str, description: impl Into<String>) -> Failure {
+    pub(super) fn malformed(source: &str, description: impl Into<String>) -> CallFailure {
         let description: String = description.into();
         let description = match description.contains(source) {
             true => description,
             false => format!("{source}: {description}"),
         };
-        Failure::numbered(
+        CallFailure::numbered(
             Status::BAD_REQUEST,
             errno::INVALID_QUERY,
             source,
@@ -52,8 +52,8 @@ impl Failure {
         number: i32,
         source: &str,
         description: impl Into<String>,
-    ) -> Failure {
-        Failure {
+    ) -> CallFailure {
+        CallFailure {
             status,
             problem: Problem {
                 number,
@@ -66,7 +66,7 @@ impl Failure {
 }
 
 /// What a handler makes: the document of the answer.
-pub(super) type Outcome = Result<String, Failure>;
+pub(super) type Outcome = Result<String, CallFailure>;
 
 /// A request while it is answered.
 pub(super) struct Call<'a> {
@@ -154,7 +154,7 @@ impl<'a> Call<'a> {
     pub(super) fn ask<T>(
         &mut self,
         question: impl FnOnce(&mut Client) -> Result<T, ConnectError>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CallFailure> {
         let mut client = match self.client.take() {
             Some(client) => client,
             None => self.connect.connect().map_err(|e| self.failure(&e))?,
@@ -218,7 +218,7 @@ impl<'a> Call<'a> {
     }
 
     /// What the controller, or the way to it, has answered.
-    pub(super) fn failure(&self, error: &ConnectError) -> Failure {
+    pub(super) fn failure(&self, error: &ConnectError) -> CallFailure {
         let source = self.operation.call;
         let gateway = match self.dialect.is_old() {
             true => Status::INTERNAL_ERROR,
@@ -232,17 +232,17 @@ impl<'a> Call<'a> {
             ConnectError::Untrusted { .. } => (Status::UNAUTHORIZED, errno::AUTHENTICATION),
             ConnectError::Broken(_) => (gateway, errno::RECEIVE),
         };
-        Failure::numbered(status, number, source, error.to_string())
+        CallFailure::numbered(status, number, source, error.to_string())
     }
 
     /// A refusal of the controller.
-    pub(super) fn refusal(&self, refusal: &Refusal) -> Failure {
+    pub(super) fn refusal(&self, refusal: &Refusal) -> CallFailure {
         let description = match (refusal.lines.as_slice(), refusal.detail.as_str()) {
             ([], "") => refusal.code.text().to_owned(),
             ([], detail) => detail.to_owned(),
             (lines, _) => lines.join("\n"),
         };
-        Failure {
+        CallFailure {
             status: Status::INTERNAL_ERROR,
             problem: Problem {
                 number: errno::of(refusal.code),

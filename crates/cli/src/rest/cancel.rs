@@ -1,6 +1,6 @@
 //! The end of jobs, and signals to them.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::Method;
 use super::job_keys::{member, text_of};
@@ -46,12 +46,13 @@ pub(super) fn one(call: &mut Call<'_>) -> Outcome {
     call.done()
 }
 
-fn signal(text: &str) -> Result<u32, Failure> {
+fn signal(text: &str) -> Result<u32, CallFailure> {
     let signal = values::signal(text).filter(|number| *number > 0);
-    signal.ok_or_else(|| Failure::malformed("signal", format!("'{text}' is not a valid signal")))
+    signal
+        .ok_or_else(|| CallFailure::malformed("signal", format!("'{text}' is not a valid signal")))
 }
 
-fn scope(text: &str) -> Result<SignalScope, Failure> {
+fn scope(text: &str) -> Result<SignalScope, CallFailure> {
     let mut scope = SignalScope::Steps;
     for word in text.split(',') {
         scope = match word.to_ascii_uppercase().as_str() {
@@ -60,7 +61,7 @@ fn scope(text: &str) -> Result<SignalScope, Failure> {
             "ARRAY_TASK" | "NO_SIGNAL_FAIL" | "VERBOSE" => scope,
             _ => {
                 let why = format!("'{word}': expected BATCH_JOB or FULL_JOB");
-                return Err(Failure::malformed("flags", why));
+                return Err(CallFailure::malformed("flags", why));
             }
         };
     }
@@ -73,7 +74,7 @@ fn send(
     selection: JobSelection,
     signal: u32,
     scope: SignalScope,
-) -> Result<Vec<(String, Refusal)>, Failure> {
+) -> Result<Vec<(String, Refusal)>, CallFailure> {
     let command = match (signal, scope) {
         (KILL, SignalScope::Steps) => UserCommand::Cancel { selection },
         _ => UserCommand::Signal {
@@ -116,7 +117,10 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
     let selection = read_selection(&conditions)?;
     if selection == JobSelection::default() {
         // Nothing said is not everything.
-        return Err(Failure::malformed("jobs", "no condition chooses the jobs"));
+        return Err(CallFailure::malformed(
+            "jobs",
+            "no condition chooses the jobs",
+        ));
     }
     let signal = match condition(&conditions, "signal")? {
         Some(name) => signal(&name)?,
@@ -152,17 +156,17 @@ pub(super) fn many(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-fn condition(conditions: &Map<String, Value>, name: &str) -> Result<Option<String>, Failure> {
+fn condition(conditions: &Map<String, Value>, name: &str) -> Result<Option<String>, CallFailure> {
     let found = text_of(conditions, name);
-    found.map_err(|error| Failure::malformed(name, error.why))
+    found.map_err(|error| CallFailure::malformed(name, error.why))
 }
 
 /// Which jobs conditions choose.
-fn read_selection(conditions: &Map<String, Value>) -> Result<JobSelection, Failure> {
+fn read_selection(conditions: &Map<String, Value>) -> Result<JobSelection, CallFailure> {
     let text = |name: &str| condition(conditions, name);
     if let Some(other) = conditions.keys().find(|key| !KNOWN.contains(&key.as_str())) {
         // A condition that is not understood would choose too many jobs.
-        return Err(Failure::malformed(
+        return Err(CallFailure::malformed(
             other,
             format!("{other} is not a valid condition"),
         ));
@@ -178,10 +182,10 @@ fn read_selection(conditions: &Map<String, Value>) -> Result<JobSelection, Failu
     };
     if let Some(nodes) = text("nodes")? {
         let parsed = hostlist::parse(&nodes);
-        selection.nodes = parsed.map_err(|e| Failure::malformed("nodes", e.to_string()))?;
+        selection.nodes = parsed.map_err(|e| CallFailure::malformed("nodes", e.to_string()))?;
     }
     if let Some(user) = text("user_id")?.or(text("user_name")?) {
-        let unknown = || Failure::malformed("user_name", format!("there is no user {user}"));
+        let unknown = || CallFailure::malformed("user_name", format!("there is no user {user}"));
         selection.uid = Some(uid_of(&user).ok_or_else(unknown)?);
     }
     if let Some(name) = text("job_state")? {
@@ -189,7 +193,8 @@ fn read_selection(conditions: &Map<String, Value>) -> Result<JobSelection, Failu
         let state = states
             .into_iter()
             .find(|s| s.name().eq_ignore_ascii_case(&name));
-        let expected = || Failure::malformed("job_state", "expected PENDING, RUNNING or SUSPENDED");
+        let expected =
+            || CallFailure::malformed("job_state", "expected PENDING, RUNNING or SUSPENDED");
         selection.state = Some(state.ok_or_else(expected)?);
     }
     let names = text("jobs")?.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The controller, nodes, partitions, reservations, licenses.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::Status;
 use crate::connect::{ConnectError, unexpected};
@@ -71,7 +71,7 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The nodes, and which of them are being cleaned up.
-fn load(call: &mut Call<'_>, kind: PrivateData) -> Result<(Ctx, HashSet<NodeIdx>), Failure> {
+fn load(call: &mut Call<'_>, kind: PrivateData) -> Result<(Ctx, HashSet<NodeIdx>), CallFailure> {
     let mut ctx = call.context();
     let completing = call.ask(|client| {
         let completing = query::cluster(client, &mut ctx)?;
@@ -110,9 +110,9 @@ pub(super) fn node(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Says that there is no such node.
-pub(super) fn no_node(name: &str) -> Failure {
+pub(super) fn no_node(name: &str) -> CallFailure {
     let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_NODE);
-    Failure::numbered(
+    CallFailure::numbered(
         status,
         number,
         "node_name",
@@ -133,7 +133,7 @@ pub(super) fn partition(call: &mut Call<'_>) -> Outcome {
     let Some(partition) = ctx.partition(call.name()) else {
         let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_PARTITION);
         let why = format!("there is no partition {}", call.name());
-        return Err(Failure::numbered(status, number, "partition_name", why));
+        return Err(CallFailure::numbered(status, number, "partition_name", why));
     };
     Ok(call.document(&ctx, |w| {
         node_document::list_partitions(w, &[partition], &ctx);
@@ -157,7 +157,12 @@ fn show_reservations(call: &mut Call<'_>, name: Option<&str>) -> Outcome {
         let Some(at) = answer.reservations.iter().position(|r| r.name == name) else {
             let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_RESERVATION);
             let why = format!("there is no reservation {name}");
-            return Err(Failure::numbered(status, number, "reservation_name", why));
+            return Err(CallFailure::numbered(
+                status,
+                number,
+                "reservation_name",
+                why,
+            ));
         };
         answer.reservations = vec![answer.reservations.swap_remove(at)];
         answer.cpus = vec![answer.cpus[at]];

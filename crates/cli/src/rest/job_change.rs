@@ -1,10 +1,10 @@
 //! Changes of jobs: keys of a body become the fields of `scontrol update job`.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::Status;
 use super::jobs::no_job;
-use super::value::{self, Given};
+use super::value::{self, GivenValue};
 use crate::connect::{ConnectError, unexpected};
 use crate::scontrol::update::Pair;
 use crate::scontrol::update_job::{self, ChangeError};
@@ -77,7 +77,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Outcome {
         send(call, target.clone(), update)?;
     } else if hold.is_none() {
         let why = "the body has no key that changes the job";
-        return Err(Failure::numbered(
+        return Err(CallFailure::numbered(
             Status::INTERNAL_ERROR,
             errno::NO_CHANGE,
             "job",
@@ -102,10 +102,10 @@ struct Changes {
 }
 
 /// The body's keys of a job.
-fn take_body(call: &mut Call<'_>) -> Result<Map<String, Value>, Failure> {
+fn take_body(call: &mut Call<'_>) -> Result<Map<String, Value>, CallFailure> {
     let body = std::mem::take(&mut call.body);
     let Value::Object(body) = body else {
-        return Err(Failure::malformed(
+        return Err(CallFailure::malformed(
             "body",
             "the body is not an object with a job's keys",
         ));
@@ -121,19 +121,19 @@ fn read_changes(
     call: &mut Call<'_>,
     name: String,
     body: &Map<String, Value>,
-) -> Result<Changes, Failure> {
+) -> Result<Changes, CallFailure> {
     let mut pairs = vec![Pair::new("JobId", name)];
     let mut hold = None;
     for (key, value) in body {
         let lower = key.to_ascii_lowercase();
-        let bad = |why: &str| Failure::malformed(key, format!("{key}: {why}"));
+        let bad = |why: &str| CallFailure::malformed(key, format!("{key}: {why}"));
         let given = value::read(value).map_err(bad)?;
-        if matches!(given, Given::Nothing) {
+        if matches!(given, GivenValue::Nothing) {
             continue;
         }
         if lower == "hold" {
             hold = match given {
-                Given::Truth(truth) => Some(truth),
+                GivenValue::Truth(truth) => Some(truth),
                 _ => return Err(bad("expected true or false")),
             };
             continue;
@@ -151,7 +151,7 @@ fn read_changes(
 }
 
 /// The change that keys ask for. Some depend on what the job is, which is asked for then.
-fn read_update(call: &mut Call<'_>, job: JobId, pairs: &[Pair]) -> Result<JobUpdate, Failure> {
+fn read_update(call: &mut Call<'_>, job: JobId, pairs: &[Pair]) -> Result<JobUpdate, CallFailure> {
     let mut problem = None;
     let read = {
         let mut load = || {
@@ -186,11 +186,11 @@ fn results(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-fn pair(key: &str, field: &str, given: Given) -> Pair {
+fn pair(key: &str, field: &str, given: GivenValue) -> Pair {
     let text = match (key, given) {
-        ("time_limit" | "time_minimum", Given::Infinite) => "UNLIMITED".to_owned(),
-        ("requeue", Given::Truth(truth)) => u8::from(truth).to_string(),
-        (_, Given::Truth(truth)) => if truth { "yes" } else { "no" }.to_owned(),
+        ("time_limit" | "time_minimum", GivenValue::Infinite) => "UNLIMITED".to_owned(),
+        ("requeue", GivenValue::Truth(truth)) => u8::from(truth).to_string(),
+        (_, GivenValue::Truth(truth)) => if truth { "yes" } else { "no" }.to_owned(),
         (_, other) => other.text().unwrap_or_default(),
     };
     let is_time = matches!(key, "begin_time" | "deadline" | "end_time");
@@ -205,25 +205,25 @@ fn pair(key: &str, field: &str, given: Given) -> Pair {
     Pair::new(field, text)
 }
 
-fn change_failure(call: &Call<'_>, error: ChangeError) -> Failure {
+fn change_failure(call: &Call<'_>, error: ChangeError) -> CallFailure {
     match error {
         ChangeError::Load(error) => call.failure(&error),
         ChangeError::Unknown(pair) => {
             let why = update_job::refused(&pair).unwrap_or("it cannot be changed");
-            Failure::malformed(&pair.text, format!("{}: {why}", pair.text))
+            CallFailure::malformed(&pair.text, format!("{}: {why}", pair.text))
         }
         ChangeError::Value(pair, why) => {
-            Failure::malformed(&pair.text, format!("{}: {why}", pair.text))
+            CallFailure::malformed(&pair.text, format!("{}: {why}", pair.text))
         }
     }
 }
 
-fn send(call: &mut Call<'_>, target: JobTarget, update: JobUpdate) -> Result<(), Failure> {
+fn send(call: &mut Call<'_>, target: JobTarget, update: JobUpdate) -> Result<(), CallFailure> {
     let update = Box::new(update);
     carry_out(call, UserCommand::UpdateJob { target, update })
 }
 
-fn carry_out(call: &mut Call<'_>, command: UserCommand) -> Result<(), Failure> {
+fn carry_out(call: &mut Call<'_>, command: UserCommand) -> Result<(), CallFailure> {
     let reply = call.ask(|client| client.command(command))?;
     match reply {
         Reply::Done { refused, .. } => match refused.into_iter().next() {

@@ -1,7 +1,7 @@
 //! Keys of a job in a body, and the option of sbatch that each stands for: what the option's text may be, and what the job becomes
 //! by it, is said there.
 
-use super::value::{self, Given};
+use super::value::{self, GivenValue};
 use crate::zone;
 use muster_conf::options::{Chosen, Command, Source, find};
 use muster_model::time::Timestamp;
@@ -36,17 +36,17 @@ enum Form {
     Nothing,
 }
 
-struct Key {
+struct KeyRow {
     name: &'static str,
     option: &'static str,
     form: Form,
 }
 
-const fn key(name: &'static str, option: &'static str, form: Form) -> Key {
-    Key { name, option, form }
+const fn key(name: &'static str, option: &'static str, form: Form) -> KeyRow {
+    KeyRow { name, option, form }
 }
 
-const fn refused(name: &'static str, why: &'static str) -> Key {
+const fn refused(name: &'static str, why: &'static str) -> KeyRow {
     key(name, "", Form::Refused(why))
 }
 
@@ -60,7 +60,7 @@ use Form::{
 
 /// All keys of all versions, in lower case.
 #[rustfmt::skip]
-const KEYS: &[Key] = &[
+const KEYS: &[KeyRow] = &[
     key("account", "account", Text),
     key("account_gather_frequency", "acctg-freq", Text),
     refused("admin_comment", BY_UPDATE),
@@ -268,10 +268,10 @@ fn set(chosen: &mut Chosen, option: &'static str, value: Option<String>) {
     }
 }
 
-fn give(chosen: &mut Chosen, name: &str, row: &Key, given: Given) -> Result<(), KeyError> {
-    let truth = |given: &Given| match given {
-        Given::Truth(truth) => Ok(*truth),
-        Given::Text(text) => {
+fn give(chosen: &mut Chosen, name: &str, row: &KeyRow, given: GivenValue) -> Result<(), KeyError> {
+    let truth = |given: &GivenValue| match given {
+        GivenValue::Truth(truth) => Ok(*truth),
+        GivenValue::Text(text) => {
             muster_conf::value::parse_bool(text).map_err(|_| wrong(name, "expected true or false"))
         }
         _ => Err(wrong(name, "expected true or false")),
@@ -280,8 +280,10 @@ fn give(chosen: &mut Chosen, name: &str, row: &Key, given: Given) -> Result<(), 
         Form::Refused(why) => {
             // What says that it is not wanted is not refused.
             let asks = match &given {
-                Given::Truth(truth) => *truth,
-                Given::List(words) => words.iter().any(|word| !word.eq_ignore_ascii_case("none")),
+                GivenValue::Truth(truth) => *truth,
+                GivenValue::List(words) => {
+                    words.iter().any(|word| !word.eq_ignore_ascii_case("none"))
+                }
                 _ => true,
             };
             return match asks {
@@ -300,7 +302,7 @@ fn give(chosen: &mut Chosen, name: &str, row: &Key, given: Given) -> Result<(), 
         Time => given.text().map(|text| point(&text)),
         Minutes | Text => given.text().map(|text| worded(row.name, &text)),
         Memory => match given {
-            Given::Infinite => Some("0".to_owned()),
+            GivenValue::Infinite => Some("0".to_owned()),
             other => other.text(),
         },
         DeviceCount => given

@@ -1,6 +1,6 @@
 //! Jobs of the queue.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::Status;
 use crate::listing::context::Ctx;
@@ -37,12 +37,12 @@ pub(super) fn one(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Says that a number names nothing.
-pub(super) fn no_job(name: &str) -> Failure {
+pub(super) fn no_job(name: &str) -> CallFailure {
     let (status, number) = (Status::INTERNAL_ERROR, errno::INVALID_JOB_ID);
-    Failure::numbered(status, number, "job_id", format!("there is no job {name}"))
+    CallFailure::numbered(status, number, "job_id", format!("there is no job {name}"))
 }
 
-fn load(call: &mut Call<'_>, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
+fn load(call: &mut Call<'_>, ids: Vec<JobId>) -> Result<(Ctx, Jobs), CallFailure> {
     let filter = JobFilter {
         ids,
         starts: true,

@@ -1,7 +1,7 @@
 //! What Prometheus reads: the names that Slurm's controller has since 25.11, counted over the records that a user may see. Where
 //! Slurm's own numbers are wrong (MiB called bytes, sums of 16 bits), these are what their names say.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use crate::listing::context::Ctx;
 use crate::listing::node::NodeView;
 use crate::listing::query;
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Text of metrics: each name once, with the samples of all labels.
 #[derive(Default)]
-struct Page(String);
+struct MetricsPage(String);
 
-impl Page {
+impl MetricsPage {
     fn head(&mut self, name: &str, help: &str) {
         put!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge\n");
     }
@@ -79,7 +79,7 @@ const JOBS: &[JobValue] = &[
 ];
 
 /// Writes the counts of one or of several, each with a label.
-fn write_jobs(page: &mut Page, prefix: &str, label: &str, all: &BTreeMap<&str, JobCounts>) {
+fn write_jobs(page: &mut MetricsPage, prefix: &str, label: &str, all: &BTreeMap<&str, JobCounts>) {
     for (name, help, value) in JOBS {
         let name = format!("{prefix}jobs{name}");
         page.head(&name, help);
@@ -249,7 +249,7 @@ pub(super) fn index(_: &mut Call<'_>) -> Outcome {
     Ok(pages.map(|page| format!("/metrics/{page}\n")).concat())
 }
 
-fn load_counts(call: &mut Call<'_>) -> Result<Vec<JobCountGroup>, Failure> {
+fn load_counts(call: &mut Call<'_>) -> Result<Vec<JobCountGroup>, CallFailure> {
     call.ask(query::job_counts)
 }
 
@@ -269,7 +269,7 @@ fn sums<'a>(
 pub(super) fn jobs(call: &mut Call<'_>) -> Outcome {
     let groups = load_counts(call)?;
     let all = sums(&groups, |_| "").remove("").unwrap_or_default();
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     for (name, help, value) in JOBS {
         page.one(&format!("slurm_jobs{name}"), help, value(&all));
     }
@@ -279,7 +279,7 @@ pub(super) fn jobs(call: &mut Call<'_>) -> Outcome {
 /// `GET /metrics/jobs-users-accts`.
 pub(super) fn users(call: &mut Call<'_>) -> Outcome {
     let groups = load_counts(call)?;
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     let users = sums(&groups, |group| &group.user);
     write_jobs(&mut page, "slurm_user_", "username", &users);
     let accounts = sums(&groups, |group| &group.account);
@@ -295,7 +295,7 @@ pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
         query::not_withheld(&ctx, PrivateData::NODES)?;
         Ok(completing.into_iter().collect())
     })?;
-    let (mut page, mut counts) = (Page::default(), NodeCounts::default());
+    let (mut page, mut counts) = (MetricsPage::default(), NodeCounts::default());
     let views = views(&ctx, &completing);
     for (name, help, value) in OF_NODE {
         page.head(name, help);
@@ -369,7 +369,7 @@ pub(super) fn partitions(call: &mut Call<'_>) -> Outcome {
     let of_jobs = of_jobs
         .map(|p| (p.name.as_str(), of_partition(p)))
         .collect();
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     write_jobs(&mut page, "slurm_partition_", "partition", &of_jobs);
     let views = views(&ctx, &completing);
     let in_partitions: Vec<(&str, Vec<&NodeView<'_>>)> = ctx
@@ -557,7 +557,7 @@ fn unix(at: muster_model::time::Timestamp) -> u64 {
 /// `GET /metrics/scheduler`.
 pub(super) fn scheduler(call: &mut Call<'_>) -> Outcome {
     let diag = call.ask(|client| query::diag(client, false))?;
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     for (name, help, value) in SCHEDULER {
         page.one(name, help, value(&diag));
     }
@@ -622,7 +622,7 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.sample("x", ("username", "a\"b\\c\n"), 1);
         assert_eq!(page.0, "x{username=\"a\\\"b\\\\c\\n\"} 1\n");
     }

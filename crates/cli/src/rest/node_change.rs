@@ -1,6 +1,6 @@
 //! Changes of nodes.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::job_keys::text_of;
 use crate::connect::unexpected;
 use muster_model::command::{NodeUpdate, Reply, UserCommand};
@@ -17,10 +17,10 @@ pub(super) fn one(call: &mut Call<'_>) -> Outcome {
 /// `POST nodes`.
 pub(super) fn many(call: &mut Call<'_>) -> Outcome {
     let body = body(call)?;
-    let nodes = text_of(&body, "name").map_err(|e| Failure::malformed(&e.key, e.why))?;
+    let nodes = text_of(&body, "name").map_err(|e| CallFailure::malformed(&e.key, e.why))?;
     match nodes {
         Some(nodes) => change(call, nodes, &body),
-        None => Err(Failure::malformed(
+        None => Err(CallFailure::malformed(
             "name",
             "the body does not name the nodes",
         )),
@@ -33,10 +33,10 @@ pub(super) fn delete(call: &mut Call<'_>) -> Outcome {
     carry_out(call, UserCommand::DeleteNodes { nodes })
 }
 
-fn body(call: &mut Call<'_>) -> Result<Map<String, Value>, Failure> {
+fn body(call: &mut Call<'_>) -> Result<Map<String, Value>, CallFailure> {
     match std::mem::take(&mut call.body) {
         Value::Object(body) => Ok(body),
-        _ => Err(Failure::malformed(
+        _ => Err(CallFailure::malformed(
             "body",
             "the body is not an object with a node's keys",
         )),
@@ -45,7 +45,8 @@ fn body(call: &mut Call<'_>) -> Result<Map<String, Value>, Failure> {
 
 fn change(call: &mut Call<'_>, nodes: String, body: &Map<String, Value>) -> Outcome {
     let text = |name: &str| {
-        text_of(body, name).map_err(|e| Failure::malformed(&e.key, format!("{name}: {}", e.why)))
+        text_of(body, name)
+            .map_err(|e| CallFailure::malformed(&e.key, format!("{name}: {}", e.why)))
     };
     const KEYS: [&str; 14] = [
         "name",
@@ -72,7 +73,7 @@ fn change(call: &mut Call<'_>, nodes: String, body: &Map<String, Value>) -> Outc
     for key in ["extra", "gres", "address", "hostname", "resume_after"] {
         if text(key)?.is_some() {
             let why = format!("{key} cannot be changed here; it is set in slurm.conf");
-            return Err(Failure::malformed(key, why));
+            return Err(CallFailure::malformed(key, why));
         }
     }
     let mut update = NodeUpdate {
@@ -85,7 +86,7 @@ fn change(call: &mut Call<'_>, nodes: String, body: &Map<String, Value>) -> Outc
         let mut words = states.split(',').filter(|word| !word.is_empty());
         update.state = words.next().map(str::to_ascii_uppercase);
         if words.next().is_some() {
-            return Err(Failure::malformed(
+            return Err(CallFailure::malformed(
                 "state",
                 "one state at a time can be set",
             ));
@@ -94,14 +95,14 @@ fn change(call: &mut Call<'_>, nodes: String, body: &Map<String, Value>) -> Outc
     if let Some(weight) = text("weight")? {
         let number = weight.parse();
         update.weight =
-            Some(number.map_err(|_| Failure::malformed("weight", "expected a number"))?);
+            Some(number.map_err(|_| CallFailure::malformed("weight", "expected a number"))?);
     }
     if let Some(features) = text("features")?.or(text("features_act")?) {
         let words = features.split(',').filter(|word| !word.is_empty());
         update.features = Some(words.map(str::to_owned).collect());
     }
     if update == NodeUpdate::default() {
-        return Err(Failure::malformed(
+        return Err(CallFailure::malformed(
             "body",
             "the body has no key that changes a node",
         ));

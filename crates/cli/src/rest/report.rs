@@ -1,6 +1,6 @@
 //! `GET /muster/v1/report`: the report of `muster report`, whose options are the parameters of the query.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use crate::report::{Format, Request};
 
 /// `GET report`.
@@ -9,12 +9,12 @@ pub(super) fn report(call: &mut Call<'_>) -> Outcome {
     request.format = Format::Json;
     for (name, value) in std::mem::take(&mut call.query) {
         let set = request.set(&name, &value);
-        set.map_err(|why| Failure::malformed(&name, format!("{name}={value}: {why}")))?;
+        set.map_err(|why| CallFailure::malformed(&name, format!("{name}={value}: {why}")))?;
     }
     // Beside it are the site's rules.
     let conf = call.ask(|client| Ok(client.endpoint.conf.clone()))?;
     let plan = request.plan(&conf);
-    let plan = plan.map_err(|why| Failure::malformed("report", why))?;
+    let plan = plan.map_err(|why| CallFailure::malformed("report", why))?;
     let report = call.ask(|client| plan.make(client))?;
     call.media_type = Some(request.format.media_type());
     Ok(report.render(request.format))

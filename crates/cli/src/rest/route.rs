@@ -196,15 +196,15 @@ const fn own(path: &'static str, handler: Handler) -> Route {
 }
 
 /// A path that is known.
-pub(super) struct Found {
+pub(super) struct FoundRoute {
     pub(super) target: Target,
     pub(super) handler: Handler,
 }
 
-impl Found {
-    fn new(route: &'static Route, version: u32, names: Vec<String>) -> Found {
+impl FoundRoute {
+    fn new(route: &'static Route, version: u32, names: Vec<String>) -> FoundRoute {
         let operation = &route.operation;
-        Found {
+        FoundRoute {
             target: Target {
                 operation,
                 version,
@@ -233,7 +233,7 @@ pub(super) fn read_path(path: &str) -> Result<Vec<String>, Answer> {
 }
 
 /// Finds the row that a path and a method stand for.
-pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
+pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, Answer> {
     let unknown = || {
         let text = "Unable find requested URL. Please view /openapi/v3 for API reference.";
         Answer::text(Status::NOT_FOUND, text)
@@ -250,7 +250,7 @@ pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
             .find(|route| route.operation.path == page)
             .ok_or_else(unknown)?;
         return match method {
-            Method::Get => Ok(Found::new(route, 45, Vec::new())),
+            Method::Get => Ok(FoundRoute::new(route, 45, Vec::new())),
             _ => Err(not_allowed()),
         };
     }
@@ -281,7 +281,7 @@ pub(super) fn find(path: &[String], method: Method) -> Result<Found, Answer> {
         }
         is_known = true;
         if route.operation.method == method {
-            return Ok(Found::new(route, version, names));
+            return Ok(FoundRoute::new(route, version, names));
         }
     }
     match is_known {

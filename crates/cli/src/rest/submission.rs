@@ -1,7 +1,7 @@
 //! Submissions. The options come from the keys of the body, and become a job as those of sbatch do; script, environment and
 //! directory are in the body, too, and nothing of this process goes into the job.
 
-use super::call::{Call, Failure, Outcome};
+use super::call::{Call, CallFailure, Outcome};
 use super::errno;
 use super::http::Status;
 use super::job_keys::{self, KeyError, member, text_of};
@@ -32,7 +32,7 @@ pub(super) fn submit(call: &mut Call<'_>) -> Outcome {
     };
     let no_script = || {
         let (status, number) = (Status::INTERNAL_ERROR, errno::NO_SCRIPT);
-        Failure::numbered(status, number, "script", "the body has no script")
+        CallFailure::numbered(status, number, "script", "the body has no script")
     };
     let script = script.ok_or_else(no_script)?;
     check_script(&script)?;
@@ -76,28 +76,33 @@ pub(super) fn submit(call: &mut Call<'_>) -> Outcome {
 pub(super) fn allocate(_: &mut Call<'_>) -> Outcome {
     let why = "an allocation is held by a connection, and ends with it: submit a batch job, or use salloc";
     let status = Status::INTERNAL_ERROR;
-    Err(Failure::numbered(status, errno::NOT_SUPPORTED, "job", why))
+    Err(CallFailure::numbered(
+        status,
+        errno::NOT_SUPPORTED,
+        "job",
+        why,
+    ))
 }
 
-fn malformed(error: KeyError) -> Failure {
-    Failure::malformed(&error.key, format!("{}: {}", error.key, error.why))
+fn malformed(error: KeyError) -> CallFailure {
+    CallFailure::malformed(&error.key, format!("{}: {}", error.key, error.why))
 }
 
-fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Body, Failure> {
+fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Body, CallFailure> {
     value.as_object().ok_or_else(|| match value {
         // As Slurm says it of an empty body.
-        Value::Null => Failure::numbered(
+        Value::Null => CallFailure::numbered(
             Status::INTERNAL_ERROR,
             errno::NO_SCRIPT,
             "script",
             "there is no body",
         ),
-        _ => Failure::malformed("body", format!("{what} is not an object")),
+        _ => CallFailure::malformed("body", format!("{what} is not an object")),
     })
 }
 
 /// The job, or the components of a heterogeneous one.
-fn jobs_of(body: &Body) -> Result<Vec<&Body>, Failure> {
+fn jobs_of(body: &Body) -> Result<Vec<&Body>, CallFailure> {
     if let Some(job) = member(body, "job").filter(|job| !job.is_null()) {
         return Ok(vec![object(job, "job")?]);
     }
@@ -106,17 +111,17 @@ fn jobs_of(body: &Body) -> Result<Vec<&Body>, Failure> {
             .iter()
             .map(|job| object(job, "a job of jobs"))
             .collect(),
-        _ => Err(Failure::malformed(
+        _ => Err(CallFailure::malformed(
             "job",
             "the body has neither job nor jobs, which say what the job is to be",
         )),
     }
 }
 
-fn check_script(script: &str) -> Result<(), Failure> {
-    let wrong = |why: &str| Err(Failure::malformed("script", why));
+fn check_script(script: &str) -> Result<(), CallFailure> {
+    let wrong = |why: &str| Err(CallFailure::malformed("script", why));
     match script.as_bytes() {
-        bytes if bytes.len() > SCRIPT_BYTES_MAX => Err(Failure::numbered(
+        bytes if bytes.len() > SCRIPT_BYTES_MAX => Err(CallFailure::numbered(
             Status::INTERNAL_ERROR,
             2012,
             "script",
@@ -134,12 +139,12 @@ fn check_script(script: &str) -> Result<(), Failure> {
 }
 
 /// The job that the keys ask for.
-fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, Failure> {
+fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, CallFailure> {
     let (chosen, unknown) = job_keys::options(body).map_err(malformed)?;
     for key in unknown {
         if call.dialect.is_old() {
             let why = format!("Unknown key \"{key}\"");
-            return Err(Failure::malformed(&key, why));
+            return Err(CallFailure::malformed(&key, why));
         }
         let what = format!("{key} is not a key of a job, and has no effect");
         call.warn(&key, what);
@@ -150,7 +155,7 @@ fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, Failure> {
         zone: &zone,
     };
     let built = job::build(&chosen, &ambient).map_err(|error| match error {
-        BuildError::Option(error) => Failure::malformed("job", error.lines.join("; ")),
+        BuildError::Option(error) => CallFailure::malformed("job", error.lines.join("; ")),
         BuildError::Refused(refusal) => call.refusal(&refusal),
     })?;
     for warning in built.warnings {
@@ -166,25 +171,30 @@ fn spec(call: &mut Call<'_>, body: &Body) -> Result<JobSpec, Failure> {
     Ok(spec)
 }
 
-fn work_dir(body: &Body) -> Result<String, Failure> {
+fn work_dir(body: &Body) -> Result<String, CallFailure> {
     let names = ["current_working_directory", "cwd", "chdir"];
     for name in names {
         match text_of(body, name).map_err(malformed)? {
             Some(path) if path.starts_with('/') && !path.contains('\0') => return Ok(path),
             Some(path) => {
                 let why = format!("'{path}' is not an absolute path");
-                return Err(Failure::malformed(name, why));
+                return Err(CallFailure::malformed(name, why));
             }
             None => {}
         }
     }
     let why = "the job has no current_working_directory, where it is to run";
     let status = Status::INTERNAL_ERROR;
-    Err(Failure::numbered(status, errno::NO_WORK_DIR, names[0], why))
+    Err(CallFailure::numbered(
+        status,
+        errno::NO_WORK_DIR,
+        names[0],
+        why,
+    ))
 }
 
-fn arguments(body: &Body) -> Result<Vec<String>, Failure> {
-    let expected = || Failure::malformed("argv", "argv is not a list of strings");
+fn arguments(body: &Body) -> Result<Vec<String>, CallFailure> {
+    let expected = || CallFailure::malformed("argv", "argv is not a list of strings");
     match member(body, "argv") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(items)) => items
@@ -196,7 +206,7 @@ fn arguments(body: &Body) -> Result<Vec<String>, Failure> {
 }
 
 /// What the job's processes begin with: only what the body has.
-fn context(body: &Body) -> Result<ExecContext, Failure> {
+fn context(body: &Body) -> Result<ExecContext, CallFailure> {
     let mut environment = variables(body)?;
     let here = work_dir(body)?;
     environment.set(b"SLURM_SUBMIT_DIR", here.as_bytes());
@@ -204,14 +214,16 @@ fn context(body: &Body) -> Result<ExecContext, Failure> {
     let size = environment.size_bytes();
     if size > CONTEXT_BYTES_MAX {
         let why = format!("environment has {size} bytes, at most {CONTEXT_BYTES_MAX} are taken");
-        return Err(Failure::malformed("environment", why));
+        return Err(CallFailure::malformed("environment", why));
     }
     let umask = match text_of(body, "umask").map_err(malformed)? {
         None => 0o022,
         Some(text) => u32::from_str_radix(&text, 8)
             .ok()
             .filter(|mask| *mask <= 0o777)
-            .ok_or_else(|| Failure::malformed("umask", "expected a mask in octal, such as 022"))?,
+            .ok_or_else(|| {
+                CallFailure::malformed("umask", "expected a mask in octal, such as 022")
+            })?,
     };
     Ok(ExecContext {
         environment,
@@ -221,7 +233,7 @@ fn context(body: &Body) -> Result<ExecContext, Failure> {
 }
 
 /// The variables: an object as up to v0.0.38, or a list of `NAME=value`.
-fn variables(body: &Body) -> Result<Environment, Failure> {
+fn variables(body: &Body) -> Result<Environment, CallFailure> {
     let name = "environment";
     // The last word of several on one variable counts.
     let mut all = Map::new();
@@ -232,18 +244,28 @@ fn variables(body: &Body) -> Result<Environment, Failure> {
                 let pair = item.as_str().and_then(|text| text.split_once('='));
                 let Some((variable, value)) = pair else {
                     let why = format!("{item} is not of the form NAME=value");
-                    return Err(Failure::malformed(name, why));
+                    return Err(CallFailure::malformed(name, why));
                 };
                 all.insert(variable.to_owned(), value.into());
             }
         }
         None | Some(Value::Null) => {}
-        Some(_) => return Err(Failure::malformed(name, "environment must be a dictionary")),
+        Some(_) => {
+            return Err(CallFailure::malformed(
+                name,
+                "environment must be a dictionary",
+            ));
+        }
     }
     if all.is_empty() {
         let why = "the job has no environment; one variable at least must be there, such as PATH";
         let status = Status::INTERNAL_ERROR;
-        return Err(Failure::numbered(status, errno::NO_ENVIRONMENT, name, why));
+        return Err(CallFailure::numbered(
+            status,
+            errno::NO_ENVIRONMENT,
+            name,
+            why,
+        ));
     }
     let mut variables = Environment::default();
     for (variable, value) in &all {
@@ -253,13 +275,13 @@ fn variables(body: &Body) -> Result<Environment, Failure> {
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             _ => {
                 let why = format!("the value of {variable} is not a string");
-                return Err(Failure::malformed(name, why));
+                return Err(CallFailure::malformed(name, why));
             }
         };
         let is_name = !variable.is_empty() && !variable.contains(['=', '\0']);
         if !is_name || text.contains('\0') {
             let why = format!("'{variable}' cannot be a variable");
-            return Err(Failure::malformed(name, why));
+            return Err(CallFailure::malformed(name, why));
         }
         variables.push(&[variable.as_bytes(), b"=", text.as_bytes()]);
     }
@@ -280,23 +302,23 @@ const LIMITS: &[(&str, Resource)] = &[
     ("as", Resource::RLIMIT_AS),
 ];
 
-fn soft_limits(body: &Body) -> Result<Vec<(u32, u64)>, Failure> {
+fn soft_limits(body: &Body) -> Result<Vec<(u32, u64)>, CallFailure> {
     let limits = match member(body, "rlimits") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(limits)) => limits,
-        Some(_) => return Err(Failure::malformed("rlimits", "expected an object")),
+        Some(_) => return Err(CallFailure::malformed("rlimits", "expected an object")),
     };
     let mut found = Vec::new();
     for (name, value) in limits {
-        let bad = |why: &str| Failure::malformed("rlimits", format!("{name}: {why}"));
+        let bad = |why: &str| CallFailure::malformed("rlimits", format!("{name}: {why}"));
         let (_, resource) = LIMITS
             .iter()
             .find(|(known, _)| *known == name)
             .ok_or_else(|| bad("there is no such limit"))?;
         let given = super::value::read(value).map_err(bad)?;
         let number = match given {
-            super::value::Given::Nothing => continue,
-            super::value::Given::Infinite => u64::MAX,
+            super::value::GivenValue::Nothing => continue,
+            super::value::GivenValue::Infinite => u64::MAX,
             other => {
                 let text = other.text().unwrap_or_default();
                 text.parse().map_err(|_| bad("expected a number"))?

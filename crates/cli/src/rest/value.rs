@@ -24,7 +24,7 @@ pub(super) fn has_few_parts(json: &[u8]) -> bool {
 
 /// What a member of a body says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum GivenValue {
     /// Nothing: null, or a number that is not set.
     Nothing,
     /// There is no limit.
@@ -41,18 +41,18 @@ pub(super) enum Given {
 ///
 /// # Errors
 /// It is an object of another kind, or a list of such.
-pub(super) fn read(value: &Value) -> Result<Given, &'static str> {
+pub(super) fn read(value: &Value) -> Result<GivenValue, &'static str> {
     match value {
-        Value::Null => Ok(Given::Nothing),
-        Value::Bool(truth) => Ok(Given::Truth(*truth)),
-        Value::Number(number) => Ok(Given::Text(number.to_string())),
-        Value::String(text) => Ok(Given::Text(text.clone())),
+        Value::Null => Ok(GivenValue::Nothing),
+        Value::Bool(truth) => Ok(GivenValue::Truth(*truth)),
+        Value::Number(number) => Ok(GivenValue::Text(number.to_string())),
+        Value::String(text) => Ok(GivenValue::Text(text.clone())),
         Value::Array(items) => {
             let texts = items.iter().map(|item| match read(item)? {
-                Given::Text(text) => Ok(text),
+                GivenValue::Text(text) => Ok(text),
                 _ => Err("expected a list of texts or numbers"),
             });
-            Ok(Given::List(texts.collect::<Result<_, _>>()?))
+            Ok(GivenValue::List(texts.collect::<Result<_, _>>()?))
         }
         Value::Object(members) => {
             let is_number = members
@@ -63,33 +63,33 @@ pub(super) fn read(value: &Value) -> Result<Given, &'static str> {
             }
             let is = |key| members.get(key).and_then(Value::as_bool);
             match (is("infinite"), is("set"), members.get("number")) {
-                (Some(true), _, _) => Ok(Given::Infinite),
-                (_, Some(false), _) | (_, _, None) => Ok(Given::Nothing),
+                (Some(true), _, _) => Ok(GivenValue::Infinite),
+                (_, Some(false), _) | (_, _, None) => Ok(GivenValue::Nothing),
                 (_, _, Some(number)) => read(number),
             }
         }
     }
 }
 
-impl Given {
+impl GivenValue {
     /// It as one text, as options have it; a list with commas between.
     pub(super) fn text(self) -> Option<String> {
         match self {
-            Given::Nothing => None,
-            Given::Infinite => Some("UNLIMITED".to_owned()),
-            Given::Text(text) => Some(text),
-            Given::Truth(truth) => Some(truth.to_string()),
-            Given::List(items) => Some(items.join(",")),
+            GivenValue::Nothing => None,
+            GivenValue::Infinite => Some("UNLIMITED".to_owned()),
+            GivenValue::Text(text) => Some(text),
+            GivenValue::Truth(truth) => Some(truth.to_string()),
+            GivenValue::List(items) => Some(items.join(",")),
         }
     }
 
     /// Whether it says nothing: absent, empty, an empty list.
     pub(super) fn is_empty(&self) -> bool {
         match self {
-            Given::Nothing => true,
-            Given::Text(text) => text.is_empty(),
-            Given::List(items) => items.is_empty(),
-            Given::Infinite | Given::Truth(_) => false,
+            GivenValue::Nothing => true,
+            GivenValue::Text(text) => text.is_empty(),
+            GivenValue::List(items) => items.is_empty(),
+            GivenValue::Infinite | GivenValue::Truth(_) => false,
         }
     }
 }

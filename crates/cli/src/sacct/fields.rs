@@ -6,7 +6,7 @@ use crate::listing::text::{self, put};
 use muster_model::ids::StepNo;
 
 /// A column.
-pub(crate) struct Field {
+pub(crate) struct AcctField {
     /// Its name, which is its header too.
     pub(crate) name: &'static str,
     /// Its width; negative is padded on the right.
@@ -19,7 +19,7 @@ pub(crate) struct Field {
 
 macro_rules! table {
     ($($name:literal $width:literal $r:ident $c:ident $o:ident => $body:expr;)*) => {
-        &[$(Field {
+        &[$(AcctField {
             name: $name,
             width: $width,
             constant: crate::listing::format::unused(stringify!($r), stringify!($c)),
@@ -32,7 +32,7 @@ macro_rules! table {
 }
 
 /// Columns that `--helpformat` names.
-pub(crate) static FIELDS: &[Field] = table![
+pub(crate) static FIELDS: &[AcctField] = table![
     "Account" 10 r _c o => o.push_str(&r.job.account);
     "AdminComment" 15 r _c o => of_job(r, o, &r.job.admin_comment);
     "AllocCPUS" 10 r _c o => put!(o, "{}", r.cpus());
@@ -145,7 +145,7 @@ pub(crate) static FIELDS: &[Field] = table![
 ];
 
 /// Columns of later releases, which their clients ask for.
-pub(crate) static LATER_FIELDS: &[Field] = table![
+pub(crate) static LATER_FIELDS: &[AcctField] = table![
     "Planned" 10 r c o => waited(r, c, o);
     "PlannedCPU" 10 r c o => waited_cpus(r, c, o);
     "PlannedCPURAW" 13 r c o => waited_cpus_raw(r, c, o);
@@ -161,9 +161,9 @@ pub(crate) static LATER_FIELDS: &[Field] = table![
 ];
 
 /// The column of a name, which may be cut short.
-pub(crate) fn find(name: &str) -> Option<&'static Field> {
+pub(crate) fn find(name: &str) -> Option<&'static AcctField> {
     let all = || FIELDS.iter().chain(LATER_FIELDS);
-    let starts = |field: &&Field| {
+    let starts = |field: &&AcctField| {
         field
             .name
             .get(..name.len())

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 
 /// A key of an account's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Own {
+enum AccountKey {
     Names,
     Clusters,
     Description,
@@ -26,19 +26,19 @@ enum Own {
     Parent,
 }
 
-const OWN: &[(&str, usize, Own)] = &[
-    ("Accounts", 1, Own::Names),
-    ("Acct", 4, Own::Names),
-    ("Names", 1, Own::Names),
-    ("Clusters", 1, Own::Clusters),
-    ("Descriptions", 1, Own::Description),
-    ("Organizations", 1, Own::Organization),
-    ("Parents", 1, Own::Parent),
+const OWN: &[(&str, usize, AccountKey)] = &[
+    ("Accounts", 1, AccountKey::Names),
+    ("Acct", 4, AccountKey::Names),
+    ("Names", 1, AccountKey::Names),
+    ("Clusters", 1, AccountKey::Clusters),
+    ("Descriptions", 1, AccountKey::Description),
+    ("Organizations", 1, AccountKey::Organization),
+    ("Parents", 1, AccountKey::Parent),
 ];
 
 /// What is given for accounts.
 #[derive(Debug, Default, PartialEq)]
-struct Settings {
+struct AccountSettings {
     names: Vec<String>,
     clusters: Vec<String>,
     description: String,
@@ -47,7 +47,7 @@ struct Settings {
     association: AssociationSettings,
 }
 
-impl Settings {
+impl AccountSettings {
     fn take(&mut self, word: &Word, book: &Book) -> Result<(), Failure> {
         let names = || {
             let names = word.list().into_iter();
@@ -56,15 +56,15 @@ impl Settings {
         // Beginnings of settings of associations come first where they are longer.
         let own = word.key_of(OWN).filter(|own| {
             let key = word.key.as_deref().unwrap_or("");
-            *own != Own::Description || !super::begins("defaultqos", key) || key.len() < 3
+            *own != AccountKey::Description || !super::begins("defaultqos", key) || key.len() < 3
         });
         match own {
             _ if word.key.is_none() => self.names.extend(names()),
-            Some(Own::Names) => self.names.extend(names()),
-            Some(Own::Clusters) => self.clusters.extend(word.list()),
-            Some(Own::Description) => self.description.clone_from(&word.value),
-            Some(Own::Organization) => self.organization.clone_from(&word.value),
-            Some(Own::Parent) => self.parent = book.all.account_key(&word.value),
+            Some(AccountKey::Names) => self.names.extend(names()),
+            Some(AccountKey::Clusters) => self.clusters.extend(word.list()),
+            Some(AccountKey::Description) => self.description.clone_from(&word.value),
+            Some(AccountKey::Organization) => self.organization.clone_from(&word.value),
+            Some(AccountKey::Parent) => self.parent = book.all.account_key(&word.value),
             None => take_setting(&mut self.association, word, book, USE_WHERE)?,
         }
         Ok(())
@@ -133,7 +133,7 @@ pub(super) fn edit(
 }
 
 /// What `add account` will do.
-struct Addition<'a> {
+struct AccountAddition<'a> {
     /// The clusters that get the accounts.
     books: Vec<&'a Book>,
     /// The accounts.
@@ -142,12 +142,12 @@ struct Addition<'a> {
     new: Vec<String>,
     /// The account above.
     parent: String,
-    settings: Settings,
+    settings: AccountSettings,
 }
 
 fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let book = session.book()?;
-    let mut settings = Settings::default();
+    let mut settings = AccountSettings::default();
     for text in words
         .iter()
         .filter(|word| !word.eq_ignore_ascii_case("set"))
@@ -192,7 +192,7 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
         return Err(Failure::new(missing.trim_end_matches('\n')));
     }
     let is_new = |name: &&String| !books.iter().any(|book| book.has_account(name));
-    let addition = Addition {
+    let addition = AccountAddition {
         new: names.iter().filter(is_new).cloned().collect(),
         books: fitting,
         names,
@@ -206,7 +206,7 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     }
 }
 
-impl Addition<'_> {
+impl AccountAddition<'_> {
     /// What is added.
     fn text(&self) -> String {
         let settings = &self.settings;
@@ -220,7 +220,7 @@ impl Addition<'_> {
             let organization = or(&settings.organization, "Parent/Account Name");
             let _ = write!(
                 out,
-                " Adding Account(s)\n{} Settings\n  Description     = {description}\n  Organization    = {organization}\n",
+                " Adding Account(s)\n{} AccountSettings\n  Description     = {description}\n  Organization    = {organization}\n",
                 lines(&self.new)
             );
         }
@@ -232,7 +232,7 @@ impl Addition<'_> {
         }
         if settings.sets() {
             let set = settings.association.lines(Some(&self.parent));
-            let _ = write!(out, " Settings\n{set}");
+            let _ = write!(out, " AccountSettings\n{set}");
         }
         out
     }
@@ -284,7 +284,7 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     let own = session.book()?;
     let (conditions, set) = parts(words);
     let conditions = read(&conditions, OF_ACCOUNTS, USE_SET)?;
-    let mut settings = Settings::default();
+    let mut settings = AccountSettings::default();
     for text in set.iter().filter(|word| !word.eq_ignore_ascii_case("and")) {
         settings.take(&Word::new(text), &own)?;
     }

@@ -17,15 +17,15 @@ use std::fmt::Write as _;
 
 /// What is given for clusters.
 #[derive(Debug, Default, PartialEq)]
-struct Settings {
+struct ClusterSettings {
     names: Vec<String>,
     classification: Option<String>,
     association: AssociationSettings,
 }
 
-impl Settings {
-    fn read(book: &Book, words: &[String]) -> Result<Settings, Failure> {
-        let mut settings = Settings::default();
+impl ClusterSettings {
+    fn read(book: &Book, words: &[String]) -> Result<ClusterSettings, Failure> {
+        let mut settings = ClusterSettings::default();
         for text in words {
             let word = Word::new(text);
             if text.eq_ignore_ascii_case("set") || text.eq_ignore_ascii_case("and") {
@@ -106,7 +106,7 @@ fn is_known(book: &Book, name: &str) -> bool {
 
 fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let book = session.book()?;
-    let settings = Settings::read(&book, words)?;
+    let settings = ClusterSettings::read(&book, words)?;
     if settings.names.is_empty() {
         return Err(Failure::new(" Need name of cluster to add."));
     }
@@ -155,7 +155,7 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     let book = session.book()?;
     let (conditions, set) = parts(words);
     let conditions = read(&conditions, OF_CLUSTERS, USE_SET)?;
-    let settings = Settings::read(&book, &set)?;
+    let settings = ClusterSettings::read(&book, &set)?;
     if !settings.sets() {
         return Err(Failure::new(NOTHING_SET));
     }

@@ -43,9 +43,9 @@ pub(super) enum Key {
     Tree,
 }
 
-type Known = &'static [(&'static str, usize, Key)];
+type KnownWords = &'static [(&'static str, usize, Key)];
 
-pub(super) const OF_USERS: Known = &[
+pub(super) const OF_USERS: KnownWords = &[
     ("AdminLevel", 2, Key::AdminLevel),
     ("Accounts", 2, Key::Accounts),
     ("Acct", 4, Key::Accounts),
@@ -62,7 +62,7 @@ pub(super) const OF_USERS: Known = &[
     ("WCKeys", 1, Key::Wckeys),
 ];
 
-pub(super) const OF_ACCOUNTS: Known = &[
+pub(super) const OF_ACCOUNTS: KnownWords = &[
     ("Accounts", 1, Key::Names),
     ("Acct", 4, Key::Names),
     ("Names", 1, Key::Names),
@@ -77,7 +77,7 @@ pub(super) const OF_ACCOUNTS: Known = &[
     ("Users", 1, Key::Users),
 ];
 
-pub(super) const OF_ASSOCIATIONS: Known = &[
+pub(super) const OF_ASSOCIATIONS: KnownWords = &[
     ("Accounts", 2, Key::Accounts),
     ("Acct", 4, Key::Accounts),
     ("Clusters", 1, Key::Clusters),
@@ -91,7 +91,7 @@ pub(super) const OF_ASSOCIATIONS: Known = &[
     ("Users", 1, Key::Users),
 ];
 
-pub(super) const OF_QOS: Known = &[
+pub(super) const OF_QOS: KnownWords = &[
     ("Descriptions", 1, Key::Descriptions),
     ("Format", 1, Key::Format),
     ("IDs", 1, Key::Ids),
@@ -100,7 +100,7 @@ pub(super) const OF_QOS: Known = &[
     ("PreemptMode", 1, Key::PreemptMode),
 ];
 
-pub(super) const OF_CLUSTERS: Known = &[
+pub(super) const OF_CLUSTERS: KnownWords = &[
     ("Classification", 3, Key::Classification),
     ("Clusters", 1, Key::Names),
     ("Names", 1, Key::Names),
@@ -112,14 +112,14 @@ pub(super) const OF_CLUSTERS: Known = &[
     ("RPCVersions", 1, Key::Ignored),
 ];
 
-pub(super) const OF_TRES: Known = &[
+pub(super) const OF_TRES: KnownWords = &[
     ("Format", 1, Key::Format),
     ("IDs", 1, Key::Ids),
     ("Names", 1, Key::Names),
     ("Types", 2, Key::Types),
 ];
 
-pub(super) const OF_WCKEYS: Known = &[
+pub(super) const OF_WCKEYS: KnownWords = &[
     ("Clusters", 3, Key::Clusters),
     ("Endtime", 1, Key::Ignored),
     ("Format", 1, Key::Format),
@@ -131,7 +131,7 @@ pub(super) const OF_WCKEYS: Known = &[
 ];
 
 /// Words without a value.
-const WORDS: Known = &[
+const WORDS: KnownWords = &[
     ("WithAssociations", 5, Key::WithAssociations),
     ("WithCoordinators", 5, Key::WithCoordinators),
     ("WithDeleted", 5, Key::WithDeleted),
@@ -164,7 +164,7 @@ impl Conditions {
     }
 
     /// Takes a word; whether it is one.
-    pub(super) fn take(&mut self, word: &Word, known: Known) -> Result<bool, Failure> {
+    pub(super) fn take(&mut self, word: &Word, known: KnownWords) -> Result<bool, Failure> {
         if word.is("where", 3) && word.key.is_none() || word.is("and", 3) && word.key.is_none() {
             return Ok(true);
         }

@@ -12,16 +12,16 @@ pub(super) trait Console {
     /// Writes a line to standard error.
     fn complain(&mut self, line: &str);
     /// Reads a line of input, for so many seconds or for as long as it takes.
-    fn answer(&mut self, seconds: Option<u16>) -> Answer;
+    fn answer(&mut self, seconds: Option<u16>) -> ConsoleAnswer;
     /// Reads the answer to a question: one key of a terminal, else a line.
-    fn key(&mut self, seconds: u16) -> Answer {
+    fn key(&mut self, seconds: u16) -> ConsoleAnswer {
         self.answer(Some(seconds))
     }
 }
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ConsoleAnswer {
     /// A line.
     Line(String),
     /// The input is over.
@@ -38,9 +38,9 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    fn take_line(&mut self, end: usize) -> Answer {
+    fn take_line(&mut self, end: usize) -> ConsoleAnswer {
         let line: Vec<u8> = self.ahead.drain(..end).collect();
-        Answer::Line(String::from_utf8_lossy(&line).into_owned())
+        ConsoleAnswer::Line(String::from_utf8_lossy(&line).into_owned())
     }
 }
 
@@ -53,7 +53,7 @@ impl Console for Terminal {
         listing::complain(line);
     }
 
-    fn key(&mut self, seconds: u16) -> Answer {
+    fn key(&mut self, seconds: u16) -> ConsoleAnswer {
         let stdin = std::io::stdin();
         let (true, Ok(before)) = (self.ahead.is_empty(), tcgetattr(&stdin)) else {
             return self.answer(Some(seconds));
@@ -67,17 +67,17 @@ impl Console for Terminal {
         let wait = PollTimeout::try_from(u32::from(seconds) * 1000);
         let mut byte = [0];
         let answer = match poll(&mut fds, wait.unwrap_or(PollTimeout::MAX)) {
-            Ok(0) => Answer::Late,
+            Ok(0) => ConsoleAnswer::Late,
             _ => match nix::unistd::read(stdin.as_fd(), &mut byte) {
-                Ok(1) => Answer::Line(char::from(byte[0]).to_string()),
-                _ => Answer::End,
+                Ok(1) => ConsoleAnswer::Line(char::from(byte[0]).to_string()),
+                _ => ConsoleAnswer::End,
             },
         };
         let _ = tcsetattr(&stdin, SetArg::TCSANOW, &before);
         answer
     }
 
-    fn answer(&mut self, seconds: Option<u16>) -> Answer {
+    fn answer(&mut self, seconds: Option<u16>) -> ConsoleAnswer {
         let stdin = std::io::stdin();
         let wait = seconds.map_or(PollTimeout::NONE, |s| {
             PollTimeout::try_from(u32::from(s) * 1000).unwrap_or(PollTimeout::MAX)
@@ -88,15 +88,15 @@ impl Console for Terminal {
             }
             let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
             if let Ok(0) = poll(&mut fds, wait) {
-                return Answer::Late;
+                return ConsoleAnswer::Late;
             }
             let mut bytes = [0; 4096];
             match nix::unistd::read(stdin.as_fd(), &mut bytes) {
-                Ok(0) if self.ahead.is_empty() => return Answer::End,
+                Ok(0) if self.ahead.is_empty() => return ConsoleAnswer::End,
                 Ok(0) => return self.take_line(self.ahead.len()),
                 Ok(count) => self.ahead.extend_from_slice(&bytes[..count]),
                 Err(nix::errno::Errno::EINTR) => {}
-                Err(_) => return Answer::End,
+                Err(_) => return ConsoleAnswer::End,
             }
         }
     }
@@ -109,12 +109,12 @@ pub(super) fn agreed(console: &mut dyn Console, question: &str) -> bool {
     ));
     loop {
         let line = match console.key(30) {
-            Answer::Line(line) => line,
-            Answer::End => {
+            ConsoleAnswer::Line(line) => line,
+            ConsoleAnswer::End => {
                 console.say("\n");
                 return false;
             }
-            Answer::Late => {
+            ConsoleAnswer::Late => {
                 console.say("timeout\n");
                 return false;
             }
@@ -130,7 +130,7 @@ pub(super) fn agreed(console: &mut dyn Console, question: &str) -> bool {
 
 #[cfg(test)]
 pub(super) mod script {
-    use super::{Answer, Console};
+    use super::{Console, ConsoleAnswer};
     use std::collections::VecDeque;
 
     /// A console of a test: what was written, and the answers to come.
@@ -151,8 +151,10 @@ pub(super) mod script {
             self.err.push('\n');
         }
 
-        fn answer(&mut self, _: Option<u16>) -> Answer {
-            self.answers.pop_front().map_or(Answer::End, Answer::Line)
+        fn answer(&mut self, _: Option<u16>) -> ConsoleAnswer {
+            self.answers
+                .pop_front()
+                .map_or(ConsoleAnswer::End, ConsoleAnswer::Line)
         }
     }
 }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 /// A parsed line.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Words {
+struct CoordinatorLine {
     users: Vec<String>,
     accounts: Vec<String>,
 }
@@ -69,7 +69,7 @@ pub(super) fn edit(
 }
 
 /// The edit of one cluster's records: of those of the users and accounts that it has. Nothing if it lacks all of them.
-fn edit_in(verb: Verb, book: &Book, words: &Words) -> Option<AccountsEdit> {
+fn edit_in(verb: Verb, book: &Book, words: &CoordinatorLine) -> Option<AccountsEdit> {
     let known = |name: &&String| book.all.users.contains_key(*name);
     let users: Vec<String> = words.users.iter().filter(known).cloned().collect();
     let named = words.accounts.iter();
@@ -90,8 +90,8 @@ fn edit_in(verb: Verb, book: &Book, words: &Words) -> Option<AccountsEdit> {
 }
 
 /// Users by name, and `names=`, `users=` and `accounts=`.
-fn read(words: &[String], book: &Book) -> Result<Words, Failure> {
-    let mut read = Words::default();
+fn read(words: &[String], book: &Book) -> Result<CoordinatorLine, Failure> {
+    let mut read = CoordinatorLine::default();
     for text in words {
         if ["where", "set", "and"]
             .iter()
@@ -119,7 +119,7 @@ fn read(words: &[String], book: &Book) -> Result<Words, Failure> {
     Ok(read)
 }
 
-fn check(words: &Words, books: &[Book]) -> Result<(), Failure> {
+fn check(words: &CoordinatorLine, books: &[Book]) -> Result<(), Failure> {
     let has_account = |name: &str| books.iter().any(|book| book.has_account(name));
     let has_user = |name: &str| books.iter().any(|book| book.all.users.contains_key(name));
     if let Some(name) = words.accounts.iter().find(|name| !has_account(name)) {
@@ -136,7 +136,7 @@ fn check(words: &Words, books: &[Book]) -> Result<(), Failure> {
 }
 
 /// The text before the change, as scripts parse it.
-fn intended(verb: Verb, words: &Words) -> String {
+fn intended(verb: Verb, words: &CoordinatorLine) -> String {
     let (users, accounts) = (lines(&words.users), lines(&words.accounts));
     match verb {
         Verb::Add => format!(
@@ -157,7 +157,7 @@ fn intended(verb: Verb, words: &Words) -> String {
 }
 
 /// Who was a coordinator of what, of those who are one no more; empty if nobody was.
-fn removed(words: &Words, books: &[Book]) -> String {
+fn removed(words: &CoordinatorLine, books: &[Book]) -> String {
     let named = |list: &[String], name: &String| list.is_empty() || list.contains(name);
     let users = books.iter().flat_map(|book| book.all.users.values());
     let mut gone: BTreeSet<(&str, &str)> = BTreeSet::new();

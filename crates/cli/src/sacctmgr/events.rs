@@ -16,9 +16,9 @@ fn error(text: impl std::fmt::Display) -> Failure {
 }
 
 /// Name in `format=`, its header, its width.
-type Known = (&'static str, &'static str, usize);
+type EventColumn = (&'static str, &'static str, usize);
 
-const EVENT: &[Known] = &[
+const EVENT: &[EventColumn] = &[
     ("Cluster", "Cluster", 10),
     ("ClusterNodes", "Cluster Nodes", 20),
     ("Duration", "Duration", 13),
@@ -135,7 +135,10 @@ fn state(event: &NodeEvent) -> &'static str {
     }
 }
 
-fn columns(format: &str, known: &'static [Known]) -> Result<Vec<(&'static str, Column)>, Failure> {
+fn columns(
+    format: &str,
+    known: &'static [EventColumn],
+) -> Result<Vec<(&'static str, Column)>, Failure> {
     let words = format.split(',').map(str::trim).filter(|w| !w.is_empty());
     let column = |word: &str| {
         let (name, width) = word.split_once('%').unwrap_or((word, ""));
@@ -196,7 +199,7 @@ pub(super) fn show(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
     Ok(())
 }
 
-fn layout(style: super::fields::Style) -> crate::listing::table::Style {
+fn layout(style: super::fields::ListingStyle) -> crate::listing::table::Style {
     crate::listing::table::Style {
         bare: style.no_header,
         bars: style.bars,
@@ -255,7 +258,7 @@ pub(super) fn problems(session: &mut Invocation<'_>, words: &[String]) -> Result
     for book in &books {
         let problems = found(&book.all, |user| session.ledger.is_user(user));
         rows.extend(problems.into_iter().map(|(account, user, what)| {
-            let mut row = super::row::Row::default();
+            let mut row = super::row::ListingRow::default();
             if books.len() > 1 {
                 row = row.with("Cluster", book.cluster.clone());
             }

@@ -3,9 +3,9 @@
 use crate::listing::Failure;
 
 /// A column: its word, the fewest letters of it that will do, its header and its width.
-type Known = (&'static str, usize, &'static str, usize);
+type KnownColumn = (&'static str, usize, &'static str, usize);
 
-const COLUMNS: &[Known] = &[
+const COLUMNS: &[KnownColumn] = &[
     ("Account", 3, "Account", 10),
     ("Acct", 3, "Account", 10),
     ("Action", 4, "Action", 20),
@@ -145,7 +145,7 @@ const COLUMNS: &[Known] = &[
 ];
 
 /// Keys of users have columns of their own.
-const OF_WCKEYS: &[Known] = &[
+const OF_WCKEYS: &[KnownColumn] = &[
     ("WCKeys", 1, "WCKey", 10),
     ("Names", 1, "WCKey", 10),
     ("Clusters", 2, "Cluster", 10),
@@ -155,7 +155,7 @@ const OF_WCKEYS: &[Known] = &[
 
 /// A column as it is printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Column {
+pub(super) struct ListingColumn {
     /// What stands above; it says what the cells are, too.
     pub(super) header: &'static str,
     /// Characters.
@@ -167,12 +167,12 @@ pub(super) struct Column {
 }
 
 /// The columns of a format.
-pub(super) fn columns(format: &str, of_wckeys: bool) -> Result<Vec<Column>, Failure> {
+pub(super) fn columns(format: &str, of_wckeys: bool) -> Result<Vec<ListingColumn>, Failure> {
     let known = if of_wckeys { OF_WCKEYS } else { COLUMNS };
     format.split(',').map(|word| column(word, known)).collect()
 }
 
-fn column(word: &str, known: &[Known]) -> Result<Column, Failure> {
+fn column(word: &str, known: &[KnownColumn]) -> Result<ListingColumn, Failure> {
     let (name, width) = word.split_once('%').unwrap_or((word, ""));
     let found = known
         .iter()
@@ -186,7 +186,7 @@ fn column(word: &str, known: &[Known]) -> Result<Column, Failure> {
         .parse()
         .ok()
         .filter(|width| (1..=65_535).contains(width));
-    Ok(Column {
+    Ok(ListingColumn {
         header,
         width: width_given.unwrap_or(*usual),
         left: width.starts_with('-') || *header == "NodeName",
@@ -196,7 +196,7 @@ fn column(word: &str, known: &[Known]) -> Result<Column, Failure> {
 
 /// How a listing is laid out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Style {
+pub(super) struct ListingStyle {
     /// No line above the columns.
     pub(super) no_header: bool,
     /// Bars between fields, and whether one at the end.
@@ -204,7 +204,11 @@ pub(super) struct Style {
 }
 
 /// The text of a listing.
-pub(super) fn table(columns: &[Column], rows: &[Vec<String>], style: Style) -> String {
+pub(super) fn table(
+    columns: &[ListingColumn],
+    rows: &[Vec<String>],
+    style: ListingStyle,
+) -> String {
     let mut out = String::new();
     if !style.no_header {
         let names = columns.iter().map(|column| column.header.to_owned());
@@ -224,7 +228,13 @@ pub(super) fn table(columns: &[Column], rows: &[Vec<String>], style: Style) -> S
 }
 
 /// A line; what is too long is cut, in the lines of a listing with a plus.
-fn line(out: &mut String, columns: &[Column], cells: &[String], style: Style, marked: bool) {
+fn line(
+    out: &mut String,
+    columns: &[ListingColumn],
+    cells: &[String],
+    style: ListingStyle,
+    marked: bool,
+) {
     for (at, (column, cell)) in columns.iter().zip(cells).enumerate() {
         let width = column.width;
         match style.bars {

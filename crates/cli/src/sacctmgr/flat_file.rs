@@ -239,16 +239,16 @@ fn limit_texts(limits: &Limits) -> Vec<(&'static str, String)> {
 
 /// A line of the file.
 #[derive(Debug, PartialEq)]
-struct Entry {
+struct FileLine {
     number: usize,
     title: String,
     name: String,
     options: Vec<String>,
 }
 
-impl Entry {
+impl FileLine {
     /// Reads a line; nothing for comments and empty ones.
-    fn read(number: usize, line: &str) -> Result<Option<Entry>, Failure> {
+    fn read(number: usize, line: &str) -> Result<Option<FileLine>, Failure> {
         let line = uncommented(line).trim();
         if line.is_empty() {
             return Ok(None);
@@ -260,7 +260,7 @@ impl Entry {
         if name.is_empty() {
             return Err(misread());
         }
-        Ok(Some(Entry {
+        Ok(Some(FileLine {
             number,
             title: title.trim().to_ascii_lowercase(),
             name: name.to_lowercase(),
@@ -331,7 +331,7 @@ pub(super) fn load(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
         .map_err(|e| Failure::new(format!(" Unable to read \"{path}\": {}", reason(&e))))?;
     let mut entries = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
-        entries.extend(Entry::read(number, line)?);
+        entries.extend(FileLine::read(number, line)?);
     }
     let own = session.book()?;
     let named = entries.iter().find(|entry| entry.title == "cluster");
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn lines_are_read() {
         let line = "Account - 'a b':Description='x: y # z':MaxTRESPerJob=node=5:MaxJobs=4 # more";
-        let entry = Entry::read(1, line).unwrap().unwrap();
+        let entry = FileLine::read(1, line).unwrap().unwrap();
         assert_eq!(
             (entry.title.as_str(), entry.name.as_str()),
             ("account", "a b")
@@ -444,8 +444,8 @@ mod tests {
             entry.options,
             ["Description=x: y # z", "MaxTRESPerJob=node=5", "MaxJobs=4"]
         );
-        assert_eq!(Entry::read(2, "  # only this").unwrap(), None);
-        assert!(Entry::read(3, "Account").is_err());
-        assert!(Entry::read(4, "Account - ").is_err());
+        assert_eq!(FileLine::read(2, "  # only this").unwrap(), None);
+        assert!(FileLine::read(3, "Account").is_err());
+        assert!(FileLine::read(4, "Account - ").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The prompt: commands from standard input, one a line.
 
 use super::commands;
-use super::console::Answer;
+use super::console::ConsoleAnswer;
 use super::session::Invocation;
 use super::words::split_line;
 use crate::listing::Failure;
@@ -16,8 +16,8 @@ pub(super) fn run(session: &mut Invocation<'_>) -> Result<(), Failure> {
     while !session.is_over {
         session.console.say(PROMPT);
         let line = match session.console.answer(None) {
-            Answer::Line(line) => line,
-            Answer::End | Answer::Late => {
+            ConsoleAnswer::Line(line) => line,
+            ConsoleAnswer::End | ConsoleAnswer::Late => {
                 session.console.say("\n");
                 break;
             }

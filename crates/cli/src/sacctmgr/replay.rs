@@ -21,18 +21,18 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// A controller in memory.
-struct Table {
+struct MemoryLedger {
     state: State,
     user: String,
 }
 
-impl Table {
-    fn new() -> Table {
+impl MemoryLedger {
+    fn new() -> MemoryLedger {
         let config = ClusterConfig {
             cluster_name: "peer".to_owned(),
             ..ClusterConfig::default()
         };
-        let mut table = Table {
+        let mut table = MemoryLedger {
             state: State::default(),
             user: "root".to_owned(),
         };
@@ -51,7 +51,7 @@ impl Table {
     }
 }
 
-impl Ledger for Table {
+impl Ledger for MemoryLedger {
     fn accounts(&mut self) -> Result<AccountsAnswer, Failure> {
         Ok(AccountsAnswer {
             accounts: self.state.accounts.clone(),
@@ -112,7 +112,7 @@ impl Ledger for Table {
 }
 
 /// What a command printed, and its exit status.
-fn answer(table: &mut Table, line: &str) -> String {
+fn answer(table: &mut MemoryLedger, line: &str) -> String {
     let (input, line) = match line.split_once(" | ") {
         Some((input, rest)) if rest.starts_with("sacctmgr") => (input, rest),
         _ => ("", line),
@@ -175,7 +175,7 @@ fn answer(table: &mut Table, line: &str) -> String {
 
 /// Replays a file: of each command that is compared its line, what is expected, and what came.
 fn replay(text: &str) -> Vec<(String, String, String)> {
-    let mut table = Table::new();
+    let mut table = MemoryLedger::new();
     let mut out = Vec::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
@@ -243,8 +243,8 @@ fn commands_answer_as_slurm_does() {
 }
 
 /// A table with the entities of the first session.
-fn with_history() -> Table {
-    let mut table = Table::new();
+fn with_history() -> MemoryLedger {
+    let mut table = MemoryLedger::new();
     let commands = SESSIONS[0]
         .1
         .lines()
@@ -256,7 +256,7 @@ fn with_history() -> Table {
 }
 
 /// What `dump` writes, without the comments above.
-fn dumped(table: &mut Table, name: &str) -> String {
+fn dumped(table: &mut MemoryLedger, name: &str) -> String {
     let path = std::env::temp_dir().join(format!("muster-{}-{name}.cfg", std::process::id()));
     let answer = answer(
         table,
@@ -282,7 +282,7 @@ fn a_dump_has_slurms_lines_and_is_loaded_again() {
         "For cluster peer\n Nothing new added.\n[exit 0]\n"
     );
     // Another controller has only the QOS that the file names.
-    let mut other = Table::new();
+    let mut other = MemoryLedger::new();
     answer(&mut other, "sacctmgr -i add qos low,lowc,high,strict");
     let said = answer(&mut other, &load);
     assert!(
@@ -314,7 +314,7 @@ fn a_dump_has_slurms_lines_and_is_loaded_again() {
 
 #[test]
 fn a_file_that_is_wrong_is_refused_at_its_line() {
-    let mut table = Table::new();
+    let mut table = MemoryLedger::new();
     let path = std::env::temp_dir().join(format!("muster-{}-wrong.cfg", std::process::id()));
     for (text, expected) in [
         (
@@ -361,7 +361,7 @@ fn signs_may_stand_before_the_names_of_qos() {
 
 #[test]
 fn what_needs_several_clusters_is_refused_by_name() {
-    let mut table = Table::new();
+    let mut table = MemoryLedger::new();
     for command in [
         "sacctmgr -i add federation f",
         "sacctmgr -i add resource r count=3 server=s type=license",

@@ -2,25 +2,25 @@
 
 use super::book::{Association, Book};
 use super::conditions::{Conditions, Key};
-use super::fields::Column;
+use super::fields::ListingColumn;
 use super::{amounts_text, clock, clock_of_minutes};
 use muster_model::account_limits::{Amounts, Limits};
 use muster_model::accounts::{PARENT_SHARES, Qos, QosDelta, ROOT, Terms, User};
 
 /// A line of a listing, of which any part may be absent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Row<'a> {
+pub(super) struct ListingRow<'a> {
     /// Cells that are known by their headers.
     pub(super) cells: Vec<(&'static str, String)>,
     /// An association.
-    pub(super) association: Option<Shown<'a>>,
+    pub(super) association: Option<ShownAssociation<'a>>,
     /// A QOS.
     pub(super) qos: Option<Qos>,
 }
 
 /// An association with what is shown of it.
 #[derive(Clone, Debug)]
-pub(super) struct Shown<'a> {
+pub(super) struct ShownAssociation<'a> {
     at: Association<'a>,
     limits: Limits,
     qos: String,
@@ -32,8 +32,12 @@ pub(super) struct Shown<'a> {
     alone: bool,
 }
 
-impl<'a> Shown<'a> {
-    pub(super) fn new(book: &'a Book, at: &Association<'a>, conditions: &Conditions) -> Shown<'a> {
+impl<'a> ShownAssociation<'a> {
+    pub(super) fn new(
+        book: &'a Book,
+        at: &Association<'a>,
+        conditions: &Conditions,
+    ) -> ShownAssociation<'a> {
         let alone = conditions.has(Key::NoParentInfo) || conditions.has(Key::NoParentLimits);
         let chain = match alone {
             true => vec![at.own],
@@ -41,7 +45,7 @@ impl<'a> Shown<'a> {
         };
         let raw = conditions.has(Key::WithRawQos);
         let parent = book.all.accounts.get(at.parent);
-        Shown {
+        ShownAssociation {
             limits: book.limits(at, !alone),
             qos: match (raw, alone) {
                 (true, _) => raw_qos(&book.chain(at)),
@@ -108,7 +112,7 @@ pub(super) fn raw_qos(chain: &[&Terms]) -> String {
     muster_model::accounts::NORMAL.to_owned()
 }
 
-impl Row<'_> {
+impl ListingRow<'_> {
     /// A cell that is known by its header.
     pub(super) fn with(mut self, header: &'static str, text: impl Into<String>) -> Self {
         self.cells.push((header, text.into()));
@@ -116,7 +120,7 @@ impl Row<'_> {
     }
 
     /// The cells of all columns.
-    pub(super) fn line(&self, columns: &[Column]) -> Vec<String> {
+    pub(super) fn line(&self, columns: &[ListingColumn]) -> Vec<String> {
         columns
             .iter()
             .map(|column| self.cell(column.header))
@@ -144,7 +148,7 @@ fn count(limit: Option<u32>) -> String {
     limit.map_or(String::new(), |n| n.to_string())
 }
 
-fn of_association(shown: &Shown<'_>, header: &str) -> Option<String> {
+fn of_association(shown: &ShownAssociation<'_>, header: &str) -> Option<String> {
     let at = &shown.at;
     Some(match header {
         "Cluster" => shown.cluster.to_owned(),
@@ -247,11 +251,11 @@ fn of_limits(l: &Limits, header: &str) -> Option<String> {
 
 /// Cells of a user's record.
 pub(super) fn user_cells<'a>(
-    row: Row<'a>,
+    row: ListingRow<'a>,
     book: &Book,
     user: &User,
     coordinators: bool,
-) -> Row<'a> {
+) -> ListingRow<'a> {
     let row = row
         .with("User", user.name.clone())
         .with("Name", user.name.clone())

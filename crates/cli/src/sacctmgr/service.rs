@@ -4,7 +4,7 @@
 use super::begins;
 use super::fields::columns;
 use super::ledger::error;
-use super::row::Row;
+use super::row::ListingRow;
 use super::session::Invocation;
 use super::show::USE_SET;
 use super::words::Word;
@@ -196,7 +196,7 @@ pub(super) fn reservations(session: &mut Invocation<'_>, words: &[String]) -> Re
         if !meets || !fits(&names, &reservation.name) || !fits(&clusters, &ctx.cluster) {
             continue;
         }
-        let row = Row::default()
+        let row = ListingRow::default()
             .with("Cluster", ctx.cluster.clone())
             .with("Name", reservation.name.clone())
             .with("TRES", format!("cpu={cpus}"))
@@ -334,7 +334,7 @@ pub(super) fn transactions(session: &mut Invocation<'_>, words: &[String]) -> Re
         if !is_meant {
             continue;
         }
-        let row = Row::default()
+        let row = ListingRow::default()
             .with("ID", record.id.to_string())
             .with("Time", time(&ctx, record.at))
             .with("Action", change.action.clone())

@@ -2,7 +2,7 @@
 
 use super::book::{Book, Facts};
 use super::console::{self, Console};
-use super::fields::{Column, Style, table};
+use super::fields::{ListingColumn, ListingStyle, table};
 use super::ledger::Ledger;
 use crate::connect::ConnectError;
 use crate::listing::Failure;
@@ -13,7 +13,7 @@ use muster_model::refusal::RefusalCode;
 pub(super) struct Invocation<'a> {
     pub(super) ledger: &'a mut dyn Ledger,
     pub(super) console: &'a mut dyn Console,
-    pub(super) style: Style,
+    pub(super) style: ListingStyle,
     pub(super) immediate: bool,
     pub(super) readonly: bool,
     pub(super) associations: bool,
@@ -22,7 +22,7 @@ pub(super) struct Invocation<'a> {
 }
 
 /// A part of a change, with what is said of it.
-pub(super) struct Part {
+pub(super) struct ChangePart {
     pub(super) text: String,
     pub(super) edits: Vec<AccountsEdit>,
 }
@@ -42,7 +42,7 @@ impl<'a> Invocation<'a> {
         Invocation {
             ledger,
             console,
-            style: Style::default(),
+            style: ListingStyle::default(),
             immediate: false,
             readonly: false,
             associations: false,
@@ -88,7 +88,7 @@ impl<'a> Invocation<'a> {
     }
 
     /// Prints a listing.
-    pub(super) fn print(&mut self, columns: &[Column], rows: &[Vec<String>]) {
+    pub(super) fn print(&mut self, columns: &[ListingColumn], rows: &[Vec<String>]) {
         self.console.say(&table(columns, rows, self.style));
     }
 
@@ -159,7 +159,11 @@ impl<'a> Invocation<'a> {
 
     /// Makes changes in several parts, each with its text, which is said once the part is made. Without `-i` all is
     /// said first, and asked once.
-    pub(super) fn make_parts(&mut self, nothing: &str, parts: Vec<Part>) -> Result<(), Failure> {
+    pub(super) fn make_parts(
+        &mut self,
+        nothing: &str,
+        parts: Vec<ChangePart>,
+    ) -> Result<(), Failure> {
         if !self.immediate {
             let text: String = parts.iter().map(|part| part.text.as_str()).collect();
             let edits = parts.into_iter().flat_map(|part| part.edits);

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 
 /// How a limit is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum LimitForm {
     /// A number.
     Count,
     /// Amounts of TRES.
@@ -34,13 +34,13 @@ pub(super) enum AssociationKey {
     DefaultQos,
     RawUsage,
     /// A limit: its usual name, and how it is written.
-    Limit(&'static str, Form),
+    Limit(&'static str, LimitForm),
 }
 
 use AssociationKey as A;
-use Form::{Count, Time, Tres};
+use LimitForm::{Count, Time, Tres};
 
-const fn limit(name: &'static str, form: Form) -> A {
+const fn limit(name: &'static str, form: LimitForm) -> A {
     A::Limit(name, form)
 }
 
@@ -291,7 +291,7 @@ fn limits(asked: &[(String, String)], qos: bool) -> Limits {
 
 /// Reads a limit. What it clears is noted.
 fn limit_asks(
-    (name, form): (&'static str, Form),
+    (name, form): (&'static str, LimitForm),
     word: &Word,
     cleared: &mut Vec<(String, String)>,
 ) -> Result<Option<(String, String)>, String> {
@@ -301,11 +301,11 @@ fn limit_asks(
         .any(|none| none.eq_ignore_ascii_case(value));
     let key = name.to_ascii_lowercase();
     match form {
-        Form::Count if clears => {
+        LimitForm::Count if clears => {
             cleared.push((name.to_owned(), String::new()));
             return Ok(Some((key, "-1".to_owned())));
         }
-        Form::Count => {
+        LimitForm::Count => {
             let wanted = match name {
                 // Memory may have a unit.
                 "GrpMemory" => value.trim_end_matches(|c: char| c.is_ascii_alphabetic()),
@@ -313,15 +313,15 @@ fn limit_asks(
             };
             number(name, wanted)?;
         }
-        Form::Time if clears => {
+        LimitForm::Time if clears => {
             cleared.push((name.to_owned(), String::new()));
             return Ok(Some((key, "-1".to_owned())));
         }
-        Form::Time => {
+        LimitForm::Time => {
             let read: Result<muster_model::time::TimeLimit, _> = value.parse();
             read.map_err(|_| bad_time(name, word))?;
         }
-        Form::Tres => check_tres(name, word, cleared)?,
+        LimitForm::Tres => check_tres(name, word, cleared)?,
     }
     Ok(Some((key, value.to_owned())))
 }

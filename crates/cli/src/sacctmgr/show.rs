@@ -6,8 +6,8 @@ use super::conditions::{
     OF_WCKEYS, accounts_that_fit,
 };
 use super::console::agreed;
-use super::fields::{Column, columns};
-use super::row::{Row, Shown, user_cells};
+use super::fields::{ListingColumn, columns};
+use super::row::{ListingRow, ShownAssociation, user_cells};
 use super::session::Invocation;
 use super::words::Word;
 use crate::listing::Failure;
@@ -54,7 +54,7 @@ pub(super) fn read(
 }
 
 /// The columns that are asked for, or the usual ones.
-fn layout(conditions: &Conditions, usual: &str) -> Result<Vec<Column>, Failure> {
+fn layout(conditions: &Conditions, usual: &str) -> Result<Vec<ListingColumn>, Failure> {
     columns(conditions.format.as_deref().unwrap_or(usual), false)
 }
 
@@ -111,13 +111,18 @@ pub(super) fn users(session: &mut Invocation<'_>, words: &[String]) -> Result<()
                 continue;
             };
             rows.extend(own.iter().map(|at| {
-                let mut row = user_cells(Row::default(), book, user, coordinators);
-                row.association = Some(Shown::new(book, at, &conditions));
+                let mut row = user_cells(ListingRow::default(), book, user, coordinators);
+                row.association = Some(ShownAssociation::new(book, at, &conditions));
                 row.line(&columns)
             }));
         }
         if rows.len() == before && (without || has_any && !shown) {
-            let row = user_cells(Row::default(), record.book, record.user, coordinators);
+            let row = user_cells(
+                ListingRow::default(),
+                record.book,
+                record.user,
+                coordinators,
+            );
             rows.push(row.line(&columns));
         }
     }
@@ -241,7 +246,7 @@ pub(super) fn accounts(session: &mut Invocation<'_>, words: &[String]) -> Result
             let own = associations_in(book, name, &conditions);
             rows.extend(own.iter().map(|at| {
                 let mut row = row();
-                row.association = Some(Shown::new(book, at, &conditions));
+                row.association = Some(ShownAssociation::new(book, at, &conditions));
                 row.line(&columns)
             }));
         }
@@ -254,7 +259,7 @@ pub(super) fn accounts(session: &mut Invocation<'_>, words: &[String]) -> Result
 }
 
 /// The record of an account: that of the controller's own cluster where it has one.
-fn account_cells<'a>(name: &str, books: &[Book], coordinators: bool) -> Row<'a> {
+fn account_cells<'a>(name: &str, books: &[Book], coordinators: bool) -> ListingRow<'a> {
     let own_first = books.iter().filter(|book| !book.is_other);
     let mut own_first = own_first.chain(books.iter().filter(|book| book.is_other));
     let account = own_first.find_map(|book| book.all.accounts.get(name));
@@ -262,7 +267,7 @@ fn account_cells<'a>(name: &str, books: &[Book], coordinators: bool) -> Row<'a> 
         Some(account) => (account.description.clone(), account.organization.clone()),
         None => ("default root account".to_owned(), ROOT.to_owned()),
     };
-    let row = Row::default()
+    let row = ListingRow::default()
         .with("Account", name)
         .with("Name", name)
         .with("Descr", description)
@@ -326,12 +331,12 @@ pub(super) fn associations(session: &mut Invocation<'_>, words: &[String]) -> Re
         let all = associations_of(book, &conditions);
         let top = all.iter().map(|at| at.depth).min().unwrap_or(0);
         rows.extend(all.iter().map(|at| {
-            let mut row = Row::default();
+            let mut row = ListingRow::default();
             if indents {
                 let blanks = " ".repeat(at.depth - top);
                 row = row.with("Account", format!("{blanks}{}", at.account));
             }
-            row.association = Some(Shown::new(book, at, &conditions));
+            row.association = Some(ShownAssociation::new(book, at, &conditions));
             row.line(&columns)
         }));
     }
@@ -375,9 +380,9 @@ pub(super) fn qos(session: &mut Invocation<'_>, words: &[String]) -> Result<(), 
         .into_iter()
         .filter(|qos| fits_qos(&conditions, qos))
         .map(|qos| {
-            let row = Row {
+            let row = ListingRow {
                 qos: Some(qos),
-                ..Row::default()
+                ..ListingRow::default()
             };
             row.line(&columns)
         })
@@ -431,7 +436,7 @@ pub(super) fn clusters(session: &mut Invocation<'_>, words: &[String]) -> Result
         if !is_meant {
             continue;
         }
-        let mut row = Row::default()
+        let mut row = ListingRow::default()
             .with("Cluster", name)
             .with("Name", name)
             .with("Class", classification)
@@ -460,7 +465,7 @@ pub(super) fn clusters(session: &mut Invocation<'_>, words: &[String]) -> Result
                 own: terms,
                 ..root.clone()
             };
-            row.association = Some(Shown::new(&book, &at, &Conditions::alone()));
+            row.association = Some(ShownAssociation::new(&book, &at, &Conditions::alone()));
             rows.push(row.line(&columns));
         }
     }
@@ -505,7 +510,7 @@ pub(super) fn tres(session: &mut Invocation<'_>, words: &[String]) -> Result<(),
         .chain(own)
         .filter(fits)
         .map(|(kind, name, id)| {
-            let row = Row::default().with("Type", kind).with("Name", name);
+            let row = ListingRow::default().with("Type", kind).with("Name", name);
             row.with("ID", id.to_string()).line(&columns)
         })
         .collect();
@@ -543,7 +548,7 @@ pub(super) fn wckeys(session: &mut Invocation<'_>, words: &[String]) -> Result<(
                     && (!conditions.has(Key::OnlyDefaults) || *is_default)
             });
         rows.extend(numbered.map(|((key, user, _), id): (_, i32)| {
-            let row = Row::default().with("WCKey", key).with("User", user);
+            let row = ListingRow::default().with("WCKey", key).with("User", user);
             let row = row.with("Cluster", book.cluster.clone());
             row.with("ID", id.to_string()).line(&columns)
         }));

@@ -8,7 +8,7 @@ use super::edit::{
     USE_WHERE, check_clusters, is_among, lines, lines_of_clusters, parts, take_setting,
     without_default_qos,
 };
-use super::session::{Invocation, Part, Verb};
+use super::session::{ChangePart, Invocation, Verb};
 use super::settings::AssociationSettings;
 use super::show::{USE_SET, read};
 use super::words::Word;
@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 
 /// A key of a user's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Own {
+enum UserKey {
     AdminLevel,
     DefaultAccount,
     DefaultWckey,
@@ -29,17 +29,17 @@ enum Own {
     Wckeys,
 }
 
-const OWN: &[(&str, usize, Own)] = &[
-    ("AdminLevel", 2, Own::AdminLevel),
-    ("DefaultAccount", 8, Own::DefaultAccount),
-    ("DefaultWCKey", 8, Own::DefaultWckey),
-    ("NewName", 1, Own::NewName),
-    ("WCKeys", 1, Own::Wckeys),
+const OWN: &[(&str, usize, UserKey)] = &[
+    ("AdminLevel", 2, UserKey::AdminLevel),
+    ("DefaultAccount", 8, UserKey::DefaultAccount),
+    ("DefaultWCKey", 8, UserKey::DefaultWckey),
+    ("NewName", 1, UserKey::NewName),
+    ("WCKeys", 1, UserKey::Wckeys),
 ];
 
 /// Settings of a user and of its associations.
 #[derive(Debug, Default, PartialEq)]
-struct Settings {
+struct UserSettings {
     admin_level: String,
     default_account: String,
     wckeys: WckeysAsk,
@@ -47,16 +47,16 @@ struct Settings {
     association: AssociationSettings,
 }
 
-impl Settings {
+impl UserSettings {
     fn take(&mut self, word: &Word, book: &Book, hint: &str) -> Result<(), Failure> {
         match word.key_of(OWN) {
-            Some(Own::AdminLevel) => self.admin_level.clone_from(&word.value),
-            Some(Own::DefaultAccount) => {
+            Some(UserKey::AdminLevel) => self.admin_level.clone_from(&word.value),
+            Some(UserKey::DefaultAccount) => {
                 self.default_account = book.all.account_key(&word.value);
             }
-            Some(Own::DefaultWckey) => self.wckeys.default = Some(word.value.clone()),
-            Some(Own::NewName) => self.new_name = Some(book.all.user_key(&word.value)),
-            Some(Own::Wckeys) => {
+            Some(UserKey::DefaultWckey) => self.wckeys.default = Some(word.value.clone()),
+            Some(UserKey::NewName) => self.new_name = Some(book.all.user_key(&word.value)),
+            Some(UserKey::Wckeys) => {
                 self.wckeys.keys = Some(ListEdit {
                     sign: word.sign,
                     names: word.list(),
@@ -144,18 +144,18 @@ fn folded(names: &[String], key: impl Fn(&str) -> String) -> Vec<String> {
 }
 
 /// What `add user` will do.
-struct Addition<'a> {
+struct UserAddition<'a> {
     /// The clusters in whose records users are added.
     books: Vec<&'a Book>,
     names: Vec<String>,
     accounts: Vec<String>,
     partitions: Vec<String>,
-    settings: Settings,
+    settings: UserSettings,
 }
 
 fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let book = session.book()?;
-    let (mut conditions, mut settings) = (Conditions::default(), Settings::default());
+    let (mut conditions, mut settings) = (Conditions::default(), UserSettings::default());
     for text in words {
         let word = Word::new(text);
         let is_setting = word.key_of(OWN).is_some() && word.key_of(OF_USERS) != Some(Key::Accounts);
@@ -197,7 +197,7 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
         let text = format!("{missing} No associations or wckeys created.");
         return Err(Failure::new(text));
     }
-    let mut addition = Addition {
+    let mut addition = UserAddition {
         books: meant,
         names,
         accounts,
@@ -254,7 +254,7 @@ fn ask_about_unknown(session: &mut Invocation<'_>, names: &mut Vec<String>) {
     *names = wanted;
 }
 
-impl Addition<'_> {
+impl UserAddition<'_> {
     /// What will be added; empty if there is nothing.
     fn text(&self, is_new: &impl Fn(&String) -> bool) -> String {
         let mut associations = String::new();
@@ -281,7 +281,7 @@ impl Addition<'_> {
         out += &wckeys;
         if !associations.is_empty() {
             let set = self.settings.association.lines(None);
-            let _ = write!(out, " Non Default Settings\n{set}");
+            let _ = write!(out, " Non Default UserSettings\n{set}");
         }
         out
     }
@@ -330,7 +330,7 @@ impl Addition<'_> {
         }
         match out.is_empty() {
             true => out,
-            false => format!(" Settings =\n{out}"),
+            false => format!(" UserSettings =\n{out}"),
         }
     }
 
@@ -461,7 +461,7 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     let book = session.book()?;
     let (conditions, set) = parts(words);
     let conditions = read(&conditions, OF_USERS, USE_SET)?;
-    let mut settings = Settings::default();
+    let mut settings = UserSettings::default();
     for text in set.iter().filter(|word| !word.eq_ignore_ascii_case("and")) {
         let word = Word::new(text);
         let resets = word.is("rawusage", 7) && word.key.is_some();
@@ -470,7 +470,7 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
         }
         settings.take(&word, &book, USE_WHERE)?;
     }
-    if settings == Settings::default() {
+    if settings == UserSettings::default() {
         return Err(Failure::new(NOTHING_SET));
     }
     if settings.association.resets_usage {
@@ -497,7 +497,7 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     }
     let mut parts = Vec::new();
     if settings.concerns_user() && !named.is_empty() {
-        parts.push(Part {
+        parts.push(ChangePart {
             text: format!(" Modified users...\n{}", lines(&named)),
             edits: (books.iter())
                 .filter_map(|book| settings.record_edit(book, &conditions))
@@ -506,7 +506,7 @@ fn modify(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure>
     }
     let changes = lines_of_clusters(&changed, terms);
     if *terms != TermsAsk::default() && !changes.is_empty() {
-        parts.push(Part {
+        parts.push(ChangePart {
             text: format!(" Modified user associations...\n{changes}"),
             edits: (changed.iter())
                 .flat_map(|changed| settings.association_edits(changed, &conditions))
@@ -570,7 +570,7 @@ fn by_user(
 fn check_defaults(
     session: &mut Invocation<'_>,
     books: &[Book],
-    settings: &Settings,
+    settings: &UserSettings,
     conditions: &Conditions,
 ) -> Result<(), Failure> {
     let account = settings.default_account.as_str();

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// What is written, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct WriteOrder {
     /// The path on the node.
     pub(super) dest: String,
     /// Bytes of the file.
@@ -28,7 +28,7 @@ pub(super) struct Order {
     pub(super) times_s: Option<(i64, i64)>,
 }
 
-impl Order {
+impl WriteOrder {
     /// As words of a command line.
     pub(super) fn words(&self) -> Vec<String> {
         let (atime, mtime) = match self.times_s {
@@ -45,7 +45,7 @@ impl Order {
         ]
     }
 
-    fn read(words: &[String]) -> Option<Order> {
+    fn read(words: &[String]) -> Option<WriteOrder> {
         let [dest, size, mode, force, atime, mtime] = words else {
             return None;
         };
@@ -53,7 +53,7 @@ impl Order {
             ("-", "-") => None,
             (atime, mtime) => Some((atime.parse().ok()?, mtime.parse().ok()?)),
         };
-        Some(Order {
+        Some(WriteOrder {
             dest: dest.clone(),
             size: size.parse().ok()?,
             mode: u32::from_str_radix(mode, 8).ok()? & 0o777,
@@ -130,7 +130,7 @@ fn lacks_links(error: &io::Error) -> bool {
 
 /// Runs the task; its exit status is the error's number.
 pub(super) fn main(words: &[String]) -> ExitCode {
-    let Some(order) = Order::read(words) else {
+    let Some(order) = WriteOrder::read(words) else {
         say::stderr("sbcast: error: --receive is for sbcast's own tasks\n");
         return ExitCode::FAILURE;
     };
@@ -161,8 +161,8 @@ mod tests {
             Dir(path)
         }
 
-        fn order(&self, size: u64) -> Order {
-            Order {
+        fn order(&self, size: u64) -> WriteOrder {
+            WriteOrder {
                 dest: self.0.join("dest").display().to_string(),
                 size,
                 mode: 0o640,
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_file_is_written_with_its_mode_and_times() {
         let dir = Dir::new("mode");
-        let order = Order {
+        let order = WriteOrder {
             times_s: Some((1_000_000, 2_000_000)),
             ..dir.order(5)
         };
@@ -209,7 +209,7 @@ mod tests {
         let refused = order.execute(&b"new"[..]).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(Errno::EEXIST as i32));
         assert_eq!(fs::read(&order.dest).unwrap(), b"old");
-        let forced = Order {
+        let forced = WriteOrder {
             force: true,
             ..order
         };
@@ -248,12 +248,12 @@ mod tests {
     fn orders_are_read_as_they_are_written() {
         let dir = Dir::new("words");
         for times_s in [None, Some((-1, 7))] {
-            let order = Order {
+            let order = WriteOrder {
                 times_s,
                 ..dir.order(9)
             };
-            assert_eq!(Order::read(&order.words()), Some(order));
+            assert_eq!(WriteOrder::read(&order.words()), Some(order));
         }
-        assert_eq!(Order::read(&["x".to_owned()]), None);
+        assert_eq!(WriteOrder::read(&["x".to_owned()]), None);
     }
 }

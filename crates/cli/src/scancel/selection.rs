@@ -1,6 +1,6 @@
 //! Which jobs and steps are meant, one by one: for `--interactive`, where the user agrees to each, and for `--verbose`.
 
-use super::{CancelRequest, Target};
+use super::{CancelRequest, CancelTarget};
 use crate::connect::{Client, unexpected};
 use crate::say::{self, Say};
 use muster_model::command::{JobSelection, JobTarget};
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 /// What is to be ended or signalled.
 pub(super) struct Chosen {
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<CancelTarget>,
     /// Something that was named is not there; that was said.
     pub(super) has_failed: bool,
 }
@@ -36,7 +36,7 @@ pub(super) fn choose(
             ));
         }
         for job in &jobs {
-            let target = Target {
+            let target = CancelTarget {
                 text: job.id.to_string(),
                 job: JobTarget {
                     job: job.id,
@@ -71,7 +71,7 @@ pub(super) fn choose(
     })
 }
 
-fn is_agreed_to(job: &Job, target: &Target) -> bool {
+fn is_agreed_to(job: &Job, target: &CancelTarget) -> bool {
     let what = match target.step {
         Some(_) => "step_id",
         None => "job_id",

@@ -89,14 +89,16 @@ pub(crate) fn flag_names() -> impl Iterator<Item = &'static str> {
 
 /// What cannot be read, in scontrol's words.
 #[derive(Debug, PartialEq)]
-struct Wrong(String);
+struct ReservationError(String);
 
 impl Session {
     /// `create reservation ...`.
     pub(super) fn create_reservation(&mut self, words: &[String]) {
         let ask = match read(words, &now(), false).and_then(|ask| complete(ask, words)) {
             Ok(ask) => ask,
-            Err(Wrong(text)) => return self.error(&format!("{text}  No reservation created.")),
+            Err(ReservationError(text)) => {
+                return self.error(&format!("{text}  No reservation created."));
+            }
         };
         let answer = self
             .client()
@@ -112,7 +114,9 @@ impl Session {
     pub(super) fn update_reservation(&mut self, words: &[String]) {
         let ask = match read(words, &now(), true) {
             Ok(ask) => ask,
-            Err(Wrong(text)) => return self.error(&format!("{text}  No reservation update.")),
+            Err(ReservationError(text)) => {
+                return self.error(&format!("{text}  No reservation update."));
+            }
         };
         if ask.name.as_ref().is_none_or(String::is_empty) {
             return self.error("Reservation must be given.  No reservation update.");
@@ -149,7 +153,7 @@ impl Session {
 /// What is wrong with them, in scontrol's words.
 pub(crate) fn of_words(words: &[String]) -> Result<ReservationAsk, String> {
     let made = read(words, &now(), false).and_then(|ask| complete(ask, words));
-    made.map_err(|Wrong(text)| text)
+    made.map_err(|ReservationError(text)| text)
 }
 
 fn now() -> Zoned {
@@ -157,7 +161,7 @@ fn now() -> Zoned {
 }
 
 /// Reads `Key=Value` words.
-fn read(words: &[String], now: &Zoned, update: bool) -> Result<ReservationAsk, Wrong> {
+fn read(words: &[String], now: &Zoned, update: bool) -> Result<ReservationAsk, ReservationError> {
     let mut ask = ReservationAsk {
         utc_offset_s: now.offset().seconds(),
         ..ReservationAsk::default()
@@ -168,7 +172,7 @@ fn read(words: &[String], now: &Zoned, update: bool) -> Result<ReservationAsk, W
             continue;
         }
         let Some((key, value)) = word.split_once('=') else {
-            return Err(Wrong(format!("Unknown parameter {word}.")));
+            return Err(ReservationError(format!("Unknown parameter {word}.")));
         };
         let (key, sign) = match key.strip_suffix(['+', '-']) {
             Some(bare) => (bare, key.chars().next_back()),
@@ -197,16 +201,18 @@ fn set(
     (sign, update): (Option<char>, bool),
     value: &str,
     now: &Zoned,
-) -> Result<(), Wrong> {
-    let unknown = || Wrong(format!("Unknown parameter {word}."));
+) -> Result<(), ReservationError> {
+    let unknown = || ReservationError(format!("Unknown parameter {word}."));
     let (name, status) = field(key).ok_or_else(unknown)?;
     if let Status::Refused(why) = status {
-        return Err(Wrong(format!("{name} is not supported: {why}.")));
+        return Err(ReservationError(format!("{name} is not supported: {why}.")));
     }
     let value = value.trim_matches(['"', '\'']);
-    let bad = |what: &str| Wrong(format!("Invalid {what} {word}."));
+    let bad = |what: &str| ReservationError(format!("Invalid {what} {word}."));
     if sign.is_some() && !SIGNED.contains(&name) {
-        return Err(Wrong(format!("Use {name}= without a sign, not {word}.")));
+        return Err(ReservationError(format!(
+            "Use {name}= without a sign, not {word}."
+        )));
     }
     // A time of day that has passed today is tomorrow's.
     let time = || {
@@ -249,7 +255,9 @@ fn set(
         "Licenses" => ask.licenses = Some(value.to_owned()),
         "TRES" if value.to_ascii_lowercase().contains("bb/") => {
             let why = "this cluster has none to reserve";
-            return Err(Wrong(format!("BurstBuffer is not supported: {why}.")));
+            return Err(ReservationError(format!(
+                "BurstBuffer is not supported: {why}."
+            )));
         }
         "TRES" => tres(ask, value).ok_or_else(|| bad("TRES"))?,
         _ => return Err(unknown()),
@@ -306,7 +314,11 @@ fn small(seconds: Option<u64>) -> u32 {
     seconds.map_or(u32::MAX, |s| u32::try_from(s).unwrap_or(u32::MAX))
 }
 
-fn set_flags(ask: &mut ReservationAsk, sign: Option<char>, value: &str) -> Result<(), Wrong> {
+fn set_flags(
+    ask: &mut ReservationAsk,
+    sign: Option<char>,
+    value: &str,
+) -> Result<(), ReservationError> {
     for word in value.split(',').filter(|w| !w.is_empty()) {
         let (word, argument) = match word.split_once(['=', ':']) {
             Some((word, argument)) => (word, Some(argument)),
@@ -324,7 +336,7 @@ fn set_flags(ask: &mut ReservationAsk, sign: Option<char>, value: &str) -> Resul
         });
         let wrong = || {
             let sign = sign.map_or_else(String::new, String::from);
-            Wrong(format!("Error parsing flags {sign}{value}."))
+            ReservationError(format!("Error parsing flags {sign}{value}."))
         };
         let (_, _, flag) = known.ok_or_else(wrong)?;
         let removed = minus || sign == Some('-');
@@ -371,13 +383,13 @@ fn names(sign: Option<char>, value: &str) -> NameList {
 }
 
 /// Users must exist.
-fn users(sign: Option<char>, value: &str) -> Result<NameList, Wrong> {
+fn users(sign: Option<char>, value: &str) -> Result<NameList, ReservationError> {
     let list = names(sign, value);
     let (NameList::Only(all) | NameList::AllBut(all) | NameList::Add(all) | NameList::Remove(all)) =
         &list;
     for user in all {
         if crate::people::user_named(user).is_none() {
-            return Err(Wrong(format!(
+            return Err(ReservationError(format!(
                 "Error creating the reservation: Invalid user id: there is no user {user}."
             )));
         }
@@ -386,8 +398,8 @@ fn users(sign: Option<char>, value: &str) -> Result<NameList, Wrong> {
 }
 
 /// What a new reservation must have.
-fn complete(ask: ReservationAsk, words: &[String]) -> Result<ReservationAsk, Wrong> {
-    let missing = |text: &str| Err(Wrong(text.to_owned()));
+fn complete(ask: ReservationAsk, words: &[String]) -> Result<ReservationAsk, ReservationError> {
+    let missing = |text: &str| Err(ReservationError(text.to_owned()));
     let Some(start) = ask.start else {
         return missing("A start time must be given.");
     };
@@ -427,7 +439,7 @@ mod tests {
         let now = jiff::Timestamp::from_second(NOW)
             .unwrap()
             .to_zoned(jiff::tz::TimeZone::UTC);
-        read(&words, &now, true).map_err(|Wrong(text)| text)
+        read(&words, &now, true).map_err(|ReservationError(text)| text)
     }
 
     #[test]
@@ -616,7 +628,7 @@ mod tests {
         }
         let incomplete = |line: &str| {
             let words: Vec<String> = vec![line.to_owned()];
-            complete(ask(line).unwrap(), &words).map_err(|Wrong(text)| text)
+            complete(ask(line).unwrap(), &words).map_err(|ReservationError(text)| text)
         };
         assert!(
             incomplete("duration=5")

@@ -18,7 +18,7 @@ use crate::listing::{
     Failure, complain, failed_call, job_document, node_document, own_step, print, reservation,
 };
 use crate::options::Status;
-use job::Style;
+use job::RecordStyle;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::private_data::PrivateData;
@@ -49,8 +49,8 @@ pub(crate) struct ScontrolFlags {
 }
 
 impl ScontrolFlags {
-    fn style(self) -> Style {
-        Style {
+    fn style(self) -> RecordStyle {
+        RecordStyle {
             one_line: self.one_liner,
             details: self.details,
         }

@@ -62,7 +62,7 @@ impl Pair {
 }
 
 /// What a specification is about.
-enum Entity {
+enum UpdatedEntity {
     Job,
     Node,
     Partition,
@@ -72,67 +72,67 @@ enum Entity {
     Other,
 }
 
-fn entity(pairs: &[Pair]) -> Entity {
+fn entity(pairs: &[Pair]) -> UpdatedEntity {
     for pair in pairs {
         // A job's fields may have the names of other entities.
         if pair.is("jobid", 3) || pair.is("jobname", 4) {
-            return Entity::Job;
+            return UpdatedEntity::Job;
         }
         if pair.is("nodename", 3) || pair.key == "nodes" && pairs.len() == 1 {
-            return Entity::Node;
+            return UpdatedEntity::Node;
         }
         if pair.is("partitionname", 10) {
-            return Entity::Partition;
+            return UpdatedEntity::Partition;
         }
         if pair.is("stepid", 4) {
-            return Entity::Step;
+            return UpdatedEntity::Step;
         }
         if pair.is("reservationname", 12) {
-            return Entity::Reservation;
+            return UpdatedEntity::Reservation;
         }
     }
     // Short forms that are keys of other entities too count only when nothing clearer is there.
     match pairs.first() {
-        Some(pair) if pair.is("partitionname", 3) => Entity::Partition,
-        Some(pair) if pair.is("reservationname", 3) => Entity::Reservation,
-        Some(pair) if pair.key == "name" => Entity::Job,
-        Some(pair) if pair.is("slurmctlddebug", 2) && pairs.len() == 1 => Entity::Controller,
-        _ => Entity::Other,
+        Some(pair) if pair.is("partitionname", 3) => UpdatedEntity::Partition,
+        Some(pair) if pair.is("reservationname", 3) => UpdatedEntity::Reservation,
+        Some(pair) if pair.key == "name" => UpdatedEntity::Job,
+        Some(pair) if pair.is("slurmctlddebug", 2) && pairs.len() == 1 => UpdatedEntity::Controller,
+        _ => UpdatedEntity::Other,
     }
 }
 
 /// What `create` and `delete` are about, by the name or its first three letters at least.
-fn made_or_removed(word: &str) -> Option<Entity> {
+fn made_or_removed(word: &str) -> Option<UpdatedEntity> {
     let word = word.to_ascii_lowercase();
     let known = |name: &str| word.len() >= 3 && name.starts_with(&word);
     if known("partitionname") {
-        Some(Entity::Partition)
+        Some(UpdatedEntity::Partition)
     } else if known("reservationname") {
-        Some(Entity::Reservation)
+        Some(UpdatedEntity::Reservation)
     } else if known("nodename") || word == "nodes" {
-        Some(Entity::Node)
+        Some(UpdatedEntity::Node)
     } else {
         None
     }
 }
 
 /// A field of `scontrol update`: its name, how few letters stand for it, what it does here.
-pub(crate) struct Field {
+pub(crate) struct UpdateField {
     pub(crate) name: &'static str,
     pub(crate) letters: usize,
     pub(crate) status: Status,
 }
 
-const fn works(name: &'static str, letters: usize) -> Field {
-    Field {
+const fn works(name: &'static str, letters: usize) -> UpdateField {
+    UpdateField {
         name,
         letters,
         status: Status::Works,
     }
 }
 
-const fn refused(name: &'static str, why: &'static str) -> Field {
-    Field {
+const fn refused(name: &'static str, why: &'static str) -> UpdateField {
+    UpdateField {
         name,
         letters: usize::MAX,
         status: Status::Refused(why),
@@ -145,9 +145,9 @@ const CONF: &str = "set it in slurm.conf, then scontrol reconfigure";
 const NOT_KEPT: &str = "nodes do not keep this";
 
 /// Fields of `update NodeName=`.
-pub(crate) const NODE_FIELDS: &[Field] = &[
+pub(crate) const NODE_FIELDS: &[UpdateField] = &[
     works("NodeName", 3),
-    Field {
+    UpdateField {
         name: "State",
         letters: 1,
         status: Status::Partly(
@@ -156,17 +156,17 @@ pub(crate) const NODE_FIELDS: &[Field] = &[
     },
     works("Reason", 1),
     works("Weight", 1),
-    Field {
+    UpdateField {
         name: "ActiveFeatures",
         letters: 3,
         status: FEATURES,
     },
-    Field {
+    UpdateField {
         name: "AvailableFeatures",
         letters: 3,
         status: FEATURES,
     },
-    Field {
+    UpdateField {
         name: "Features",
         letters: 1,
         status: FEATURES,
@@ -211,16 +211,16 @@ impl Session {
             return;
         };
         match entity(&pairs) {
-            Entity::Job => self.update_job(&pairs),
-            Entity::Node => self.update_node(&pairs),
-            Entity::Partition => self.update_partition(&pairs),
-            Entity::Step => self.update_step(&pairs),
-            Entity::Controller => {
+            UpdatedEntity::Job => self.update_job(&pairs),
+            UpdatedEntity::Node => self.update_node(&pairs),
+            UpdatedEntity::Partition => self.update_partition(&pairs),
+            UpdatedEntity::Step => self.update_step(&pairs),
+            UpdatedEntity::Controller => {
                 let level = pairs.first().map(|p| p.value.clone());
                 self.set_debug(&level.unwrap_or_default(), None);
             }
-            Entity::Reservation => self.update_reservation(words),
-            Entity::Other => {
+            UpdatedEntity::Reservation => self.update_reservation(words),
+            UpdatedEntity::Other => {
                 self.complain("No valid entity in update command");
                 self.complain(
                     "Input line must include \"NodeName\", \"PartitionName\", \"Reservation\", \"JobId\", or \
@@ -239,19 +239,19 @@ impl Session {
         };
         let first = bare.first().map(String::as_str);
         let names = pairs.iter().map(|p| p.key.as_str());
-        let named: Vec<Entity> = first
+        let named: Vec<UpdatedEntity> = first
             .into_iter()
             .chain(names)
             .filter_map(made_or_removed)
             .collect();
         // A reservation may name nodes and a partition, and Nodes= is a field of a partition too.
-        let named_any = |wanted: fn(&Entity) -> bool| named.iter().any(wanted);
-        let reservation = named_any(|e| matches!(e, Entity::Reservation));
-        let partition = named_any(|e| matches!(e, Entity::Partition));
+        let named_any = |wanted: fn(&UpdatedEntity) -> bool| named.iter().any(wanted);
+        let reservation = named_any(|e| matches!(e, UpdatedEntity::Reservation));
+        let partition = named_any(|e| matches!(e, UpdatedEntity::Partition));
         match named.first() {
             Some(_) if reservation => self.create_reservation(&words[bare.len()..]),
             Some(_) if partition => self.create_partition(&pairs),
-            Some(Entity::Node) => match nodes::creation(words) {
+            Some(UpdatedEntity::Node) => match nodes::creation(words) {
                 Ok(command) => self.send_change(command, "Error creating node(s)"),
                 Err(why) => self.error(&why),
             },
@@ -302,12 +302,12 @@ impl Session {
             }
         };
         match made_or_removed(entity) {
-            Some(Entity::Partition) => {
+            Some(UpdatedEntity::Partition) => {
                 let name = id.to_owned();
                 let prefix = format!("delete_partition {}", words[0]);
                 self.send_change(UserCommand::DeletePartition { name }, &prefix);
             }
-            Some(Entity::Node) => {
+            Some(UpdatedEntity::Node) => {
                 let nodes = id.to_owned();
                 let prefix = format!("delete_node {}", words[0]);
                 self.send_change(UserCommand::DeleteNodes { nodes }, &prefix);
@@ -476,13 +476,13 @@ mod tests {
         let of = |words: &[&str]| {
             let pairs: Vec<Pair> = words.iter().map(|w| Pair::read(w).unwrap()).collect();
             match entity(&pairs) {
-                Entity::Job => "job",
-                Entity::Node => "node",
-                Entity::Partition => "partition",
-                Entity::Reservation => "reservation",
-                Entity::Step => "step",
-                Entity::Controller => "controller",
-                Entity::Other => "other",
+                UpdatedEntity::Job => "job",
+                UpdatedEntity::Node => "node",
+                UpdatedEntity::Partition => "partition",
+                UpdatedEntity::Reservation => "reservation",
+                UpdatedEntity::Step => "step",
+                UpdatedEntity::Controller => "controller",
+                UpdatedEntity::Other => "other",
             }
         };
         assert_eq!(of(&["jobid=1", "partition=x"]), "job");

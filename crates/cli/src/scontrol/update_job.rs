@@ -20,7 +20,7 @@ use muster_proto::client::JobFilter;
 const SITE_FACTOR_MAX: u32 = i32::MAX as u32 - 2;
 
 /// How a key is read.
-type Read = fn(&mut Change<'_>, &Pair) -> Result<(), String>;
+type Read = fn(&mut JobEdit<'_>, &Pair) -> Result<(), String>;
 
 /// Key in lower case, letters that are enough, and what it does.
 const KEYS: &[(&str, usize, Read)] = &[
@@ -239,7 +239,7 @@ pub(crate) fn fields() -> impl Iterator<Item = &'static str> {
 }
 
 /// A job being changed.
-struct Change<'a> {
+struct JobEdit<'a> {
     update: JobUpdate,
     /// Loads the job when what it asks for is needed.
     load: &'a mut dyn FnMut() -> Result<Job, ConnectError>,
@@ -249,7 +249,7 @@ struct Change<'a> {
     cpus: Option<(u32, String)>,
 }
 
-impl Change<'_> {
+impl JobEdit<'_> {
     /// Has the tasks take as many CPUs as `NumCPUs=` says: so many more each, or else so many tasks of one CPU.
     fn settle_cpus(&mut self) -> Result<(), String> {
         let Some((wanted, _)) = self.cpus else {
@@ -309,7 +309,7 @@ fn set(field: &mut Option<String>, pair: &Pair) -> Result<(), String> {
     Ok(())
 }
 
-fn shown(change: &mut Change<'_>, key: &str, pair: &Pair) -> Result<(), String> {
+fn shown(change: &mut JobEdit<'_>, key: &str, pair: &Pair) -> Result<(), String> {
     let value = (key.to_owned(), pair.value.clone());
     change.update.shown.push(value);
     Ok(())
@@ -337,7 +337,7 @@ fn point(pair: &Pair) -> Result<Timestamp, String> {
         .ok_or_else(|| "expected a time such as now+1hour or 2030-01-20T12:34:00".to_owned())
 }
 
-fn nodes(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
+fn nodes(change: &mut JobEdit<'_>, pair: &Pair) -> Result<(), String> {
     let (min, max) = values::nodes(&pair.value).map_err(|e| e.lines.join("; "))?;
     if max == 0 {
         return Err("a job has one node at least".to_owned());
@@ -363,13 +363,13 @@ fn cpus(pair: &Pair) -> Result<u32, String> {
     Ok(least)
 }
 
-fn tasks(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
+fn tasks(change: &mut JobEdit<'_>, pair: &Pair) -> Result<(), String> {
     change.ask()?.ntasks = Some(number(pair)?);
     Ok(())
 }
 
 /// When a running job is to end at the latest: a limit that is over then.
-fn end_time(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
+fn end_time(change: &mut JobEdit<'_>, pair: &Pair) -> Result<(), String> {
     let end = point(pair)?;
     let job = change.job()?;
     let now = zone::now();
@@ -386,7 +386,7 @@ fn end_time(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
     Ok(())
 }
 
-fn sharing(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
+fn sharing(change: &mut JobEdit<'_>, pair: &Pair) -> Result<(), String> {
     change.ask()?.sharing = match pair.value.to_ascii_lowercase().as_str() {
         "yes" | "1" => Sharing::Oversubscribe,
         "no" | "0" => Sharing::Exclusive,
@@ -396,7 +396,7 @@ fn sharing(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
     Ok(())
 }
 
-fn limit(change: &mut Change<'_>, pair: &Pair) -> Result<(), String> {
+fn limit(change: &mut JobEdit<'_>, pair: &Pair) -> Result<(), String> {
     let bad = |_| "Invalid TimeLimit value".to_owned();
     let (sign, value) = match (
         pair.sign,
@@ -446,7 +446,7 @@ pub(crate) fn changes(
     pairs: &[Pair],
     load: &mut dyn FnMut() -> Result<Job, ConnectError>,
 ) -> Result<JobUpdate, ChangeError> {
-    let mut change = Change {
+    let mut change = JobEdit {
         update: JobUpdate::default(),
         load,
         failed: None,
@@ -672,7 +672,7 @@ mod tests {
         let mut load = || -> Result<Job, ConnectError> {
             Err(Refusal::from(RefusalCode::InvalidJobId).into())
         };
-        let mut change = Change {
+        let mut change = JobEdit {
             update: JobUpdate {
                 ask: Some(ResourceAsk::default()),
                 ..JobUpdate::default()

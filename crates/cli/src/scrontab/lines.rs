@@ -34,14 +34,14 @@ const REFUSED: [&str; 14] = [
 
 /// The jobs of a crontab, with scripts and environments.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub(super) struct CrontabJobs {
     /// One for each entry.
     pub(super) specs: Vec<JobSpec>,
     /// What they name.
     pub(super) blobs: Vec<(BlobId, ByteVec)>,
 }
 
-impl Jobs {
+impl CrontabJobs {
     /// Numbers will do as names: the controller gives blobs theirs by content.
     fn blob(&mut self, bytes: Vec<u8>) -> BlobId {
         if let Some((id, _)) = self.blobs.iter().find(|(_, known)| ***known == *bytes) {
@@ -64,8 +64,8 @@ pub(super) fn group_name(user: &User) -> String {
 ///
 /// # Errors
 /// What is wrong, a line each.
-pub(super) fn jobs(text: &str, user: &User) -> Result<Jobs, Vec<String>> {
-    let (mut jobs, mut faults) = (Jobs::default(), Vec::new());
+pub(super) fn jobs(text: &str, user: &User) -> Result<CrontabJobs, Vec<String>> {
+    let (mut jobs, mut faults) = (CrontabJobs::default(), Vec::new());
     let mut variables: Vec<(&str, String)> = Vec::new();
     let mut options: Vec<&str> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -88,7 +88,7 @@ pub(super) fn jobs(text: &str, user: &User) -> Result<Jobs, Vec<String>> {
 }
 
 fn add(
-    jobs: &mut Jobs,
+    jobs: &mut CrontabJobs,
     user: &User,
     entry: &str,
     options: &[&str],

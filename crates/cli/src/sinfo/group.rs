@@ -3,7 +3,7 @@
 use super::{Options, names_partition};
 use crate::listing::Failure;
 use crate::listing::context::Ctx;
-use crate::listing::format::{Column, Layout};
+use crate::listing::format::{FormatColumn, Layout};
 use crate::listing::node::NodeView;
 use crate::listing::node_fields::{FIELDS, Grouping, NodeGroup, Nodes, grouping};
 use muster_model::config::PartitionConfig;
@@ -28,7 +28,7 @@ pub(super) fn rows<'a>(
         .iter()
         .map(|v| (v.node.config.name.as_str(), *v))
         .collect();
-    let telling: Vec<&Column<Nodes>> = layout
+    let telling: Vec<&FormatColumn<Nodes>> = layout
         .columns
         .iter()
         .filter(|c| match grouping(c.field) {
@@ -84,7 +84,7 @@ fn wanted(options: &Options, view: &NodeView<'_>) -> bool {
 
 fn add<'a>(
     options: &Options,
-    telling: &[&Column<Nodes>],
+    telling: &[&FormatColumn<Nodes>],
     rows: &mut Vec<Growing<'a>>,
     by_key: &mut HashMap<String, usize>,
     partition: &'a PartitionConfig,

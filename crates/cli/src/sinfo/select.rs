@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 /// Conditions; all that are given must hold.
 #[derive(Debug, Default)]
-pub(super) struct Selection {
+pub(super) struct NodeSelection {
     pub(super) nodes: Option<HashSet<String>>,
     pub(super) partitions: Vec<String>,
     /// Any of these sets of states, of which all must hold.
@@ -44,7 +44,7 @@ fn parse_state(word: &str) -> Result<StatePattern, Failure> {
     })
 }
 
-impl Selection {
+impl NodeSelection {
     /// Whether the partition is shown.
     pub(super) fn wants_partition(&self, partition: &PartitionConfig) -> bool {
         if self.partitions.is_empty() {

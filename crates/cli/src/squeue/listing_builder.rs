@@ -7,7 +7,7 @@ use super::sort::Order;
 use super::{Layouts, Options, pick};
 use crate::listing::Failure;
 use crate::listing::context::Ctx;
-use crate::listing::format::Column;
+use crate::listing::format::FormatColumn;
 use crate::listing::job::JobRow;
 use crate::listing::job_fields::{self, is_id, is_of_numbers};
 use crate::listing::query::Jobs;
@@ -36,7 +36,7 @@ pub(super) struct ListingBuilder<'o> {
     /// The template of each row.
     rows: ChunkedVec<u32>,
     /// The columns in which jobs of one template differ.
-    columns: Vec<&'o Column<job_fields::Jobs>>,
+    columns: Vec<&'o FormatColumn<job_fields::JobRecords>>,
     own: Own,
 }
 
@@ -278,7 +278,7 @@ impl<'o> ListingBuilder<'o> {
 
 /// Writes the cell of a job that is of a template. Nearly all that is written of most listings is the number of a job in a column
 /// that is wide enough.
-fn cell(out: &mut String, column: &Column<job_fields::Jobs>, job: &Job, ctx: &Ctx) {
+fn cell(out: &mut String, column: &FormatColumn<job_fields::JobRecords>, job: &Job, ctx: &Ctx) {
     let number = column.right && is_id(column.field) && job.array == ArrayRole::None;
     if !(number && job.het.is_none() && text::number_right(out, job.id.0, column.width)) {
         column.cell(out, &JobRow::new(job, None), ctx);

@@ -1,7 +1,7 @@
 //! The reports themselves: sums over rows of accounting, and which of them stand in which column.
 
 use super::measure::{Period, TRES, ran_s, used_ms};
-use super::used::Used;
+use super::used::UsageAnswer;
 use super::{ReportRequest, Settings};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
@@ -16,7 +16,7 @@ use muster_proto::acct::{AcctJob, NodeOutage, UsageRow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The data of reports.
-pub(super) struct Facts {
+pub(super) struct ReportData {
     pub(super) cluster: String,
     pub(super) period: Period,
     pub(super) now: Timestamp,
@@ -35,27 +35,27 @@ pub(super) struct Facts {
     pub(super) whole: bool,
 }
 
-impl Facts {
+impl ReportData {
     /// Asks for all of it.
     pub(super) fn ask(
         client: &mut Client,
         kind: &str,
         request: &ReportRequest,
         period: Period,
-    ) -> Result<Facts, ConnectError> {
+    ) -> Result<ReportData, ConnectError> {
         let mut ctx = Ctx::new("");
         query::cluster(client, &mut ctx)?;
         let reservations = query::reservations(client)?;
         let accounts = query::accounts(client)?;
         let used = match kind {
-            "cluster" | "user" if request.is_of_sums() => Used::ask(client, period)?,
-            _ => Used::ask_rows(client, request, period)?,
+            "cluster" | "user" if request.is_of_sums() => UsageAnswer::ask(client, period)?,
+            _ => UsageAnswer::ask_rows(client, request, period)?,
         };
         let nodes = ctx.nodes.iter().map(|node| {
             let config = &node.config;
             (config.name.clone(), config.cpus, config.memory_mib)
         });
-        Ok(Facts {
+        Ok(ReportData {
             cluster: accounts.cluster.clone(),
             period,
             now: used.part.now,
@@ -105,7 +105,7 @@ impl Facts {
 }
 
 /// The trackable resources of a report, and whether a column says which.
-fn tres_of(settings: &Settings, facts: &Facts) -> Result<(Vec<String>, bool), Failure> {
+fn tres_of(settings: &Settings, facts: &ReportData) -> Result<(Vec<String>, bool), Failure> {
     let Some(asked) = &settings.tres else {
         return Ok((vec!["cpu".to_owned()], false));
     };
@@ -136,7 +136,7 @@ fn tres_of(settings: &Settings, facts: &Facts) -> Result<(Vec<String>, bool), Fa
 }
 
 /// A line before it is laid out: what is known of it by the names of columns.
-type Line = BTreeMap<&'static str, Cell>;
+type ReportLine = BTreeMap<&'static str, Cell>;
 
 /// Name of a column in `Format=`, its header, its width.
 type Known = (&'static str, &'static str, usize);
@@ -230,7 +230,11 @@ fn columns(
     named.iter().map(column).collect()
 }
 
-fn lay_out(columns: Vec<(&'static str, Column)>, lines: Vec<Line>, title: Vec<String>) -> Table {
+fn lay_out(
+    columns: Vec<(&'static str, Column)>,
+    lines: Vec<ReportLine>,
+    title: Vec<String>,
+) -> Table {
     let rows = lines.into_iter().map(|mut line| {
         let cell = |(name, _): &(&'static str, Column)| {
             line.remove(name).unwrap_or(Cell::Text(String::new()))
@@ -252,7 +256,7 @@ fn text(text: impl Into<String>) -> Cell {
 pub(super) fn make(
     kind: &str,
     report: &str,
-    facts: &Facts,
+    facts: &ReportData,
     request: &ReportRequest,
     settings: &Settings,
 ) -> Result<Table, Failure> {
@@ -272,7 +276,7 @@ pub(super) fn make(
 }
 
 /// `Cluster Utilization 2026-11-22T09:00:00 - 2026-11-22T09:59:59`
-pub(super) fn heading(what: &str, facts: &Facts, length: bool) -> String {
+pub(super) fn heading(what: &str, facts: &ReportData, length: bool) -> String {
     let ctx = Ctx::new("");
     let mut line = format!("{what} ");
     ctx.time(&mut line, facts.period.start);
@@ -300,7 +304,7 @@ fn units(settings: &Settings) -> String {
 }
 
 fn utilization(
-    facts: &Facts,
+    facts: &ReportData,
     request: &ReportRequest,
     settings: &Settings,
 ) -> Result<Table, Failure> {
@@ -353,7 +357,7 @@ fn utilization(
             ("Reported", reported),
             ("OverCommitted", wanted - planned),
         ];
-        let mut line: Line = amounts
+        let mut line: ReportLine = amounts
             .into_iter()
             .map(|(name, amount)| (name, Cell::Amount(settings.time.text(amount, whole(name)))))
             .collect();
@@ -370,7 +374,7 @@ fn utilization(
 }
 
 /// What nodes had that were out of service.
-fn down(facts: &Facts, tres: &str) -> f64 {
+fn down(facts: &ReportData, tres: &str) -> f64 {
     let of_node = |name: &str| {
         let node = facts.nodes.iter().find(|(own, ..)| own == name);
         node.map_or(0.0, |(_, cpus, mib)| match tres {
@@ -397,7 +401,7 @@ fn planned_ms(row: &UsageRow, tres: &str) -> u64 {
 /// Use by account and user.
 type Uses = BTreeMap<(String, String), Vec<f64>>;
 
-fn uses(facts: &Facts, tres: &[String], counts: impl Fn(&UsageRow) -> bool) -> Uses {
+fn uses(facts: &ReportData, tres: &[String], counts: impl Fn(&UsageRow) -> bool) -> Uses {
     let counted = facts.usage.iter().filter(|row| counts(row));
     sums(counted, tres, |row| (row.account.clone(), row.user.clone()))
 }
@@ -437,15 +441,15 @@ fn proper_name(user: &str) -> String {
 
 /// A line for each trackable resource.
 fn lines(
-    facts: &Facts,
+    facts: &ReportData,
     settings: &Settings,
     tres: &[String],
     amounts: &[f64],
     words: &[(&'static str, String)],
-) -> Vec<Line> {
+) -> Vec<ReportLine> {
     let line = |(tres, amount): (&String, &f64)| {
         let whole = facts.total(tres) * facts.so_far_s();
-        let mut line: Line = words
+        let mut line: ReportLine = words
             .iter()
             .map(|(name, word)| (*name, text(word)))
             .collect();
@@ -473,7 +477,7 @@ fn wanted(list: &[String], name: &str) -> bool {
 }
 
 fn by_account(
-    facts: &Facts,
+    facts: &ReportData,
     request: &ReportRequest,
     settings: &Settings,
 ) -> Result<Table, Failure> {
@@ -533,7 +537,7 @@ fn by_account(
 }
 
 /// Accounts from the root down, each before those below it.
-fn tree(facts: &Facts, uses: &Uses) -> Vec<(String, usize)> {
+fn tree(facts: &ReportData, uses: &Uses) -> Vec<(String, usize)> {
     let known = facts.accounts.accounts.keys().cloned();
     let used = uses.keys().map(|(account, _)| account.clone());
     let all: BTreeSet<String> = known.chain(used).filter(|name| name != ROOT).collect();
@@ -553,7 +557,7 @@ fn tree(facts: &Facts, uses: &Uses) -> Vec<(String, usize)> {
 
 /// Users by use; the first so many, or all.
 fn by_user(
-    facts: &Facts,
+    facts: &ReportData,
     request: &ReportRequest,
     settings: &Settings,
     top: Option<usize>,
@@ -600,7 +604,7 @@ fn by_user(
 }
 
 fn by_wckey(
-    facts: &Facts,
+    facts: &ReportData,
     request: &ReportRequest,
     settings: &Settings,
     key_first: bool,
@@ -646,7 +650,7 @@ fn by_wckey(
 }
 
 fn reservations(
-    facts: &Facts,
+    facts: &ReportData,
     request: &ReportRequest,
     settings: &Settings,
 ) -> Result<Table, Failure> {
@@ -692,7 +696,7 @@ fn reservations(
             .sum();
         let used = used.min(so_far);
         let amount = |of: f64| Cell::Amount(settings.time.text(of, so_far));
-        Line::from([
+        ReportLine::from([
             ("Cluster", text(&facts.cluster)),
             ("Name", text(&reservation.name)),
             ("Start", time(reservation.start)),

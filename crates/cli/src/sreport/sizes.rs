@@ -1,7 +1,7 @@
 //! Reports on the sizes of jobs: how long jobs of each size ran, by account or wckey.
 
 use super::measure::{TRES, has, ran_s};
-use super::reports::{Facts, heading};
+use super::reports::{ReportData, heading};
 use super::{ReportRequest, Settings};
 use crate::listing::Failure;
 use crate::listing::table::{Cell, Column, Table};
@@ -15,7 +15,7 @@ const SIZES: [u64; 4] = [50, 250, 500, 1000];
 /// Makes one.
 pub(super) fn make(
     report: &str,
-    facts: &Facts,
+    facts: &ReportData,
     request: &ReportRequest,
     settings: &Settings,
 ) -> Result<Table, Failure> {
@@ -77,7 +77,7 @@ pub(super) fn make(
 
 fn title(
     report: &str,
-    facts: &Facts,
+    facts: &ReportData,
     tres: &str,
     request: &ReportRequest,
     settings: &Settings,
@@ -132,7 +132,12 @@ fn columns(report: &str, groups: &Groups, settings: &Settings) -> Vec<Column> {
 }
 
 /// The lines that a job counts in.
-fn names(report: &str, facts: &Facts, request: &ReportRequest, job: &AcctJob) -> Vec<Vec<String>> {
+fn names(
+    report: &str,
+    facts: &ReportData,
+    request: &ReportRequest,
+    job: &AcctJob,
+) -> Vec<Vec<String>> {
     let key = || job.wckey.clone();
     if report == "SizesByWckey" {
         let chosen = request.wckeys.is_empty() || request.wckeys.contains(&job.wckey);

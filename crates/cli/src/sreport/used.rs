@@ -12,19 +12,19 @@ use muster_proto::acct::{
 };
 
 /// What is asked of accounting.
-pub(super) struct Used {
+pub(super) struct UsageAnswer {
     pub(super) part: UsagePage,
     pub(super) jobs: Vec<AcctJob>,
 }
 
-impl Used {
+impl UsageAnswer {
     /// The sums that are kept.
-    pub(super) fn ask(client: &mut Client, period: Period) -> Result<Used, ConnectError> {
+    pub(super) fn ask(client: &mut Client, period: Period) -> Result<UsageAnswer, ConnectError> {
         let query = UsageQuery {
             start: period.start,
             end: period.end,
         };
-        Ok(Used {
+        Ok(UsageAnswer {
             part: query::usage(client, query)?,
             jobs: Vec::new(),
         })
@@ -35,7 +35,7 @@ impl Used {
         client: &mut Client,
         request: &ReportRequest,
         period: Period,
-    ) -> Result<Used, ConnectError> {
+    ) -> Result<UsageAnswer, ConnectError> {
         let asked = NodeEventQuery {
             nodes: Vec::new(),
             start: Some(period.start),
@@ -70,7 +70,7 @@ impl Used {
             now,
             withheld,
         };
-        Ok(Used { part, jobs })
+        Ok(UsageAnswer { part, jobs })
     }
 }
 

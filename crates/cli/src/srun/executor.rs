@@ -3,7 +3,7 @@
 
 use super::allocation;
 use super::input::Input;
-use super::output::{self, Names, Target};
+use super::output::{self, Names, OutputTarget};
 use super::peer::Peer;
 use super::terminal::{self, Raw};
 use crate::agent::AgentStream;
@@ -52,8 +52,8 @@ pub(super) struct Executor<'f> {
     events: VecDeque<interface::Event>,
     agents: Vec<(AgentId, AgentStream)>,
     stepds: Vec<Peer>,
-    stdout: Target,
-    stderr: Target,
+    stdout: OutputTarget,
+    stderr: OutputTarget,
     input: Input,
     signals: Option<Signals>,
     terminal: Option<Raw>,
@@ -86,8 +86,8 @@ impl<'f> Executor<'f> {
             events: VecDeque::new(),
             agents: Vec::new(),
             stepds: Vec::new(),
-            stdout: Target::Stdout,
-            stderr: Target::Stderr,
+            stdout: OutputTarget::Stdout,
+            stderr: OutputTarget::Stderr,
             input: Input::None,
             signals: None,
             terminal: None,
@@ -412,18 +412,18 @@ impl<'f> Executor<'f> {
             user: super::own_user,
             job_name: &streams.name,
         };
-        let open = |sink: &Sink, own: Target| match sink {
+        let open = |sink: &Sink, own: OutputTarget| match sink {
             Sink::Nodes | Sink::Own | Sink::OwnOf(_) => Ok(own),
             Sink::File(pattern) => {
                 let path = output::expand(pattern, &names);
                 let file = output::open(&path, streams.append);
                 let failed = |e| format!("Could not open stdout file {path}: {e}");
-                file.map(Target::File).map_err(failed)
+                file.map(OutputTarget::File).map_err(failed)
             }
         };
-        self.stdout = open(&streams.stdout, Target::Stdout)?;
+        self.stdout = open(&streams.stdout, OutputTarget::Stdout)?;
         if let Some(stderr) = &streams.stderr {
-            self.stderr = open(stderr, Target::Stderr)?;
+            self.stderr = open(stderr, OutputTarget::Stderr)?;
         }
         self.input = match &streams.stdin {
             Feed::Nothing => Input::None,

@@ -3,7 +3,7 @@
 
 use super::executor::Executor;
 use super::request;
-use super::{Call, PREFIX, allocation, config, number_source};
+use super::{PREFIX, SrunCall, allocation, config, number_source};
 use crate::say::Say;
 use crate::submit::holder::{Holder, NotGranted};
 use crate::submit::line::{self, Line, Variables};
@@ -63,7 +63,7 @@ pub(super) fn groups(lines: &[Line]) -> Result<Option<Vec<Vec<u32>>>, OptionErro
 }
 
 /// One component's part of a step.
-struct Part {
+struct StepComponent {
     spec: StepSpec,
     streams: Streams,
     /// `-n` as it was given for this component.
@@ -75,7 +75,7 @@ pub(super) fn inside(
     lines: Vec<Line>,
     groups: &[Vec<u32>],
     job: JobId,
-    call: Call<'_>,
+    call: SrunCall<'_>,
 ) -> Result<ExitCode, ExitCode> {
     let say = lines[0].say;
     let info = allocation(job)
@@ -93,7 +93,7 @@ pub(super) fn inside(
         return Err(say.failed());
     }
     let words = programs(&lines);
-    let mut parts: Vec<(usize, Part)> = Vec::new();
+    let mut parts: Vec<(usize, StepComponent)> = Vec::new();
     for ((line, groups), words) in lines.iter().zip(groups).zip(words) {
         for &group in groups {
             let mut own = of_component(line, group as usize);
@@ -115,7 +115,7 @@ pub(super) fn inside(
 }
 
 /// An allocation of several components, and a step over all of them.
-pub(super) fn outside(mut lines: Vec<Line>, call: Call<'_>) -> Result<ExitCode, ExitCode> {
+pub(super) fn outside(mut lines: Vec<Line>, call: SrunCall<'_>) -> Result<ExitCode, ExitCode> {
     let say = lines[0].say;
     let words = programs(&lines);
     let mut specs = Vec::with_capacity(lines.len());
@@ -192,7 +192,7 @@ fn of_component(line: &Line, group: usize) -> Line {
     }
 }
 
-fn part(line: &Line, args: &[String], asked: bool) -> Result<Part, ExitCode> {
+fn part(line: &Line, args: &[String], asked: bool) -> Result<StepComponent, ExitCode> {
     let say = line.say;
     let (mut spec, streams) = request::step(line, args).map_err(|e| say.build_error(STEP, &e))?;
     if !matches!(spec.mpi.as_deref(), None | Some("none" | "")) {
@@ -203,7 +203,7 @@ fn part(line: &Line, args: &[String], asked: bool) -> Result<Part, ExitCode> {
     }
     spec.mpi = Some("none".to_owned());
     let asked = spec.ntasks.filter(|_| asked);
-    Ok(Part {
+    Ok(StepComponent {
         spec,
         streams,
         asked,
@@ -211,7 +211,11 @@ fn part(line: &Line, args: &[String], asked: bool) -> Result<Part, ExitCode> {
 }
 
 /// What srun knows without the parts. What the first one says of streams and bad exits holds for all.
-fn config_of(line: &Line, call: Call<'_>, parts: &[(usize, Part)]) -> Result<SrunConfig, ExitCode> {
+fn config_of(
+    line: &Line,
+    call: SrunCall<'_>,
+    parts: &[(usize, StepComponent)],
+) -> Result<SrunConfig, ExitCode> {
     match parts.first() {
         Some((_, first)) => config(
             line,
@@ -226,7 +230,7 @@ fn config_of(line: &Line, call: Call<'_>, parts: &[(usize, Part)]) -> Result<Sru
 /// The first component's job, and the parts of the step in the order of the components, with their tasks numbered over all.
 fn components(
     say: &Say,
-    parts: Vec<(usize, Part)>,
+    parts: Vec<(usize, StepComponent)>,
     info: &AllocationInfo,
 ) -> Result<(JobId, Vec<StepComponent>), ExitCode> {
     let leader = info
@@ -262,7 +266,7 @@ fn components(
 }
 
 /// How many tasks a part has: as asked for, or as the component has.
-fn tasks_of(part: &Part, component: &HetComponent) -> u32 {
+fn tasks_of(part: &StepComponent, component: &HetComponent) -> u32 {
     let nodes = u32::try_from(component.alloc.nodes.len()).unwrap_or(u32::MAX);
     part.asked
         .or(part.spec.ntasks)

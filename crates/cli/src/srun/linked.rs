@@ -93,7 +93,7 @@ pub(super) fn kind(spec: &StepSpec) -> (ProgramKind, Option<String>) {
 }
 
 /// The file of a program.
-struct Found {
+struct ProgramFile {
     place: PathBuf,
     /// Bytes.
     length: u64,
@@ -102,11 +102,11 @@ struct Found {
 }
 
 /// Where a program is, as the node will look for it.
-fn locate(name: &str, work_dir: &Path, path: &[u8]) -> Option<Found> {
+fn locate(name: &str, work_dir: &Path, path: &[u8]) -> Option<ProgramFile> {
     let file = |file: &Path| file.metadata().ok().filter(Metadata::is_file);
     if name.contains('/') {
         let place = work_dir.join(name);
-        return Some(Found {
+        return Some(ProgramFile {
             length: file(&place)?.len(),
             place,
             is_anywhere: false,
@@ -124,7 +124,7 @@ fn locate(name: &str, work_dir: &Path, path: &[u8]) -> Option<Found> {
         place.extend([dir, OsStr::new("/"), OsStr::new(name)]);
         let found = file(Path::new(&place));
         if let Some(found) = found.filter(|m| m.permissions().mode() & 0o111 != 0) {
-            return Some(Found {
+            return Some(ProgramFile {
                 place: place.into(),
                 length: found.len(),
                 is_anywhere,
@@ -134,7 +134,7 @@ fn locate(name: &str, work_dir: &Path, path: &[u8]) -> Option<Found> {
     None
 }
 
-fn of_file(found: &Found) -> Option<ProgramKind> {
+fn of_file(found: &ProgramFile) -> Option<ProgramKind> {
     let kind = Elf::open(File::open(&found.place).ok()?)?.kind()?;
     Some(kind).filter(|kind| *kind != ProgramKind::Plain || found.length <= PLAIN_MAX)
 }

@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 
 /// Where a stream ends up.
-pub(super) enum Target {
+pub(super) enum OutputTarget {
     /// srun's standard output.
     Stdout,
     /// srun's standard error.
@@ -14,17 +14,17 @@ pub(super) enum Target {
     File(File),
 }
 
-impl Target {
+impl OutputTarget {
     /// Writes output of tasks.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         // A reader that went away must not end the step.
         let _ = match self {
-            Target::Stdout => {
+            OutputTarget::Stdout => {
                 let mut out = io::stdout().lock();
                 out.write_all(bytes).and_then(|()| out.flush())
             }
-            Target::Stderr => io::stderr().write_all(bytes),
-            Target::File(file) => file.write_all(bytes),
+            OutputTarget::Stderr => io::stderr().write_all(bytes),
+            OutputTarget::File(file) => file.write_all(bytes),
         };
     }
 }

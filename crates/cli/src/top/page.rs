@@ -60,7 +60,7 @@ pub(super) enum Deed {
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub(super) enum Shown {
+pub(super) enum PageOutput {
     /// A line.
     Note(String),
     /// A text over the lists.
@@ -219,10 +219,10 @@ impl Page {
     }
 
     /// What came of a key.
-    pub(super) fn show(&mut self, shown: Shown) {
+    pub(super) fn show(&mut self, shown: PageOutput) {
         match shown {
-            Shown::Note(text) => self.note = clean::line(&text),
-            Shown::Text {
+            PageOutput::Note(text) => self.note = clean::line(&text),
+            PageOutput::Text {
                 title,
                 text,
                 log_of,

@@ -114,7 +114,7 @@ fn every_list_fits_a_terminal_of_80_columns_and_24_lines() {
         press(&mut page, KeyCode::Char(key));
         insta::assert_snapshot!(name, drawn(&mut page, (80, 24)));
     }
-    page.show(Shown::Text {
+    page.show(PageOutput::Text {
         title: "Why job 8 waits".into(),
         text: "Job 8 waits: Priority\n  others are ahead\n".into(),
         log_of: None,
@@ -154,8 +154,8 @@ fn texts_of_others_command_no_terminal() {
         all += &drawn(&mut page, (120, 24));
     }
     for shown in [
-        Shown::Note(evil.into()),
-        Shown::Text {
+        PageOutput::Note(evil.into()),
+        PageOutput::Text {
             title: evil.into(),
             text: evil.into(),
             log_of: None,
@@ -226,7 +226,7 @@ fn keys_do_what_the_help_says() {
     press(&mut page, KeyCode::BackTab);
     press(&mut page, KeyCode::BackTab);
     assert_eq!(page.tab, Tab::Events);
-    page.show(Shown::Text {
+    page.show(PageOutput::Text {
         title: "out".into(),
         text: (0..50).map(|i| format!("line {i}\n")).collect(),
         log_of: Some("7".into()),

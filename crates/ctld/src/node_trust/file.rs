@@ -1,6 +1,6 @@
 //! The file with keys and tokens of nodes: a line each.
 
-use super::{IssuedToken, Kept, PinnedKey};
+use super::{IssuedToken, PinnedKey, TrustRecords};
 use anyhow::{Context as _, Result, ensure};
 use muster_trust::node_key::{hex, key_of_hex};
 use std::fmt::Write as _;
@@ -27,21 +27,21 @@ pub(super) fn word(text: &str) -> String {
 }
 
 /// Reads it; nothing if there is none.
-pub(super) fn read(path: &Path) -> Result<Kept> {
+pub(super) fn read(path: &Path) -> Result<TrustRecords> {
     match fs::read_to_string(path) {
         Ok(text) => parse(&text),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Kept::default()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(TrustRecords::default()),
         Err(e) => Err(e.into()),
     }
 }
 
-fn parse(text: &str) -> Result<Kept> {
+fn parse(text: &str) -> Result<TrustRecords> {
     let mut lines = text.lines();
     ensure!(
         lines.next() == Some(KIND),
         "it is not a file of this version: restore it, or move it away, and give all nodes tokens again"
     );
-    let mut kept = Kept::default();
+    let mut kept = TrustRecords::default();
     for (number, line) in lines.enumerate() {
         let words: Vec<&str> = line.split(' ').collect();
         take(&mut kept, &words).with_context(|| format!("line {} is damaged", number + 2))?;
@@ -50,7 +50,7 @@ fn parse(text: &str) -> Result<Kept> {
 }
 
 /// Takes a line; nothing if it is none.
-fn take(kept: &mut Kept, words: &[&str]) -> Option<()> {
+fn take(kept: &mut TrustRecords, words: &[&str]) -> Option<()> {
     match words {
         ["node", name, key, at, address, by] => {
             let pinned = PinnedKey {
@@ -83,7 +83,7 @@ fn take(kept: &mut Kept, words: &[&str]) -> Option<()> {
     }
 }
 
-fn text(kept: &Kept) -> String {
+fn text(kept: &TrustRecords) -> String {
     let mut text = format!("{KIND}\n");
     for (name, pinned) in &kept.pinned {
         let PinnedKey {
@@ -117,7 +117,7 @@ fn text(kept: &Kept) -> String {
 }
 
 /// Writes it: whole, and durable when this returns.
-pub(super) fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+pub(super) fn write(path: &Path, kept: &TrustRecords) -> io::Result<()> {
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new()
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_and_what_is_damaged_is_not() {
-        let mut kept = Kept::default();
+        let mut kept = TrustRecords::default();
         let pinned = PinnedKey {
             key: [1; 32],
             at_s: 5,

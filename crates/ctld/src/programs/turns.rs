@@ -46,7 +46,7 @@ impl Room {
 }
 
 /// What waits, in the order of the users' turns.
-struct Waiting<T> {
+struct UserTurns<T> {
     of_user: BTreeMap<u32, VecDeque<T>>,
     /// The user whose turn it was last.
     last: u32,
@@ -54,9 +54,9 @@ struct Waiting<T> {
     most: usize,
 }
 
-impl<T> Waiting<T> {
-    fn new(most: usize) -> Waiting<T> {
-        Waiting {
+impl<T> UserTurns<T> {
+    fn new(most: usize) -> UserTurns<T> {
+        UserTurns {
             of_user: BTreeMap::new(),
             last: u32::MAX,
             most,
@@ -100,8 +100,8 @@ pub(super) fn take_turns<T>(
     most: usize,
     mut start: impl FnMut(T),
 ) {
-    let mut waiting = Waiting::new(most);
-    let add = |waiting: &mut Waiting<T>, (uid, item): (u32, T)| {
+    let mut waiting = UserTurns::new(most);
+    let add = |waiting: &mut UserTurns<T>, (uid, item): (u32, T)| {
         if !waiting.push(uid, item) {
             warn!("a mail of uid {uid} is not sent: {most} of them wait");
         }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn users_take_turns() {
-        let mut waiting = Waiting::new(5);
+        let mut waiting = UserTurns::new(5);
         for number in 0..10 {
             assert_eq!(waiting.push(7, number), number < 5, "five of one user wait");
         }

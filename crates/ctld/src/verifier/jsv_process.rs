@@ -2,7 +2,7 @@
 //! restarted when its file has changed, when it says something that nobody asked for, and when it fails.
 
 use super::Settings;
-use super::worker::{Connection, Process};
+use super::worker::{Process, WorkerConnection};
 use muster_proto::jsv::{LINE_BYTES_MAX, Level, QUIT, State, Step, Verification};
 use muster_verifier::jsv::{Site, apply, asked};
 use muster_verifier::message;
@@ -25,12 +25,12 @@ const SGE_ROOT: &str = "/usr/share/muster/gridengine";
 pub(crate) struct JsvProcess {
     path: PathBuf,
     site: Box<Site>,
-    running: Running,
+    running: RunningJsv,
 }
 
-struct Running {
+struct RunningJsv {
     _process: Process,
-    connection: Connection,
+    connection: WorkerConnection,
     received: Vec<u8>,
     version: Version,
 }
@@ -47,8 +47,8 @@ impl Version {
     }
 }
 
-impl Running {
-    fn start(path: &Path) -> io::Result<Running> {
+impl RunningJsv {
+    fn start(path: &Path) -> io::Result<RunningJsv> {
         let version = Version::of(path)?;
         let (own, theirs) = Blocking::pair()?;
         let output = OwnedFd::from(theirs.try_clone()?);
@@ -66,9 +66,9 @@ impl Running {
             .spawn()?;
         let process = Process::new(child);
         own.set_nonblocking(true)?;
-        Ok(Running {
+        Ok(RunningJsv {
             _process: process,
-            connection: Connection::new(own),
+            connection: WorkerConnection::new(own),
             received: Vec::new(),
             version,
         })
@@ -108,13 +108,13 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningJsv {
     fn drop(&mut self) {
         // As Grid Engine says goodbye; whether it is read does not matter.
         match &mut self.connection {
-            Connection::Made(Some(stream)) => drop(stream.write(QUIT.as_bytes())),
-            Connection::Made(None) => {}
-            Connection::Served(stream) => drop(stream.try_write(QUIT.as_bytes())),
+            WorkerConnection::Made(Some(stream)) => drop(stream.write(QUIT.as_bytes())),
+            WorkerConnection::Made(None) => {}
+            WorkerConnection::Served(stream) => drop(stream.try_write(QUIT.as_bytes())),
         }
     }
 }
@@ -126,7 +126,7 @@ impl JsvProcess {
     /// It cannot be executed.
     pub(super) fn start(settings: &Settings, site: &Site) -> Result<JsvProcess, String> {
         let path = settings.script.clone();
-        let running = Running::start(&path);
+        let running = RunningJsv::start(&path);
         let running = running.map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(JsvProcess {
             site: Box::new(site.clone()),
@@ -147,7 +147,7 @@ impl JsvProcess {
         note: impl Fn(Report),
     ) -> io::Result<Verdict> {
         if self.running.is_out_of_step() || Version::of(&self.path)? != self.running.version {
-            self.running = Running::start(&self.path)?;
+            self.running = RunningJsv::start(&self.path)?;
         }
         let running = &mut self.running;
         let (mut verification, first) = Verification::begin(asked(&subject, &self.site));

@@ -37,30 +37,30 @@ pub(crate) enum Worker {
 /// A process that has loaded job_submit.lua.
 pub(crate) struct LuaProcess {
     process: Process,
-    connection: Connection,
+    connection: WorkerConnection,
     received: Vec<u8>,
 }
 
 /// A connection, blocking until the event loop has it.
-pub(super) enum Connection {
+pub(super) enum WorkerConnection {
     Made(Option<Blocking>),
     Served(UnixStream),
 }
 
-impl Connection {
-    pub(super) fn new(made: Blocking) -> Connection {
-        Connection::Made(Some(made))
+impl WorkerConnection {
+    pub(super) fn new(made: Blocking) -> WorkerConnection {
+        WorkerConnection::Made(Some(made))
     }
 
     /// The connection, in the event loop.
     pub(super) fn stream(&mut self) -> io::Result<&mut UnixStream> {
-        if let Connection::Made(made) = self {
+        if let WorkerConnection::Made(made) = self {
             let made = made.take().ok_or(io::ErrorKind::NotConnected)?;
-            *self = Connection::Served(UnixStream::from_std(made)?);
+            *self = WorkerConnection::Served(UnixStream::from_std(made)?);
         }
         match self {
-            Connection::Served(stream) => Ok(stream),
-            Connection::Made(_) => Err(io::ErrorKind::NotConnected.into()),
+            WorkerConnection::Served(stream) => Ok(stream),
+            WorkerConnection::Made(_) => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
@@ -149,7 +149,7 @@ fn start_lua(settings: &Settings, last_good: Option<ByteVec>) -> Result<(Worker,
     own.set_nonblocking(true).map_err(cannot)?;
     let process = LuaProcess {
         process,
-        connection: Connection::new(own),
+        connection: WorkerConnection::new(own),
         received: Vec::new(),
     };
     Ok((Worker::Lua(process), report))

@@ -2,7 +2,7 @@
 
 use super::actions::Actions;
 use super::lead::CreateRequest;
-use super::measure::{self, Tasks};
+use super::measure::{self, TaskUsages};
 use super::node_steps::Origin;
 use super::{Action, Agent, ClientRequest, RequestId};
 use crate::messages::{LauncherCommand, Process};
@@ -304,7 +304,7 @@ impl Agent {
     }
 
     /// What the tasks of a job use was read for a client, if it could be.
-    pub(super) fn answer_measured(&mut self, tag: u64, tasks: Option<Tasks>) {
+    pub(super) fn answer_measured(&mut self, tag: u64, tasks: Option<TaskUsages>) {
         let Some(open) = self.inspections.0.remove(&tag) else {
             return;
         };

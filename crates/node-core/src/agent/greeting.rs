@@ -16,7 +16,7 @@ const LAUNCHER_LOST: &str = "the launcher was lost";
 /// Connections to the controller that are being made.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// Those that wait for the launcher to say what it knows, and for its key.
+    /// Dials that wait for the launcher's key, and for its list of what it runs.
     dialed: VecDeque<DialId>,
     /// Those whose controller has answered: the launcher is looking at its key.
     answered: VecDeque<DialId>,

@@ -7,16 +7,16 @@ use muster_model::job::Usage;
 use std::collections::BTreeMap;
 
 /// What each task uses: usage with its totals only, and its virtual memory, KiB.
-pub(super) type Tasks = BTreeMap<(StepNo, u32), (Usage, u64)>;
+pub(super) type TaskUsages = BTreeMap<(StepNo, u32), (Usage, u64)>;
 
 /// What the launcher has measured.
-pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> Tasks {
+pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> TaskUsages {
     let entry = |t: TaskUsage| ((t.step, t.task), (t.usage, t.vsize_kib));
     tasks.into_iter().map(entry).collect()
 }
 
 /// The steps that tasks are of.
-pub(super) fn sum_up(tasks: &Tasks, node: &str) -> Vec<(StepNo, Usage)> {
+pub(super) fn sum_up(tasks: &TaskUsages, node: &str) -> Vec<(StepNo, Usage)> {
     let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
     for ((step, task), (usage, vsize_kib)) in tasks {
         let mut usage = usage.clone().of_task(*task, *vsize_kib);

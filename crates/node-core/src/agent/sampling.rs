@@ -1,11 +1,11 @@
-//! Samples of what running jobs use (`JobAcctGatherFrequency`, `--acctg-freq`): the most that each task had is added to
-//! what the kernel says when it ends, and steps that have more memory than they may are killed (`OverMemoryKill`).
+//! Samples of what running jobs use (`JobAcctGatherFrequency`, `--acctg-freq`). The highest sample of each task is added to what
+//! the kernel reports at its end, and steps above their memory limit are killed (`OverMemoryKill`).
 //!
-//! A job costs an entry in a queue when it starts and nothing else before its first sample is due. Samples live in
-//! memory: those of an agent that is gone are lost, what the kernel says is not.
+//! Until its first sample is due, a job costs one entry in a queue. Samples are in memory only: an agent that ends loses
+//! them, but not what the kernel reports.
 
 use super::actions::Actions;
-use super::measure::{self, Tasks};
+use super::measure::{self, TaskUsages};
 use super::state::AgentState;
 use super::{Agent, Timer};
 use crate::exit_status::OUT_OF_MEMORY;
@@ -25,7 +25,7 @@ pub(super) struct Samples {
     /// When the timer runs out, milliseconds.
     alarm_ms: Option<u64>,
     /// The most that each task of a launch had.
-    seen: HashMap<JobAttempt, Tasks>,
+    seen: HashMap<JobAttempt, TaskUsages>,
     /// Memory that steps may have here, KiB, where it is not the job's share.
     may_have: HashMap<AttemptStep, u64>,
     /// Steps that were killed for their memory.
@@ -152,7 +152,12 @@ impl Samples {
         self.set_timer(&mut state.out, state.now.mono_ms);
     }
 
-    pub(super) fn add_sample(&mut self, state: &mut AgentState, attempt: JobAttempt, now: Tasks) {
+    pub(super) fn add_sample(
+        &mut self,
+        state: &mut AgentState,
+        attempt: JobAttempt,
+        now: TaskUsages,
+    ) {
         let Some(settings) = state.node.settings.sampling else {
             return;
         };
@@ -184,7 +189,7 @@ impl Samples {
         &mut self,
         state: &mut AgentState,
         attempt: JobAttempt,
-        now: &Tasks,
+        now: &TaskUsages,
     ) {
         let share = state.jobs.get(attempt).and_then(|job| job.share());
         let of_job = share.map_or(0, |share| share.memory_mib * 1024);
@@ -238,7 +243,7 @@ impl Samples {
         end: &mut StepEnd,
     ) -> bool {
         if let Some(seen) = self.seen.get(&attempt) {
-            let tasks: Tasks = seen
+            let tasks: TaskUsages = seen
                 .range((step, 0)..=(step, u32::MAX))
                 .map(|(task, used)| (*task, used.clone()))
                 .collect();

@@ -85,12 +85,12 @@ struct Ending {
     /// They, and the request that brought each; none for this node's own.
     waiting: Vec<(Vec<NodeEnd>, Option<RequestId>)>,
     /// Earlier ones are being reported.
-    delivery: Option<Delivery>,
+    delivery: Option<EndReport>,
 }
 
 /// Ends that are being reported.
 #[derive(Debug)]
-struct Delivery {
+struct EndReport {
     lead: String,
     /// What the lead is asked.
     request: Box<AgentRequest>,
@@ -365,7 +365,7 @@ impl Steps {
             requests.extend(request);
             ends.extend(more);
         }
-        let delivery = Delivery {
+        let delivery = EndReport {
             lead,
             request: Box::new(ends_request(key, &grant.key, &ends, false)),
             own,

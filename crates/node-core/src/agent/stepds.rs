@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 /// The daemons that this agent has a channel to.
 #[derive(Debug, Default)]
 pub(super) struct Stepds {
-    all: BTreeMap<StepdChannelId, Stepd>,
+    all: BTreeMap<StepdChannelId, StepdChannel>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Stepd {
+struct StepdChannel {
     attempt: JobAttempt,
     /// What it runs; nothing when it waits for a step.
     step: Option<StepNo>,
@@ -31,7 +31,7 @@ struct Stepd {
     offer: Option<Box<Offer>>,
 }
 
-impl Stepd {
+impl StepdChannel {
     fn is_idle(&self, attempt: JobAttempt) -> bool {
         self.attempt == attempt
             && self.step.is_none()
@@ -45,7 +45,7 @@ impl Stepds {
     pub(super) fn add(&mut self, attempt: JobAttempt, step: StepNo) -> StepdChannelId {
         let id = StepdChannelId(self.next);
         self.next += 1;
-        let stepd = Stepd {
+        let stepd = StepdChannel {
             attempt,
             step: Some(step),
             started_with: step,
@@ -64,8 +64,9 @@ impl Stepds {
         place: (i32, String),
     ) {
         // It may have ended already.
-        let is_it =
-            |d: &&mut Stepd| d.attempt == attempt && d.place.is_none() && d.started_with == step;
+        let is_it = |d: &&mut StepdChannel| {
+            d.attempt == attempt && d.place.is_none() && d.started_with == step
+        };
         if let Some(stepd) = self.all.values_mut().find(is_it) {
             stepd.place = Some(place);
         }
@@ -88,7 +89,7 @@ impl Stepds {
 
     /// The daemon that was started with a step.
     pub(super) fn started_with(&self, attempt: JobAttempt, step: StepNo) -> Option<StepdChannelId> {
-        let is_it = |d: &Stepd| d.attempt == attempt && d.started_with == step;
+        let is_it = |d: &StepdChannel| d.attempt == attempt && d.started_with == step;
         let mut all = self.all.iter();
         all.find(|(_, d)| is_it(d)).map(|(id, _)| *id)
     }
@@ -126,8 +127,8 @@ impl Stepds {
         stepd.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
     }
 
-    /// Those for which something holds, without those that are being given a step: the answer to that decides on them.
-    fn closable(&self, wanted: impl Fn(&Stepd) -> bool) -> Vec<StepdChannelId> {
+    /// The wanted channels, without those of daemons that are being given a step: their answer decides whether to close them.
+    fn closable(&self, wanted: impl Fn(&StepdChannel) -> bool) -> Vec<StepdChannelId> {
         let all = self.all.iter();
         all.filter(|(_, d)| d.offer.is_none() && wanted(d))
             .map(|(id, _)| *id)
@@ -140,7 +141,7 @@ impl Stepds {
         }
     }
 
-    fn close_where(&mut self, out: &mut Actions, wanted: impl Fn(&Stepd) -> bool) {
+    fn close_where(&mut self, out: &mut Actions, wanted: impl Fn(&StepdChannel) -> bool) {
         for id in self.closable(wanted) {
             self.close(out, id);
         }
@@ -160,7 +161,8 @@ impl Stepds {
 
     /// Closes the channel for a daemon that the launcher has not answered for.
     pub(super) fn close_unplaced(&mut self, out: &mut Actions, attempt: JobAttempt, step: StepNo) {
-        let is_it = |d: &Stepd| d.place.is_none() && d.attempt == attempt && d.started_with == step;
+        let is_it =
+            |d: &StepdChannel| d.place.is_none() && d.attempt == attempt && d.started_with == step;
         self.close_where(out, is_it);
     }
 

@@ -6,7 +6,7 @@ use muster_model::cpuset::CpuSet;
 
 /// A schedulable CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct CpuPlace {
     /// Socket, counted over the node.
     pub socket: u32,
     /// Core, counted over the node.
@@ -20,14 +20,14 @@ pub struct Place {
 /// The CPUs of a node in the controller's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    places: Vec<Place>,
+    places: Vec<CpuPlace>,
 }
 
 impl Topology {
     /// Sockets of cores of threads, one NUMA domain to a socket, numbered like the kernel's CPUs.
     #[cfg(test)]
     pub(crate) fn uniform(sockets: u32, cores: u32, threads: u32) -> Topology {
-        let places = (0..sockets * cores * threads).map(|cpu| Place {
+        let places = (0..sockets * cores * threads).map(|cpu| CpuPlace {
             socket: cpu / (cores * threads),
             core: cpu / threads,
             ldom: cpu / (cores * threads),
@@ -39,12 +39,12 @@ impl Topology {
     }
 
     /// These CPUs.
-    pub fn of(places: Vec<Place>) -> Topology {
+    pub fn of(places: Vec<CpuPlace>) -> Topology {
         Topology { places }
     }
 
     /// The CPU at this number.
-    pub fn get(&self, cpu: u32) -> Option<&Place> {
+    pub fn get(&self, cpu: u32) -> Option<&CpuPlace> {
         self.places.get(cpu as usize)
     }
 

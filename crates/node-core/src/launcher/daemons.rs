@@ -8,7 +8,7 @@ use super::end::lost;
 use super::interface::StartedStepd;
 use super::interface::{Action, Belongs, ResultPurpose, StepdConnId};
 use super::state::{Role, State};
-use super::step_process::{Placing, StepProcess, Stepd};
+use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::messages::{KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
 use crate::signals;
 use crate::stepd_reuse::SPARES_MAX;
@@ -46,7 +46,7 @@ impl StepDaemons {
         };
         match started {
             Ok(StartedStepd { stepd, pid, wire }) => {
-                let stepd = Stepd {
+                let stepd = ConnectedStepd {
                     id: stepd,
                     pid,
                     socket: placing.socket.clone(),
@@ -96,7 +96,7 @@ impl StepDaemons {
         &mut self,
         state: &mut State,
         AttemptStep { attempt, step }: AttemptStep,
-        stepd: Stepd,
+        stepd: ConnectedStepd,
         placing: Placing,
         wire: Option<String>,
     ) {
@@ -127,7 +127,7 @@ impl StepDaemons {
         state: &mut State,
         attempt: JobAttempt,
         step: StepNo,
-        stepd: Stepd,
+        stepd: ConnectedStepd,
         dirs: Vec<PathBuf>,
     ) {
         let (id, pid) = (stepd.id, stepd.pid);
@@ -281,7 +281,12 @@ impl StepDaemons {
     }
 
     /// Keeps a daemon whose step has ended, unless there are enough.
-    pub(super) fn keep_spare(&mut self, state: &mut State, attempt: JobAttempt, stepd: Stepd) {
+    pub(super) fn keep_spare(
+        &mut self,
+        state: &mut State,
+        attempt: JobAttempt,
+        stepd: ConnectedStepd,
+    ) {
         state.roles.insert(stepd.pid, Role::Spare(attempt));
         self.stepds.insert(stepd.id, StepdPlace::Spare(attempt));
         match state.jobs.get_mut(&attempt) {
@@ -297,7 +302,7 @@ impl StepDaemons {
     }
 
     /// Has a daemon without a step end.
-    pub(super) fn dismiss(&mut self, state: &mut State, stepd: Stepd) {
+    pub(super) fn dismiss(&mut self, state: &mut State, stepd: ConnectedStepd) {
         if let Some(Role::Spare(attempt)) = state.roles.get(&stepd.pid)
             && let Some(entry) = state.jobs.get_mut(attempt)
         {
@@ -467,7 +472,7 @@ impl StepDaemons {
             ));
             state.actions.push(Action::CloseStepd(id));
         }
-        let stepd = (!is_too_old).then_some(Stepd {
+        let stepd = (!is_too_old).then_some(ConnectedStepd {
             id,
             pid,
             socket,

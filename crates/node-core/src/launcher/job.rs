@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::phase::Phase;
-use super::step_process::{Placing, StepProcess, Stepd};
+use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::PrologEpilog;
 use crate::messages::{LauncherEvent, StepOrder, User};
 use crate::step_numbers::UsedStepNumbers;
@@ -38,12 +38,12 @@ pub(super) struct JobEntry {
     pub(super) steps: BTreeMap<StepNo, StepProcess>,
     /// Steps that are given to a daemon now.
     pub(super) placing: BTreeMap<StepNo, Placing>,
-    /// What steps of it have had here, those that are forgotten included.
+    /// Numbers that its steps have had here, also those of steps that are forgotten.
     pub(super) numbers: UsedStepNumbers,
     /// Steps that an earlier launcher has forgotten: what their daemons leave is no news.
     pub(super) forgotten_steps: BTreeSet<StepNo>,
     /// Daemons of steps that are over, for others.
-    pub(super) spares: Vec<Stepd>,
+    pub(super) spares: Vec<ConnectedStepd>,
     /// An earlier launcher has begun it: its processes are found by looking at all.
     pub(super) is_recovered: bool,
     /// Where its script's standard error goes.

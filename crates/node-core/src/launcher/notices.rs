@@ -12,7 +12,7 @@ pub(super) const NOTICES_MAX: usize = 8;
 
 /// What waits for one job.
 #[derive(Default)]
-struct Lines {
+struct WaitingLines {
     lines: VecDeque<String>,
     dropped: u64,
 }
@@ -20,7 +20,7 @@ struct Lines {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Notices {
-    waiting: BTreeMap<JobAttempt, Lines>,
+    waiting: BTreeMap<JobAttempt, WaitingLines>,
     /// Jobs of each user for which lines wait.
     turns: BTreeMap<u32, VecDeque<JobAttempt>>,
     /// By user, the job for which a process writes.
@@ -39,7 +39,7 @@ impl Notices {
         let uid = job.uid;
         let waiting = self.waiting.entry(attempt).or_insert_with(|| {
             self.turns.entry(uid).or_default().push_back(attempt);
-            Lines::default()
+            WaitingLines::default()
         });
         waiting.lines.push_back(text);
         if waiting.lines.len() > NOTICES_MAX {
@@ -81,7 +81,7 @@ impl Notices {
         last: Option<String>,
         kind: MessageKind,
     ) -> bool {
-        let Lines { lines, dropped } = self.drop_waiting(attempt);
+        let WaitingLines { lines, dropped } = self.drop_waiting(attempt);
         let Some(job) = jobs.get_mut(&attempt).filter(|e| e.script.is_some()) else {
             return false;
         };
@@ -111,9 +111,9 @@ impl Notices {
         true
     }
 
-    fn drop_waiting(&mut self, attempt: JobAttempt) -> Lines {
+    fn drop_waiting(&mut self, attempt: JobAttempt) -> WaitingLines {
         let Some(waiting) = self.waiting.remove(&attempt) else {
-            return Lines::default();
+            return WaitingLines::default();
         };
         for turns in self.turns.values_mut() {
             turns.retain(|waits| *waits != attempt);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// A step daemon to which the launcher has a connection.
 #[derive(Debug)]
-pub(super) struct Stepd {
+pub(super) struct ConnectedStepd {
     pub(super) id: StepdConnId,
     pub(super) pid: i32,
     /// Where srun reaches it.
@@ -25,7 +25,7 @@ pub(super) struct StepProcess {
     /// The daemon's process; 0 for one that did not outlive an earlier launcher.
     pub(super) pid: i32,
     /// The connection to it; lost with an earlier launcher, and when the step is over.
-    pub(super) stepd: Option<Stepd>,
+    pub(super) stepd: Option<ConnectedStepd>,
     /// Its directories outside the spool directory, for MPI: what is in them when it has ended is nobody's.
     pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
@@ -38,7 +38,7 @@ pub(super) struct StepProcess {
 
 impl StepProcess {
     /// A step that runs in this process.
-    pub(super) fn new(pid: i32, stepd: Option<Stepd>) -> StepProcess {
+    pub(super) fn new(pid: i32, stepd: Option<ConnectedStepd>) -> StepProcess {
         StepProcess {
             pid,
             stepd,
@@ -61,5 +61,5 @@ pub(super) struct Placing {
     pub(super) socket: PathBuf,
     pub(super) dirs: Vec<PathBuf>,
     /// The daemon to which it is given.
-    pub(super) spare: Option<Stepd>,
+    pub(super) spare: Option<ConnectedStepd>,
 }

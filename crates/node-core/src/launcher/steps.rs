@@ -7,7 +7,7 @@ use super::interface::{Action, ResultPurpose, StepdConnId};
 use super::job::{EarlyStep, JobEntry};
 use super::node::Node;
 use super::state::State;
-use super::step_process::{Placing, StepProcess, Stepd};
+use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::kept::is_kept_of;
 use crate::messages::StepBounds;
 use crate::messages::{
@@ -70,7 +70,7 @@ impl JobEntry {
     }
 
     /// Takes a daemon that waits for a step, if this is one.
-    pub(super) fn take_spare(&mut self, pid: i32) -> Option<Stepd> {
+    pub(super) fn take_spare(&mut self, pid: i32) -> Option<ConnectedStepd> {
         let at = self.spares.iter().position(|spare| spare.pid == pid)?;
         Some(self.spares.swap_remove(at))
     }

@@ -1,9 +1,8 @@
 //! Messages between agent and launcher: frames of CBOR. The process that connects to `<spool>/shim.sock` is root and says which node
-//! this is ([`LauncherCommand::Attach`]), with one end of a pipe. It shuts the connection down for writing, so that nothing goes by it
-//! but what the launcher sends, and gives the agent that and the other end of the pipe, by which the launcher gets all else. A pipe
-//! carries no descriptors: none of an agent's gets as far as the launcher, which would have to close it, and that can take for ever.
-//! The agent has no rights of its own: what it passes on is sealed by the controller, and what it asks for is checked against the grants
-//! that came so.
+//! this is ([`LauncherCommand::Attach`]), with one end of a pipe. It shuts the connection down for writing, so that only the launcher sends
+//! by it, and gives the agent this connection and the other end of the pipe, by which the agent sends. A pipe carries no descriptors:
+//! the launcher would have to close those of an agent, which can take for ever. The agent has no rights of its own: the orders that it
+//! passes on are sealed by the controller, and its requests are checked against the grants in these orders.
 
 use super::{KeptEntries, Process, StepOrder};
 use minicbor::bytes::ByteVec;

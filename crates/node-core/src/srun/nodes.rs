@@ -66,7 +66,7 @@ impl Part {
 #[derive(Debug)]
 struct Peer {
     id: StepdIdx,
-    /// The nodes that are reached by it: its own, and those below that in a tree.
+    /// The nodes that it leads to: its own node, and those below that in a tree.
     nodes: Range<usize>,
     /// It speaks for a branch of a tree, even if that is one node.
     tree: bool,

@@ -1,6 +1,6 @@
 //! The running step: what its daemons say of tasks and nodes, and what ends it before its tasks do.
 
-use super::Context;
+use super::SrunContext;
 use super::config::StepRules;
 use super::interface::Event;
 use super::nodes::NodeEvent;
@@ -48,7 +48,7 @@ pub(super) fn is_due(moment: &mut Option<u64>, now_ms: u64) -> bool {
 
 /// The step, once it is there.
 #[derive(Debug)]
-pub(super) struct RunningStep {
+pub(super) struct ActiveStep {
     pub(super) rules: StepRules,
     /// The first part's job.
     pub(super) job: JobId,
@@ -75,10 +75,10 @@ pub(super) struct RunningStep {
     pub(super) leaves: bool,
 }
 
-impl RunningStep {
+impl ActiveStep {
     /// Before there is one.
-    pub(super) fn new(rules: StepRules) -> RunningStep {
-        RunningStep {
+    pub(super) fn new(rules: StepRules) -> ActiveStep {
+        ActiveStep {
             rules,
             job: JobId::default(),
             id: String::new(),
@@ -98,7 +98,7 @@ impl RunningStep {
     }
 
     /// Handles an event of a step daemon.
-    pub(super) fn on_stepd_event(&mut self, cx: &mut Context, event: Event) {
+    pub(super) fn on_stepd_event(&mut self, cx: &mut SrunContext, event: Event) {
         let events = match event {
             Event::StepdMessages(stepd, messages) => {
                 self.nodes.take_messages(&mut cx.out, stepd, messages)
@@ -113,7 +113,7 @@ impl RunningStep {
     }
 
     /// Handles an event of the user, or of the allocation that srun holds.
-    pub(super) fn on_user_event(&mut self, cx: &mut Context, event: Event) {
+    pub(super) fn on_user_event(&mut self, cx: &mut SrunContext, event: Event) {
         match event {
             Event::Signal(signal) => self.on_signal(cx, signal),
             Event::Window(rows, columns) => {
@@ -130,14 +130,14 @@ impl RunningStep {
         }
     }
 
-    pub(super) fn on_node_event(&mut self, cx: &mut Context, event: NodeEvent) {
+    pub(super) fn on_node_event(&mut self, cx: &mut SrunContext, event: NodeEvent) {
         match event {
             NodeEvent::Message(at, message) => self.on_message(cx, at, message),
             NodeEvent::Lost(at) => self.node_lost(cx, at),
         }
     }
 
-    pub(super) fn on_message(&mut self, cx: &mut Context, at: usize, message: FromStepd) {
+    pub(super) fn on_message(&mut self, cx: &mut SrunContext, at: usize, message: FromStepd) {
         match message {
             FromStepd::Started(_) => self.node_started(cx, at),
             FromStepd::Stdout { task, bytes } => {
@@ -192,7 +192,7 @@ impl RunningStep {
         }
     }
 
-    fn node_started(&mut self, cx: &mut Context, at: usize) {
+    fn node_started(&mut self, cx: &mut SrunContext, at: usize) {
         let node = self.nodes.node(at);
         self.tasks.started(node);
         if cx.out.is_verbose {
@@ -203,7 +203,7 @@ impl RunningStep {
     }
 
     /// The others would wait for ever for a task: the step ends everywhere, with that task's status.
-    fn fail(&mut self, cx: &mut Context, exit: ExitStatus) {
+    fn fail(&mut self, cx: &mut SrunContext, exit: ExitStatus) {
         if self.failed.is_some() || cx.is_ending() || self.rules.keeps_going {
             return;
         }
@@ -215,7 +215,14 @@ impl RunningStep {
         self.clock.leave = Some(self.leave_at(cx.now_ms));
     }
 
-    fn task_exited(&mut self, cx: &mut Context, at: usize, task: u32, exit: ExitStatus, oom: bool) {
+    fn task_exited(
+        &mut self,
+        cx: &mut SrunContext,
+        at: usize,
+        task: u32,
+        exit: ExitStatus,
+        oom: bool,
+    ) {
         let name = &self.nodes.node(at).name;
         if !self.tasks.exited(name, task, exit, oom) {
             return;
@@ -236,7 +243,7 @@ impl RunningStep {
     }
 
     /// A task has exited: its end is to be reported, and the others may have only so long.
-    fn start_clock(&mut self, cx: &mut Context) {
+    fn start_clock(&mut self, cx: &mut SrunContext) {
         let now_ms = cx.now_ms;
         self.clock
             .report
@@ -250,7 +257,7 @@ impl RunningStep {
     }
 
     /// Ends the step as one that is cancelled: TERM, after `KillWait` KILL.
-    fn terminate_gently(&mut self, cx: &mut Context) {
+    fn terminate_gently(&mut self, cx: &mut SrunContext) {
         cx.advance(SrunStateEvent::EndOrdered);
         cx.out.info(&format!("Terminating {}", self.id));
         self.signal_tasks(cx, SIGCONT);
@@ -260,19 +267,19 @@ impl RunningStep {
     }
 
     /// Ends the step at once.
-    fn terminate(&mut self, cx: &mut Context) {
+    fn terminate(&mut self, cx: &mut SrunContext) {
         cx.advance(SrunStateEvent::EndOrdered);
         cx.out.info(&format!("Terminating {}", self.id));
         self.signal_tasks(cx, SIGKILL);
         self.clock.leave = Some(self.leave_at(cx.now_ms));
     }
 
-    pub(super) fn signal_tasks(&mut self, cx: &mut Context, signal: i32) {
+    pub(super) fn signal_tasks(&mut self, cx: &mut SrunContext, signal: i32) {
         let message = ToStepd::Signal(signal.unsigned_abs());
         self.nodes.send(&mut cx.out, message);
     }
 
-    fn node_lost(&mut self, cx: &mut Context, at: usize) {
+    fn node_lost(&mut self, cx: &mut SrunContext, at: usize) {
         let node = self.nodes.node(at);
         let left = self.tasks.left_on(node);
         if left.is_empty() {
@@ -296,7 +303,7 @@ impl RunningStep {
     }
 
     /// Passes input on.
-    fn on_input(&mut self, cx: &mut Context, bytes: Vec<u8>) {
+    fn on_input(&mut self, cx: &mut SrunContext, bytes: Vec<u8>) {
         let task = match self.stdin_task {
             StdinTask::All => None,
             StdinTask::One(task) => Some(task),
@@ -307,7 +314,7 @@ impl RunningStep {
     }
 
     /// The allocation that srun holds has ended. The nodes end the tasks; srun waits for their reports.
-    fn job_ended(&mut self, cx: &mut Context, state: JobState) {
+    fn job_ended(&mut self, cx: &mut SrunContext, state: JobState) {
         if state != JobState::Timeout {
             let job = self.job;
             cx.out.info(&format!("Force Terminated job {job}"));
@@ -317,7 +324,7 @@ impl RunningStep {
         self.clock.leave = Some(self.leave_at(cx.now_ms));
     }
 
-    pub(super) fn announce_end(&mut self, cx: &mut Context) {
+    pub(super) fn announce_end(&mut self, cx: &mut SrunContext) {
         let wait_s = (self.kill_wait_ms() + LEAVE_AFTER_MS) / 1000;
         let text =
             format!("Job step aborted: Waiting up to {wait_s} seconds for job step to finish.");
@@ -328,7 +335,7 @@ impl RunningStep {
     }
 
     /// Does what is due.
-    pub(super) fn on_time(&mut self, cx: &mut Context) {
+    pub(super) fn on_time(&mut self, cx: &mut SrunContext) {
         let now_ms = cx.now_ms;
         let over = self.nodes.are_over();
         if is_due(&mut self.clock.report, now_ms) || (over && self.tasks.has_unreported()) {
@@ -351,13 +358,13 @@ impl RunningStep {
         }
     }
 
-    pub(super) fn show_states(&mut self, cx: &mut Context) {
+    pub(super) fn show_states(&mut self, cx: &mut SrunContext) {
         for state in self.tasks.states() {
             cx.out.info(&format!("{} {state}", self.id));
         }
     }
 
-    pub(super) fn report_exits(&mut self, cx: &mut Context) {
+    pub(super) fn report_exits(&mut self, cx: &mut SrunContext) {
         self.clock.report = None;
         for line in self.tasks.take_exit_lines() {
             if line.success {
@@ -383,7 +390,7 @@ impl RunningStep {
     }
 
     /// Writes what is left to be written.
-    pub(super) fn flush(&mut self, cx: &mut Context) {
+    pub(super) fn flush(&mut self, cx: &mut SrunContext) {
         self.outputs.flush_all(&mut cx.out);
         self.report_exits(cx);
     }

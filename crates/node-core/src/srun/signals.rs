@@ -1,15 +1,15 @@
 //! Signals that srun gets: some end its step, or ask about it; the rest are for the tasks.
 
-use super::Context;
-use super::running::RunningStep;
+use super::SrunContext;
+use super::running::ActiveStep;
 use super::transition::SrunStateEvent;
 use crate::signals::{SIGCONT, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP};
 
 /// A second Ctrl-C within this time ends the step.
 const TWICE_MS: u64 = 1000;
 
-impl RunningStep {
-    pub(super) fn on_signal(&mut self, cx: &mut Context, signal: i32) {
+impl ActiveStep {
+    pub(super) fn on_signal(&mut self, cx: &mut SrunContext, signal: i32) {
         match signal {
             SIGINT => self.interrupt(cx),
             SIGQUIT => self.abort(cx),
@@ -27,7 +27,7 @@ impl RunningStep {
     }
 
     /// Ctrl-C: once asks what the tasks do, twice within a second ends them, and once more leaves.
-    fn interrupt(&mut self, cx: &mut Context) {
+    fn interrupt(&mut self, cx: &mut SrunContext) {
         let before = self.clock.interrupted;
         if cx.is_ending() {
             cx.out.info("forcing job termination");
@@ -52,7 +52,7 @@ impl RunningStep {
     }
 
     /// Ends the step as one that its user does not want any more.
-    fn abort(&mut self, cx: &mut Context) {
+    fn abort(&mut self, cx: &mut SrunContext) {
         cx.advance(SrunStateEvent::EndOrdered);
         cx.out.info(&format!("sending Ctrl-C to {}", self.id));
         self.signal_tasks(cx, SIGINT);

@@ -1,5 +1,5 @@
-//! The MPI host of a step: the daemon starts it before srun has come, lets the tasks go when it is ready, follows who has joined and
-//! who has taken leave, and has it end when they have.
+//! The MPI host of a step. The daemon starts it before srun connects, and starts the tasks when it is ready. It counts the tasks
+//! that have joined and those that have left, and ends the host after the last.
 
 use super::actions::Actions;
 use super::interface::{Action, HostCommand, HostEvent};

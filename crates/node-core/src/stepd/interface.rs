@@ -1,7 +1,7 @@
 //! What happens to a step daemon, and what it has done about it. Actions are carried out in their order, and what comes of one
 //! is the next event, before anything else from outside. Processes of the user's, streams and connections are the executor's.
 
-use super::tree::Branch;
+use super::tree::BranchHead;
 use crate::cgroup::GroupUsage;
 use crate::messages::{KeptEntries, NextStep, RunningStep, StepBounds, StepOrder, StepdCommand};
 use minicbor::bytes::ByteVec;
@@ -255,7 +255,7 @@ pub enum Action {
     /// Write what the connection takes at once, and close it.
     CloseClient(ClientId),
     /// Connect to nodes below.
-    ConnectBelow(Vec<Branch>),
+    ConnectBelow(Vec<BranchHead>),
     /// Send a frame to the node below at this position.
     SendBelow(u32, Rc<Vec<u8>>),
 

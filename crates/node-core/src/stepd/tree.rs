@@ -1,7 +1,7 @@
-//! A node's place in the tree over its step's nodes, where there is one: srun speaks to a few nodes, and each of
-//! them for those below it. What srun says goes down to all; what a node says goes up with its position and a number,
-//! and is kept until srun has it. So nothing is lost with a node in the middle: srun connects to those below it, and
-//! has them send again what it has not received.
+//! A node's place in the tree of its step's nodes, if there is one: srun connects to a few nodes, and each of them to those below
+//! it. Messages of srun go down to all nodes. A message of a node goes up with its position and a number, and is kept until
+//! srun acknowledges it. So nothing is lost if a node in the middle fails: srun connects to those below it, and they send again
+//! what it has not received.
 //!
 //! The connections are the executor's. What comes from below goes up as it is, past this.
 
@@ -41,7 +41,7 @@ pub struct Tree {
 
 /// A node below, to which a connection is made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Branch {
+pub struct BranchHead {
     /// Its position.
     pub position: u32,
     /// Where it listens.
@@ -63,7 +63,7 @@ fn number(position: usize) -> u32 {
 
 impl Tree {
     /// The place of a node, and those below to which it connects.
-    pub fn new(launch: &StepLaunch, attach: &Attach) -> (Tree, Vec<Branch>) {
+    pub fn new(launch: &StepLaunch, attach: &Attach) -> (Tree, Vec<BranchHead>) {
         let position = launch.position as usize;
         let width = launch.tree_width();
         let (own, _) = tree::place(position, launch.names.len(), width);
@@ -77,7 +77,7 @@ impl Tree {
                 seen: Vec::new(),
                 greeting: Some(Versions::CLUSTER.greeting()),
             };
-            Branch {
+            BranchHead {
                 position: number(branch.start),
                 address: address(branch.start).unwrap_or_default(),
                 greeting: Rc::new(frame::encode(&ToStepd::Attach(Box::new(hand)))),

@@ -2,7 +2,7 @@
 
 use super::actions::Actions;
 use super::interface::{Action, ClientId};
-use super::tree::{Branch, Tree};
+use super::tree::{BranchHead, Tree};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::frame;
 use muster_proto::step::{Attach, FromStepd, StepLaunch, ToStepd};
@@ -102,7 +102,7 @@ impl Upward {
     }
 
     /// The node's place, as srun says at first; those below to which it connects.
-    pub(super) fn join(&mut self, launch: &StepLaunch, attach: &Attach) -> Vec<Branch> {
+    pub(super) fn join(&mut self, launch: &StepLaunch, attach: &Attach) -> Vec<BranchHead> {
         let (tree, below) = Tree::new(launch, attach);
         self.tree = Some(tree);
         below

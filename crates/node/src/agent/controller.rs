@@ -1,5 +1,5 @@
-//! The connection to the controller, which the supervisor makes, so that the controller sees root: dials for ever, has the
-//! launcher check that it is the controller that this node knows, believes only its orders.
+//! The connection to the controller. The supervisor makes it, so that the controller sees root as its peer. This dials again for
+//! ever, has the launcher check that it is the controller that this node knows, and takes only orders with its seal.
 
 mod remote;
 
@@ -96,7 +96,7 @@ async fn session(
         .context("its public key")?;
     *welcomed = true;
     let outlet = spawn_writer(link.clone());
-    inputs.send(Input::ControllerUp(Link {
+    inputs.send(Input::ControllerUp(ControllerLink {
         outlet,
         socket: link.clone(),
     }))?;
@@ -193,12 +193,12 @@ fn open(
 
 /// The connection to a controller that has answered.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct ControllerLink {
     pub(super) outlet: super::Outlet,
     socket: Socket,
 }
 
-impl Link {
+impl ControllerLink {
     /// Ends it; the controller is dialled again.
     pub(super) fn close(&self) {
         self.socket.close();

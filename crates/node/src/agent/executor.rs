@@ -3,7 +3,7 @@
 
 use super::audit::{AuditLog, AuditedRequest};
 use super::closing::{Sender, Streams};
-use super::controller::Link;
+use super::controller::ControllerLink;
 use super::launcher_link::LauncherOutlet;
 use super::listener::Asker;
 use super::peers::Peers;
@@ -66,8 +66,8 @@ pub(super) struct Executor {
     clock: Instant,
     inputs: mpsc::UnboundedSender<Input>,
     peers: Peers,
-    controller: Option<Link>,
-    /// What became of the configuration that it gives, if anything is known: why it is not applied.
+    controller: Option<ControllerLink>,
+    /// Why the configuration of the controller is not applied here, or that it is; nothing if that is not known yet.
     configuration: Option<Option<String>>,
     launcher: Option<LauncherOutlet>,
     /// Frames for launcher and controller that this burst brought.

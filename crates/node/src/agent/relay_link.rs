@@ -32,12 +32,12 @@ pub(super) struct Question {
 #[derive(Clone, Debug)]
 struct RelayLink {
     control: Control,
-    verified: Arc<Mutex<HashMap<u64, Verified>>>,
+    verified: Arc<Mutex<HashMap<u64, ExpectedPeer>>>,
 }
 
 /// Somebody who was verified and has not come yet.
 #[derive(Debug)]
-struct Verified {
+struct ExpectedPeer {
     caller: Caller,
     since: Instant,
 }
@@ -57,7 +57,7 @@ impl Gone {
 }
 
 impl RelayLink {
-    fn verified(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Verified>> {
+    fn verified(&self) -> std::sync::MutexGuard<'_, HashMap<u64, ExpectedPeer>> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -87,7 +87,7 @@ impl Question {
                 drop(verified);
                 return self.refuse("too many others connect at this moment");
             }
-            let entry = Verified {
+            let entry = ExpectedPeer {
                 caller: Caller { uid: peer.uid, of },
                 since: Instant::now(),
             };
@@ -219,7 +219,8 @@ mod tests {
         for number in 0..VERIFIED_MAX as u64 {
             let of = CallerOf::Job(JobId(1));
             let caller = Caller { uid: 7, of };
-            link.verified().insert(number, Verified { caller, since });
+            link.verified()
+                .insert(number, ExpectedPeer { caller, since });
         }
         verify(&link, VERIFIED_MAX as u64);
         assert_eq!(link.verified().len(), 1);

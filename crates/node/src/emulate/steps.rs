@@ -7,7 +7,7 @@
 
 use crate::agent::Peers;
 use crate::agent::quota::{Client, Quotas};
-use crate::step_links::{Below, Client as Srun};
+use crate::step_links::{Below, StepClient as Srun};
 use crate::{info, now, sys};
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
@@ -390,7 +390,7 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
         bail!("srun did not connect");
     }
     let mut client = Srun::new(listener.accept()?.0)?;
-    let mut place = Place::default();
+    let mut place = NodePosition::default();
     let mut is_over_sent = false;
     loop {
         while let Some(message) = client.next() {
@@ -438,7 +438,7 @@ fn play(launch: &StepLaunch, listener: &std::os::unix::net::UnixListener) -> any
 
 /// A node's place among those of a step.
 #[derive(Default)]
-struct Place {
+struct NodePosition {
     /// Where there is a tree.
     tree: Option<Tree>,
     below: Below,
@@ -446,7 +446,7 @@ struct Place {
     has_left: bool,
 }
 
-impl Place {
+impl NodePosition {
     /// What is answered to a message.
     fn on_message(&mut self, launch: &StepLaunch, message: ToStepd) -> anyhow::Result<Vec<u8>> {
         let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! Directories that a job has to itself: `Dirs` of job_container.conf(5). A mount namespace in which they are at their places is made
 //! once for a job and lasts as a file on which it is mounted, `BasePath/NODE/JOB.ATTEMPT/.ns`; each process of the job joins it
-//! before it executes anything of a user's ([`Namespace`]). What is in them is below the same directory, which only root enters, and
-//! goes with it.
+//! before it executes anything of a user's ([`Namespace`]). Their contents are below the same directory, which only root may
+//! enter, and are removed with it.
 //!
 //! All of this is done by processes of the launcher's: they wait for programs of the site, and for disks.
 

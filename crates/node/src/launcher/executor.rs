@@ -42,7 +42,7 @@ const GROUPS_WAIT_MS: i32 = 5;
 const ANSWER_MAX: usize = muster_model::limits::FRAME_BYTES_MAX / 2;
 
 /// A process that is to answer something.
-struct Question {
+struct QueryProcess {
     pid: i32,
     answer: UnixStream,
     bytes: Vec<u8>,
@@ -56,7 +56,7 @@ enum About {
     Measurement(u64),
 }
 
-impl Question {
+impl QueryProcess {
     /// Receives what has come; whether that was all.
     fn read(&mut self) -> bool {
         let mut chunk = [0; 4 << 10];
@@ -93,7 +93,7 @@ pub(super) struct LauncherExecutor {
     search: Search,
     script_starter: ScriptStarter,
     stepds: Stepds,
-    questions: Vec<Question>,
+    questions: Vec<QueryProcess>,
     output: Output,
     answers: Vec<(RootConnId, LauncherEvent)>,
     /// More children may have ended than were collected.
@@ -545,7 +545,7 @@ impl LauncherExecutor {
 
     fn ask(&mut self, (pid, answer): (i32, UnixStream), about: About) {
         self.search.helpers.insert(pid);
-        self.questions.push(Question {
+        self.questions.push(QueryProcess {
             pid,
             answer,
             bytes: Vec::new(),
@@ -554,7 +554,7 @@ impl LauncherExecutor {
     }
 
     fn drop_question(&mut self, about: &About) {
-        let is_it = |q: &Question| q.about == *about;
+        let is_it = |q: &QueryProcess| q.about == *about;
         if let Some(at) = self.questions.iter().position(is_it) {
             let question = self.questions.swap_remove(at);
             sys::kill(question.pid, libc::SIGKILL);
@@ -562,14 +562,14 @@ impl LauncherExecutor {
     }
 
     fn read_answer(&mut self, fd: RawFd) {
-        let is_it = |q: &Question| q.answer.as_raw_fd() == fd;
+        let is_it = |q: &QueryProcess| q.answer.as_raw_fd() == fd;
         let Some(at) = self.questions.iter().position(is_it) else {
             return;
         };
         if !self.questions[at].read() {
             return;
         }
-        let Question { bytes, about, .. } = self.questions.swap_remove(at);
+        let QueryProcess { bytes, about, .. } = self.questions.swap_remove(at);
         self.deliver(match about {
             About::Groups(account) => {
                 let groups = groups::groups_of(&account, &bytes);
@@ -620,7 +620,7 @@ impl LauncherExecutor {
         }
     }
 
-    /// Delivers what step daemons have reported: what others say of them may come later than that.
+    /// Delivers what step daemons have reported, before what others report of them, such as a daemon's exit.
     pub(super) fn read_stepds(&mut self) {
         self.stepds.read_ready();
         self.deliver_unread();

@@ -1,11 +1,11 @@
 //! Which job a process belongs to, as the kernel says. Each batch script and each step daemon begins an audit session of its
-//! own (audit(7): /proc/PID/loginuid and sessionid) before it becomes the user. Everything that comes of it is in that
-//! session, whatever it does with its parents, its process group, its session or its environment: only a process that may
-//! change the audit configuration can leave. The numbers are noted by the children in a table that outlives the launcher.
+//! own (audit(7): /proc/PID/loginuid and sessionid) before it becomes the user. All its descendants are in that
+//! session. They cannot leave it by a new parent, process group, session or environment: that takes the right to change the
+//! audit configuration. The children note the numbers in a table that outlives the launcher.
 //!
-//! Where the kernel has no audit, or does not let this process set it, sessions of setsid(2) and the job of the process's user
-//! serve, if there is only one; what leaves its session while its user has several jobs here is then found when the
-//! last of them ends.
+//! Where the kernel has no audit, or this process may not set it, sessions of setsid(2) are used instead. A process that has
+//! left its session then belongs to the only job of its user here; while the user has several, it is found when the last of
+//! them ends.
 
 use crate::sys::bare;
 use crate::sys::cells::{Cells, Noted};

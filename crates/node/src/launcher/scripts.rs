@@ -32,14 +32,14 @@ const FILE_MODE: u32 = 0o500;
 #[derive(Debug)]
 pub(super) struct Scripts {
     spool: PathBuf,
-    written: HashMap<(BlobId, u32), Written>,
+    written: HashMap<(BlobId, u32), WrittenScript>,
     /// Number of the next name with [`STALE`].
     next_stale: u64,
 }
 
 /// A script as it was written. A file that its user has changed since then has another time of change.
 #[derive(Debug)]
-struct Written {
+struct WrittenScript {
     path: String,
     file: Identity,
 }
@@ -102,7 +102,7 @@ impl Scripts {
         self.spool.join("scripts")
     }
 
-    fn write(&mut self, name: &str, uid: u32, gid: u32, text: &[u8]) -> io::Result<Written> {
+    fn write(&mut self, name: &str, uid: u32, gid: u32, text: &[u8]) -> io::Result<WrittenScript> {
         let path = self.dir().join(name).join(FILE);
         let path = path.into_os_string().into_string();
         let path = path.map_err(|_| io::Error::other("the spool directory's path is not UTF-8"))?;
@@ -118,7 +118,7 @@ impl Scripts {
             // The next attempt removes it otherwise.
             let _ = remove_file(&dir, NEXT);
         }
-        Ok(Written { path, file: file? })
+        Ok(WrittenScript { path, file: file? })
     }
 
     /// The directory of all scripts.
@@ -206,7 +206,7 @@ pub(super) fn is_temporary(error: &io::Error) -> bool {
     )
 }
 
-fn is_unchanged(written: &Written) -> bool {
+fn is_unchanged(written: &WrittenScript) -> bool {
     let stat = nix::sys::stat::lstat(written.path.as_str());
     stat.is_ok_and(|stat| Identity::of(&stat) == written.file)
 }

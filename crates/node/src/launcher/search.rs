@@ -1,6 +1,6 @@
-//! Finds processes of jobs, and signals them. Processes that are not children of this one are signalled by descriptors, each of
-//! which is looked at again once it is open: when such a process ends, its parent, which may be any process, collects it, and its
-//! number may be another process's at once.
+//! Finds processes of jobs, and signals them. Processes that are not children of this one are signalled by descriptors (pidfd).
+//! Each is compared with the search once it is open: any parent may have collected the process meanwhile, and its number may be
+//! another's.
 
 use super::membership::Membership;
 use crate::cgroup::jobs::Jobs as JobGroups;

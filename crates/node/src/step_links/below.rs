@@ -7,7 +7,7 @@ use crate::{remote, sys};
 use muster_channel::{Scheme, dial, open};
 use muster_model::ids::StepId;
 use muster_node_core::messages::User;
-use muster_node_core::stepd::tree::{Branch, OUTPUT_MAX};
+use muster_node_core::stepd::tree::{BranchHead, OUTPUT_MAX};
 use muster_proto::address::{Address, NetworkPlace};
 use muster_proto::frame;
 use muster_proto::hello::JobCredential;
@@ -42,7 +42,7 @@ struct Node {
 
 impl Below {
     /// Connects to those below, as `user` if this process is root; gives the positions of those that cannot be reached.
-    pub(crate) fn connect(&mut self, branches: Vec<Branch>, user: Option<&User>) -> Vec<u32> {
+    pub(crate) fn connect(&mut self, branches: Vec<BranchHead>, user: Option<&User>) -> Vec<u32> {
         let mut lost = Vec::new();
         for branch in branches {
             match Node::connect(&branch, user) {
@@ -104,7 +104,7 @@ impl Below {
 impl Node {
     /// Connects to an address that srun has given. It may be of anything that listens: the user's rights count, and
     /// the other side sees the user.
-    fn connect(branch: &Branch, user: Option<&User>) -> io::Result<Node> {
+    fn connect(branch: &BranchHead, user: Option<&User>) -> io::Result<Node> {
         let address = Address::parse(&branch.address)
             .ok_or_else(|| io::Error::other("invalid address of a step daemon"))?;
         let mut wire = match address.remote_place() {
@@ -154,7 +154,7 @@ impl Node {
 }
 
 /// Connects to a step daemon on another host, by the step's key.
-fn connect_remote(there: &NetworkPlace, path: &str, branch: &Branch) -> io::Result<Wire> {
+fn connect_remote(there: &NetworkPlace, path: &str, branch: &BranchHead) -> io::Result<Wire> {
     let StepId { job, step } = branch.step;
     let path = path.to_owned();
     let credential = JobCredential::Step { job, step, path };
@@ -210,7 +210,7 @@ mod tests {
         let (of_all, alls) = listen("all", 0o666);
         let mut below = Below::default();
         let mut lost = |address: &str| {
-            let branch = Branch {
+            let branch = BranchHead {
                 position: 1,
                 address: address.to_owned(),
                 greeting: Rc::new(Vec::new()),

@@ -15,15 +15,15 @@ const NEWS_DELAY: BatchDelay = BatchDelay::from_ms(5);
 
 /// The connection and what waits on it.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct StepClient {
     pub(crate) wire: Wire,
     /// All that waits may wait until then.
     patient: Option<Instant>,
 }
 
-impl Client {
-    pub(crate) fn new(stream: UnixStream) -> io::Result<Client> {
-        Ok(Client {
+impl StepClient {
+    pub(crate) fn new(stream: UnixStream) -> io::Result<StepClient> {
+        Ok(StepClient {
             wire: Wire::new(stream)?,
             patient: None,
         })

@@ -2,7 +2,7 @@
 //! or the node's above.
 
 use crate::descriptors::SrunStdio;
-use crate::step_links::Client;
+use crate::step_links::StepClient;
 use muster_model::refusal::Refusal;
 use muster_node_core::stepd::ClientId;
 use muster_proto::step::{FromStepd, ToStepd};
@@ -21,12 +21,12 @@ const GREETING_BYTES_MAX: usize = 4 << 20;
 pub(super) struct Connections {
     pub(super) listener: UnixListener,
     /// Those that have not shown the key.
-    pub(super) strangers: Vec<(ClientId, Client)>,
+    pub(super) strangers: Vec<(ClientId, StepClient)>,
     /// The client whose first message the machine is checking.
-    greeted: Option<(ClientId, Client)>,
-    client: Option<(ClientId, Client)>,
+    greeted: Option<(ClientId, StepClient)>,
+    client: Option<(ClientId, StepClient)>,
     /// Those who read what tasks write.
-    pub(super) readers: Vec<(ClientId, Client)>,
+    pub(super) readers: Vec<(ClientId, StepClient)>,
     /// The machine waits until all that the client was sent is written.
     is_flush_awaited: bool,
     /// What came with the step that is being given.
@@ -62,12 +62,12 @@ impl Connections {
     }
 
     /// srun, or the node above.
-    pub(super) fn client(&self) -> Option<&Client> {
+    pub(super) fn client(&self) -> Option<&StepClient> {
         self.client.as_ref().map(|(_, client)| client)
     }
 
     /// The same.
-    pub(super) fn client_mut(&mut self) -> Option<&mut Client> {
+    pub(super) fn client_mut(&mut self) -> Option<&mut StepClient> {
         self.client.as_mut().map(|(_, client)| client)
     }
 
@@ -81,7 +81,7 @@ impl Connections {
             if self.strangers.len() >= STRANGERS_MAX {
                 self.strangers.remove(0);
             }
-            if let Ok(client) = Client::new(stream) {
+            if let Ok(client) = StepClient::new(stream) {
                 let id = self.next_id();
                 self.strangers.push((id, client));
             }
@@ -196,7 +196,7 @@ impl Connections {
     pub(super) fn take_stdio(&mut self, id: ClientId) -> Option<[OwnedFd; 3]> {
         let (id, stdio) = self.handed_over.take_if(|(of, _)| *of == id)?;
         // Where it cannot be used, srun reads its end.
-        let client = Client::new(UnixStream::from(stdio.line));
+        let client = StepClient::new(UnixStream::from(stdio.line));
         self.client = client.ok().map(|client| (id, client));
         self.is_flush_awaited = false;
         Some([stdio.stdin, stdio.stdout, stdio.stderr])

@@ -9,7 +9,7 @@ use crate::cgroup::steps::{JobGroups, StepGroup};
 use crate::descriptors::SrunStdio;
 use crate::processes::ProcessTree;
 use crate::removal::Removal;
-use crate::step_links::Client;
+use crate::step_links::StepClient;
 use crate::{now, reaping, sys};
 use muster_model::job::Usage;
 use muster_node_core::messages::{NextStep, RunningStep, StepdCommand, StepdEvent};
@@ -58,7 +58,7 @@ pub(super) struct StepdExecutor {
 }
 
 /// What a daemon begins with.
-pub(super) struct Ends {
+pub(super) struct StepdConnections {
     pub(super) listener: UnixListener,
     pub(super) launcher: UnixStream,
     pub(super) agent: Option<UnixStream>,
@@ -67,7 +67,7 @@ pub(super) struct Ends {
 }
 
 impl StepdExecutor {
-    pub(super) fn open(setup: Setup, ends: Ends) -> io::Result<StepdExecutor> {
+    pub(super) fn open(setup: Setup, ends: StepdConnections) -> io::Result<StepdExecutor> {
         sys::become_subreaper()?;
         // The launcher's mask blocks these already; a descriptor of the daemon's own takes them.
         let mut mask = SigSet::empty();
@@ -360,7 +360,7 @@ impl StepdExecutor {
     }
 
     fn deliver_requests(&mut self) {
-        while let Some(message) = self.connections.client_mut().and_then(Client::next) {
+        while let Some(message) = self.connections.client_mut().and_then(StepClient::next) {
             self.deliver(Event::Client(message));
         }
         if self.connections.client().is_some_and(|c| !c.wire.open) {

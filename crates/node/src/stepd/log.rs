@@ -1,5 +1,5 @@
-//! What a step daemon writes to the launcher's log, which is its standard error. A daemon goes on writing to the file that it was
-//! started with, also where that has been moved away since: what bounds the log is what each daemon may write.
+//! What a step daemon writes to the launcher's log, which is its standard error. A daemon keeps the file that it was
+//! started with, also after a rotation, so a limit on the file would not bound it: each daemon has a limit of its own.
 
 use std::io::Write as _;
 use std::sync::Mutex;

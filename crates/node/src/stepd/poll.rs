@@ -1,7 +1,7 @@
 //! What the daemon waits for, and in which order it takes what has come.
 
 use super::executor::StepdExecutor;
-use crate::step_links::Client;
+use crate::step_links::StepClient;
 use crate::sys;
 use muster_node_core::stepd::Event;
 use muster_node_core::stepd::tree::OUTPUT_MAX;
@@ -163,7 +163,7 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
         true => 0,
         false => libc::POLLIN,
     };
-    let writing = match client.is_some_and(Client::has_output) {
+    let writing = match client.is_some_and(StepClient::has_output) {
         true => libc::POLLOUT,
         false => 0,
     };
@@ -205,7 +205,7 @@ fn timeout_ms(executor: &mut StepdExecutor) -> i32 {
         executor.deliver(Event::LauncherHasRead);
     }
     let client = executor.connections.client();
-    let company = client.and_then(Client::waits_until);
+    let company = client.and_then(StepClient::waits_until);
     let company = company.map(|until| until.saturating_duration_since(Instant::now()));
     let reading = executor.stepd.has_unread().then_some(READ_WAIT);
     let deadline = executor.stepd.deadline();

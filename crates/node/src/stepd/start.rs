@@ -2,7 +2,7 @@
 //! launcher's memory, which holds the environments and keys of other jobs. Its order comes in a memory file; beside that it
 //! has only the descriptors that the order names.
 
-use super::executor::Ends;
+use super::executor::StepdConnections;
 use crate::cgroup::steps::JobGroups;
 use crate::descriptors::SrunStdio;
 use crate::failure::end_at_panic;
@@ -56,7 +56,7 @@ fn begin() -> io::Result<std::convert::Infallible> {
         bounds: order.bounds,
         spool: order.spool,
     };
-    let ends = Ends {
+    let ends = StepdConnections {
         listener,
         launcher,
         agent,

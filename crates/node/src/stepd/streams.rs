@@ -25,7 +25,7 @@ pub(super) enum Kind {
 
 /// What a task has written.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct OutputChunk {
     pub(super) task: u32,
     pub(super) is_error: bool,
     /// Nothing: it writes no more.
@@ -85,7 +85,7 @@ impl Stream {
     }
 
     /// Moves bytes; gives output.
-    pub(super) fn serve(&mut self) -> Option<Output> {
+    pub(super) fn serve(&mut self) -> Option<OutputChunk> {
         if !self.input.is_empty() {
             self.push();
         }
@@ -148,7 +148,7 @@ impl Stream {
         }
     }
 
-    fn pull(&mut self) -> Option<Output> {
+    fn pull(&mut self) -> Option<OutputChunk> {
         let fd = self.fd.as_ref()?;
         let mut chunk = [0; 64 << 10];
         let n = match nix::unistd::read(fd, &mut chunk) {
@@ -160,7 +160,7 @@ impl Stream {
         if n == 0 {
             self.fd = None;
         }
-        Some(Output {
+        Some(OutputChunk {
             task: self.task,
             is_error: self.kind == Kind::Err,
             bytes: chunk[..n].to_vec().into(),

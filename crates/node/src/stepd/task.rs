@@ -1,7 +1,7 @@
 //! Tasks: forked together, each prepares its identity and streams as its user, and all are let go at once, so that no
-//! output is written before every file is open. Until it executes its program a task is a copy of the daemon: it has only
-//! the descriptors that it needs, nobody may look into it, and the daemon never waits for it, as its user may stop it, and
-//! opens whatever files the user has named.
+//! output is written before every file is open. Until it executes its program a task is a copy of the daemon. Therefore
+//! it has only the descriptors that it needs, and nobody may trace it. The daemon never waits for it: its user may stop it, and
+//! opening the files that the user names may block.
 
 use super::mpi;
 use super::program::{self, Program};
@@ -23,23 +23,23 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// What the child of a fork uses as its streams.
-struct Ends {
-    stdin: Input,
-    stdout: Output,
-    stderr: Output,
+struct ChildStreams {
+    stdin: TaskInput,
+    stdout: TaskOutput,
+    stderr: TaskOutput,
     /// What standard error is until the files are open, where it is to be one: the log has no texts of users.
     early: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
 }
 
-enum Input {
+enum TaskInput {
     Null,
     File(String),
     /// A pipe from the daemon, or what srun has.
     Pipe(OwnedFd),
 }
 
-enum Output {
+enum TaskOutput {
     File(String),
     /// A pipe to the daemon, or what srun has.
     Pipe(OwnedFd),
@@ -48,7 +48,7 @@ enum Output {
 }
 
 /// What a child knows on its way to a task.
-struct Place<'p> {
+struct ChildContext<'p> {
     local: u32,
     global: u32,
     /// The daemon's process.
@@ -157,7 +157,7 @@ impl TaskSet {
         let program = Program::new(self.argv(global), Words::with(inherited, of_task));
         let mut program = program.found_at(found);
         let limits = limits.missing(&self.order.limits);
-        let place = Place {
+        let place = ChildContext {
             local: 0,
             global,
             daemon,
@@ -180,16 +180,16 @@ impl TaskSet {
     }
 
     /// Makes the streams of a task; the daemon's ends go into `self.streams`.
-    fn ends(&mut self, local: u32, global: u32) -> io::Result<Ends> {
+    fn ends(&mut self, local: u32, global: u32) -> io::Result<ChildStreams> {
         let spec = &self.order.launch.spec;
         if let Some([stdin, stdout, stderr]) = self.direct.take() {
-            return Ok(Ends {
+            return Ok(ChildStreams {
                 stdin: match spec.stdin_task {
-                    StdinTask::None => Input::Null,
-                    StdinTask::All | StdinTask::One(_) => Input::Pipe(stdin),
+                    StdinTask::None => TaskInput::Null,
+                    StdinTask::All | StdinTask::One(_) => TaskInput::Pipe(stdin),
                 },
-                stdout: Output::Pipe(stdout),
-                stderr: Output::Pipe(stderr),
+                stdout: TaskOutput::Pipe(stdout),
+                stderr: TaskOutput::Pipe(stderr),
                 early: None,
                 terminal: None,
             });
@@ -201,10 +201,10 @@ impl TaskSet {
                 nix::unistd::fchown(&pty.slave, Some(self.order.user.uid.into()), None)?;
             }
             self.add_stream(global, Kind::Terminal, pty.master)?;
-            return Ok(Ends {
-                stdin: Input::Null,
-                stdout: Output::Joined,
-                stderr: Output::Joined,
+            return Ok(ChildStreams {
+                stdin: TaskInput::Null,
+                stdout: TaskOutput::Joined,
+                stderr: TaskOutput::Joined,
                 early: None,
                 terminal: Some(pty.slave),
             });
@@ -226,29 +226,29 @@ impl TaskSet {
         };
         let joined = stdout.is_some() && stderr.is_none();
         let stdin = match stdin {
-            Some(path) => Input::File(path),
+            Some(path) => TaskInput::File(path),
             None if wanted => {
                 let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
                 self.add_stream(global, Kind::In, writer)?;
-                Input::Pipe(reader)
+                TaskInput::Pipe(reader)
             }
-            None => Input::Null,
+            None => TaskInput::Null,
         };
         let stdout = self.outlet(global, Kind::Out, stdout)?;
         let stderr = if joined {
-            Output::Joined
+            TaskOutput::Joined
         } else {
             self.outlet(global, Kind::Err, stderr)?
         };
         let early = match (&stderr, &stdout) {
-            (Output::File(_), _) | (Output::Joined, Output::File(_)) => {
+            (TaskOutput::File(_), _) | (TaskOutput::Joined, TaskOutput::File(_)) => {
                 let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
                 self.add_stream(global, Kind::Err, reader)?;
                 Some(writer)
             }
             _ => None,
         };
-        Ok(Ends {
+        Ok(ChildStreams {
             stdin,
             stdout,
             stderr,
@@ -257,13 +257,13 @@ impl TaskSet {
         })
     }
 
-    fn outlet(&mut self, global: u32, kind: Kind, file: Option<String>) -> io::Result<Output> {
+    fn outlet(&mut self, global: u32, kind: Kind, file: Option<String>) -> io::Result<TaskOutput> {
         if let Some(path) = file {
-            return Ok(Output::File(path));
+            return Ok(TaskOutput::File(path));
         }
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
         self.add_stream(global, kind, reader)?;
-        Ok(Output::Pipe(writer))
+        Ok(TaskOutput::Pipe(writer))
     }
 
     fn symbols(&self, _local: u32, global: u32) -> Symbols<'_> {
@@ -280,13 +280,13 @@ impl TaskSet {
     }
 
     /// The child side. Never returns.
-    fn become_task(&self, local: u32, global: u32, ends: Ends, barrier: &Barrier) -> ! {
+    fn become_task(&self, local: u32, global: u32, ends: ChildStreams, barrier: &Barrier) -> ! {
         sys::restore_signals();
         let mut kept = vec![barrier.ready.as_raw_fd(), barrier.go.as_raw_fd()];
         if let Some(pmix) = &self.pmix {
             kept.extend(pmix.of_task(local));
         }
-        let place = Place {
+        let place = ChildContext {
             local,
             global,
             daemon: barrier.daemon,
@@ -310,7 +310,7 @@ impl TaskSet {
         sys::exit_now(code)
     }
 
-    fn prepare_task(&self, ends: &Ends, place: &Place<'_>) -> Result<(), String> {
+    fn prepare_task(&self, ends: &ChildStreams, place: &ChildContext<'_>) -> Result<(), String> {
         let (order, spec) = (&self.order, &self.order.launch.spec);
         let (local, global, daemon) = (place.local, place.global, place.daemon);
         self.join_group()?;
@@ -349,11 +349,11 @@ impl TaskSet {
         self.bind_task(local, global)
     }
 
-    fn connect_pipes(&self, ends: &Ends) -> io::Result<()> {
+    fn connect_pipes(&self, ends: &ChildStreams) -> io::Result<()> {
         if let Some(terminal) = &ends.terminal {
             return (0..3).try_for_each(|fd| sys::dup_to(terminal.as_raw_fd(), fd));
         }
-        if let Input::Pipe(fd) = &ends.stdin {
+        if let TaskInput::Pipe(fd) = &ends.stdin {
             sys::dup_to(fd.as_raw_fd(), 0)?;
         }
         // It is the log until then, in which texts of users have no place.
@@ -361,21 +361,21 @@ impl TaskSet {
             sys::dup_to(fd.as_raw_fd(), 2)?;
         }
         for (end, target) in [(&ends.stdout, 1), (&ends.stderr, 2)] {
-            if let Output::Pipe(fd) = end {
+            if let TaskOutput::Pipe(fd) = end {
                 sys::dup_to(fd.as_raw_fd(), target)?;
             }
         }
         Ok(())
     }
 
-    fn connect_files(&self, ends: &Ends) -> Result<(), String> {
+    fn connect_files(&self, ends: &ChildStreams) -> Result<(), String> {
         if ends.terminal.is_some() {
             return Ok(());
         }
         let input = match &ends.stdin {
-            Input::Pipe(_) => None,
-            Input::File(path) => Some(path.as_str()),
-            Input::Null => Some("/dev/null"),
+            TaskInput::Pipe(_) => None,
+            TaskInput::File(path) => Some(path.as_str()),
+            TaskInput::Null => Some("/dev/null"),
         };
         if let Some(path) = input {
             open_as(path, OFlag::O_RDONLY, 0)
@@ -384,10 +384,10 @@ impl TaskSet {
         let flags = output_flags(self.order.launch.spec.append.unwrap_or(self.order.append));
         for (end, target, name) in [(&ends.stdout, 1, "stdout"), (&ends.stderr, 2, "stderr")] {
             match end {
-                Output::File(path) => open_as(path, flags, target)
+                TaskOutput::File(path) => open_as(path, flags, target)
                     .map_err(|e| format!("Could not open {name} file {path}: {e}"))?,
-                Output::Joined => sys::dup_to(1, 2).map_err(|e| e.to_string())?,
-                Output::Pipe(_) => {}
+                TaskOutput::Joined => sys::dup_to(1, 2).map_err(|e| e.to_string())?,
+                TaskOutput::Pipe(_) => {}
             }
         }
         Ok(())

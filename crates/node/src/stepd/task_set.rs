@@ -1,7 +1,7 @@
 //! What the daemon holds of a step that runs: the streams of its tasks, what they wait for, the MPI host, the nodes below.
 
 use super::mpi::Pmix;
-use super::streams::{Kind, Output, Stream};
+use super::streams::{Kind, OutputChunk, Stream};
 use crate::cgroup::steps::StepGroup;
 use crate::processes::{Containment as _, ProcessTree, parent_of};
 use crate::step_links::Below;
@@ -55,7 +55,7 @@ impl TaskSet {
     }
 
     /// Moves bytes of a stream that poll found something at.
-    pub(super) fn serve_stream(&mut self, at: usize) -> Option<Output> {
+    pub(super) fn serve_stream(&mut self, at: usize) -> Option<OutputChunk> {
         self.streams.get_mut(at)?.serve()
     }
 

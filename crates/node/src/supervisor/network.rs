@@ -22,8 +22,8 @@ const PORT_MAX: Duration = Duration::from_secs(5);
 /// How often the port is tried meanwhile: nothing tells when it is free.
 const PORT_RETRY: Duration = Duration::from_millis(20);
 
-/// Sees to the file that says which host this is, and that has the group of the relay if there is one, by which the launcher
-/// knows whom it lets connect to step daemons.
+/// Makes the file that says which host this is, anew after a boot. Its group is that of the relay, if there is one: the
+/// launcher lets this group connect to step daemons.
 pub(super) fn name_host(options: &AgentOptions, account: &User) -> io::Result<()> {
     let path = options.spool_dir.join(HOST_FILE);
     write_host(&options.spool_dir, &path)?;

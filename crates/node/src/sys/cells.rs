@@ -1,5 +1,5 @@
-//! A table that a process and the children that it starts write to without system calls, in a file that outlives them
-//! all: what a child notes about itself is there for the process that comes after its parent.
+//! A table in a file, which a process and its children write to without system calls. The file outlives them, so that the
+//! process that comes after the parent can read what children have noted about themselves.
 
 use super::check;
 use std::fs::File;

@@ -63,8 +63,9 @@ const HARMLESS: [u32; 4] = [
 /// Those of them that no user has.
 const RARE: u64 = 1 << 29 | 1 << 36;
 
-/// The same, for a process that no other one of the user's may trace, also after it has executed a program: it keeps capabilities
-/// that do no harm, and the kernel lets nobody trace what may do more than he (ptrace(2), "Ptrace access mode checking").
+/// The same, for a process that the user's other processes may not trace, also after it has executed a program. It keeps
+/// harmless capabilities: the kernel lets no process trace one with more capabilities than its own (ptrace(2), "Ptrace access
+/// mode checking").
 ///
 /// # Errors
 /// Those of [`become_user`]; root has none of these capabilities here.

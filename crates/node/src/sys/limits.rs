@@ -1,5 +1,5 @@
-//! Limits that this program changes for itself and what it executes of its own: it leaves no cores, which would hold secrets,
-//! and may have as many descriptors as the hard limit allows. What users and the site start gets the first limits back.
+//! Limits that this program changes for itself and its own programs: no core files, since these would hold secrets, and as many
+//! descriptors as the hard limit allows. Programs of users and of the site get the first limits back.
 
 use super::{own_limit, set_soft_limit};
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Soft limits by resource.
 pub(crate) type SoftLimits = Vec<(u32, u64)>;
 
-/// The soft limits that this program was started with, of those that it changes.
+/// The limits that this program changes, with the soft limits that it was started with.
 static FIRST: OnceLock<SoftLimits> = OnceLock::new();
 
 /// Too small for a core in a file, and what has the kernel give none to a program either (core(5), pipes to a program), which it

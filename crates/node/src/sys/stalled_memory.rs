@@ -1,5 +1,4 @@
-//! Memory that the kernel waits for when it reads it, for tests: what a mapping of a file of a user's file system (FUSE) is to who
-//! has it.
+//! Memory whose reads block, for tests: as a mapped file of a user's own file system (FUSE) does, which may never answer.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -1,6 +1,6 @@
 //! Requests of clients, through the library, and of other hosts.
 
-use super::{Asked, Control, MpiHost};
+use super::{Control, MpiHost, PendingAnswer};
 use crate::collective::Finish;
 use crate::control::FromHost;
 use crate::info::{Infos, Packed, Value};
@@ -225,7 +225,8 @@ impl MpiHost {
         let ticket = self.ticket();
         self.mesh.send(&host, &Wire::Fetch { ticket, proc });
         let until = Instant::now() + self.setup.tuning.timeout;
-        self.asked.insert(ticket, Asked { host, reply, until });
+        self.asked
+            .insert(ticket, PendingAnswer { host, reply, until });
     }
 
     fn fetched(&mut self, ticket: u64, status: i32, data: Vec<u8>) {

@@ -103,7 +103,7 @@ pub(crate) struct Client {
 
 /// The server of one node.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct PmiServer {
     shape: Shape,
     /// By local number.
     pub(crate) clients: Vec<Client>,
@@ -115,12 +115,12 @@ pub(crate) struct Server {
     left: BTreeSet<u32>,
 }
 
-impl Server {
-    pub(crate) fn new(shape: Shape) -> Server {
+impl PmiServer {
+    pub(crate) fn new(shape: Shape) -> PmiServer {
         let here = shape.tasks.get(shape.position).map_or(0, Vec::len);
         let mut table = BTreeMap::from([(MAPPING.to_owned(), mapping(&shape.tasks))]);
         table.extend(shape.origin.iter().flat_map(|o| o.puts.clone()));
-        Server {
+        PmiServer {
             clients: (0..here).map(|_| Client::default()).collect(),
             table,
             fresh: Vec::new(),
@@ -483,8 +483,8 @@ impl Server {
 mod tests {
     use super::*;
 
-    fn server(tasks: &[&[u32]], position: usize) -> Server {
-        Server::new(Shape {
+    fn server(tasks: &[&[u32]], position: usize) -> PmiServer {
+        PmiServer::new(Shape {
             name: "kvs".to_owned(),
             tasks: tasks.iter().map(|t| t.to_vec()).collect(),
             position,
@@ -493,7 +493,7 @@ mod tests {
         })
     }
 
-    fn said(server: &mut Server, local: usize) -> String {
+    fn said(server: &mut PmiServer, local: usize) -> String {
         let bytes = std::mem::take(&mut server.clients[local].talk.output);
         String::from_utf8(bytes).unwrap()
     }
@@ -561,7 +561,7 @@ mod tests {
             said(&mut s, 0),
             "cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=0\n"
         );
-        let ask = |s: &mut Server, body: &str| {
+        let ask = |s: &mut PmiServer, body: &str| {
             let text = format!("{:>6}{body}", body.len());
             let actions = s.on_bytes(0, text.as_bytes());
             (actions, said(s, 0))
@@ -593,7 +593,7 @@ mod tests {
     fn names_have_a_keeper() {
         let mut keeper = server(&[&[0], &[1]], 0);
         let mut other = server(&[&[0], &[1]], 1);
-        let ask = |other: &mut Server, keeper: &mut Server, line: &[u8]| {
+        let ask = |other: &mut PmiServer, keeper: &mut PmiServer, line: &[u8]| {
             let actions = other.on_bytes(0, line);
             let [Action::Ask(name)] = &actions[..] else {
                 panic!("{actions:?}")

@@ -20,7 +20,7 @@ pub(crate) enum Greeted {
 
 /// The connections of a daemon.
 #[derive(Debug, Default)]
-pub(crate) struct Clients {
+pub(crate) struct StepdClients {
     /// Those that were made and not accepted.
     pub(crate) arrived: VecDeque<StepLinkId>,
     /// Those that have said nothing.
@@ -33,7 +33,7 @@ pub(crate) struct Clients {
     last: u64,
 }
 
-impl Clients {
+impl StepdClients {
     pub(crate) fn next_id(&mut self) -> ClientId {
         self.last += 1;
         ClientId(self.last)
@@ -76,7 +76,7 @@ pub(crate) struct StepdProcess {
     pub(crate) results: BTreeMap<PathBuf, StepNo>,
     pub(crate) launcher_channel: Option<ChannelId>,
     pub(crate) agent_channel: Option<ChannelId>,
-    pub(crate) clients: Clients,
+    pub(crate) clients: StepdClients,
     /// Nodes below by position.
     pub(crate) below: BTreeMap<u32, BelowNode>,
     pub(crate) tasks: StepTasks,
@@ -111,7 +111,7 @@ impl StepdProcess {
             results: BTreeMap::new(),
             launcher_channel: None,
             agent_channel: None,
-            clients: Clients::default(),
+            clients: StepdClients::default(),
             below: BTreeMap::new(),
             tasks: StepTasks::default(),
             ended: VecDeque::new(),

@@ -12,6 +12,7 @@ pub(crate) use within_time::{
     invariant_resumed_scripts_go_on,
 };
 
+use super::Outcome;
 use crate::Violation;
 use crate::ledger::Launch;
 use crate::node::{Kind, Share, TaskKey};
@@ -25,8 +26,6 @@ use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::RefusalCode;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Report};
 use std::collections::BTreeMap;
-
-type Outcome = Result<(), Violation>;
 
 /// Time after which a node that is connected must know what it was ordered, milliseconds.
 const ORDER_ARRIVES_MS: u64 = 30_000;

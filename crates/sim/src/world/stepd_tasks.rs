@@ -11,7 +11,7 @@ use crate::{Plant, Violation};
 use muster_model::job::ExitStatus;
 use muster_node_core::messages::StepOrder;
 use muster_node_core::signals::SIGKILL;
-use muster_node_core::stepd::tree::Branch;
+use muster_node_core::stepd::tree::BranchHead;
 use muster_node_core::stepd::{Action, Event, StartedTasks};
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ fn signal_below(executor: &mut StepdExecutor<'_>, signal: i32) -> Outcome {
     })
 }
 
-fn connect_below(executor: &mut StepdExecutor<'_>, branches: Vec<Branch>) {
+fn connect_below(executor: &mut StepdExecutor<'_>, branches: Vec<BranchHead>) {
     let (node, pid) = (executor.node, executor.pid);
     let mut lost = Vec::new();
     for branch in branches {

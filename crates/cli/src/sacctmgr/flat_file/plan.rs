@@ -1,6 +1,6 @@
 //! What loading a file changes: its lines compared with the records.
 
-use super::{Entry, limit_texts};
+use super::{FileLine, limit_texts};
 use crate::listing::Failure;
 use crate::sacctmgr::book::Book;
 use crate::sacctmgr::row::own_raw_qos;
@@ -26,7 +26,7 @@ struct Said {
     association: AssociationSettings,
 }
 
-fn said(entry: &Entry, book: &Book) -> Result<Said, Failure> {
+fn said(entry: &FileLine, book: &Book) -> Result<Said, Failure> {
     let mut said = Said::default();
     for option in &entry.options {
         let word = Word::new(option);
@@ -86,7 +86,7 @@ impl Loading {
 
 /// Goes through the lines. The book gets what they make, so that later ones find it.
 pub(super) fn plan(
-    entries: &[Entry],
+    entries: &[FileLine],
     book: &mut Book,
     loading: &mut Loading,
 ) -> Result<(), Failure> {
@@ -485,7 +485,7 @@ fn plan_coordinator(said: &Said, user: &mut User, loading: &mut Loading) {
         let ask = AccountsAsk::AddCoordinators { accounts: more };
         loading
             .last
-            .push(Invocation::edit_of(&[user.name.clone()], ask));
+            .push(Invocation::edit_of(std::slice::from_ref(&user.name), ask));
     }
 }
 
@@ -507,7 +507,7 @@ fn modified(
 
 /// What of a user's record a line changes.
 #[derive(Default)]
-struct Record {
+struct RecordChange {
     any: bool,
     default_account: bool,
     admin_level: bool,
@@ -519,8 +519,8 @@ fn plan_record(
     known: &Option<User>,
     user: &mut User,
     loading: &mut Loading,
-) -> Record {
-    let mut record = Record::default();
+) -> RecordChange {
+    let mut record = RecordChange::default();
     let name = user.name.clone();
     let of = ("User", name.as_str());
     let was = known.is_some();

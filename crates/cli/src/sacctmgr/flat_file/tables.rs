@@ -4,8 +4,8 @@ use super::plan::Loading;
 use crate::listing::Failure;
 use crate::sacctmgr::book::{Association, Book};
 use crate::sacctmgr::conditions::Conditions;
-use crate::sacctmgr::fields::{Column, columns, table};
-use crate::sacctmgr::row::{Row, Shown, own_raw_qos};
+use crate::sacctmgr::fields::{ListingColumn, columns, table};
+use crate::sacctmgr::row::{ListingRow, ShownAssociation, own_raw_qos};
 use muster_model::accounts::{ROOT, Terms};
 
 const ASSOCIATED: &str = "Share,GrpTRESMins,GrpTRESRunMins,GrpTRES,GrpJobs,GrpJobsAccrue,GrpMem,GrpNodes,GrpSubmit,\
@@ -40,7 +40,7 @@ pub(super) fn sections(loading: &Loading, book: &Book) -> Result<String, Failure
             .accounts
             .iter()
             .map(|(name, description, organization)| {
-                let row = Row::default().with("Name", name.clone());
+                let row = ListingRow::default().with("Name", name.clone());
                 let row = row.with("Descr", description.clone());
                 row.with("Org", organization.clone()).line(&columns)
             });
@@ -55,7 +55,7 @@ pub(super) fn sections(loading: &Loading, book: &Book) -> Result<String, Failure
     if !loading.users.is_empty() {
         let columns = layout("Name,DefaultAccount,DefaultWCKey,QOS,AdminLevel,Coordinators")?;
         let lines = loading.users.iter().map(|(name, account, wckey, level)| {
-            let row = Row::default().with("Name", name.clone());
+            let row = ListingRow::default().with("Name", name.clone());
             let row = row
                 .with("Def Acct", account.clone())
                 .with("Def WCKey", wckey.clone());
@@ -73,7 +73,7 @@ pub(super) fn sections(loading: &Loading, book: &Book) -> Result<String, Failure
 }
 
 /// Cells of what is set for an association that is not there yet.
-fn terms_row<'a>(book: &'a Book, terms: &'a Terms) -> Row<'a> {
+fn terms_row<'a>(book: &'a Book, terms: &'a Terms) -> ListingRow<'a> {
     let at = Association {
         account: "",
         user: "",
@@ -83,15 +83,15 @@ fn terms_row<'a>(book: &'a Book, terms: &'a Terms) -> Row<'a> {
         span: (0, 0),
         depth: 0,
     };
-    let mut row = Row::default().with("QOS", own_raw_qos(terms));
+    let mut row = ListingRow::default().with("QOS", own_raw_qos(terms));
     let alone = Conditions::alone();
-    row.association = Some(Shown::new(book, &at, &alone));
+    row.association = Some(ShownAssociation::new(book, &at, &alone));
     if terms.shares.is_none() {
         row = row.with("Share", "");
     }
     row
 }
 
-fn body(columns: &[Column], rows: &[Vec<String>], rule: &str) -> String {
+fn body(columns: &[ListingColumn], rows: &[Vec<String>], rule: &str) -> String {
     format!("{}{rule}", table(columns, rows, Default::default()))
 }

@@ -1,6 +1,6 @@
 //! Settings of QOS.
 
-use super::Form::{self, Count, Time, Tres};
+use super::LimitForm::{self, Count, Time, Tres};
 use super::{
     bad_time, known_qos, limit_asks, limits, millionths, optional, printed, run_time_s, seconds,
 };
@@ -25,12 +25,12 @@ pub(in super::super) enum QosKey {
     UsageFactor,
     UsageThreshold,
     LimitFactor,
-    Limit(&'static str, Form),
+    Limit(&'static str, LimitForm),
 }
 
 use QosKey as Q;
 
-const fn of_qos(name: &'static str, form: Form) -> Q {
+const fn of_qos(name: &'static str, form: LimitForm) -> Q {
     Q::Limit(name, form)
 }
 

@@ -13,14 +13,14 @@ use muster_model::time::{TimeLimit, Timestamp};
 
 /// How records are laid out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Style {
+pub(crate) struct RecordStyle {
     /// `--oneliner`: a record is a line.
     pub(crate) one_line: bool,
     /// `--details`, and given twice.
     pub(crate) details: u32,
 }
 
-impl Style {
+impl RecordStyle {
     /// Between the lines of a record.
     pub(crate) fn newline(self, out: &mut String) {
         out.push_str(if self.one_line { " " } else { "\n   " });
@@ -33,7 +33,7 @@ impl Style {
 }
 
 /// Appends a job.
-pub(crate) fn write_job(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
+pub(crate) fn write_job(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     identity(out, row, ctx, style);
     times(out, row, ctx, style);
     place(out, row, ctx, style);
@@ -42,7 +42,7 @@ pub(crate) fn write_job(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: St
     style.end(out);
 }
 
-fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
+fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let (job, spec) = (row.job, &row.job.spec);
     put!(out, "JobId={} ", job.id);
     if row.in_array() {
@@ -130,7 +130,7 @@ fn reason(out: &mut String, row: &JobRow<'_>) {
     out.push_str(&dense);
 }
 
-fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
+fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let (job, spec) = (row.job, &row.job.spec);
     let time = |out: &mut String, key: &str, at: Option<Timestamp>, none: &str| {
         put!(out, "{key}=");
@@ -216,7 +216,7 @@ fn limit(out: &mut String, limit: Option<TimeLimit>, none: &str) {
     }
 }
 
-fn place(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
+fn place(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let spec = &row.job.spec;
     out.push_str("Partition=");
     row.write_partition(out);
@@ -245,7 +245,7 @@ fn place(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
     }
 }
 
-fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
+fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let (job, ask) = (row.job, &row.job.spec.ask);
     put!(out, "NumNodes={}", row.node_count());
     if let Some(max) = ask.max_nodes.filter(|_| row.is_pending() && ask.nodes_set) {
@@ -322,7 +322,7 @@ fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: Style) {
 }
 
 /// What it holds of each node; neighbours with the same CPUs share a line.
-fn details(out: &mut String, row: &JobRow<'_>, style: Style) {
+fn details(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
     let Some(alloc) = row.job.alloc.as_deref().filter(|_| !row.is_pending()) else {
         return;
     };
@@ -388,7 +388,7 @@ fn write_gres_with_ids(out: &mut String, shares: &[GresShare]) {
     }
 }
 
-fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
+fn files(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
     let spec = &row.job.spec;
     out.push_str("Command=");
     row.write_command(out);
@@ -455,7 +455,7 @@ fn files(out: &mut String, row: &JobRow<'_>, style: Style) {
 }
 
 /// Appends a step.
-pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: Style) {
+pub(crate) fn write_step(out: &mut String, row: &StepRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let step = row.step;
     out.push_str("StepId=");
     row.write_id(out, ctx);

@@ -1,6 +1,6 @@
 //! `scontrol show node` and `scontrol show partition`.
 
-use super::job::Style;
+use super::job::RecordStyle;
 use crate::listing::context::Ctx;
 use crate::listing::node::{self, NodeView};
 use crate::listing::text::{self, put};
@@ -12,7 +12,7 @@ use muster_model::time::TimeLimit;
 use std::collections::BTreeSet;
 
 /// Appends a node.
-pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: Style) {
+pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: RecordStyle) {
     let config = &view.node.config;
     let report = view.node.report.as_ref();
     put!(out, "NodeName={} ", config.name);
@@ -69,7 +69,7 @@ pub(crate) fn write_node(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style
     style.end(out);
 }
 
-fn state(out: &mut String, view: &NodeView<'_>, style: Style) {
+fn state(out: &mut String, view: &NodeView<'_>, style: RecordStyle) {
     let config = &view.node.config;
     put!(
         out,
@@ -101,7 +101,7 @@ fn state(out: &mut String, view: &NodeView<'_>, style: Style) {
     style.newline(out);
 }
 
-fn history(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: Style) {
+fn history(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: RecordStyle) {
     let report = view.node.report.as_ref();
     let name = &view.node.config.name;
     let partitions = ctx.partitions.iter().filter(|p| p.nodes.contains(name));
@@ -163,7 +163,7 @@ pub(crate) fn write_partition(
     out: &mut String,
     partition: &PartitionConfig,
     ctx: &Ctx,
-    style: Style,
+    style: RecordStyle,
 ) {
     let p = partition;
     let yes = |on: bool| if on { "YES" } else { "NO" };
@@ -239,7 +239,7 @@ fn access(out: &mut String, before: &str, what: &str, allow: &[String], deny: &[
     }
 }
 
-fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: Style) {
+fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) {
     match p.over_time_limit_min {
         Some(minutes) => put!(out, "OverTimeLimit={minutes}"),
         None => out.push_str("OverTimeLimit=NONE"),
@@ -311,7 +311,7 @@ fn limit(out: &mut String, limit: Option<TimeLimit>) {
 }
 
 /// What the system keeps of a node, if it keeps anything.
-fn write_kept(out: &mut String, config: &NodeConfig, style: Style) {
+fn write_kept(out: &mut String, config: &NodeConfig, style: RecordStyle) {
     let mut kept = Vec::new();
     if !config.spec_cpus.is_empty() {
         let threads = config.cpus

@@ -1,6 +1,6 @@
 //! The expected texts are what scontrol 22.05.8 printed for the same records.
 
-use super::job::{self, Style};
+use super::job::{self, RecordStyle};
 use super::node;
 use crate::listing::context::Ctx;
 use crate::listing::fixture;
@@ -9,16 +9,16 @@ use crate::listing::node::NodeView;
 use crate::listing::query::Jobs;
 use crate::listing::step_fields::StepRow;
 
-const PLAIN: Style = Style {
+const PLAIN: RecordStyle = RecordStyle {
     one_line: false,
     details: 0,
 };
-const LINE: Style = Style {
+const LINE: RecordStyle = RecordStyle {
     one_line: true,
     details: 0,
 };
 
-fn show_job(id: u64, style: Style) -> String {
+fn show_job(id: u64, style: RecordStyle) -> String {
     let (jobs, ctx) = (fixture::jobs(), later());
     let mut out = String::new();
     let job = jobs.jobs.iter().find(|j| j.id.0 == id).unwrap();
@@ -92,7 +92,7 @@ fn array() {
 
 #[test]
 fn details() {
-    let style = Style {
+    let style = RecordStyle {
         one_line: false,
         details: 2,
     };

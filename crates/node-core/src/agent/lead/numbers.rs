@@ -1,6 +1,6 @@
 //! Numbers of steps. The agent of a job's first node gives them out, in order and each once; `MaxStepCount` is their end.
-//! The steps of a heterogeneous job have one number in all components: the agent of the leading component gives it, and
-//! those of the others take it if that agent has given it out, which srun has to prove, and no step of theirs has had it.
+//! A step of a heterogeneous job has the same number in all components. The agent of the leading component gives it out; those of
+//! the others take it if srun proves that, and if none of their own steps has had it.
 
 use super::super::lead::LedSteps;
 use super::super::state::AgentState;

@@ -1,5 +1,5 @@
-//! Nodes of a step answer whether they have started it; srun learns where to find them, and the step is ended where it is to
-//! end early.
+//! Answers of a step's nodes, whether they have started it: srun learns where to connect, and a step that is to end early is
+//! ended.
 
 use super::super::state::AgentState;
 use super::super::steps::Steps;

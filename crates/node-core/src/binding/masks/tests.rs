@@ -1,7 +1,7 @@
 //! What Slurm gave for the same, and properties over drawn topologies.
 
 use super::*;
-use crate::binding::topology::Place;
+use crate::binding::topology::CpuPlace;
 use proptest::prelude::*;
 
 const SLURM: &str = include_str!("../../../tests/data/slurm_masks.txt");
@@ -99,12 +99,12 @@ fn a_distribution_over_cores_is_honoured() {
 fn topologies() -> impl Strategy<Value = Topology> {
     (1u32..4, 1u32..5, 1u32..3, any::<u64>()).prop_map(|(sockets, cores, threads, holes)| {
         let whole = Topology::uniform(sockets, cores, threads);
-        let places: Vec<Place> = whole
+        let places: Vec<CpuPlace> = whole
             .all()
             .iter()
             .filter(|cpu| *cpu == 0 || holes & (1 << (cpu % 64)) == 0)
             .filter_map(|cpu| whole.get(cpu).cloned())
-            .map(|place| Place {
+            .map(|place| CpuPlace {
                 ldom: place.core / 2,
                 ..place
             })

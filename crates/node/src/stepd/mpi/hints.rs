@@ -1,5 +1,5 @@
-//! What variables say to MPI libraries, so that they need not find it out, or guess: where ranks share memory,
-//! which networks a node does not have, that ranks outnumber CPUs. What the user or the site has said stays as it is.
+//! Variables that spare MPI libraries a search or a guess: where ranks share memory, which networks a node lacks, that there
+//! are more ranks than CPUs. A variable that the user or the site has set is left alone.
 
 use crate::cross_memory::switches;
 use muster_node_core::messages::PmixOrder;
@@ -12,9 +12,8 @@ const SHARED_MEMORY: [&str; 2] = [
     "OMPI_MCA_btl_vader_backing_directory",
     "OMPI_MCA_btl_sm_backing_directory",
 ];
-/// Has hwloc, which libpmix and Open MPI bring along, not load plugins, each with libraries of its own: those for GPUs and
-/// displays, a tenth of what Open MPI's ranks do in MPI_Init, and libxml2 with all that it needs, another tenth. hwloc
-/// reads and writes XML without that, too.
+/// Keeps hwloc, which libpmix and Open MPI use, from loading plugins and their libraries. Those for GPUs and displays take a
+/// tenth of the time of MPI_Init in Open MPI, libxml2 another tenth; hwloc reads and writes XML without it, too.
 const NO_PLUGINS: (&str, &str) = (
     "HWLOC_PLUGINS_BLACKLIST",
     "hwloc_gl.so,hwloc_opencl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so,hwloc_xml_libxml.so",

@@ -1,7 +1,7 @@
 //! The PMIx host as a program: the step daemon forks, becomes the job's user and executes its own file again under
-//! [`HOST_NAME`]. libpmix reads the user's configuration and loads what that names, so the process that opens it must hold
-//! nothing of root's or of other users: it gets a new image, an environment made from the site's settings, and only the
-//! descriptors below. Its order comes in a memory file.
+//! [`HOST_NAME`]. libpmix loads what the user's configuration names, so its process must hold nothing of root's or of
+//! other users. Therefore it gets a new image, an environment made from the site's settings, and only the descriptors
+//! below. Its order comes in a memory file.
 
 use super::hints;
 use crate::role::{self, HOST_NAME, Start};
