@@ -66,7 +66,6 @@ use minicbor::bytes::ByteVec;
 use muster_model::command::SignalScope;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::Usage;
-use muster_model::visible_text::debug_beginning;
 use muster_proto::node::JobGrant;
 use session::{ControllerSession, Place};
 use site::SitePrograms;
@@ -279,7 +278,7 @@ impl Launcher {
     /// Carries out what an agent asks for, where it may.
     fn take_command(&mut self, command: LauncherCommand) {
         if let Some(why) = self.refusal(&command) {
-            let line = format!("{why}: {}", debug_beginning(&command, 200));
+            let line = format!("{why}: {}", checks::shown(&command));
             self.state.actions.log_refusal(&line);
             if let LauncherCommand::StepAssigned { attempt, step, .. } = command {
                 self.state.report_lost(attempt, step);

@@ -81,7 +81,7 @@ enum Input {
     /// Lines of the audit log were left out a while ago.
     AuditSummary,
     /// A client, and what it does.
-    Client(closing::Sender, ClientInput),
+    Client(quota::Precedence, closing::Sender, ClientInput),
 }
 
 /// What clients do. It waits until it is their user's turn, or their agent's.
@@ -161,7 +161,8 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
     let dialer = PeerDialer::new(inherited.peers, requests.clone())?;
     let peers = Peers::by_supervisor(dialer, &options.name);
     let mut executor = Executor::new(options.clone(), found, peers, inputs.clone());
-    let quotas = quota::Quotas::new(inherited.supervisor_uid, descriptor_limit::raise());
+    let quotas = quota::Quotas::new(inherited.supervisor_uid, descriptor_limit::raise())
+        .of_slurm_user(options.network.receiver_uid);
     closing::start().context("a thread to close what users send")?;
     let server = listener::listen(inherited.listener, &quotas, inputs.clone())?;
     if let Some(end) = inherited.relay {

@@ -38,6 +38,7 @@ mod sack;
 mod step_links;
 mod step_result;
 mod stepd;
+mod stepd_log;
 mod supervisor;
 mod sys;
 mod syscall_filter;

@@ -148,6 +148,7 @@ struct Asked<'r> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.relay.answers.borrow_mut().remove(&self.id);
+        // One that is lost is forgotten by the agent in time.
         let _ = self.relay.agent.send(&ToAgent::Gone(self.id), None);
     }
 }
@@ -194,7 +195,9 @@ impl Relay {
                 let share = self.shares.take(met.uid)?;
                 let local = match met.place {
                     Destination::Stepd(socket) => socket,
-                    Destination::Agent => self.connect_agent(id).map_err(|e| e.to_string())?,
+                    Destination::Agent => {
+                        self.connect_agent(id).await.map_err(|e| e.to_string())?
+                    }
                 };
                 Ok(IdentifiedConnection {
                     local,
@@ -254,16 +257,18 @@ impl Relay {
             credential: credential.to_vec(),
         };
         let gone = || "this node's agent is not there".to_owned();
-        self.agent.send(&question, None).map_err(|_| gone())?;
+        let sent = self.agent.send_when_read(&question, None).await;
+        sent.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 
     /// A connection to the agent, which knows whose it is.
-    fn connect_agent(&self, id: StrangerId) -> std::io::Result<UnixStream> {
+    async fn connect_agent(&self, id: StrangerId) -> std::io::Result<UnixStream> {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
         let far = OwnedFd::from(far);
-        self.agent.send(&ToAgent::Connected(id), Some(&far))?;
+        let connected = ToAgent::Connected(id);
+        self.agent.send_when_read(&connected, Some(&far)).await?;
         UnixStream::from_std(near)
     }
 }

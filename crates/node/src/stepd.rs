@@ -16,7 +16,6 @@ mod bind;
 mod connections;
 mod control_channel;
 mod executor;
-mod log;
 mod mpi;
 mod poll;
 mod program;
@@ -26,7 +25,7 @@ mod task;
 mod task_set;
 
 use crate::descriptors::SrunStdio;
-use crate::{now, sys};
+use crate::{now, stepd_log, sys};
 use executor::{StepdConnections, StepdExecutor};
 pub use mpi::host::pmix_host_main;
 use muster_model::job::StepEnd;
@@ -47,7 +46,7 @@ fn run(
         Ok(executor) => executor.run(first, dirs, srun),
         Err(e) => {
             let (job, step) = (first.order.attempt.job, first.order.launch.step);
-            log::line(&format!("step {job}.{step}: {e}"));
+            stepd_log::line(&format!("step {job}.{step}: {e}"));
             let end = StepEnd::never_ran(now());
             leave(Path::new(&first.result), &end, &first.kept);
         }
@@ -58,6 +57,6 @@ fn run(
 /// Leaves the result of a step in a file.
 fn leave(path: &Path, end: &StepEnd, kept: &KeptEntries) {
     if let Err(e) = crate::step_result::write(path, end, kept) {
-        log::line(&format!("{}: {e}", path.display()));
+        stepd_log::line(&format!("{}: {e}", path.display()));
     }
 }

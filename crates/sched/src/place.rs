@@ -7,6 +7,7 @@
 
 pub(crate) mod after_preemption;
 mod bound;
+mod counted;
 pub(crate) mod holds;
 mod leaves;
 pub(crate) mod node_source;
@@ -499,22 +500,28 @@ impl<G: NodeSource> Search<'_, G> {
                 end += 1;
             }
             let mut within = rest[..end].to_vec();
+            let enough = |within: &[Candidate]| {
+                let candidates = required.iter().chain(within).copied();
+                self.enough(candidates, max_nodes)
+            };
+            let mut found = None;
             if d.least_loaded {
                 within.sort_by_key(|c| (weight(c), std::cmp::Reverse(c.cpus)));
+                found = enough(&within);
             } else if d.spread {
                 within.sort_by_key(|c| std::cmp::Reverse(c.cpus));
-            } else {
-                within.sort_by_key(|c| std::cmp::Reverse((c.share, c.most)));
+                found = enough(&within);
             }
-            let candidates = required.iter().chain(&within).copied();
-            let mut found = self.enough(candidates, max_nodes);
-            if let Some(chosen) = found {
-                found = Some(self.tightened(required.len(), chosen, &within));
-            } else if d.devices.of_job() && !self.by_load() {
+            // Those with most CPUs may hold few tasks, and so may the lightest: more of them are not always allowed.
+            if found.is_none() {
+                within.sort_by_key(|c| std::cmp::Reverse((c.share, c.most)));
+                let chosen = enough(&within);
+                found = chosen.map(|chosen| self.tightened(required.len(), chosen, &within));
+            }
+            if found.is_none() && d.devices.of_job() {
                 // There are two sums to reach; what has fewest devices may have most CPUs.
                 within.sort_by_key(|c| std::cmp::Reverse((c.most, c.share)));
-                let candidates = required.iter().chain(&within).copied();
-                found = self.enough(candidates, max_nodes);
+                found = enough(&within);
             }
             let more = |a: &Vec<Candidate>| best.as_ref().is_none_or(|b| a.len() > b.len());
             if found.as_ref().is_some_and(more) {
@@ -612,57 +619,6 @@ impl<G: NodeSource> Search<'_, G> {
             }
         }
         chosen
-    }
-
-    /// So many nodes of each kind as the constraint counts, the named ones among them, and others as needed. The kind
-    /// with the fewest nodes chooses first; where nodes are in the network is not looked at.
-    fn counted(&self, max_nodes: usize) -> Option<Vec<Candidate>> {
-        let d = self.demand;
-        let mut chosen = self.required()?;
-        let all = self.first(usize::MAX, d.tasks_least());
-        let of_kind =
-            |kind: &[bool], c: &Candidate| kind[self.fleet.nodes[c.node as usize].class as usize];
-        let mut kinds: Vec<&(Vec<bool>, u32)> = d.counts[self.alternative].iter().collect();
-        kinds.sort_by_key(|(kind, _)| all.iter().filter(|c| of_kind(kind, c)).count());
-        // Nodes are counted once, those that are in already first.
-        let mut counted: BTreeSet<u32> = BTreeSet::new();
-        for (kind, count) in kinds {
-            let named = chosen.clone();
-            let fresh = all
-                .iter()
-                .filter(|c| !named.iter().any(|n| n.node == c.node));
-            let mut left = *count;
-            for candidate in named.iter().chain(fresh) {
-                if left > 0 && of_kind(kind, candidate) && counted.insert(candidate.node) {
-                    if !named.iter().any(|n| n.node == candidate.node) {
-                        chosen.push(*candidate);
-                    }
-                    left -= 1;
-                }
-            }
-            if left > 0 {
-                return None;
-            }
-        }
-        let mut rest: Vec<Candidate> = all;
-        rest.retain(|c| !chosen.iter().any(|n| n.node == c.node));
-        rest.sort_by_key(|c| (self.part.weights[c.pos], std::cmp::Reverse(c.most)));
-        let tasks = |chosen: &[Candidate]| chosen.iter().map(|c| u64::from(c.most)).sum::<u64>();
-        let wanted = d.tasks.map_or(0, u64::from);
-        for candidate in rest {
-            let full = chosen.len() >= self.least_nodes as usize
-                && tasks(&chosen) >= wanted
-                && self.gives_all(&chosen);
-            let more = d.tasks.is_none() && !d.fewest && chosen.len() < max_nodes;
-            if full && !more {
-                break;
-            }
-            chosen.push(candidate);
-        }
-        let enough = chosen.len() >= self.least_nodes as usize
-            && tasks(&chosen) >= wanted
-            && self.gives_all(&chosen);
-        (enough && chosen.len() <= max_nodes).then_some(chosen)
     }
 
     /// The first run of neighbours that holds the job.

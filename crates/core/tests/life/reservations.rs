@@ -255,6 +255,33 @@ fn cores() {
     );
 }
 
+/// The first node had room for the smaller number only, and the next one was not asked for the larger.
+#[test]
+fn cores_are_found_in_whichever_order_nodes_have_them() {
+    for counts in [vec![5], vec![3, 2]] {
+        let mut w = World::new();
+        for (name, node, cores) in [("a", "n1", 2), ("b", "n2", 1)] {
+            let taken = ReservationAsk {
+                core_counts: vec![cores],
+                ..on(&w, name, 0, 60, node)
+            };
+            create(&mut w, taken).unwrap();
+        }
+        let cores = |count| ReservationAsk {
+            core_counts: count,
+            node_count: Some(2),
+            partition: Some("short".into()),
+            ..ask(&w, "c", 0, 60)
+        };
+        let (wanted, more) = (cores(counts), cores(vec![6]));
+        assert_eq!(create(&mut w, more), Err(RefusalCode::NodesBusy));
+        assert_eq!(create(&mut w, wanted), Ok("c".into()));
+        let nodes = get(&w, "c").nodes.iter();
+        let counts: Vec<u32> = nodes.map(|n| n.cpus.as_ref().unwrap().len()).collect();
+        assert_eq!(counts, [2, 3]);
+    }
+}
+
 #[test]
 fn who_may_submit_into_it() {
     let mut w = World::new();

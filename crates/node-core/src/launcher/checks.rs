@@ -13,6 +13,7 @@ use crate::step_bounds::{max_step_count, max_tasks_per_node};
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::NodeShare;
 use muster_model::limits::{FRAME_BYTES_MAX, NOTE_BYTES_MAX};
+use muster_model::visible_text::debug_beginning;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -20,6 +21,8 @@ use std::net::IpAddr;
 const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one entry of that: it goes in one frame with what it is of.
 const ENTRY_BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
+/// Bytes of an order in a line of the log.
+const SHOWN_MAX: usize = 200;
 
 /// Whether an agent speaks a version that is spoken here.
 ///
@@ -166,5 +169,53 @@ impl Launcher {
             | LauncherCommand::StepAssigned { .. }
             | LauncherCommand::ReleaseStepd { .. } => None,
         }
+    }
+}
+
+/// An order as the log shows it: without what users have written, and without what is kept of steps, where their keys are.
+pub(super) fn shown(order: &LauncherCommand) -> String {
+    match order {
+        LauncherCommand::Keep { run, key, bytes } => {
+            format!("Keep of {} bytes by number {key} of {run:?}", bytes.len())
+        }
+        LauncherCommand::PrintLine {
+            run, text, step, ..
+        } => format!("PrintLine of {} bytes to {run:?} {step:?}", text.len()),
+        other => debug_beginning(other, SHOWN_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::ids::{Attempt, JobId};
+
+    /// The beginning of what is kept of a step has its key where its lead has a short address; it was logged when the job had
+    /// left the node.
+    #[test]
+    fn the_log_has_no_keys_of_steps_and_no_words_of_users() {
+        let run = JobAttempt::new(JobId(7), Attempt(1));
+        let secret = vec![201; 32];
+        let keep = LauncherCommand::Keep {
+            run,
+            key: 3,
+            bytes: secret.into(),
+        };
+        let print = LauncherCommand::PrintLine {
+            run,
+            text: "words".to_owned(),
+            step: Some(StepNo(2)),
+            kill: false,
+        };
+        for order in [keep, print] {
+            let line = shown(&order);
+            assert!(line.contains("JobId(7)"), "{line}");
+            assert!(!line.contains("201") && !line.contains("words"), "{line}");
+        }
+        let end = LauncherCommand::EndStep {
+            run,
+            step: StepNo(2),
+        };
+        assert!(shown(&end).starts_with("EndStep { run: JobAttempt { job: JobId(7)"));
     }
 }

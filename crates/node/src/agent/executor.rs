@@ -7,7 +7,7 @@ use super::controller::ControllerLink;
 use super::launcher_link::LauncherOutlet;
 use super::listener::Asker;
 use super::peers::Peers;
-use super::quota::Charge;
+use super::quota::{Charge, Precedence};
 use super::relay_link::Question;
 use super::replies::Outbox;
 use super::stepd_channels::StepdChannels;
@@ -39,6 +39,8 @@ const QUESTIONS_MAX: usize = 256;
 
 /// Requests of clients that are served before all else that has come is looked at.
 const REQUESTS_AT_ONCE: usize = 64;
+/// So many of users are, however many others there are: an agent that is taken over must not keep users out.
+const USER_REQUESTS_AT_ONCE: usize = 16;
 
 /// A request that is not over.
 struct OpenRequest {
@@ -75,8 +77,10 @@ pub(super) struct Executor {
     to_controller: Vec<u8>,
     dialed: HashMap<DialId, Dialed>,
     answered: HashMap<DialId, oneshot::Sender<Result<(), String>>>,
-    /// Clients whose turn it is not yet, by user and other agent.
-    clients: FairQueue<ClientInput, Sender>,
+    /// Administrators and other agents whose turn it is not yet.
+    first: FairQueue<ClientInput, Sender>,
+    /// The same of users, whose turns come after theirs.
+    users: FairQueue<ClientInput, Sender>,
     requests: HashMap<RequestId, OpenRequest>,
     audit: AuditLog,
     /// What was left out of it will be counted.
@@ -124,7 +128,8 @@ impl Executor {
             to_controller: Vec::new(),
             dialed: HashMap::new(),
             answered: HashMap::new(),
-            clients: FairQueue::default(),
+            first: FairQueue::default(),
+            users: FairQueue::default(),
             requests: HashMap::new(),
             audit: AuditLog::new(),
             is_summary_due: false,
@@ -202,8 +207,8 @@ impl Executor {
                 self.audit.write_summary();
                 None
             }
-            Input::Client(sender, input) => {
-                self.clients.push(sender, input);
+            Input::Client(precedence, sender, input) => {
+                self.queue(precedence).push(sender, input);
                 None
             }
         };
@@ -214,20 +219,39 @@ impl Executor {
 
     /// Whether clients wait for their turn.
     pub(super) fn has_clients(&self) -> bool {
-        !self.clients.is_empty()
+        !(self.first.is_empty() && self.users.is_empty())
     }
 
-    /// Serves clients for a while. Users and other agents take turns, by the time that their requests take.
+    /// Serves clients for a while: administrators and other agents, then users.
     pub(super) fn serve_clients(&mut self) {
-        for _ in 0..REQUESTS_AT_ONCE {
-            let Some((sender, input)) = self.clients.pop() else {
+        let mut served = 0;
+        while served < REQUESTS_AT_ONCE && self.serve_next(Precedence::First) {
+            served += 1;
+        }
+        for _ in 0..(REQUESTS_AT_ONCE - served).max(USER_REQUESTS_AT_ONCE) {
+            if !self.serve_next(Precedence::Users) {
                 return;
-            };
-            let begun = self.clock.elapsed();
-            self.serve_client(input);
-            let cost = self.clock.elapsed().saturating_sub(begun).as_micros();
-            let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-            self.clients.charge(sender, cost.max(1));
+            }
+        }
+    }
+
+    /// Serves the client whose turn it is, by the time that requests take; whether there is one.
+    fn serve_next(&mut self, precedence: Precedence) -> bool {
+        let Some((sender, input)) = self.queue(precedence).pop() else {
+            return false;
+        };
+        let begun = self.clock.elapsed();
+        self.serve_client(input);
+        let cost = self.clock.elapsed().saturating_sub(begun).as_micros();
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        self.queue(precedence).charge(sender, cost.max(1));
+        true
+    }
+
+    fn queue(&mut self, precedence: Precedence) -> &mut FairQueue<ClientInput, Sender> {
+        match precedence {
+            Precedence::First => &mut self.first,
+            Precedence::Users => &mut self.users,
         }
     }
 

@@ -227,7 +227,7 @@ async fn serve(
         (_, None) => {}
     }
     let gone = ClientInput::Gone(ConnId(conn));
-    let _ = inputs.send(Input::Client(client.sender(), gone));
+    let _ = inputs.send(Input::Client(client.precedence(), client.sender(), gone));
 }
 
 /// Why no more requests come by a connection.
@@ -399,7 +399,9 @@ impl Reader {
                 reply: self.reply.clone(),
                 place,
             };
-            let _ = self.inputs.send(Input::Client(self.client.sender(), input));
+            let client = &self.client;
+            let input = Input::Client(client.precedence(), client.sender(), input);
+            let _ = self.inputs.send(input);
         }
         Ok(())
     }

@@ -35,6 +35,15 @@ const REQUESTS_OF_AGENTS: ByteBounds = ByteBounds {
 /// Requests of one user, or of one other agent, that wait for their turn. Further ones are not read.
 const WAITING_MAX: usize = 256;
 
+/// Whose requests are served first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precedence {
+    /// Of administrators and other agents: users' requests do not delay what the cluster needs.
+    First,
+    /// Of users.
+    Users,
+}
+
 /// Who uses how much. Clones are the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Quotas(Arc<Mutex<Inner>>);
@@ -42,6 +51,8 @@ pub(crate) struct Quotas(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     supervisor_uid: u32,
+    /// `SlurmUser`, whose share is a user's.
+    slurm_uid: u32,
     subordinate: SubordinateUids,
     clients_max: usize,
     user_clients_max: usize,
@@ -177,6 +188,7 @@ impl Quotas {
         let clients_max = clients.clamp(16, CLIENTS_MAX);
         Quotas(Arc::new(Mutex::new(Inner {
             supervisor_uid,
+            slurm_uid: supervisor_uid,
             subordinate: SubordinateUids::default(),
             clients_max,
             user_clients_max: (clients_max / 2).min(USER_CLIENTS_MAX),
@@ -189,6 +201,14 @@ impl Quotas {
         })))
     }
 
+    /// The same for a cluster whose `SlurmUser` is this one.
+    pub(crate) fn of_slurm_user(self, uid: u32) -> Quotas {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.slurm_uid = uid;
+        drop(inner);
+        self
+    }
+
     /// The uid whose share a uid uses.
     pub(crate) fn charged(&self, uid: u32) -> u32 {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,6 +219,10 @@ impl Quotas {
     pub(crate) fn client(&self, uid: u32) -> Option<Client> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.supervisor_uid;
+        let precedence = match limited && uid != inner.slurm_uid {
+            true => Precedence::Users,
+            false => Precedence::First,
+        };
         let (mut charged, mut kept) = (uid, None);
         if limited {
             charged = inner.subordinate.charged(uid);
@@ -228,6 +252,7 @@ impl Quotas {
             uid,
             charged,
             limited,
+            precedence,
             node: None,
             kept,
         })
@@ -253,6 +278,7 @@ pub(crate) struct Client {
     /// Whose share it uses.
     charged: u32,
     limited: bool,
+    precedence: Precedence,
     /// The node for whose agent it is.
     node: Option<Arc<str>>,
     /// Absent if it has no limits.
@@ -285,6 +311,11 @@ impl Client {
     /// Whether limits count for it.
     pub(crate) fn is_limited(&self) -> bool {
         self.limited
+    }
+
+    /// Whether its requests come before those of users.
+    pub(crate) fn precedence(&self) -> Precedence {
+        self.precedence
     }
 
     pub(crate) fn uid(&self) -> u32 {

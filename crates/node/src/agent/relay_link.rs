@@ -61,9 +61,17 @@ impl RelayLink {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send(&self, answer: &ToRelay) {
-        if let Err(e) = self.control.send(answer, None) {
-            log::warn!("the relay for other hosts cannot be answered: {e}");
+    fn send(&self, answer: ToRelay) {
+        match self.control.send(&answer, None) {
+            // It reads later: there is an answer for each question, of which it asks no more than it has connections.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let control = self.control.clone();
+                tokio::spawn(async move {
+                    let _ = control.send_when_read(&answer, None).await;
+                });
+            }
+            Err(e) => log::warn!("the relay for other hosts cannot be answered: {e}"),
+            Ok(()) => {}
         }
     }
 }
@@ -93,7 +101,7 @@ impl Question {
             };
             verified.insert(self.number, entry);
         }
-        self.link.send(&ToRelay::Verified {
+        self.link.send(ToRelay::Verified {
             number: self.number,
             secret: secret.into(),
             path,
@@ -103,7 +111,7 @@ impl Question {
 
     /// Nobody has.
     pub(super) fn refuse(self, why: &str) {
-        self.link.send(&ToRelay::Refused {
+        self.link.send(ToRelay::Refused {
             number: self.number,
             why: why.to_owned(),
         });
@@ -146,7 +154,7 @@ async fn serve(
                     Ok(credential) => {
                         let _ = inputs.send(Input::ChannelAsked(question(credential)));
                     }
-                    Err(e) => link.send(&ToRelay::Refused {
+                    Err(e) => link.send(ToRelay::Refused {
                         number,
                         why: format!("the credential cannot be read: {e}"),
                     }),
@@ -171,6 +179,7 @@ async fn serve(
 mod tests {
     use super::*;
     use crate::relay::control;
+    use muster_channel::CREDENTIAL_BYTES_MAX;
     use muster_model::ids::JobId;
 
     /// A link, and the relay's end of it.
@@ -208,6 +217,44 @@ mod tests {
         };
         gone.forget();
         assert!(link.verified().is_empty());
+    }
+
+    /// Answers that the kernel did not keep were lost, and questions refused as if there were no agent: strangers who came many
+    /// at a time kept others' steps off the node.
+    #[tokio::test]
+    async fn no_question_and_no_answer_is_lost_however_many_there_are() {
+        const COUNT: u64 = 1024;
+        let (link, of_relay) = link();
+        let relay = Control::new(of_relay).unwrap();
+        let asking = relay.clone();
+        let asked = tokio::spawn(async move {
+            for number in 0..COUNT {
+                let question = ToAgent::Verify {
+                    number,
+                    credential: vec![0; CREDENTIAL_BYTES_MAX],
+                };
+                asking.send_when_read(&question, None).await.unwrap();
+            }
+        });
+        tokio::task::yield_now().await;
+        // One that is lost would be waited for without end.
+        let all = tokio::time::timeout(STRANGER_MAX, async {
+            for expected in 0..COUNT {
+                let received = link.control.receive::<ToAgent>().await.unwrap();
+                let Some((ToAgent::Verify { number, .. }, _)) = received else {
+                    panic!("no question {expected}");
+                };
+                assert_eq!(number, expected);
+                let why = "no".to_owned();
+                link.send(ToRelay::Refused { number, why });
+            }
+            for _ in 0..COUNT {
+                let received = relay.receive::<ToRelay>().await.unwrap();
+                assert!(received.is_some());
+            }
+        });
+        all.await.unwrap();
+        asked.await.unwrap();
     }
 
     #[tokio::test]

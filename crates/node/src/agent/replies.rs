@@ -143,6 +143,12 @@ impl Inbox {
     pub(super) fn is_empty(&self) -> bool {
         self.receiver.is_empty()
     }
+
+    /// How many replies have come.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.receiver.len()
+    }
 }
 
 impl Drop for Inbox {

@@ -87,7 +87,10 @@ pub(crate) struct Control(Arc<AsyncFd<OwnedFd>>);
 impl Control {
     /// Has to be called with the runtime there.
     pub(crate) fn new(end: OwnedFd) -> io::Result<Control> {
-        Ok(Control(Arc::new(sys::watch(end, Interest::READABLE)?)))
+        Ok(Control(Arc::new(sys::watch(
+            end,
+            Interest::READABLE | Interest::WRITABLE,
+        )?)))
     }
 
     /// Sends a message, without waiting.
@@ -102,6 +105,21 @@ impl Control {
         let bytes = minicbor::to_vec(message).map_err(io::Error::other)?;
         let with: Vec<_> = with.map(|fd| fd.as_raw_fd()).into_iter().collect();
         descriptors::send(self.0.get_ref(), &bytes, &with).map(|_| ())
+    }
+
+    /// Sends a message, once the other side has read enough of those before: strangers, of whom there are many at a time, can
+    /// have more sent than the kernel keeps.
+    ///
+    /// # Errors
+    /// The other side is gone.
+    pub(crate) async fn send_when_read<T: Encode<()>>(
+        &self,
+        message: &T,
+        with: Option<&OwnedFd>,
+    ) -> io::Result<()> {
+        let writable = Interest::WRITABLE;
+        let sent = self.0.async_io(writable, |_| self.send(message, with));
+        sent.await
     }
 
     /// The next message, and what came with it; none at the end.

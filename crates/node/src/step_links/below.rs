@@ -3,7 +3,7 @@
 
 use super::shown;
 use super::wire::Wire;
-use crate::{remote, sys};
+use crate::{remote, stepd_log, sys};
 use muster_channel::{Scheme, dial, open};
 use muster_model::ids::StepId;
 use muster_node_core::messages::User;
@@ -49,7 +49,7 @@ impl Below {
                 Ok(node) => self.nodes.push(node),
                 Err(e) => {
                     let (at, why) = (shown(&branch.address), shown(&e.to_string()));
-                    eprintln!("the step daemon at {at} cannot be reached: {why}");
+                    stepd_log::line(&format!("the step daemon at {at} cannot be reached: {why}"));
                     lost.push(branch.position);
                 }
             }
@@ -141,10 +141,8 @@ impl Node {
                 Ok(Some(frame)) => up.extend_from_slice(frame),
                 Ok(None) => return,
                 Err(e) => {
-                    eprintln!(
-                        "invalid message from a node below: {}",
-                        shown(&e.to_string())
-                    );
+                    let why = shown(&e.to_string());
+                    stepd_log::line(&format!("invalid message from a node below: {why}"));
                     self.wire.open = false;
                     return;
                 }

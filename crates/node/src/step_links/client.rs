@@ -2,6 +2,7 @@
 
 use super::shown;
 use super::wire::Wire;
+use crate::stepd_log;
 use muster_model::batching::BatchDelay;
 use muster_proto::frame::{self, Frames};
 use muster_proto::step::{FromStepd, ToStepd};
@@ -32,7 +33,8 @@ impl StepClient {
     /// The next whole message.
     pub(crate) fn next(&mut self) -> Option<ToStepd> {
         self.wire.input.take().unwrap_or_else(|e| {
-            eprintln!("invalid message from srun: {}", shown(&e.to_string()));
+            let why = shown(&e.to_string());
+            stepd_log::line(&format!("invalid message from srun: {why}"));
             self.wire.open = false;
             self.wire.input = Frames::default();
             None
@@ -83,5 +85,25 @@ impl StepClient {
         if self.wire.write().is_err() {
             self.wire.open = false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    /// Each line was written without counting: a user who connected to the own step again and again filled the disk.
+    #[test]
+    fn who_sends_garbage_again_and_again_does_not_fill_the_log() {
+        for _ in 0..1000 {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let mut client = Client::new(near).unwrap();
+            far.write_all(&[0, 0, 0, 1, 0xff]).unwrap();
+            client.wire.read();
+            assert_eq!(client.next(), None);
+            assert!(!client.wire.open);
+        }
+        assert_eq!(stepd_log::bytes_left(), 0);
     }
 }

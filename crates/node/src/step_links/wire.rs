@@ -1,6 +1,7 @@
 //! A connection of a step daemon's that never blocks: what was read and is no whole message yet, and what waits to be
 //! taken.
 
+use crate::stepd_log;
 use muster_channel::Channel;
 use muster_proto::frame::Frames;
 use std::io::{self, Read, Write};
@@ -127,7 +128,7 @@ impl Wire {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(e) => {
-                    eprintln!("a connection to another host is closed: {e}");
+                    stepd_log::line(&format!("a connection to another host is closed: {e}"));
                     self.open = false;
                     break;
                 }

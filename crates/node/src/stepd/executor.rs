@@ -10,7 +10,7 @@ use crate::descriptors::SrunStdio;
 use crate::processes::ProcessTree;
 use crate::removal::Removal;
 use crate::step_links::StepClient;
-use crate::{now, reaping, sys};
+use crate::{now, reaping, stepd_log, sys};
 use muster_model::job::Usage;
 use muster_node_core::messages::{NextStep, RunningStep, StepdCommand, StepdEvent};
 use muster_node_core::now::Now;
@@ -141,7 +141,7 @@ impl StepdExecutor {
 
     fn execute(&mut self, action: Action) {
         match action {
-            Action::Log(line) => super::log::line(&line),
+            Action::Log(line) => stepd_log::line(&line),
             Action::BeginStep(order, srun) => {
                 let mut tasks = TaskSet::new(order, Rc::clone(&self.node));
                 tasks.direct = srun.and_then(|srun| self.connections.take_stdio(srun));

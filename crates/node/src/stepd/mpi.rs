@@ -7,8 +7,8 @@ mod hints;
 pub(super) mod host;
 mod leftovers;
 
-use super::log;
 use crate::removal::Removal;
+use crate::stepd_log;
 use crate::sys;
 use crate::user_dir;
 use muster_model::cpuset::CpuSet;
@@ -216,7 +216,7 @@ impl Pmix {
 
     /// Kills a host that does not behave as one.
     fn give_up(&mut self, why: &str) {
-        log::line(&format!("the PMIx host {} {why} and is killed", self.pid));
+        stepd_log::line(&format!("the PMIx host {} {why} and is killed", self.pid));
         self.output.clear();
         self.input = Frames::default();
         self.incomplete = 0;
@@ -240,7 +240,7 @@ impl Pmix {
             }
             other => {
                 let other = debug_beginning(&other, 80);
-                log::line(&format!("there is nothing to do this to: {other}"));
+                stepd_log::line(&format!("there is nothing to do this to: {other}"));
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Features of nodes: counts, preferences, and changes while jobs wait.
 
-use crate::world::{World, cluster, job, nodes, wide};
+use crate::world::{World, cases, cluster, job, nodes, wide};
 use muster_core::event::{Event, NodeChange};
 use muster_model::ids::NodeIdx;
 use muster_model::job::Reason;
 use muster_model::spec::JobSpec;
+use proptest::prelude::*;
 
 /// Nodes n0, n1, ... with these features.
 fn featured(features: &[&str]) -> World {
@@ -149,4 +150,115 @@ fn a_feature_that_a_node_gets_lets_a_job_start() {
     });
     world.pass_by_core();
     assert_eq!(world.place(id), "n1:1");
+}
+
+/// Which nodes a job of the tests below is to have.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    Any,
+    Spread,
+    LeastLoaded,
+    Counted(&'static str, usize, usize),
+}
+
+/// A job on nodes with these CPUs, weights and features.
+#[derive(Clone, Debug)]
+struct Case {
+    nodes: Vec<(u32, u32, &'static str)>,
+    choice: Choice,
+    tasks: u32,
+    least: u32,
+    most: u32,
+}
+
+impl Case {
+    /// The job's place.
+    fn place(&self) -> String {
+        let mut all = nodes(self.nodes.len() as u32, 1);
+        for (node, (cpus, weight, feature)) in all.iter_mut().zip(&self.nodes) {
+            (node.cpus, node.cores_per_socket) = (*cpus, *cpus);
+            node.weight = *weight;
+            node.features = vec![(*feature).to_owned()];
+        }
+        let mut config = cluster(all);
+        config.partitions[0].lln = matches!(self.choice, Choice::LeastLoaded);
+        let mut world = World::new(config);
+        let mut spec = wide(self.least, self.tasks, 10);
+        spec.ask.max_nodes = Some(self.most);
+        spec.ask.spread = matches!(self.choice, Choice::Spread);
+        if let Choice::Counted(constraint, ..) = self.choice {
+            spec.ask.constraint = Some(constraint.into());
+        }
+        let id = world.submit(spec);
+        world.pass_by_core();
+        world.place(id)
+    }
+
+    /// Whether any set of the nodes would do.
+    fn fits(&self) -> bool {
+        (0..1_u32 << self.nodes.len()).any(|set| {
+            let chosen = self.nodes.iter().enumerate();
+            let chosen = chosen.filter(|(at, _)| set & 1 << at != 0);
+            let chosen: Vec<_> = chosen.map(|(_, node)| node).collect();
+            let with = |feature| chosen.iter().filter(|node| node.2 == feature).count();
+            let counts = match self.choice {
+                Choice::Counted(_, a, b) => with("a") >= a && with("b") >= b,
+                _ => true,
+            };
+            let cpus: u32 = chosen.iter().map(|node| node.0).sum();
+            (self.least..=self.most).contains(&set.count_ones()) && cpus >= self.tasks && counts
+        })
+    }
+}
+
+/// The light nodes were taken first, and then there were more of them than the job may have.
+#[test]
+fn heavier_nodes_are_taken_where_the_lighter_ones_would_be_too_many() {
+    let nodes = vec![
+        (1, 1, "a"),
+        (1, 1, "b"),
+        (1, 1, "b"),
+        (4, 9, "b"),
+        (4, 9, "a"),
+    ];
+    let case = |choice, tasks, most| Case {
+        nodes: nodes.clone(),
+        choice,
+        tasks,
+        least: 1,
+        most,
+    };
+    let one = Choice::Counted("[a*1]", 1, 0);
+    assert_eq!(case(one, 3, 3).place(), "n0:1 n1:1 n2:1");
+    assert_eq!(case(one, 4, 2).place(), "n4:4");
+    assert_eq!(case(one, 6, 2).place(), "n3:4 n4:2");
+    let both = Choice::Counted("[a*1&b*1]", 1, 1);
+    assert_eq!(case(both, 2, 2).place(), "n0:1 n1:1");
+    assert_eq!(case(both, 8, 2).place(), "n3:4 n4:4");
+    assert_eq!(case(Choice::LeastLoaded, 3, 3).place(), "n0:1 n1:1 n2:1");
+    assert_eq!(case(Choice::LeastLoaded, 4, 2).place(), "n3:3 n4:1");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(256)))]
+    /// Compared with all sets of nodes.
+    #[test]
+    fn a_job_starts_wherever_some_of_the_nodes_hold_it(
+        nodes in proptest::collection::vec((1u32..6, 1u32..4, prop_oneof![Just("a"), Just("b"), Just("c")]), 1..7),
+        choice in prop_oneof![
+            Just(Choice::Any),
+            Just(Choice::Spread),
+            Just(Choice::LeastLoaded),
+            Just(Choice::Counted("[a*1]", 1, 0)),
+            Just(Choice::Counted("[a*1&b*1]", 1, 1)),
+            Just(Choice::Counted("[a*2&b*1]", 2, 1)),
+        ],
+        (least, more, tasks) in (1u32..4, 0u32..3, 3u32..16),
+    ) {
+        let most = least + more;
+        let case = Case { nodes, choice, tasks, least, most };
+        let place = case.place();
+        prop_assert_eq!(place != "-", case.fits(), "{:?}", place);
+        prop_assert!(place.split(' ').count() <= most as usize);
+    }
 }

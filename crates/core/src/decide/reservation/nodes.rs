@@ -232,7 +232,9 @@ fn by_cores(
         .find(|fits| {
             let fits = |idx: &NodeIdx| draft.node(*idx).is_some_and(fits);
             let nodes = all.iter().copied().filter(fits);
-            cores_of_nodes(draft, new, nodes, &each, total)
+            let nodes: Vec<NodeIdx> = nodes.collect();
+            let of = |any_order| cores_of_nodes(draft, new, &nodes, (&each, any_order), total);
+            of(false).or_else(|| of(true))
         })
         .ok_or(RefusalCode::NodesBusy)?;
     taken.sort_unstable_by_key(|(idx, _)| *idx);
@@ -247,37 +249,48 @@ fn by_cores(
     Ok(())
 }
 
-/// `total` cores of these nodes: so many of `each`, or as many as there are where that is empty.
+/// `total` cores of these nodes: each number of one node, in their order or not; or as many as there are where no numbers are
+/// given.
 fn cores_of_nodes(
     draft: &Draft<'_>,
     new: &Reservation,
-    nodes: impl Iterator<Item = NodeIdx>,
-    each: &[u32],
+    nodes: &[NodeIdx],
+    (each, any_order): (&[u32], bool),
     total: u32,
 ) -> Option<Vec<(NodeIdx, CpuSet)>> {
-    let count = each.len();
+    let mut of_nodes = each.to_vec();
+    if any_order {
+        of_nodes.sort_unstable();
+    }
     let mut taken = Vec::new();
     let mut left = total;
-    for idx in nodes {
-        let wanted = if count > 0 {
-            match each.get(taken.len()) {
-                Some(wanted) => *wanted,
-                None => break,
-            }
-        } else if left == 0 {
+    for &idx in nodes {
+        if left == 0 && of_nodes.is_empty() {
             break;
-        } else {
-            // As many as are free there.
-            left
-        };
+        }
         let free = free_cores(draft, new, idx);
-        let cores = u32::try_from(free.len()).unwrap_or(u32::MAX).min(wanted);
-        if cores == wanted || (count == 0 && cores > 0) {
+        let most = u32::try_from(free.len()).unwrap_or(u32::MAX);
+        let cores = match each.is_empty() {
+            true => left.min(most),
+            false => {
+                let fits = |cores: &u32| *cores <= most;
+                let at = match any_order {
+                    // The largest: smaller ones fit wherever it does.
+                    true => of_nodes.iter().rposition(fits),
+                    false => of_nodes.first().filter(|cores| fits(cores)).map(|_| 0),
+                };
+                match at {
+                    Some(at) => of_nodes.remove(at),
+                    None => continue,
+                }
+            }
+        };
+        if cores > 0 || !each.is_empty() {
             left = left.saturating_sub(cores);
             taken.push((idx, first_cores(free, cores)));
         }
     }
-    (left == 0 && taken.len() >= count).then_some(taken)
+    (left == 0 && of_nodes.is_empty()).then_some(taken)
 }
 
 /// Cores of a partition's nodes, used or not.

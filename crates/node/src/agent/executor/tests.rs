@@ -62,7 +62,8 @@ impl Connection {
             reply: self.reply.clone(),
             place: None,
         };
-        executor.take(Input::Client(self.client.sender(), input));
+        let client = &self.client;
+        executor.take(Input::Client(client.precedence(), client.sender(), input));
     }
 }
 
@@ -81,6 +82,42 @@ async fn users_take_turns_at_an_agent() {
     assert!(!other.inbox.is_empty());
     let answered = flood.iter().filter(|one| !one.inbox.is_empty()).count();
     assert!((1..REQUESTS_AT_ONCE).contains(&answered), "{answered}");
+}
+
+/// Users' turns, of which there may be thousands, stood before root's and those of other agents.
+#[tokio::test]
+async fn administrators_and_other_agents_are_served_before_users() {
+    const SLURM_USER: u32 = 900;
+    let mut executor = executor();
+    let quotas = Quotas::new(0, 20_000).of_slurm_user(SLURM_USER);
+    let users: Vec<Connection> = (1..=200)
+        .map(|n| Connection::new(&quotas, 1000 + n, u64::from(n)))
+        .collect();
+    let mut first =
+        [(0, 501), (0, 502), (SLURM_USER, 503)].map(|(uid, n)| Connection::new(&quotas, uid, n));
+    assert!(first[1].client.become_agent("n2"));
+    for _ in 0..20 {
+        users.iter().for_each(|one| one.asks(&mut executor));
+    }
+    let answered = |all: &[Connection]| all.iter().map(|one| one.inbox.len()).sum::<usize>();
+    for _ in 0..3 {
+        let before = answered(&users);
+        for _ in 0..20 {
+            first.iter().for_each(|one| one.asks(&mut executor));
+        }
+        executor.serve_clients();
+        assert_eq!(answered(&first) % 60, 0, "all are served at once");
+        assert_eq!(answered(&users) - before, USER_REQUESTS_AT_ONCE);
+    }
+    assert_eq!(answered(&first), 180);
+    // They do not keep users out either.
+    for _ in 0..100 {
+        first.iter().for_each(|one| one.asks(&mut executor));
+    }
+    let before = answered(&users);
+    executor.serve_clients();
+    assert_eq!(answered(&first), 180 + REQUESTS_AT_ONCE);
+    assert_eq!(answered(&users) - before, USER_REQUESTS_AT_ONCE);
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ async fn outcome_for(
     while let Ok(input) = inbox.try_recv() {
         handed_on += usize::from(matches!(
             input,
-            Input::Client(_, ClientInput::Request { .. })
+            Input::Client(.., ClientInput::Request { .. })
         ));
         denied += usize::from(matches!(input, Input::Denied(..)));
     }

@@ -147,7 +147,7 @@ impl Errors {
         };
         for line in String::from_utf8_lossy(&bytes[..length]).lines() {
             let line: String = line.chars().filter(|c| !c.is_control()).collect();
-            crate::stepd::log::line(&format!("PMIx host of step {}: {line}", self.step));
+            crate::stepd_log::line(&format!("PMIx host of step {}: {line}", self.step));
         }
     }
 }

@@ -1,5 +1,6 @@
-//! What a step daemon writes to the launcher's log, which is its standard error. A daemon keeps the file that it was
-//! started with, also after a rotation, so a limit on the file would not bound it: each daemon has a limit of its own.
+//! What a step daemon writes to the launcher's log, which is its standard error. A daemon goes on writing to the file that it was
+//! started with, also where that has been moved away since: what bounds the log is what each daemon may write. Emulated nodes, which
+//! are one process, write as much in all.
 
 use std::io::Write as _;
 use std::sync::Mutex;
@@ -12,7 +13,7 @@ const LINE_MAX: usize = 512;
 static LEFT: Mutex<Budget> = Mutex::new(Budget(BYTES_MAX));
 
 /// Writes a line, or a part of it, unless this daemon has written much.
-pub(super) fn line(text: &str) {
+pub(crate) fn line(text: &str) {
     let line = LEFT
         .lock()
         .ok()
@@ -20,6 +21,12 @@ pub(super) fn line(text: &str) {
         .unwrap_or_default();
     // There is nobody to tell of a log that cannot be written.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// How many bytes this process may still write.
+#[cfg(test)]
+pub(crate) fn bytes_left() -> usize {
+    LEFT.lock().unwrap().0
 }
 
 /// Bytes that are left.

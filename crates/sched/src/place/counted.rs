@@ -1,0 +1,80 @@
+//! Choosing nodes where the constraint counts some of them (`--constraint="[a*2&b*1]"`). Where nodes are in the network is not
+//! looked at.
+
+use super::{Candidate, NodeSource, Search};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+impl<G: NodeSource> Search<'_, G> {
+    /// So many nodes of each kind as the constraint counts, the named ones among them, and others as needed: the lightest, or
+    /// those that hold most where the lightest would be more nodes than are allowed.
+    pub(super) fn counted(&self, max_nodes: usize) -> Option<Vec<Candidate>> {
+        let mut all = self.first(usize::MAX, self.demand.tasks_least());
+        let mut rest = all.clone();
+        rest.sort_by_key(|c| (self.part.weights[c.pos], Reverse(c.most)));
+        if let Some(chosen) = self.counted_of(&all, &rest, max_nodes) {
+            return Some(chosen);
+        }
+        all.sort_by_key(|c| Reverse((c.most, c.share)));
+        if let Some(chosen) = self.counted_of(&all, &all, max_nodes) {
+            return Some(chosen);
+        }
+        // There are two sums to reach.
+        if self.demand.devices.of_job() {
+            all.sort_by_key(|c| Reverse((c.share, c.most)));
+            return self.counted_of(&all, &all, max_nodes);
+        }
+        None
+    }
+
+    /// The same out of nodes in this order, and then of the rest in its order. The kind with the fewest nodes chooses first.
+    fn counted_of(
+        &self,
+        all: &[Candidate],
+        rest: &[Candidate],
+        max_nodes: usize,
+    ) -> Option<Vec<Candidate>> {
+        let d = self.demand;
+        let mut chosen = self.required()?;
+        let of_kind =
+            |kind: &[bool], c: &Candidate| kind[self.fleet.nodes[c.node as usize].class as usize];
+        let mut kinds: Vec<&(Vec<bool>, u32)> = d.counts[self.alternative].iter().collect();
+        kinds.sort_by_key(|(kind, _)| all.iter().filter(|c| of_kind(kind, c)).count());
+        // Nodes are counted once, those that are in already first.
+        let mut counted: BTreeSet<u32> = BTreeSet::new();
+        for (kind, count) in kinds {
+            let named = chosen.clone();
+            let fresh = all
+                .iter()
+                .filter(|c| !named.iter().any(|n| n.node == c.node));
+            let mut left = *count;
+            for candidate in named.iter().chain(fresh) {
+                if left > 0 && of_kind(kind, candidate) && counted.insert(candidate.node) {
+                    if !named.iter().any(|n| n.node == candidate.node) {
+                        chosen.push(*candidate);
+                    }
+                    left -= 1;
+                }
+            }
+            if left > 0 {
+                return None;
+            }
+        }
+        let tasks = |chosen: &[Candidate]| chosen.iter().map(|c| u64::from(c.most)).sum::<u64>();
+        let wanted = d.tasks.map_or(0, u64::from);
+        let is_enough = |chosen: &[Candidate]| {
+            chosen.len() >= self.least_nodes as usize
+                && tasks(chosen) >= wanted
+                && self.gives_all(chosen)
+        };
+        let known: BTreeSet<u32> = chosen.iter().map(|c| c.node).collect();
+        for candidate in rest.iter().filter(|c| !known.contains(&c.node)) {
+            let more = d.tasks.is_none() && !d.fewest && chosen.len() < max_nodes;
+            if is_enough(&chosen) && !more {
+                break;
+            }
+            chosen.push(*candidate);
+        }
+        (is_enough(&chosen) && chosen.len() <= max_nodes).then_some(chosen)
+    }
+}
