@@ -71,11 +71,11 @@ impl Report {
         let mut running = Vec::new();
         let mut found = false;
         for process in 0..PROCESSES {
+            // Two rounds have all loads.
+            let number = round.number * PROCESSES + process;
             let task = Task {
-                load: (round.number + process) % LOADS.len(),
-                seed: round
-                    .seed
-                    .wrapping_add((round.number * PROCESSES + process) as u64),
+                load: number % LOADS.len(),
+                seed: round.seed.wrapping_add(number as u64),
                 time: round.time,
                 requests: round.requests,
             };

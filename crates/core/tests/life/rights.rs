@@ -225,6 +225,24 @@ fn reads_and_requests_to_agents() {
     }
 }
 
+/// An operator who gave its own record another name, and an administrator's its own, was an administrator.
+#[test]
+fn a_level_does_not_go_to_a_name_that_an_operator_gives() {
+    let (mut w, _, _) = world();
+    let rename = |from: &str, to: &str| {
+        let ask = AccountsAsk::RenameUser { to: to.to_owned() };
+        edit(&[from], ask)
+    };
+    for (from, to) in [("u2", "u2old"), ("u1", "u99"), ("u1", "u2")] {
+        let refused = w.refused(OPERATOR, rename(from, to));
+        assert_eq!(refused, RefusalCode::AccessDenied, "{from} to {to}");
+    }
+    assert_eq!(role_of(&w.state, &user(OPERATOR)), Role::Operator);
+    assert_eq!(w.must(OPERATOR, rename("u5", "u55")), 1);
+    assert_eq!(w.must(1, rename("u2", "u22")), 1);
+    assert_eq!(role_of(&w.state, &user(22)), Role::Operator);
+}
+
 #[test]
 fn a_level_counts_from_the_next_request_on() {
     let (mut w, waits, _) = world();

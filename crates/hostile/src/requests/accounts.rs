@@ -140,6 +140,11 @@ pub(crate) fn modify_users(accounts: &[&str], admin_level: &str) -> AccountsAsk 
     }
 }
 
+/// A user gets another name.
+pub(crate) fn rename_user(to: &str) -> AccountsAsk {
+    AccountsAsk::RenameUser { to: to.to_owned() }
+}
+
 /// Users are removed from accounts.
 pub(crate) fn delete_users(accounts: &[&str]) -> AccountsAsk {
     AccountsAsk::DeleteUsers {

@@ -8,7 +8,7 @@ use crate::mutate;
 use crate::outcome::Outcome;
 use crate::peer;
 use crate::random::Random;
-use crate::requests::accounts::{add_users, edit, modify_users};
+use crate::requests::accounts::{add_users, delete_users, edit, modify_users, rename_user};
 use crate::requests::parts::{Other, Part, parts};
 use crate::requests::{self, Ids, Sample, job, submit};
 use crate::sys::{ADMINISTRATOR, COORDINATOR, OPERATOR, ROOT, User, VICTIM};
@@ -206,6 +206,20 @@ fn roles_of_themselves(target: &Target, outcome: &mut Outcome) {
                 let what = format!("AdminLevel={level:?} of {}", name_of(user));
                 outcome.must_refuse(&what, &answer);
             }
+        }
+    }
+    // Or by a record that has a role: its own out of the way, and an administrator's in its place.
+    for (name, ask) in [
+        ("man", rename_user("c1")),
+        ("lp", rename_user("man")),
+        ("lp", rename_user("c1")),
+        ("man", delete_users(&[])),
+        ("lp", delete_users(&[])),
+    ] {
+        for user in [OPERATOR, COORDINATOR] {
+            let what = format!("the record of {name}, by {}", name_of(user));
+            let body = RequestBody::Command(Box::new(edit(&[name], ask.clone())));
+            must_deny(target, user, &what, body, outcome);
         }
     }
     let after = target.run(ROOT, ROLES).out;

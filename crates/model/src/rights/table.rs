@@ -178,7 +178,7 @@ requests! {
     ResetUsage = Accounts, Operator, "sacctmgr modify user, account, qos set RawUsage=0";
     /// Changes texts that accounting has of jobs that are over; of others' jobs an operator does.
     NoteJobs = Accounts, Anyone, "sacctmgr modify job";
-    /// Gives a user of accounting another name.
+    /// Gives a user of accounting another name; one that has an AdminLevel, an administrator does.
     RenameUser = Accounts, Operator, "sacctmgr modify user set NewName=";
     /// Adds and deletes records of clusters.
     EditClusters = Accounts, Administrator, "sacctmgr add, delete cluster";

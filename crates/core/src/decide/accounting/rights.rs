@@ -102,9 +102,7 @@ pub(super) fn check(
             let known = state.accounts.users.get(name);
             // With the record go its level and what it coordinates.
             if let Some(gone) = known.filter(|user| left.len() == user.account_names().len()) {
-                if !["", "None"].contains(&gone.admin_level.as_str()) {
-                    asker.require(AccessRequest::SetAdminLevel)?;
-                }
+                asker.check_level_of(gone)?;
                 if !gone.coordinates.is_empty() {
                     let coordinated = gone.coordinates.iter();
                     asker.require_accounts(AccessRequest::DeleteCoordinators, coordinated)?;
@@ -125,6 +123,13 @@ pub(super) fn check(
         AccountsAsk::DeleteCoordinators { accounts } => {
             asker.require_accounts(request, accounts.iter())
         }
+        AccountsAsk::RenameUser { .. } => {
+            asker.require(request)?;
+            // The level goes with the record, to who has the new name.
+            let renamed = edit.names.iter();
+            let mut known = renamed.filter_map(|name| state.accounts.users.get(name));
+            known.try_for_each(|user| asker.check_level_of(user))
+        }
         AccountsAsk::DeleteAccounts
         | AccountsAsk::AddQos(_)
         | AccountsAsk::ModifyQos(_)
@@ -132,7 +137,6 @@ pub(super) fn check(
         | AccountsAsk::ResetUsage { .. }
         | AccountsAsk::ResetAccountUsage
         | AccountsAsk::ResetQosUsage
-        | AccountsAsk::RenameUser { .. }
         | AccountsAsk::AddClusters(_)
         | AccountsAsk::ModifyClusters(_)
         | AccountsAsk::DeleteClusters
@@ -195,6 +199,14 @@ impl<'a> Asker<'a> {
     fn check_level(&self, level: &str) -> Result<(), Refusal> {
         match level {
             "" => Ok(()),
+            _ => self.require(AccessRequest::SetAdminLevel),
+        }
+    }
+
+    /// Who gives or takes a record that has a level gives or takes the level.
+    fn check_level_of(&self, user: &User) -> Result<(), Refusal> {
+        match user.admin_level.as_str() {
+            "" | "None" => Ok(()),
             _ => self.require(AccessRequest::SetAdminLevel),
         }
     }
