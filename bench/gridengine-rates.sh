@@ -8,7 +8,7 @@
 #   WAITING=10000 jobs that listings list           ROUNDS=5      runs of which the median counts
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,9p' "$0" >&2; exit 2; }
-muster=$(readlink -f "$1") dir=$2 peer=${3:-}
+muster=$(readlink -f "$1") dir=$(readlink -m "$2") peer=${3:+$(readlink -f "$3")}
 JOBS=${JOBS:-500} TASKS=${TASKS:-2000} WAITING=${WAITING:-10000} ROUNDS=${ROUNDS:-5}
 mkdir -p "$dir" && chmod 755 "$dir"
 export MUSTER_HOME=$dir/home
@@ -17,6 +17,9 @@ mkdir -p "$MUSTER_HOME" && chmod 755 "$MUSTER_HOME"
 trap '"$muster" down >>"$dir/up.log" 2>&1 || true' EXIT
 eval "$("$muster" env)"
 cd "$dir"
+# Jobs that have ended count until they are purged.
+printf 'MaxArraySize=%d\nMaxJobCount=%d\n' "$((TASKS + 1))" "$((2 * JOBS * ROUNDS + TASKS + WAITING + 1000))" >>"$SLURM_CONF"
+scontrol reconfigure
 
 now() { date +%s%N; }
 # Milliseconds that a command takes, with a fraction.

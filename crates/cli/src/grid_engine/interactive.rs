@@ -170,16 +170,19 @@ fn main(spec: &'static Spec, args: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match words(spec.name, &parsed) {
-        Ok(words) => {
-            let mark = (marks::COMMAND.to_owned(), spec.name.to_owned());
-            crate::srun::main_with_marks(&words, &[mark])
+        Ok((words, queue)) => {
+            let mark = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+            let command = mark(marks::COMMAND, spec.name);
+            let queue = queue.map(|queue| mark(marks::QUEUE, &queue));
+            let marks: Vec<(String, String)> = [command].into_iter().chain(queue).collect();
+            crate::srun::main_with_marks(&words, &marks)
         }
         Err(code) => code,
     }
 }
 
-/// The command line of srun.
-fn words(name: &str, parsed: &Parsed) -> Result<Vec<String>, ExitCode> {
+/// The command line of srun, and the queue that the job is in where a job is made.
+fn words(name: &str, parsed: &Parsed) -> Result<(Vec<String>, Option<String>), ExitCode> {
     let command = match (name, parsed.operands.is_empty()) {
         ("qsh", _) => Some(format!("xterm {}", parsed.operands.join(" "))),
         ("qlogin", _) | (_, true) => None,
@@ -192,7 +195,7 @@ fn words(name: &str, parsed: &Parsed) -> Result<Vec<String>, ExitCode> {
         // A step beside those that the job has.
         let options = ["--overlap", "--nodes=1", "--ntasks=1", "--nodelist"].map(str::to_owned);
         let rest = [host, "/bin/sh", "-c", &command].map(str::to_owned);
-        return Ok(options.into_iter().chain(rest).collect());
+        return Ok((options.into_iter().chain(rest).collect(), None));
     }
     let mut request = Request::default();
     for given in &parsed.options {
@@ -201,7 +204,7 @@ fn words(name: &str, parsed: &Parsed) -> Result<Vec<String>, ExitCode> {
             .map_err(|refused| qsub::complain(&refused))?;
     }
     let command = verified(name, parsed, &mut request, command)?;
-    let mut words = options(name, &request, command.as_deref())?;
+    let (mut words, queue) = options(name, &request, command.as_deref())?;
     if parsed.last("now").is_none_or(|now| now.starts_with('y')) {
         words.push(format!("--immediate={AT_ONCE_S}"));
     }
@@ -225,7 +228,7 @@ fn words(name: &str, parsed: &Parsed) -> Result<Vec<String>, ExitCode> {
         script(&request, name, command.as_deref(), slots),
     ];
     words.extend(program);
-    Ok(words)
+    Ok((words, Some(queue)))
 }
 
 /// Has the program of `-jsv` verify the job; gives the command as it is after that.
@@ -278,7 +281,7 @@ fn script(request: &Request, name: &str, command: Option<&str>, slots: u32) -> S
         None => "QRLOGIN",
     });
     let mut text = format!(
-        "export JOB_ID=\"$SLURM_JOB_ID\" JOB_NAME={} QUEUE=\"$SLURM_JOB_PARTITION\" NSLOTS={slots} NHOSTS=1 NQUEUES=1 \
+        "export JOB_ID=\"$SLURM_JOB_ID\" JOB_NAME={} QUEUE=\"${{QUEUE:-$SLURM_JOB_PARTITION}}\" NSLOTS={slots} NHOSTS=1 NQUEUES=1 \
          JOB_SCRIPT={} SGE_TASK_ID=undefined SGE_TASK_FIRST=undefined SGE_TASK_LAST=undefined \
          SGE_TASK_STEPSIZE=undefined RESTARTED=0",
         quoted(job),
@@ -304,8 +307,12 @@ fn script(request: &Request, name: &str, command: Option<&str>, slots: u32) -> S
     }
 }
 
-/// Options of sbatch that srun has, too, as words.
-fn options(name: &str, request: &Request, command: Option<&str>) -> Result<Vec<String>, ExitCode> {
+/// Options of sbatch that srun has, too, as words; and the queue.
+fn options(
+    name: &str,
+    request: &Request,
+    command: Option<&str>,
+) -> Result<(Vec<String>, String), ExitCode> {
     let mapping = site::mapping()?;
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
     let mut resources = Resources::default();
@@ -372,7 +379,8 @@ fn options(name: &str, request: &Request, command: Option<&str>) -> Result<Vec<S
             None => format!("--{}", given.row.long),
         });
     }
-    Ok(words)
+    let queue = submission::queue_name(request, &mapping, &mut client)?;
+    Ok((words, queue))
 }
 
 #[cfg(test)]

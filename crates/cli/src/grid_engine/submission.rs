@@ -480,7 +480,7 @@ pub(super) fn joined(requests: &[ResourceRequest]) -> String {
 }
 
 /// The queue in the job's environment: the one that was asked for, or the default one.
-fn queue_name(
+pub(super) fn queue_name(
     request: &Request,
     mapping: &Mapping,
     client: &mut Client,

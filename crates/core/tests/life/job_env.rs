@@ -390,3 +390,29 @@ fn jobs_of_grid_engine() {
         assert!(env.lines().any(|own| own == line), "{line}: {env}");
     }
 }
+
+/// Root makes a directory of that name: it may lead nowhere else, whatever the submitter says.
+#[test]
+fn temporary_directories_of_grid_engine() {
+    let mut job = sample("x", ResourceAsk::default(), 1, 1, 1);
+    let partition = job.alloc.partition.clone();
+    assert_eq!(job_env::tmp_dir_name(&job.view(7)), None);
+    let mut name = |queue: &str| {
+        let mark = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        job.spec.shown = vec![
+            mark(grid_engine::COMMAND, "qsub"),
+            mark(grid_engine::QUEUE, queue),
+        ];
+        job_env::tmp_dir_name(&job.view(7)).unwrap()
+    };
+    assert_eq!(name("all.q"), "7.1.all.q");
+    for queue in ["../../etc", "/", "a\nb", "a\0b", &"q".repeat(300)] {
+        assert_eq!(name(queue), format!("7.1.{partition}"), "{queue:?}");
+    }
+    job.array = ArrayRole::Task {
+        base: JobId(2),
+        index: 3,
+    };
+    let of_task = job_env::tmp_dir_name(&job.view(7));
+    assert_eq!(of_task, Some("2.3.".to_owned() + &partition));
+}

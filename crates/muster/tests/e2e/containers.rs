@@ -4,7 +4,7 @@
 use crate::cluster::Cluster;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -432,4 +432,31 @@ fn a_directory_that_hides_the_cluster_is_refused() {
         said.contains("job_container.conf has /tmp in Dirs, and SlurmdSpoolDir is /tmp/"),
         "{said}"
     );
+}
+
+/// The temporary directory of a job of qsub is made where the job finds it: in its own /tmp, if `TmpFS` is there.
+#[test]
+fn a_job_of_qsub_has_its_temporary_directory_among_them() {
+    let Some(c) = contained(1, "") else { return };
+    c.write(
+        "job.sh",
+        "#!/bin/sh\n#$ -cwd -j y -N tmp\necho $TMPDIR; stat -c '%u %a' $TMPDIR; echo text >$TMPDIR/file\n",
+    );
+    let conf = c.path("slurm.conf");
+    let beside = c.path("tmp.n1");
+    for (number, place) in [(1, beside.as_path()), (2, Path::new("/tmp"))] {
+        c.ok(&format!(
+            "sed -i '/^TmpFS=/d' {0}; echo TmpFS={1} >>{0}; scontrol reconfigure",
+            conf.display(),
+            place.display()
+        ));
+        let ran = c.run(&as_nobody("qsub -sync y job.sh"));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let path = place.join(format!("{number}.1.all.q"));
+        assert_eq!(
+            c.read(&format!("tmp.o{number}")),
+            format!("{}\n65534 700\n", path.display())
+        );
+        c.until("it is gone", || !path.exists() && left(&c).is_empty());
+    }
 }
