@@ -8,7 +8,7 @@ use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
 use crate::submit::line;
-use muster_conf::grid_engine::Rule;
+use muster_conf::grid_engine::AllocationRule;
 use muster_conf::grid_engine::resources::Resources;
 use muster_conf::options::{self as submission_options, Command};
 use std::io::IsTerminal as _;
@@ -284,7 +284,7 @@ fn options(name: &str, request: &Request, command: Option<&str>) -> Result<Vec<S
     places(request, &resources, &mapping, &mut client, &mut chosen)?;
     submission::soft(request, &mapping, &mut chosen);
     if let Some((pe, slots)) = &request.pe {
-        if mapping.rule(pe) != Some(Rule::PeSlots) && slots.least > 1 {
+        if mapping.rule(pe) != Some(AllocationRule::PeSlots) && slots.least > 1 {
             let text = format!(
                 "{name}: -pe {pe} may need several hosts: use qsub, or an environment with $pe_slots"
             );

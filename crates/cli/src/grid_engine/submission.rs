@@ -10,7 +10,7 @@ use crate::submit::capture;
 use crate::submit::line::{self, Line};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::resources::Resources;
-use muster_conf::grid_engine::{Mapping, Per, Rule, Target};
+use muster_conf::grid_engine::{AllocationRule, Mapping, Per, Target};
 use muster_conf::options::values::time::Zone as _;
 use muster_conf::options::{Chosen, Command};
 use muster_model::command::UserCommand;
@@ -239,13 +239,13 @@ fn slots(request: &Request, mapping: &Mapping, chosen: &mut Chosen) -> Result<()
     }
     chosen.set("ntasks", Some(count.to_string()));
     match rule {
-        Rule::FillUp => {}
-        Rule::PeSlots => chosen.set("nodes", Some("1".to_owned())),
-        Rule::RoundRobin => {
+        AllocationRule::FillUp => {}
+        AllocationRule::PeSlots => chosen.set("nodes", Some("1".to_owned())),
+        AllocationRule::RoundRobin => {
             chosen.set("distribution", Some("cyclic".to_owned()));
             chosen.set("spread-job", None);
         }
-        Rule::Fixed(each) => {
+        AllocationRule::Fixed(each) => {
             if count % each != 0 {
                 return Err(Refused::Job(format!(
                     "job rejected: parallel environment \"{pe}\" has {each} slots on each host, so {count} slots are \
