@@ -4,9 +4,11 @@
 
 mod accounting;
 mod ask;
+mod billing;
 mod cancel;
 mod commit;
 mod configure;
+mod cron_entry;
 mod crontab;
 mod dependency;
 mod draft;
@@ -14,9 +16,12 @@ mod dynamic_nodes;
 mod ending;
 mod het;
 mod hold;
+mod job_accounting;
 mod node;
+mod node_loss;
 mod partition;
 mod partition_access;
+mod pending_reboot;
 mod power;
 mod preempt;
 mod reboot;
@@ -27,6 +32,7 @@ mod room;
 mod submit;
 mod suspend;
 mod target;
+mod texts;
 mod tick;
 mod turns;
 mod update_job;
@@ -116,7 +122,8 @@ fn close(mut draft: Draft<'_>, reply: Option<Reply>) -> Decision {
     if !draft.state.reservations.is_empty() {
         reservation::follow(&mut draft);
     }
-    draft.finish(reply)
+    dependency::resolve(&mut draft);
+    draft.into_decision(reply)
 }
 
 /// The record that a submission would make, for `--test-only` and `--immediate`: the same checks as `Submit`, no

@@ -10,6 +10,7 @@ mod shorter;
 pub(crate) mod starts;
 pub(crate) mod submission;
 pub(crate) mod trial;
+mod visit;
 
 pub(crate) use self::lists::Lists;
 use self::lists::{NextLane, PartPass, PassingKey, UnblockedLane};
@@ -63,14 +64,6 @@ impl PlacementResult {
             cause,
         }
     }
-}
-
-/// What came of trying a lane's first job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Visited {
-    /// It started, or waits for something else than nodes.
-    Done,
-    WaitsForNodes,
 }
 
 /// The outcome for a job that does not fit.
@@ -143,7 +136,7 @@ impl<'a> Pass<'a> {
                 self.s.more = true;
                 break;
             }
-            self.visit(turn);
+            visit::visit(&mut self, turn);
         }
         self.finish();
         self.plan
@@ -357,129 +350,6 @@ impl<'a> Pass<'a> {
         if let Some(next) = order.range(after).next().map(|next| next.lane) {
             self.push(next);
         }
-    }
-
-    /// Starts jobs of a lane, or keeps nodes for its first.
-    fn visit(&mut self, next: NextLane) {
-        let Some(head) = self.head_in_turn(next) else {
-            return;
-        };
-        let LaneHead { key, lane } = head;
-        let view = self.s.queue.lane(lane);
-        // A backfilled job respects the reservations of all jobs that are first in line; a job that is first itself does not.
-        let leads = view.held
-            && self.s.planned.predicts()
-            && self.lists.parts[view.part as usize].head.is_none();
-        let het = self.s.queue.het_of(lane);
-        if let Some(part) = het {
-            if self.try_het(lane, part, leads) != het::Tried::Waits {
-                return;
-            }
-        } else if leads || self.lane_may_fit(lane) {
-            if self.try_lane(head) == Visited::Done {
-                return;
-            }
-        } else if self.is_limited(lane) {
-            // The lane is kept back by a limit, not by a lack of nodes: the next in line is the first that waits for nodes.
-            return;
-        }
-        self.reserve_for(lane, key, het);
-    }
-
-    /// The first job of a lane that is to be visited, unless the lane comes later or not at all.
-    fn head_in_turn(&mut self, NextLane { head, in_order }: NextLane) -> Option<LaneHead> {
-        let LaneHead { key, lane } = head;
-        let part = self.s.queue.lane(lane).part;
-        if self.lists.parts[part as usize].head.is_none() {
-            // Until somebody waits here, everyone in line is looked at.
-            self.push_next_after(head);
-        } else if !self.backfill {
-            return None;
-        } else if in_order && self.s.planned.predicts() {
-            self.put_back(head);
-            return None;
-        }
-        let Some(first) = self.head(lane) else {
-            // All of its jobs start in this pass, or wait for those who make room.
-            if self.s.queue.has_claim(lane) {
-                self.s.queue.block(lane, Shortfall::ANYTHING, false);
-            }
-            return None;
-        };
-        let now = LaneHead {
-            key: self.s.queue.head_key(lane, key.tier, first),
-            lane,
-        };
-        if now.key != key {
-            // Another lane of its shape has started what was its head.
-            self.put_back(now);
-            return None;
-        }
-        Some(now)
-    }
-
-    /// Whether nodes may have gained what the lane lacked.
-    fn lane_may_fit(&mut self, lane: u32) -> bool {
-        if !self.backfill || self.s.queue.woken.contains(&lane) {
-            return true;
-        }
-        let length_ms = self.length_ms(lane);
-        let least_ms = self.s.queue.lane(lane).least_ms.or(length_ms);
-        let end = end_after(self.now, least_ms.min(length_ms).or(least_ms));
-        let holds = &self.reservations.holds;
-        self.s.queue.is_unblocked(&self.s.fleet, lane, holds, end)
-    }
-
-    fn is_limited(&self, lane: u32) -> bool {
-        self.s
-            .queue
-            .lane(lane)
-            .cause()
-            .is_some_and(Reason::is_limit)
-    }
-
-    /// Starts the first job of a lane, now or with others making room, or notes why it waits.
-    fn try_lane(&mut self, head: LaneHead) -> Visited {
-        let (lane, job) = (head.lane, head.key.job);
-        let PlacementResult {
-            placement,
-            narrowed,
-            cause,
-        } = self.try_now(lane, job);
-        self.s.queue.set_cause(lane, cause);
-        if placement == Placement::Scattered {
-            self.wait_for_switches(lane);
-        }
-        if let Placement::Here(picks) = placement {
-            self.s.queue.wake(&self.s.fleet, lane);
-            self.start(lane, job, &picks);
-            self.put_back(head);
-            return Visited::Done;
-        }
-        let short = match placement {
-            Placement::Nowhere(short) => Some(short),
-            _ => None,
-        };
-        let (other, held) = match self.try_alternatives(head, narrowed, cause, short.is_some()) {
-            Unplaced::Settled => {
-                self.s.queue.wake(&self.s.fleet, lane);
-                self.put_back(head);
-                return Visited::Done;
-            }
-            Unplaced::Waits(short, held) => (short, held),
-        };
-        let short = short.map_or(Shortfall::ANYTHING, |short| short.or(other));
-        self.s.queue.block(lane, short, narrowed || held);
-        if cause.is_some_and(Reason::is_limit) {
-            // Others' turn comes although it waits.
-            self.limited(lane, job);
-            return Visited::Done;
-        }
-        if cause == Some(Reason::Licenses) && !self.backfill {
-            // Nodes are not kept for who waits for something else.
-            return Visited::Done;
-        }
-        Visited::WaitsForNodes
     }
 
     /// Tries to start a job that does not fit with a shorter time limit, or by preemption.

@@ -62,8 +62,8 @@ pub(super) fn groups(lines: &[Line]) -> Result<Option<Vec<Vec<u32>>>, OptionErro
     Ok(Some(all))
 }
 
-/// One component's part of a step.
-struct StepComponent {
+/// What a line of srun asks for one component of a step.
+struct ComponentRequest {
     spec: StepSpec,
     streams: Streams,
     /// `-n` as it was given for this component.
@@ -93,7 +93,7 @@ pub(super) fn inside(
         return Err(say.failed());
     }
     let words = programs(&lines);
-    let mut parts: Vec<(usize, StepComponent)> = Vec::new();
+    let mut parts: Vec<(usize, ComponentRequest)> = Vec::new();
     for ((line, groups), words) in lines.iter().zip(groups).zip(words) {
         for &group in groups {
             let mut own = of_component(line, group as usize);
@@ -192,7 +192,7 @@ fn of_component(line: &Line, group: usize) -> Line {
     }
 }
 
-fn part(line: &Line, args: &[String], asked: bool) -> Result<StepComponent, ExitCode> {
+fn part(line: &Line, args: &[String], asked: bool) -> Result<ComponentRequest, ExitCode> {
     let say = line.say;
     let (mut spec, streams) = request::step(line, args).map_err(|e| say.build_error(STEP, &e))?;
     if !matches!(spec.mpi.as_deref(), None | Some("none" | "")) {
@@ -203,7 +203,7 @@ fn part(line: &Line, args: &[String], asked: bool) -> Result<StepComponent, Exit
     }
     spec.mpi = Some("none".to_owned());
     let asked = spec.ntasks.filter(|_| asked);
-    Ok(StepComponent {
+    Ok(ComponentRequest {
         spec,
         streams,
         asked,
@@ -214,7 +214,7 @@ fn part(line: &Line, args: &[String], asked: bool) -> Result<StepComponent, Exit
 fn config_of(
     line: &Line,
     call: SrunCall<'_>,
-    parts: &[(usize, StepComponent)],
+    parts: &[(usize, ComponentRequest)],
 ) -> Result<SrunConfig, ExitCode> {
     match parts.first() {
         Some((_, first)) => config(
@@ -230,7 +230,7 @@ fn config_of(
 /// The first component's job, and the parts of the step in the order of the components, with their tasks numbered over all.
 fn components(
     say: &Say,
-    parts: Vec<(usize, StepComponent)>,
+    parts: Vec<(usize, ComponentRequest)>,
     info: &AllocationInfo,
 ) -> Result<(JobId, Vec<StepComponent>), ExitCode> {
     let leader = info
@@ -266,7 +266,7 @@ fn components(
 }
 
 /// How many tasks a part has: as asked for, or as the component has.
-fn tasks_of(part: &StepComponent, component: &HetComponent) -> u32 {
+fn tasks_of(part: &ComponentRequest, component: &HetComponent) -> u32 {
     let nodes = u32::try_from(component.alloc.nodes.len()).unwrap_or(u32::MAX);
     part.asked
         .or(part.spec.ntasks)

@@ -10,14 +10,13 @@ mod rights;
 mod users;
 
 use super::draft::Draft;
-use super::submit::too_long;
+use super::texts::too_long;
 use crate::event::{AccountsChange, Event};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::{LimitAsk, Limits};
 use muster_model::accounts::{Accounts, QosDelta, ROOT, Terms};
-use muster_model::command::ListEdit;
-use muster_model::command::{AccountsAsk, AccountsEdit, Identity, Reply, TermsAsk};
+use muster_model::command::{AccountsAsk, AccountsEdit, Identity, ListEdit, Reply, TermsAsk};
 use muster_model::limits::NAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;

@@ -1,10 +1,10 @@
 //! Whether what a job asks for makes sense and can ever be had: counts, memory, features, devices, node names.
 
 use super::partition_access::{max_memory, within_memory_limit};
-use super::submit::one_line;
 use super::target::node_names;
+use super::texts::one_line;
 use crate::state::State;
-use muster_model::config::{EnforcePartLimits, PartitionConfig};
+use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::gpu_parts;
 use muster_model::limits::{
@@ -665,4 +665,10 @@ fn check_gres(state: &State, gres: &GresAsk) -> Result<(), Refusal> {
             gres_text(gres)
         ),
     ))
+}
+
+pub(super) fn configuration(state: &State) -> Result<&ClusterConfig, Refusal> {
+    let text = "the controller has no configuration yet; try again";
+    let config = state.config.as_deref();
+    config.ok_or_else(|| Refusal::new(RefusalCode::Busy, text))
 }

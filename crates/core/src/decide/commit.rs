@@ -1,6 +1,9 @@
 //! The scheduler's plan. Each start is checked again against the state as the starts before it leave it; one that
 //! does not fit any more is dropped alone.
 
+mod together;
+
+use super::billing::billing_milli;
 use super::draft::Draft;
 use super::{power, turns};
 use crate::event::{Event, JobChange};
@@ -9,7 +12,7 @@ use crate::state::Note;
 use muster_model::command::{Plan, PlannedStart};
 use muster_model::config::PartitionState;
 use muster_model::ids::{Attempt, JobId, StepNo};
-use muster_model::job::{Allocation, ArrayRole, GresShare, Job, MILLION, NodeShare, Step};
+use muster_model::job::{Allocation, ArrayRole, Job, MILLION, NodeShare, Step};
 use muster_model::node::Node;
 use muster_model::reservation::{Flags, Reservation};
 use muster_model::spec::StdioSpec;
@@ -37,7 +40,7 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: Plan) {
         while let Some((_, next)) = starts.next_if(|(_, next)| same(next)) {
             together.push(next);
         }
-        super::het::start(draft, part, together);
+        together::start(draft, part, together);
     }
     super::preempt::undo_in_vain(draft, &plan.preemptions);
     for id in &plan.switch_waits {
@@ -227,67 +230,6 @@ fn licenses_suffice(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
                 left >= i64::from(*taken)
             })
     })
-}
-
-/// What the allocation counts in the user's use, in thousandths: CPUs, or what `TRESBillingWeights` says, times the
-/// `UsageFactor` of the QOS.
-pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) -> u64 {
-    let state = draft.state;
-    let weights = state
-        .partition(&alloc.partition)
-        .and_then(|p| p.billing_weights.as_deref())
-        .unwrap_or("CPU=1");
-    let settings = (state.config.as_ref()).and_then(|c| c.order.multifactor.as_ref());
-    let gres_apart = settings.is_some_and(|m| m.max_tres_gres);
-    let most = settings.is_some_and(|m| m.max_tres) || gres_apart;
-    let (mut units, mut gres_units, mut shared): (f64, f64, f64) = (0.0, 0.0, 0.0);
-    for (name, weight) in muster_model::factors::tres_weights(weights) {
-        let amount = match name.to_ascii_lowercase().as_str() {
-            "cpu" => alloc.cpus() as f64,
-            "mem" => alloc.memory_mib() as f64,
-            "node" => alloc.nodes.len() as f64,
-            // What the whole cluster has counts beside the most of what nodes have.
-            other if let Some(wanted) = other.strip_prefix("license/") => {
-                let held = alloc.licenses.iter();
-                let held = held.filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
-                shared += held
-                    .map(|(_, count)| f64::from(*count) * weight)
-                    .sum::<f64>();
-                continue;
-            }
-            other => {
-                let wanted = other.strip_prefix("gres/").unwrap_or(other);
-                let gres = alloc.nodes.iter().flat_map(|n| &n.gres);
-                let count: u32 = gres
-                    .filter(|g| is_device(g, wanted))
-                    .map(|g| g.ids.len())
-                    .sum();
-                if gres_apart {
-                    gres_units += f64::from(count) * weight;
-                    continue;
-                }
-                f64::from(count)
-            }
-        };
-        units = match most {
-            true => units.max(amount * weight),
-            false => units + amount * weight,
-        };
-    }
-    let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
-    let milli = (units + gres_units + shared) * factor as f64 / 1000.0;
-    milli.max(0.0) as u64
-}
-
-/// Whether devices are those that a weight is of: `gpu`, or `gpu:a100`; in lower case.
-fn is_device(share: &GresShare, wanted: &str) -> bool {
-    let same = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
-    match wanted.split_once(':') {
-        None => same(&share.name, wanted),
-        Some((name, kind)) => {
-            same(&share.name, name) && share.kind.as_ref().is_some_and(|k| same(k, kind))
-        }
-    }
 }
 
 /// Whether no reservation has what the job would get; when its own one ends it.

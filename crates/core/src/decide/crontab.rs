@@ -1,14 +1,15 @@
 //! Crontabs (`scrontab`): each entry is a job that waits for its next time, and goes back to the queue after each run. What
 //! the client says of times is not looked at: they are read from the text here.
 
+use super::cron_entry::{recurs, store};
 use super::draft::Draft;
 use super::ending::{self, End};
 use super::{room, submit};
-use crate::event::{Event, JobChange};
+use crate::event::JobChange;
 use crate::policy::access;
 use muster_model::command::{CrontabAsk, Identity, Reply};
 use muster_model::cron::{
-    CronEntry, Crontab, CrontabConfig, Schedule, ScheduleError, Zone, disable, entries,
+    CronEntry, Crontab, CrontabConfig, Schedule, ScheduleError, Zone, entries,
 };
 use muster_model::ids::JobId;
 use muster_model::job::{Job, Phase};
@@ -19,9 +20,6 @@ use muster_model::spec::{JobKind, JobSpec, Owner};
 use muster_model::time::Timestamp;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// Seconds after which an entry is looked at again whose time never comes; only a new zone makes one of such.
-const NEVER_S: u64 = 366 * 86_400;
 
 /// Replaces or removes a crontab: all of its jobs are accepted or none.
 pub(super) fn set(
@@ -236,20 +234,6 @@ fn retire(draft: &mut Draft<'_>, uid: u32, by: u32) {
     }
 }
 
-/// Whether a job comes back after each run.
-pub(super) fn recurs(job: &Job) -> bool {
-    job.spec.cron.as_ref().is_some_and(|entry| entry.recurs)
-}
-
-/// When a job that comes back does so.
-pub(super) fn next_time(draft: &Draft<'_>, job: &Job) -> Option<Timestamp> {
-    let entry = job.spec.cron.as_ref().filter(|entry| entry.recurs)?;
-    let config = draft.state.config.as_ref();
-    let zone = Zone::of_rule(config.map_or("", |config| &config.crontabs.zone));
-    let next = entry.schedule.next(draft.now, &zone);
-    Some(next.unwrap_or_else(|| draft.now.plus_s(NEVER_S)))
-}
-
 /// Refuses a change of a job that its crontab says all of.
 pub(super) fn require_none(job: &Job) -> Result<(), Refusal> {
     match recurs(job) {
@@ -275,33 +259,4 @@ pub(super) fn require_said(draft: &Draft<'_>, job: &Job, said: bool) -> Result<(
             format!("job {} is an entry of a crontab", job.id),
         )),
     }
-}
-
-/// The entry of a job that ended for good is taken out of use.
-pub(super) fn disable_entry(draft: &mut Draft<'_>, id: JobId) {
-    let Some(job) = draft.job(id) else { return };
-    let (uid, spec) = (job.spec.owner.uid, job.spec.clone());
-    let Some(entry) = spec.cron.as_ref().filter(|entry| entry.recurs) else {
-        return;
-    };
-    let lines = (entry.first_line, entry.last_line);
-    let Some(crontab) = draft
-        .crontab(uid)
-        .filter(|crontab| crontab.jobs.contains(&id))
-    else {
-        return;
-    };
-    let mut crontab = crontab.clone();
-    crontab.text = disable(&crontab.text, lines);
-    crontab.jobs.retain(|job| *job != id);
-    store(draft, uid, Some(crontab));
-}
-
-fn store(draft: &mut Draft<'_>, uid: u32, crontab: Option<Crontab>) {
-    let at = draft.now;
-    draft.emit(Event::CrontabSet {
-        uid,
-        crontab: crontab.map(Box::new),
-        at,
-    });
 }

@@ -127,9 +127,8 @@ impl<'a> Draft<'a> {
         Err(Refusal::new(RefusalCode::TooLong, text))
     }
 
-    /// Resolves what waits for what happened, and hands the decision over.
-    pub(super) fn finish(mut self, reply: Option<Reply>) -> Decision {
-        super::dependency::resolve(&mut self);
+    /// Hands the decision over.
+    pub(super) fn into_decision(self, reply: Option<Reply>) -> Decision {
         Decision {
             events: self.events,
             effects: self.effects,

@@ -2,7 +2,7 @@
 //! are written they are read; here their values are checked again, as they may come from anybody.
 
 use super::draft::Draft;
-use super::update_nodes;
+use super::target;
 use crate::event::Event;
 use crate::state::State;
 use muster_model::command::Reply;
@@ -68,7 +68,7 @@ pub(super) fn create(
 
 /// Removes nodes that no file names and that nobody uses, all or none.
 pub(super) fn delete(draft: &mut Draft<'_>, nodes: &str) -> Result<Option<Reply>, Refusal> {
-    let known = update_nodes::known(draft, nodes)?;
+    let known = target::known_nodes(draft, nodes)?;
     for idx in &known {
         let Some(node) = draft.node(*idx) else {
             continue;

@@ -1,13 +1,20 @@
 //! The ways in which a job ends or loses nodes: shared by cancellation, limits, node failure and completion.
 
+use super::billing::billing_milli;
 use super::draft::Draft;
-use crate::event::Event;
+use crate::event::{Event, JobChange};
+use muster_model::het::HetPlace;
+use muster_model::hostlist;
 use muster_model::ids::{JobId, NodeIdx, StepNo};
 use muster_model::job::{
-    AfterCompleting, ExitStatus, Hold, Job, JobState, Phase, Reason, StepEnd, Usage,
+    AfterCompleting, Allocation, ExitStatus, Hold, Job, JobState, NodeShare, Phase, Reason,
+    StepEnd, Usage,
 };
 use muster_model::limits::{LAUNCH_BACKOFF_MAX_S, LAUNCH_BACKOFF_S};
+use muster_model::node::Node;
 use muster_model::spec::JobKind;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// SIGTERM on Linux: what steps get when their job is ended.
 const SIGTERM: u32 = 15;
@@ -112,7 +119,7 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
         return end_one(draft, id, how);
     };
     // What cannot come back whole does not come back.
-    let how = if how.requeue.is_some() && !super::het::is_whole(draft, part) {
+    let how = if how.requeue.is_some() && !is_whole(draft, part) {
         End::new(JobState::NodeFail, how.reason)
     } else {
         how
@@ -128,13 +135,13 @@ pub(super) fn end(draft: &mut Draft<'_>, id: JobId, how: End) {
         | Phase::Requeueing => {}
     }
     end_one(draft, id, how);
-    super::het::follow(draft, id, part, phase, how);
+    follow(draft, id, part, phase, how);
 }
 
 /// Ends one job, whatever it is a component of.
 pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
     let at = draft.now;
-    let asleep = super::power::asleep_of(draft, id);
+    let asleep = asleep_of(draft, id);
     let how = End {
         requeue: how.requeue.or(comes_back(draft, id, how).then_some(false)),
         ..how
@@ -149,7 +156,7 @@ pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
         requeue: how.requeue,
     });
     if how.requeue.is_none() && !how.assumed {
-        super::crontab::disable_entry(draft, id);
+        super::cron_entry::disable_entry(draft, id);
     }
     for position in asleep {
         release(draft, id, position);
@@ -160,7 +167,7 @@ pub(super) fn end_one(draft: &mut Draft<'_>, id: JobId, how: End) {
 fn comes_back(draft: &Draft<'_>, id: JobId, how: End) -> bool {
     let runs = |job: &&Job| matches!(job.phase(), Phase::Running | Phase::Suspended);
     let job = draft.job(id).filter(runs);
-    !how.assumed && how.cancelled_by.is_none() && job.is_some_and(super::crontab::recurs)
+    !how.assumed && how.cancelled_by.is_none() && job.is_some_and(super::cron_entry::recurs)
 }
 
 /// The job is over, and well, and nothing of it is left anywhere.
@@ -205,8 +212,8 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
         .and_then(|job| Some(job.alloc.as_ref()?.nodes.get(position as usize)?.node));
     draft.emit(Event::NodeReleased { id, position, at });
     if let Some(node) = node {
-        super::reboot::order_if_idle(draft, node);
-        super::preempt::resume_on(draft, node);
+        super::pending_reboot::order_if_idle(draft, node);
+        super::turns::resume_on(draft, node);
     }
     if draft.only_released(id) {
         return;
@@ -223,7 +230,7 @@ pub(super) fn release(draft: &mut Draft<'_>, id: JobId, position: u32) {
         AfterCompleting::End => None,
         AfterCompleting::Requeue { hold } => {
             let backoff = backoff_s(job).map(|s| at.plus_s(s));
-            let not_before = backoff.max(super::crontab::next_time(draft, job));
+            let not_before = backoff.max(super::cron_entry::next_time(draft, job));
             Some((after_requeue(job, hold), not_before))
         }
     };
@@ -280,7 +287,7 @@ pub(super) fn lose_script(draft: &mut Draft<'_>, id: JobId, node: NodeIdx) -> Op
             if survives && !never_began {
                 let others = job.held().map(|(share, _)| share.node);
                 let kept = others.filter(|other| *other != node).collect();
-                super::resize::shrink(draft, id, &kept);
+                shrink(draft, id, &kept);
                 return None;
             }
         }
@@ -321,4 +328,96 @@ fn backoff_s(job: &Job) -> Option<u64> {
         _ => 0,
     };
     (failures > 0).then(|| (u64::from(failures) * LAUNCH_BACKOFF_S).min(LAUNCH_BACKOFF_MAX_S))
+}
+
+/// Whether all components that would come back to the queue are still known.
+pub(super) fn is_whole(draft: &Draft<'_>, part: HetPlace) -> bool {
+    part.ids().all(|id| draft.job(id).is_some())
+}
+
+/// A component has ended or goes back to the queue, as `how` says, and was in `phase` before: what becomes of the
+/// others. They end with the leader, and with a component that was lost or never ran; a component that is cancelled or
+/// reaches its limit while the others run ends alone. The queue takes all back or none.
+fn follow(draft: &mut Draft<'_>, id: JobId, part: HetPlace, phase: Phase, how: End) {
+    let others = || part.ids().filter(move |other| *other != id);
+    if how.requeues() {
+        let mut back = Vec::new();
+        for other in others() {
+            match draft.job(other).map(Job::phase) {
+                Some(Phase::Running | Phase::Suspended | Phase::Completing) => {
+                    end_one(draft, other, how);
+                }
+                Some(Phase::Ended) => back.push(other),
+                Some(Phase::Pending | Phase::Requeueing | Phase::Gone) | None => {}
+            }
+        }
+        let at = draft.now;
+        for other in back {
+            let Some(job) = draft.job(other) else {
+                continue;
+            };
+            let hold = after_requeue(job, how.holds());
+            draft.emit(Event::JobRequeued {
+                id: other,
+                at,
+                hold,
+                not_before: None,
+            });
+        }
+        return;
+    }
+    let lost = matches!(
+        how.state(),
+        JobState::NodeFail | JobState::BootFail | JobState::Preempted
+    ) || how.never_ran();
+    if !(part.leads() || lost || matches!(phase, Phase::Pending | Phase::Requeueing)) {
+        return;
+    }
+    for other in others() {
+        if let Some(Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing) =
+            draft.job(other).map(Job::phase)
+        {
+            end_one(draft, other, how);
+        }
+    }
+}
+
+/// What a job that ends held of nodes that sleep was never used.
+fn asleep_of(draft: &Draft<'_>, id: JobId) -> Vec<u32> {
+    let Some(job) = draft.job(id).filter(|job| job.power_up.is_some()) else {
+        return Vec::new();
+    };
+    let shares = job.alloc.iter().flat_map(|alloc| &alloc.nodes);
+    (0..)
+        .zip(shares)
+        .filter(|(position, _)| job.nodes_held.contains(*position))
+        .filter(|(_, share)| draft.node(share.node).is_some_and(Node::is_asleep))
+        .map(|(position, _)| position)
+        .collect()
+}
+
+/// The job goes on with these of its nodes. What it has on others ends there.
+pub(super) fn shrink(draft: &mut Draft<'_>, id: JobId, kept: &BTreeSet<NodeIdx>) {
+    let held = draft.job(id).map(|job| job.nodes_held.clone());
+    let alloc = draft.job(id).and_then(|job| job.alloc.clone());
+    let (Some(held), Some(alloc)) = (held, alloc) else {
+        return;
+    };
+    let dropped = (0u32..)
+        .zip(&alloc.nodes)
+        .filter(|(position, share)| held.contains(*position) && !kept.contains(&share.node));
+    for (position, _) in dropped {
+        release(draft, id, position);
+    }
+    let Some(job) = draft.job(id) else { return };
+    let nodes: Vec<NodeShare> = job.held().map(|(share, _)| share.clone()).collect();
+    let names: Vec<&str> = nodes.iter().map(|share| share.name.as_str()).collect();
+    let mut left = Allocation {
+        hostlist: hostlist::compress(&names),
+        ntasks: nodes.iter().map(|share| share.tasks).sum(),
+        nodes,
+        ..(*alloc).clone()
+    };
+    left.billing_milli = billing_milli(draft, job, &left);
+    draft.change(id, JobChange::Resized(Arc::new(left)));
 }

@@ -2,20 +2,16 @@
 //! queue.
 
 use super::draft::Draft;
-use super::ending::{self, End};
-use super::{commit, room, submit};
-use crate::apply;
-use crate::event::Event;
+use super::target::not_whole;
+use super::{room, submit};
 use minicbor::bytes::ByteVec;
-use muster_model::command::{Identity, JobTarget, PlannedStart, Reply};
+use muster_model::command::{Identity, Reply};
 use muster_model::het::HetPlace;
-use muster_model::ids::{BlobId, JobId, NodeIdx};
-use muster_model::job::{Allocation, Job, JobState, Phase};
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::{Job, Phase};
 use muster_model::limits::HET_COMPONENTS_MAX;
-use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobKind, JobSpec};
-use std::collections::BTreeMap;
 
 /// Accepts all components or none.
 pub(super) fn submit(
@@ -125,137 +121,10 @@ fn of_component(refusal: Refusal, offset: u32) -> Refusal {
     Refusal::new(refusal.code, detail)
 }
 
-/// Starts all components of a heterogeneous job, or none if one of them cannot have what was planned for it.
-pub(super) fn start(draft: &mut Draft<'_>, part: HetPlace, mut planned: Vec<PlannedStart>) {
-    let all = part.ids().all(|id| planned.iter().any(|p| p.job == id));
-    if !all || planned.len() != part.size as usize {
-        return;
-    }
-    // Nodes as the components before leave them: several may share one.
-    let mut nodes: BTreeMap<NodeIdx, Node> = BTreeMap::new();
-    for start in &planned {
-        let Some(job) = draft.job(start.job).filter(|job| job.is_startable()) else {
-            return;
-        };
-        for share in &start.alloc.nodes {
-            let Some(known) = draft.node(share.node) else {
-                return;
-            };
-            nodes.entry(share.node).or_insert_with(|| known.clone());
-        }
-        let fits = commit::fits_on(draft, job, &start.alloc, |share| {
-            nodes
-                .get(&share.node)
-                .is_some_and(|node| commit::share_fits(draft, job, node, share, &start.alloc))
-        });
-        if !fits || commit::reservations_allow(draft, job, &start.alloc, job.time_limit).is_none() {
-            return;
-        }
-        for share in &start.alloc.nodes {
-            if let Some(node) = nodes.get_mut(&share.node) {
-                apply::node::take(node, start.job, share, &start.alloc);
-            }
-        }
-    }
-    let jobs = planned.iter().map(|p| Some((draft.job(p.job)?, &p.alloc)));
-    let jobs: Option<Vec<(&Job, &Allocation)>> = jobs.collect();
-    if !jobs.is_some_and(|jobs| commit::counts_allow(draft, &jobs)) {
-        return;
-    }
-    // The leader last: when its script begins, the other components are there.
-    for id in part.ids().rev() {
-        if let Some(at) = planned.iter().position(|p| p.job == id) {
-            commit::begin(draft, id, planned.swap_remove(at).alloc);
-        }
-    }
-}
-
-/// A component has ended or goes back to the queue, as `how` says, and was in `phase` before: what becomes of the
-/// others. They end with the leader, and with a component that was lost or never ran; a component that is cancelled or
-/// reaches its limit while the others run ends alone. The queue takes all back or none.
-pub(super) fn follow(draft: &mut Draft<'_>, id: JobId, part: HetPlace, phase: Phase, how: End) {
-    let others = || part.ids().filter(move |other| *other != id);
-    if how.requeues() {
-        let mut back = Vec::new();
-        for other in others() {
-            match draft.job(other).map(Job::phase) {
-                Some(Phase::Running | Phase::Suspended | Phase::Completing) => {
-                    ending::end_one(draft, other, how);
-                }
-                Some(Phase::Ended) => back.push(other),
-                Some(Phase::Pending | Phase::Requeueing | Phase::Gone) | None => {}
-            }
-        }
-        let at = draft.now;
-        for other in back {
-            let Some(job) = draft.job(other) else {
-                continue;
-            };
-            let hold = ending::after_requeue(job, how.holds());
-            draft.emit(Event::JobRequeued {
-                id: other,
-                at,
-                hold,
-                not_before: None,
-            });
-        }
-        return;
-    }
-    let lost = matches!(
-        how.state(),
-        JobState::NodeFail | JobState::BootFail | JobState::Preempted
-    ) || how.never_ran();
-    if !(part.leads() || lost || matches!(phase, Phase::Pending | Phase::Requeueing)) {
-        return;
-    }
-    for other in others() {
-        if let Some(Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing) =
-            draft.job(other).map(Job::phase)
-        {
-            ending::end_one(draft, other, how);
-        }
-    }
-}
-
-/// Whether all components that would come back to the queue are still known.
-pub(super) fn is_whole(draft: &Draft<'_>, part: HetPlace) -> bool {
-    part.ids().all(|id| draft.job(id).is_some())
-}
-
-/// Refuses a target that is one component, for what is done to the whole job only.
-pub(super) fn require_whole(draft: &Draft<'_>, target: &JobTarget) -> Result<(), Refusal> {
-    let part = draft.job(target.job).and_then(|job| job.het);
-    let one = target.component.unwrap_or(part.map_or(0, |p| p.offset)) > 0;
-    if part.is_some() && one {
-        return Err(not_whole(part));
-    }
-    Ok(())
-}
-
 /// Refuses what is done to one component while it waits.
 pub(super) fn require_started(job: &Job) -> Result<(), Refusal> {
     match job.het {
         Some(part) if !part.leads() && job.phase() == Phase::Pending => Err(not_whole(Some(part))),
         _ => Ok(()),
-    }
-}
-
-fn not_whole(part: Option<HetPlace>) -> Refusal {
-    let detail = part.map_or_else(String::new, |part| {
-        format!("name the whole job, {}", part.leader)
-    });
-    Refusal::new(RefusalCode::HetComponent, detail)
-}
-
-/// The components that a number without an offset names: all by the leader's, or by any with
-/// `SchedulerParameters=whole_hetjob`.
-pub(super) fn named(draft: &Draft<'_>, part: HetPlace) -> Vec<JobId> {
-    let config = draft.state.config.as_ref();
-    let whole = config.is_some_and(|c| c.scheduler_parameters.iter().any(|p| p == "whole_hetjob"));
-    let known = |id: &JobId| draft.job(*id).is_some();
-    if part.leads() || whole {
-        part.ids().filter(known).collect()
-    } else {
-        vec![JobId(part.leader.0 + u64::from(part.offset))]
     }
 }

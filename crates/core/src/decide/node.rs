@@ -3,7 +3,8 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::{power, reboot, tick, turns};
+use super::node_loss;
+use super::{power, reboot, turns};
 use crate::event::{Event, JobChange, NodeChange};
 use crate::state::Note;
 use muster_model::command::NodeCommand;
@@ -173,7 +174,7 @@ fn register(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo, present: &[Job
         reboot::booted(draft, idx);
     }
     check_machine(draft, idx, info);
-    reboot::order_if_idle(draft, idx);
+    super::pending_reboot::order_if_idle(draft, idx);
 }
 
 /// A machine with less than the configuration says is drained; one that was down comes back by `ReturnToService`.
@@ -198,7 +199,7 @@ fn check_machine(draft: &mut Draft<'_>, idx: NodeIdx, info: &NodeInfo) {
         .map_or(0, |c| c.return_to_service)
     {
         0 => false,
-        1 => tick::fell_silent(node.reason.as_ref()),
+        1 => node_loss::fell_silent(node.reason.as_ref()),
         _ => true,
     };
     if node.down && returns {

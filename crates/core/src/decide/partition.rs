@@ -2,7 +2,8 @@
 //! again is decided in `configure`.
 
 use super::draft::Draft;
-use super::{submit, target, update_nodes};
+use super::texts;
+use super::{target, update_nodes};
 use crate::event::Event;
 use crate::state::State;
 use muster_model::command::Reply;
@@ -42,7 +43,7 @@ pub(super) fn create(
     pairs: &[(String, String)],
 ) -> Result<Option<Reply>, Refusal> {
     let state = draft.state;
-    submit::too_long("PartitionName", name, NAME_BYTES_MAX)?;
+    texts::too_long("PartitionName", name, NAME_BYTES_MAX)?;
     let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | '=' | '"' | '\'');
     if name.is_empty() || name.contains(odd) || name.eq_ignore_ascii_case("DEFAULT") {
         return Err(Refusal::new(
@@ -102,7 +103,7 @@ fn change(
     let state = draft.state;
     let was_default = partition.default;
     for (key, value) in pairs {
-        submit::too_long(key, value, TEXT_BYTES_MAX)?;
+        texts::too_long(key, value, TEXT_BYTES_MAX)?;
         set(state, &mut partition, key, value)?;
     }
     if partition.default && !was_default {

@@ -2,7 +2,8 @@
 //! the events; nothing here waits for them, only for the agents of nodes.
 
 use super::draft::Draft;
-use super::{tick, update_nodes};
+use super::node_loss;
+use super::target;
 use crate::event::{Event, JobChange, NodeChange};
 use muster_model::command::{Identity, Reply};
 use muster_model::ids::{JobId, NodeIdx};
@@ -53,7 +54,7 @@ pub(super) fn tick(draft: &mut Draft<'_>) {
             Some(Power::UpWanted) => go_up(draft, &config, idx),
             Some(Power::GoingUp { .. }) => {
                 change(draft, idx, NodeChange::ResumeFailed);
-                tick::set_down(draft, idx, NOT_RESUMED, 0);
+                node_loss::set_down(draft, idx, NOT_RESUMED, 0);
             }
         }
     }
@@ -126,20 +127,6 @@ pub(super) fn registered(draft: &mut Draft<'_>, idx: NodeIdx) {
     }
 }
 
-/// What a job that ends held of nodes that sleep was never used.
-pub(super) fn asleep_of(draft: &Draft<'_>, id: JobId) -> Vec<u32> {
-    let Some(job) = draft.job(id).filter(|job| job.power_up.is_some()) else {
-        return Vec::new();
-    };
-    let shares = job.alloc.iter().flat_map(|alloc| &alloc.nodes);
-    (0..)
-        .zip(shares)
-        .filter(|(position, _)| job.nodes_held.contains(*position))
-        .filter(|(_, share)| draft.node(share.node).is_some_and(Node::is_asleep))
-        .map(|(position, _)| position)
-        .collect()
-}
-
 /// `scontrol update NodeName= State=POWER_...`.
 pub(super) fn set_power(
     draft: &mut Draft<'_>,
@@ -154,7 +141,7 @@ pub(super) fn set_power(
             "SuspendProgram and ResumeProgram are not both set in slurm.conf",
         ));
     };
-    let known = update_nodes::known(draft, nodes)?;
+    let known = target::known_nodes(draft, nodes)?;
     for idx in &known {
         let node = draft
             .node(*idx)
@@ -189,7 +176,7 @@ pub(super) fn set_power(
                 down(draft, &config, *idx, drains);
             }
             PowerRequest::DownForce => {
-                tick::lose_all(draft, *idx);
+                node_loss::lose_all(draft, *idx);
                 change(draft, *idx, NodeChange::Resume);
                 down(draft, &config, *idx, false);
             }

@@ -2,12 +2,14 @@
 //! agent that registers from a new boot has done it.
 
 use super::draft::Draft;
-use super::{submit, update_nodes};
-use crate::event::{Event, NodeChange};
+use super::pending_reboot::{change, order_if_idle};
+use super::target;
+use super::texts;
+use crate::event::NodeChange;
 use muster_model::command::{Identity, Reply};
 use muster_model::ids::NodeIdx;
 use muster_model::limits::TEXT_BYTES_MAX;
-use muster_model::node::{NodeLink, NodeReason, Reboot};
+use muster_model::node::{NodeReason, Reboot};
 use muster_model::refusal::{Refusal, RefusalCode};
 
 /// A reboot request of an administrator.
@@ -35,9 +37,9 @@ pub(super) fn reboot(
         ));
     }
     if let Some(reason) = request.reason {
-        submit::too_long("the reason", reason, TEXT_BYTES_MAX)?;
+        texts::too_long("the reason", reason, TEXT_BYTES_MAX)?;
     }
-    let nodes = update_nodes::known(draft, request.nodes)?;
+    let nodes = target::known_nodes(draft, request.nodes)?;
     for idx in &nodes {
         ask(draft, identity.uid, *idx, request);
     }
@@ -80,7 +82,7 @@ fn ask(draft: &mut Draft<'_>, uid: u32, idx: NodeIdx, request: &RebootRequest<'_
 
 /// Takes it back; a node that was drained for it is in service again.
 pub(super) fn cancel(draft: &mut Draft<'_>, nodes: &str) -> Result<Option<Reply>, Refusal> {
-    let nodes = update_nodes::known(draft, nodes)?;
+    let nodes = target::known_nodes(draft, nodes)?;
     let asked = |idx: &NodeIdx| draft.node(*idx).is_some_and(|n| n.reboot.is_some());
     if !nodes.iter().any(asked) {
         return Err(Refusal::new(
@@ -99,23 +101,6 @@ pub(super) fn cancel(draft: &mut Draft<'_>, nodes: &str) -> Result<Option<Reply>
         }
     }
     Ok(done(&nodes))
-}
-
-/// Orders the reboot of a node that waits for it, once no job is there.
-pub(super) fn order_if_idle(draft: &mut Draft<'_>, idx: NodeIdx) {
-    let node = draft.node_but_for_jobs(idx);
-    if node.is_none_or(|node| node.reboot.is_none()) {
-        return;
-    }
-    let Some(node) = draft.node(idx) else {
-        return;
-    };
-    let ready = node.jobs.is_empty() && node.link == NodeLink::Up;
-    let waiting = node.reboot.clone().filter(|r| ready && r.issued.is_none());
-    if let Some(mut reboot) = waiting {
-        reboot.issued = Some(draft.now);
-        change(draft, idx, NodeChange::Reboot(Some(reboot)));
-    }
 }
 
 /// A node registered from a new boot: if that was asked for, it is done.
@@ -149,11 +134,6 @@ pub(super) fn booted(draft: &mut Draft<'_>, idx: NodeIdx) {
     if !kept_drain {
         change(draft, idx, NodeChange::Resume);
     }
-}
-
-fn change(draft: &mut Draft<'_>, node: NodeIdx, change: NodeChange) {
-    let at = draft.now;
-    draft.emit(Event::NodeChanged { node, change, at });
 }
 
 fn done(nodes: &[NodeIdx]) -> Option<Reply> {

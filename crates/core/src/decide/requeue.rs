@@ -2,7 +2,6 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
-use super::het;
 use super::target::{self, Item};
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -66,7 +65,7 @@ fn requeue_item(
             format!("job {id} was submitted with --no-requeue or the cluster has JobRequeue=0"),
         ));
     }
-    if job.het.is_some_and(|part| !het::is_whole(draft, part)) {
+    if job.het.is_some_and(|part| !ending::is_whole(draft, part)) {
         return Err(Refusal::new(
             RefusalCode::NotRequeuable,
             format!("components of job {id} are no longer known"),

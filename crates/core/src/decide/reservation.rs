@@ -9,7 +9,7 @@ mod wanted;
 pub(super) use course::{end_by, follow, tick};
 
 use super::draft::Draft;
-use super::submit::too_long;
+use super::texts::too_long;
 use crate::event::Event;
 use crate::policy::access::privacy::sees_reservation;
 use crate::state::State;

@@ -2,19 +2,14 @@
 //! because a node failed that they can do without (`--no-kill`). What they had there is released first; then what is
 //! left is their allocation, on which steps are laid out and which is charged and accounted from then on.
 
-use super::commit::billing_milli;
-use super::draft::Draft;
-use super::ending;
-use crate::event::JobChange;
 use muster_model::command::JobUpdate;
 use muster_model::config::ClusterConfig;
 use muster_model::hostlist;
-use muster_model::ids::{JobId, NodeIdx};
-use muster_model::job::{Allocation, Job, NodeShare};
+use muster_model::ids::NodeIdx;
+use muster_model::job::{Job, NodeShare};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::ResourceAsk;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// The nodes that an update leaves to a running job; none if it is about other things, or about as many as it has.
 ///
@@ -83,30 +78,4 @@ pub(super) fn only_nodes_differ(old: &ResourceAsk, new: &ResourceAsk) -> bool {
         ..new.clone()
     };
     same == *old
-}
-
-/// The job goes on with these of its nodes. What it has on others ends there.
-pub(super) fn shrink(draft: &mut Draft<'_>, id: JobId, kept: &BTreeSet<NodeIdx>) {
-    let held = draft.job(id).map(|job| job.nodes_held.clone());
-    let alloc = draft.job(id).and_then(|job| job.alloc.clone());
-    let (Some(held), Some(alloc)) = (held, alloc) else {
-        return;
-    };
-    let dropped = (0u32..)
-        .zip(&alloc.nodes)
-        .filter(|(position, share)| held.contains(*position) && !kept.contains(&share.node));
-    for (position, _) in dropped {
-        ending::release(draft, id, position);
-    }
-    let Some(job) = draft.job(id) else { return };
-    let nodes: Vec<NodeShare> = job.held().map(|(share, _)| share.clone()).collect();
-    let names: Vec<&str> = nodes.iter().map(|share| share.name.as_str()).collect();
-    let mut left = Allocation {
-        hostlist: hostlist::compress(&names),
-        ntasks: nodes.iter().map(|share| share.tasks).sum(),
-        nodes,
-        ..(*alloc).clone()
-    };
-    left.billing_milli = billing_milli(draft, job, &left);
-    draft.change(id, JobChange::Resized(Arc::new(left)));
 }

@@ -1,6 +1,9 @@
 //! Submission: every check that a job passes before it is accepted, and what the core fills in.
 
+use super::ask::configuration;
 use super::draft::Draft;
+use super::job_accounting::check_accounting;
+use super::texts::{one_line, too_long};
 use super::{ask, dependency, partition_access, reservation, room};
 use crate::apply;
 use crate::event::{Event, JobChange};
@@ -9,11 +12,9 @@ use crate::state::State;
 use minicbor::bytes::ByteVec;
 use muster_model::command::{Identity, Reply};
 use muster_model::config::{ClusterConfig, PartitionConfig};
-use muster_model::grid_engine;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{ArrayRole, Hold, Job, Reason};
 use muster_model::job_class::CLASS_NAME_BYTES_MAX;
-use muster_model::licenses;
 use muster_model::limits::{
     ARGUMENTS_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, ENVIRONMENT_VARIABLES_MAX,
     JOB_PARTITIONS_MAX, NAME_BYTES_MAX, SIGNAL_MAX, TEXT_BYTES_MAX,
@@ -24,7 +25,8 @@ use muster_model::site_option::{COUNT_MAX, VALUE_BYTES_MAX, is_site_option};
 use muster_model::spec::{ExecContext, JobKind, JobSpec, MemoryAsk, Owner, StdioSpec};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::validate::Validate;
-use muster_model::visible_text::{is_control, make_visible, visible};
+use muster_model::visible_text::make_visible;
+use muster_model::{grid_engine, licenses};
 use std::sync::Arc;
 
 /// The text that administrators alone set.
@@ -263,12 +265,6 @@ pub(super) fn owner(
         group,
         ..own
     })
-}
-
-pub(super) fn configuration(state: &State) -> Result<&ClusterConfig, Refusal> {
-    let text = "the controller has no configuration yet; try again";
-    let config = state.config.as_deref();
-    config.ok_or_else(|| Refusal::new(RefusalCode::Busy, text))
 }
 
 /// Refuses a submission whose script or environment is missing, too long, or none. What it names must come with it: to
@@ -522,29 +518,6 @@ pub(super) fn check_shown(shown: &[(String, String)]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a text that is longer than it may be, or has characters that would make a line of their own where it is printed.
-pub(super) fn one_line(what: &str, text: &str, most: usize) -> Result<(), Refusal> {
-    too_long(what, text, most)?;
-    match text.contains(is_control) {
-        false => Ok(()),
-        true => Err(Refusal::new(
-            RefusalCode::InvalidValue,
-            format!("{what} has a control character: {:.80}", visible(text)),
-        )),
-    }
-}
-
-/// Refuses a text that is longer than it may be.
-pub(super) fn too_long(what: &str, text: &str, most: usize) -> Result<(), Refusal> {
-    if text.len() <= most {
-        return Ok(());
-    }
-    Err(Refusal::new(
-        RefusalCode::TooLong,
-        format!("{what} has {} bytes, the limit is {most}", text.len()),
-    ))
-}
-
 fn check_unsupported(spec: &JobSpec) -> Result<(), Refusal> {
     if spec.dependency.terms.len() > DEPENDENCY_TERMS_MAX {
         return Err(Refusal::new(
@@ -619,90 +592,6 @@ fn check_array(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
             RefusalCode::InvalidArray,
             "only batch jobs have arrays",
         ));
-    }
-    Ok(())
-}
-
-/// Account and QOS: the user's default account; what is enforced.
-pub(super) fn check_accounting(
-    draft: &Draft<'_>,
-    config: &ClusterConfig,
-    spec: &mut JobSpec,
-) -> Result<(), Refusal> {
-    let accounts = &draft.state.accounts;
-    if let Some(name) = &mut spec.account {
-        *name = accounts.account_key(name);
-    }
-    if let Some(name) = &mut spec.qos {
-        *name = accounts.qos_key(name);
-    }
-    if let (None, Some(known)) = (&spec.account, accounts.user(&spec.owner.user)) {
-        spec.account = Some(known.default_account.clone()).filter(|a| !a.is_empty());
-    }
-    let (account, user) = (spec.account_name(), &spec.owner.user);
-    let default = draft.state.partitions.iter().find(|part| part.default);
-    let default = default.map_or("", |part| part.name.as_str());
-    let mut parts: Vec<&str> = spec.partitions.iter().map(String::as_str).collect();
-    if parts.is_empty() {
-        parts.push(default);
-    }
-    let in_partition = |part: &&str| accounts.has_association_in(account, user, part);
-    if config.order.enforce_associations && !parts.iter().any(in_partition) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidAccount,
-            format!(
-                "user {user} has no association in account {account}; see sacctmgr show associations"
-            ),
-        ));
-    }
-    let qos = match &spec.qos {
-        Some(name) => name.as_str(),
-        None => accounts.default_qos(account, user, parts[0]),
-    };
-    let known =
-        accounts.qos(qos).is_some() || (accounts.qos.is_empty() && !config.order.enforce_qos);
-    if !known {
-        return Err(Refusal::new(
-            RefusalCode::InvalidQos,
-            format!("there is no QOS {qos}"),
-        ));
-    }
-    if config.order.enforce_qos && !accounts.allows_qos(account, user, parts[0], qos) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidQos,
-            format!("user {user} may not use QOS {qos} in account {account}"),
-        ));
-    }
-    check_wckey(draft, config, spec)
-}
-
-/// Of whom no key is named it is the user's default one, with a star before it; where keys are enforced it must be one of
-/// the user's.
-fn check_wckey(
-    draft: &Draft<'_>,
-    config: &ClusterConfig,
-    spec: &mut JobSpec,
-) -> Result<(), Refusal> {
-    let user = draft.state.accounts.user(&spec.owner.user);
-    let default = user.map_or("", |user| user.default_wckey.as_str());
-    let named = spec.wckey.as_deref().filter(|key| !key.starts_with('*'));
-    if config.order.enforce_wckeys {
-        let known = match named {
-            Some(key) => user.is_some_and(|user| user.wckeys.iter().any(|own| own == key)),
-            None => !default.is_empty(),
-        };
-        if !known {
-            let owner = &spec.owner.user;
-            let why = match named {
-                Some(key) => format!("user {owner} has no key {key}"),
-                None => format!("user {owner} has no default key; name one with --wckey"),
-            };
-            let text = format!("{why}; see sacctmgr show wckey");
-            return Err(Refusal::new(RefusalCode::InvalidWckey, text));
-        }
-    }
-    if config.order.track_wckeys && named.is_none() {
-        spec.wckey = Some(format!("*{default}"));
     }
     Ok(())
 }

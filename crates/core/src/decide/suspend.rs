@@ -2,7 +2,7 @@
 //! it goes on, and then may have two users. Its time limit stands still.
 
 use super::draft::Draft;
-use super::{het, target, turns};
+use super::{target, turns};
 use crate::event::Event;
 use muster_model::command::{JobTarget, Reply};
 use muster_model::ids::JobId;
@@ -11,7 +11,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 
 /// `scontrol suspend`.
 pub(super) fn suspend(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Option<Reply>, Refusal> {
-    het::require_whole(draft, target)?;
+    target::require_whole(draft, target)?;
     let at = draft.now;
     let tally = target::for_each_of_any(draft, target, |draft, item| {
         let id = item.record();
@@ -24,10 +24,10 @@ pub(super) fn suspend(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Optio
             }
             Phase::Running => {
                 draft.emit(Event::JobSuspended { id, at, turn: None });
-                let nodes = super::preempt::nodes_of(draft, id);
+                let nodes = super::turns::nodes_of(draft, id);
                 nodes
                     .into_iter()
-                    .for_each(|n| super::preempt::resume_on(draft, n));
+                    .for_each(|n| super::turns::resume_on(draft, n));
             }
             Phase::Suspended if waits_for_turn(draft, id) => {
                 // From now on it waits for an administrator.
@@ -47,7 +47,7 @@ fn waits_for_turn(draft: &Draft<'_>, id: JobId) -> bool {
 
 /// `scontrol resume`.
 pub(super) fn resume(draft: &mut Draft<'_>, target: &JobTarget) -> Result<Option<Reply>, Refusal> {
-    het::require_whole(draft, target)?;
+    target::require_whole(draft, target)?;
     let at = draft.now;
     let tally = target::for_each_of_any(draft, target, |draft, item| {
         let id = item.record();

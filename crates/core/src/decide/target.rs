@@ -3,8 +3,9 @@
 use super::draft::Draft;
 use crate::policy::access;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply};
+use muster_model::het::HetPlace;
 use muster_model::hostlist;
-use muster_model::ids::JobId;
+use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -158,7 +159,7 @@ pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>
         let job = draft.job(id).filter(is_part).ok_or_else(unknown)?;
         return Ok(match job.het {
             // The leader stands for all.
-            Some(part) if part.leads() => records(super::het::named(draft, part)),
+            Some(part) if part.leads() => records(named(draft, part)),
             _ => vec![Item::Record(id)],
         });
     }
@@ -167,7 +168,7 @@ pub(super) fn resolve(draft: &Draft<'_>, target: &JobTarget) -> Result<Vec<Item>
         if !is_array {
             let job = draft.job(base).ok_or_else(unknown)?;
             return Ok(match job.het {
-                Some(part) => records(super::het::named(draft, part)),
+                Some(part) => records(named(draft, part)),
                 None => vec![Item::Record(job.id)],
             });
         }
@@ -234,7 +235,7 @@ pub(super) fn for_each_whole(
     act: impl FnMut(&mut Draft<'_>, Item) -> Result<(), Refusal>,
 ) -> Result<Tally, Refusal> {
     require(draft, caller, target)?;
-    super::het::require_whole(draft, target)?;
+    require_whole(draft, target)?;
     let mut items = resolve(draft, target)?;
     items.retain(|item| {
         let part = draft.job(item.record()).and_then(|job| job.het);
@@ -373,4 +374,57 @@ fn ranges(indices: &muster_model::index_set::IndexSet) -> String {
 pub(super) fn node_names(hostlist: &str, most: usize) -> Result<Vec<String>, Refusal> {
     hostlist::parse_limited(hostlist, most)
         .map_err(|e| Refusal::new(RefusalCode::InvalidNode, format!("{hostlist}: {e}")))
+}
+
+/// The components that a number without an offset names: all by the leader's, or by any with
+/// `SchedulerParameters=whole_hetjob`.
+pub(super) fn named(draft: &Draft<'_>, part: HetPlace) -> Vec<JobId> {
+    let config = draft.state.config.as_ref();
+    let whole = config.is_some_and(|c| c.scheduler_parameters.iter().any(|p| p == "whole_hetjob"));
+    let known = |id: &JobId| draft.job(*id).is_some();
+    if part.leads() || whole {
+        part.ids().filter(known).collect()
+    } else {
+        vec![JobId(part.leader.0 + u64::from(part.offset))]
+    }
+}
+
+/// Refuses a target that is one component, for what is done to the whole job only.
+pub(super) fn require_whole(draft: &Draft<'_>, target: &JobTarget) -> Result<(), Refusal> {
+    let part = draft.job(target.job).and_then(|job| job.het);
+    let one = target.component.unwrap_or(part.map_or(0, |p| p.offset)) > 0;
+    if part.is_some() && one {
+        return Err(not_whole(part));
+    }
+    Ok(())
+}
+
+pub(super) fn not_whole(part: Option<HetPlace>) -> Refusal {
+    let detail = part.map_or_else(String::new, |part| {
+        format!("name the whole job, {}", part.leader)
+    });
+    Refusal::new(RefusalCode::HetComponent, detail)
+}
+
+/// The nodes that a hostlist or ALL names.
+pub(super) fn known_nodes(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>, Refusal> {
+    if nodes.eq_ignore_ascii_case("ALL") {
+        let all = draft.state.nodes.iter().filter(|node| !node.removed);
+        return Ok(all.map(|node| node.idx).collect());
+    }
+    let names = node_names(nodes, muster_model::limits::HOSTLIST_NAMES_MAX)?;
+    if names.is_empty() {
+        return Err(RefusalCode::InvalidNode.into());
+    }
+    names
+        .iter()
+        .map(|name| {
+            draft.state.node_named(name).map(|n| n.idx).ok_or_else(|| {
+                Refusal::new(
+                    RefusalCode::InvalidNode,
+                    format!("node {name} is not in the configuration"),
+                )
+            })
+        })
+        .collect()
 }

@@ -42,7 +42,7 @@ pub(super) fn tick(draft: &mut Draft<'_>) {
             continue;
         }
         for other in opponents {
-            nodes.extend(super::preempt::nodes_of(draft, other));
+            nodes.extend(nodes_of(draft, other));
             set_aside(draft, other, next);
         }
         go_on(draft, id);
@@ -130,4 +130,47 @@ fn opponents(draft: &Draft<'_>, id: JobId) -> Vec<JobId> {
         }
     }
     found.into_iter().collect()
+}
+
+/// CPUs of a node became free: jobs that were stopped to make room go on, those stopped first before others, if all
+/// that they had is free.
+pub(super) fn resume_on(draft: &mut Draft<'_>, node: NodeIdx) {
+    if !draft.may_have_stopped(node) {
+        return;
+    }
+    let Some(jobs) = draft.node(node).map(|n| &n.jobs) else {
+        return;
+    };
+    let mut stopped: Vec<_> = jobs
+        .iter()
+        .filter_map(|id| draft.job(*id))
+        .filter(|job| job.is_stopped_for_another())
+        .map(|job| (job.suspend_time, job.id))
+        .collect();
+    stopped.sort_unstable();
+    let at = draft.now;
+    for (_, id) in stopped {
+        let free = draft.job(id).is_some_and(|job| {
+            job.held().all(|(share, _)| {
+                let node = draft.node(share.node);
+                // CPUs that a new configuration took away never come back.
+                node.is_some_and(|n| {
+                    let mut cpus = share.cpus.clone();
+                    cpus.intersect_with(&n.config.job_cpus());
+                    n.free_cpus.is_superset(&cpus)
+                })
+            })
+        });
+        if free {
+            draft.emit(Event::JobResumed { id, at });
+        }
+    }
+    fill(draft, node);
+}
+
+/// Nodes that a job holds.
+pub(super) fn nodes_of(draft: &Draft<'_>, id: JobId) -> Vec<NodeIdx> {
+    let job = draft.job(id).into_iter();
+    job.flat_map(|job| job.held().map(|(share, _)| share.node))
+        .collect()
 }

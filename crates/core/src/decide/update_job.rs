@@ -2,8 +2,10 @@
 //! not at all.
 
 use super::draft::Draft;
-use super::submit::{ADMIN_COMMENT, check_times, one_line, too_long};
+use super::ending;
+use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
+use super::texts::{one_line, too_long};
 use super::{ask, crontab, dependency, partition_access, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
@@ -157,7 +159,7 @@ fn update_item(
         dependency::split_decided_tasks(draft, id);
     }
     if let Some(kept) = kept {
-        resize::shrink(draft, id, &kept);
+        ending::shrink(draft, id, &kept);
     }
     Ok(())
 }
@@ -348,7 +350,7 @@ fn new_spec(
         accounted.iter().any(|given| given.is_some()),
         &draft.state.config,
     ) {
-        super::submit::check_accounting(draft, config, &mut spec)?;
+        super::job_accounting::check_accounting(draft, config, &mut spec)?;
     }
     if update.reservation.is_some() {
         reservation::check_access(state, identity, &spec)?;

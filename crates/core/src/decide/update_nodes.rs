@@ -1,7 +1,9 @@
 //! `scontrol update nodename=`.
 
 use super::draft::Draft;
-use super::{power, submit, target, tick};
+use super::node_loss;
+use super::texts;
+use super::{power, target};
 use crate::event::{Event, NodeChange};
 use muster_model::binding::BindDefault;
 use muster_model::command::{Identity, NodeUpdate, Reply};
@@ -43,10 +45,10 @@ pub(super) fn update(
     }
     let request = update.state.as_deref().map(state_request).transpose()?;
     for text in [&update.reason, &update.comment].into_iter().flatten() {
-        submit::too_long("the text", text, TEXT_BYTES_MAX)?;
+        texts::too_long("the text", text, TEXT_BYTES_MAX)?;
     }
     let cpu_bind = update.cpu_bind.as_deref().map(bind_default).transpose()?;
-    let known = known(draft, nodes)?;
+    let known = target::known_nodes(draft, nodes)?;
     let needs_reason = matches!(
         request,
         Some(StateRequest::Down | StateRequest::Drain | StateRequest::Fail)
@@ -126,29 +128,6 @@ fn state_request(state: &str) -> Result<StateRequest, Refusal> {
     })
 }
 
-/// The nodes that a hostlist or ALL names.
-pub(super) fn known(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>, Refusal> {
-    if nodes.eq_ignore_ascii_case("ALL") {
-        let all = draft.state.nodes.iter().filter(|node| !node.removed);
-        return Ok(all.map(|node| node.idx).collect());
-    }
-    let names = target::node_names(nodes, muster_model::limits::HOSTLIST_NAMES_MAX)?;
-    if names.is_empty() {
-        return Err(RefusalCode::InvalidNode.into());
-    }
-    names
-        .iter()
-        .map(|name| {
-            draft.state.node_named(name).map(|n| n.idx).ok_or_else(|| {
-                Refusal::new(
-                    RefusalCode::InvalidNode,
-                    format!("node {name} is not in the configuration"),
-                )
-            })
-        })
-        .collect()
-}
-
 fn update_one(
     draft: &mut Draft<'_>,
     identity: &Identity,
@@ -170,7 +149,7 @@ fn update_one(
     match (request, reason) {
         (Some(StateRequest::Down), reason) => {
             let text = reason.map(|r| r.text).unwrap_or_default();
-            tick::set_down(draft, idx, &text, uid);
+            node_loss::set_down(draft, idx, &text, uid);
         }
         (Some(StateRequest::Drain), Some(reason)) => changes.push(NodeChange::Drain(reason)),
         (Some(StateRequest::Fail), Some(reason)) => changes.push(NodeChange::Fail(reason)),

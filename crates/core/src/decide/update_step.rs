@@ -1,7 +1,8 @@
 //! Changes of a running job: time limits of its steps, and messages for its users.
 
 use super::draft::Draft;
-use super::{submit, target};
+use super::target;
+use super::texts;
 use crate::event::JobChange;
 use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, Reply};
@@ -61,7 +62,7 @@ pub(super) fn notify(
     target: &JobTarget,
     text: &str,
 ) -> Result<Option<Reply>, Refusal> {
-    submit::too_long("the message", text, TEXT_BYTES_MAX)?;
+    texts::too_long("the message", text, TEXT_BYTES_MAX)?;
     let tally = target::for_each(
         draft,
         (identity, AccessRequest::Notify),

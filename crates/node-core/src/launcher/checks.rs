@@ -175,12 +175,22 @@ impl Launcher {
 /// An order as the log shows it: without what users have written, and without what is kept of steps, where their keys are.
 pub(super) fn shown(order: &LauncherCommand) -> String {
     match order {
-        LauncherCommand::Keep { run, key, bytes } => {
-            format!("Keep of {} bytes by number {key} of {run:?}", bytes.len())
+        LauncherCommand::Keep {
+            attempt,
+            key,
+            bytes,
+        } => {
+            format!(
+                "Keep of {} bytes by number {key} of {attempt:?}",
+                bytes.len()
+            )
         }
         LauncherCommand::PrintLine {
-            run, text, step, ..
-        } => format!("PrintLine of {} bytes to {run:?} {step:?}", text.len()),
+            attempt,
+            text,
+            step,
+            ..
+        } => format!("PrintLine of {} bytes to {attempt:?} {step:?}", text.len()),
         other => debug_beginning(other, SHOWN_MAX),
     }
 }
@@ -194,15 +204,15 @@ mod tests {
     /// left the node.
     #[test]
     fn the_log_has_no_keys_of_steps_and_no_words_of_users() {
-        let run = JobAttempt::new(JobId(7), Attempt(1));
+        let attempt = JobAttempt::new(JobId(7), Attempt(1));
         let secret = vec![201; 32];
         let keep = LauncherCommand::Keep {
-            run,
+            attempt,
             key: 3,
             bytes: secret.into(),
         };
         let print = LauncherCommand::PrintLine {
-            run,
+            attempt,
             text: "words".to_owned(),
             step: Some(StepNo(2)),
             kill: false,
@@ -213,9 +223,9 @@ mod tests {
             assert!(!line.contains("201") && !line.contains("words"), "{line}");
         }
         let end = LauncherCommand::EndStep {
-            run,
+            attempt,
             step: StepNo(2),
         };
-        assert!(shown(&end).starts_with("EndStep { run: JobAttempt { job: JobId(7)"));
+        assert!(shown(&end).starts_with("EndStep { attempt: JobAttempt { job: JobId(7)"));
     }
 }

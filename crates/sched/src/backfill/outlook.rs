@@ -7,8 +7,8 @@
 mod future;
 mod steps;
 
-use self::future::{FutureNodes, NodeSubset, PLACES, ROOMS};
-use self::steps::{Capacity, Step, StepsAhead};
+use self::future::{Capacity, FutureNodes, NodeSubset, PLACES, ROOMS};
+use self::steps::{Step, StepsAhead};
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
 use crate::demand::task_counts::TaskCounts;

@@ -69,7 +69,7 @@ impl Pass<'_> {
             return;
         };
         let kept = self.s.outlooks.remove(&part);
-        let mut outlook = self.outlook_of(kept, lane, demand, cautious);
+        let mut outlook = outlook_of(self, kept, lane, demand, cautious);
         let alone = self.reservations.holds.is_empty()
             && self.reservations.ends.is_empty()
             && self.s.fleet.blocks.all.is_empty()
@@ -87,7 +87,7 @@ impl Pass<'_> {
                 let times = StartTimes {
                     now: self.now,
                     from: licenses.from,
-                    waited: self.waited_for_switches(job),
+                    waited: waited_for_switches(self, job),
                 };
                 outlook.earliest(demand, on, self.reservations.kept(), times)
             }
@@ -106,7 +106,7 @@ impl Pass<'_> {
                     reserve(all, demand, on, planned, &outlook)
                 }
             };
-            let licensed = self.note_reserved(job, start, &holds, licensed);
+            let licensed = note_reserved(self, job, start, &holds, licensed);
             new = Some(BackfillReservation {
                 key,
                 lane,
@@ -119,56 +119,6 @@ impl Pass<'_> {
         let stamp = self.s.queue.lane(lane).stamp;
         self.s.outlooks.insert(part, LaneOutlook { stamp, outlook });
         self.settle_reservation(part, new);
-    }
-
-    /// The partition's outlook for the first job of the lane. The job that was first before may have asked for the same of each
-    /// node.
-    fn outlook_of(
-        &self,
-        kept: Option<LaneOutlook>,
-        lane: u32,
-        demand: &Demand,
-        cautious: bool,
-    ) -> Box<Outlook> {
-        let ends = if self.s.planned.predicts() && !cautious {
-            Ends::Planned
-        } else {
-            Ends::Limits
-        };
-        let lane = self.s.queue.lane(lane);
-        let (fleet, view) = (&self.s.fleet, &self.s.fleet.parts[lane.part as usize]);
-        let kept = kept.and_then(|LaneOutlook { stamp, mut outlook }| {
-            let kept = &mut outlook;
-            let serves = kept.ends() == ends && (stamp == lane.stamp || kept.serves(demand));
-            (serves && kept.update(demand, fleet, view)).then_some(outlook)
-        });
-        kept.unwrap_or_else(|| Box::new(Outlook::new(demand, fleet, view, ends.into())))
-    }
-
-    /// Since when a job could run on more leaf switches than it asks for, if it could.
-    fn waited_for_switches(&self, job: JobId) -> Option<Timestamp> {
-        let since = self.state.jobs[&job].switch_wait_since;
-        since.or_else(|| self.plan.switch_waits.contains(&job).then_some(self.now))
-    }
-
-    /// Nodes are reserved for a job: when they are free again, its licenses and its expected start are noted. Says whether
-    /// licenses are kept.
-    fn note_reserved(
-        &mut self,
-        job: JobId,
-        start: Timestamp,
-        holds: &SharedHolds,
-        licensed: Option<LicensesDue>,
-    ) -> bool {
-        let end = holds.first().map(|hold| hold.end);
-        self.reservations.ends.extend(end);
-        let counts = licensed.map_or(Vec::new(), |due| due.counts);
-        let keeps_licenses = !counts.is_empty();
-        self.budget.licenses.keep(start, counts);
-        if self.state.jobs[&job].expected_start != Some(start) {
-            self.plan.expected.push((job, start));
-        }
-        keeps_licenses
     }
 
     /// When there are the licenses that the lane's jobs ask for; `None` if no end in sight sets them free.
@@ -255,7 +205,7 @@ impl Pass<'_> {
             };
             let holds = &mut self.reservations.holds;
             let holds = reserve(holds, demand, on, planned, &outlook);
-            self.note_reserved(job, start, &holds, licensed);
+            note_reserved(self, job, start, &holds, licensed);
         }
         self.reservations.outlooks.insert(lane, outlook);
     }
@@ -319,4 +269,54 @@ impl Pass<'_> {
             }
         }
     }
+}
+
+/// The partition's outlook for the first job of the lane. The job that was first before may have asked for the same of each
+/// node.
+fn outlook_of(
+    pass: &Pass<'_>,
+    kept: Option<LaneOutlook>,
+    lane: u32,
+    demand: &Demand,
+    cautious: bool,
+) -> Box<Outlook> {
+    let ends = if pass.s.planned.predicts() && !cautious {
+        Ends::Planned
+    } else {
+        Ends::Limits
+    };
+    let lane = pass.s.queue.lane(lane);
+    let (fleet, view) = (&pass.s.fleet, &pass.s.fleet.parts[lane.part as usize]);
+    let kept = kept.and_then(|LaneOutlook { stamp, mut outlook }| {
+        let kept = &mut outlook;
+        let serves = kept.ends() == ends && (stamp == lane.stamp || kept.serves(demand));
+        (serves && kept.update(demand, fleet, view)).then_some(outlook)
+    });
+    kept.unwrap_or_else(|| Box::new(Outlook::new(demand, fleet, view, ends.into())))
+}
+
+/// Since when a job could run on more leaf switches than it asks for, if it could.
+fn waited_for_switches(pass: &Pass<'_>, job: JobId) -> Option<Timestamp> {
+    let since = pass.state.jobs[&job].switch_wait_since;
+    since.or_else(|| pass.plan.switch_waits.contains(&job).then_some(pass.now))
+}
+
+/// Nodes are reserved for a job: when they are free again, its licenses and its expected start are noted. Says whether
+/// licenses are kept.
+fn note_reserved(
+    pass: &mut Pass<'_>,
+    job: JobId,
+    start: Timestamp,
+    holds: &SharedHolds,
+    licensed: Option<LicensesDue>,
+) -> bool {
+    let end = holds.first().map(|hold| hold.end);
+    pass.reservations.ends.extend(end);
+    let counts = licensed.map_or(Vec::new(), |due| due.counts);
+    let keeps_licenses = !counts.is_empty();
+    pass.budget.licenses.keep(start, counts);
+    if pass.state.jobs[&job].expected_start != Some(start) {
+        pass.plan.expected.push((job, start));
+    }
+    keeps_licenses
 }

@@ -5,8 +5,7 @@ use super::{Records, check_name, check_terms, edit_list, selects, set_terms};
 use crate::event::AccountsChange;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{ROOT, Terms, User};
-use muster_model::command::ListEdit;
-use muster_model::command::{TermsAsk, UsageAsk, WckeysAsk};
+use muster_model::command::{ListEdit, TermsAsk, UsageAsk, WckeysAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
 
 /// The request for users that are added or changed.

@@ -3,8 +3,9 @@
 
 use super::Draft;
 use super::nodes::cores_of_partition;
+use crate::decide::ask::configuration;
+use crate::decide::job_accounting::check_accounting;
 use crate::decide::partition_access;
-use crate::decide::submit::{check_accounting, configuration};
 use crate::policy::access;
 use crate::policy::limits::over_beside;
 use crate::state::State;

@@ -1,7 +1,6 @@
 //! The nodes at a later time, as a source of nodes for placement: those that will be there, and some of them.
 
 use super::Outlook;
-use super::steps::Capacity;
 use crate::demand::Demand;
 use crate::nodes::allocations::EndAssumption;
 use crate::nodes::fleet::{Fleet, PartFleet, PartView};
@@ -20,6 +19,13 @@ use std::ops::Range;
 pub(super) const ROOMS: usize = 128;
 /// Places, likewise.
 pub(super) const PLACES: usize = 64;
+
+/// How many nodes hold tasks of the job, and how many tasks they hold together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capacity {
+    pub(super) nodes: u64,
+    pub(super) tasks: u64,
+}
 
 /// The nodes as they will be when some jobs have ended.
 pub(super) struct FutureNodes<'a> {

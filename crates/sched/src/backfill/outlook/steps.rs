@@ -1,7 +1,7 @@
 //! The steps of an outlook: how nodes come to hold more tasks as jobs end.
 
 use super::Outlook;
-use super::future::FutureNodes;
+use super::future::{Capacity, FutureNodes};
 use muster_model::time::Timestamp;
 use std::cmp::Reverse;
 use std::iter::{Enumerate, Peekable};
@@ -19,19 +19,11 @@ pub(super) struct Step {
     pub(super) to: u32,
 }
 
-/// How many nodes hold tasks of the job, and how many tasks they hold together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Capacity {
-    pub(super) nodes: u64,
-    pub(super) tasks: u64,
-}
-
-impl Capacity {
-    fn with(self, step: &Step) -> Capacity {
-        Capacity {
-            nodes: self.nodes + u64::from(step.from == 0),
-            tasks: self.tasks + u64::from(step.to - step.from),
-        }
+/// The capacity once a step is taken.
+fn with(capacity: Capacity, step: &Step) -> Capacity {
+    Capacity {
+        nodes: capacity.nodes + u64::from(step.from == 0),
+        tasks: capacity.tasks + u64::from(step.to - step.from),
     }
 }
 
@@ -70,9 +62,9 @@ impl<'o> StepsAhead<'o> {
         let capacity = &mut self.capacity;
         while let Some((place, step)) = self
             .steps
-            .next_if(|(_, step)| is_such(step, capacity.with(step)))
+            .next_if(|(_, step)| is_such(step, with(*capacity, step)))
         {
-            *capacity = capacity.with(step);
+            *capacity = with(*capacity, step);
             future.most[step.pos as usize] = step.to;
             future.grown = place + 1;
             self.changed = true;

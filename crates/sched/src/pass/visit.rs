@@ -1,0 +1,138 @@
+//! A lane's turn in a pass: its first job starts, waits for something else, or has nodes kept for it.
+
+use super::{NextLane, Pass, PlacementResult, Unplaced, het};
+use crate::order::LaneHead;
+use crate::place::node_source::end_after;
+use crate::place::{Placement, Shortfall};
+use muster_model::job::Reason;
+
+/// What came of trying a lane's first job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Visited {
+    /// It started, or waits for something else than nodes.
+    Done,
+    WaitsForNodes,
+}
+
+/// Starts jobs of a lane, or keeps nodes for its first.
+pub(super) fn visit(pass: &mut Pass<'_>, next: NextLane) {
+    let Some(head) = head_in_turn(pass, next) else {
+        return;
+    };
+    let LaneHead { key, lane } = head;
+    let view = pass.s.queue.lane(lane);
+    // A backfilled job respects the reservations of all jobs that are first in line; a job that is first itself does not.
+    let leads = view.held
+        && pass.s.planned.predicts()
+        && pass.lists.parts[view.part as usize].head.is_none();
+    let het = pass.s.queue.het_of(lane);
+    if let Some(part) = het {
+        if pass.try_het(lane, part, leads) != het::Tried::Waits {
+            return;
+        }
+    } else if leads || lane_may_fit(pass, lane) {
+        if try_lane(pass, head) == Visited::Done {
+            return;
+        }
+    } else if is_limited(pass, lane) {
+        // The lane is kept back by a limit, not by a lack of nodes: the next in line is the first that waits for nodes.
+        return;
+    }
+    pass.reserve_for(lane, key, het);
+}
+
+/// The first job of a lane that is to be visited, unless the lane comes later or not at all.
+fn head_in_turn(pass: &mut Pass<'_>, NextLane { head, in_order }: NextLane) -> Option<LaneHead> {
+    let LaneHead { key, lane } = head;
+    let part = pass.s.queue.lane(lane).part;
+    if pass.lists.parts[part as usize].head.is_none() {
+        // Until somebody waits here, everyone in line is looked at.
+        pass.push_next_after(head);
+    } else if !pass.backfill {
+        return None;
+    } else if in_order && pass.s.planned.predicts() {
+        pass.put_back(head);
+        return None;
+    }
+    let Some(first) = pass.head(lane) else {
+        // All of its jobs start in this pass, or wait for those who make room.
+        if pass.s.queue.has_claim(lane) {
+            pass.s.queue.block(lane, Shortfall::ANYTHING, false);
+        }
+        return None;
+    };
+    let now = LaneHead {
+        key: pass.s.queue.head_key(lane, key.tier, first),
+        lane,
+    };
+    if now.key != key {
+        // Another lane of its shape has started what was its head.
+        pass.put_back(now);
+        return None;
+    }
+    Some(now)
+}
+
+/// Whether nodes may have gained what the lane lacked.
+fn lane_may_fit(pass: &mut Pass<'_>, lane: u32) -> bool {
+    if !pass.backfill || pass.s.queue.woken.contains(&lane) {
+        return true;
+    }
+    let length_ms = pass.length_ms(lane);
+    let least_ms = pass.s.queue.lane(lane).least_ms.or(length_ms);
+    let end = end_after(pass.now, least_ms.min(length_ms).or(least_ms));
+    let holds = &pass.reservations.holds;
+    pass.s.queue.is_unblocked(&pass.s.fleet, lane, holds, end)
+}
+
+fn is_limited(pass: &Pass<'_>, lane: u32) -> bool {
+    pass.s
+        .queue
+        .lane(lane)
+        .cause()
+        .is_some_and(Reason::is_limit)
+}
+
+/// Starts the first job of a lane, now or with others making room, or notes why it waits.
+fn try_lane(pass: &mut Pass<'_>, head: LaneHead) -> Visited {
+    let (lane, job) = (head.lane, head.key.job);
+    let PlacementResult {
+        placement,
+        narrowed,
+        cause,
+    } = pass.try_now(lane, job);
+    pass.s.queue.set_cause(lane, cause);
+    if placement == Placement::Scattered {
+        pass.wait_for_switches(lane);
+    }
+    if let Placement::Here(picks) = placement {
+        pass.s.queue.wake(&pass.s.fleet, lane);
+        pass.start(lane, job, &picks);
+        pass.put_back(head);
+        return Visited::Done;
+    }
+    let short = match placement {
+        Placement::Nowhere(short) => Some(short),
+        _ => None,
+    };
+    let (other, held) = match pass.try_alternatives(head, narrowed, cause, short.is_some()) {
+        Unplaced::Settled => {
+            pass.s.queue.wake(&pass.s.fleet, lane);
+            pass.put_back(head);
+            return Visited::Done;
+        }
+        Unplaced::Waits(short, held) => (short, held),
+    };
+    let short = short.map_or(Shortfall::ANYTHING, |short| short.or(other));
+    pass.s.queue.block(lane, short, narrowed || held);
+    if cause.is_some_and(Reason::is_limit) {
+        // Others' turn comes although it waits.
+        pass.limited(lane, job);
+        return Visited::Done;
+    }
+    if cause == Some(Reason::Licenses) && !pass.backfill {
+        // Nodes are not kept for who waits for something else.
+        return Visited::Done;
+    }
+    Visited::WaitsForNodes
+}
