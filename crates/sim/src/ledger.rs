@@ -142,8 +142,7 @@ impl Ledger {
                 alloc,
                 ..
             } => {
-                let times = (now, decided_ms);
-                self.start_attempt(JobAttempt::new(*id, *attempt), *at, times, alloc)?;
+                self.start_attempt(JobAttempt::new(*id, *attempt), *at, now, decided_ms, alloc)?;
             }
             Event::JobEnding {
                 id,
@@ -152,7 +151,7 @@ impl Ledger {
                 reason,
                 ..
             } => {
-                self.end_job(*id, (*state, *exit, *reason), decided_ms);
+                self.end_job(*id, *state, *exit, *reason, decided_ms);
             }
             Event::JobChanged {
                 id,
@@ -214,7 +213,8 @@ impl Ledger {
         &mut self,
         JobAttempt { job: id, attempt }: JobAttempt,
         at: Timestamp,
-        (now, decided_ms): (u64, u64),
+        now: u64,
+        decided_ms: u64,
         alloc: &Allocation,
     ) -> Result<(), Violation> {
         self.starts += 1;
@@ -247,7 +247,9 @@ impl Ledger {
     fn end_job(
         &mut self,
         id: JobId,
-        (state, exit, reason): (JobState, ExitStatus, Reason),
+        state: JobState,
+        exit: ExitStatus,
+        reason: Reason,
         decided_ms: u64,
     ) {
         self.limit_ends

@@ -220,7 +220,7 @@ impl AccountAddition<'_> {
             let organization = or(&settings.organization, "Parent/Account Name");
             let _ = write!(
                 out,
-                " Adding Account(s)\n{} AccountSettings\n  Description     = {description}\n  Organization    = {organization}\n",
+                " Adding Account(s)\n{} Settings\n  Description     = {description}\n  Organization    = {organization}\n",
                 lines(&self.new)
             );
         }
@@ -232,7 +232,7 @@ impl AccountAddition<'_> {
         }
         if settings.sets() {
             let set = settings.association.lines(Some(&self.parent));
-            let _ = write!(out, " AccountSettings\n{set}");
+            let _ = write!(out, " Settings\n{set}");
         }
         out
     }

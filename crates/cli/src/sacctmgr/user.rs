@@ -281,7 +281,7 @@ impl UserAddition<'_> {
         out += &wckeys;
         if !associations.is_empty() {
             let set = self.settings.association.lines(None);
-            let _ = write!(out, " Non Default UserSettings\n{set}");
+            let _ = write!(out, " Non Default Settings\n{set}");
         }
         out
     }
@@ -330,7 +330,7 @@ impl UserAddition<'_> {
         }
         match out.is_empty() {
             true => out,
-            false => format!(" UserSettings =\n{out}"),
+            false => format!(" Settings =\n{out}"),
         }
     }
 

@@ -13,7 +13,7 @@ use muster_model::visible_text::debug_beginning;
 use muster_node_core::agent::{self, DialId};
 use muster_proto::client::Response;
 use muster_proto::frame::{self, Frames, Message};
-use muster_proto::node::{Orders, ToNode};
+use muster_proto::node::{Orders, ToNode, Welcome};
 use muster_proto::version::Versions;
 use muster_trust::{KEY, KeyPair, Receiver, SealedSession, SessionPeers};
 use std::time::Duration;
@@ -72,15 +72,7 @@ async fn session(
         Response::Refused(refusal) => bail!("it refuses this node: {refusal}"),
         other => bail!("unexpected answer {}", debug_beginning(&other, 60)),
     };
-    let theirs = welcome.greeting.clone().unwrap_or_default();
-    let spoken = Versions::CLUSTER.check(&theirs, "slurmctld", "this node's slurmd");
-    spoken.map_err(|refusal| anyhow::Error::msg(refusal.detail))?;
-    ensure!(
-        welcome.cluster == options.cluster,
-        "it is of cluster '{}', this node is of '{}'",
-        welcome.cluster,
-        options.cluster
-    );
+    check_welcome(&welcome, options)?;
     let (reply, believed) = oneshot::channel();
     let key = welcome.public_key.clone();
     inputs.send(Input::ControllerAnswered(dial, key, reply))?;
@@ -133,6 +125,20 @@ async fn session(
     })
     .await;
     bail!("{place}: the connection ended: {ended}")
+}
+
+/// Whether the controller speaks a version that this node does, and is its cluster's.
+fn check_welcome(welcome: &Welcome, options: &AgentOptions) -> anyhow::Result<()> {
+    let theirs = welcome.greeting.clone().unwrap_or_default();
+    let spoken = Versions::CLUSTER.check(&theirs, "slurmctld", "this node's slurmd");
+    spoken.map_err(|refusal| anyhow::Error::msg(refusal.detail))?;
+    ensure!(
+        welcome.cluster == options.cluster,
+        "it is of cluster '{}', this node is of '{}'",
+        welcome.cluster,
+        options.cluster
+    );
+    Ok(())
 }
 
 /// A connection to the controller, by its socket on this host or to another host, and what it leads to.

@@ -11,10 +11,11 @@ use muster_ctld::mail::ToWriter;
 use muster_model::command::{
     Identity, JobSelection, JobTarget, JobUpdate, NodeUpdate, Reply, UserCommand,
 };
-use muster_model::config::PartitionState;
+use muster_model::config::{PartitionConfig, PartitionState};
 use muster_model::ids::{BlobId, JobAttempt, JobId};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, Hold, JobState, Reason};
+use muster_model::node::NodeConfig;
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
 };
@@ -349,52 +350,8 @@ impl Users<'_> {
         let random = &mut self.world.random;
         let few = random.one_in(4);
         let partition = &self.world.config.partitions[usize::from(few)];
-        let smallest = |count: usize| {
-            let mut cpus: Vec<u32> = self
-                .world
-                .config
-                .nodes
-                .iter()
-                .filter(|n| partition.nodes.contains(&n.name))
-                .map(|n| n.cpus)
-                .collect();
-            cpus.sort_unstable();
-            cpus[cpus.len() - count]
-        };
-        let most = partition.nodes.len();
-        let count = if random.one_in(4) {
-            random.between(1, most as u64) as usize
-        } else {
-            1
-        };
-        let per_node = random.small(1, smallest(count));
-        let tasks = random.small(1, per_node);
-        let nodes = u32::try_from(count).unwrap_or(1);
-        let ask = ResourceAsk {
-            min_nodes: nodes,
-            max_nodes: Some(nodes),
-            ntasks: Some(nodes * tasks),
-            ntasks_per_node: Some(tasks),
-            cpus_per_task: Some(per_node / tasks),
-            memory: if random.one_in(3) {
-                MemoryAsk::PerNode(700)
-            } else {
-                MemoryAsk::Default
-            },
-            ..ResourceAsk::default()
-        };
-        let array = random.one_in(6).then(|| {
-            let mut indices = IndexSet::default();
-            let first = random.small(0, 3);
-            indices.insert_range(first, first + random.small(0, 6));
-            if random.one_in(3) {
-                indices.insert(20);
-            }
-            ArraySpec {
-                indices,
-                throttle: random.one_in(3).then_some(2),
-            }
-        });
+        let ask = make_ask(random, partition, &self.world.config.nodes);
+        let array = random.one_in(6).then(|| make_array(random));
         let kind = if array.is_none() && random.one_in(10) {
             JobKind::Allocation
         } else {
@@ -665,4 +622,52 @@ pub(crate) fn brief(command: &UserCommand) -> String {
         text.truncate(end);
     }
     text
+}
+
+/// What a job asks for of nodes of this partition, which can have it.
+fn make_ask(random: &mut Random, partition: &PartitionConfig, nodes: &[NodeConfig]) -> ResourceAsk {
+    let smallest = |count: usize| {
+        let mut cpus: Vec<u32> = nodes
+            .iter()
+            .filter(|n| partition.nodes.contains(&n.name))
+            .map(|n| n.cpus)
+            .collect();
+        cpus.sort_unstable();
+        cpus[cpus.len() - count]
+    };
+    let most = partition.nodes.len();
+    let count = if random.one_in(4) {
+        random.between(1, most as u64) as usize
+    } else {
+        1
+    };
+    let per_node = random.small(1, smallest(count));
+    let tasks = random.small(1, per_node);
+    let wanted = u32::try_from(count).unwrap_or(1);
+    ResourceAsk {
+        min_nodes: wanted,
+        max_nodes: Some(wanted),
+        ntasks: Some(wanted * tasks),
+        ntasks_per_node: Some(tasks),
+        cpus_per_task: Some(per_node / tasks),
+        memory: if random.one_in(3) {
+            MemoryAsk::PerNode(700)
+        } else {
+            MemoryAsk::Default
+        },
+        ..ResourceAsk::default()
+    }
+}
+
+fn make_array(random: &mut Random) -> ArraySpec {
+    let mut indices = IndexSet::default();
+    let first = random.small(0, 3);
+    indices.insert_range(first, first + random.small(0, 6));
+    if random.one_in(3) {
+        indices.insert(20);
+    }
+    ArraySpec {
+        indices,
+        throttle: random.one_in(3).then_some(2),
+    }
 }

@@ -66,6 +66,17 @@ fn too_much_kept() -> Refusal {
     Refusal::new(RefusalCode::StepLimit, detail)
 }
 
+/// What a step has of each of its nodes.
+fn shares_of(grant: &JobGrant, placed: Vec<layout::Placed>) -> Vec<StepShare> {
+    let shares = placed.into_iter().map(|place| StepShare {
+        address: grant.addresses.get(place.node).cloned().unwrap_or_default(),
+        cpus: place.cpus,
+        memory_mib: place.memory_mib,
+        gres: place.gres,
+    });
+    shares.collect()
+}
+
 impl Steps {
     pub(super) fn start_step(
         &mut self,
@@ -141,15 +152,7 @@ impl Steps {
             gres: Vec::new(),
             above: None,
         };
-        let shares: Vec<StepShare> = placed
-            .into_iter()
-            .map(|place| StepShare {
-                address: grant.addresses.get(place.node).cloned().unwrap_or_default(),
-                cpus: place.cpus,
-                memory_mib: place.memory_mib,
-                gres: place.gres,
-            })
-            .collect();
+        let shares = shares_of(grant, placed);
         self.start_everywhere(state, launch, &shares, waiting.stdio);
     }
 }
