@@ -110,6 +110,7 @@ pub(crate) async fn serve(
         place: Place {
             pid,
             address: origin.address,
+            client: None,
         },
         asked: Asked::nothing(),
         share,
@@ -267,10 +268,11 @@ impl Connection {
     /// Serves one request; `last` says that no other has come yet.
     async fn request(&mut self, body: Vec<u8>, last: bool) -> io::Result<Served> {
         let started = Instant::now();
-        let body = match self.read_request(body).await {
-            Ok(request) => request.body,
+        let Request { body, client, .. } = match self.read_request(body).await {
+            Ok(request) => request,
             Err(refusal) => return self.refuse_as(refusal).await,
         };
+        self.place.client = client;
         self.asked = Asked::of(&body, self.identity.uid);
         self.require_own_node(&body).await?;
         let kind = kind(&body);

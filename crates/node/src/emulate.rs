@@ -362,6 +362,7 @@ impl Node {
         };
         frame::encode(&Request {
             version: muster_proto::PROTOCOL,
+            client: None,
             body: RequestBody::NodeHello(Box::new(hello)),
         })
     }

@@ -26,6 +26,7 @@ use shares::Shares;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -194,7 +195,10 @@ impl Relay {
                 let share = self.shares.take(met.uid)?;
                 let local = match met.place {
                     Place::Stepd(socket) => socket,
-                    Place::Agent => self.connect_agent(id).map_err(|e| e.to_string())?,
+                    Place::Agent => {
+                        let from = tcp.peer_addr().ok().map(|from| from.ip().to_canonical());
+                        self.connect_agent(id, from).map_err(|e| e.to_string())?
+                    }
                 };
                 Ok(IdentifiedConnection {
                     local,
@@ -257,11 +261,11 @@ impl Relay {
     }
 
     /// A connection to the agent, which knows whose it is.
-    fn connect_agent(&self, id: StrangerId) -> std::io::Result<UnixStream> {
+    fn connect_agent(&self, id: StrangerId, from: Option<IpAddr>) -> std::io::Result<UnixStream> {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
         let far = OwnedFd::from(far);
-        self.agent.send(&ToAgent::Connected(id), Some(&far))?;
+        self.agent.send(&ToAgent::Connected(id, from), Some(&far))?;
         UnixStream::from_std(near)
     }
 }
