@@ -8,6 +8,7 @@ use crate::cluster::Cluster;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
@@ -407,20 +408,18 @@ fn the_audit_log_has_clients_of_slurmrestd_and_hosts_that_join() {
     };
     let c = &rest.cluster;
     let job = rest.of(OWNER).submit(job(json!({"hold": true})));
-    let port = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = port.local_addr().unwrap().port();
-    let script = format!(
-        "exec setpriv --reuid=nobody --regid=nogroup --clear-groups slurmrestd -a rest_auth/jwt 127.0.0.1:{port}"
-    );
-    let daemon = c.command(&script).stderr(Stdio::null()).spawn().unwrap();
-    let by_tcp = Rest {
-        cluster: Cluster::fresh(),
-        daemon,
-    };
-    c.until("slurmrestd listens", || {
-        TcpStream::connect(("127.0.0.1", port)).is_ok()
-    });
-    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    // As inetd gives it the connection.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let script =
+        "exec setpriv --reuid=nobody --regid=nogroup --clear-groups slurmrestd -a rest_auth/jwt";
+    let mut daemon = c
+        .command(script)
+        .stdin(Stdio::from(OwnedFd::from(server)))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let token = rest.token(STRANGER);
     let request = format!(
         "DELETE /slurm/v0.0.43/job/{job} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-SLURM-USER-TOKEN: {token}\r\n\r\n"
@@ -428,8 +427,9 @@ fn the_audit_log_has_clients_of_slurmrestd_and_hosts_that_join() {
     client.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
-    drop(by_tcp);
+    daemon.wait().unwrap();
 
     let conf = c.read("given.conf");
     let port = conf.split_once("SlurmctldPort=").unwrap().1;
