@@ -41,8 +41,7 @@ pub struct Request {
     /// What is asked.
     #[n(1)]
     pub body: RequestBody,
-    /// For whom a gateway asks: the address of slurmrestd's client, as the sender says. It is named in the audit log, and nothing
-    /// else follows from it.
+    /// For whom slurmrestd asks: its client's address, as the sender says. The audit log names it; nothing else follows from it.
     #[n(2)]
     pub client: Option<IpAddr>,
 }
