@@ -14,6 +14,7 @@ use muster_proto::{PROTOCOL, client, frame};
 use muster_trust::sack;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -78,6 +79,8 @@ pub struct Client {
     ahead: usize,
     /// Specifications that the answer which is being read has given so far.
     specs: SpecTable,
+    /// For whom it is, if that is another host's.
+    client: Option<IpAddr>,
     /// Where it leads.
     pub endpoint: Endpoint,
 }
@@ -127,6 +130,11 @@ impl Client {
         Ok(Client::of(stream, endpoint))
     }
 
+    /// Requests are those of a client of this process, at that address, from now on: the controller's audit log names it.
+    pub fn ask_for(&mut self, client: Option<IpAddr>) {
+        self.client = client;
+    }
+
     /// Whether nothing is there to be read: neither an answer that nobody waits for, nor the end.
     pub fn is_quiet(&self) -> bool {
         let mut polled = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
@@ -140,6 +148,7 @@ impl Client {
             taken: 0,
             ahead: 0,
             specs: SpecTable::default(),
+            client: None,
             endpoint,
         }
     }
@@ -168,7 +177,13 @@ impl Client {
     /// [`ConnectError::Broken`].
     pub fn send(&mut self, body: RequestBody) -> Result<(), ConnectError> {
         let version = PROTOCOL;
-        let sent = frame::write(&mut self.stream, &Request { version, body });
+        let client = self.client;
+        let request = Request {
+            version,
+            body,
+            client,
+        };
+        let sent = frame::write(&mut self.stream, &request);
         sent.map_err(|e| match (e.kind(), self.receive()) {
             // A controller that does not take the connection has said why before it closed it.
             (

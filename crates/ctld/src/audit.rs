@@ -15,6 +15,7 @@ use muster_model::ids::JobId;
 use muster_model::refusal::Refusal;
 use muster_model::rights::{self, AccessRequest, Role};
 use muster_model::spec::JobSpec;
+use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -47,7 +48,8 @@ pub(crate) fn start() -> std::io::Result<()> {
 /// A request whose result is not known yet.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    uid: u32,
+    /// None for a host that has not shown whose it is.
+    uid: Option<u32>,
     user: String,
     role: Role,
     place: Place,
@@ -91,7 +93,7 @@ impl Entry {
         place: Place,
     ) -> Entry {
         Entry {
-            uid: identity.uid,
+            uid: Some(identity.uid),
             user: identity.user.clone(),
             role,
             place,
@@ -103,6 +105,18 @@ impl Entry {
             subject: String::new(),
             always: true,
             refused: None,
+        }
+    }
+
+    /// Of a request of a host that has no user.
+    pub(crate) fn of_host(address: IpAddr, request: Request) -> Entry {
+        let place = Place {
+            address: Some(address),
+            ..Place::default()
+        };
+        Entry {
+            uid: None,
+            ..Entry::new(Role::User, &Identity::default(), request, place)
         }
     }
 
@@ -197,6 +211,7 @@ impl Entry {
 
     fn from(&self) -> audit::Place<'_> {
         match (self.place.address, self.place.pid) {
+            (Some(address), _) if self.host.is_empty() => audit::Place::Address(address),
             (Some(address), _) => audit::Place::Host(&self.host, address),
             (None, 0) => audit::Place::Local,
             (None, pid) => audit::Place::Process(pid),
@@ -205,10 +220,14 @@ impl Entry {
 
     /// The line.
     fn line(&self) -> String {
-        let Entry { uid, role, .. } = self;
+        let who = match self.uid {
+            Some(uid) => format!("{}({uid}) as {}", text(&self.user), self.role),
+            None => "no user".to_owned(),
+        };
         let line = Line {
-            who: &format!("{}({uid}) as {role}", text(&self.user)),
+            who: &who,
             from: self.from(),
+            client: self.place.client,
             request: self.request.name(),
             subject: &self.subject,
             refused: self.refused.as_deref(),
@@ -268,7 +287,7 @@ mod tests {
         };
         let place = Place {
             pid: 42,
-            address: None,
+            ..Place::default()
         };
         Entry::new(Role::Operator, &identity, AccessRequest::UpdateNodes, place)
     }
@@ -284,8 +303,8 @@ mod tests {
                 ..Identity::default()
             };
             let place = Place {
-                pid: 0,
                 address: address.map(Into::into),
+                ..Place::default()
             };
             Entry::new(Role::User, &identity, AccessRequest::Cancel, place).line()
         };
@@ -296,6 +315,29 @@ mod tests {
         );
         assert!(line("a\nb", Some([10, 0, 0, 7])).contains("from a\\u{a}b (10.0.0.7): "));
         assert!(line("here", None).starts_with(&format!("{begin}local: ")));
+    }
+
+    /// All requests by slurmrestd were slurmrestd's, as far as the log said.
+    #[test]
+    fn a_line_names_the_client_of_a_gateway() {
+        let place = Place {
+            pid: 42,
+            client: Some([10, 0, 0, 9].into()),
+            ..Place::default()
+        };
+        let identity = Identity::default();
+        let line = Entry::new(Role::Root, &identity, Request::Cancel, place).line();
+        assert!(line.contains(" from pid 42 for 10.0.0.9: Cancel"), "{line}");
+    }
+
+    #[test]
+    fn a_host_without_user_is_named_by_its_address() {
+        let mut entry = Entry::of_host([10, 0, 0, 9].into(), Request::JoinNode).about("node n\n1");
+        entry.refused = Some("why".to_owned());
+        assert_eq!(
+            entry.line(),
+            "audit: no user from 10.0.0.9: JoinNode \"node n\\u{a}1\": refused: \"why\""
+        );
     }
 
     #[test]

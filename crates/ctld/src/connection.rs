@@ -110,6 +110,7 @@ pub(crate) async fn serve(
         place: Place {
             pid,
             address: origin.address,
+            client: None,
         },
         asked: Asked::nothing(),
         share,
@@ -267,10 +268,11 @@ impl Connection {
     /// Serves one request; `last` says that no other has come yet.
     async fn request(&mut self, body: Vec<u8>, last: bool) -> io::Result<Served> {
         let started = Instant::now();
-        let body = match self.read_request(body).await {
-            Ok(request) => request.body,
+        let Request { body, client, .. } = match read_request(self, body).await {
+            Ok(request) => request,
             Err(refusal) => return self.refuse_as(refusal).await,
         };
+        self.place.client = client;
         self.asked = Asked::of(&body, self.identity.uid);
         self.require_own_node(&body).await?;
         let kind = kind(&body);
@@ -297,16 +299,6 @@ impl Connection {
         Ok(served)
     }
 
-    /// Checks the client's version and decodes its request.
-    async fn read_request(&self, body: Vec<u8>) -> Result<Request, Refusal> {
-        // What is newer or older need not be decodable.
-        if let Ok(theirs) = version::of_request(&body) {
-            Versions::CLUSTER.check(&theirs, "the client", "slurmctld")?;
-        }
-        let decoded = self.decode(body).await;
-        decoded.map_err(|e| frame::FrameError::refusal_of(&e))
-    }
-
     /// Refuses what the agent of a node does not send.
     async fn require_own_node(&mut self, body: &RequestBody) -> io::Result<()> {
         let Some(node) = self.node.as_ref().map(AgentConnection::node) else {
@@ -326,8 +318,8 @@ impl Connection {
         match body {
             RequestBody::Command(command) => self.command(*command).await,
             RequestBody::Query(query) => self.query(*query).await,
-            RequestBody::WaitStarted(job) => self.wait_started(job),
-            RequestBody::WaitEnded(job) => self.wait_ended(job, false),
+            RequestBody::WaitStarted(job) => waits::wait_started(self, job),
+            RequestBody::WaitEnded(job) => waits::wait_ended(self, job, false),
             RequestBody::WaitNodes(count) => self.wait_nodes(count).await,
             RequestBody::Hold(job) => self.hold(job).await,
             RequestBody::NodeHello(hello) => self.hello(hello).await,
@@ -615,6 +607,16 @@ impl Connection {
             self.shared.end_unheld(job, self.identity.uid);
         }
     }
+}
+
+/// Checks the client's version and decodes its request.
+async fn read_request(client: &Connection, body: Vec<u8>) -> Result<Request, Refusal> {
+    // What is newer or older need not be decodable.
+    if let Ok(theirs) = version::of_request(&body) {
+        Versions::CLUSTER.check(&theirs, "the client", "slurmctld")?;
+    }
+    let decoded = client.decode(body).await;
+    decoded.map_err(|e| frame::FrameError::refusal_of(&e))
 }
 
 /// Whether it submits a batch job: nobody holds it, so its connection need not know its id.

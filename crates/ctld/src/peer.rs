@@ -33,6 +33,8 @@ pub struct Place {
     pub(crate) pid: u32,
     /// From where it is made on another host.
     pub(crate) address: Option<IpAddr>,
+    /// For whom the client, a gateway, says that it asks.
+    pub(crate) client: Option<IpAddr>,
 }
 
 /// What shows for which node an agent speaks.

@@ -214,7 +214,8 @@ impl Core {
                 recovered.pace,
                 durable.has_left_out,
                 to_writer.clone(),
-                (Arc::clone(&follower), Arc::clone(&stats)),
+                Arc::clone(&follower),
+                Arc::clone(&stats),
             ),
             forecaster: Forecaster::start(to_replica.clone())
                 .context("cannot start thread for forecasts")?,

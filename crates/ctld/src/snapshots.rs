@@ -71,7 +71,8 @@ impl Snapshots {
         pace: SnapshotPace,
         is_wanted: bool,
         writer: Sender<ToWriter>,
-        (follower, stats): (Arc<Follower>, Arc<Stats>),
+        follower: Arc<Follower>,
+        stats: Arc<Stats>,
     ) -> Snapshots {
         Snapshots {
             pace,
@@ -263,8 +264,8 @@ mod tests {
         let stats = Arc::new(Stats::default());
         let follower = Arc::new(Follower::start(Box::new(NoStore::default()), 16).unwrap());
         follower.send(1, Vec::new()).unwrap();
-        let parts = (follower, Arc::clone(&stats));
-        let mut snapshots = Snapshots::new(SnapshotPace::default(), true, writer, parts);
+        let counts = Arc::clone(&stats);
+        let mut snapshots = Snapshots::new(SnapshotPace::default(), true, writer, follower, counts);
         let mut state = State::default();
         let mut now = Instant::now();
         name_job(&mut state, "panic-in-snapshot");

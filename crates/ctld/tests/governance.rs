@@ -154,6 +154,7 @@ fn connect(server: &Server) -> UnixStream {
 fn request(body: RequestBody) -> Request {
     Request {
         version: PROTOCOL,
+        client: None,
         body,
     }
 }

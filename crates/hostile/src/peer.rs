@@ -271,6 +271,7 @@ pub fn frame_of<T: Encode<()>>(message: &T) -> Vec<u8> {
 pub fn request(body: RequestBody) -> Value {
     Value::of(&Request {
         version: PROTOCOL,
+        client: None,
         body,
     })
 }

@@ -12,6 +12,8 @@ pub const TEXT_MAX: usize = 160;
 pub const BURST: u32 = 50;
 /// Milliseconds after which there may be one more.
 pub const REFILL_MS: u64 = 200;
+/// The same for strangers, who have no uid and are counted together.
+pub const STRANGERS_REFILL_MS: u64 = 5_000;
 /// Milliseconds from one count of what was left out to the next.
 pub const SUMMARY_MS: u64 = 60_000;
 /// Users whose lines are counted.
@@ -44,6 +46,10 @@ pub enum Place<'a> {
     Process(u32),
     /// On another host of this name, which is escaped and cut already.
     Host(&'a str, IpAddr),
+    /// On another host, whose name is not known.
+    Address(IpAddr),
+    /// On another host, of which nothing is known.
+    OtherHost,
 }
 
 /// A request and what came of it. Subject and reason are escaped and cut already.
@@ -53,6 +59,8 @@ pub struct Line<'a> {
     pub who: &'a str,
     /// From where.
     pub from: Place<'a>,
+    /// For whom a gateway there says that it asks.
+    pub client: Option<IpAddr>,
     /// Name of the request in the table of rights.
     pub request: &'static str,
     /// Object and changed keys.
@@ -68,6 +76,11 @@ impl fmt::Display for Line<'_> {
             Place::Local => f.write_str("local")?,
             Place::Process(pid) => write!(f, "pid {pid}")?,
             Place::Host(host, address) => write!(f, "{host} ({address})")?,
+            Place::Address(address) => write!(f, "{address}")?,
+            Place::OtherHost => f.write_str("another host")?,
+        }
+        if let Some(client) = self.client {
+            write!(f, " for {client}")?;
         }
         write!(f, ": {} \"{}\": ", self.request, self.subject)?;
         match self.refused {
@@ -88,10 +101,19 @@ pub struct LineLimits {
 /// Lines that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LineKind {
-    /// Whose.
-    pub uid: u32,
+    /// Whose; none for hosts that have not shown whose they are.
+    pub uid: Option<u32>,
     /// Of refused requests.
     pub refused: bool,
+}
+
+impl LineKind {
+    fn refill_ms(self) -> u64 {
+        match self.uid {
+            Some(_) => REFILL_MS,
+            None => STRANGERS_REFILL_MS,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -106,8 +128,8 @@ impl LineLimits {
     pub fn admits(&mut self, kind: LineKind, now_ms: u64) -> bool {
         if self.users.len() >= USERS_MAX && !self.users.contains_key(&kind) {
             // Full buckets say nothing that a new one would not.
-            self.users.retain(|_, bucket| {
-                bucket.refill(now_ms);
+            self.users.retain(|kind, bucket| {
+                bucket.refill(now_ms, kind.refill_ms());
                 bucket.left < BURST || bucket.left_out > 0
             });
         }
@@ -116,7 +138,7 @@ impl LineLimits {
             since_ms: now_ms,
             left_out: 0,
         });
-        bucket.refill(now_ms);
+        bucket.refill(now_ms, kind.refill_ms());
         match bucket.left {
             0 => {
                 bucket.left_out += 1;
@@ -141,9 +163,11 @@ impl LineLimits {
             let count = std::mem::take(&mut bucket.left_out);
             if count > 0 {
                 let what = if *refused { "refused" } else { "done" };
-                lines.push(format!(
-                    "audit: uid {uid}: {count} more requests were {what}"
-                ));
+                let who = match uid {
+                    Some(uid) => format!("uid {uid}"),
+                    None => "strangers".to_owned(),
+                };
+                lines.push(format!("audit: {who}: {count} more requests were {what}"));
             }
         }
         lines.sort_unstable();
@@ -152,9 +176,9 @@ impl LineLimits {
 }
 
 impl Bucket {
-    fn refill(&mut self, now_ms: u64) {
+    fn refill(&mut self, now_ms: u64, every_ms: u64) {
         let passed = now_ms.saturating_sub(self.since_ms);
-        let more = u32::try_from(passed / REFILL_MS).unwrap_or(u32::MAX);
+        let more = u32::try_from(passed / every_ms).unwrap_or(u32::MAX);
         if more > 0 {
             self.left = self.left.saturating_add(more).min(BURST);
             self.since_ms = now_ms;
@@ -179,7 +203,10 @@ mod tests {
     #[test]
     fn a_user_has_so_many_lines_and_the_rest_is_counted() {
         let (mut limits, start) = (LineLimits::default(), 7);
-        let kind = |uid, refused| LineKind { uid, refused };
+        let kind = |uid, refused| LineKind {
+            uid: Some(uid),
+            refused,
+        };
         let many = |limits: &mut LineLimits, kind, at| {
             (0..1000).filter(|_| limits.admits(kind, at)).count()
         };
@@ -197,6 +224,20 @@ mod tests {
             "{lines:?}"
         );
         assert!(limits.summary(later + SUMMARY_MS).is_empty());
+        // Strangers are counted together, and have fewer.
+        let strangers = LineKind {
+            uid: None,
+            refused: true,
+        };
+        assert_eq!(many(&mut limits, strangers, later), BURST as usize);
+        assert_eq!(many(&mut limits, strangers, later + REFILL_MS), 0);
+        let after = later + STRANGERS_REFILL_MS;
+        assert_eq!(many(&mut limits, strangers, after), 1);
+        assert!(
+            limits
+                .summary(later + 2 * SUMMARY_MS)
+                .contains(&"audit: strangers: 2949 more requests were refused".to_owned())
+        );
         // Users who have come and gone are forgotten.
         (0..30_000).for_each(|uid| {
             let at = later + REFILL_MS * u64::from(uid);

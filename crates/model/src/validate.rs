@@ -257,7 +257,7 @@ macro_rules! any_value {
         })*
     };
 }
-any_value!(bool char);
+any_value!(bool char std::net::IpAddr);
 
 macro_rules! pointers {
     ($($pointer:ty)*) => {

@@ -362,6 +362,7 @@ impl RunningNode {
         };
         frame::encode(&Request {
             version: muster_proto::PROTOCOL,
+            client: None,
             body: RequestBody::NodeHello(Box::new(hello)),
         })
     }

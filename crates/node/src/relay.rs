@@ -26,6 +26,7 @@ use shares::Shares;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -196,7 +197,10 @@ impl Relay {
                 let local = match met.place {
                     Destination::Stepd(socket) => socket,
                     Destination::Agent => {
-                        self.connect_agent(id).await.map_err(|e| e.to_string())?
+                        let from = tcp.peer_addr().ok().map(|from| from.ip().to_canonical());
+                        self.connect_agent(id, from)
+                            .await
+                            .map_err(|e| e.to_string())?
                     }
                 };
                 Ok(IdentifiedConnection {
@@ -263,11 +267,15 @@ impl Relay {
     }
 
     /// A connection to the agent, which knows whose it is.
-    async fn connect_agent(&self, id: StrangerId) -> std::io::Result<UnixStream> {
+    async fn connect_agent(
+        &self,
+        id: StrangerId,
+        from: Option<IpAddr>,
+    ) -> std::io::Result<UnixStream> {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
         let far = OwnedFd::from(far);
-        let connected = ToAgent::Connected(id);
+        let connected = ToAgent::Connected(id, from);
         self.agent.send_when_read(&connected, Some(&far)).await?;
         UnixStream::from_std(near)
     }

@@ -498,6 +498,7 @@ fn connect_to_controller(options: &AgentOptions) -> io::Result<OwnedFd> {
     };
     let restricted = frame::encode(&Request {
         version: PROTOCOL,
+        client: None,
         body: RequestBody::ServeNode(options.name.clone()),
     });
     write_first(&connection, &restricted)?;

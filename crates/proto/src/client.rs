@@ -24,6 +24,7 @@ use muster_model::shared_spec::SpecCodec;
 use muster_model::time::Timestamp;
 use muster_model::validate::{Bounds, Invalid, Validate};
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// Where a controller with this socket for users has another one for the agents of nodes, which wait behind no user there.
@@ -40,6 +41,9 @@ pub struct Request {
     /// What is asked.
     #[n(1)]
     pub body: RequestBody,
+    /// For whom slurmrestd asks: its client's address, as the sender says. The audit log names it; nothing else follows from it.
+    #[n(2)]
+    pub client: Option<IpAddr>,
 }
 
 /// What is asked of the controller.

@@ -39,6 +39,7 @@ use std::sync::Arc;
 fn request(command: UserCommand) -> Request {
     Request {
         version: PROTOCOL,
+        client: None,
         body: RequestBody::Command(Box::new(command)),
     }
 }
@@ -350,6 +351,7 @@ fn samples() -> Vec<Sample> {
     let bytes = || ByteVec::from(vec![1, 2, 3]);
     let of = |body: RequestBody| Request {
         version: PROTOCOL,
+        client: None,
         body,
     };
     let orders = Orders {

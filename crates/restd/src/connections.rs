@@ -79,8 +79,9 @@ impl ConnectionsOf<'_> {
 impl Connect for ConnectionsOf<'_> {
     fn connect(&mut self) -> Result<Client, ConnectError> {
         match self.all.take(&self.identity.key()) {
-            Some((since, client)) => {
+            Some((since, mut client)) => {
                 self.since = since;
+                client.ask_for(self.identity.address);
                 Ok(client)
             }
             None => {

@@ -5,6 +5,7 @@ use muster_cli::rest::Caller;
 use muster_trust::user_token::{self, Claims};
 use nix::unistd::{Group, Uid, User, geteuid};
 use sha2::{Digest as _, Sha256};
+use std::net::IpAddr;
 use std::path::Path;
 
 /// What requests prove their user by (`-a`).
@@ -45,6 +46,8 @@ impl Authentication {
 pub(crate) struct Peer {
     /// As answers have it: an address, or the socket.
     pub(crate) source: String,
+    /// The address, of another host or this one.
+    pub(crate) address: Option<IpAddr>,
     /// The user, on a socket of this host.
     pub(crate) uid: Option<u32>,
 }
@@ -62,6 +65,8 @@ pub(crate) struct Credentials {
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) caller: Caller,
+    /// Where the client is.
+    pub(crate) address: Option<IpAddr>,
     token: Option<String>,
 }
 
@@ -114,6 +119,7 @@ impl Identity {
                 source: peer.source.clone(),
                 ..Caller::default()
             },
+            address: peer.address,
             token: Some(token),
         })
     }
@@ -141,6 +147,7 @@ impl Identity {
         let found = found.ok_or_else(|| IdentityError::NoUser(own.to_string()))?;
         Ok(Identity {
             caller: caller(found, &peer.source),
+            address: peer.address,
             token: None,
         })
     }
@@ -158,7 +165,9 @@ impl Identity {
     /// # Errors
     /// There is no controller, or it does not believe the token.
     pub(crate) fn connect(&self, conf: &Path) -> Result<Client, ConnectError> {
-        connect::Client::connect_as(conf, self.token.as_deref())
+        let mut client = connect::Client::connect_as(conf, self.token.as_deref())?;
+        client.ask_for(self.address);
+        Ok(client)
     }
 }
 

@@ -177,10 +177,10 @@ async fn single(connection: Connection, shared: &Arc<Shared>) -> Result<()> {
     let place = place.context("no connection is allowed (--max-connections)")?;
     match connection {
         Connection::Tcp(stream) => {
-            let source = stream.peer_addr().map_or_else(|_| String::new(), canonical);
+            let address = stream.peer_addr().ok();
+            let peer = tcp_peer(address);
             stream.set_nonblocking(true)?;
             let stream = tokio::net::TcpStream::from_std(stream)?;
-            let peer = Peer { source, uid: None };
             connection_of(stream, peer, place, shared.clone()).await;
         }
         Connection::Unix(stream) => {
@@ -211,8 +211,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
             Ok((stream, address)) => {
                 // Answers are short, and clients wait for them.
                 let _ = stream.set_nodelay(true);
-                let source = canonical(address);
-                let peer = Peer { source, uid: None };
+                let peer = tcp_peer(Some(address));
                 begin(stream, peer, Origin::of(address.ip()), &shared);
             }
             Err(error) => pause(&error).await,
@@ -265,7 +264,19 @@ fn unix_peer(stream: &impl std::os::fd::AsFd) -> Peer {
         Some(uid) => format!("unix (uid {uid})"),
         None => "unix".to_owned(),
     };
-    Peer { source, uid }
+    Peer {
+        source,
+        address: None,
+        uid,
+    }
+}
+
+fn tcp_peer(address: Option<SocketAddr>) -> Peer {
+    Peer {
+        source: address.map_or_else(String::new, canonical),
+        address: address.map(|address| address.ip().to_canonical()),
+        uid: None,
+    }
 }
 
 async fn connection_of<S>(stream: S, peer: Peer, place: Arc<Place>, shared: Arc<Shared>)

@@ -534,6 +534,7 @@ pub(crate) fn command(random: &mut Random, known: &Known) -> UserCommand {
 pub(crate) fn garbled(random: &mut Random, command: UserCommand) -> Option<UserCommand> {
     let request = Request {
         version: PROTOCOL,
+        client: None,
         body: RequestBody::Command(Box::new(command)),
     };
     let mut body = frame::encode(&request).split_off(4);

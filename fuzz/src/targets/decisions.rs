@@ -378,6 +378,7 @@ fn step(what: u64, by: u64, pick: u64) -> Value {
 fn asked(by: u64, body: RequestBody) -> Value {
     let request = Value::of(&Request {
         version: PROTOCOL,
+        client: None,
         body,
     });
     let Value::Array(mut parts) = request else {

@@ -20,29 +20,29 @@ pub(super) fn is_wait(body: &RequestBody) -> bool {
     )
 }
 
+/// The client wants to know when a job starts.
+pub(super) fn wait_started(client: &Connection, job: JobId) -> io::Result<Served> {
+    client.shared.to_replica(ToReplica::WaitStarted {
+        identity: client.identity.clone(),
+        place: client.place,
+        job,
+        answer: client.later.clone(),
+    })?;
+    Ok(Served::Next)
+}
+
+/// The client, which is the holder of the allocation or not, wants to know when a job ends.
+pub(super) fn wait_ended(client: &Connection, job: JobId, holder: bool) -> io::Result<Served> {
+    client.shared.to_replica(ToReplica::WaitEnded {
+        identity: client.identity.clone(),
+        job,
+        holder,
+        answer: client.later.clone(),
+    })?;
+    Ok(Served::Next)
+}
+
 impl Connection {
-    /// The client wants to know when a job starts.
-    pub(super) fn wait_started(&mut self, job: JobId) -> io::Result<Served> {
-        self.shared.to_replica(ToReplica::WaitStarted {
-            identity: self.identity.clone(),
-            place: self.place,
-            job,
-            answer: self.later.clone(),
-        })?;
-        Ok(Served::Next)
-    }
-
-    /// The client, which is the holder of the allocation or not, wants to know when a job ends.
-    pub(super) fn wait_ended(&mut self, job: JobId, holder: bool) -> io::Result<Served> {
-        self.shared.to_replica(ToReplica::WaitEnded {
-            identity: self.identity.clone(),
-            job,
-            holder,
-            answer: self.later.clone(),
-        })?;
-        Ok(Served::Next)
-    }
-
     /// The client wants to know when so many nodes are there.
     pub(super) async fn wait_nodes(&mut self, count: u32) -> io::Result<Served> {
         if self.hides(PrivateData::NODES).await? {
@@ -84,7 +84,7 @@ impl Connection {
                 }
                 self.shared.held_again(job);
                 self.send(&frame::encode(&Response::Held)).await?;
-                self.wait_ended(job, true)
+                wait_ended(self, job, true)
             }
         }
     }

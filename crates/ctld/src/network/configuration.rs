@@ -71,8 +71,8 @@ impl GivenConfiguration {
             ..Identity::default()
         };
         let place = Place {
-            pid: 0,
             address: Some(from),
+            ..Place::default()
         };
         Entry::new(role, &identity, AccessRequest::FetchConfiguration, place)
             .refused(&Refusal::new(RefusalCode::AccessDenied, why.clone()));

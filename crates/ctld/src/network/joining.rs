@@ -1,11 +1,13 @@
 //! Nodes that get a key of their own by a token. Who has none is bounded in attempts, and learns nothing from them.
 
 use super::Network;
+use crate::audit::Entry;
 use crate::node_trust::{Joining, fingerprint};
 use log::warn;
 use muster_channel::admission::HostAddress;
 use muster_channel::relay::confirmed;
 use muster_channel::{Opening, Responder, UnconfirmedChannel};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{self, AccessRequest};
 use muster_proto::frame;
 use muster_proto::hello::ChannelAnswer;
@@ -111,6 +113,8 @@ impl Network {
             Ok(admitted) => admitted,
             Err(why) => {
                 self.tries.borrow_mut().note(ip, Instant::now());
+                let shown = JoinOffer::decode(&opening.credential);
+                note_refusal(ip, shown.as_ref(), &why);
                 // It may have gone.
                 let _ = tcp.write_all(&Responder::refusal(&why)).await;
                 let _ = tcp.shutdown().await;
@@ -121,7 +125,12 @@ impl Network {
         sent.map_err(|e| e.to_string())?;
         // Who repeats what somebody has said before comes no further.
         let mut channel = confirmed(tcp, admitted.channel).await?;
+        let shown = admitted.offer.clone();
         let pinned = self.pin(admitted.offer, admitted.hello, ip).await;
+        match &pinned {
+            Ok(()) => entry(ip, Some(&shown)).done(),
+            Err(why) => note_refusal(ip, Some(&shown), why),
+        }
         let said = match &pinned {
             Ok(()) => JoinAnswer::Joined,
             Err(why) => JoinAnswer::Refused(why.clone()),
@@ -194,6 +203,17 @@ impl Network {
         warn!("node {node} has a key of its own from now on ({key}), and joined from {from}");
         Ok(())
     }
+}
+
+/// The line of the audit log of an attempt to join. Which node it is for, a stranger only says.
+fn entry(from: IpAddr, shown: Option<&JoinOffer>) -> Entry {
+    let subject = shown.map(|offer| format!("node {}", offer.node));
+    Entry::of_host(from.to_canonical(), AccessRequest::JoinNode).about(&subject.unwrap_or_default())
+}
+
+fn note_refusal(from: IpAddr, shown: Option<&JoinOffer>, why: &str) {
+    let refusal = Refusal::new(RefusalCode::AccessDenied, why);
+    entry(from, shown).refused(&refusal);
 }
 
 #[cfg(test)]

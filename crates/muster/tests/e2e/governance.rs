@@ -201,8 +201,8 @@ fn a_snapshot_that_panics_ends_nothing() {
         "{}",
         log(&c)
     );
-    c.ok("srun true");
     assert_eq!(c.ok("squeue -h -o %i"), kept.to_string());
+    c.ok("srun true");
     assert_eq!(c.controller(), pid);
 }
 

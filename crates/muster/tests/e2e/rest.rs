@@ -4,6 +4,8 @@ mod events;
 mod shapes;
 mod verified;
 
+mod audit;
+
 use crate::cluster::Cluster;
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};

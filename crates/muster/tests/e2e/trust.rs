@@ -88,7 +88,14 @@ fn answers(socket: &Path, bodies: Vec<RequestBody>) -> Vec<Response> {
     for body in bodies {
         let version = PROTOCOL;
         // The controller may have closed the connection by now.
-        let _ = frame::write(&mut stream, &Request { version, body });
+        let _ = frame::write(
+            &mut stream,
+            &Request {
+                version,
+                body,
+                client: None,
+            },
+        );
     }
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     std::iter::from_fn(|| frame::read(&mut stream).ok()).collect()
@@ -172,7 +179,15 @@ fn an_agents_connection_is_good_for_nothing_else() {
     let connect = || {
         let mut stream = UnixStream::connect(&socket).unwrap();
         let (version, body) = (PROTOCOL, serve("n2"));
-        frame::write(&mut stream, &Request { version, body }).unwrap();
+        frame::write(
+            &mut stream,
+            &Request {
+                version,
+                body,
+                client: None,
+            },
+        )
+        .unwrap();
         stream
     };
     let many: Vec<UnixStream> = (0..40).map(|_| connect()).collect();

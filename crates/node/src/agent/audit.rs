@@ -6,15 +6,24 @@ use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_proto::step::AgentRequest;
+use std::net::IpAddr;
 use std::time::Instant;
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientPlace {
+    /// This process of this host; 0 if it is not known.
+    Process(u32),
+    /// Another host; its address, if it is known.
+    Host(Option<IpAddr>),
+}
 
 /// Who asks for what.
 #[derive(Clone, Debug)]
 pub(super) struct AuditedRequest {
     /// The user at the other end.
     pub(super) uid: u32,
-    /// The process there; 0 if it is not known.
-    pub(super) pid: u32,
+    pub(super) place: ClientPlace,
     /// Another agent, and no user, whatever the uid.
     pub(super) is_agent: bool,
     request: AccessRequest,
@@ -22,10 +31,15 @@ pub(super) struct AuditedRequest {
 }
 
 impl AuditedRequest {
-    pub(super) fn new(uid: u32, pid: u32, is_agent: bool, request: &AgentRequest) -> Self {
+    pub(super) fn new(
+        uid: u32,
+        place: ClientPlace,
+        is_agent: bool,
+        request: &AgentRequest,
+    ) -> Self {
         AuditedRequest {
             uid,
-            pid,
+            place,
             is_agent,
             request: AccessRequest::from(request),
             job: request.job(),
@@ -44,10 +58,13 @@ impl AuditedRequest {
         let subject = self.job.map(|job| format!("job {job}")).unwrap_or_default();
         let line = Line {
             who: &self.who(),
-            from: match self.pid {
-                0 => Place::Local,
-                pid => Place::Process(pid),
+            from: match self.place {
+                ClientPlace::Process(0) => Place::Local,
+                ClientPlace::Process(pid) => Place::Process(pid),
+                ClientPlace::Host(Some(address)) => Place::Address(address),
+                ClientPlace::Host(None) => Place::OtherHost,
             },
+            client: None,
             request: self.request.name(),
             subject: &subject,
             refused: Some(&text(&refusal.to_string())),
@@ -81,7 +98,7 @@ impl AuditLog {
         }
         self.write_summary();
         let kind = LineKind {
-            uid: asked.uid,
+            uid: Some(asked.uid),
             refused: true,
         };
         let now_ms = self.now_ms();
@@ -119,7 +136,7 @@ mod tests {
 
     fn asked(uid: u32, is_agent: bool) -> AuditedRequest {
         let request = AgentRequest::Measure { job: JobId(17) };
-        AuditedRequest::new(uid, 4711, is_agent, &request)
+        AuditedRequest::new(uid, ClientPlace::Process(4711), is_agent, &request)
     }
 
     #[test]
@@ -134,6 +151,25 @@ mod tests {
         );
         assert!(!line.contains('\n'), "{line}");
         assert!(asked(0, true).line(&refusal).contains("as agent"));
+        let from = |place| {
+            let asked = AuditedRequest {
+                place,
+                ..asked(0, true)
+            };
+            let line = asked.line(&refusal);
+            line.split(": ").nth(1).unwrap_or_default().to_owned()
+        };
+        let address = Some([10, 0, 0, 7].into());
+        let agent = "agent(0) as agent from";
+        assert_eq!(
+            from(ClientPlace::Host(address)),
+            format!("{agent} 10.0.0.7")
+        );
+        assert_eq!(
+            from(ClientPlace::Host(None)),
+            format!("{agent} another host")
+        );
+        assert_eq!(from(ClientPlace::Process(0)), format!("{agent} local"));
     }
 
     #[test]

@@ -535,6 +535,7 @@ impl Executor {
         // The connection may have broken meanwhile.
         let _ = greeting.send(frame::encode(&Request {
             version: muster_proto::PROTOCOL,
+            client: None,
             body: RequestBody::NodeHello(Box::new(hello)),
         }));
     }
@@ -550,7 +551,7 @@ impl Executor {
         let (id, stdio) = (RequestId(self.next_id), StdioId(self.next_id));
         let open = OpenRequest {
             reply: Some(reply),
-            audited: AuditedRequest::new(asker.uid, asker.pid, asker.is_agent, &request),
+            audited: AuditedRequest::new(asker.uid, asker.place, asker.is_agent, &request),
             charge: Some(asker.charge),
         };
         self.requests.insert(id, open);

@@ -1,6 +1,6 @@
 //! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
 
-use super::audit::AuditedRequest;
+use super::audit::{AuditedRequest, ClientPlace};
 use super::closing::{self, Sender, Streams, WAITING_MAX};
 use super::quota::{Charge, Client, Quotas};
 use super::replies::{self, Outbox};
@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -92,15 +93,15 @@ pub(super) enum CallerOf {
 /// What is known of a connection that is served.
 struct Connected {
     client: Client,
-    /// The client's process; 0 if it is not known.
-    pid: u32,
+    /// Where the client is.
+    place: ClientPlace,
     /// Requests are for this job only.
     only_job: Option<JobId>,
 }
 
 impl Server {
     /// Serves a connection from another host.
-    pub(super) fn serve_remote(&self, stream: UnixStream, caller: Caller) {
+    pub(super) fn serve_remote(&self, stream: UnixStream, caller: Caller, address: Option<IpAddr>) {
         let client = self.quotas.client(caller.uid);
         let connected = client.and_then(|mut client| {
             let only_job = match &caller.of {
@@ -109,7 +110,7 @@ impl Server {
             };
             Some(Connected {
                 client,
-                pid: 0,
+                place: ClientPlace::Host(address),
                 only_job,
             })
         });
@@ -142,7 +143,7 @@ async fn welcome(
                         let pid = peer.map_or(0, |peer| peer.pid().unsigned_abs());
                         let connected = Connected {
                             client,
-                            pid,
+                            place: ClientPlace::Process(pid),
                             only_job: None,
                         };
                         server.serve(stream, connected);
@@ -176,7 +177,7 @@ async fn serve(
 ) {
     let Connected {
         client,
-        pid,
+        place,
         only_job,
     } = connected;
     let socket = match Socket::new(stream) {
@@ -189,7 +190,7 @@ async fn serve(
     let mut reader = Reader {
         socket,
         client,
-        pid,
+        place,
         only_job,
         reply,
         conn,
@@ -272,8 +273,7 @@ impl From<io::Error> for Ended {
 struct Reader {
     socket: Socket,
     client: Client,
-    /// See [`Connected`].
-    pid: u32,
+    place: ClientPlace,
     only_job: Option<JobId>,
     reply: Outbox,
     conn: u64,
@@ -385,19 +385,19 @@ impl Reader {
                 }
                 _ => None,
             };
-            let place = self.client.place().await;
+            let turn = self.client.place().await;
             let input = ClientInput::Request {
                 asker: Asker {
                     conn: self.conn,
                     uid: self.client.uid(),
-                    pid: self.pid,
+                    place: self.place,
                     is_agent: self.client.is_agent(),
                     charge,
                 },
                 request: Box::new(request),
                 streams,
                 reply: self.reply.clone(),
-                place,
+                place: turn,
             };
             let client = &self.client;
             let input = Input::Client(client.precedence(), client.sender(), input);
@@ -469,7 +469,7 @@ impl Reader {
     /// Ends the connection for want of rights, with a line in the audit log.
     fn denied(&self, request: &AgentRequest, why: &'static str) -> Ended {
         let (uid, is_agent) = (self.client.uid(), self.client.is_agent());
-        let audited = AuditedRequest::new(uid, self.pid, is_agent, request);
+        let audited = AuditedRequest::new(uid, self.place, is_agent, request);
         let refusal = Refusal::new(RefusalCode::AccessDenied, why);
         let _ = self.inputs.send(Input::Denied(audited, refusal));
         Ended::refused(RefusalCode::AccessDenied, why)
@@ -489,8 +489,7 @@ pub(super) struct Asker {
     pub(super) conn: u64,
     /// Who.
     pub(super) uid: u32,
-    /// Its process; 0 if it is not known.
-    pub(super) pid: u32,
+    pub(super) place: ClientPlace,
     /// Another agent, and nobody else, whatever the uid.
     pub(super) is_agent: bool,
     /// Counts against what the user may have waiting here.

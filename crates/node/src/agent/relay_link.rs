@@ -160,10 +160,10 @@ async fn serve(
                     }),
                 }
             }
-            ToAgent::Connected(number) => {
+            ToAgent::Connected(number, from) => {
                 let entry = link.verified().remove(&number);
                 if let (Some(entry), Some(stream)) = (entry, with) {
-                    server.serve_remote(UnixStream::from(stream), entry.caller);
+                    server.serve_remote(UnixStream::from(stream), entry.caller, from);
                 }
             }
             ToAgent::Gone(number) => {

@@ -10,6 +10,7 @@ use muster_proto::frame::{self, Message};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use tokio::io::Interest;
@@ -30,9 +31,9 @@ pub(crate) enum ToAgent {
         #[cbor(with = "minicbor::bytes")]
         credential: Vec<u8>,
     },
-    /// He has the key, and wants the agent: a connection to him comes with this.
+    /// He has the key, and wants the agent: a connection to him, who is at that address, comes with this.
     #[n(1)]
-    Connected(#[n(0)] u64),
+    Connected(#[n(0)] u64, #[n(1)] Option<IpAddr>),
     /// He is gone, or has no key.
     #[n(2)]
     Gone(#[n(0)] u64),

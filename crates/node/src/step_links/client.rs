@@ -98,7 +98,7 @@ mod tests {
     fn who_sends_garbage_again_and_again_does_not_fill_the_log() {
         for _ in 0..1000 {
             let (near, mut far) = UnixStream::pair().unwrap();
-            let mut client = Client::new(near).unwrap();
+            let mut client = StepClient::new(near).unwrap();
             far.write_all(&[0, 0, 0, 1, 0xff]).unwrap();
             client.wire.read();
             assert_eq!(client.next(), None);

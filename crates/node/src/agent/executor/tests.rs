@@ -1,5 +1,6 @@
 //! Whose turn it is, and who is not served.
 
+use super::super::audit::ClientPlace;
 use super::super::quota::{Client, Quotas};
 use super::super::replies::{self, Inbox, UNREAD};
 use super::*;
@@ -53,7 +54,7 @@ impl Connection {
             asker: Asker {
                 conn: self.number,
                 uid: self.client.uid(),
-                pid: 0,
+                place: ClientPlace::Process(0),
                 is_agent: false,
                 charge: self.client.charge(),
             },

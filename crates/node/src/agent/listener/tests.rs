@@ -39,7 +39,7 @@ async fn outcome_for(
     let client = quotas.client(uid).unwrap();
     let connected = Connected {
         client,
-        pid: 0,
+        place: ClientPlace::Process(0),
         only_job,
     };
     serve(near, connected, 1, inputs).await;
@@ -198,7 +198,7 @@ async fn of_the_requests_of_a_user_a_few_wait_and_others_are_not_read() {
             far.write_all(&said).unwrap();
             let connected = Connected {
                 client: quotas.client(1000).unwrap(),
-                pid: 0,
+                place: ClientPlace::Process(0),
                 only_job: None,
             };
             tokio::spawn(serve(near, connected, conn, inputs.clone()));
