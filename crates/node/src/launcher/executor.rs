@@ -544,7 +544,7 @@ impl LauncherExecutor {
     }
 
     fn ask(&mut self, (pid, answer): (i32, UnixStream), about: About) {
-        self.search.helpers.insert(pid);
+        self.search.add_helper(pid);
         self.questions.push(QueryProcess {
             pid,
             answer,
@@ -557,7 +557,7 @@ impl LauncherExecutor {
         let is_it = |q: &QueryProcess| q.about == *about;
         if let Some(at) = self.questions.iter().position(is_it) {
             let question = self.questions.swap_remove(at);
-            sys::kill(question.pid, libc::SIGKILL);
+            self.search.kill_helper(question.pid);
         }
     }
 
@@ -648,7 +648,7 @@ impl LauncherExecutor {
         self.may_have_ended = after == After::Burst;
         self.read_stepds();
         for child in ended {
-            self.search.helpers.remove(&child.pid);
+            self.search.forget_helper(child.pid);
             self.note_script_end(child.pid);
             let failure = self.script_starter.ended(child.pid);
             let mut usage = Usage {

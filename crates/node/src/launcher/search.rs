@@ -55,7 +55,7 @@ pub(super) struct Search {
     pub(super) groups: JobGroups,
     watched: Vec<Watched>,
     /// Children that serve the executor itself: no job's.
-    pub(super) helpers: BTreeSet<i32>,
+    helpers: BTreeSet<i32>,
     remnants: Vec<Remnant>,
 }
 
@@ -108,6 +108,23 @@ impl Search {
         let zombie = Stat::of(pid).filter(|s| s.zombie).map(|s| s.exit);
         let status = zombie.or_else(|| sys::exit_of_reaped(watched.pidfd.as_fd()));
         Some(Event::WatchedEnded { pid, status })
+    }
+
+    /// A child serves the executor itself.
+    pub(super) fn add_helper(&mut self, pid: i32) {
+        self.helpers.insert(pid);
+    }
+
+    /// A child was collected: from now on its number may be another process's.
+    pub(super) fn forget_helper(&mut self, pid: i32) {
+        self.helpers.remove(&pid);
+    }
+
+    /// Kills a child that serves the executor, unless it was collected.
+    pub(super) fn kill_helper(&self, pid: i32) {
+        if self.helpers.contains(&pid) {
+            sys::kill(pid, libc::SIGKILL);
+        }
     }
 
     /// Signals a process that belongs to a job: one that is watched by its descriptor, and a child by its number, which is
@@ -475,6 +492,24 @@ mod tests {
         search.signal_step(of, step, libc::SIGUSR1);
         assert_eq!(search.searches, 3);
         end(daemon);
+        std::fs::remove_dir_all(&spool).unwrap();
+    }
+
+    /// What a look-up had started kept its answer open; when that was late, the number of the look-up was killed, which had ended.
+    #[test]
+    fn a_helper_that_was_collected_is_not_killed() {
+        let spool = std::env::temp_dir().join(format!("muster-helper.{}", std::process::id()));
+        std::fs::create_dir_all(&spool).unwrap();
+        let mut search = search_in(&spool);
+        // Another process, by the number of one that was collected.
+        let mut other = sleeper();
+        search.add_helper(pid(&other));
+        search.forget_helper(pid(&other));
+        search.kill_helper(pid(&other));
+        assert!(other.try_wait().unwrap().is_none());
+        search.add_helper(pid(&other));
+        search.kill_helper(pid(&other));
+        assert!(is_killed(&mut other));
         std::fs::remove_dir_all(&spool).unwrap();
     }
 

@@ -233,8 +233,15 @@ fn by_cores(
             let fits = |idx: &NodeIdx| draft.node(*idx).is_some_and(fits);
             let nodes = all.iter().copied().filter(fits);
             let nodes: Vec<NodeIdx> = nodes.collect();
-            let of = |any_order| cores_of_nodes(draft, new, &nodes, (&each, any_order), total);
-            of(false).or_else(|| of(true))
+            let of = |is_in_order| {
+                let counts = CoreCounts {
+                    each: &each,
+                    is_in_order,
+                    total,
+                };
+                cores_of_nodes(draft, new, &nodes, &counts)
+            };
+            of(true).or_else(|| of(false))
         })
         .ok_or(RefusalCode::NodesBusy)?;
     taken.sort_unstable_by_key(|(idx, _)| *idx);
@@ -249,21 +256,30 @@ fn by_cores(
     Ok(())
 }
 
-/// `total` cores of these nodes: each number of one node, in their order or not; or as many as there are where no numbers are
-/// given.
+/// How many cores a reservation is to have.
+struct CoreCounts<'c> {
+    /// Of one node each; none where nodes give as many as they have.
+    each: &'c [u32],
+    /// The first number is of the first node that has as many, and so on.
+    is_in_order: bool,
+    /// Of all nodes.
+    total: u32,
+}
+
+/// So many cores of these nodes.
 fn cores_of_nodes(
     draft: &Draft<'_>,
     new: &Reservation,
     nodes: &[NodeIdx],
-    (each, any_order): (&[u32], bool),
-    total: u32,
+    counts: &CoreCounts<'_>,
 ) -> Option<Vec<(NodeIdx, CpuSet)>> {
+    let each = counts.each;
     let mut of_nodes = each.to_vec();
-    if any_order {
+    if !counts.is_in_order {
         of_nodes.sort_unstable();
     }
     let mut taken = Vec::new();
-    let mut left = total;
+    let mut left = counts.total;
     for &idx in nodes {
         if left == 0 && of_nodes.is_empty() {
             break;
@@ -274,10 +290,10 @@ fn cores_of_nodes(
             true => left.min(most),
             false => {
                 let fits = |cores: &u32| *cores <= most;
-                let at = match any_order {
+                let at = match counts.is_in_order {
                     // The largest: smaller ones fit wherever it does.
-                    true => of_nodes.iter().rposition(fits),
-                    false => of_nodes.first().filter(|cores| fits(cores)).map(|_| 0),
+                    false => of_nodes.iter().rposition(fits),
+                    true => of_nodes.first().filter(|cores| fits(cores)).map(|_| 0),
                 };
                 match at {
                     Some(at) => of_nodes.remove(at),
