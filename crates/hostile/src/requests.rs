@@ -2,9 +2,9 @@
 
 /// A match without a wildcard, and the list of its arms.
 macro_rules! kinds {
-    ($(#[$doc:meta])* $list:ident, $function:ident, $type:ident: $($kind:ident)*) => {
+    ($(#[$doc:meta])* $visible:vis $list:ident, $function:ident, $type:ident: $($kind:ident)*) => {
         $(#[$doc])*
-        pub const $list: &[&str] = &[$(stringify!($kind)),*];
+        $visible const $list: &[&str] = &[$(stringify!($kind)),*];
 
         fn $function(value: &$type) -> &'static str {
             match value { $($type::$kind { .. } => stringify!($kind),)* }
@@ -90,27 +90,27 @@ pub struct Ids {
 
 kinds!(
     /// Kinds of commands.
-    COMMANDS, command_name, UserCommand:
+    pub COMMANDS, command_name, UserCommand:
     Submit SubmitHet Cancel Signal Hold Release Requeue Suspend Resume UpdateJob UpdateNodes UpdatePartition EndAllocation
     Reconfigure Top CreatePartition Reboot CancelReboot DeletePartition CreateReservation UpdateReservation EditAccounts
     DeleteReservation UpdateStep Notify CreateNodes DeleteNodes SetCrontab
 );
 kinds!(
     /// Kinds of queries.
-    QUERIES, query_name, Query:
+    pub QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
     Differences Accounts AccountsOfClusters JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
     Changes
 );
 kinds!(
     /// Kinds of requests to the controller.
-    BODIES, body_name, RequestBody:
+    pub BODIES, body_name, RequestBody:
     Command Query WaitStarted WaitEnded Hold NodeHello Shutdown WaitNodes SetDebug ServeNode Token NodeToken
     ForgetNodeKeys NodeKeys
 );
 kinds!(
     /// Kinds of requests to an agent.
-    AGENT_REQUESTS, agent_name, AgentRequest:
+    pub AGENT_REQUESTS, agent_name, AgentRequest:
     Create StartStep StepNodeEnded FindStep SignalStep Inspect Measure LocateStep TakeStepNumber ServeNode Greeting
 );
 

@@ -32,11 +32,11 @@ use std::time::Duration;
 /// How long an answer is waited for that need not come: the agent keeps questions about jobs that it does not know.
 const SHORT: Duration = Duration::from_millis(20);
 /// Credentials with wrong values.
-const WRONG: usize = 40;
+const WRONG: usize = 25;
 /// What they are called.
 const CHANGED: &str = "a wrong value in";
-/// Connections that say nothing, or not all.
-const CONNECTIONS: usize = 1500;
+/// Connections that say nothing, or not all: more than the relay keeps of strangers.
+const CONNECTIONS: usize = 1100;
 /// Channels of one user.
 const CHANNELS: usize = 100;
 

@@ -19,7 +19,7 @@ use muster_proto::client::{Query, RequestBody, Response};
 use std::time::Duration;
 
 /// How long more may follow an answer.
-const REST: Duration = Duration::from_millis(20);
+const REST: Duration = Duration::from_millis(5);
 
 /// A secret, and the request whose right is a right to it; none where no role has it.
 struct Secret {
@@ -34,17 +34,19 @@ pub(crate) fn secrets_of_others(target: &Target, random: &mut Random) -> Outcome
     let Some(site) = Site::make(target, &mut outcome) else {
         return outcome;
     };
-    for account in [OWN, FOREIGN] {
+    let all = [
+        (ATTACKER, Role::User),
+        (NAMELESS, Role::User),
+        (COORDINATOR, Role::User),
+        (OPERATOR, Role::Operator),
+        (ADMINISTRATOR, Role::Administrator),
+    ];
+    // The account is of importance for its coordinator alone.
+    for (account, users) in [(FOREIGN, &all[..]), (OWN, &all[2..3])] {
         let Some((job, secrets)) = secrets_in(target, account, random, &mut outcome) else {
             break;
         };
-        for (user, role) in [
-            (ATTACKER, Role::User),
-            (NAMELESS, Role::User),
-            (COORDINATOR, Role::User),
-            (OPERATOR, Role::Operator),
-            (ADMINISTRATOR, Role::Administrator),
-        ] {
+        for (user, role) in users.iter().copied() {
             search(target, user, role, job, &secrets, &mut outcome);
         }
         clear(target, VICTIM, &mut outcome);
