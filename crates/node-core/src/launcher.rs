@@ -142,6 +142,10 @@ impl Launcher {
             Event::ScriptStarted(run, pid) => {
                 self.launches.script_started(&mut self.state, run, pid)
             }
+            Event::DirsMade(run, status) => {
+                self.launches.container_made(&mut self.state, run, status)
+            }
+            Event::DirsRemoved(run) => self.launches.dirs_removed(&mut self.state, run),
             Event::ProgramsStarted(run, kind, pid) => {
                 self.launches
                     .programs_started(&mut self.state, run, kind, pid)

@@ -277,6 +277,13 @@ impl LauncherExecutor {
                 self.events
                     .push_back(Event::ProgramsStarted(run, kind, started));
             }
+            Action::MakeContainer(run, around) if containers::are_quick(&around) => {
+                let status = containers::make_now(&around);
+                self.events.push_back(Event::DirsMade(run, status));
+            }
+            Action::RemoveContainer(run, around) if containers::remove_now(&around) => {
+                self.events.push_back(Event::DirsRemoved(run));
+            }
             Action::MakeContainer(run, around) => {
                 let started = containers::start_making(&around).map_err(|e| failure(&e));
                 let event = Event::ProgramsStarted(run, ProgramKind::Container, started);
