@@ -137,6 +137,11 @@ impl Launcher {
                 }
             }
             Event::WatchedEnded { pid, status } => self.watched_ended(pid, status),
+            Event::DirsMade(attempt, status) => {
+                self.launches
+                    .container_made(&mut self.state, attempt, status)
+            }
+            Event::DirsRemoved(attempt) => self.launches.dirs_removed(&mut self.state, attempt),
             Event::LaunchPrepared(attempt, files) => {
                 self.launches
                     .launch_prepared(&mut self.state, attempt, files)

@@ -4,7 +4,7 @@ use super::arguments::{self, Parsed, Words};
 use super::qstat::lines::{self, date};
 use super::qstat::queues::{self, Instance};
 use super::qstat::xml::escaped;
-use super::resources::Resource;
+use super::resources::{self, Resource};
 use super::{fail, fits, selection, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::Ctx;
@@ -129,10 +129,10 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             .is_none_or(|uids| uids.contains(&job.spec.owner.uid))
     });
     let licenses = match parsed.has("F") {
-        true => site::licenses().map_err(|e| unreachable(&e))?,
+        true => resources::licenses().map_err(|e| unreachable(&e))?,
         false => Vec::new(),
     };
-    let shown = Shown {
+    let shown = HostListing {
         nodes,
         instances: &known,
         licenses: &licenses,
@@ -150,7 +150,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
 }
 
 /// What is shown.
-struct Shown<'a> {
+struct HostListing<'a> {
     nodes: Vec<&'a Node>,
     instances: &'a [Instance],
     /// Resources of all hosts.
@@ -161,7 +161,7 @@ struct Shown<'a> {
     mapping: &'a Mapping,
 }
 
-impl Shown<'_> {
+impl HostListing<'_> {
     /// The resources that `-F` asks for: of a host, after those of all hosts; of these alone without a host.
     fn resources(&self, host: Option<&str>) -> Vec<&Resource> {
         let Some(list) = self.parsed.last("F") else {
@@ -244,7 +244,7 @@ fn row(values: &[String; 11], narrow: bool) -> String {
     text
 }
 
-fn table(shown: &Shown) -> String {
+fn table(shown: &HostListing) -> String {
     let narrow = shown.parsed.has("ncb");
     let names = [
         "HOSTNAME", "ARCH", "NCPU", "NSOC", "NCOR", "NTHR", "LOAD", "MEMTOT", "MEMUSE", "SWAPTO",
@@ -322,7 +322,7 @@ fn host_jobs(text: &mut String, host: &str, jobs: &[&Job], ctx: &Ctx, mapping: &
     }
 }
 
-fn xml(shown: &Shown) -> String {
+fn xml(shown: &HostListing) -> String {
     let mut text = String::from(
         "<?xml version='1.0'?>\n<qhost xmlns:xsd=\"http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/\
          schemas/qhost/qhost.xsd\">\n",
@@ -475,7 +475,6 @@ fn select(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resources;
     use super::*;
     use muster_model::licenses::License;
 

@@ -7,7 +7,7 @@ pub(super) mod queues;
 pub(super) mod xml;
 
 use super::arguments::Parsed;
-use super::{fail, fits, run_command, selection, site, unreachable};
+use super::{fail, fits, resources, run_command, selection, site, unreachable};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::query;
@@ -114,7 +114,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     {
         let known = queues::of_cluster(&ctx, &mapping, &jobs);
         let licenses = match parsed.has("F") {
-            true => site::licenses().map_err(|e| unreachable(&e))?,
+            true => resources::licenses().map_err(|e| unreachable(&e))?,
             false => Vec::new(),
         };
         queues::full(&known, &entries, &licenses, parsed, &view)

@@ -1,8 +1,9 @@
 //! Resources of hosts and queues as `qstat -F` and `qhost -F` show them: what hosts report of themselves, generic resources that are
 //! free, licenses that are left.
 
-use super::qstat::queues::Instance;
-use super::site;
+use crate::connect::{Client, ConnectError};
+use crate::listing::query;
+use muster_conf::grid_engine::ARCH;
 use muster_model::licenses::License;
 use muster_model::node::Node;
 
@@ -12,11 +13,11 @@ use muster_model::node::Node;
 pub(super) struct Resource {
     pub(super) kind: &'static str,
     pub(super) name: String,
-    value: Value,
+    value: ResourceValue,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Value {
+enum ResourceValue {
     Count(u64),
     Number(f64),
     Mib(u64),
@@ -24,15 +25,25 @@ enum Value {
 }
 
 impl Resource {
-    fn new(kind: &'static str, name: &str, value: Value) -> Resource {
+    fn new(kind: &'static str, name: &str, value: ResourceValue) -> Resource {
         let name = name.to_owned();
         Resource { kind, name, value }
+    }
+
+    /// One with a text.
+    pub(super) fn text(kind: &'static str, name: &str, text: &str) -> Resource {
+        Resource::new(kind, name, ResourceValue::Text(text.to_owned()))
+    }
+
+    /// One that is counted.
+    pub(super) fn count(kind: &'static str, name: &str, count: u64) -> Resource {
+        Resource::new(kind, name, ResourceValue::Count(count))
     }
 
     /// Its value as qstat has it.
     pub(super) fn in_queue(&self) -> String {
         match &self.value {
-            Value::Count(count) => count.to_string(),
+            ResourceValue::Count(count) => count.to_string(),
             _ => self.on_host(),
         }
     }
@@ -40,10 +51,10 @@ impl Resource {
     /// Its value as qhost has it, where counts are numbers with a point.
     pub(super) fn on_host(&self) -> String {
         match &self.value {
-            Value::Count(count) => format!("{count}.000000"),
-            Value::Number(number) => format!("{number:.6}"),
-            Value::Mib(mib) => memory(*mib),
-            Value::Text(text) => text.clone(),
+            ResourceValue::Count(count) => format!("{count}.000000"),
+            ResourceValue::Number(number) => format!("{number:.6}"),
+            ResourceValue::Mib(mib) => memory(*mib),
+            ResourceValue::Text(text) => text.clone(),
         }
     }
 }
@@ -60,10 +71,16 @@ fn memory(mib: u64) -> String {
     }
 }
 
+/// Asks for the licenses of the cluster.
+pub(super) fn licenses() -> Result<Vec<Resource>, ConnectError> {
+    let all = query::licenses(&mut Client::connect()?)?;
+    Ok(of_all_hosts(&all))
+}
+
 /// Licenses that are left, for all hosts.
 pub(super) fn of_all_hosts(licenses: &[License]) -> Vec<Resource> {
     let left = |own: &License| u64::from(own.total.saturating_sub(own.used));
-    let shown = |own: &License| Resource::new("gc", &own.name, Value::Count(left(own)));
+    let shown = |own: &License| Resource::new("gc", &own.name, ResourceValue::Count(left(own)));
     licenses.iter().map(shown).collect()
 }
 
@@ -76,14 +93,14 @@ pub(super) fn of_host(node: &Node, free: &[(String, u64)]) -> Vec<Resource> {
         .report
         .as_ref()
         .map(|report| f64::from(report.load_centi) / 100.0);
-    all.extend(average.map(|average| load("load_avg", Value::Number(average))));
-    all.push(load("arch", Value::Text(site::ARCH.to_owned())));
-    all.push(load("num_proc", Value::Count(config.cpus.into())));
+    all.extend(average.map(|average| load("load_avg", ResourceValue::Number(average))));
+    all.push(load("arch", ResourceValue::Text(ARCH.to_owned())));
+    all.push(load("num_proc", ResourceValue::Count(config.cpus.into())));
     if let Some(report) = &node.report {
         let used = config.memory_mib.saturating_sub(report.free_mib);
-        all.push(load("mem_free", Value::Mib(report.free_mib)));
-        all.push(load("mem_total", Value::Mib(config.memory_mib)));
-        all.push(load("mem_used", Value::Mib(used)));
+        all.push(load("mem_free", ResourceValue::Mib(report.free_mib)));
+        all.push(load("mem_total", ResourceValue::Mib(config.memory_mib)));
+        all.push(load("mem_used", ResourceValue::Mib(used)));
     }
     let cores = config.sockets * config.cores_per_socket;
     let threads = match config.threads_per_core {
@@ -93,31 +110,18 @@ pub(super) fn of_host(node: &Node, free: &[(String, u64)]) -> Vec<Resource> {
     let core = format!("C{threads}");
     let socket = format!("S{}", core.repeat(config.cores_per_socket as usize));
     let topology = socket.repeat(config.sockets as usize);
-    all.push(load("m_topology", Value::Text(topology)));
-    all.push(load("m_socket", Value::Count(config.sockets.into())));
-    all.push(load("m_core", Value::Count(cores.into())));
+    all.push(load("m_topology", ResourceValue::Text(topology)));
+    all.push(load(
+        "m_socket",
+        ResourceValue::Count(config.sockets.into()),
+    ));
+    all.push(load("m_core", ResourceValue::Count(cores.into())));
     let all_threads = u64::from(cores) * u64::from(config.threads_per_core);
-    all.push(load("m_thread", Value::Count(all_threads)));
+    all.push(load("m_thread", ResourceValue::Count(all_threads)));
     let share = average.map(|average| average / f64::from(config.cpus.max(1)));
-    all.extend(share.map(|share| load("np_load_avg", Value::Number(share))));
+    all.extend(share.map(|share| load("np_load_avg", ResourceValue::Number(share))));
     let left = free.iter();
-    all.extend(left.map(|(name, count)| Resource::new("hc", name, Value::Count(*count))));
-    all
-}
-
-/// Those of a queue on one host, its host's first.
-pub(super) fn of_queue(own: &Instance) -> Vec<Resource> {
-    let fixed = |name, value: &str| Resource::new("qf", name, Value::Text(value.to_owned()));
-    let slots = Value::Count(own.total.saturating_sub(own.used));
-    let mut all = own.resources.clone();
-    all.extend([
-        fixed("qname", &own.queue),
-        fixed("hostname", &own.host),
-        Resource::new("qc", "slots", slots),
-        Resource::new("qf", "seq_no", Value::Count(0)),
-        fixed("calendar", "NONE"),
-        fixed("h_rt", &own.limit),
-    ]);
+    all.extend(left.map(|(name, count)| Resource::new("hc", name, ResourceValue::Count(*count))));
     all
 }
 

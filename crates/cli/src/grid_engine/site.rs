@@ -1,6 +1,5 @@
 //! What names of Grid Engine stand for at this site: sge.conf, and the partitions and nodes that there are.
 
-use super::resources::{self, Resource};
 use super::{fits, is_pattern};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
@@ -43,12 +42,6 @@ pub(super) fn cluster(client: &mut Client) -> Result<Ctx, ConnectError> {
     let mut ctx = Ctx::new(&client.endpoint.cluster.clone());
     query::cluster(client, &mut ctx)?;
     Ok(ctx)
-}
-
-/// Licenses of the cluster.
-pub(super) fn licenses() -> Result<Vec<Resource>, ConnectError> {
-    let all = query::licenses(&mut Client::connect()?)?;
-    Ok(resources::of_all_hosts(&all))
 }
 
 /// The queue that stands for the default partition, unless sge.conf has it otherwise.

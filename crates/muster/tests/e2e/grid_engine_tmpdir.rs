@@ -25,7 +25,7 @@ fn a_job_has_a_temporary_directory_on_each_node_that_goes_with_it() {
         "job.sh",
         "#!/bin/sh\n#$ -cwd -V -j y -N tmp -pe mpi 4\n\
          echo $TMPDIR $TMP; stat -c '%a %u' $TMPDIR; ls -A $TMPDIR; mkdir -p $TMPDIR/a/b; echo text >$TMPDIR/a/b/file\n\
-         srun -l -N 2 --ntasks-per-node=1 sh -c 'stat -c \"%u %n\" $TMPDIR; touch $TMPDIR/of-task'\n",
+         srun -l -N 2 --ntasks-per-node=1 sh -c 'stat -c \"%u %n\" $TMPDIR; touch $TMPDIR/of-task' | sort\n",
     );
     // What the caller has does not count.
     let ran = c.run(&format!(

@@ -155,6 +155,15 @@ impl Launches {
         state.is_unsettled = true;
     }
 
+    /// They are removed, in the turn in which nothing else of the job was found: it is released.
+    pub(super) fn dirs_removed(&mut self, state: &mut State, run: JobAttempt) {
+        self.programs.container_gone(state, run);
+        let is_over = |e: &JobEntry| e.phase.is_ending() && !e.is_busy();
+        if state.jobs.get(&run).is_some_and(is_over) {
+            self.release(state, run);
+        }
+    }
+
     /// What removes them runs, or could not be started.
     pub(super) fn container_removal_started(
         &mut self,

@@ -120,6 +120,10 @@ pub enum Event {
     ScriptStarted(JobAttempt, Result<i32, ScriptNotStarted>),
     /// To [`Action::StartPrograms`], [`Action::MakeContainer`], [`Action::RemoveContainer`]: the process.
     ProgramsStarted(JobAttempt, ProgramKind, Result<i32, Failure>),
+    /// To [`Action::MakeContainer`], where it took no process: the status that one would have had.
+    DirsMade(JobAttempt, i32),
+    /// To [`Action::RemoveContainer`], where it took no process.
+    DirsRemoved(JobAttempt),
     /// To [`Action::StartMessage`]: the process.
     MessageStarted(JobAttempt, MessageKind, Result<i32, String>),
     /// To [`Action::RemoveDirs`]: the process.

@@ -87,6 +87,28 @@ pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
     })
 }
 
+/// Whether what a job needs is a temporary directory on a disk of this machine alone, which takes no process.
+pub(super) fn are_quick(programs: &PrologEpilog) -> bool {
+    let tmp_dir = programs.tmp_dir.as_ref();
+    programs.container.is_none() && tmp_dir.is_some_and(|dir| tmp_dirs::is_local(dir))
+}
+
+/// Makes it; the status that a process would end with.
+pub(super) fn make_now(programs: &PrologEpilog) -> i32 {
+    let made = programs
+        .tmp_dir
+        .as_ref()
+        .map_or(Ok(()), |dir| tmp_dirs::make(dir));
+    // What wait(2) has of an exit.
+    exit_code(made) << 8
+}
+
+/// Removes it, if that takes no process: it is on a disk of this machine, and empty.
+pub(super) fn remove_now(programs: &PrologEpilog) -> bool {
+    let tmp_dir = programs.tmp_dir.as_ref();
+    are_quick(programs) && tmp_dir.is_some_and(|dir| tmp_dirs::remove_if_empty(dir))
+}
+
 /// Makes the temporary directory of a Grid Engine job, where the job will find it.
 fn make_tmp_dir(programs: &PrologEpilog) -> io::Result<()> {
     let Some(tmp_dir) = &programs.tmp_dir else {
@@ -169,16 +191,21 @@ fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
             let done = leave_launcher()
                 .map_err(io::Error::other)
                 .and_then(|()| act());
-            sys::exit_now(match done {
-                Ok(()) => 0,
-                Err(e) => {
-                    eprintln!("directories of a job: {e}");
-                    match lacks_room(e.kind()) {
-                        true => CONTAINER_LACK_STATUS.cast_signed(),
-                        false => 1,
-                    }
-                }
-            })
+            sys::exit_now(exit_code(done))
+        }
+    }
+}
+
+/// The exit status of what makes or removes directories; what failed is in the log.
+fn exit_code(done: io::Result<()>) -> i32 {
+    match done {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("directories of a job: {e}");
+            match lacks_room(e.kind()) {
+                true => CONTAINER_LACK_STATUS.cast_signed(),
+                false => 1,
+            }
         }
     }
 }

@@ -278,6 +278,13 @@ impl LauncherExecutor {
                 let started = programs::start(kind, &programs, env);
                 self.programs_started(attempt, kind, started);
             }
+            Action::MakeContainer(attempt, around) if containers::are_quick(&around) => {
+                let status = containers::make_now(&around);
+                self.events.push_back(Event::DirsMade(attempt, status));
+            }
+            Action::RemoveContainer(attempt, around) if containers::remove_now(&around) => {
+                self.events.push_back(Event::DirsRemoved(attempt));
+            }
             Action::MakeContainer(attempt, around) => {
                 let started = containers::start_making(&around);
                 self.programs_started(attempt, ProgramKind::Container, started);

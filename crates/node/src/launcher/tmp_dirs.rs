@@ -99,11 +99,50 @@ fn move_away(parent: &File, name: &OsStr) -> io::Result<()> {
     }
 }
 
+/// Kinds of file systems that answer at once, or not at all.
+const LOCAL: [&str; 8] = [
+    "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs",
+];
+
+/// Whether one is on a disk of this machine, so that nobody waits for another. Nothing else is asked for that.
+pub(super) fn is_local(dir: &JobTmpDir) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let parent = dir.path.parent().unwrap_or(Path::new("/"));
+    let mut all: Vec<&Path> = parent.ancestors().collect();
+    all.reverse();
+    let is_link = |path: &Path| fs::symlink_metadata(path).map_or(true, |of| of.is_symlink());
+    all.into_iter()
+        .all(|path| kind_of_mount(&mounts, path).is_none_or(is_known) && !is_link(path))
+}
+
+fn is_known(kind: &str) -> bool {
+    LOCAL.contains(&kind)
+}
+
+/// The kind of the file system that is mounted there, if one is.
+fn kind_of_mount<'m>(mounts: &'m str, path: &Path) -> Option<&'m str> {
+    // ID PARENT MAJOR:MINOR ROOT MOUNTPOINT OPTIONS ... - KIND SOURCE OPTIONS
+    let kind = |line: &'m str| {
+        let (mount, of) = line.split_once(" - ")?;
+        let there = Path::new(mount.split(' ').nth(4)?);
+        (there == path).then(|| of.split(' ').next().unwrap_or_default())
+    };
+    mounts.lines().filter_map(kind).last()
+}
+
+/// Removes one that is empty; whether there is nothing more to do.
+pub(super) fn remove_if_empty(dir: &JobTmpDir) -> bool {
+    match fs::symlink_metadata(&dir.path) {
+        Ok(found) if found.uid() == dir.uid => fs::remove_dir(&dir.path).is_ok(),
+        Ok(_) => true,
+        Err(e) => e.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// Removes one. What is in it is removed by a process of its user's, so that nothing goes that the user could not remove.
 pub(super) fn remove(dir: &JobTmpDir) {
     // Root removes nothing but empty directories.
-    let is_users = fs::symlink_metadata(&dir.path).is_ok_and(|found| found.uid() == dir.uid);
-    if !is_users || fs::remove_dir(&dir.path).is_ok() {
+    if remove_if_empty(dir) {
         return;
     }
     let removal = Removal::begin(dir.uid, std::slice::from_ref(&dir.path));
@@ -178,6 +217,23 @@ mod tests {
         let names = fs::read_dir(&place).unwrap();
         let names = names.map(|e| e.unwrap().file_name().into_string().unwrap());
         assert_eq!(names.filter(|n| n.ends_with(".other")).count(), 3);
+        fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn kinds_of_mounts_are_found() {
+        let mounts = "25 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n\
+                      30 25 0:40 / /scratch rw - nfs4 server:/x rw\n\
+                      31 25 0:41 / /tmp rw shared:1 - tmpfs tmpfs rw\n";
+        assert_eq!(kind_of_mount(mounts, Path::new("/")), Some("ext4"));
+        assert_eq!(kind_of_mount(mounts, Path::new("/tmp")), Some("tmpfs"));
+        assert_eq!(kind_of_mount(mounts, Path::new("/scratch")), Some("nfs4"));
+        assert_eq!(kind_of_mount(mounts, Path::new("/scratch/a")), None);
+        assert!(!is_known("nfs4") && !is_known("autofs") && is_known("xfs"));
+        let place = place("local");
+        let link = place.join("link");
+        symlink(&place, &link).unwrap();
+        assert!(!is_local(&tmp_dir(&link)));
         fs::remove_dir_all(&place).unwrap();
     }
 

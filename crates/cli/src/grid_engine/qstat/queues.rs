@@ -144,6 +144,20 @@ fn is_chosen(own: &Instance, list: Option<&str>) -> bool {
     list.is_none_or(|list| any_fits(list, &own.queue) || any_fits(list, &own.name()))
 }
 
+/// Resources of a queue on one host, its host's first.
+fn of_queue(own: &Instance) -> Vec<Resource> {
+    let mut all = own.resources.clone();
+    all.extend([
+        Resource::text("qf", "qname", &own.queue),
+        Resource::text("qf", "hostname", &own.host),
+        Resource::count("qc", "slots", own.total.saturating_sub(own.used)),
+        Resource::count("qf", "seq_no", 0),
+        Resource::text("qf", "calendar", "NONE"),
+        Resource::text("qf", "h_rt", &own.limit),
+    ]);
+    all
+}
+
 /// `-f`, `-F`, `-explain`; `licenses` are resources of all hosts.
 pub(super) fn full(
     known: &[Instance],
@@ -176,7 +190,7 @@ pub(super) fn full(
             return Vec::new();
         };
         let mut all = licenses.to_vec();
-        all.extend(resources::of_queue(own));
+        all.extend(of_queue(own));
         all.retain(|one| list.is_empty() || any_fits(list, &one.name));
         all
     };
