@@ -109,7 +109,7 @@ impl Entry {
     }
 
     /// Of a request of a host that has no user.
-    pub(crate) fn of_host(address: IpAddr, request: Request) -> Entry {
+    pub(crate) fn of_host(address: IpAddr, request: AccessRequest) -> Entry {
         let place = Place {
             address: Some(address),
             ..Place::default()
@@ -326,13 +326,13 @@ mod tests {
             ..Place::default()
         };
         let identity = Identity::default();
-        let line = Entry::new(Role::Root, &identity, Request::Cancel, place).line();
+        let line = Entry::new(Role::Root, &identity, AccessRequest::Cancel, place).line();
         assert!(line.contains(" from pid 42 for 10.0.0.9: Cancel"), "{line}");
     }
 
     #[test]
     fn a_host_without_user_is_named_by_its_address() {
-        let mut entry = Entry::of_host([10, 0, 0, 9].into(), Request::JoinNode).about("node n\n1");
+        let mut entry = Entry::of_host([10, 0, 0, 9].into(), AccessRequest::JoinNode).about("node n\n1");
         entry.refused = Some("why".to_owned());
         assert_eq!(
             entry.line(),

@@ -156,11 +156,11 @@ impl Launches {
     }
 
     /// They are removed, in the turn in which nothing else of the job was found: it is released.
-    pub(super) fn dirs_removed(&mut self, state: &mut State, run: JobAttempt) {
-        self.programs.container_gone(state, run);
+    pub(super) fn dirs_removed(&mut self, state: &mut State, attempt: JobAttempt) {
+        self.programs.container_gone(state, attempt);
         let is_over = |e: &JobEntry| e.phase.is_ending() && !e.is_busy();
-        if state.jobs.get(&run).is_some_and(is_over) {
-            self.release(state, run);
+        if state.jobs.get(&attempt).is_some_and(is_over) {
+            self.release(state, attempt);
         }
     }
 
