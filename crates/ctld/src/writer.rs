@@ -130,14 +130,30 @@ struct NewConfig {
     keep: KeptPartitions,
 }
 
+/// How the controller's prolog of a job has ended.
+struct PrologResult {
+    job: JobId,
+    attempt: Attempt,
+    well: bool,
+}
+
+/// Reports of a node that are durable once the turn is.
+struct ReportAck {
+    node: NodeIdx,
+    /// The connection by which they came.
+    generation: u64,
+    /// The last of them.
+    seq: u64,
+}
+
 /// Requests that wait for the turn's commit, or are decided again if it fails.
 #[derive(Default)]
 struct Outbox {
     users: Vec<Decided>,
-    prologs: Vec<(JobId, Attempt, bool)>,
+    prologs: Vec<PrologResult>,
     config: Option<NewConfig>,
     /// By node and connection: a node that has connected again gets none for what another connection has said.
-    acks: Vec<(NodeIdx, u64, u64)>,
+    acks: Vec<ReportAck>,
     welcomes: Vec<NewLink>,
     registered: Vec<(NodeIdx, Vec<JobAttempt>)>,
     configured: Vec<oneshot::Sender<()>>,
@@ -470,7 +486,12 @@ impl Writer {
                 if self.is_current(node, generation)
                     && let Some(last) = reports.last()
                 {
-                    out.acks.push((node, generation, last.seq));
+                    let seq = last.seq;
+                    out.acks.push(ReportAck {
+                        node,
+                        generation,
+                        seq,
+                    });
                     work.reports = Some((node, reports.into_iter()));
                     self.reports(now, work);
                 }
@@ -534,7 +555,7 @@ impl Writer {
                 work.stage = Stage::Messages;
             }
             ToWriter::PrologEnded { job, attempt, well } => {
-                out.prologs.push((job, attempt, well));
+                out.prologs.push(PrologResult { job, attempt, well });
                 let command = Command::PrologEnded { job, attempt, well };
                 self.engine.decide(0, &command, now, turn);
             }
@@ -678,7 +699,12 @@ impl Writer {
             }
             let _ = answer.send(Ok(node));
         }
-        for (node, generation, seq) in out.acks {
+        for ReportAck {
+            node,
+            generation,
+            seq,
+        } in out.acks
+        {
             let link = self.links.get(&node);
             if let Some(link) = link.filter(|link| link.generation == generation) {
                 let _ = link.send.send(ToLink::Ack(seq));

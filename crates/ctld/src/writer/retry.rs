@@ -199,10 +199,10 @@ impl Writer {
             });
         }
         let prologs = work.out.prologs.into_iter();
-        first.extend(prologs.map(|(job, attempt, well)| ToWriter::PrologEnded {
-            job,
-            attempt,
-            well,
+        first.extend(prologs.map(|ended| ToWriter::PrologEnded {
+            job: ended.job,
+            attempt: ended.attempt,
+            well: ended.well,
         }));
         first.extend(work.out.users.into_iter().filter_map(message));
         self.retry.careful += first.len();
