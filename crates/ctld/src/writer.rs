@@ -34,14 +34,14 @@ use muster_core::state::{Note, State};
 use muster_journal::{Batch, Error, Log, Position};
 use muster_model::command::{Command, KeptPartitions, NodeCommand, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
-use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx};
+use muster_model::ids::{JobAttempt, NodeIdx};
 use muster_model::limits::PURGE_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_model::topology::Topology;
 use muster_proto::node::{NodeSettings, NumberedReport, Welcome};
 use muster_sched::engine::{Engine, Turn};
-use retry::Retry;
+use retry::{PrologResult, ReportAck, Retry};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -128,22 +128,6 @@ struct NewConfig {
     config: Arc<ClusterConfig>,
     settings: Box<NodeSettings>,
     keep: KeptPartitions,
-}
-
-/// How the controller's prolog of a job has ended.
-struct PrologResult {
-    job: JobId,
-    attempt: Attempt,
-    well: bool,
-}
-
-/// Reports of a node that are durable once the turn is.
-struct ReportAck {
-    node: NodeIdx,
-    /// The connection by which they came.
-    generation: u64,
-    /// The last of them.
-    seq: u64,
 }
 
 /// Requests that wait for the turn's commit, or are decided again if it fails.

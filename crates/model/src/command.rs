@@ -1,5 +1,4 @@
-//! Requests to the core. A command is a request with an identity; `muster_core::decide` turns it into events or
-//! refuses it.
+//! Requests to the core. A command is a request with an identity; `muster_core::decide` turns it into events or refuses it.
 
 mod accounts;
 mod reservation;

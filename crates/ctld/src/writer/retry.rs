@@ -14,13 +14,29 @@ use muster_core::event::Event;
 use muster_model::command::{
     Command, Identity, JobSelection, JobTarget, NodeCommand, Reply, UserCommand,
 };
-use muster_model::ids::{JobId, NodeIdx};
+use muster_model::ids::{Attempt, JobId, NodeIdx};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_sched::engine::Engine;
 use std::time::Instant;
 use tokio::sync::oneshot;
+
+/// How the controller's prolog of a job has ended.
+pub(super) struct PrologResult {
+    pub(super) job: JobId,
+    pub(super) attempt: Attempt,
+    pub(super) well: bool,
+}
+
+/// Reports of a node that are durable once the turn is.
+pub(super) struct ReportAck {
+    pub(super) node: NodeIdx,
+    /// The connection by which they came.
+    pub(super) generation: u64,
+    /// The last of them.
+    pub(super) seq: u64,
+}
 
 /// Turns that may fail one after another, for no known reason, before the process ends.
 const FAILURES_MAX: u32 = 3;
