@@ -332,7 +332,8 @@ mod tests {
 
     #[test]
     fn a_host_without_user_is_named_by_its_address() {
-        let mut entry = Entry::of_host([10, 0, 0, 9].into(), AccessRequest::JoinNode).about("node n\n1");
+        let mut entry =
+            Entry::of_host([10, 0, 0, 9].into(), AccessRequest::JoinNode).about("node n\n1");
         entry.refused = Some("why".to_owned());
         assert_eq!(
             entry.line(),

@@ -38,10 +38,24 @@ struct SnapshotFailures {
     since: Option<Timestamp>,
 }
 
+/// How many requests there were, and how long they took.
+#[derive(Clone, Copy, Default)]
+struct RequestCount {
+    requests: u64,
+    total_us: u64,
+}
+
+impl RequestCount {
+    fn add(&mut self, us: u64) {
+        self.requests += 1;
+        self.total_us += us;
+    }
+}
+
 #[derive(Default)]
 struct Requests {
-    by_kind: BTreeMap<&'static str, (u64, u64)>,
-    by_user: BTreeMap<u32, (u64, u64)>,
+    by_kind: BTreeMap<&'static str, RequestCount>,
+    by_user: BTreeMap<u32, RequestCount>,
     /// How often users were refused or made to wait because they asked for too much.
     held_back: BTreeMap<u32, u64>,
 }
@@ -72,13 +86,11 @@ impl Stats {
     /// Counts a request.
     pub fn request(&self, kind: &'static str, uid: u32, us: u64) {
         let mut requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
-        let entry = requests.by_kind.entry(kind).or_default();
-        *entry = (entry.0 + 1, entry.1 + us);
+        requests.by_kind.entry(kind).or_default().add(us);
         if requests.by_user.len() >= USERS_MAX && !requests.by_user.contains_key(&uid) {
             return;
         }
-        let entry = requests.by_user.entry(uid).or_default();
-        *entry = (entry.0 + 1, entry.1 + us);
+        requests.by_user.entry(uid).or_default().add(us);
     }
 
     /// Counts that a user was held back; how often that was.
@@ -142,12 +154,12 @@ impl Stats {
         diag.requests = requests
             .by_kind
             .iter()
-            .map(|(k, v)| ((*k).to_owned(), v.0, v.1))
+            .map(|(kind, count)| ((*kind).to_owned(), count.requests, count.total_us))
             .collect();
         diag.users = requests
             .by_user
             .iter()
-            .map(|(k, v)| (*k, v.0, v.1))
+            .map(|(uid, count)| (*uid, count.requests, count.total_us))
             .collect();
         let held_back = requests.held_back.iter();
         diag.held_back = held_back.map(|(uid, count)| (*uid, *count)).collect();

@@ -34,14 +34,14 @@ use muster_core::state::{Note, State};
 use muster_journal::{Batch, Error, Log, Position};
 use muster_model::command::{Command, KeptPartitions, NodeCommand, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
-use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx};
+use muster_model::ids::{JobAttempt, NodeIdx};
 use muster_model::limits::PURGE_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_model::topology::Topology;
 use muster_proto::node::{NodeSettings, NumberedReport, Welcome};
 use muster_sched::engine::{Engine, Turn};
-use retry::Retry;
+use retry::{PrologResult, ReportAck, Retry};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -134,10 +134,10 @@ struct NewConfig {
 #[derive(Default)]
 struct Outbox {
     users: Vec<Decided>,
-    prologs: Vec<(JobId, Attempt, bool)>,
+    prologs: Vec<PrologResult>,
     config: Option<NewConfig>,
     /// By node and connection: a node that has connected again gets none for what another connection has said.
-    acks: Vec<(NodeIdx, u64, u64)>,
+    acks: Vec<ReportAck>,
     welcomes: Vec<NewLink>,
     registered: Vec<(NodeIdx, Vec<JobAttempt>)>,
     configured: Vec<oneshot::Sender<()>>,
@@ -474,7 +474,12 @@ impl Writer {
                 if self.is_current(node, generation)
                     && let Some(last) = reports.last()
                 {
-                    out.acks.push((node, generation, last.seq));
+                    let seq = last.seq;
+                    out.acks.push(ReportAck {
+                        node,
+                        generation,
+                        seq,
+                    });
                     work.reports = Some((node, reports.into_iter()));
                     self.reports(now, work);
                 }
@@ -538,7 +543,7 @@ impl Writer {
                 work.stage = Stage::Messages;
             }
             ToWriter::PrologEnded { job, attempt, well } => {
-                out.prologs.push((job, attempt, well));
+                out.prologs.push(PrologResult { job, attempt, well });
                 let command = Command::PrologEnded { job, attempt, well };
                 self.engine.decide(0, &command, now, turn);
             }
@@ -682,7 +687,12 @@ impl Writer {
             }
             let _ = answer.send(Ok(node));
         }
-        for (node, generation, seq) in out.acks {
+        for ReportAck {
+            node,
+            generation,
+            seq,
+        } in out.acks
+        {
             let link = self.links.get(&node);
             if let Some(link) = link.filter(|link| link.generation == generation) {
                 let _ = link.send.send(ToLink::Ack(seq));

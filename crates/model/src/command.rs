@@ -1,5 +1,4 @@
-//! Requests to the core. A command is a request with an identity; `muster_core::decide` turns it into events or
-//! refuses it.
+//! Requests to the core. A command is a request with an identity; `muster_core::decide` turns it into events or refuses it.
 
 mod accounts;
 mod reservation;
@@ -675,17 +674,44 @@ pub enum NodeCommand {
     },
 }
 
+/// Why a job waits, as the scheduler sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedReason {
+    /// The job.
+    pub job: JobId,
+    /// The reason.
+    pub reason: crate::job::Reason,
+}
+
+/// When a job is expected to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedExpectation {
+    /// The job.
+    pub job: JobId,
+    /// The time.
+    pub start: Timestamp,
+}
+
+/// A limit that a job starts with instead of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortenedLimit {
+    /// Its place in [`Plan::starts`].
+    pub place: usize,
+    /// The limit.
+    pub limit: TimeLimit,
+}
+
 /// What the scheduler proposes. Each entry is checked again when it is committed; a stale one is dropped alone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Jobs to start.
     pub starts: Vec<PlannedStart>,
     /// Reasons that changed for jobs that stay (not durable: they are worked out anew after a restart).
-    pub reasons: Vec<(JobId, crate::job::Reason)>,
+    pub reasons: Vec<PlannedReason>,
     /// Expected starts of jobs that backfill protects (not durable).
-    pub expected: Vec<(JobId, Timestamp)>,
-    /// Limits that jobs start with instead of their own (`--time-min`), by place in `starts`.
-    pub limits: Vec<(usize, TimeLimit)>,
+    pub expected: Vec<PlannedExpectation>,
+    /// Limits that jobs start with instead of their own (`--time-min`).
+    pub limits: Vec<ShortenedLimit>,
     /// Jobs that could start now on more leaf switches than they ask for.
     pub switch_waits: Vec<JobId>,
     /// Jobs that make room for others; before the starts.

@@ -6,7 +6,7 @@ use crate::Scheduler;
 use muster_core::decide::{decide, decide_plan};
 use muster_core::event::Event;
 use muster_core::state::{Note, State};
-use muster_model::command::{Command, Reply, UserCommand};
+use muster_model::command::{Command, PlannedReason, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
 use muster_model::hostlist;
@@ -138,7 +138,7 @@ impl Engine {
         if !evaluated.is_empty() {
             self.take_note(Note::Evaluated(evaluated.to_vec(), now), turn);
         }
-        for &(job, reason) in &plan.reasons {
+        for &PlannedReason { job, reason } in &plan.reasons {
             self.take_note(Note::Reason(job, reason), turn);
             if reason == Reason::ReqNodeNotAvail
                 && let Some(nodes) = unavailable(&self.state, job)
@@ -146,8 +146,8 @@ impl Engine {
                 self.take_note(Note::Unavailable(job, nodes), turn);
             }
         }
-        for &(job, at) in &plan.expected {
-            self.take_note(Note::Expected(job, Some(at)), turn);
+        for planned in &plan.expected {
+            self.take_note(Note::Expected(planned.job, Some(planned.start)), turn);
         }
         let waits = !plan.switch_waits.is_empty() || !plan.preemptions.is_empty();
         if waits || !plan.starts.is_empty() {

@@ -27,7 +27,7 @@ use crate::pass::scheduler::{Scheduler, array_budget};
 use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::state::State;
-use muster_model::command::Plan;
+use muster_model::command::{Plan, PlannedReason, ShortenedLimit};
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Reason};
@@ -370,7 +370,8 @@ impl<'a> Pass<'a> {
         if narrowed || cause.is_some_and(|_| !unlicensed) {
             match self.try_shorter(lane, job) {
                 Ok((picks, limit)) if self.limit_on(lane, job, &picks).is_none() => {
-                    self.plan.limits.push((self.plan.starts.len(), limit));
+                    let place = self.plan.starts.len();
+                    self.plan.limits.push(ShortenedLimit { place, limit });
                     self.start(lane, job, &picks);
                     return Unplaced::Settled;
                 }
@@ -626,7 +627,7 @@ impl<'a> Pass<'a> {
         let first_beside = |part: Option<HetPlace>| {
             part.is_some_and(|part| part.ids().any(|other| heads.contains(&other)))
         };
-        let mut reported: Vec<(JobId, Reason)> = Vec::new();
+        let mut reported: Vec<PlannedReason> = Vec::new();
         for id in std::mem::take(&mut queue.announce) {
             let (Some(&(shape, _)), Some(job)) = (queue.jobs.get(&id), self.state.jobs.get(&id))
             else {
@@ -659,14 +660,18 @@ impl<'a> Pass<'a> {
             queue.refused.remove(&id);
             let reason = queue.fatal(shape).unwrap_or(waiting);
             if job.reason != reason {
-                reported.push((id, reason));
+                reported.push(PlannedReason { job: id, reason });
             }
         }
         let jobs = &self.state.jobs;
-        let new =
-            |(id, reason): &(JobId, Reason)| jobs.get(id).is_some_and(|job| job.reason != *reason);
-        reported.extend(std::mem::take(&mut queue.refused).into_iter().filter(new));
-        reported.sort_unstable_by_key(|(id, _)| *id);
+        let new = |planned: &PlannedReason| {
+            let job = jobs.get(&planned.job);
+            job.is_some_and(|job| job.reason != planned.reason)
+        };
+        let refused = std::mem::take(&mut queue.refused).into_iter();
+        let refused = refused.map(|(job, reason)| PlannedReason { job, reason });
+        reported.extend(refused.filter(new));
+        reported.sort_unstable_by_key(|planned| planned.job);
         self.plan.reasons = reported;
     }
 }

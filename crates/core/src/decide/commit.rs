@@ -9,7 +9,7 @@ use super::{power, turns};
 use crate::event::{Event, JobChange};
 use crate::policy::limits::{amounts, checks_starts};
 use crate::state::Note;
-use muster_model::command::{Plan, PlannedStart};
+use muster_model::command::{Plan, PlannedExpectation, PlannedReason, PlannedStart};
 use muster_model::config::PartitionState;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_model::job::{Allocation, ArrayRole, Job, MILLION, NodeShare, Step};
@@ -31,8 +31,8 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: Plan) {
     while let Some((place, first)) = starts.next() {
         let het = |planned: &PlannedStart| draft.job(planned.job).and_then(|job| job.het);
         let Some(part) = het(&first) else {
-            let shorter = plan.limits.iter().find(|(at, _)| *at == place);
-            start(draft, first, shorter.map(|(_, limit)| *limit));
+            let shorter = plan.limits.iter().find(|shorter| shorter.place == place);
+            start(draft, first, shorter.map(|shorter| shorter.limit));
             continue;
         };
         let same = |planned: &PlannedStart| het(planned).is_some_and(|p| p.leader == part.leader);
@@ -49,7 +49,7 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: Plan) {
             draft.change(*id, JobChange::SwitchWait);
         }
     }
-    for (id, reason) in &plan.reasons {
+    for PlannedReason { job: id, reason } in &plan.reasons {
         if draft
             .job(*id)
             .is_some_and(|j| j.is_startable() && j.reason != *reason)
@@ -57,7 +57,11 @@ pub(super) fn commit(draft: &mut Draft<'_>, plan: Plan) {
             draft.note(Note::Reason(*id, *reason));
         }
     }
-    for (id, time) in &plan.expected {
+    for PlannedExpectation {
+        job: id,
+        start: time,
+    } in &plan.expected
+    {
         let known = draft.job(*id).filter(|job| job.is_startable());
         if known.is_some_and(|job| job.expected_start != Some(*time)) {
             draft.note(Note::Expected(*id, Some(*time)));

@@ -12,12 +12,28 @@ use crate::writer::After;
 use log::{error, info, warn};
 use muster_core::event::Event;
 use muster_model::command::{Command, NodeCommand, Reply, UserCommand};
-use muster_model::ids::{JobId, NodeIdx};
+use muster_model::ids::{Attempt, JobId, NodeIdx};
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_sched::engine::Engine;
 use std::time::Instant;
+
+/// How the controller's prolog of a job has ended.
+pub(super) struct PrologResult {
+    pub(super) job: JobId,
+    pub(super) attempt: Attempt,
+    pub(super) well: bool,
+}
+
+/// Reports of a node that are durable once the turn is.
+pub(super) struct ReportAck {
+    pub(super) node: NodeIdx,
+    /// The connection by which they came.
+    pub(super) generation: u64,
+    /// The last of them.
+    pub(super) seq: u64,
+}
 
 /// Turns that may fail one after another, for no known reason, before the process ends.
 const FAILURES_MAX: u32 = 3;
@@ -196,10 +212,10 @@ impl Writer {
             });
         }
         let prologs = work.out.prologs.into_iter();
-        first.extend(prologs.map(|(job, attempt, well)| ToWriter::PrologEnded {
-            job,
-            attempt,
-            well,
+        first.extend(prologs.map(|ended| ToWriter::PrologEnded {
+            job: ended.job,
+            attempt: ended.attempt,
+            well: ended.well,
         }));
         first.extend(work.out.users.into_iter().filter_map(message));
         self.retry.careful += first.len();

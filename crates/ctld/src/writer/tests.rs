@@ -9,7 +9,7 @@ use crate::recover::{self, Without, recover};
 use muster_core::event::Event;
 use muster_journal::{MemStorage, Options};
 use muster_model::command::{Identity, JobSelection, JobTarget};
-use muster_model::ids::BlobId;
+use muster_model::ids::{Attempt, BlobId, JobId};
 use muster_model::job::JobState;
 use muster_model::node::NodeInfo;
 use muster_model::spec::JobSpec;

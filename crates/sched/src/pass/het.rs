@@ -16,6 +16,7 @@ use crate::place::node_source::{CurrentNodes, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::state::limit_use::InUse;
 use muster_model::account_limits::Scope;
+use muster_model::command::PlannedExpectation;
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{Allocation, Reason};
@@ -492,7 +493,10 @@ impl Pass<'_> {
             });
             let known = self.state.jobs.get(&component.job);
             if known.is_some_and(|job| job.expected_start != Some(start)) {
-                self.plan.expected.push((component.job, start));
+                self.plan.expected.push(PlannedExpectation {
+                    job: component.job,
+                    start,
+                });
             }
         }
         holds.sort_by_key(|hold| hold.node);

@@ -14,6 +14,7 @@ use crate::order::HeadKey;
 use crate::pass::scheduler::LaneOutlook;
 use crate::place::holds::{Holds, SharedHolds};
 use muster_core::state::Scale;
+use muster_model::command::PlannedExpectation;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
@@ -316,7 +317,7 @@ fn note_reserved(
     let keeps_licenses = !counts.is_empty();
     pass.budget.licenses.keep(start, counts);
     if pass.state.jobs[&job].expected_start != Some(start) {
-        pass.plan.expected.push((job, start));
+        pass.plan.expected.push(PlannedExpectation { job, start });
     }
     keeps_licenses
 }

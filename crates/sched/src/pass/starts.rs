@@ -112,8 +112,8 @@ impl Pass<'_> {
 
     pub(crate) fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
         let shorter = self.plan.limits.last();
-        let shorter = shorter.filter(|(at, _)| *at == self.plan.starts.len());
-        let shorter = shorter.and_then(|(_, limit)| limit.seconds());
+        let shorter = shorter.filter(|shorter| shorter.place == self.plan.starts.len());
+        let shorter = shorter.and_then(|shorter| shorter.limit.seconds());
         let shorter_ms = shorter.map(|s| s * 1000);
         let end = end_after(self.now, shorter_ms.or_else(|| self.length_ms(lane)));
         let (part, demand) = {

@@ -359,7 +359,11 @@ fn reasons(state: &State, plan: &Plan) -> BTreeMap<JobId, Reason> {
         .filter(|j| world_waits(j))
         .map(|j| (j.id, j.reason))
         .collect();
-    all.extend(plan.reasons.iter().copied());
+    all.extend(
+        plan.reasons
+            .iter()
+            .map(|planned| (planned.job, planned.reason)),
+    );
     for start in &plan.starts {
         all.remove(&start.job);
     }
@@ -523,8 +527,8 @@ fn not_delayed(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
             let expected = plan
                 .expected
                 .iter()
-                .find(|(id, _)| *id == head)
-                .map(|(_, t)| *t);
+                .find(|planned| planned.job == head)
+                .map(|planned| planned.start);
             let expected = expected.or(job.expected_start.filter(|_| start.is_some()));
             // What is overdue may end any moment.
             let expected = expected.map(|t| t.max(world.now));

@@ -220,8 +220,8 @@ impl World {
                     id,
                 });
             }
-            if let Some((_, limit)) = plan.limits.iter().find(|(at, _)| *at == place) {
-                self.change(id, JobChange::TimeLimit(*limit));
+            if let Some(shorter) = plan.limits.iter().find(|shorter| shorter.place == place) {
+                self.change(id, JobChange::TimeLimit(shorter.limit));
             }
             let attempt = Attempt(self.state.jobs[&id].attempt.0 + 1);
             let alloc = Arc::new(start.alloc.clone());
@@ -245,11 +245,12 @@ impl World {
     }
 
     pub(crate) fn note(&mut self, plan: &Plan) {
-        for (id, reason) in &plan.reasons {
-            self.state.note(&Note::Reason(*id, *reason));
+        for planned in &plan.reasons {
+            self.state.note(&Note::Reason(planned.job, planned.reason));
         }
-        for (id, at) in &plan.expected {
-            self.state.note(&Note::Expected(*id, Some(*at)));
+        for planned in &plan.expected {
+            self.state
+                .note(&Note::Expected(planned.job, Some(planned.start)));
         }
     }
 
