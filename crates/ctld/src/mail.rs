@@ -24,6 +24,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// To the one thread that owns the state.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "commands of users are most messages: a box for each would cost more"
+)]
 pub enum ToWriter {
     /// A user's command.
     User {
