@@ -4,7 +4,7 @@
 use crate::cbor::Value;
 use crate::peer::{Answer, Peer, Reading, framed};
 use crate::sys::{ROOT, ended_with_its_starter};
-use crate::target::{NODE_WORDS, Target, until};
+use crate::target::{NODE_WORDS, PORT_NODE as NODE, SACK_PID, Target, until};
 use minicbor::Encode;
 use muster_channel::{Begun, Channel, Initiator, SECRET, Scheme};
 use muster_model::ids::JobId;
@@ -18,10 +18,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The node whose agent serves the port.
-pub const NODE: &str = "n2";
-/// The file with the number of sackd's process, in the home directory.
-pub(crate) const SACK_PID: &str = "network/sackd.pid";
 /// How long an exchange may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -33,7 +29,7 @@ pub struct NetworkDaemons {
 }
 
 impl NetworkDaemons {
-    /// Starts the agent of [`NODE`] again so that it serves the port, and sackd.
+    /// Starts the agent of [`NODE`](crate::target::PORT_NODE) again so that it serves the port, and sackd.
     ///
     /// # Errors
     /// One of them cannot be started, or does not listen.

@@ -1,7 +1,6 @@
 //! A private cluster on this machine that was started for the attack: its sockets, daemons, commands and state.
 
 use crate::cbor::Value;
-use crate::network::SACK_PID;
 use crate::peer::{self, Answer};
 use crate::sys::{ADMINISTRATOR, ATTACKER, COORDINATOR, NAMELESS, OPERATOR, User, VICTIM, as_user};
 use muster_model::ids::JobId;
@@ -25,6 +24,12 @@ const COMMAND_MAX_S: &str = "60";
 
 /// The file with the number of slurmrestd's process, in the home directory.
 pub const REST_PID: &str = "rest/pid";
+
+/// The file with the number of sackd's process, likewise.
+pub const SACK_PID: &str = "network/sackd.pid";
+
+/// The node whose agent serves `SlurmdPort`, once that was started.
+pub const PORT_NODE: &str = "n2";
 
 /// The users of attacks.
 const USERS: [User; 6] = [
@@ -247,7 +252,7 @@ impl Target {
                 daemons.push((format!("agent {node}"), agent));
             }
         }
-        if let Some(relay) = self.child(crate::network::NODE, "muster-relay") {
+        if let Some(relay) = self.child(PORT_NODE, "muster-relay") {
             daemons.push(("relay".to_owned(), relay));
         }
         for (name, file) in [("slurmrestd", REST_PID), ("sackd", SACK_PID)] {

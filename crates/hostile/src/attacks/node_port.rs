@@ -5,14 +5,14 @@ use crate::cbor::Value;
 use crate::jobs::{running_job_of, victim_works};
 use crate::mutate;
 use crate::network::{
-    Begin, Carried, NODE, PATIENCE, address, credential, dial, hello, of_owner, own_hello,
+    Begin, Carried, PATIENCE, address, credential, dial, hello, of_owner, own_hello,
 };
 use crate::outcome::Outcome;
 use crate::peer::{self, Answer, Peer, framed};
 use crate::random::Random;
 use crate::requests;
 use crate::sys::{ATTACKER, User, VICTIM, as_user, raise_descriptors};
-use crate::target::Target;
+use crate::target::{PORT_NODE as NODE, Target};
 use minicbor::bytes::ByteVec;
 use muster_channel::{SECRET, Scheme};
 use muster_model::ids::{JobId, StepNo};
@@ -352,7 +352,7 @@ fn step_of(target: &Target, user: User, job: JobId) -> Option<(Peer, Box<StepCre
     })
 }
 
-/// What a step daemon is told first: to show a step's output, to be its srun, and to obey another launcher.
+/// First messages to a step daemon: to show a step's output, to be its srun, and to obey another launcher.
 fn first_messages(key: &ByteVec) -> Vec<ToStepd> {
     let greeting = || Some(Versions::CLUSTER.greeting());
     vec![

@@ -1,12 +1,12 @@
 //! The socket where tokens of auth/slurm are made for users: each gets tokens of its own, and keeps nobody from them.
 
 use super::finished;
-use crate::network::{SACK_PID, sack_socket};
+use crate::network::sack_socket;
 use crate::outcome::Outcome;
 use crate::peer::Peer;
 use crate::random::Random;
 use crate::sys::{ATTACKER, Lingering, NAMELESS, ROOT, User, VICTIM, as_user, raise_descriptors};
-use crate::target::Target;
+use crate::target::{SACK_PID, Target};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
