@@ -31,6 +31,14 @@ impl Node {
         if !has_programs && container.is_none() && tmp_dir.is_none() {
             return None;
         }
+        if !has_programs && container.is_none() {
+            // No program needs an environment, and each job's is in the record file.
+            return Some(Box::new(PrologEpilog {
+                tmp_dir,
+                prolog_timeout_s: settings.prolog_timeout_s,
+                ..PrologEpilog::default()
+            }));
+        }
         let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
         let view = job_view(grant, &self.place.cluster, settings);
         let mut env: Vec<String> = job_env::program_env(&view, position)
