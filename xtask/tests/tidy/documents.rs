@@ -111,3 +111,135 @@ fn documents_name_what_is_there() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// Documents that say which file has what.
+const GUIDES: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
+
+/// A reader who looks for an item in the file that a guide names must find its definition there, not only a use.
+#[test]
+fn items_are_defined_in_the_files_that_guides_name() {
+    let sources = all();
+    let mut wrong = Vec::new();
+    for guide in GUIDES {
+        let text = fs::read_to_string(root().join(guide)).expect("a document");
+        let places = items_with_files(&text);
+        assert!(places.len() > 10, "{guide}: only {places:?}");
+        for (item, file) in places {
+            let paths = in_crates(&file);
+            let source = sources.iter().find(|source| paths.contains(&source.path));
+            if source.is_none_or(|source| !defines(&source.text, &item)) {
+                wrong.push(format!("{guide}: `{item}` in {file}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "not defined there: {wrong:#?}");
+}
+
+/// The paths that a path in a guide may stand for.
+fn in_crates(file: &str) -> [String; 2] {
+    [file.to_owned(), format!("crates/{file}")]
+}
+
+/// Pairs of item and file in a text, where an item is between backticks: "`item` (file.rs", "`item` in file.rs" and
+/// "file.rs (`item`". Several items may be listed for one file.
+fn items_with_files(text: &str) -> Vec<(String, String)> {
+    let text = text.replace('†', "");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let parts: Vec<&str> = text.split('`').collect();
+    let mut pairs = Vec::new();
+    let mut listed = Vec::new();
+    let mut file = None;
+    for around in parts.windows(3).step_by(2) {
+        let [before, item, after] = around else {
+            continue;
+        };
+        if ![", ", " and ", " or "].contains(before) {
+            listed.clear();
+            file = before.strip_suffix(" (").and_then(last_file);
+        }
+        listed.push(*item);
+        pairs.extend(file.map(|file| ((*item).to_owned(), file.to_owned())));
+        let place = after.strip_prefix(" (").or(after.strip_prefix(" in "));
+        if let Some(file) = place.and_then(first_file) {
+            let items = listed.iter().map(|item| (*item).to_owned());
+            pairs.extend(items.map(|item| (item, file.to_owned())));
+        }
+    }
+    let is_name = |item: &str| item.chars().all(|c| is_word(c) || c == ':');
+    pairs.retain(|(item, _)| is_name(item));
+    pairs
+}
+
+/// The path of one Rust file with its folder, at the beginning of a text.
+fn first_file(text: &str) -> Option<&str> {
+    let end = text.find(|c: char| !is_word(c) && !"/-.".contains(c));
+    let path = text[..end.unwrap_or(text.len())].trim_end_matches('.');
+    (path.contains('/') && path.ends_with(".rs")).then_some(path)
+}
+
+/// The same at the end of a text.
+fn last_file(text: &str) -> Option<&str> {
+    let text = text.trim_end();
+    let before = text.rfind(|c: char| !is_word(c) && !"/-.".contains(c));
+    // What is in braces stands for several files.
+    let is_one = before.is_none_or(|at| !text[at..].starts_with('}'));
+    let path = before.map_or(text, |at| &text[at + 1..]);
+    (is_one && path.contains('/') && path.ends_with(".rs")).then_some(path)
+}
+
+/// Whether a text of Rust defines an item, the last name of a path: a function, a type, a constant, a module, a field or
+/// a variant.
+fn defines(text: &str, item: &str) -> bool {
+    const KINDS: [&str; 8] = [
+        "fn", "struct", "enum", "trait", "type", "const", "static", "mod",
+    ];
+    const BEFORE_FN: [&str; 4] = ["async", "const", "unsafe", "extern"];
+    let name = item.rsplit("::").next().expect("a name");
+    text.lines().map(str::trim_start).any(|line| {
+        let is_public = line.starts_with("pub");
+        let line = match line.strip_prefix("pub").unwrap_or(line) {
+            rest if is_public && rest.starts_with('(') => {
+                rest.split_once(") ").map_or("", |(_, rest)| rest)
+            }
+            rest => rest.trim_start(),
+        };
+        if let Some(rest) = line.strip_prefix(name) {
+            let is_variant = name.starts_with(char::is_uppercase);
+            let is_field = is_public && rest.starts_with(": ");
+            return is_field || is_variant && rest.trim_start().starts_with(['{', '(', ',']);
+        }
+        let mut words = line
+            .split(' ')
+            .skip_while(|word| BEFORE_FN.contains(word) && line.contains("fn "));
+        let is_kind = words.next().is_some_and(|word| KINDS.contains(&word));
+        let defined = words
+            .next()
+            .and_then(|word| word.split(|c| !is_word(c)).next());
+        is_kind && defined == Some(name)
+    })
+}
+
+#[test]
+fn items_of_guides_and_definitions_are_found() {
+    let text = "see `a` and\n`B::b` (x/src/y.rs; so). `C` in crates/x/src/z.rs. x/w.rs † (`D`, `--e`) `f` (g)";
+    let pairs = items_with_files(text);
+    let pairs: Vec<(&str, &str)> = pairs.iter().map(|(i, f)| (&**i, &**f)).collect();
+    let expected = [
+        ("a", "x/src/y.rs"),
+        ("B::b", "x/src/y.rs"),
+        ("C", "crates/x/src/z.rs"),
+        ("D", "x/w.rs"),
+    ];
+    assert_eq!(pairs, expected);
+    let code =
+        "pub(super) const fn one(x: u8) {\n two(x);\n}\nenum E {\n    Three,\n}\nuse a::Four;";
+    for (item, is_defined) in [
+        ("E::one", true),
+        ("two", false),
+        ("E::Three", true),
+        ("E", true),
+        ("Four", false),
+    ] {
+        assert_eq!(defines(code, item), is_defined, "{item}");
+    }
+}
