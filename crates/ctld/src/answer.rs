@@ -20,6 +20,7 @@ use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
 use muster_model::rights::{self, AccessRequest};
+use muster_model::spec::JobKind;
 use muster_model::time::Timestamp;
 use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, Pong, PrioritiesAnswer,
@@ -337,6 +338,24 @@ pub(crate) fn allocation(state: &State, keys: &Keys, identity: &Identity, id: Jo
     match started(state, keys, job) {
         Some(response) => response,
         None => Response::Refused(RefusalCode::JobPending.into()),
+    }
+}
+
+/// Whether a user who may hold an allocation holds another user's by that. It ends with its holder, in the controller's name:
+/// that is for no batch job.
+///
+/// # Errors
+/// There is no such job, it is no allocation, it has ended, or the user may not have the key to it.
+pub(crate) fn may_hold(state: &State, identity: &Identity, id: JobId) -> Result<bool, Refusal> {
+    let job = private_to(state, identity, AccessRequest::HoldAllocation, id)?;
+    if job.spec.kind != JobKind::Allocation {
+        let detail =
+            format!("job {id} is a batch job: it ends with its script, and nobody holds it");
+        return Err(Refusal::new(RefusalCode::JobNotRunning, detail));
+    }
+    match job.state.is_ended() {
+        true => Err(RefusalCode::AlreadyDone.into()),
+        false => Ok(job.spec.owner.uid != identity.uid),
     }
 }
 

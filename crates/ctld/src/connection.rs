@@ -31,6 +31,7 @@ use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::JobKind;
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::NodeHello;
@@ -47,6 +48,8 @@ use tokio::sync::oneshot;
 
 /// Bytes of the largest request that the event loop decodes, and hashes the blobs of, itself.
 const DECODED_HERE: usize = 64 << 10;
+/// Why a connection ends whose client keeps a request back.
+const STALLED: &str = "a request was begun and not sent whole";
 
 /// A client's connection and what it holds.
 struct Connection {
@@ -133,7 +136,7 @@ pub(crate) async fn serve(
                     let why = "what it waits for is not read";
                     break Err(io::Error::new(io::ErrorKind::TimedOut, why));
                 }
-                if let Err(e) = connection.send(&bytes).await {
+                if let Err(e) = connection.send_due(&bytes, &mut reader).await {
                     break Err(e);
                 }
             }
@@ -214,7 +217,7 @@ impl Connection {
     fn overdue(&self, reader: &FrameReader) -> Option<&'static str> {
         let patience = &self.shared.patience;
         if reader.is_stalled(patience.request) {
-            return Some("a request was begun and not sent whole");
+            return Some(STALLED);
         }
         if !self.held.is_empty() || self.share.is_waiting() || !reader.is_empty() {
             return None;
@@ -222,6 +225,17 @@ impl Connection {
         match self.answered {
             None => (self.opened.elapsed() > patience.first_request).then_some("no request came"),
             Some(last) => (last.elapsed() > patience.idle).then_some("no further request came"),
+        }
+    }
+
+    /// Writes what was waited for. The frame that comes has no more time than it has otherwise.
+    async fn send_due(&self, bytes: &[u8], reader: &mut FrameReader) -> io::Result<()> {
+        tokio::select! {
+            biased;
+            sent = self.send(bytes) => sent,
+            () = reader.stall(self.shared.patience.request) => {
+                Err(io::Error::new(io::ErrorKind::TimedOut, STALLED))
+            }
         }
     }
 
@@ -466,19 +480,7 @@ impl Connection {
             let reply = answer.await.map_err(|_| stopping())?;
             return self.reply(reply).await;
         }
-        let interactive = match &command {
-            UserCommand::Submit {
-                spec,
-                test_only: false,
-                ..
-            } => spec.interactive,
-            UserCommand::SubmitHet {
-                specs,
-                test_only: false,
-                ..
-            } => specs.first().is_some_and(|spec| spec.interactive),
-            _ => false,
-        };
+        let is_held = is_held(&command);
         let done = match &command {
             UserCommand::EndAllocation { job, .. } => Some(*job),
             _ => None,
@@ -492,7 +494,7 @@ impl Connection {
         let mut reply = answer.await.map_err(|_| stopping())?;
         remarks.add_to(&mut reply);
         if let Reply::Submitted { id, .. } = &reply
-            && interactive
+            && is_held
         {
             self.held.push(*id);
         }
@@ -622,6 +624,24 @@ async fn read_request(client: &Connection, body: Vec<u8>) -> Result<Request, Ref
 /// Whether it submits a batch job: nobody holds it, so its connection need not know its id.
 fn is_batch(command: &UserCommand) -> bool {
     matches!(command, UserCommand::Submit { spec, test_only: false, .. } if !spec.interactive)
+}
+
+/// Whether it submits an allocation that ends with the connection. A batch job does not, whatever it says.
+fn is_held(command: &UserCommand) -> bool {
+    let first = match command {
+        UserCommand::Submit {
+            spec,
+            test_only: false,
+            ..
+        } => Some(&**spec),
+        UserCommand::SubmitHet {
+            specs,
+            test_only: false,
+            ..
+        } => specs.first(),
+        _ => None,
+    };
+    first.is_some_and(|spec| spec.interactive && spec.kind == JobKind::Allocation)
 }
 
 /// Decodes and validates a request, and gives its blobs their ids.

@@ -113,6 +113,23 @@ impl FrameReader {
         Ok(())
     }
 
+    /// Ends when a frame has begun to come and takes too long. The wait for room goes on meanwhile: room that nobody looks at
+    /// would be kept from others, and this client would not be late.
+    pub(crate) async fn stall(&mut self, most: Duration) {
+        if let Some(growing) = &mut self.growing {
+            self.room = Some(growing.as_mut().await);
+            self.growing = None;
+            self.begun = Some(Instant::now());
+        }
+        match self.begun {
+            Some(begun) => {
+                let left = most.saturating_sub(self.spent + begun.elapsed());
+                tokio::time::sleep(left).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
     async fn read(&mut self) -> io::Result<usize> {
         loop {
             let FrameReader {
@@ -237,5 +254,29 @@ mod tests {
         assert!(third.0.growing.is_some(), "it came later");
         look(&mut second.0, &share).await;
         assert!(second.0.growing.is_none());
+    }
+
+    /// Room that came while the connection wrote something else was kept, and its client was never late.
+    #[tokio::test]
+    async fn who_has_room_is_late_also_while_something_is_written() {
+        let users = Users::new(1024, RateLimit::default(), Arc::default());
+        let share = users.connect(1).ok().unwrap();
+        let mut first = share.frame(REQUEST_BYTES_MAX).unwrap();
+        assert!(first.grow_now(SMALL_FRAME));
+        let (mut second, _client, _write) = reader(REQUEST_BYTES_MAX).await;
+        look(&mut second, &share).await;
+        assert!(second.growing.is_some());
+        let poll = |reader: &mut FrameReader, most| {
+            let stall = std::pin::pin!(reader.stall(most));
+            stall.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+        };
+        assert!(
+            poll(&mut second, Duration::ZERO).is_pending(),
+            "it waits for room"
+        );
+        drop(first);
+        assert!(poll(&mut second, Duration::MAX).is_pending(), "it has time");
+        assert!(second.growing.is_none() && second.room.is_some());
+        second.stall(Duration::ZERO).await;
     }
 }

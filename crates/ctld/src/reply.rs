@@ -1,9 +1,11 @@
 //! Where the answer to a command goes. The answer to a submission is written by the writer itself: that spares the
 //! event loop a wake and its client the wait for it. The connection's task is woken only if it asks meanwhile.
 
+use crate::audit::Entry;
 use crate::peer::Place;
 use crate::stats::Stats;
-use muster_model::command::Reply;
+use muster_core::state::State;
+use muster_model::command::{Identity, Reply, UserCommand};
 use muster_proto::client::Response;
 use muster_proto::frame;
 use nix::sys::socket::{MsgFlags, send};
@@ -37,6 +39,27 @@ impl ReplyTo {
             ReplyTo::Task(_, place) => *place,
             ReplyTo::Socket(direct) => direct.place,
             ReplyTo::Own(_) => Place::default(),
+        }
+    }
+
+    /// The user whose doing a request of the controller itself follows from.
+    pub(crate) fn because_of(&self) -> Option<u32> {
+        match self {
+            ReplyTo::Own(because_of) => *because_of,
+            ReplyTo::Task(..) | ReplyTo::Socket(_) => None,
+        }
+    }
+
+    /// The line of the audit log, if somebody asks for it.
+    pub(crate) fn entry(
+        &self,
+        state: &State,
+        identity: &Identity,
+        command: &UserCommand,
+    ) -> Option<Entry> {
+        match self {
+            ReplyTo::Own(_) => None,
+            _ => Entry::of_command(state, identity, command, self.place()),
         }
     }
 

@@ -47,6 +47,7 @@ use muster_core::state::State;
 use muster_journal::Log as _;
 use muster_model::command::{Identity, JobSelection, KeptPartitions, UserCommand};
 use muster_model::ids::JobId;
+use muster_model::spec::JobKind;
 use muster_proto::client::daemon_socket;
 use std::collections::HashMap;
 use std::fs;
@@ -413,7 +414,8 @@ fn interactive(state: &State) -> HashMap<JobId, u32> {
     let open = state
         .jobs
         .values()
-        .filter(|job| job.spec.interactive && !job.state.is_ended());
+        .filter(|job| job.spec.kind == JobKind::Allocation && job.spec.interactive)
+        .filter(|job| !job.state.is_ended());
     open.map(|job| (job.id, job.spec.owner.uid)).collect()
 }
 

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 /// How long after a failure the next is tried; twice as long after each further one, up to the most.
 const RETRY_FIRST: Duration = Duration::from_secs(60);
 const RETRY_MOST: Duration = Duration::from_secs(3600);
-/// How long accounting may take to write what it has, before it is asked again.
-const SYNC: Duration = Duration::from_secs(60);
+/// How long accounting may take to write what a snapshot lets the journal forget.
+const SYNC: Duration = Duration::from_secs(300);
 
 /// Writes snapshots when they are due.
 pub(crate) struct Snapshots {
@@ -34,12 +34,15 @@ pub(crate) struct Snapshots {
     writer: Sender<ToWriter>,
     /// Nothing may be forgotten that accounting has not on disk.
     follower: Arc<Follower>,
+    /// How long it may take to write that.
+    sync: Duration,
     stats: Arc<Stats>,
 }
 
 /// A snapshot that is on its way to the disk.
 struct Writing {
     thread: JoinHandle<Outcome>,
+    position: Position,
     /// What the journal held before it, which it still holds if this fails.
     before: SnapshotPace,
     was_wanted: bool,
@@ -47,9 +50,10 @@ struct Writing {
 
 enum Outcome {
     Written,
+    /// The log says why.
     Failed,
-    /// The controller stops.
-    Stopped,
+    /// The writer, or accounting, does not answer: the controller stops, or a turn of the writer's failed.
+    Unanswered,
 }
 
 /// Failures since the last snapshot that was written.
@@ -81,6 +85,7 @@ impl Snapshots {
             failed: None,
             writer,
             follower,
+            sync: SYNC,
             stats,
         }
     }
@@ -125,12 +130,12 @@ impl Snapshots {
             return;
         }
         let encoded = SnapshotPace::since_snapshot(bytes.len());
-        let follower = Arc::clone(&self.follower);
+        let (follower, sync) = (Arc::clone(&self.follower), self.sync);
         let (writer, stats) = (self.writer.clone(), Arc::clone(&self.stats));
         let work = move || {
-            let written = caught(|| write(&bytes, position, &granted, &follower));
+            let written = caught(|| write(&bytes, position, &granted, (&follower, sync)));
             let why = match written {
-                Ok(Ok(None)) => return Outcome::Stopped,
+                Ok(Ok(None)) => return Outcome::Unanswered,
                 Ok(Ok(Some(finished))) => {
                     info!("snapshot at event {position}, {} KiB", bytes.len() >> 10);
                     stats.snapshot_written();
@@ -147,6 +152,7 @@ impl Snapshots {
             Ok(thread) => {
                 self.writing = Some(Writing {
                     thread,
+                    position,
                     before: std::mem::replace(&mut self.pace, encoded),
                     was_wanted: std::mem::take(&mut self.is_wanted),
                 });
@@ -164,14 +170,20 @@ impl Snapshots {
             return;
         };
         match writing.thread.join() {
-            Ok(Outcome::Written) => self.failed = None,
-            Ok(Outcome::Stopped) => {}
-            Ok(Outcome::Failed) | Err(_) => {
-                self.pace = writing.before.and(self.pace);
-                self.is_wanted |= writing.was_wanted;
-                self.note_failure(now);
+            Ok(Outcome::Written) => {
+                self.failed = None;
+                return;
             }
+            // A controller that stops comes here no more.
+            Ok(Outcome::Unanswered) => {
+                let why = "a turn of the writer's failed, or accounting ended";
+                report(&self.stats, writing.position, why);
+            }
+            Ok(Outcome::Failed) | Err(_) => {}
         }
+        self.pace = writing.before.and(self.pace);
+        self.is_wanted |= writing.was_wanted;
+        self.note_failure(now);
     }
 
     fn note_failure(&mut self, now: Instant) {
@@ -183,12 +195,12 @@ impl Snapshots {
     }
 }
 
-/// Writes an encoded state; nothing if the controller stops meanwhile.
+/// Writes an encoded state, once accounting has on disk what it must within this time; nothing if it is not answered.
 fn write(
     bytes: &[u8],
     position: Position,
     granted: &Receiver<Option<SnapshotWriter>>,
-    follower: &Follower,
+    (follower, most): (&Follower, Duration),
 ) -> Result<Option<muster_journal::FinishedSnapshot>, String> {
     let Ok(granted) = granted.recv() else {
         return Ok(None);
@@ -198,9 +210,16 @@ fn write(
         .write_all(bytes)
         .map_err(|e| format!("it cannot be written: {e}"))?;
     // What accounting has not on disk yet must stay in the journal.
-    while follower.health().synced < position {
-        if follower.sync(SYNC).is_err() {
-            return Ok(None);
+    if follower.health().synced < position {
+        match follower.sync(most) {
+            Ok(_) if follower.health().synced >= position => {}
+            Ok(_) => {
+                return Err(format!(
+                    "accounting has not written what the journal would forget within {} s",
+                    most.as_secs()
+                ));
+            }
+            Err(_) => return Ok(None),
         }
     }
     let finished = snapshot.finish();
@@ -221,7 +240,7 @@ fn report(stats: &Stats, position: Position, why: &str) {
 mod tests {
     use super::*;
     use crate::recover::recover;
-    use muster_acct::NoStore;
+    use muster_acct::{Change, NoStore, Store, StoreError};
     use muster_journal::{Batch, Log as _, MemStorage, Options};
     use muster_model::ids::JobId;
     use muster_model::job::Job;
@@ -311,6 +330,82 @@ mod tests {
         }
         snapshots.write_if_due(&state, 1, now + RETRY_MOST);
         assert!(snapshots.writing.is_none() && inbox.try_recv().is_err());
+    }
+
+    /// Has written all and flushes nothing: its disk is full.
+    #[derive(Default)]
+    struct FullStore(NoStore);
+
+    impl Store for FullStore {
+        fn position(&self) -> u64 {
+            self.0.position()
+        }
+
+        fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+            self.0.write(changes, position)
+        }
+
+        fn sync(&mut self) -> Result<u64, StoreError> {
+            Err(StoreError::Foreign {
+                path: "full".into(),
+            })
+        }
+    }
+
+    fn wait(snapshots: &Snapshots) {
+        while !snapshots.writing.as_ref().unwrap().thread.is_finished() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// It was waited for without end, with the state in memory, and nothing said that there was no snapshot.
+    #[test]
+    fn a_snapshot_for_which_accounting_has_no_room_fails() {
+        let storage = Arc::new(MemStorage::new());
+        let mut log = recover(storage, "t", Options::default(), |_, _, _| {})
+            .unwrap()
+            .log;
+        let mut batch = Batch::default();
+        batch.push_with(|bytes| bytes.push(0));
+        log.append(&batch).unwrap();
+        let (writer, inbox) = channel();
+        let stats = Arc::new(Stats::default());
+        let follower = Follower::start(Box::new(FullStore::default()), 16).unwrap();
+        follower.send(1, Vec::new()).unwrap();
+        let (follower, counts) = (Arc::new(follower), Arc::clone(&stats));
+        let mut snapshots = Snapshots::new(SnapshotPace::default(), true, writer, follower, counts);
+        snapshots.sync = Duration::from_millis(1);
+        let now = Instant::now();
+        snapshots.write_if_due(&State::default(), 1, now);
+        let Ok(ToWriter::StartSnapshot { position, answer }) = inbox.recv() else {
+            panic!("it was not begun");
+        };
+        answer.send(log.start_snapshot(position).ok()).unwrap();
+        wait(&snapshots);
+        snapshots.write_if_due(&State::default(), 1, now);
+        assert_eq!(failures(&stats), 1);
+        assert!(snapshots.writing.is_none() && inbox.try_recv().is_err());
+        assert!(log.start_snapshot(1).is_ok(), "it was given up");
+    }
+
+    /// Nothing was counted, and the next was due only when the journal had grown by as much again.
+    #[test]
+    fn a_snapshot_that_the_writer_does_not_answer_is_tried_again() {
+        let (writer, inbox) = channel();
+        let stats = Arc::new(Stats::default());
+        let follower = Arc::new(Follower::start(Box::new(NoStore::default()), 16).unwrap());
+        let counts = Arc::clone(&stats);
+        let mut snapshots = Snapshots::new(SnapshotPace::default(), true, writer, follower, counts);
+        let now = Instant::now();
+        snapshots.add(5, 5000);
+        snapshots.write_if_due(&State::default(), 1, now);
+        drop(inbox.recv().unwrap());
+        wait(&snapshots);
+        snapshots.write_if_due(&State::default(), 1, now);
+        assert_eq!((failures(&stats), snapshots.pace.bytes()), (1, 5000));
+        snapshots.write_if_due(&State::default(), 1, now + RETRY_FIRST);
+        let again = inbox.try_recv();
+        assert!(matches!(again, Ok(ToWriter::StartSnapshot { .. })));
     }
 
     #[test]

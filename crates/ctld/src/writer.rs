@@ -440,12 +440,7 @@ impl Writer {
                 command,
                 reply,
             } => {
-                let state = self.engine.state();
-                let audit = match &reply {
-                    // No user asks for it.
-                    ReplyTo::Own(_) => None,
-                    _ => Entry::of_command(state, &identity, &command, reply.place()),
-                };
+                let audit = reply.entry(self.engine.state(), &identity, &command);
                 let begin = turn.events.len();
                 out.users.push(Decided {
                     command: Command::User(identity, *command),
@@ -455,7 +450,7 @@ impl Writer {
                     audit,
                 });
                 let decided = out.users.last_mut().expect("it was pushed just now");
-                let reply = self.user(&decided.command, now, turn);
+                let reply = self.user(&decided.command, &decided.to, now, turn);
                 decided.events.end = turn.events.len();
                 decided.reply = Some(reply);
             }
@@ -563,7 +558,7 @@ impl Writer {
         }
     }
 
-    fn user(&mut self, whole: &Command, now: Timestamp, turn: &mut Turn) -> Reply {
+    fn user(&mut self, whole: &Command, to: &ReplyTo, now: Timestamp, turn: &mut Turn) -> Reply {
         let Command::User(identity, command) = whole else {
             return Reply::Refused(RefusalCode::ProtocolError.into());
         };
@@ -597,7 +592,7 @@ impl Writer {
         }
         let before = turn.replies.len();
         let binds = binding::may_change(command);
-        let kept = room::kept(self.engine.state(), identity, command);
+        let kept = room::kept(self.engine.state(), identity, command, to.because_of());
         let reserve = &self.reserve;
         let accepts = |events: &[_]| room::check(reserve, kept, events);
         self.engine.decide_if(0, whole, now, turn, accepts);

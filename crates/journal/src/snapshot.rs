@@ -44,7 +44,8 @@ pub struct SnapshotWriter {
     synced: u64,
     total: u64,
     crc: u32,
-    finished: bool,
+    /// The file's name, until the log can rely on it.
+    unfinished: Option<String>,
     /// Lets the log see that a snapshot is under way.
     token: Arc<()>,
 }
@@ -77,7 +78,7 @@ impl SnapshotWriter {
             synced: 0,
             total: 0,
             crc: format::seed(id, position),
-            finished: false,
+            unfinished: Some(format!("{}.tmp", file_name(position))),
             token,
         };
         writer.block.resize(BLOCK_HEADER, 0);
@@ -114,10 +115,11 @@ impl SnapshotWriter {
         self.storage
             .rename(&format!("{name}.tmp"), &name)
             .map_err(io("rename"))?;
-        self.finished = true;
+        self.unfinished = Some(name);
         self.storage
             .sync_dir()
             .map_err(io("sync the directory of"))?;
+        self.unfinished = None;
         Ok(FinishedSnapshot {
             id: self.id,
             position: self.position,
@@ -164,11 +166,9 @@ impl Write for SnapshotWriter {
 
 impl Drop for SnapshotWriter {
     fn drop(&mut self) {
-        if !self.finished {
-            // Best effort: the next open removes what is left.
-            let _ = self
-                .storage
-                .remove(&format!("{}.tmp", file_name(self.position)));
+        if let Some(name) = &self.unfinished {
+            // The log does not know it, and would never remove it. It may fail: the next open takes care of what is left.
+            let _ = self.storage.remove(name);
         }
     }
 }

@@ -246,3 +246,24 @@ fn who_may_not_see_a_job_cannot_wait_for_it() {
         assert_eq!(code(answered("jobs", uid, false)), end, "{uid}");
     }
 }
+
+/// Whoever held a batch job and left ended it in the controller's name, and nobody saw who holds another's that waits.
+#[test]
+fn who_holds_holds_an_allocation() {
+    let mut state = state("");
+    let hold = |state: &State, uid| may_hold(state, &identity(uid), JobId(1));
+    let code = |held: Result<bool, Refusal>| held.map_err(|refusal| refusal.code);
+    assert_eq!(code(hold(&state, OWNER)), Err(RefusalCode::JobNotRunning));
+    let job = state.jobs.get_mut(&JobId(1)).unwrap();
+    Arc::make_mut(&mut job.spec).kind = JobKind::Allocation;
+    job.state = JobState::Pending;
+    job.alloc = None;
+    assert_eq!(hold(&state, OWNER), Ok(false));
+    assert_eq!(hold(&state, 0), Ok(true), "it has a line");
+    let denied = Err(RefusalCode::AccessDenied);
+    assert_eq!(code(hold(&state, STRANGER)), denied);
+    state.jobs.get_mut(&JobId(1)).unwrap().state = JobState::Cancelled;
+    assert_eq!(code(hold(&state, OWNER)), Err(RefusalCode::AlreadyDone));
+    let other = may_hold(&state, &identity(OWNER), JobId(2));
+    assert_eq!(code(other), Err(RefusalCode::InvalidJobId));
+}

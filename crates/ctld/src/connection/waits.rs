@@ -1,11 +1,13 @@
 //! Requests that are answered when their time comes: waits for jobs and nodes, and the hold of an allocation.
 
-use super::{Connection, Served, stopping};
+use super::{Connection, Served};
+use crate::answer;
 use crate::mail::ToReplica;
+use muster_core::state::State;
 use muster_model::ids::JobId;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
-use muster_proto::client::{Query, RequestBody, Response};
+use muster_proto::client::{RequestBody, Response};
 use muster_proto::frame;
 use std::io;
 
@@ -56,36 +58,20 @@ impl Connection {
 
     /// The client becomes the holder of an allocation: it is notified of its end, and the allocation ends with it.
     pub(super) async fn hold(&mut self, job: JobId) -> io::Result<Served> {
-        let (answer, mut parts) = self.share.outbox();
         let identity = self.identity.clone();
-        // Only who may have the key to the allocation may hold it.
-        let query = Box::new(Query::Allocation(job));
-        self.shared.to_replica(ToReplica::Query {
-            identity,
-            query,
-            answer,
-        })?;
-        let response = match parts.recv().await {
-            Some(bytes) => frame::decode::<Response>(&bytes[4..])?,
-            None => return Err(stopping()),
+        let look = move |state: &State| answer::may_hold(state, &identity, job);
+        let is_foreign = match self.shared.look(look).await? {
+            Ok(is_foreign) => is_foreign,
+            Err(refusal) => return self.refuse_as(refusal).await,
         };
-        match response {
-            Response::Refused(refusal) if refusal.code != RefusalCode::JobPending => {
-                self.refuse_as(refusal).await
-            }
-            response => {
-                if let Response::JobStarted(info) = &response
-                    && info.job.spec.owner.uid != self.identity.uid
-                {
-                    self.entry().await?.done();
-                }
-                if !self.held.contains(&job) {
-                    self.held.push(job);
-                }
-                self.shared.held_again(job);
-                self.send(&frame::encode(&Response::Held)).await?;
-                wait_ended(self, job, true)
-            }
+        if is_foreign {
+            self.entry().await?.done();
         }
+        if !self.held.contains(&job) {
+            self.held.push(job);
+        }
+        self.shared.held_again(job);
+        self.send(&frame::encode(&Response::Held)).await?;
+        wait_ended(self, job, true)
     }
 }

@@ -6,8 +6,10 @@ use super::queue::goes_first;
 use crate::disk::{Kept, Reserve};
 use muster_core::event::Event;
 use muster_core::state::State;
-use muster_model::command::{Identity, UserCommand};
+use muster_model::command::{Identity, JobTarget, UserCommand};
+use muster_model::job::ArrayRole;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::JobKind;
 
 /// Bytes of the journal beside an event: the head of its record, and what is left over at the end of a block.
 const RECORD_BYTES: u64 = 64;
@@ -28,8 +30,19 @@ pub(super) fn check(reserve: &Reserve, kept: Kept, events: &[Event]) -> Result<(
 }
 
 /// What a command leaves of the space that is kept. An array has so many tasks that who ends them one by one could use up what
-/// reports of nodes need; root can always end them.
-pub(super) fn kept(state: &State, identity: &Identity, command: &UserCommand) -> Kept {
+/// reports of nodes need; root can always end them. So can the controller, but where it ends what a user had held, `because_of`,
+/// that is as if the user ended it.
+pub(super) fn kept(
+    state: &State,
+    identity: &Identity,
+    command: &UserCommand,
+    because_of: Option<u32>,
+) -> Kept {
+    if let (Some(uid), UserCommand::Cancel { selection }) = (because_of, command)
+        && !selection.targets.iter().all(|t| is_allocation(state, t))
+    {
+        return Kept::ForReports(uid);
+    }
     let is_roots = goes_first(identity.uid, state);
     match command {
         UserCommand::EndAllocation { .. } => Kept::Nothing,
@@ -51,4 +64,10 @@ pub(super) fn kept(state: &State, identity: &Identity, command: &UserCommand) ->
         }
         _ => Kept::All,
     }
+}
+
+/// Whether a target is one allocation, which its user could end whatever is free.
+fn is_allocation(state: &State, target: &JobTarget) -> bool {
+    let job = state.jobs.get(&target.job);
+    job.is_some_and(|job| job.spec.kind == JobKind::Allocation && job.array == ArrayRole::None)
 }

@@ -341,6 +341,27 @@ fn a_snapshot_is_written_by_another_thread_while_appends_go_on() {
     log.start_snapshot(30).unwrap();
 }
 
+/// It stayed for good: the log knows only snapshots that were finished.
+#[test]
+fn a_snapshot_whose_name_is_not_durable_is_removed() {
+    let memory = MemStorage::new();
+    let mut log = create(&memory, &small());
+    let (batch, records) = support::batch(1, &[100]);
+    log.append(&batch).unwrap();
+    let mut writer = log.start_snapshot(1).unwrap();
+    writer.write_all(&encode_state(&records)).unwrap();
+    // After a block, the end, their sync and the new name.
+    memory.fail_at(5, std::io::ErrorKind::StorageFull);
+    let error = writer.finish().err().unwrap().to_string();
+    assert!(error.contains("sync the directory of"), "{error}");
+    let left = names(&memory);
+    assert!(
+        !left.iter().any(|name| name.contains("snapshot")),
+        "{left:?}"
+    );
+    support::snapshot(&mut log, &records).unwrap();
+}
+
 #[test]
 fn limits_and_empty_batches() {
     let memory = MemStorage::new();

@@ -154,13 +154,46 @@ fn who_ends_tasks_of_an_array_leaves_space_for_reports() {
     assert!(matches!(reply, Reply::Done { changed: 1, .. }), "{reply:?}");
 }
 
+/// An allocation of bob's that waits, beside the batch job 1.
+fn with_allocation(world: &mut World) -> JobId {
+    let spec = JobSpec {
+        name: "held".to_owned(),
+        work_dir: "/tmp".to_owned(),
+        kind: JobKind::Allocation,
+        interactive: true,
+        ..JobSpec::default()
+    };
+    let command = UserCommand::Submit {
+        spec: Box::new(spec),
+        blobs: Vec::new(),
+        test_only: false,
+    };
+    match ask(world, command) {
+        Reply::Submitted { id, .. } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Who held batch jobs and disconnected ended them past the part that a user has of the space that is kept.
+#[test]
+fn what_ends_with_a_connection_takes_its_users_part() {
+    let mut world = small_disk("connection");
+    world.writer.reserve = Reserve::asking(PathBuf::from("/t"), || 8 << 20);
+    world.turns(vec![ToWriter::cancel(JobId(1), Some(bob().uid))]);
+    assert_eq!(states(&world)[0].1, JobState::Pending);
+    // What the controller ends for reasons of its own needs no space.
+    world.turns(vec![ToWriter::cancel(JobId(1), None)]);
+    assert_eq!(states(&world)[0].1, JobState::Cancelled);
+}
+
 /// It was a cancel of its owner's: refused where the owner had no room for one, and in accounting the owner's doing.
 #[test]
 fn an_allocation_without_holder_is_ended_by_the_controller_itself() {
     let mut world = small_disk("unheld");
+    let id = with_allocation(&mut world);
     world.writer.reserve = Reserve::asking(PathBuf::from("/t"), || 8 << 20);
-    world.turns(vec![ToWriter::cancel(JobId(1), Some(bob().uid))]);
-    let job = &world.writer.state().jobs[&JobId(1)];
+    world.turns(vec![ToWriter::cancel(id, Some(bob().uid))]);
+    let job = &world.writer.state().jobs[&id];
     assert_eq!(
         (job.state, job.cancelled_by),
         (JobState::Cancelled, Some(0))
