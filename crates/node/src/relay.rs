@@ -23,7 +23,7 @@ use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
 use shares::Shares;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// Connections of which nobody knows yet whose they are.
 const STRANGERS: Bounds = Bounds {
@@ -82,11 +82,8 @@ fn run() -> anyhow::Result<()> {
         .context("the asynchronous runtime")?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let relay = Rc::new(Relay {
-            agent: Control::new(agent)?,
-            answers: RefCell::default(),
-            shares: Shares::of(descriptors),
-        });
+        let (relay, gone) = Relay::new(Control::new(agent)?, descriptors);
+        let relay = Rc::new(relay);
         let server = ChannelServer::new(STRANGERS, STRANGER_MAX, LOG);
         let listener = TcpListener::from_std(listener)?;
         tokio::select! {
@@ -94,6 +91,7 @@ fn run() -> anyhow::Result<()> {
                 let relay = Rc::clone(&relay);
                 async move { relay.meet(id, tcp).await.map(Some) }
             }) => {}
+            () = relay.report_gone(gone) => {}
             ended = relay.take_answers() => {
                 if let Err(e) = ended {
                     log_line(&format!("invalid message from the agent: {e}"));
@@ -129,6 +127,8 @@ struct Relay {
     agent: Control,
     /// Where answers to questions go that the agent has not answered.
     answers: RefCell<HashMap<StrangerId, Answer>>,
+    /// Of whom the agent was asked, and who are gone: as many as it has not read of, and no more are asked of before.
+    gone: mpsc::UnboundedSender<StrangerId>,
     shares: Rc<Shares>,
 }
 
@@ -140,21 +140,52 @@ enum Destination {
     Agent,
 }
 
-/// A question that the agent was asked: it need not keep an answer for a connection that is gone, or has no key.
+/// A question to the agent: it need not keep an answer for a connection that is gone, or has no key.
 struct Asked<'r> {
     relay: &'r Relay,
     id: StrangerId,
+    /// It is on its way.
+    is_sent: Cell<bool>,
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.relay.answers.borrow_mut().remove(&self.id);
-        // One that is lost is forgotten by the agent in time.
-        let _ = self.relay.agent.send(&ToAgent::Gone(self.id), None);
+        if self.is_sent.get() {
+            // Nobody takes it any more where the agent is gone.
+            let _ = self.relay.gone.send(self.id);
+        }
     }
 }
 
 impl Relay {
+    /// With the way to the agent, and a limit of descriptors. Those who are gone are to be
+    /// [reported](Relay::report_gone).
+    fn new(agent: Control, descriptors: u64) -> (Relay, mpsc::UnboundedReceiver<StrangerId>) {
+        let (gone, reported) = mpsc::unbounded_channel();
+        let relay = Relay {
+            agent,
+            answers: RefCell::default(),
+            gone,
+            shares: Shares::of(descriptors),
+        };
+        (relay, reported)
+    }
+
+    /// Reports to the agent who is gone, without end.
+    async fn report_gone(&self, mut gone: mpsc::UnboundedReceiver<StrangerId>) {
+        while let Some(first) = gone.recv().await {
+            // All in one turn: those who ask would have many before the next of these.
+            let turn = self.agent.turn().await;
+            let mut next = Some(first);
+            while let Some(id) = next {
+                // Where the agent is gone, that is found where its answers are taken.
+                let _ = turn.send(&ToAgent::Gone(id), None).await;
+                next = gone.try_recv().ok();
+            }
+        }
+    }
+
     /// Takes the agent's answers until it is gone.
     async fn take_answers(&self) -> std::io::Result<()> {
         while let Some((answer, _)) = self.agent.receive::<ToRelay>().await? {
@@ -187,8 +218,12 @@ impl Relay {
     ) -> Result<IdentifiedConnection, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = read_opening(&mut tcp).await?;
-        let _asked = Asked { relay: self, id };
-        match self.connect(id, &opening).await {
+        let asked = Asked {
+            relay: self,
+            id,
+            is_sent: Cell::new(false),
+        };
+        match self.connect(&asked, &opening).await {
             Ok(met) => {
                 let sent = tcp.write_all(&met.answer).await;
                 sent.map_err(|e| e.to_string())?;
@@ -219,11 +254,11 @@ impl Relay {
         }
     }
 
-    async fn connect(&self, id: StrangerId, opening: &Opening) -> Result<Met, String> {
+    async fn connect(&self, asked: &Asked<'_>, opening: &Opening) -> Result<Met, String> {
         if opening.scheme != Scheme::Job {
             return Err("nodes are reached with the key of a job".to_owned());
         }
-        let Verified { secret, path, uid } = self.ask_agent(id, &opening.credential).await?;
+        let Verified { secret, path, uid } = self.ask_agent(asked, &opening.credential).await?;
         let (responder, hello) = Responder::accept(opening, &secret).map_err(|e| e.to_string())?;
         let hello: ChannelHello =
             frame::decode(&hello).map_err(|e| format!("its greeting cannot be read: {e}"))?;
@@ -253,16 +288,17 @@ impl Relay {
         })
     }
 
-    async fn ask_agent(&self, id: StrangerId, credential: &[u8]) -> Result<Verified, String> {
+    async fn ask_agent(&self, asked: &Asked<'_>, credential: &[u8]) -> Result<Verified, String> {
         let (answer, answered) = oneshot::channel();
-        self.answers.borrow_mut().insert(id, answer);
+        self.answers.borrow_mut().insert(asked.id, answer);
         let question = ToAgent::Verify {
-            number: id,
+            number: asked.id,
             credential: credential.to_vec(),
         };
         let gone = || "this node's agent is not there".to_owned();
         let sent = self.agent.send_when_read(&question, None).await;
         sent.map_err(|_| gone())?;
+        asked.is_sent.set(true);
         answered.await.map_err(|_| gone())?
     }
 
@@ -278,5 +314,45 @@ impl Relay {
         let connected = ToAgent::Connected(id, from);
         self.agent.send_when_read(&connected, Some(&far)).await?;
         UnixStream::from_std(near)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the agent had not read enough, it never knew, and kept for each such connection what it was to do with it.
+    #[tokio::test]
+    async fn a_connection_that_is_gone_is_reported_once_the_agent_reads() {
+        const NONE: StrangerId = 0;
+        let (near, far) = control::pair().unwrap();
+        let (relay, gone) = Relay::new(Control::new(near).unwrap(), 64);
+        let agent = Control::new(far).unwrap();
+        let mut filled = 0;
+        while relay.agent.send(&ToAgent::Gone(NONE), None).is_ok() {
+            filled += 1;
+        }
+        for (id, is_sent) in [(7, false), (8, true), (9, true)] {
+            let is_sent = Cell::new(is_sent);
+            let relay = &relay;
+            drop(Asked { relay, id, is_sent });
+        }
+        let reported = async {
+            let mut ids = Vec::new();
+            while ids.len() < filled + 2 {
+                let received = agent.receive::<ToAgent>().await.unwrap();
+                let Some((ToAgent::Gone(id), _)) = received else {
+                    panic!("another message");
+                };
+                ids.push(id);
+            }
+            ids.split_off(filled)
+        };
+        // One that is lost would be waited for without end.
+        let reported = tokio::time::timeout(STRANGER_MAX, reported);
+        tokio::select! {
+            () = relay.report_gone(gone) => panic!("no more is reported"),
+            ids = reported => assert_eq!(ids.unwrap(), [8, 9]),
+        }
     }
 }

@@ -502,7 +502,7 @@ impl<G: NodeSource> Search<'_, G> {
             let mut within = rest[..end].to_vec();
             let enough = |within: &[Candidate]| {
                 let candidates = required.iter().chain(within).copied();
-                self.enough(candidates, max_nodes)
+                self.enough(candidates, max_nodes, |_| true)
             };
             let mut found = None;
             if d.least_loaded {
@@ -548,11 +548,12 @@ impl<G: NodeSource> Search<'_, G> {
         }
     }
 
-    /// Takes candidates in order until there are enough.
+    /// Takes candidates in order until there are enough, and those that `has_all` wants are among them.
     fn enough(
         &self,
         candidates: impl Iterator<Item = Candidate>,
         max_nodes: usize,
+        has_all: impl Fn(&[Candidate]) -> bool,
     ) -> Option<Vec<Candidate>> {
         let d = self.demand;
         let least = self.least_nodes as usize;
@@ -562,6 +563,7 @@ impl<G: NodeSource> Search<'_, G> {
             chosen.len() >= least
                 && d.tasks.is_none_or(|t| tasks >= u64::from(t))
                 && self.gives_all(chosen)
+                && has_all(chosen)
         };
         let most = self.nodes_wanted(max_nodes);
         for candidate in candidates {
@@ -621,21 +623,31 @@ impl<G: NodeSource> Search<'_, G> {
         chosen
     }
 
-    /// The first run of neighbours that holds the job.
+    /// The first run of neighbours that holds the job; with the nodes that are required, the shortest.
     fn contiguous(&self, max_nodes: usize) -> Option<Vec<Candidate>> {
         let d = self.demand;
         let mut all = self.first(usize::MAX, d.tasks_least());
         all.sort_by_key(|c| c.node);
-        (0..all.len()).find_map(|start| {
+        let run = |start: usize| {
             let neighbours = all[start..]
                 .iter()
                 .enumerate()
                 .take_while(|(i, c)| c.node as usize == all[start].node as usize + i)
                 .map(|(_, c)| *c);
-            let chosen = self.enough(neighbours, max_nodes)?;
-            let has = |node: &u32| chosen.iter().any(|c| c.node == *node);
-            d.required.iter().all(has).then_some(chosen)
-        })
+            // Both are in the order of nodes: a run that begins in time has all that are required once it has the last.
+            let reaches_last = |chosen: &[Candidate]| {
+                let last = d.required.last();
+                last.is_none_or(|last| chosen.last().is_some_and(|c| c.node >= *last))
+            };
+            self.enough(neighbours, max_nodes, reaches_last)
+        };
+        let Some(first) = d.required.first() else {
+            return (0..all.len()).find_map(run);
+        };
+        let in_time = all.partition_point(|c| c.node <= *first);
+        let wanted = self.nodes_wanted(max_nodes);
+        let runs = (0..in_time).filter_map(run);
+        runs.min_by_key(|run| (wanted.saturating_sub(run.len()), run.len()))
     }
 
     /// Tasks and devices per node, in node order; `None` if these nodes do not hold them next to each other.

@@ -11,13 +11,15 @@ use muster_proto::hello::JobCredential;
 use muster_trust::channel_secret;
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Users of connections that were verified and have not come yet.
+/// Users of connections that were verified and have not come yet; and messages of the relay's that were not dealt with, each with its
+/// answer until the relay has room for it.
 const VERIFIED_MAX: usize = 2048;
 
 /// Who may connect with this credential?
@@ -26,13 +28,18 @@ pub(super) struct Question {
     pub(super) number: u64,
     pub(super) credential: JobCredential,
     link: RelayLink,
+    place: Place,
 }
+
+/// Counts one message of the relay's among [`VERIFIED_MAX`].
+type Place = OwnedSemaphorePermit;
 
 /// The way to the relay. Clones are the same one.
 #[derive(Clone, Debug)]
 struct RelayLink {
     control: Control,
     verified: Arc<Mutex<HashMap<u64, ExpectedPeer>>>,
+    places: Arc<Semaphore>,
 }
 
 /// Somebody who was verified and has not come yet.
@@ -47,6 +54,7 @@ struct ExpectedPeer {
 pub(super) struct Gone {
     pub(super) number: u64,
     link: RelayLink,
+    _place: Place,
 }
 
 impl Gone {
@@ -57,17 +65,32 @@ impl Gone {
 }
 
 impl RelayLink {
+    fn new(end: OwnedFd) -> io::Result<RelayLink> {
+        Ok(RelayLink {
+            control: Control::new(end)?,
+            verified: Arc::default(),
+            places: Arc::new(Semaphore::new(VERIFIED_MAX)),
+        })
+    }
+
+    /// A place for the next message, once there is one.
+    async fn place(&self) -> io::Result<Place> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        place.map_err(io::Error::other)
+    }
+
     fn verified(&self) -> std::sync::MutexGuard<'_, HashMap<u64, ExpectedPeer>> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send(&self, answer: ToRelay) {
+    /// Answers. What the relay has no room for keeps its place until it has.
+    fn send(&self, answer: ToRelay, place: Place) {
         match self.control.send(&answer, None) {
-            // It reads later: there is an answer for each question, of which it asks no more than it has connections.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 let control = self.control.clone();
                 tokio::spawn(async move {
                     let _ = control.send_when_read(&answer, None).await;
+                    drop(place);
                 });
             }
             Err(e) => log::warn!("the relay for other hosts cannot be answered: {e}"),
@@ -101,20 +124,19 @@ impl Question {
             };
             verified.insert(self.number, entry);
         }
-        self.link.send(ToRelay::Verified {
+        let answer = ToRelay::Verified {
             number: self.number,
             secret: secret.into(),
             path,
             uid: peer.uid,
-        });
+        };
+        self.link.send(answer, self.place);
     }
 
     /// Nobody has.
     pub(super) fn refuse(self, why: &str) {
-        self.link.send(ToRelay::Refused {
-            number: self.number,
-            why: why.to_owned(),
-        });
+        let (number, why) = (self.number, why.to_owned());
+        self.link.send(ToRelay::Refused { number, why }, self.place);
     }
 }
 
@@ -124,12 +146,10 @@ pub(super) fn keep(
     server: Server,
     inputs: mpsc::UnboundedSender<Input>,
 ) -> io::Result<()> {
-    let link = RelayLink {
-        control: Control::new(end)?,
-        verified: Arc::default(),
-    };
+    let link = RelayLink::new(end)?;
     tokio::spawn(async move {
-        match serve(&link, &server, &inputs).await {
+        let connect = |stream, caller, from| server.serve_remote(stream, caller, from);
+        match serve(&link, connect, &inputs).await {
             Ok(()) => log::error!("the relay for other hosts is gone: restart slurmd"),
             Err(e) => log::error!("invalid message from the relay for other hosts: {e}"),
         }
@@ -139,40 +159,46 @@ pub(super) fn keep(
 
 async fn serve(
     link: &RelayLink,
-    server: &Server,
+    connect: impl Fn(UnixStream, Caller, Option<IpAddr>),
     inputs: &mpsc::UnboundedSender<Input>,
 ) -> io::Result<()> {
-    while let Some((message, with)) = link.control.receive::<ToAgent>().await? {
+    loop {
+        // Strangers reach the relay: one that was taken over, asks, and reads no answers, is not received from beyond this.
+        let place = link.place().await?;
+        let Some((message, with)) = link.control.receive::<ToAgent>().await? else {
+            return Ok(());
+        };
         match message {
-            ToAgent::Verify { number, credential } => {
-                let question = |credential| Question {
-                    number,
-                    credential,
-                    link: link.clone(),
-                };
-                match frame::decode(&credential) {
-                    Ok(credential) => {
-                        let _ = inputs.send(Input::ChannelAsked(question(credential)));
-                    }
-                    Err(e) => link.send(ToRelay::Refused {
+            ToAgent::Verify { number, credential } => match frame::decode(&credential) {
+                Ok(credential) => {
+                    let _ = inputs.send(Input::ChannelAsked(Question {
                         number,
-                        why: format!("the credential cannot be read: {e}"),
-                    }),
+                        credential,
+                        link: link.clone(),
+                        place,
+                    }));
                 }
-            }
+                Err(e) => {
+                    let why = format!("the credential cannot be read: {e}");
+                    link.send(ToRelay::Refused { number, why }, place);
+                }
+            },
             ToAgent::Connected(number, from) => {
                 let entry = link.verified().remove(&number);
                 if let (Some(entry), Some(stream)) = (entry, with) {
-                    server.serve_remote(UnixStream::from(stream), entry.caller, from);
+                    connect(UnixStream::from(stream), entry.caller, from);
                 }
             }
             ToAgent::Gone(number) => {
                 let link = link.clone();
-                let _ = inputs.send(Input::ChannelGone(Gone { number, link }));
+                let _ = inputs.send(Input::ChannelGone(Gone {
+                    number,
+                    link,
+                    _place: place,
+                }));
             }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -185,11 +211,7 @@ mod tests {
     /// A link, and the relay's end of it.
     fn link() -> (RelayLink, OwnedFd) {
         let (of_relay, of_agent) = control::pair().unwrap();
-        let link = RelayLink {
-            control: Control::new(of_agent).unwrap(),
-            verified: Arc::default(),
-        };
-        (link, of_relay)
+        (RelayLink::new(of_agent).unwrap(), of_relay)
     }
 
     fn verify(link: &RelayLink, number: u64) {
@@ -197,6 +219,7 @@ mod tests {
             number,
             credential: JobCredential::Owner(JobId(1)),
             link: link.clone(),
+            place: Arc::clone(&link.places).try_acquire_owned().unwrap(),
         };
         question.answer(ChannelPeer {
             key: vec![1; 32].into(),
@@ -214,6 +237,7 @@ mod tests {
         let gone = Gone {
             number: 1,
             link: link.clone(),
+            _place: link.place().await.unwrap(),
         };
         gone.forget();
         assert!(link.verified().is_empty());
@@ -246,7 +270,8 @@ mod tests {
                 };
                 assert_eq!(number, expected);
                 let why = "no".to_owned();
-                link.send(ToRelay::Refused { number, why });
+                let place = link.place().await.unwrap();
+                link.send(ToRelay::Refused { number, why }, place);
             }
             for _ in 0..COUNT {
                 let received = relay.receive::<ToRelay>().await.unwrap();
@@ -255,6 +280,38 @@ mod tests {
         });
         all.await.unwrap();
         asked.await.unwrap();
+    }
+
+    /// Each answer that it did not read was kept, whoever had made it ask: the agent's memory was its to fill.
+    #[tokio::test]
+    async fn a_relay_that_reads_no_answers_is_not_received_from_without_end() {
+        let (link, of_relay) = link();
+        let relay = Control::new(of_relay).unwrap();
+        let (inputs, _taken) = mpsc::unbounded_channel();
+        let serving = link.clone();
+        tokio::spawn(async move { serve(&serving, |_, _, _| {}, &inputs).await });
+        // Garbage has its answer at once.
+        let credential = vec![0xff; 64];
+        let mut asked = 0;
+        while link.places.available_permits() > 0 && asked < 4 * VERIFIED_MAX as u64 {
+            let question = ToAgent::Verify {
+                number: asked,
+                credential: credential.clone(),
+            };
+            match relay.send(&question, None) {
+                Ok(()) => asked += 1,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+        // Besides these there is what the kernel keeps both ways.
+        assert!(asked < 2 * VERIFIED_MAX as u64, "{asked} questions");
+        assert_eq!(link.places.available_permits(), 0);
+        let all = async {
+            for _ in 0..asked {
+                assert!(relay.receive::<ToRelay>().await.unwrap().is_some());
+            }
+        };
+        tokio::time::timeout(STRANGER_MAX, all).await.unwrap();
     }
 
     #[tokio::test]

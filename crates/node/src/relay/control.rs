@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::{Mutex, MutexGuard};
 
 /// Longest message: a credential.
 const MESSAGE_MAX: usize = 16 << 10;
@@ -83,33 +84,45 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// One end. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(crate) struct Control(Arc<AsyncFd<OwnedFd>>);
+pub(crate) struct Control(Arc<End>);
+
+#[derive(Debug)]
+struct End {
+    socket: AsyncFd<OwnedFd>,
+    /// Held by who sends: others wait in the order in which they came.
+    turn: Mutex<()>,
+}
+
+/// The right to send before all that wait.
+pub(crate) struct Turn<'c> {
+    socket: &'c AsyncFd<OwnedFd>,
+    _held: MutexGuard<'c, ()>,
+}
 
 impl Control {
     /// Has to be called with the runtime there.
     pub(crate) fn new(end: OwnedFd) -> io::Result<Control> {
-        Ok(Control(Arc::new(sys::watch(
-            end,
-            Interest::READABLE | Interest::WRITABLE,
-        )?)))
+        let socket = sys::watch(end, Interest::READABLE | Interest::WRITABLE)?;
+        let turn = Mutex::new(());
+        Ok(Control(Arc::new(End { socket, turn })))
     }
 
     /// Sends a message, without waiting.
     ///
     /// # Errors
-    /// The other side is gone, or does not read.
+    /// The other side is gone; or, `WouldBlock`, it does not read, or others wait to send.
     pub(crate) fn send<T: Encode<()>>(
         &self,
         message: &T,
         with: Option<&OwnedFd>,
     ) -> io::Result<()> {
-        let bytes = minicbor::to_vec(message).map_err(io::Error::other)?;
-        let with: Vec<_> = with.map(|fd| fd.as_raw_fd()).into_iter().collect();
-        descriptors::send(self.0.get_ref(), &bytes, &with).map(|_| ())
+        let turn = self.0.turn.try_lock();
+        let _held = turn.map_err(|_| io::ErrorKind::WouldBlock)?;
+        send(self.0.socket.get_ref(), message, with)
     }
 
-    /// Sends a message, once the other side has read enough of those before: strangers, of whom there are many at a time, can
-    /// have more sent than the kernel keeps.
+    /// Sends a message, once all were sent that waited before, and the other side has read enough of them: strangers, of whom there
+    /// are many at a time, can have more sent than the kernel keeps.
     ///
     /// # Errors
     /// The other side is gone.
@@ -118,9 +131,15 @@ impl Control {
         message: &T,
         with: Option<&OwnedFd>,
     ) -> io::Result<()> {
-        let writable = Interest::WRITABLE;
-        let sent = self.0.async_io(writable, |_| self.send(message, with));
-        sent.await
+        self.turn().await.send(message, with).await
+    }
+
+    /// Waits for those who came before to have sent.
+    pub(crate) async fn turn(&self) -> Turn<'_> {
+        Turn {
+            _held: self.0.turn.lock().await,
+            socket: &self.0.socket,
+        }
     }
 
     /// The next message, and what came with it; none at the end.
@@ -133,7 +152,7 @@ impl Control {
         let mut room = vec![0; MESSAGE_MAX];
         let mut received = VecDeque::new();
         loop {
-            let mut ready = self.0.readable().await?;
+            let mut ready = self.0.socket.readable().await?;
             let read =
                 ready.try_io(|fd| descriptors::receive(fd.get_ref(), &mut room, &mut received));
             let length = match read {
@@ -148,5 +167,72 @@ impl Control {
             let message = frame::decode(&room[..length])?;
             return Ok(Some((message, received.pop_front())));
         }
+    }
+}
+
+impl Turn<'_> {
+    /// Sends a message, once the other side has read enough of those before.
+    ///
+    /// # Errors
+    /// The other side is gone.
+    pub(crate) async fn send<T: Encode<()>>(
+        &self,
+        message: &T,
+        with: Option<&OwnedFd>,
+    ) -> io::Result<()> {
+        let writable = Interest::WRITABLE;
+        let sent = self
+            .socket
+            .async_io(writable, |socket| send(socket, message, with));
+        sent.await
+    }
+}
+
+fn send<T: Encode<()>>(socket: &OwnedFd, message: &T, with: Option<&OwnedFd>) -> io::Result<()> {
+    let bytes = minicbor::to_vec(message).map_err(io::Error::other)?;
+    let with: Vec<_> = with.map(|fd| fd.as_raw_fd()).into_iter().collect();
+    descriptors::send(socket, &bytes, &with).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who came when there was room again was sent before all that had waited for it, as often as there was any.
+    #[tokio::test]
+    async fn nobody_sends_before_those_who_wait() {
+        const LATEST: u64 = 9;
+        let (near, far) = pair().unwrap();
+        let (near, far) = (Control::new(near).unwrap(), Control::new(far).unwrap());
+        let mut filled = 0;
+        while near.send(&ToAgent::Gone(0), None).is_ok() {
+            filled += 1;
+        }
+        let mut waiting = Vec::new();
+        for number in 1..LATEST {
+            let near = near.clone();
+            waiting.push(tokio::spawn(async move {
+                let gone = ToAgent::Gone(number);
+                near.send_when_read(&gone, None).await.unwrap();
+            }));
+            tokio::task::yield_now().await;
+        }
+        // There is room for some of them, of which they do not know yet.
+        for _ in 0..LATEST {
+            far.receive::<ToAgent>().await.unwrap();
+        }
+        let refused = near.send(&ToAgent::Gone(LATEST), None).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        let all = async {
+            for expected in std::iter::repeat_n(0, filled - LATEST as usize).chain(1..=LATEST) {
+                let received = far.receive::<ToAgent>().await.unwrap();
+                let Some((ToAgent::Gone(number), _)) = received else {
+                    panic!("no message {expected}");
+                };
+                assert_eq!(number, expected);
+            }
+        };
+        let latest = near.send_when_read(&ToAgent::Gone(LATEST), None);
+        tokio::join!(async { latest.await.unwrap() }, all);
     }
 }

@@ -159,6 +159,7 @@ enum Choice {
     Spread,
     LeastLoaded,
     Counted(&'static str, usize, usize),
+    Contiguous,
 }
 
 /// A job on nodes with these CPUs, weights and features.
@@ -169,6 +170,8 @@ struct Case {
     tasks: u32,
     least: u32,
     most: u32,
+    /// Nodes that it names.
+    named: Vec<usize>,
 }
 
 impl Case {
@@ -189,6 +192,11 @@ impl Case {
         if let Choice::Counted(constraint, ..) = self.choice {
             spec.ask.constraint = Some(constraint.into());
         }
+        spec.ask.contiguous = matches!(self.choice, Choice::Contiguous);
+        if !self.named.is_empty() {
+            let names: Vec<_> = self.named.iter().map(|at| format!("n{at}")).collect();
+            spec.ask.nodelist = Some(names.join(","));
+        }
         let id = world.submit(spec);
         world.pass_by_core();
         world.place(id)
@@ -203,10 +211,17 @@ impl Case {
             let with = |feature| chosen.iter().filter(|node| node.2 == feature).count();
             let counts = match self.choice {
                 Choice::Counted(_, a, b) => with("a") >= a && with("b") >= b,
+                Choice::Contiguous => {
+                    let run = set >> set.trailing_zeros().min(31);
+                    run & (run + 1) == 0
+                }
                 _ => true,
             };
             let cpus: u32 = chosen.iter().map(|node| node.0).sum();
-            (self.least..=self.most).contains(&set.count_ones()) && cpus >= self.tasks && counts
+            (self.least..=self.most).contains(&set.count_ones())
+                && cpus >= self.tasks
+                && counts
+                && self.named.iter().all(|at| set & 1 << at != 0)
         })
     }
 }
@@ -227,6 +242,7 @@ fn heavier_nodes_are_taken_where_the_lighter_ones_would_be_too_many() {
         tasks,
         least: 1,
         most,
+        named: Vec::new(),
     };
     let one = Choice::Counted("[a*1]", 1, 0);
     assert_eq!(case(one, 3, 3).place(), "n0:1 n1:1 n2:1");
@@ -237,6 +253,23 @@ fn heavier_nodes_are_taken_where_the_lighter_ones_would_be_too_many() {
     assert_eq!(case(both, 8, 2).place(), "n3:4 n4:4");
     assert_eq!(case(Choice::LeastLoaded, 3, 3).place(), "n0:1 n1:1 n2:1");
     assert_eq!(case(Choice::LeastLoaded, 4, 2).place(), "n3:3 n4:1");
+}
+
+/// The first nodes of the run were enough without the last one that was named, and so the run was not found.
+#[test]
+fn neighbours_reach_as_far_as_the_last_node_that_is_named() {
+    let case = |named: &[usize], most| Case {
+        nodes: vec![(4, 1, "a"); 5],
+        choice: Choice::Contiguous,
+        tasks: 4,
+        least: 1,
+        most,
+        named: named.to_vec(),
+    };
+    assert_eq!(case(&[1, 3], 3).place(), "n1:2 n2:1 n3:1");
+    assert_eq!(case(&[3], 1).place(), "n3:4");
+    assert_eq!(case(&[4], 2).place(), "n3:3 n4:1");
+    assert_eq!(case(&[1, 3], 2).place(), "-");
 }
 
 proptest! {
@@ -252,11 +285,16 @@ proptest! {
             Just(Choice::Counted("[a*1]", 1, 0)),
             Just(Choice::Counted("[a*1&b*1]", 1, 1)),
             Just(Choice::Counted("[a*2&b*1]", 2, 1)),
+            Just(Choice::Contiguous),
         ],
+        named in proptest::collection::vec(any::<proptest::sample::Index>(), 0..3),
         (least, more, tasks) in (1u32..4, 0u32..3, 3u32..16),
     ) {
         let most = least + more;
-        let case = Case { nodes, choice, tasks, least, most };
+        let mut named: Vec<_> = named.iter().map(|at| at.index(nodes.len())).collect();
+        named.sort_unstable();
+        named.dedup();
+        let case = Case { nodes, choice, tasks, least, most, named };
         let place = case.place();
         prop_assert_eq!(place != "-", case.fits(), "{:?}", place);
         prop_assert!(place.split(' ').count() <= most as usize);
