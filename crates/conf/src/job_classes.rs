@@ -509,6 +509,20 @@ fn joined_lines(text: &str) -> Vec<(u32, String)> {
     lines
 }
 
+/// The text of a file without what only its author reads: comments, and lines that say nothing. It has the same classes.
+pub fn without_comments(text: &str) -> String {
+    let mut out = String::new();
+    for (_, line) in joined_lines(text) {
+        out.push_str(&line);
+        // It is no sign that it goes on.
+        if line.ends_with('\\') {
+            out.push_str("\\\n");
+        }
+        out.push('\n');
+    }
+    out
+}
+
 fn is_none(word: &str) -> bool {
     word.eq_ignore_ascii_case(NO_CLASS)
 }

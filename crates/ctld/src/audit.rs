@@ -242,9 +242,10 @@ fn write(entries: &Receiver<Entry>) {
     loop {
         match entries.recv_timeout(SUMMARY) {
             Ok(entry) => {
-                let kind = LineKind {
-                    uid: entry.uid,
-                    refused: entry.refused.is_some(),
+                let refused = entry.refused.is_some();
+                let kind = match entry.uid {
+                    Some(uid) => LineKind::of_user(uid, refused),
+                    None => LineKind::of_host(entry.place.address, refused),
                 };
                 if limits.admits(kind, now_ms()) {
                     say(&entry.line());

@@ -519,18 +519,18 @@ impl Connection {
             self.send(&frame::encode(&response)).await?;
             return Ok(Served::Next);
         }
-        if matches!(query, Query::JobClasses) {
-            let text = self.shared.classes().text().to_owned();
-            self.send(&frame::encode(&Response::JobClasses(text)))
-                .await?;
-            return Ok(Served::Next);
-        }
         if matches!(query, Query::Ping)
             && let Some(why) = self.shared.unwell()
         {
             return self.refuse(RefusalCode::Busy, why).await;
         }
         let _leave = self.share.query().await;
+        if matches!(query, Query::JobClasses) {
+            let text = self.shared.classes().text().to_owned();
+            self.send(&frame::encode(&Response::JobClasses(text)))
+                .await?;
+            return Ok(Served::Next);
+        }
         let (answer, mut parts) = self.share.outbox();
         let identity = self.identity.clone();
         match query {

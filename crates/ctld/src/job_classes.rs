@@ -19,7 +19,7 @@ use std::path::Path;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SiteClasses {
     classes: JobClasses,
-    /// What the file said, for clients without it.
+    /// What the file said, for clients without it. They may not be allowed to read it, with what its comments say.
     text: String,
     site: Site,
 }
@@ -39,7 +39,7 @@ impl SiteClasses {
         let (mapping_text, mapping_file) = read(grid_engine::FILE)?;
         Ok(SiteClasses {
             classes: JobClasses::parse(&text, &file).0,
-            text,
+            text: job_classes::without_comments(&text),
             site: Site {
                 mapping: Mapping::parse(&mapping_text, &mapping_file).0,
                 gres: config.gres_types.clone(),
@@ -47,7 +47,7 @@ impl SiteClasses {
         })
     }
 
-    /// The text of the file.
+    /// The text of the file, without comments.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

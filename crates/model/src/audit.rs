@@ -12,8 +12,12 @@ pub const TEXT_MAX: usize = 160;
 pub const BURST: u32 = 50;
 /// Milliseconds after which there may be one more.
 pub const REFILL_MS: u64 = 200;
-/// The same for strangers, who have no uid and are counted together.
-pub const STRANGERS_REFILL_MS: u64 = 5_000;
+/// The lines of a host that has not shown whose it is, and when there may be one more: some for each attempt that it has anyway.
+const HOST_BURST: u32 = 20;
+const HOST_REFILL_MS: u64 = 60_000;
+/// Such hosts that are counted alone. The lines of all others are counted together, and there may be one more after this time.
+const HOSTS_MAX: usize = 256;
+const STRANGERS_REFILL_MS: u64 = 5_000;
 /// Milliseconds from one count of what was left out to the next.
 pub const SUMMARY_MS: u64 = 60_000;
 /// Users whose lines are counted.
@@ -95,23 +99,63 @@ impl fmt::Display for Line<'_> {
 #[derive(Debug, Default)]
 pub struct LineLimits {
     users: HashMap<LineKind, Bucket>,
+    hosts: HashMap<LineKind, Bucket>,
     summarised: Option<u64>,
 }
 
 /// Lines that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LineKind {
-    /// Whose; none for hosts that have not shown whose they are.
-    pub uid: Option<u32>,
+    whose: Whose,
     /// Of refused requests.
-    pub refused: bool,
+    refused: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Whose {
+    User(u32),
+    /// A host that has not shown whose it is: its address, of one of IPv6 the first 64 bits.
+    Host(IpAddr),
+    /// All other hosts of that kind.
+    Strangers,
 }
 
 impl LineKind {
+    /// Those of a user.
+    pub fn of_user(uid: u32, refused: bool) -> LineKind {
+        let whose = Whose::User(uid);
+        LineKind { whose, refused }
+    }
+
+    /// Those of a host that has not shown whose it is.
+    pub fn of_host(address: Option<IpAddr>, refused: bool) -> LineKind {
+        let whose = match address.map(|address| address.to_canonical()) {
+            Some(IpAddr::V6(v6)) => Whose::Host(IpAddr::V6((u128::from(v6) >> 64 << 64).into())),
+            Some(v4) => Whose::Host(v4),
+            None => Whose::Strangers,
+        };
+        LineKind { whose, refused }
+    }
+
+    fn result(self) -> &'static str {
+        match self.refused {
+            true => "refused",
+            false => "done",
+        }
+    }
+
+    fn burst(self) -> u32 {
+        match self.whose {
+            Whose::Host(_) => HOST_BURST,
+            Whose::User(_) | Whose::Strangers => BURST,
+        }
+    }
+
     fn refill_ms(self) -> u64 {
-        match self.uid {
-            Some(_) => REFILL_MS,
-            None => STRANGERS_REFILL_MS,
+        match self.whose {
+            Whose::User(_) => REFILL_MS,
+            Whose::Host(_) => HOST_REFILL_MS,
+            Whose::Strangers => STRANGERS_REFILL_MS,
         }
     }
 }
@@ -126,29 +170,15 @@ struct Bucket {
 impl LineLimits {
     /// Whether there is room for one more line.
     pub fn admits(&mut self, kind: LineKind, now_ms: u64) -> bool {
-        if self.users.len() >= USERS_MAX && !self.users.contains_key(&kind) {
-            // Full buckets say nothing that a new one would not.
-            self.users.retain(|kind, bucket| {
-                bucket.refill(now_ms, kind.refill_ms());
-                bucket.left < BURST || bucket.left_out > 0
-            });
+        if !matches!(kind.whose, Whose::Host(_)) {
+            has_place(&mut self.users, kind, USERS_MAX, now_ms);
+            return takes_line(&mut self.users, kind, now_ms);
         }
-        let bucket = self.users.entry(kind).or_insert(Bucket {
-            left: BURST,
-            since_ms: now_ms,
-            left_out: 0,
-        });
-        bucket.refill(now_ms, kind.refill_ms());
-        match bucket.left {
-            0 => {
-                bucket.left_out += 1;
-                false
-            }
-            _ => {
-                bucket.left -= 1;
-                true
-            }
+        if has_place(&mut self.hosts, kind, HOSTS_MAX, now_ms) {
+            return takes_line(&mut self.hosts, kind, now_ms);
         }
+        let whose = Whose::Strangers;
+        takes_line(&mut self.users, LineKind { whose, ..kind }, now_ms)
     }
 
     /// Lines about what was left out, once in a while.
@@ -159,28 +189,96 @@ impl LineLimits {
         }
         self.summarised = Some(now_ms);
         let mut lines = Vec::new();
-        for (LineKind { uid, refused }, bucket) in &mut self.users {
-            let count = std::mem::take(&mut bucket.left_out);
-            if count > 0 {
-                let what = if *refused { "refused" } else { "done" };
-                let who = match uid {
-                    Some(uid) => format!("uid {uid}"),
-                    None => "strangers".to_owned(),
-                };
-                lines.push(format!("audit: {who}: {count} more requests were {what}"));
+        for (kind, bucket) in &mut self.users {
+            if let Whose::User(uid) = kind.whose
+                && bucket.left_out > 0
+            {
+                let count = std::mem::take(&mut bucket.left_out);
+                let result = kind.result();
+                lines.push(format!(
+                    "audit: uid {uid}: {count} more requests were {result}"
+                ));
             }
         }
+        lines.extend(
+            [false, true]
+                .map(|refused| self.summary_of_hosts(refused))
+                .into_iter()
+                .flatten(),
+        );
         lines.sort_unstable();
         lines
+    }
+
+    /// The line about hosts that have not shown whose they are, if there is something to be said.
+    fn summary_of_hosts(&mut self, refused: bool) -> Option<String> {
+        let strangers = LineKind {
+            whose: Whose::Strangers,
+            refused,
+        };
+        let others = self.users.get_mut(&strangers);
+        let mut count = others.map_or(0, |bucket| std::mem::take(&mut bucket.left_out));
+        let mut most: Option<(u64, IpAddr)> = None;
+        for (kind, bucket) in self
+            .hosts
+            .iter_mut()
+            .filter(|(kind, _)| kind.refused == refused)
+        {
+            let own = std::mem::take(&mut bucket.left_out);
+            count += own;
+            if let Whose::Host(address) = kind.whose
+                && own > 0
+            {
+                most = most.max(Some((own, address)));
+            }
+        }
+        let most = most.map_or_else(String::new, |(own, address)| {
+            format!(", {own} of them from {address}")
+        });
+        let result = strangers.result();
+        (count > 0).then(|| format!("audit: strangers: {count} more requests were {result}{most}"))
+    }
+}
+
+type Buckets = HashMap<LineKind, Bucket>;
+
+/// Whether there is a bucket, or room for one. Full ones say nothing that a new one would not, and go.
+fn has_place(buckets: &mut Buckets, kind: LineKind, most: usize, now_ms: u64) -> bool {
+    if buckets.len() >= most && !buckets.contains_key(&kind) {
+        buckets.retain(|kind, bucket| {
+            bucket.refill(*kind, now_ms);
+            bucket.left < kind.burst() || bucket.left_out > 0
+        });
+    }
+    buckets.len() < most || buckets.contains_key(&kind)
+}
+
+/// Takes a line of a bucket, or counts it as left out.
+fn takes_line(buckets: &mut Buckets, kind: LineKind, now_ms: u64) -> bool {
+    let bucket = buckets.entry(kind).or_insert(Bucket {
+        left: kind.burst(),
+        since_ms: now_ms,
+        left_out: 0,
+    });
+    bucket.refill(kind, now_ms);
+    match bucket.left {
+        0 => {
+            bucket.left_out += 1;
+            false
+        }
+        _ => {
+            bucket.left -= 1;
+            true
+        }
     }
 }
 
 impl Bucket {
-    fn refill(&mut self, now_ms: u64, every_ms: u64) {
+    fn refill(&mut self, kind: LineKind, now_ms: u64) {
         let passed = now_ms.saturating_sub(self.since_ms);
-        let more = u32::try_from(passed / every_ms).unwrap_or(u32::MAX);
+        let more = u32::try_from(passed / kind.refill_ms()).unwrap_or(u32::MAX);
         if more > 0 {
-            self.left = self.left.saturating_add(more).min(BURST);
+            self.left = self.left.saturating_add(more).min(kind.burst());
             self.since_ms = now_ms;
         }
     }
@@ -203,10 +301,7 @@ mod tests {
     #[test]
     fn a_user_has_so_many_lines_and_the_rest_is_counted() {
         let (mut limits, start) = (LineLimits::default(), 7);
-        let kind = |uid, refused| LineKind {
-            uid: Some(uid),
-            refused,
-        };
+        let kind = LineKind::of_user;
         let many = |limits: &mut LineLimits, kind, at| {
             (0..1000).filter(|_| limits.admits(kind, at)).count()
         };
@@ -225,10 +320,7 @@ mod tests {
         );
         assert!(limits.summary(later + SUMMARY_MS).is_empty());
         // Strangers are counted together, and have fewer.
-        let strangers = LineKind {
-            uid: None,
-            refused: true,
-        };
+        let strangers = LineKind::of_host(None, true);
         assert_eq!(many(&mut limits, strangers, later), BURST as usize);
         assert_eq!(many(&mut limits, strangers, later + REFILL_MS), 0);
         let after = later + STRANGERS_REFILL_MS;
@@ -244,5 +336,34 @@ mod tests {
             let _ = limits.admits(kind(uid, true), at);
         });
         assert!(limits.users.len() <= USERS_MAX);
+    }
+
+    /// All strangers shared their lines: some cheap attempts left those of a real guesser to the count.
+    #[test]
+    fn a_host_without_user_has_lines_of_its_own() {
+        let (mut limits, now) = (LineLimits::default(), 7);
+        let host = |text: &str| LineKind::of_host(text.parse().ok(), true);
+        let mut many = |kind| (0..1000).filter(|_| limits.admits(kind, now)).count();
+        assert_eq!(many(host("192.0.2.1")), HOST_BURST as usize);
+        assert_eq!(many(host("::ffff:192.0.2.1")), 0);
+        assert_eq!(many(host("2001:db8::1")), HOST_BURST as usize);
+        assert_eq!(
+            many(host("2001:db8::ffff:1")),
+            0,
+            "a host has many addresses"
+        );
+        assert!(limits.summary(now).is_empty());
+        let later = now + SUMMARY_MS;
+        let summary = limits.summary(later);
+        let line =
+            "audit: strangers: 3960 more requests were refused, 1980 of them from 2001:db8::";
+        assert_eq!(summary, [line]);
+        // There are so many hosts that are counted alone.
+        let networks = (0..1000_u128).map(|n| IpAddr::V6(((0x2001 << 112) + (n << 64)).into()));
+        let kinds = networks.map(|address| LineKind::of_host(Some(address), true));
+        let admitted = kinds.filter(|kind| limits.admits(*kind, later)).count();
+        assert!(admitted >= HOSTS_MAX && admitted <= HOSTS_MAX + BURST as usize);
+        assert!(limits.hosts.len() <= HOSTS_MAX);
+        assert!(limits.admits(LineKind::of_user(1, true), later));
     }
 }

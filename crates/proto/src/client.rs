@@ -368,7 +368,7 @@ pub enum Response {
     /// To `Crontab`: its text, if there is one.
     #[n(400)]
     Crontab(#[n(0)] Option<String>),
-    /// To `JobClasses`: the text of job_classes.conf as the controller has read it last; empty if there is none.
+    /// To `JobClasses`: the text of job_classes.conf as the controller has read it last, without comments; empty if there is none.
     #[n(460)]
     JobClasses(#[n(0)] String),
 }

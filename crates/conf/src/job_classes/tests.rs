@@ -205,3 +205,29 @@ proptest::proptest! {
         let _ = classes.template("a");
     }
 }
+
+#[test]
+fn a_text_without_comments_has_the_same_classes() {
+    let text = FILE_TEXT.replace(
+        "jcname      base",
+        "# the key is 1234\n\njcname      base\n  # more",
+    );
+    let bare = without_comments(&text);
+    assert!(!bare.contains('#') && !bare.contains("1234"), "{bare}");
+    assert!(!bare.contains("\n\n"), "{bare}");
+    let (classes, again) = (parsed(FILE_TEXT), parsed(&bare));
+    for name in ["base", "base.long", "derived"] {
+        assert_eq!(again.template(name), classes.template(name), "{name}");
+        assert_eq!(again.show(name), classes.show(name), "{name}");
+    }
+    assert_eq!(
+        (again.default, again.enforce),
+        (classes.default, classes.enforce)
+    );
+    assert_eq!(again.sets, classes.sets);
+    let ends = "jcname a\nN x\\\\\n\nj TRUE\n";
+    let parse = |text: &str| JobClasses::parse(text, "f").0;
+    let bare = parse(&without_comments(ends));
+    assert_eq!(bare.show("a"), parse(ends).show("a"));
+    assert_eq!(without_comments("# all\n\n"), "");
+}

@@ -9,6 +9,7 @@ use crate::verifier::{Kind, Pool, records};
 use log::info;
 use minicbor::bytes::ByteVec;
 use muster_core::policy::access;
+use muster_core::state::State;
 use muster_model::command::{Identity, JobTarget, JobUpdate, UserCommand};
 use muster_model::granted::GrantedRight;
 use muster_model::ids::BlobId;
@@ -311,36 +312,49 @@ impl Verification<'_> {
         target: &JobTarget,
         update: &mut Box<JobUpdate>,
     ) -> Result<(), Refusal> {
-        let (id, identity) = (target.job, self.identity.clone());
-        let found = self
-            .shared
-            .look(move |state| {
-                records::require_job(state, id)?;
-                Ok(records::of_job(state, &identity, id))
-            })
-            .await;
+        let (own, wanted) = (self.identity.clone(), target.clone());
+        let look = move |state: &State| {
+            records::require_job(state, wanted.job)?;
+            records::to_verify(state, &own, &wanted)
+        };
+        let found = self.shared.look(look).await;
         let found: Result<_, Refusal> = found.map_err(|_| RefusalCode::Busy)?;
+        let mut changed: Option<Box<JobUpdate>> = None;
         // What is not the user's to change is refused by the writer: no script says anything of it.
-        let Some((job, spec)) = found? else {
-            return Ok(());
-        };
-        let change = Change {
-            update: (**update).clone(),
-            job,
-        };
-        let subject = Subject {
-            spec,
-            change: Some(Box::new(change)),
-            ..self.subject()
-        };
-        let Some(verdict) = self.verdict(subject).await? else {
-            return Ok(());
-        };
-        if let Some(changed) = verdict.update {
+        for (job, spec) in found? {
+            let change = Change {
+                update: (**update).clone(),
+                job,
+            };
+            let subject = Subject {
+                spec,
+                change: Some(Box::new(change)),
+                ..self.subject()
+            };
+            let Some(verdict) = self.verdict(subject).await? else {
+                continue;
+            };
+            let own = verdict.update.unwrap_or_else(|| update.clone());
+            match &changed {
+                Some(other) if *other != own => return Err(self.differing(target)),
+                _ => changed = Some(own),
+            }
+        }
+        if let Some(changed) = changed {
             self.grant_update(update, &changed);
             *update = changed;
         }
         Ok(())
+    }
+
+    /// One change goes to all that it names.
+    fn differing(&self, target: &JobTarget) -> Refusal {
+        let detail = format!(
+            "{} makes different changes of the tasks of job {}: change those alone that differ",
+            self.pool.settings().name(),
+            target.job
+        );
+        Refusal::new(RefusalCode::NotSupported, detail)
     }
 
     fn subject(&self) -> Subject {

@@ -6,7 +6,7 @@ use crate::node_trust::{Joining, fingerprint};
 use log::warn;
 use muster_channel::admission::HostAddress;
 use muster_channel::relay::confirmed;
-use muster_channel::{Opening, Responder, UnconfirmedChannel};
+use muster_channel::{Channel, Opening, Responder, UnconfirmedChannel};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{self, AccessRequest};
 use muster_proto::frame;
@@ -95,7 +95,7 @@ struct Admitted {
 }
 
 impl Network {
-    /// Serves a node that joins, until all is said.
+    /// Serves a node that joins, until all is said. Each attempt has a line in the audit log, however it ends.
     pub(super) async fn admit_node(
         self: &Rc<Network>,
         tcp: &mut TcpStream,
@@ -103,34 +103,17 @@ impl Network {
         from: SocketAddr,
     ) -> Result<(), String> {
         let ip = from.ip();
-        if !self.tries.borrow().may_try(ip, Instant::now()) {
-            let why = "too many attempts to join from there: try again in a minute";
-            let _ = tcp.write_all(&Responder::refusal(why)).await;
-            let _ = tcp.shutdown().await;
-            return Err(why.to_owned());
-        }
-        let admitted = match self.offered(opening, ip).await {
-            Ok(admitted) => admitted,
-            Err(why) => {
-                self.tries.borrow_mut().note(ip, Instant::now());
-                let shown = JoinOffer::decode(&opening.credential);
-                note_refusal(ip, shown.as_ref(), &why);
-                // It may have gone.
-                let _ = tcp.write_all(&Responder::refusal(&why)).await;
-                let _ = tcp.shutdown().await;
-                return Err(format!("a node that joins is refused: {why}"));
-            }
+        let shown = JoinOffer::decode(&opening.credential);
+        let attempt = self.attempt(tcp, opening, ip).await;
+        let pinned = match &attempt {
+            Ok((_, pinned)) => pinned,
+            Err(why) => &Err(why.clone()),
         };
-        let sent = tcp.write_all(&admitted.answer).await;
-        sent.map_err(|e| e.to_string())?;
-        // Who repeats what somebody has said before comes no further.
-        let mut channel = confirmed(tcp, admitted.channel).await?;
-        let shown = admitted.offer.clone();
-        let pinned = self.pin(admitted.offer, admitted.hello, ip).await;
-        match &pinned {
-            Ok(()) => entry(ip, Some(&shown)).done(),
-            Err(why) => note_refusal(ip, Some(&shown), why),
+        match pinned {
+            Ok(()) => entry(ip, shown.as_ref()).done(),
+            Err(why) => note_refusal(ip, shown.as_ref(), why),
         }
+        let (mut channel, pinned) = attempt.map_err(refused)?;
         let said = match &pinned {
             Ok(()) => JoinAnswer::Joined,
             Err(why) => JoinAnswer::Refused(why.clone()),
@@ -141,7 +124,41 @@ impl Network {
             .map_err(|e| e.to_string())?;
         tcp.write_all(&sealed).await.map_err(|e| e.to_string())?;
         let _ = tcp.shutdown().await;
-        pinned.map_err(|why| format!("a node that joins is refused: {why}"))
+        pinned.map_err(refused)
+    }
+
+    /// What comes of a node that joins once it has shown that it has a token, and the channel to it.
+    ///
+    /// # Errors
+    /// It has not.
+    async fn attempt(
+        self: &Rc<Network>,
+        tcp: &mut TcpStream,
+        opening: &Opening,
+        from: IpAddr,
+    ) -> Result<(Channel, Result<(), String>), String> {
+        if !self.tries.borrow().may_try(from, Instant::now()) {
+            let why = "too many attempts to join from there: try again in a minute";
+            let _ = tcp.write_all(&Responder::refusal(why)).await;
+            let _ = tcp.shutdown().await;
+            return Err(why.to_owned());
+        }
+        let admitted = match self.offered(opening, from).await {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                self.tries.borrow_mut().note(from, Instant::now());
+                // It may have gone.
+                let _ = tcp.write_all(&Responder::refusal(&why)).await;
+                let _ = tcp.shutdown().await;
+                return Err(why);
+            }
+        };
+        let sent = tcp.write_all(&admitted.answer).await;
+        sent.map_err(|e| e.to_string())?;
+        // Who repeats what somebody has said before comes no further.
+        let channel = confirmed(tcp, admitted.channel).await?;
+        let pinned = self.pin(admitted.offer, admitted.hello, from).await;
+        Ok((channel, pinned))
     }
 
     /// What the other side says, if it has a token of this controller's.
@@ -209,6 +226,10 @@ impl Network {
 fn entry(from: IpAddr, shown: Option<&JoinOffer>) -> Entry {
     let subject = shown.map(|offer| format!("node {}", offer.node));
     Entry::of_host(from.to_canonical(), AccessRequest::JoinNode).about(&subject.unwrap_or_default())
+}
+
+fn refused(why: String) -> String {
+    format!("a node that joins is refused: {why}")
 }
 
 fn note_refusal(from: IpAddr, shown: Option<&JoinOffer>, why: &str) {

@@ -17,6 +17,9 @@ use muster_verifier::message::{Answer, Question, Row, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Kinds of records that one change may have for a verifier to see.
+const KINDS_MAX: usize = 16;
+
 /// Fields of a row; those without a value are left out.
 #[derive(Default)]
 struct Fields(Vec<(String, Value)>);
@@ -85,22 +88,6 @@ pub(crate) fn answer(state: &State, identity: &Identity, question: &Question) ->
     }
 }
 
-/// The record of a job that a user may change and wants to, with its specification.
-pub(crate) fn of_job(
-    state: &State,
-    identity: &Identity,
-    id: JobId,
-) -> Option<(Row, muster_model::spec::JobSpec)> {
-    let found = state.jobs.get(&id).or_else(|| {
-        // An array by its number, once its own record is gone.
-        state.jobs.values().find(|job| job.submission() == id)
-    })?;
-    if !access::may_job(state, identity, AccessRequest::UpdateJob, found) {
-        return None;
-    }
-    Some((job(state, found), (*found.spec).clone()))
-}
-
 /// Refuses a number that no job and no array has. The state is that of acknowledged commands: a change of a job whose submission
 /// is on its way would else be decided after it, and nothing would have been asked of it before.
 ///
@@ -129,6 +116,46 @@ pub(crate) fn specs_of(
         .filter(|job| seen.insert(Arc::as_ptr(&job.spec)))
         .map(|job| Arc::clone(&job.spec))
         .collect()
+}
+
+/// The records of jobs that a user wants to change and may, with what they asked for, each kind once: records with the same
+/// specification, state, limit and fixed priority are alike to a script. Ended ones count only where there are no others.
+///
+/// # Errors
+/// They are of too many kinds for a script to see each.
+pub(crate) fn to_verify(
+    state: &State,
+    identity: &Identity,
+    target: &JobTarget,
+) -> Result<Vec<(Row, JobSpec)>, Refusal> {
+    let mut all = named(state, target);
+    all.retain(|job| access::may_job(state, identity, AccessRequest::UpdateJob, job));
+    if all.iter().any(|job| !job.state.is_ended()) {
+        all.retain(|job| !job.state.is_ended());
+    }
+    let fixed = |job: &Job| job.priority_fixed.then_some(job.priority);
+    let is_alike = |a: &Job, b: &Job| {
+        Arc::ptr_eq(&a.spec, &b.spec)
+            && (a.state, a.time_limit, a.requeueable) == (b.state, b.time_limit, b.requeueable)
+            && fixed(a) == fixed(b)
+    };
+    let mut kinds: Vec<&Job> = Vec::new();
+    for own in all {
+        if kinds.iter().any(|known| is_alike(known, own)) {
+            continue;
+        }
+        if kinds.len() >= KINDS_MAX {
+            let detail = format!(
+                "the site's verifier sees changes, and the tasks of job {} that this one names differ in more than {KINDS_MAX} ways; \
+                 name fewer of them",
+                target.job
+            );
+            return Err(Refusal::new(RefusalCode::NotSupported, detail));
+        }
+        kinds.push(own);
+    }
+    let with_spec = |own: &&Job| (job(state, own), (*own.spec).clone());
+    Ok(kinds.iter().map(with_spec).collect())
 }
 
 /// The records of jobs that a target names. Tasks that have left their array, because they ran or were changed alone, have
@@ -404,10 +431,8 @@ mod tests {
         assert_eq!(require_job(&state, JobId(7)), Ok(()));
     }
 
-    /// Only the first record of an array was compared with what a change says: of tasks that had left it, anything could be
-    /// changed that made them what the first one is.
-    #[test]
-    fn a_change_of_an_array_is_compared_with_all_records_that_it_changes() {
+    /// Array 7, of which tasks 2 and 3 have records of their own that share what they asked for.
+    fn array() -> State {
         let mut state = State::default();
         let job = |id, name: &str, array| {
             let spec = JobSpec {
@@ -433,8 +458,15 @@ mod tests {
         for job in jobs {
             state.jobs.insert(job.id, job);
         }
-        // A task that shares what it asked for is no other.
         state.jobs.get_mut(&JobId(9)).unwrap().spec = Arc::clone(&state.jobs[&JobId(8)].spec);
+        state
+    }
+
+    /// Only the first record of an array was compared with what a change says: of tasks that had left it, anything could be
+    /// changed that made them what the first one is.
+    #[test]
+    fn a_change_of_an_array_is_compared_with_all_records_that_it_changes() {
+        let state = array();
         let root = Identity::default();
         let names = |job, tasks: Option<&[u32]>| {
             let target = JobTarget {
@@ -445,10 +477,48 @@ mod tests {
             let specs = specs_of(&state, &root, &target);
             specs.iter().map(|s| s.name.clone()).collect::<Vec<_>>()
         };
+        // A task that shares what it asked for is no other.
         assert_eq!(names(7, None), ["left", "two"]);
         assert_eq!(names(7, Some(&[1, 2])), ["left", "two"]);
         assert_eq!(names(7, Some(&[3])), ["two"]);
         assert_eq!(names(9, None), ["two"]);
         assert!(names(7, Some(&[5])).is_empty());
+    }
+
+    /// A script saw only the first record: what it refuses for one task passed beside another.
+    #[test]
+    fn a_verifier_sees_all_kinds_of_tasks_that_a_change_names() {
+        let mut state = array();
+        let target = JobTarget {
+            job: JobId(7),
+            tasks: None,
+            component: None,
+        };
+        let root = Identity::default();
+        let keys = |state: &State| {
+            let found = to_verify(state, &root, &target);
+            found.map(|rows| rows.into_iter().map(|(row, _)| row.key).collect::<Vec<_>>())
+        };
+        assert_eq!(keys(&state).unwrap(), ["7", "8"]);
+        let limit = TimeLimit::Minutes(5);
+        state.jobs.get_mut(&JobId(9)).unwrap().time_limit = limit;
+        assert_eq!(keys(&state).unwrap(), ["7", "8", "9"]);
+        state.jobs.get_mut(&JobId(8)).unwrap().state = JobState::Failed;
+        assert_eq!(keys(&state).unwrap(), ["7", "9"]);
+        for index in 10..40 {
+            let mut own = state.jobs[&JobId(9)].clone();
+            own.id = JobId(u64::from(index));
+            own.time_limit = TimeLimit::Minutes(index);
+            let tasks = &mut state.arrays.get_mut(&JobId(7)).unwrap().tasks;
+            tasks.insert(index, own.id);
+            state.jobs.insert(own.id, own);
+        }
+        let refusal = keys(&state).unwrap_err();
+        assert_eq!(refusal.code, RefusalCode::NotSupported);
+        let stranger = Identity {
+            uid: 1001,
+            ..Identity::default()
+        };
+        assert!(to_verify(&state, &stranger, &target).unwrap().is_empty());
     }
 }

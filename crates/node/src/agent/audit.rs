@@ -97,10 +97,7 @@ impl AuditLog {
             return false;
         }
         self.write_summary();
-        let kind = LineKind {
-            uid: Some(asked.uid),
-            refused: true,
-        };
+        let kind = LineKind::of_user(asked.uid, true);
         let now_ms = self.now_ms();
         let is_admitted = self.limits.admits(kind, now_ms);
         if is_admitted {

@@ -38,7 +38,6 @@ fn the_audit_log_has_clients_of_slurmrestd_and_hosts_that_join() {
     let conf = c.read("given.conf");
     let port = conf.split_once("SlurmctldPort=").unwrap().1;
     let port: u16 = port.lines().next().unwrap().parse().unwrap();
-    let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let credential = b"no token";
     let exchange = [0; 48];
     let mut opening = b"muster/1".to_vec();
@@ -47,8 +46,12 @@ fn the_audit_log_has_clients_of_slurmrestd_and_hosts_that_join() {
         opening.extend(u16::try_from(part.len()).unwrap().to_be_bytes());
         opening.extend(part);
     }
-    stranger.write_all(&opening).unwrap();
-    let _ = stranger.read_to_end(&mut Vec::new());
+    // Ten are answered, and the others are over what an address has.
+    for _ in 0..12 {
+        let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stranger.write_all(&opening).unwrap();
+        let _ = stranger.read_to_end(&mut Vec::new());
+    }
 
     let log = || std::fs::read_to_string(c.path("log/ctld.log")).unwrap();
     let cancel = format!(" for 127.0.0.1: Cancel \"job {job}\": refused: ");
@@ -56,4 +59,12 @@ fn the_audit_log_has_clients_of_slurmrestd_and_hosts_that_join() {
     c.until("the refused join is there", || {
         log().contains("audit: no user from 127.0.0.1: JoinNode \"\": refused: ")
     });
+    let joins = "audit: no user from 127.0.0.1: JoinNode \"\": refused: ";
+    c.until("each attempt is there", || {
+        log().matches(joins).count() == 12
+    });
+    let log = log();
+    let lines = log.lines().filter(|line| line.contains(joins));
+    let over = lines.filter(|line| line.contains("too many attempts to join"));
+    assert_eq!(over.count(), 2);
 }
