@@ -35,6 +35,7 @@ mod removal;
 mod role;
 mod root_files;
 mod sack;
+mod shared_queue;
 mod step_links;
 mod step_result;
 mod stepd;

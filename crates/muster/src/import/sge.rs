@@ -5,11 +5,13 @@ mod accounts;
 mod classes;
 mod dump;
 mod hosts;
+mod names;
 mod queues;
 
 use anyhow::{Context, Result, bail, ensure};
 use dump::Dump;
 use muster_conf::{Severity, check};
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,13 +37,15 @@ struct Made {
     classes: String,
     accounts: String,
     notes: Vec<String>,
+    /// The same.
+    noted: HashSet<String>,
 }
 
 impl Made {
     /// Something that is not carried over, and why.
     fn note(&mut self, what: &str, why: &str) {
         let line = format!("{what}: {why}");
-        if !self.notes.contains(&line) {
+        if self.noted.insert(line.clone()) {
             self.notes.push(line);
         }
     }
@@ -96,6 +100,7 @@ pub(super) fn main(words: &[String]) -> Result<ExitCode> {
 }
 
 fn convert(dump: &Dump, controller: Option<&str>) -> Result<Made> {
+    names::check(dump)?;
     let mut made = Made::default();
     for (file, why) in &dump.unknown {
         made.note(file, why);
@@ -151,7 +156,7 @@ fn settings(dump: &Dump, controller: &str, resources: &hosts::Resources, made: &
             &most.saturating_add(1).min(4_000_001).to_string(),
         );
     }
-    if let Some(mailer) = dump.setting("mailer") {
+    if let Some(mailer) = dump.setting("mailer").filter(|text| is_path(text)) {
         line("MailProg", mailer);
     }
     if dump.setting("enforce_project") == Some("true") {
@@ -162,6 +167,18 @@ fn settings(dump: &Dump, controller: &str, resources: &hosts::Resources, made: &
             Ok(_) => made.sge.push_str(&format!("jsv_url {url}\n")),
             Err(why) => made.note("jsv_url of the configuration", &why),
         }
+    }
+    note_settings(dump, made);
+    made.slurm.push('\n');
+}
+
+/// Notes settings that are not carried over.
+fn note_settings(dump: &Dump, made: &mut Made) {
+    if let Some(mailer) = dump.setting("mailer").filter(|text| !is_path(text)) {
+        made.note(
+            &format!("mailer {mailer} of the configuration"),
+            "MailProg is the path of a program without arguments",
+        );
     }
     for key in [
         "prolog",
@@ -187,7 +204,11 @@ fn settings(dump: &Dump, controller: &str, resources: &hosts::Resources, made: &
             made.note(&format!("{key} {value} of the configuration"), why);
         }
     }
-    made.slurm.push('\n');
+}
+
+/// Whether it is the path of a program: more words would be settings of their own.
+fn is_path(text: &str) -> bool {
+    !text.contains([' ', '\t', '"', '#', '\\'])
 }
 
 /// Objects that have no counterpart.

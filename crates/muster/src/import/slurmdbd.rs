@@ -216,7 +216,7 @@ pub(super) fn main(args: &[String]) -> Result<ExitCode> {
     let mut store = Importer::open(&store, source.key())?;
     say!(
         "from cluster {} of {address} to cluster {}\n",
-        source.cluster(),
+        visible(source.cluster()),
         config.cluster_name
     );
     if !args.history_only {
@@ -371,8 +371,9 @@ fn report(summary: &Summary, each: bool) -> ExitCode {
     for one in &summary.sums {
         let [source, here] = months.entry(&one.key.month).or_default();
         for (to, of) in [(source, one.source), (here, one.here)] {
-            to.jobs += of.jobs;
-            to.cpu_s += of.cpu_s;
+            // They are what that database says.
+            to.jobs = to.jobs.saturating_add(of.jobs);
+            to.cpu_s = to.cpu_s.saturating_add(of.cpu_s);
         }
     }
     let hours = |sum: UseSum| sum.cpu_s as f64 / 3600.0;
@@ -393,7 +394,7 @@ fn report(summary: &Summary, each: bool) -> ExitCode {
         );
     };
     for (month, [source, here]) in months {
-        line(month, source, here, "");
+        line(&visible(month), source, here, "");
         let of_month = summary.sums.iter().filter(|one| one.key.month == month);
         for one in of_month.filter(|one| each || !one.is_complete()) {
             let user = HostNames
@@ -457,6 +458,34 @@ mod tests {
         ] {
             assert!(address_of_url(wrong).is_err(), "{wrong}");
         }
+    }
+
+    /// Sums are those of a database that may say anything.
+    #[test]
+    fn sums_beyond_all_numbers_are_reported() {
+        let of = |account: &str| {
+            let (month, account) = ("2020-01".to_owned(), account.to_owned());
+            let sum = UseSum {
+                jobs: u64::MAX,
+                cpu_s: u64::MAX,
+            };
+            Compared {
+                key: muster_acct::UseKey {
+                    month,
+                    account,
+                    uid: 7,
+                },
+                source: sum,
+                here: sum,
+                is_purged: false,
+                is_purged_here: false,
+            }
+        };
+        let summary = Summary {
+            sums: vec![of("a"), of("b")],
+            ..Summary::default()
+        };
+        assert_eq!(report(&summary, true), ExitCode::SUCCESS);
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn kind_of_mount<'m>(mounts: &'m str, path: &Path) -> Option<&'m str> {
         let there = Path::new(mount.split(' ').nth(4)?);
         (there == path).then(|| of.split(' ').next().unwrap_or_default())
     };
-    mounts.lines().filter_map(kind).last()
+    mounts.lines().filter_map(kind).next_back()
 }
 
 /// Removes one that is empty; whether there is nothing more to do.

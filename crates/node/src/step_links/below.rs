@@ -3,6 +3,7 @@
 
 use super::shown;
 use super::wire::Wire;
+use crate::shared_queue::SharedQueue;
 use crate::{remote, stepd_log, sys};
 use muster_channel::{Scheme, dial, open};
 use muster_model::ids::StepId;
@@ -19,11 +20,14 @@ use nix::unistd::Uid;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 
 /// How long a node below may take to accept a connection.
 const CONNECT_WAIT_S: i64 = 5;
 /// Frames of more bytes are no [`FromStepd::Over`].
 const OVER_MAX: usize = 16;
+/// Bytes that leave a node's queue at a time.
+const SEND_MAX: usize = 64 << 10;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -36,6 +40,8 @@ pub(crate) struct Below {
 struct Node {
     position: u32,
     wire: Wire,
+    /// Frames for it.
+    waiting: SharedQueue,
     /// It has said that it is over.
     is_over: bool,
 }
@@ -58,27 +64,23 @@ impl Below {
     }
 
     /// Sends a frame to the node at a position.
-    pub(crate) fn send(&mut self, position: u32, frame: &[u8]) {
+    pub(crate) fn send(&mut self, position: u32, frame: &Rc<Vec<u8>>) {
         if let Some(node) = self.nodes.iter_mut().find(|n| n.position == position) {
-            node.wire.output.extend_from_slice(frame);
+            node.waiting.push(frame);
             node.write();
         }
     }
 
     /// They must catch up with srun.
     pub(crate) fn is_stuffed(&self) -> bool {
-        self.nodes.iter().any(|n| n.wire.output.len() > OUTPUT_MAX)
+        self.nodes.iter().any(|n| n.waiting.len() > OUTPUT_MAX)
     }
 
     /// To poll; `full` while those above must catch up.
     pub(crate) fn interests(&self, full: bool) -> impl Iterator<Item = (RawFd, i16)> {
         self.nodes.iter().map(move |node| {
             let reads = if full { 0 } else { libc::POLLIN };
-            let writes = if node.wire.has_output() {
-                libc::POLLOUT
-            } else {
-                0
-            };
+            let writes = if node.has_output() { libc::POLLOUT } else { 0 };
             // A hang-up is always reported; it must not be while it cannot be dealt with.
             let fd = if reads | writes == 0 {
                 -1
@@ -107,7 +109,7 @@ impl Node {
     fn connect(branch: &BranchHead, user: Option<&User>) -> io::Result<Node> {
         let address = Address::parse(&branch.address)
             .ok_or_else(|| io::Error::other("invalid address of a step daemon"))?;
-        let mut wire = match address.remote_place() {
+        let wire = match address.remote_place() {
             Some(there) => connect_remote(there, &address.path, branch)?,
             None => {
                 let path = address.path.as_str();
@@ -118,19 +120,38 @@ impl Node {
                 Wire::new(connected?)?
             }
         };
-        wire.output.extend_from_slice(&branch.greeting);
+        let mut waiting = SharedQueue::default();
+        waiting.push(&branch.greeting);
         let mut node = Node {
             position: branch.position,
             wire,
+            waiting,
             is_over: false,
         };
         node.write();
         Ok(node)
     }
 
+    fn has_output(&self) -> bool {
+        self.wire.has_output() || !self.waiting.is_empty()
+    }
+
     fn write(&mut self) {
-        // Where it takes no more, what it has said is still to be read; that finds the end.
-        self.wire.write().ok();
+        while self.wire.open && self.has_output() {
+            if !self.wire.has_output() {
+                let front = self.waiting.front();
+                let part = &front[..front.len().min(SEND_MAX)];
+                self.wire.output.extend_from_slice(part);
+                self.waiting.advance(part.len());
+            }
+            if self.wire.write().is_err() {
+                // It takes no more. What it has said is still to be read; that finds the end.
+                return self.waiting.clear();
+            }
+            if self.wire.has_output() {
+                return;
+            }
+        }
     }
 
     fn read(&mut self, up: &mut Vec<u8>) {
@@ -184,9 +205,9 @@ mod tests {
     use nix::sys::socket::getsockopt;
     use nix::sys::socket::sockopt::PeerCredentials;
     use std::fs::{self, Permissions};
+    use std::io::Read as _;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
-    use std::rc::Rc;
 
     #[test]
     fn the_users_rights_count_where_srun_says_who_is_below() {
@@ -224,6 +245,50 @@ mod tests {
         let peer = getsockopt(&connection, PeerCredentials).unwrap();
         assert_eq!((peer.uid(), peer.gid()), (65534, 65534));
         assert!(Uid::effective().is_root());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// Input for all tasks was copied for each branch below.
+    #[test]
+    fn a_frame_for_all_branches_is_kept_once() {
+        let dir = std::env::temp_dir().join(format!("muster-frames.{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("node");
+        let listener = UnixListener::bind(&path).unwrap();
+        let greeting = Rc::new(b"greeting".to_vec());
+        let branches = [1, 2].map(|position| BranchHead {
+            position,
+            address: format!("unix:{}", path.display()),
+            greeting: Rc::clone(&greeting),
+            step: StepId::new(JobId(1), StepNo(0)),
+            key: Vec::new().into(),
+        });
+        let mut below = Below::default();
+        assert!(below.connect(branches.into(), None).is_empty());
+        let frame = Rc::new(vec![7; 4 << 20]);
+        for position in [1, 2] {
+            below.send(position, &frame);
+        }
+        assert!(below.is_stuffed());
+        assert_eq!(Rc::strong_count(&frame), 3);
+        let mut received: [Vec<u8>; 2] = Default::default();
+        let mut ends = [(); 2].map(|()| listener.accept().unwrap().0);
+        while received.iter().any(|all| all.len() < 8 + frame.len()) {
+            assert!(below.serve(&[true, true], &mut Vec::new()).is_empty());
+            for (end, received) in ends.iter_mut().zip(&mut received) {
+                let mut chunk = vec![0; 1 << 20];
+                end.set_nonblocking(true).unwrap();
+                received.extend(end.read(&mut chunk).map_or(&[][..], |n| &chunk[..n]));
+            }
+        }
+        let expected = [&greeting[..], &frame].concat();
+        assert!(received.iter().all(|all| *all == expected));
+        assert_eq!(Rc::strong_count(&frame), 1);
+        assert!(
+            below
+                .interests(false)
+                .all(|(_, events)| events == libc::POLLIN)
+        );
         fs::remove_dir_all(dir).unwrap();
     }
 

@@ -228,7 +228,7 @@ impl StepdExecutor {
             Action::SignalTask(pid, signal) => drop(sys::kill(pid, signal)),
             Action::KillRemnants => tasks.kill_remnants(&self.processes),
             Action::EndInput => tasks.streams.iter_mut().for_each(|s| s.no_more_input()),
-            Action::Feed(task, bytes) => tasks.feed(task, &bytes),
+            Action::Feed(task, bytes) => tasks.feed(task, bytes.into()),
             Action::SetWindow(rows, columns) => tasks.set_window(rows, columns),
             Action::ConnectBelow(branches) => {
                 let lost = tasks.below.connect(branches, Some(&tasks.order.user));

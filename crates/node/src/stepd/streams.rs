@@ -1,9 +1,11 @@
 //! The daemon's ends of the tasks' streams: pipes, or a terminal that is both ways at once.
 
+use crate::shared_queue::SharedQueue;
 use crate::sys;
 use minicbor::bytes::ByteVec;
 use nix::errno::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
 
 /// Input that a task has not read yet: beyond this, srun has to wait.
 const INPUT_MAX: usize = 1 << 20;
@@ -39,7 +41,7 @@ pub(super) struct Stream {
     kind: Kind,
     fd: Option<OwnedFd>,
     /// Input that waits.
-    input: Vec<u8>,
+    input: SharedQueue,
     /// No more will come.
     ended: bool,
 }
@@ -52,7 +54,7 @@ impl Stream {
             task,
             kind,
             fd: Some(fd),
-            input: Vec::new(),
+            input: SharedQueue::default(),
             ended: false,
         })
     }
@@ -96,7 +98,7 @@ impl Stream {
     }
 
     /// Input for a task, or for all; nothing is the end of it.
-    pub(super) fn feed(&mut self, task: Option<u32>, bytes: &[u8]) {
+    pub(super) fn feed(&mut self, task: Option<u32>, bytes: &Rc<Vec<u8>>) {
         let takes = matches!(self.kind, Kind::In | Kind::Terminal);
         if !takes || task.is_some_and(|t| t != self.task) || self.ended {
             return;
@@ -104,10 +106,10 @@ impl Stream {
         if bytes.is_empty() {
             self.ended = true;
             if self.kind == Kind::Terminal {
-                self.input.push(END_OF_INPUT);
+                self.input.push_copy(&[END_OF_INPUT]);
             }
         }
-        self.input.extend_from_slice(bytes);
+        self.input.push(bytes);
         self.push();
     }
 
@@ -127,22 +129,20 @@ impl Stream {
     }
 
     fn push(&mut self) {
-        let mut done = 0;
         while let Some(fd) = &self.fd
-            && done < self.input.len()
+            && !self.input.is_empty()
         {
-            match nix::unistd::write(fd, &self.input[done..]) {
-                Ok(n) => done += n,
+            match nix::unistd::write(fd, self.input.front()) {
+                Ok(n) => self.input.advance(n),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
                 Err(_) => {
                     // The task reads no more, which is its right.
-                    done = self.input.len();
+                    self.input.clear();
                     self.ended = true;
                 }
             }
         }
-        self.input.drain(..done);
         if self.ended && self.input.is_empty() && self.kind == Kind::In {
             self.fd = None;
         }
@@ -165,5 +165,40 @@ impl Stream {
             is_error: self.kind == Kind::Err,
             bytes: chunk[..n].to_vec().into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read as _;
+
+    /// A frame of up to 64 MiB was copied for each task.
+    #[test]
+    fn input_of_all_tasks_is_kept_once() {
+        const TASKS: u32 = 8;
+        let bytes: Rc<Vec<u8>> = Rc::new((0..1 << 20).map(|at: u32| (at % 251) as u8).collect());
+        let (mut streams, mut readers) = (Vec::new(), Vec::new());
+        for task in 0..TASKS {
+            let (reader, writer) = nix::unistd::pipe().unwrap();
+            readers.push(File::from(reader));
+            streams.push(Stream::new(task, Kind::In, writer).unwrap());
+        }
+        for stream in &mut streams {
+            stream.feed(None, &bytes);
+            assert!(!stream.is_stuffed() && stream.interest(false).1 == libc::POLLOUT);
+        }
+        assert_eq!(Rc::strong_count(&bytes), 1 + TASKS as usize);
+        for (stream, reader) in streams.iter_mut().zip(&mut readers) {
+            stream.feed(None, &Rc::default());
+            let (mut read, mut chunk) = (Vec::new(), [0; 4096]);
+            while let count @ 1.. = reader.read(&mut chunk).unwrap() {
+                read.extend_from_slice(&chunk[..count]);
+                stream.serve();
+            }
+            assert!(read == *bytes && !stream.is_open());
+        }
+        assert_eq!(Rc::strong_count(&bytes), 1);
     }
 }

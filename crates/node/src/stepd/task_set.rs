@@ -123,9 +123,10 @@ impl TaskSet {
     }
 
     /// Input for a task, or for all; nothing is the end of it.
-    pub(super) fn feed(&mut self, task: Option<u32>, bytes: &[u8]) {
+    pub(super) fn feed(&mut self, task: Option<u32>, bytes: Vec<u8>) {
+        let bytes = Rc::new(bytes);
         for stream in &mut self.streams {
-            stream.feed(task, bytes);
+            stream.feed(task, &bytes);
         }
     }
 

@@ -17,7 +17,14 @@ pub(super) fn write(dump: &Dump, made: &mut Made) {
         let own = project.name();
         let name = account(own);
         let shares = project.get("fshare").filter(|shares| *shares != "0");
-        let shares = shares.map_or(String::new(), |shares| format!(":Fairshare={shares}"));
+        let shares = match shares.map(str::parse::<u32>) {
+            Some(Ok(shares)) => format!(":Fairshare={shares}"),
+            Some(Err(_)) => {
+                made.note(&format!("project {own}: fshare"), "it is no number");
+                String::new()
+            }
+            None => String::new(),
+        };
         let line = format!(
             "Account - '{name}':Description='project {own}':Organization='{name}'{shares}\n"
         );

@@ -1,7 +1,7 @@
 //! What qconf printed: objects as keys and values, found by what their files say and not by the files' names.
 
 use anyhow::{Context, Result, ensure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -235,22 +235,23 @@ impl Dump {
         self.configuration.as_ref()?.get(key)
     }
 
-    /// The hosts of a list of hosts and groups.
+    /// The hosts of a list of hosts and groups, each once. Groups have groups in them, which may be the same ones.
     pub(super) fn hosts_of(&self, list: &[String]) -> Vec<String> {
-        let mut all = Vec::new();
-        self.add_hosts(list, 0, &mut all);
-        all
-    }
-
-    fn add_hosts(&self, list: &[String], depth: usize, all: &mut Vec<String>) {
-        for word in list {
+        let known: HashSet<&str> = self.hosts.iter().map(Object::name).collect();
+        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+        let mut waiting: Vec<&String> = list.iter().rev().collect();
+        while let Some(word) = waiting.pop() {
+            if !seen.insert(word) {
+                continue;
+            }
             if word.starts_with('@') {
-                let inside = self.groups.get(word).filter(|_| depth < DEPTH_MAX);
-                self.add_hosts(inside.map_or(&[], Vec::as_slice), depth + 1, all);
-            } else if !all.contains(word) && self.hosts.iter().any(|host| host.name() == word) {
+                let inside = self.groups.get(word).map_or(&[][..], Vec::as_slice);
+                waiting.extend(inside.iter().rev());
+            } else if known.contains(word.as_str()) {
                 all.push(word.clone());
             }
         }
+        all
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Made;
 use super::dump::{Dump, Object};
 use muster_conf::grid_engine::Mapping;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What complexes become.
 #[derive(Debug, Default)]
@@ -118,33 +118,39 @@ fn mib(text: &str) -> Option<u64> {
     Some(bytes >> 20).filter(|mib| *mib > 0)
 }
 
-/// Slots of a host by the queues, for hosts of which nothing else is known.
-fn slots(dump: &Dump, host: &str) -> Option<u32> {
-    let of_queue = |queue: &Object| {
-        let (list, _) = queue.list("hostlist");
-        let found = dump.hosts_of(&list).iter().any(|own| own == host);
+/// Slots of hosts by the queues, for hosts of which nothing else is known.
+fn slots(dump: &Dump) -> HashMap<String, u32> {
+    let mut of_hosts = HashMap::new();
+    for queue in &dump.queues {
         let (words, _) = queue.list("slots");
-        words.first().filter(|_| found)?.parse::<u32>().ok()
-    };
-    dump.queues.iter().filter_map(of_queue).max()
+        let Some(slots) = words.first().and_then(|text| text.parse::<u32>().ok()) else {
+            continue;
+        };
+        for host in dump.hosts_of(&queue.list("hostlist").0) {
+            let most = of_hosts.entry(host).or_default();
+            *most = slots.max(*most);
+        }
+    }
+    of_hosts
 }
 
 /// Lines of nodes.
 pub(super) fn write(dump: &Dump, resources: &Resources, made: &mut Made) {
+    let slots = slots(dump);
     for host in &dump.hosts {
-        write_host(dump, host, resources, made);
+        write_host(host, &slots, resources, made);
     }
     made.slurm.push('\n');
 }
 
-fn write_host(dump: &Dump, host: &Object, resources: &Resources, made: &mut Made) {
+fn write_host(host: &Object, slots: &HashMap<String, u32>, resources: &Resources, made: &mut Made) {
     let name = host.name();
     let loads: BTreeMap<String, String> = values(host.get("load_values").unwrap_or_default())
         .into_iter()
         .collect();
     let own = complex_values(host);
     let mut line = format!("NodeName={name}");
-    let cpus = cpus_of(dump, host, &loads, &own);
+    let cpus = cpus_of(host, &loads, &own).or_else(|| slots.get(name).copied());
     match cpus {
         Some(cpus) => line.push_str(&format!(" CPUs={cpus}")),
         None => made.note(
@@ -189,9 +195,8 @@ fn load_number(loads: &BTreeMap<String, String>, key: &str) -> Option<u32> {
     number.filter(|n| *n > 0)
 }
 
-/// CPUs of a host: as its load says, or its configuration, or its slots.
+/// CPUs of a host: as its load says, or its configuration.
 fn cpus_of(
-    dump: &Dump,
     host: &Object,
     loads: &BTreeMap<String, String>,
     own: &[(String, String)],
@@ -204,7 +209,6 @@ fn cpus_of(
     load_number(loads, "num_proc")
         .or_else(processors)
         .or_else(given)
-        .or_else(|| slots(dump, host.name()))
 }
 
 /// Sockets, cores and threads. A node that is not what its line says is drained: what does not fit together is left out.

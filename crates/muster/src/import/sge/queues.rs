@@ -3,6 +3,7 @@
 use super::Made;
 use super::dump::{Dump, Object};
 use muster_model::hostlist;
+use std::collections::HashSet;
 
 /// Keys of queues that say something which partitions do not have, and why not.
 const WITHOUT: [(&str, &str); 14] = [
@@ -98,16 +99,19 @@ fn write_queue(dump: &Dump, queue: &Object, is_default: bool, made: &mut Made) {
 /// The hosts of a queue, as far as they are known.
 fn nodes_of(dump: &Dump, queue: &Object, made: &mut Made) -> Vec<String> {
     let (hosts, _) = queue.list("hostlist");
-    let lost = hosts
-        .iter()
-        .filter(|host| dump.hosts_of(&[(*host).clone()]).is_empty());
-    for host in lost {
+    let all = dump.hosts_of(&hosts);
+    let known: HashSet<&String> = all.iter().collect();
+    let is_lost = |host: &&String| match host.starts_with('@') {
+        true => dump.hosts_of(&[(*host).clone()]).is_empty(),
+        false => !known.contains(*host),
+    };
+    for host in hosts.iter().filter(is_lost) {
         made.note(
             &format!("queue {}: {host}", queue.name()),
             "nothing is known of this host or group",
         );
     }
-    dump.hosts_of(&hosts)
+    all
 }
 
 /// Notes what of a queue a partition cannot have.

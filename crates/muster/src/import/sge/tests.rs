@@ -174,3 +174,42 @@ fn what_is_no_output_of_qconf_does_no_harm() {
     let made = convert(&dump, None).unwrap();
     assert!(made.slurm.contains("NodeName=h\n"));
 }
+
+/// They became settings: an AdminLevel in accounts.dump, a Prolog in slurm.conf.
+#[test]
+fn names_that_grid_engine_does_not_have_are_refused() {
+    for text in [
+        "name staff2\ntype ACL\nentries eve':AdminLevel='Administrator\n",
+        "hostname n3 Prolog=/tmp/x\n",
+        "qname a#b\n",
+        "name eve\ndefault_project x':AdminLevel='Administrator\n",
+        "name P2':x\nfshare 1\n",
+    ] {
+        let mut dump = site();
+        dump.take("x", text);
+        let Err(refused) = convert(&dump, None) else {
+            panic!("{text}");
+        };
+        assert!(refused.to_string().contains("no name of Grid"), "{refused}");
+    }
+    let mut dump = site();
+    dump.take("x", "name P2\nfshare 1:AdminLevel=Administrator\n");
+    dump.take("x", "execd_spool_dir /x\nmailer /bin/mail Prolog=/tmp/x\n");
+    let made = convert(&dump, None).unwrap();
+    assert!(!made.accounts.contains("AdminLevel"));
+    assert!(!made.slurm.contains("Prolog"), "{}", made.slurm);
+    let notes = made.notes.join("\n");
+    assert!(notes.contains("P2: fshare") && notes.contains("mailer /bin/mail Prolog"));
+}
+
+/// Each was gone through as often as it was named: these would have taken days.
+#[test]
+fn groups_in_groups_are_gone_through_once() {
+    let mut dump = site();
+    for depth in 0..20 {
+        let inside = format!(" @g{}", depth + 1).repeat(100);
+        dump.take("x", &format!("group_name @g{depth}\nhostlist{inside}\n"));
+    }
+    dump.take("x", "group_name @g20\nhostlist n2 @g0 n1\n");
+    assert_eq!(dump.hosts_of(&["@g0".to_owned()]), ["n2", "n1"]);
+}
