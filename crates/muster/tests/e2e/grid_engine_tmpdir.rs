@@ -84,7 +84,7 @@ fn a_job_runs_without_where_others_may_replace_it() {
     ));
     c.write(
         "job.sh",
-        "#!/bin/sh\n#$ -cwd -j y -N open\necho $TMPDIR $TMP; srun sh -c 'echo $TMPDIR $TMP'\n",
+        "#!/bin/sh\n#$ -cwd -V -j y -N open\necho $TMPDIR $TMP; srun sh -c 'echo $TMPDIR $TMP'\n",
     );
     c.ok("qsub -sync y job.sh");
     let both = format!("{0} {0}\n", open.display());
