@@ -42,11 +42,12 @@ mod step_process;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod tmp_dirs;
 mod waiting;
 mod writers;
 
 pub use checks::check_agent;
-pub use containers::CONTAINER_LACK_STATUS;
+pub use containers::{CONTAINER_LACK_STATUS, TMP_DIR_FAILED_STATUS};
 pub use end::{EncodedEnd, StepdEventRef};
 pub use interface::{Account, JobProcesses, Wanted};
 pub use membership::known_jobs;
@@ -142,6 +143,9 @@ impl Launcher {
                     .container_made(&mut self.state, attempt, status)
             }
             Event::DirsRemoved(attempt) => self.launches.dirs_removed(&mut self.state, attempt),
+            Event::TmpDirsPrepared { parent, is_there } => {
+                tmp_dirs::prepared(&mut self.state, parent, is_there);
+            }
             Event::LaunchPrepared(attempt, files) => {
                 self.launches
                     .launch_prepared(&mut self.state, attempt, files)
@@ -396,6 +400,7 @@ impl Launcher {
         // The one before belonged to a connection of the agent before.
         self.session = ControllerSession::default();
         self.site.forget(&mut self.state.actions);
+        tmp_dirs::prepare(&mut self.state);
         self.state.actions.is_attached = true;
         self.launches.daemons.take_back(&mut self.state);
         let mut events = known::all_known(&self.state);

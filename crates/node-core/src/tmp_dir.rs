@@ -1,4 +1,5 @@
-//! The temporary directory that a job of the Grid Engine commands has on each of its nodes: `JOB.TASK.QUEUE` in `TmpFS`.
+//! The temporary directory that a job of the Grid Engine commands has on each of its nodes: `JOB.TASK.QUEUE` in a directory of
+//! root's in `TmpFS`.
 
 use crate::job_view::job_view;
 use minicbor::{Decode, Encode};
@@ -26,18 +27,31 @@ pub struct JobTmpDir {
     pub gid: u32,
 }
 
-/// The directory of a job on the node of this name; none if the job has none of its own.
+/// Where directories of jobs of this node are: a directory of root's in `TmpFS`, so that nobody else decides what is at a name in it.
+pub(crate) fn parent(cluster: &str, settings: &NodeSettings, node: &str) -> PathBuf {
+    base(settings, node).join(format!("muster.{cluster}.{node}"))
+}
+
+/// `TmpFS` of this node.
+pub(crate) fn base(settings: &NodeSettings, node: &str) -> PathBuf {
+    let base = settings.tmp_fs.replace("%n", node).replace("%h", node);
+    match base.starts_with('/') {
+        true => PathBuf::from(base),
+        false => PathBuf::from("/tmp"),
+    }
+}
+
+/// The directory of a job on the node of this name; none if the job has none of its own. Each attempt has another: what an earlier one
+/// has left may still be being removed.
 pub(crate) fn path(
     grant: &JobGrant,
     cluster: &str,
     settings: &NodeSettings,
     node: &str,
 ) -> Option<PathBuf> {
-    let name = job_env::tmp_dir_name(&job_view(grant, cluster, settings))?;
-    let base = settings.tmp_fs.replace("%n", node).replace("%h", node);
-    let base = match base.starts_with('/') {
-        true => base,
-        false => "/tmp".to_owned(),
-    };
-    Some(PathBuf::from(base).join(name))
+    let mut name = job_env::tmp_dir_name(&job_view(grant, cluster, settings))?;
+    if grant.attempt.0 > 1 {
+        name.push_str(&format!(".{}", grant.attempt.0));
+    }
+    Some(parent(cluster, settings, node).join(name))
 }

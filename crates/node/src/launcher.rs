@@ -225,6 +225,7 @@ impl Loop {
             self.executor.finish_wakeup();
             self.send();
             if self.executor.may_exit() {
+                self.executor.finish();
                 let _ = fs::remove_file(&self.path);
                 return Ok(());
             }

@@ -5,6 +5,7 @@
 
 use crate::role::{self, LAUNCHER_NAME, Start};
 use crate::sys;
+use crate::tree_removal;
 use minicbor::{Decode, Encode};
 use muster_node_core::messages::User;
 use nix::sys::signal::Signal;
@@ -12,7 +13,6 @@ use nix::unistd::{getegid, geteuid};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -66,19 +66,10 @@ impl Removal {
 
     /// Waits for it, but not for ever, in a process that has nothing else to do.
     pub(crate) fn wait(self, patience: Duration) {
-        let ended = sys::pidfd(self.pid).is_ok_and(|pidfd| {
-            let mut fds = [libc::pollfd {
-                fd: pidfd.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            }];
-            let wait = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
-            sys::poll(&mut fds, wait).is_ok() && fds[0].revents != 0
-        });
-        if !ended {
+        if sys::exit_code_within(self.pid, patience).is_none() {
             sys::kill(self.pid, Signal::SIGKILL as i32);
+            sys::exit_code_of(self.pid);
         }
-        sys::exit_code_of(self.pid);
     }
 }
 
@@ -97,6 +88,21 @@ fn start(argument: &str, user: &User, order: &RemovalOrder, outlives: bool) -> i
         namespace: None,
     };
     started.start()
+}
+
+/// Starts a process of this user and group, and no other groups, that removes what is in directories.
+pub(crate) fn start_emptying(uid: u32, gid: u32, dirs: &[PathBuf]) -> io::Result<i32> {
+    let user = User {
+        uid,
+        gid,
+        groups: Vec::new(),
+        name: String::new(),
+    };
+    let order = RemovalOrder {
+        owner: uid,
+        dirs: dirs.to_vec(),
+    };
+    start(CONTENT_ARGUMENT, &user, &order, false)
 }
 
 /// Gives a directory of this user another name; that. Where the directory above has no sticky bit, another user may have put what
@@ -135,17 +141,7 @@ pub(crate) fn removal_main() -> ExitCode {
     if dirs.is_empty() {
         return ExitCode::SUCCESS;
     }
-    let user = User {
-        uid: owner,
-        gid: NO_GROUP,
-        groups: Vec::new(),
-        name: String::new(),
-    };
-    let order = RemovalOrder {
-        owner,
-        dirs: dirs.clone(),
-    };
-    let emptied = start(CONTENT_ARGUMENT, &user, &order, false);
+    let emptied = start_emptying(owner, NO_GROUP, &dirs);
     match emptied {
         Ok(pid) => drop(sys::exit_code_of(pid)),
         Err(e) => eprintln!("{}: it cannot be emptied: {e}", dirs[0].display()),
@@ -168,10 +164,10 @@ pub(crate) fn content_main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     // Where the owner may not remove the directory itself, root does that.
-    let removed = dirs.iter().all(|dir| fs::remove_dir_all(dir).is_ok());
-    match removed {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    let failed = dirs.iter().filter(|dir| tree_removal::empty(dir).is_err());
+    match failed.count() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
 }
 

@@ -10,6 +10,7 @@ mod limits;
 mod memory_file;
 pub(crate) mod mounts;
 mod oom;
+pub(crate) mod quiet_stat;
 mod received;
 mod slots;
 #[cfg(test)]
@@ -111,6 +112,26 @@ pub(crate) fn exit_code_of(pid: i32) -> Option<i32> {
             return None;
         }
     }
+}
+
+/// Waits for a child to end, but not for ever: its exit code, or -1 for one that a signal has ended; none if it goes on.
+pub(crate) fn exit_code_within(pid: i32, wait: std::time::Duration) -> Option<i32> {
+    let end = pidfd(pid).ok()?;
+    let mut fds = [libc::pollfd {
+        fd: end.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    let until = std::time::Instant::now() + wait;
+    while fds[0].revents == 0 {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        let left_ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+        poll(&mut fds, left_ms).ok()?;
+        if left_ms == 0 && fds[0].revents == 0 {
+            return None;
+        }
+    }
+    Some(exit_code_of(pid).unwrap_or(-1))
 }
 
 fn micros(t: libc::timeval) -> u64 {

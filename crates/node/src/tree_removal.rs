@@ -7,7 +7,7 @@
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{Mode, fchmod, fstat};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -40,13 +40,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
         }
         Err(e) => return Err(e.into()),
     };
-    let mut tree = Tree {
-        device: fstat(&top)?.st_dev,
-        top,
-        moved: 0,
-        first_error: None,
-        until: Instant::now() + REMOVAL_MAX,
-    };
+    let mut tree = Tree::of(top)?;
     while tree.empty_top()? {}
     match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
         Ok(()) => Ok(()),
@@ -54,11 +48,30 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes what is in a directory of this process's user, who may have kept directories of it from being read or changed.
+///
+/// # Errors
+/// Something of it stays; all else is gone.
+pub(crate) fn empty(path: &Path) -> io::Result<()> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let above = nix::fcntl::open(above, flags, Mode::empty())?;
+    let top = open_own_dir(&above, name)?;
+    fchmod(&top, Mode::S_IRWXU)?;
+    let mut tree = Tree::of(top)?;
+    while tree.empty_top()? {}
+    tree.first_error.map_or(Ok(()), Err)
+}
+
 struct Tree {
     top: OwnedFd,
     device: u64,
     /// How many directories were moved up.
     moved: u64,
+    /// How many names were removed or moved.
+    changes: u64,
     /// Why something stays.
     first_error: Option<io::Error>,
     /// When it is given up.
@@ -66,21 +79,32 @@ struct Tree {
 }
 
 impl Tree {
+    fn of(top: OwnedFd) -> io::Result<Tree> {
+        Ok(Tree {
+            device: fstat(&top)?.st_dev,
+            top,
+            moved: 0,
+            changes: 0,
+            first_error: None,
+            until: Instant::now() + REMOVAL_MAX,
+        })
+    }
+
     /// Removes what is in the top directory, and moves up what its directories hold; whether anything has changed.
     fn empty_top(&mut self) -> io::Result<bool> {
-        let mut has_changed = false;
+        let before = self.changes;
         self.check_time()?;
         for name in names(&self.top)? {
-            match remove_entry(&self.top, &name) {
-                Ok(()) => has_changed = true,
-                Err(Errno::ENOTEMPTY | Errno::EEXIST) => match self.empty_dir(&name) {
-                    Ok(()) => has_changed = true,
-                    Err(e) => self.note(e),
-                },
-                Err(e) => self.note(e.into()),
+            let removed = match remove_entry(&self.top, &name) {
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.empty_dir(&name),
+                other => other.map_err(io::Error::from),
+            };
+            match removed {
+                Ok(()) => self.changes += 1,
+                Err(e) => self.note(e),
             }
         }
-        Ok(has_changed)
+        Ok(self.changes != before)
     }
 
     fn check_time(&self) -> io::Result<()> {
@@ -98,23 +122,26 @@ impl Tree {
 
     /// Removes a directory of the top one once its own directories are moved up.
     fn empty_dir(&mut self, name: &OsStr) -> io::Result<()> {
-        let dir = open_dir(&self.top, name)?;
+        let dir = open_own_dir(&self.top, name)?;
         if fstat(&dir)?.st_dev != self.device {
             return Err(io::Error::other("another file system is mounted there"));
         }
         take(&dir)?;
         loop {
             self.check_time()?;
-            let some = names(&dir)?;
-            if some.is_empty() {
-                break;
-            }
-            for inner in some {
-                match remove_entry(&dir, &inner) {
-                    Ok(()) => {}
-                    Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.move_up(&dir, &inner)?,
-                    Err(e) => return Err(e.into()),
+            let before = self.changes;
+            for inner in names(&dir)? {
+                let removed = match remove_entry(&dir, &inner) {
+                    Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.move_up(&dir, &inner),
+                    other => other.map_err(io::Error::from),
+                };
+                match removed {
+                    Ok(()) => self.changes += 1,
+                    Err(e) => self.note(e),
                 }
+            }
+            if self.changes == before {
+                break;
             }
         }
         Ok(unlinkat(&self.top, name, UnlinkatFlags::RemoveDir)?)
@@ -124,11 +151,17 @@ impl Tree {
 impl Tree {
     /// Moves a directory up, to a name that is free: a removal that was interrupted has left some.
     fn move_up(&mut self, dir: &OwnedFd, inner: &OsStr) -> io::Result<()> {
+        let mut is_open = false;
         loop {
             self.moved += 1;
             let up = format!(".removed.{}", self.moved);
             match renameat(dir, inner, &self.top, up.as_str()) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.check_time()?,
+                // To move a directory is to change it.
+                Err(Errno::EACCES) if !is_open => {
+                    open_up(dir, inner)?;
+                    is_open = true;
+                }
                 other => return Ok(other?),
             }
         }
@@ -139,6 +172,25 @@ impl Tree {
 fn open_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(above, name, flags, Mode::empty())
+}
+
+/// The same of one that its user, who this process is, may have kept from being read.
+fn open_own_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
+    match open_dir(above, name) {
+        Err(Errno::EACCES) => {
+            open_up(above, name)?;
+            open_dir(above, name)
+        }
+        other => other,
+    }
+}
+
+/// Lets the user of a directory, who this process is, read and change it. Root needs that nowhere, and follows no link here.
+fn open_up(above: &OwnedFd, name: &OsStr) -> nix::Result<()> {
+    match geteuid().is_root() {
+        true => Err(Errno::EACCES),
+        false => fchmodat(above, name, Mode::S_IRWXU, FchmodatFlags::FollowSymlink),
+    }
 }
 
 /// Makes a directory this user's alone.

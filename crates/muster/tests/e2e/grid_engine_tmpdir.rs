@@ -2,6 +2,7 @@
 
 use crate::cluster::Cluster;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 #[test]
 fn a_job_has_a_temporary_directory_on_each_node_that_goes_with_it() {
@@ -13,18 +14,18 @@ fn a_job_has_a_temporary_directory_on_each_node_that_goes_with_it() {
     };
     c.ok("chmod 1777 .");
     let uid = c.ok(&format!("{as_user}id -u"));
-    let of_node = |node: &str| c.path(&format!("tmp.{node}"));
+    let cluster = c.ok("scontrol show config | sed -n 's/^ClusterName *= *//p'");
+    let of_node = |node: &str| c.path(&format!("tmp.{node}/muster.{cluster}.{node}"));
     let (n1, n2) = (of_node("n1"), of_node("n2"));
-    if is_root {
-        // Somebody else has guessed the name.
-        let guessed = n1.join("1.1.all.q");
-        fs::create_dir(&guessed).unwrap();
-        std::os::unix::fs::chown(&guessed, Some(65_533), None).unwrap();
-    }
+    // Others list no names in it, and make none.
+    let made = fs::symlink_metadata(&n1).unwrap();
+    assert_eq!(made.mode() & 0o7777, 0o711);
     c.write(
         "job.sh",
         "#!/bin/sh\n#$ -cwd -V -j y -N tmp -pe mpi 4\n\
          echo $TMPDIR $TMP; stat -c '%a %u' $TMPDIR; ls -A $TMPDIR; mkdir -p $TMPDIR/a/b; echo text >$TMPDIR/a/b/file\n\
+         mkdir -p $TMPDIR/none/x/y $TMPDIR/x/read-only/z; touch $TMPDIR/x/read-only/z/file; chmod 0 $TMPDIR/none/x $TMPDIR/none\n\
+         chmod 555 $TMPDIR/x/read-only/z $TMPDIR/x/read-only $TMPDIR/x\n\
          srun -l -N 2 --ntasks-per-node=1 sh -c 'stat -c \"%u %n\" $TMPDIR; touch $TMPDIR/of-task' | sort\n",
     );
     // What the caller has does not count.
@@ -42,10 +43,9 @@ fn a_job_has_a_temporary_directory_on_each_node_that_goes_with_it() {
     let left = || {
         let listed = [&n1, &n2].map(|dir| c.ok(&format!("ls -A {}", dir.display())));
         let listed = listed.join("\n");
-        let own = listed.lines().filter(|name| name.contains(".all.q"));
-        own.filter(|name| !name.ends_with(".other")).count()
+        listed.lines().filter(|name| !name.is_empty()).count()
     };
-    // The node is released once it is gone.
+    // Also what its user may not read or change at first.
     c.until("the directories are gone", || left() == 0);
     // Tasks of an array have one each, sessions one, jobs of sbatch what the submitter says.
     c.write(
@@ -69,4 +69,26 @@ fn a_job_has_a_temporary_directory_on_each_node_that_goes_with_it() {
     assert_eq!(wrapped("TMPDIR=/x TMP=/y"), "/x,/y");
     assert_eq!(wrapped("unset TMPDIR TMP;"), "/tmp,");
     c.until("no directory is left", || left() == 0);
+}
+
+/// Where others than root may replace what is in `TmpFS`, jobs failed or nodes were drained.
+#[test]
+fn a_job_runs_without_where_others_may_replace_it() {
+    let c = Cluster::start(1, 1);
+    let open = c.path("open");
+    fs::create_dir(&open).unwrap();
+    c.ok(&format!(
+        "chmod 777 {0}; sed -i '/^TmpFS=/d' {1}; echo TmpFS={0} >>{1}; scontrol reconfigure",
+        open.display(),
+        c.path("slurm.conf").display()
+    ));
+    c.write(
+        "job.sh",
+        "#!/bin/sh\n#$ -cwd -V -j y -N open\necho $TMPDIR $TMP; srun sh -c 'echo $TMPDIR $TMP'\n",
+    );
+    c.ok("qsub -sync y job.sh");
+    let both = format!("{0} {0}\n", open.display());
+    assert_eq!(c.read("open.o1"), both.repeat(2));
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+    assert_eq!(c.ok("sinfo -h -o %T"), "idle");
 }

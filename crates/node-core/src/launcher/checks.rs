@@ -87,6 +87,7 @@ impl Node {
             self.confine_pmix(attempt, step, pmix)?;
         }
         order.user = bounds.user.clone();
+        self.correct_tmp_dir(entry, order);
         Ok(bounds)
     }
 

@@ -6,11 +6,12 @@ use super::job::{JobEntry, Program};
 use super::launches::Launches;
 use super::node::Node;
 use super::programs::{Programs, describe};
-use super::retry::{RETRY_MS, fault_of};
+use super::records::Fault;
+use super::retry::RETRY_MS;
 use super::state::{Role, State};
 use super::{Move, Phase};
+use crate::JobContainer;
 use crate::exit_status::exit_status;
-use crate::{JobContainer, JobTmpDir, tmp_dir};
 use muster_model::ids::JobAttempt;
 use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::JobGrant;
@@ -22,6 +23,9 @@ use std::path::PathBuf;
 const REMOVAL_WAIT_MS: u64 = 30_000;
 /// Exit status of the process that makes them if there is no room for them, which jobs can use up: `EX_TEMPFAIL` of sysexits(3).
 pub const CONTAINER_LACK_STATUS: u32 = 75;
+/// Exit status of that process if only the temporary directory of a Grid Engine job cannot be made: `EX_CANTCREAT`. That is never the
+/// node's fault: users may have to do with it.
+pub const TMP_DIR_FAILED_STATUS: u32 = 73;
 
 impl Node {
     /// Whether the site asks for directories that cannot be made.
@@ -29,7 +33,7 @@ impl Node {
         !self.settings.containers.is_empty() && self.setup.uid != 0
     }
 
-    fn container_settings(&self) -> Option<&ContainerSettings> {
+    pub(super) fn container_settings(&self) -> Option<&ContainerSettings> {
         let settings = self.settings.containers.first();
         settings.filter(|_| self.setup.uid == 0)
     }
@@ -55,20 +59,6 @@ impl Node {
                 PathBuf::from(&self.settings.conf_path),
             ],
         }))
-    }
-
-    /// Where a Grid Engine job has its temporary directory.
-    pub(super) fn tmp_dir_path(&self, grant: &JobGrant) -> Option<PathBuf> {
-        let place = &self.place;
-        tmp_dir::path(grant, &place.cluster, &self.settings, &place.node)
-    }
-
-    /// That directory.
-    pub(super) fn tmp_dir_of(&self, grant: &JobGrant) -> Option<Box<JobTmpDir>> {
-        let path = self.tmp_dir_path(grant)?;
-        let owner = &grant.spec.owner;
-        let (uid, gid) = (owner.uid, owner.gid);
-        Some(Box::new(JobTmpDir { path, uid, gid }))
     }
 }
 
@@ -129,6 +119,19 @@ impl State {
     }
 }
 
+/// Whose fault it is that directories of a job cannot be made.
+fn fault_of_making(entry: Option<&JobEntry>, status: i32, is_late: bool) -> Fault {
+    let code = exit_status(status).code;
+    let has_container = entry.is_some_and(|e| e.container().is_some());
+    if code == CONTAINER_LACK_STATUS && !is_late {
+        Fault::Lack
+    } else if !has_container || code == TMP_DIR_FAILED_STATUS && !is_late {
+        Fault::Job
+    } else {
+        Fault::Node
+    }
+}
+
 impl Launches {
     /// They are there, or cannot be made.
     pub(super) fn container_made(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
@@ -137,15 +140,15 @@ impl Launches {
         let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
         let goes_on = state.jobs.get(&attempt).is_some_and(is_in_prolog);
         if status != 0 && goes_on {
-            let lacks = exit_status(status).code == CONTAINER_LACK_STATUS && !is_late;
-            let status = describe(status, is_late);
             let entry = state.jobs.get(&attempt);
+            let fault = fault_of_making(entry, status, is_late);
+            let status = describe(status, is_late);
             let what = entry.map_or_else(String::new, JobEntry::dirs_text);
             let error = format!(
                 "{what} cannot be made ({status}): the log of the node's launcher says why"
             );
             state.actions.log(format!("job {}: {error}", attempt.job));
-            self.fail(state, attempt, error, fault_of(lacks));
+            self.fail(state, attempt, error, fault);
         } else if goes_on {
             state.records.prolog_over(attempt, state.now.mono_ms);
             self.start_script(state, attempt);
@@ -268,5 +271,44 @@ impl Programs {
         state.actions.log(line);
         self.container_gone(state, attempt);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PrologEpilog;
+
+    /// A user who had put something in the way of a temporary directory had nodes drained.
+    #[test]
+    fn a_temporary_directory_that_cannot_be_made_is_no_fault_of_the_node() {
+        let entry = |programs: PrologEpilog| JobEntry {
+            prolog_epilog: Some(Box::new(programs)),
+            ..JobEntry::default()
+        };
+        let tmp_dir = Some(Box::default());
+        let alone = entry(PrologEpilog {
+            tmp_dir: tmp_dir.clone(),
+            ..PrologEpilog::default()
+        });
+        let both = entry(PrologEpilog {
+            container: Some(Box::default()),
+            tmp_dir,
+            ..PrologEpilog::default()
+        });
+        let exit = |code: u32| code.cast_signed() << 8;
+        for (of, status, is_late, fault) in [
+            (&alone, exit(TMP_DIR_FAILED_STATUS), false, Fault::Job),
+            (&alone, exit(CONTAINER_LACK_STATUS), false, Fault::Lack),
+            (&alone, exit(1), false, Fault::Job),
+            (&alone, 9, true, Fault::Job),
+            (&both, exit(TMP_DIR_FAILED_STATUS), false, Fault::Job),
+            (&both, exit(CONTAINER_LACK_STATUS), false, Fault::Lack),
+            (&both, exit(1), false, Fault::Node),
+            (&both, 9, true, Fault::Node),
+        ] {
+            let found = fault_of_making(Some(of), status, is_late);
+            assert_eq!(found, fault, "{status:#x} {is_late}");
+        }
     }
 }

@@ -122,8 +122,15 @@ pub enum Event {
     ProgramsStarted(JobAttempt, ProgramKind, Result<i32, Failure>),
     /// To [`Action::MakeContainer`], where it took no process: the status that one would have had.
     DirsMade(JobAttempt, i32),
-    /// To [`Action::RemoveContainer`], where it took no process.
+    /// To [`Action::RemoveContainer`], where no process is waited for.
     DirsRemoved(JobAttempt),
+    /// To [`Action::PrepareTmpDirs`].
+    TmpDirsPrepared {
+        /// The directory that was asked for.
+        parent: PathBuf,
+        /// Whether it is there, root's and nobody else's to change.
+        is_there: bool,
+    },
     /// To [`Action::StartMessage`]: the process.
     MessageStarted(JobAttempt, MessageKind, Result<i32, String>),
     /// To [`Action::RemoveDirs`]: the process.
@@ -474,6 +481,13 @@ pub enum Action {
     SweepContainers {
         /// The directory that they are in.
         base: PathBuf,
+        /// Names of those that stay.
+        kept: BTreeSet<String>,
+    },
+    /// Make the directory that temporary directories of jobs are in, and remove those of jobs that are not in the list.
+    PrepareTmpDirs {
+        /// Where it is to be.
+        parent: PathBuf,
         /// Names of those that stay.
         kept: BTreeSet<String>,
     },

@@ -20,7 +20,6 @@ use crate::job_view::{job_view, propagated_limits};
 use crate::messages::LauncherEvent;
 use crate::pattern::{Symbols, expand};
 use crate::signals;
-use crate::tmp_dir;
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobAttempt};
 use muster_model::job::{GresShare, NodeShare};
@@ -460,7 +459,7 @@ impl Node {
             user: Rc::clone(user),
             script: path.clone(),
             args: spec.argv.clone(),
-            env: self.batch_env(grant, &batch.context),
+            env: self.batch_env(entry, grant, &batch.context),
             work_dir: spec.work_dir.clone(),
             stdin: file(&spec.stdio.stdin).unwrap_or_else(|| "/dev/null".to_owned()),
             stdout: file(&spec.stdio.stdout).unwrap_or_else(|| expand(default, &symbols)),
@@ -474,7 +473,7 @@ impl Node {
         })
     }
 
-    fn batch_env(&self, grant: &JobGrant, context: &Context) -> Environment {
+    fn batch_env(&self, entry: &JobEntry, grant: &JobGrant, context: &Context) -> Environment {
         let position = usize::try_from(grant.position).unwrap_or(usize::MAX);
         let view = job_view(grant, &self.place.cluster, &self.settings);
         let mut env = Environment::default();
@@ -492,18 +491,10 @@ impl Node {
         if let Some(dir) = self.settings.job_scratch() {
             env.push(&[SCRATCH.as_bytes(), b"=", dir.as_bytes()]);
         }
-        match self.tmp_dir_path(grant) {
-            Some(path) => {
-                let path = path.to_string_lossy();
-                for name in tmp_dir::VARIABLES {
-                    env.push(&[name.as_bytes(), b"=", path.as_bytes()]);
-                }
-            }
-            None => {
-                context.tmp_env.iter().for_each(|own| env.push(&[own]));
-                if context.tmp_env.value(b"TMPDIR").is_none() {
-                    env.push(&[b"TMPDIR=/tmp"]);
-                }
+        if !self.set_tmp_dir(entry, grant, &mut env) {
+            context.tmp_env.iter().for_each(|own| env.push(&[own]));
+            if context.tmp_env.value(b"TMPDIR").is_none() {
+                env.push(&[b"TMPDIR=/tmp"]);
             }
         }
         env

@@ -42,6 +42,10 @@ pub(super) struct Node {
     pub(super) kill_wait_ms: u64,
     /// How long after SIGKILL processes count as unkillable, and what is run then.
     pub(super) unkillable: Option<(u64, Option<String>)>,
+    /// Where temporary directories of Grid Engine jobs can be made; none if nowhere.
+    pub(super) tmp_parent: Option<PathBuf>,
+    /// Where that was tried last in vain, and is in the log.
+    pub(super) failed_tmp_parent: Option<PathBuf>,
 }
 
 impl Node {
@@ -55,6 +59,8 @@ impl Node {
             settings: NodeSettings::default(),
             kill_wait_ms: KILL_WAIT_MS,
             unkillable: None,
+            tmp_parent: None,
+            failed_tmp_parent: None,
         }
     }
 

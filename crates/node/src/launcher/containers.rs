@@ -11,8 +11,8 @@ use crate::root_files::only_root_leads_to;
 use crate::sys::bare::{self, Errno};
 use crate::sys::{self, mounts};
 use crate::tree_removal;
-use muster_node_core::launcher::CONTAINER_LACK_STATUS;
-use muster_node_core::{JobContainer, PrologEpilog};
+use muster_node_core::launcher::{CONTAINER_LACK_STATUS, TMP_DIR_FAILED_STATUS};
+use muster_node_core::{JobContainer, JobTmpDir, PrologEpilog};
 use muster_proto::job_container::SHARED_MEMORY;
 use nix::sys::stat::Mode;
 use std::collections::BTreeSet;
@@ -27,6 +27,10 @@ use std::time::Duration;
 
 /// How long `InitScript` may take, as in Slurm.
 const INIT_WAIT_S: u32 = 10;
+/// How long the launcher waits for the directory that temporary directories of jobs are in.
+const PREPARATION_MAX: Duration = Duration::from_secs(5);
+/// How long those that a user has left may take before the next user's follow.
+const TURN_MAX: Duration = Duration::from_secs(10);
 
 /// A job's mount namespace, for its processes to join.
 #[derive(Debug, Default)]
@@ -79,11 +83,18 @@ pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
             container.make_base()?;
         }
         let made = container.as_ref().map_or(Ok(()), Container::make);
-        let result = made.and_then(|()| make_tmp_dir(programs));
-        if let (Err(_), Some(container)) = (&result, &container) {
+        let tmp_dir = match made.is_ok() {
+            true => make_tmp_dir(programs),
+            false => Ok(()),
+        };
+        let failed = made.is_err() || tmp_dir.is_err();
+        if let Some(container) = container.as_ref().filter(|_| failed) {
             let _ = container.end();
         }
-        result
+        if tmp_dir.is_err() {
+            sys::exit_now(tmp_dir_code(tmp_dir));
+        }
+        made
     })
 }
 
@@ -93,20 +104,76 @@ pub(super) fn are_quick(programs: &PrologEpilog) -> bool {
     programs.container.is_none() && tmp_dir.is_some_and(|dir| tmp_dirs::is_local(dir))
 }
 
-/// Makes it; the status that a process would end with.
-pub(super) fn make_now(programs: &PrologEpilog) -> i32 {
-    let made = programs
-        .tmp_dir
-        .as_ref()
-        .map_or(Ok(()), |dir| tmp_dirs::make(dir));
+/// Makes it; the status that a process would end with. None: something is in the way, and a process has to make it.
+pub(super) fn make_now(programs: &PrologEpilog) -> Option<i32> {
+    let made = match programs.tmp_dir.as_deref().map(tmp_dirs::make) {
+        None | Some(Ok(())) => Ok(()),
+        Some(Err(e)) if lacks_room(e.kind()) => Err(e),
+        Some(Err(_)) => return None,
+    };
     // What wait(2) has of an exit.
-    exit_code(made) << 8
+    Some(tmp_dir_code(made) << 8)
 }
 
-/// Removes it, if that takes no process: it is on a disk of this machine, and empty.
-pub(super) fn remove_now(programs: &PrologEpilog) -> bool {
-    let tmp_dir = programs.tmp_dir.as_ref();
-    are_quick(programs) && tmp_dir.is_some_and(|dir| tmp_dirs::remove_if_empty(dir))
+/// The temporary directory that has to be removed after the job; one in a directory of the job's own goes with that.
+pub(super) fn tmp_dir_to_remove(programs: &PrologEpilog) -> Option<&JobTmpDir> {
+    let tmp_dir = programs.tmp_dir.as_deref()?;
+    let container = programs.container.as_deref().into_iter();
+    let mut own = container.flat_map(|of| &of.settings.dirs);
+    Some(tmp_dir).filter(|dir| !own.any(|own| dir.path.starts_with(own)))
+}
+
+/// Has the directory made that temporary directories of jobs are in, and those removed that are left over; whether it is there.
+pub(super) fn prepare_tmp_dirs(parent: &Path, kept: &BTreeSet<String>) -> bool {
+    let started = in_child(|| {
+        tmp_dirs::make_parent(parent, None).map_err(about(parent.display()))?;
+        let left = tmp_dirs::removal::left_over(parent, kept);
+        if left.is_empty() {
+            return Ok(());
+        }
+        // The launcher goes on as soon as it is known what is left over.
+        if let Ok(sys::Fork::Child) = sys::fork() {
+            sys::lower_priority();
+            remove_left_over(&left);
+            sys::exit_now(0);
+        }
+        Ok(())
+    });
+    match started {
+        Ok(pid) => {
+            let code = sys::exit_code_within(pid, PREPARATION_MAX);
+            if code.is_none() {
+                // It is collected with other children.
+                sys::kill(pid, libc::SIGKILL);
+            }
+            code == Some(0)
+        }
+        Err(e) => {
+            eprintln!("{}: {e}", parent.display());
+            false
+        }
+    }
+}
+
+/// Removes directories of jobs, user by user. One whose file systems do not answer is not waited for.
+fn remove_left_over(left: &[Vec<JobTmpDir>]) {
+    for of_user in left {
+        if let Some(first) = of_user.first() {
+            let more = of_user.len() - 1;
+            eprintln!(
+                "{} and {more} more of its user's: left over, and removed",
+                first.path.display()
+            );
+        }
+        match sys::fork() {
+            Ok(sys::Fork::Child) => {
+                tmp_dirs::removal::remove_all(of_user);
+                sys::exit_now(0);
+            }
+            Ok(sys::Fork::Parent(pid)) => drop(sys::exit_code_within(pid, TURN_MAX)),
+            Err(e) => eprintln!("what is left over stays: {e}"),
+        }
+    }
 }
 
 /// Makes the temporary directory of a Grid Engine job, where the job will find it.
@@ -119,7 +186,7 @@ fn make_tmp_dir(programs: &PrologEpilog) -> io::Result<()> {
     let namespace = Namespace::open(namespace.as_deref())?;
     let failed = |e: Errno| io::Error::from_raw_os_error(e.0);
     namespace.join().map_err(failed)?;
-    let made = tmp_dirs::make(tmp_dir);
+    let made = tmp_dirs::make_patiently(tmp_dir);
     if namespace.descriptor().is_some() {
         bare::join_mount_namespace(of_node.as_raw_fd()).map_err(failed)?;
     }
@@ -131,15 +198,7 @@ pub(super) fn start_removal(programs: &PrologEpilog) -> io::Result<i32> {
     in_child(|| {
         // What a job has left may be much, and it is over.
         sys::lower_priority();
-        let container = programs.container.as_deref();
-        if let Some(tmp_dir) = &programs.tmp_dir {
-            let mut own = container.into_iter().flat_map(|of| &of.settings.dirs);
-            // One in a directory of the job's own goes with that.
-            if !own.any(|dir| tmp_dir.path.starts_with(dir)) {
-                tmp_dirs::remove(tmp_dir);
-            }
-        }
-        match container {
+        match programs.container.as_deref() {
             Some(of) => Container {
                 of,
                 env: &programs.env,
@@ -184,7 +243,7 @@ pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
 }
 
 /// Forks a process that does this.
-fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
+pub(super) fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     match sys::fork()? {
         sys::Fork::Parent(pid) => Ok(pid),
         sys::Fork::Child => {
@@ -207,6 +266,14 @@ fn exit_code(done: io::Result<()>) -> i32 {
                 false => 1,
             }
         }
+    }
+}
+
+/// The same of what makes a temporary directory: users may have to do with it, so that it is not the node's fault.
+fn tmp_dir_code(done: io::Result<()>) -> i32 {
+    match exit_code(done) {
+        1 => TMP_DIR_FAILED_STATUS.cast_signed(),
+        other => other,
     }
 }
 

@@ -10,6 +10,7 @@ use super::scripts::{Scripts, is_temporary};
 use super::search::Search;
 use super::stepds::{self, Stepds};
 use super::timers::Timers;
+use super::tmp_dirs::queue::Removals;
 use super::{controller_key, groups, measure, programs};
 use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::reaping::{self, After};
@@ -18,6 +19,7 @@ use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_model::visible_text::debug_beginning;
+use muster_node_core::PrologEpilog;
 use muster_node_core::launcher::interface::{
     Action, Event, Failure, LaunchFiles, ProgramKind, Recovered, RootConnId, ScriptFile,
     ScriptLaunch, ScriptNotStarted,
@@ -96,6 +98,7 @@ pub(super) struct LauncherExecutor {
     questions: Vec<QueryProcess>,
     output: Output,
     answers: Vec<(RootConnId, LauncherEvent)>,
+    tmp_dirs: Removals,
     /// More children may have ended than were collected.
     pub(super) may_have_ended: bool,
 }
@@ -139,6 +142,7 @@ impl LauncherExecutor {
             questions: Vec::new(),
             output: Output::default(),
             answers: Vec::new(),
+            tmp_dirs: Removals::default(),
             may_have_ended: false,
         };
         executor.recover(attempts, same_boot);
@@ -278,20 +282,12 @@ impl LauncherExecutor {
                 let started = programs::start(kind, &programs, env);
                 self.programs_started(attempt, kind, started);
             }
-            Action::MakeContainer(attempt, around) if containers::are_quick(&around) => {
-                let status = containers::make_now(&around);
-                self.events.push_back(Event::DirsMade(attempt, status));
-            }
-            Action::RemoveContainer(attempt, around) if containers::remove_now(&around) => {
-                self.events.push_back(Event::DirsRemoved(attempt));
-            }
-            Action::MakeContainer(attempt, around) => {
-                let started = containers::start_making(&around);
-                self.programs_started(attempt, ProgramKind::Container, started);
-            }
-            Action::RemoveContainer(attempt, around) => {
-                let started = containers::start_removal(&around);
-                self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
+            Action::MakeContainer(attempt, around) => self.make_dirs(attempt, &around),
+            Action::RemoveContainer(attempt, around) => self.remove_dirs(attempt, &around),
+            Action::PrepareTmpDirs { parent, kept } => {
+                let is_there = containers::prepare_tmp_dirs(&parent, &kept);
+                self.events
+                    .push_back(Event::TmpDirsPrepared { parent, is_there });
             }
             Action::SweepContainers { base, kept } => containers::sweep(&base, &kept),
             Action::StartMessage {
@@ -334,6 +330,36 @@ impl LauncherExecutor {
             Action::Measure { id, wanted, of } => self.start_measurement(id, wanted, &of),
             Action::StopMeasurement(id) => self.drop_question(&About::Measurement(id)),
             other => self.handle_stepds(other),
+        }
+    }
+
+    fn make_dirs(&mut self, attempt: JobAttempt, around: &PrologEpilog) {
+        let is_quick = containers::are_quick(around);
+        let made = is_quick.then(|| containers::make_now(around)).flatten();
+        match made {
+            Some(status) => self.events.push_back(Event::DirsMade(attempt, status)),
+            None => {
+                let started = containers::start_making(around);
+                self.programs_started(attempt, ProgramKind::Container, started);
+            }
+        }
+    }
+
+    fn remove_dirs(&mut self, attempt: JobAttempt, around: &PrologEpilog) {
+        if let Some(dir) = containers::tmp_dir_to_remove(around) {
+            self.tmp_dirs.add(dir, sys::boot_ms());
+        }
+        if around.container.is_none() {
+            return self.events.push_back(Event::DirsRemoved(attempt));
+        }
+        let started = containers::start_removal(around);
+        self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
+    }
+
+    /// Has temporary directories of jobs removed that have waited long enough for others.
+    fn remove_tmp_dirs(&mut self, until_ms: u64) {
+        for pid in self.tmp_dirs.start_due(until_ms) {
+            self.search.add_helper(pid);
         }
     }
 
@@ -656,6 +682,7 @@ impl LauncherExecutor {
         self.read_stepds();
         for child in ended {
             self.search.forget_helper(child.pid);
+            self.tmp_dirs.ended(child.pid);
             self.note_script_end(child.pid);
             let failure = self.script_starter.ended(child.pid);
             let mut usage = Usage {
@@ -687,6 +714,7 @@ impl LauncherExecutor {
         while let Some(key) = self.timers.take_due(sys::boot_ms()) {
             self.deliver(Event::TimerDue(key));
         }
+        self.remove_tmp_dirs(sys::boot_ms());
         self.search.kill_more_remnants(&self.launcher);
         self.search.groups.remove_left();
         if self.search.groups.take_emptied() {
@@ -709,12 +737,22 @@ impl LauncherExecutor {
         self.launcher.may_exit()
     }
 
+    /// Before the launcher exits: nothing waits any more.
+    pub(super) fn finish(&mut self) {
+        self.remove_tmp_dirs(u64::MAX);
+    }
+
     /// Milliseconds to the next timer; -1 when there is none.
     pub(super) fn timeout_ms(&self) -> i32 {
         if self.may_have_ended || self.search.has_remnants() {
             return 0;
         }
-        let timer = self.timers.next().map_or(-1, |at_ms| {
+        let next = self
+            .timers
+            .next()
+            .into_iter()
+            .chain(self.tmp_dirs.next_ms());
+        let timer = next.min().map_or(-1, |at_ms| {
             let wait_ms = at_ms.saturating_sub(sys::boot_ms());
             i32::try_from(wait_ms).unwrap_or(i32::MAX)
         });

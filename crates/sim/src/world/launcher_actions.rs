@@ -187,6 +187,10 @@ impl LauncherExecutor<'_> {
             }
             // Machines of the simulator have no directories.
             Action::SweepContainers { .. } => {}
+            Action::PrepareTmpDirs { parent, .. } => {
+                let is_there = true;
+                self.answer(node, Event::TmpDirsPrepared { parent, is_there });
+            }
             Action::StartMessage { attempt, kind, .. } => {
                 let started = match self.lack(node) {
                     Some(failure) => Err(failure.error),

@@ -71,6 +71,11 @@ impl World {
                 self.events
                     .push_back(Event::ProgramsStarted(attempt, kind, started));
             }
+            Action::PrepareTmpDirs { parent, .. } => {
+                let is_there = true;
+                self.events
+                    .push_back(Event::TmpDirsPrepared { parent, is_there });
+            }
             Action::SweepContainers { kept, .. } => {
                 let name = |attempt: &JobAttempt| format!("{}.{}", attempt.job, attempt.attempt.0);
                 self.containers

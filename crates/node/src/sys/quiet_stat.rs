@@ -1,0 +1,66 @@
+//! Looks at a name without asking a file system that a user may have mounted there, which may never answer.
+
+use super::check;
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The user that has it.
+    pub(crate) uid: u32,
+    /// Kind and permissions.
+    pub(crate) mode: u32,
+    /// The file system that it is on.
+    pub(crate) device: (u32, u32),
+}
+
+impl Found {
+    pub(crate) fn is_dir(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+
+    /// Whether others than its user and group may add names to it.
+    pub(crate) fn is_for_others(&self) -> bool {
+        self.mode & 0o022 != 0
+    }
+}
+
+/// What has a name in a directory; links are not followed, and nothing is mounted for it.
+pub(crate) fn of_name(dir: &impl AsRawFd, name: &OsStr) -> io::Result<Found> {
+    let name = CString::new(name.as_bytes())?;
+    quiet_stat(dir.as_raw_fd(), &name, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+/// What a descriptor is open for.
+pub(crate) fn of_descriptor(of: &impl AsRawFd) -> io::Result<Found> {
+    quiet_stat(of.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
+}
+
+fn quiet_stat(dir: RawFd, name: &std::ffi::CStr, flags: i32) -> io::Result<Found> {
+    // AT_STATX_DONT_SYNC: a file system over a network or of a user's is not asked.
+    const DONT_SYNC: i32 = 0x4000;
+    const BASIC: u32 = 0x7ff;
+    let flags = flags | libc::AT_NO_AUTOMOUNT | DONT_SYNC;
+    // SAFETY: an all-zero statx is a valid value of that plain C struct.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: name is a live string of C, and the last pointer leads to a live local of the right type.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_statx,
+            dir,
+            name.as_ptr(),
+            flags,
+            BASIC,
+            &raw mut found,
+        )
+    };
+    check(i32::try_from(done).unwrap_or(-1))?;
+    Ok(Found {
+        uid: found.stx_uid,
+        mode: found.stx_mode.into(),
+        device: (found.stx_dev_major, found.stx_dev_minor),
+    })
+}
