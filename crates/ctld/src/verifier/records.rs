@@ -6,7 +6,7 @@ use muster_model::command::{Identity, JobTarget};
 use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
-use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::job::{ArrayRole, Job, JobState, Phase};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
 use muster_model::rights::AccessRequest;
@@ -130,8 +130,10 @@ pub(crate) fn to_verify(
 ) -> Result<Vec<(Row, JobSpec)>, Refusal> {
     let mut all = named(state, target);
     all.retain(|job| access::may_job(state, identity, AccessRequest::UpdateJob, job));
-    if all.iter().any(|job| !job.state.is_ended()) {
-        all.retain(|job| !job.state.is_ended());
+    let may_change =
+        |job: &&Job| !matches!(job.phase(), Phase::Completing | Phase::Ended | Phase::Gone);
+    if all.iter().any(may_change) {
+        all.retain(may_change);
     }
     let fixed = |job: &Job| job.priority_fixed.then_some(job.priority);
     let is_alike = |a: &Job, b: &Job| {
