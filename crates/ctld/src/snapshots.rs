@@ -133,7 +133,7 @@ impl Snapshots {
         let (follower, sync) = (Arc::clone(&self.follower), self.sync);
         let (writer, stats) = (self.writer.clone(), Arc::clone(&self.stats));
         let work = move || {
-            let written = caught(|| write(&bytes, position, &granted, (&follower, sync)));
+            let written = caught(|| write(&bytes, position, &granted, &follower, sync));
             let why = match written {
                 Ok(Ok(None)) => return Outcome::Unanswered,
                 Ok(Ok(Some(finished))) => {
@@ -200,7 +200,8 @@ fn write(
     bytes: &[u8],
     position: Position,
     granted: &Receiver<Option<SnapshotWriter>>,
-    (follower, most): (&Follower, Duration),
+    follower: &Follower,
+    most: Duration,
 ) -> Result<Option<muster_journal::FinishedSnapshot>, String> {
     let Ok(granted) = granted.recv() else {
         return Ok(None);

@@ -6,7 +6,7 @@ use muster_model::command::{Identity, JobTarget};
 use muster_model::config::{OverSubscribe, PartitionConfig, PartitionState};
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
-use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::job::{ArrayRole, Job, JobState, Phase};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
 use muster_model::rights::AccessRequest;
@@ -119,7 +119,7 @@ pub(crate) fn specs_of(
 }
 
 /// The records of jobs that a user wants to change and may, with what they asked for, each kind once: records with the same
-/// specification, state, limit and fixed priority are alike to a script. Ended ones count only where there are no others.
+/// specification, state, limit and fixed priority are the same to a script. Ended ones count only where there are no others.
 ///
 /// # Errors
 /// They are of too many kinds for a script to see each.
@@ -130,18 +130,20 @@ pub(crate) fn to_verify(
 ) -> Result<Vec<(Row, JobSpec)>, Refusal> {
     let mut all = named(state, target);
     all.retain(|job| access::may_job(state, identity, AccessRequest::UpdateJob, job));
-    if all.iter().any(|job| !job.state.is_ended()) {
-        all.retain(|job| !job.state.is_ended());
+    let may_change =
+        |job: &&Job| !matches!(job.phase(), Phase::Completing | Phase::Ended | Phase::Gone);
+    if all.iter().any(may_change) {
+        all.retain(may_change);
     }
     let fixed = |job: &Job| job.priority_fixed.then_some(job.priority);
-    let is_alike = |a: &Job, b: &Job| {
+    let is_same_kind = |a: &Job, b: &Job| {
         Arc::ptr_eq(&a.spec, &b.spec)
             && (a.state, a.time_limit, a.requeueable) == (b.state, b.time_limit, b.requeueable)
             && fixed(a) == fixed(b)
     };
     let mut kinds: Vec<&Job> = Vec::new();
     for own in all {
-        if kinds.iter().any(|known| is_alike(known, own)) {
+        if kinds.iter().any(|known| is_same_kind(known, own)) {
             continue;
         }
         if kinds.len() >= KINDS_MAX {
