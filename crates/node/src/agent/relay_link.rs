@@ -282,7 +282,7 @@ mod tests {
         asked.await.unwrap();
     }
 
-    /// Each answer that it did not read was kept, whoever had made it ask: the agent's memory was its to fill.
+    /// Each answer that it did not read was kept: the agent's memory was its to fill.
     #[tokio::test]
     async fn a_relay_that_reads_no_answers_is_not_received_from_without_end() {
         let (link, of_relay) = link();

@@ -84,10 +84,10 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// One end. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(crate) struct Control(Arc<End>);
+pub(crate) struct Control(Arc<ControlEnd>);
 
 #[derive(Debug)]
-struct End {
+struct ControlEnd {
     socket: AsyncFd<OwnedFd>,
     /// Held by who sends: others wait in the order in which they came.
     turn: Mutex<()>,
@@ -104,7 +104,7 @@ impl Control {
     pub(crate) fn new(end: OwnedFd) -> io::Result<Control> {
         let socket = sys::watch(end, Interest::READABLE | Interest::WRITABLE)?;
         let turn = Mutex::new(());
-        Ok(Control(Arc::new(End { socket, turn })))
+        Ok(Control(Arc::new(ControlEnd { socket, turn })))
     }
 
     /// Sends a message, without waiting.
