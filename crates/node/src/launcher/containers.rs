@@ -243,7 +243,7 @@ pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
 }
 
 /// Forks a process that does this.
-pub(super) fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
+fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     match sys::fork()? {
         sys::Fork::Parent(pid) => Ok(pid),
         sys::Fork::Child => {

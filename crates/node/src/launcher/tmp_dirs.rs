@@ -145,7 +145,7 @@ fn open_parent(path: &Path, owner: Option<u32>) -> io::Result<OwnedFd> {
 }
 
 /// Whether a directory is one that those of jobs are in. What users mount is on a device of its own, whatever it says of itself.
-fn is_parent(found: &Found, device: (u32, u32)) -> bool {
+fn is_parent(found: &Found, device: u64) -> bool {
     let is_own = found.uid == Uid::effective().as_raw() && found.device == device;
     found.is_dir() && is_own && found.mode & 0o7777 == PARENT_MODE
 }

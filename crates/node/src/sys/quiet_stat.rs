@@ -14,7 +14,7 @@ pub(crate) struct Found {
     /// Kind and permissions.
     pub(crate) mode: u32,
     /// The file system that it is on.
-    pub(crate) device: (u32, u32),
+    pub(crate) device: u64,
 }
 
 impl Found {
@@ -61,6 +61,6 @@ fn quiet_stat(dir: RawFd, name: &std::ffi::CStr, flags: i32) -> io::Result<Found
     Ok(Found {
         uid: found.stx_uid,
         mode: found.stx_mode.into(),
-        device: (found.stx_dev_major, found.stx_dev_minor),
+        device: u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor),
     })
 }

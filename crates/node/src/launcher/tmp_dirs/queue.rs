@@ -1,11 +1,12 @@
 //! Which temporary directories of jobs are to be removed. A user has one process for it at a time, which takes all that have come in a
 //! second: short jobs cost no process each, and a user whose file systems do not answer has no more than one that waits.
 
-use super::super::containers::in_child;
+use super::super::programs::leave_launcher;
 use super::removal::remove_all;
 use crate::sys;
 use muster_node_core::JobTmpDir;
 use std::collections::BTreeMap;
+use std::io;
 
 /// How long more are waited for, milliseconds.
 const DELAY_MS: u64 = 1000;
@@ -13,10 +14,14 @@ const DELAY_MS: u64 = 1000;
 const WAITING_MAX: usize = 4096;
 
 /// A user and the group of the user's jobs.
-type Account = (u32, u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct UserAndGroup {
+    uid: u32,
+    gid: u32,
+}
 
 #[derive(Debug, Default)]
-struct OfAccount {
+struct UserRemovals {
     waiting: Vec<JobTmpDir>,
     /// When a process takes them, milliseconds since boot.
     due_ms: u64,
@@ -28,12 +33,13 @@ struct OfAccount {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Removals(BTreeMap<Account, OfAccount>);
+pub(crate) struct Removals(BTreeMap<UserAndGroup, UserRemovals>);
 
 impl Removals {
     /// Has a directory removed.
     pub(crate) fn add(&mut self, dir: &JobTmpDir, now_ms: u64) {
-        let of = self.0.entry((dir.uid, dir.gid)).or_default();
+        let (uid, gid) = (dir.uid, dir.gid);
+        let of = self.0.entry(UserAndGroup { uid, gid }).or_default();
         if of.waiting.len() >= WAITING_MAX {
             if !std::mem::replace(&mut of.is_full, true) {
                 eprintln!(
@@ -89,18 +95,25 @@ impl Removals {
     }
 }
 
-impl OfAccount {
+impl UserRemovals {
     fn is_ready(&self) -> bool {
         self.running.is_none() && !self.waiting.is_empty()
     }
 }
 
-fn start(dirs: &[JobTmpDir]) -> std::io::Result<i32> {
-    in_child(|| {
-        sys::lower_priority();
-        remove_all(dirs);
-        Ok(())
-    })
+fn start(dirs: &[JobTmpDir]) -> io::Result<i32> {
+    match sys::fork()? {
+        sys::Fork::Parent(pid) => Ok(pid),
+        sys::Fork::Child => {
+            if let Err(e) = leave_launcher() {
+                eprintln!("temporary directories of jobs stay: {e}");
+                sys::exit_now(1);
+            }
+            sys::lower_priority();
+            remove_all(dirs);
+            sys::exit_now(0)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -146,6 +159,9 @@ mod tests {
         for number in 0..2 * WAITING_MAX {
             removals.add(&dir(number, 7), 0);
         }
-        assert_eq!(removals.0[&(7, 7)].waiting.len(), WAITING_MAX);
+        assert_eq!(
+            removals.0[&UserAndGroup { uid: 7, gid: 7 }].waiting.len(),
+            WAITING_MAX
+        );
     }
 }

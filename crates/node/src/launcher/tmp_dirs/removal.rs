@@ -20,17 +20,17 @@ const CONTENT_MAX: Duration = Duration::from_secs(3600);
 /// A group that has rights to nothing: of what is left over nobody knows the job's group.
 const NO_GROUP: u32 = 65534;
 
-/// What has become of one.
+/// What is left of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Gone,
-    HasContent,
+enum Leftover {
+    Nothing,
+    Content,
 }
 
 /// Removes those of one user, who has this group in all of them.
 pub(crate) fn remove_all(dirs: &[JobTmpDir]) {
     let with_content = dirs.iter().filter(|dir| match remove_empty(dir) {
-        Ok(state) => state == State::HasContent,
+        Ok(leftover) => leftover == Leftover::Content,
         Err(e) => {
             eprintln!("{}: it stays: {e}", dir.path.display());
             false
@@ -49,8 +49,8 @@ pub(crate) fn remove_all(dirs: &[JobTmpDir]) {
     }
     for dir in left {
         match remove_empty(dir) {
-            Ok(State::Gone) => {}
-            Ok(State::HasContent) => eprintln!(
+            Ok(Leftover::Nothing) => {}
+            Ok(Leftover::Content) => eprintln!(
                 "{}: it stays, with what its user may not remove",
                 dir.path.display()
             ),
@@ -60,17 +60,17 @@ pub(crate) fn remove_all(dirs: &[JobTmpDir]) {
 }
 
 /// Removes one that is empty, and what its user has mounted on it.
-fn remove_empty(dir: &JobTmpDir) -> io::Result<State> {
+fn remove_empty(dir: &JobTmpDir) -> io::Result<Leftover> {
     let (parent, name) = split(&dir.path)?;
     // Nobody but root makes one in a directory of a user's, which goes with its job.
     let parent = match open_parent(parent, None) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(State::Gone),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Leftover::Nothing),
         other => other?,
     };
     let device = quiet_stat::of_descriptor(&parent)?.device;
     for _ in 0..TRIES_MAX {
         let found = match quiet_stat::of_name(&parent, name) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(State::Gone),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Leftover::Nothing),
             Ok(found) if found.device == device => found,
             // Another file system's, or one of a user's that refuses root.
             _ => {
@@ -83,8 +83,8 @@ fn remove_empty(dir: &JobTmpDir) -> io::Result<State> {
             return Err(io::Error::other(text));
         }
         match unlinkat(&parent, name, UnlinkatFlags::RemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => return Ok(State::Gone),
-            Err(Errno::ENOTEMPTY | Errno::EEXIST) => return Ok(State::HasContent),
+            Ok(()) | Err(Errno::ENOENT) => return Ok(Leftover::Nothing),
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => return Ok(Leftover::Content),
             Err(Errno::EBUSY) => unmount(&parent, name)?,
             Err(e) => return Err(e.into()),
         }
