@@ -63,7 +63,7 @@ impl Node {
         tmp_dir::path(grant, &place.cluster, &self.settings, &place.node)
     }
 
-    /// That directory.
+    /// The temporary directory of a Grid Engine job, with its owner.
     pub(super) fn tmp_dir_of(&self, grant: &JobGrant) -> Option<Box<JobTmpDir>> {
         let path = self.tmp_dir_path(grant)?;
         let owner = &grant.spec.owner;
