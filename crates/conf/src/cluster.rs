@@ -9,7 +9,9 @@ use crate::model::{
 };
 use crate::value::TimeLimit;
 use muster_model::binding::BindDefault;
-use muster_model::config::{self as core, ClusterConfig, PREDICT_RUN_TIMES, PartitionConfig};
+use muster_model::config::{
+    self as core, ClusterConfig, ExitCodeRange, PREDICT_RUN_TIMES, PartitionConfig,
+};
 use muster_model::cpuset::CpuSet;
 use muster_model::cron::CrontabConfig;
 use muster_model::node::{NodeConfig, last_cpus};
@@ -261,12 +263,15 @@ fn spec_cpus(node: &NodeDef) -> CpuSet {
 }
 
 /// Ranges of `1-9,18`; what is no number is left out.
-fn exit_codes(text: Option<&str>) -> Vec<(u32, u32)> {
+fn exit_codes(text: Option<&str>) -> Vec<ExitCodeRange> {
     let words = text.unwrap_or_default().split(',').map(str::trim);
     words
         .filter_map(|word| {
             let (first, last) = word.split_once('-').unwrap_or((word, word));
-            Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+            Some(ExitCodeRange {
+                first: first.trim().parse().ok()?,
+                last: last.trim().parse().ok()?,
+            })
         })
         .collect()
 }
@@ -328,7 +333,10 @@ mod tests {
         let cluster = config.cluster(&gres, &|user| (user == "alice").then_some(1000));
         assert_eq!(cluster.cluster_name, "c");
         assert_eq!(cluster.admin_uids, [1000]);
-        assert_eq!(cluster.requeue_exit, [(1, 9), (18, 18)]);
+        assert_eq!(
+            cluster.requeue_exit,
+            [(1, 9), (18, 18)].map(|(first, last)| ExitCodeRange { first, last })
+        );
         assert_eq!(cluster.default_memory, MemoryAsk::PerCpu(2048));
         assert!(!cluster.whole_cores && !cluster.memory_is_consumable);
         assert_eq!(

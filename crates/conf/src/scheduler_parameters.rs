@@ -7,7 +7,7 @@ use crate::keys::nearest_of;
 /// What a word does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It is heeded.
+    /// What Slurm does with it.
     Works,
     /// Nothing, and why that is no loss.
     Nothing(&'static str),
@@ -15,8 +15,32 @@ pub enum Effect {
     Missing(&'static str),
 }
 
-/// A word: its name, whether a value follows (`name=value`), what it does, one line about it.
-pub type Word = (&'static str, bool, Effect, &'static str);
+/// A word of `SchedulerParameters`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParameterWord {
+    /// What is written, before an equals sign if there is one.
+    pub name: &'static str,
+    /// A value follows (`name=value`).
+    pub has_value: bool,
+    /// What it does here.
+    pub effect: Effect,
+    /// One line about it.
+    pub help: &'static str,
+}
+
+const fn word(
+    name: &'static str,
+    has_value: bool,
+    effect: Effect,
+    help: &'static str,
+) -> ParameterWord {
+    ParameterWord {
+        name,
+        has_value,
+        effect,
+        help,
+    }
+}
 
 use Effect::{Missing, Nothing, Works};
 
@@ -25,418 +49,418 @@ const ALL: &str = "every job is considered: a pass costs what has changed, not h
 const ALWAYS: &str = "that is always so";
 
 /// All of them, those of Slurm and our own.
-pub const WORDS: &[Word] = &[
-    (
+pub const WORDS: &[ParameterWord] = &[
+    word(
         "allow_zero_lic",
         false,
         Missing("jobs that ask for licenses there are not are refused"),
         "accept jobs that ask for more licenses than there are",
     ),
-    (
+    word(
         "assoc_limit_stop",
         false,
         Missing("jobs over their limits never keep others back"),
         "jobs over limits keep others back",
     ),
-    (
+    word(
         "batch_sched_delay",
         true,
         Nothing(EVENTS),
         "seconds that a submission may wait for a pass",
     ),
-    (
+    word(
         "bb_array_stage_cnt",
         true,
         Nothing("there are no burst buffers"),
         "array tasks with burst buffers staged in",
     ),
-    (
+    word(
         "bf_busy_nodes",
         false,
         Nothing("nodes that are busy are promised before those that are free, always"),
         "promise busy nodes first",
     ),
-    (
+    word(
         "bf_continue",
         false,
         Nothing("a pass is never interrupted; what changes meanwhile comes with the next"),
         "go on after locks were released",
     ),
-    (
+    word(
         "bf_hetjob_immediate",
         false,
         Nothing("components of a job are placed together, at once"),
         "start heterogeneous jobs as soon as all parts fit",
     ),
-    (
+    word(
         "bf_hetjob_prio",
         true,
         Works,
         "priority of heterogeneous jobs by their components: `max`, which is always so, or none",
     ),
-    (
+    word(
         "bf_interval",
         true,
         Nothing(EVENTS),
         "seconds between passes of the backfill scheduler",
     ),
-    (
+    word(
         "bf_job_part_count_reserve",
         true,
         Nothing("the first job of every partition has a promise"),
         "jobs of each partition that get promises",
     ),
-    (
+    word(
         "bf_licenses",
         false,
         Nothing(ALWAYS),
         "backfill counts licenses",
     ),
-    (
+    word(
         "bf_max_job_array_resv",
         true,
         Nothing("an array is one entry in line, and its first task gets the promise"),
         "tasks of an array that get promises",
     ),
-    (
+    word(
         "bf_max_job_assoc",
         true,
         Nothing(ALL),
         "jobs of an association that a pass looks at",
     ),
-    (
+    word(
         "bf_max_job_part",
         true,
         Nothing(ALL),
         "jobs of a partition that a pass looks at",
     ),
-    (
+    word(
         "bf_max_job_start",
         true,
         Nothing("what one pass leaves the next one starts at once"),
         "jobs that a pass of backfill starts",
     ),
-    (
+    word(
         "bf_max_job_test",
         true,
         Nothing(ALL),
         "jobs that a pass of backfill looks at",
     ),
-    (
+    word(
         "bf_max_job_user",
         true,
         Nothing(ALL),
         "jobs of a user that a pass looks at",
     ),
-    (
+    word(
         "bf_max_job_user_part",
         true,
         Nothing(ALL),
         "jobs of a user in a partition that a pass looks at",
     ),
-    (
+    word(
         "bf_max_time",
         true,
         Nothing("a pass takes milliseconds"),
         "seconds that a pass may take",
     ),
-    (
+    word(
         "bf_min_age_reserve",
         true,
         Works,
         "seconds that a job waits before nodes are kept for it",
     ),
-    (
+    word(
         "bf_min_prio_reserve",
         true,
         Works,
         "least priority of a job that nodes are kept for",
     ),
-    (
+    word(
         "bf_node_space_size",
         true,
         Nothing("the plan needs no table of fixed size"),
         "entries in the table of the plan",
     ),
-    (
+    word(
         "bf_one_resv_per_job",
         false,
         Works,
         "a job that waits in several partitions has nodes kept for it in one",
     ),
-    (
+    word(
         "bf_promises",
         true,
         Works,
         "jobs of each partition that nodes are kept for; 1 unless set, 'all' for conservative backfill (Muster's own)",
     ),
-    (
+    word(
         "bf_resolution",
         true,
         Nothing("times are exact"),
         "seconds to which the plan rounds",
     ),
-    (
+    word(
         "bf_running_job_reserve",
         false,
         Nothing("time-sharing and whole nodes are kept apart already"),
         "extra promises for running jobs",
     ),
-    (
+    word(
         "bf_window",
         true,
         Works,
         "minutes ahead in which nodes are kept for jobs; without bound unless set",
     ),
-    (
+    word(
         "bf_window_linear",
         true,
         Nothing("the plan holds all ends"),
         "minutes by which the plan grows coarser",
     ),
-    (
+    word(
         "bf_yield_interval",
         true,
         Nothing("readers do not wait for the scheduler"),
         "how often locks are released",
     ),
-    (
+    word(
         "bf_yield_sleep",
         true,
         Nothing("readers do not wait for the scheduler"),
         "how long locks are released",
     ),
-    (
+    word(
         "build_queue_timeout",
         true,
         Nothing("the queue is kept, not built anew"),
         "microseconds to build the queue in",
     ),
-    (
+    word(
         "correspond_after_task_cnt",
         true,
         Nothing("an array may be of any size for aftercorr"),
         "tasks to split for aftercorr",
     ),
-    (
+    word(
         "default_queue_depth",
         true,
         Nothing(ALL),
         "jobs that a quick pass looks at",
     ),
-    (
+    word(
         "defer",
         false,
         Nothing("submissions of a turn are scheduled together; each costs microseconds"),
         "no attempt to start a job when it is submitted",
     ),
-    (
+    word(
         "defer_batch",
         false,
         Nothing("submissions of a turn are scheduled together; each costs microseconds"),
         "the same for batch jobs",
     ),
-    (
+    word(
         "delay_boot",
         true,
         Missing("nodes are not rebooted for features"),
         "seconds before nodes are rebooted for features",
     ),
-    (
+    word(
         "disable_hetjob_steps",
         false,
         Missing("steps may span components"),
         "no steps over several components",
     ),
-    (
+    word(
         "disable_job_shrink",
         false,
         Works,
         "jobs that run may not give nodes up",
     ),
-    (
+    word(
         "enable_hetjob_steps",
         false,
         Nothing(ALWAYS),
         "steps over several components",
     ),
-    (
+    word(
         "enable_user_top",
         false,
         Works,
         "users may use 'scontrol top'",
     ),
-    (
+    word(
         "Ignore_NUMA",
         false,
         Missing("NUMA domains are as the node reports them"),
         "ignore NUMA domains",
     ),
-    (
+    word(
         "ignore_prefer_validation",
         false,
         Nothing("what no node has is not preferred, and no job is refused for it"),
         "accept any --prefer",
     ),
-    ("max_array_tasks", true, Works, "most tasks of an array"),
-    (
+    word("max_array_tasks", true, Works, "most tasks of an array"),
+    word(
         "max_rpc_cnt",
         true,
         Nothing("requests do not wait for the scheduler"),
         "requests at which scheduling pauses",
     ),
-    (
+    word(
         "max_sched_time",
         true,
         Nothing("a pass takes milliseconds"),
         "seconds that a quick pass may take",
     ),
-    ("max_script_size", true, Works, "bytes of a batch script"),
-    (
+    word("max_script_size", true, Works, "bytes of a batch script"),
+    word(
         "max_submit_line_size",
         true,
         Works,
         "bytes of the command line of a job",
     ),
-    (
+    word(
         "max_switch_wait",
         true,
         Works,
         "seconds that jobs may wait for few leaf switches; 300 unless set",
     ),
-    (
+    word(
         "no_backup_scheduling",
         false,
         Nothing("a controller that is not in charge does not schedule"),
         "a backup controller starts nothing",
     ),
-    (
+    word(
         "no_env_cache",
         false,
         Nothing("environments are not cached"),
         "no cached environments",
     ),
-    (
+    word(
         "no_predict_run_times",
         false,
         Works,
         "plan by time limits alone (Muster's own)",
     ),
-    (
+    word(
         "no_pull",
         false,
         Works,
         "the answer to a job's end does not carry the next job: for measurements (Muster's own)",
     ),
-    (
+    word(
         "nohold_on_prolog_fail",
         false,
         Works,
         "requeue, not hold, jobs whose prolog fails",
     ),
-    (
+    word(
         "pack_serial_at_end",
         false,
         Missing("jobs of one CPU are placed like others, on nodes that are in use already"),
         "serial jobs on the last nodes",
     ),
-    (
+    word(
         "partition_job_depth",
         true,
         Nothing(ALL),
         "jobs of a partition that a quick pass looks at",
     ),
-    (
+    word(
         "predict_run_times",
         false,
         Works,
         "predict how long jobs run, to plan by (Muster's own)",
     ),
-    (
+    word(
         "preempt_reorder_count",
         true,
         Nothing("the fewest jobs of the lowest rank make room, whatever their order"),
         "attempts at reordering jobs to preempt",
     ),
-    (
+    word(
         "preempt_strict_order",
         false,
         Works,
         "preempt in order of priority alone",
     ),
-    (
+    word(
         "preempt_youngest_first",
         false,
         Works,
         "preempt the youngest first",
     ),
-    (
+    word(
         "reduce_completing_frag",
         false,
         Nothing("completing nodes hold up nobody else"),
         "limits to what CompleteWait holds up",
     ),
-    (
+    word(
         "requeue_setup_env_fail",
         false,
         Nothing("environments are captured at submission"),
         "requeue jobs whose environment cannot be set up",
     ),
-    (
+    word(
         "salloc_wait_nodes",
         false,
         Nothing("an allocation starts when its nodes answer"),
         "salloc waits for all nodes",
     ),
-    (
+    word(
         "sbatch_wait_nodes",
         false,
         Nothing("an allocation starts when its nodes answer"),
         "sbatch waits for all nodes",
     ),
-    (
+    word(
         "sched_interval",
         true,
         Nothing(EVENTS),
         "seconds between passes over all jobs",
     ),
-    (
+    word(
         "sched_max_job_start",
         true,
         Nothing("what one pass leaves the next one starts at once"),
         "jobs that a pass starts",
     ),
-    (
+    word(
         "sched_min_interval",
         true,
         Nothing("what happens while a pass runs is one pass afterwards"),
         "microseconds between passes",
     ),
-    (
+    word(
         "spec_cores_first",
         false,
         Missing("core specialisation takes the last cores"),
         "specialised cores are the first ones",
     ),
-    (
+    word(
         "step_retry_count",
         true,
         Nothing("steps that wait are started by events"),
         "steps to retry at once",
     ),
-    (
+    word(
         "step_retry_time",
         true,
         Nothing("steps that wait are started by events"),
         "seconds between retries of steps",
     ),
-    (
+    word(
         "time_min_as_soft_limit",
         false,
         Missing("--time-min counts at the start only"),
         "--time-min as a soft limit",
     ),
-    (
+    word(
         "whole_hetjob",
         false,
         Works,
@@ -445,11 +469,11 @@ pub const WORDS: &[Word] = &[
 ];
 
 /// The row of a word, which may have a value.
-pub fn find(word: &str) -> Option<&'static Word> {
+pub fn find(word: &str) -> Option<&'static ParameterWord> {
     let name = word.split('=').next().unwrap_or(word).trim();
     WORDS
         .iter()
-        .find(|(known, ..)| known.eq_ignore_ascii_case(name))
+        .find(|known| known.name.eq_ignore_ascii_case(name))
 }
 
 /// Says which words do nothing, and which are none.
@@ -457,8 +481,8 @@ pub(crate) fn check(words: &[String], origin: &Origin, findings: &mut Findings) 
     const KEY: &str = "SchedulerParameters";
     for word in words {
         let name = word.split('=').next().unwrap_or(word);
-        let Some((known, valued, effect, _)) = find(word) else {
-            let near = nearest_of(name, WORDS.iter().map(|(known, ..)| *known));
+        let Some(row) = find(word) else {
+            let near = nearest_of(name, WORDS.iter().map(|known| known.name));
             let help = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "see SchedulerParameters in slurm.conf(5)".to_owned(),
@@ -467,8 +491,9 @@ pub(crate) fn check(words: &[String], origin: &Origin, findings: &mut Findings) 
             findings.warn(origin, KEY, message, help);
             continue;
         };
-        if *valued != word.contains('=') {
-            let message = if *valued {
+        let known = row.name;
+        if row.has_value != word.contains('=') {
+            let message = if row.has_value {
                 format!("{KEY}: {known} needs a value")
             } else {
                 format!("{KEY}: {known} takes no value")
@@ -477,10 +502,10 @@ pub(crate) fn check(words: &[String], origin: &Origin, findings: &mut Findings) 
                 origin,
                 KEY,
                 message,
-                format!("write {known}{}", if *valued { "=N" } else { "" }),
+                format!("write {known}{}", if row.has_value { "=N" } else { "" }),
             );
         }
-        match effect {
+        match row.effect {
             Works => {}
             Nothing(why) => {
                 let message = format!("{KEY}: {known} has no effect in Muster: {why}");
@@ -492,15 +517,15 @@ pub(crate) fn check(words: &[String], origin: &Origin, findings: &mut Findings) 
             }
         }
         numbers(word, known, origin, findings);
-        if *known == "bf_hetjob_prio" {
+        if known == "bf_hetjob_prio" {
             priority_of_het_jobs(word, origin, findings);
         }
     }
 }
 
-/// Values of words that are heeded.
+/// Checks values of words that have an effect.
 fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
-    let heeded = [
+    let used = [
         "bf_min_age_reserve",
         "bf_min_prio_reserve",
         "bf_window",
@@ -510,7 +535,7 @@ fn numbers(word: &str, name: &str, origin: &Origin, findings: &mut Findings) {
         "max_submit_line_size",
         "max_switch_wait",
     ];
-    let (Some((_, value)), true) = (word.split_once('='), heeded.contains(&name)) else {
+    let (Some((_, value)), true) = (word.split_once('='), used.contains(&name)) else {
         return;
     };
     let all = name == "bf_promises" && value == "all";
@@ -573,7 +598,7 @@ mod tests {
 
     #[test]
     fn words_in_order_each_once() {
-        let names = || WORDS.iter().map(|(name, ..)| name.to_ascii_lowercase());
+        let names = || WORDS.iter().map(|word| word.name.to_ascii_lowercase());
         assert!(names().zip(names().skip(1)).all(|(a, b)| a < b));
     }
 

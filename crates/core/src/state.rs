@@ -151,10 +151,11 @@ impl State {
     }
 
     /// The components of a heterogeneous job that are still in the queue, in order.
-    pub fn het_jobs(&self, part: HetPlace) -> impl DoubleEndedIterator<Item = &Job> {
-        part.ids()
+    pub fn het_jobs(&self, place: HetPlace) -> impl DoubleEndedIterator<Item = &Job> {
+        place
+            .ids()
             .filter_map(|id| self.jobs.get(&id))
-            .filter(move |job| job.het.is_some_and(|p| p.leader == part.leader))
+            .filter(move |job| job.het.is_some_and(|p| p.leader == place.leader))
     }
 
     /// Whether nothing of a job is launched yet because `PrologSlurmctld` runs for it or another of its components.
@@ -162,7 +163,7 @@ impl State {
         job.configuring
             || job
                 .het
-                .is_some_and(|part| self.het_jobs(part).any(|other| other.configuring))
+                .is_some_and(|place| self.het_jobs(place).any(|other| other.configuring))
     }
 }
 

@@ -28,7 +28,7 @@ use muster_model::node::{NodeConfig, NodeInfo};
 use muster_model::rights::AccessRequest as Row;
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, ExecContext, GresAsk,
-    JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, StdioSpec, WarnSignal,
+    JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, SoftLimit, StdioSpec, WarnSignal,
 };
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{NodeEventQuery, TransactionQuery, UsageQuery};
@@ -168,7 +168,7 @@ pub fn context(variables: &[&str]) -> ExecContext {
             .chain(variables)
             .collect::<Environment>(),
         umask: 0o022,
-        soft_limits: vec![(3, 8 << 20)],
+        soft_limits: vec![SoftLimit::new(3, 8 << 20)],
     }
 }
 

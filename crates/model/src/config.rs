@@ -18,6 +18,24 @@ use minicbor::{Decode, Encode};
 /// The word in `SchedulerParameters` that puts predictions to use.
 pub const PREDICT_RUN_TIMES: &str = "predict_run_times";
 
+/// Exit codes from the first to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct ExitCodeRange {
+    /// See there.
+    #[n(0)]
+    pub first: u32,
+    /// It is one of them.
+    #[n(1)]
+    pub last: u32,
+}
+
+impl ExitCodeRange {
+    /// Whether it has an exit code.
+    pub fn has(self, code: u32) -> bool {
+        (self.first..=self.last).contains(&code)
+    }
+}
+
 /// Cluster-wide settings, partitions and nodes.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct ClusterConfig {
@@ -93,14 +111,14 @@ pub struct ClusterConfig {
     /// `SchedulerParameters`, split at commas.
     #[n(23)]
     pub scheduler_parameters: Vec<String>,
-    /// `RequeueExit`: first and last of ranges of exit codes after which batch jobs are run again.
+    /// `RequeueExit`: exit codes after which batch jobs are run again.
     #[n(24)]
     #[cbor(default)]
-    pub requeue_exit: Vec<(u32, u32)>,
+    pub requeue_exit: Vec<ExitCodeRange>,
     /// `RequeueExitHold`: the same, but they are held.
     #[n(25)]
     #[cbor(default)]
-    pub requeue_exit_hold: Vec<(u32, u32)>,
+    pub requeue_exit_hold: Vec<ExitCodeRange>,
     /// There is a `PrologSlurmctld`: jobs are launched when it has ended well.
     #[n(26)]
     #[cbor(default)]

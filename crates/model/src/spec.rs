@@ -206,10 +206,28 @@ pub struct ExecContext {
     /// File mode creation mask.
     #[n(1)]
     pub umask: u32,
-    /// Soft limits by `RLIMIT_*` number (getrlimit(2)); `u64::MAX` is unlimited.
+    /// Soft limits that travel with it.
     #[n(2)]
     #[valid(max_items = 64)]
-    pub soft_limits: Vec<(u32, u64)>,
+    pub soft_limits: Vec<SoftLimit>,
+}
+
+/// Soft limit of a resource (getrlimit(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct SoftLimit {
+    /// `RLIMIT_*` number.
+    #[n(0)]
+    pub resource: u32,
+    /// `u64::MAX` is unlimited.
+    #[n(1)]
+    pub value: u64,
+}
+
+impl SoftLimit {
+    /// The limit of a resource.
+    pub fn new(resource: u32, value: u64) -> SoftLimit {
+        SoftLimit { resource, value }
+    }
 }
 
 impl ExecContext {

@@ -1,6 +1,7 @@
 //! A job as its environment describes it, from its grant and the settings of the node.
 
 use muster_model::job_env::JobView;
+use muster_model::spec::SoftLimit;
 use muster_proto::node::{JobGrant, NodeSettings};
 
 /// The job of a grant.
@@ -30,10 +31,10 @@ pub fn job_view<'a>(
 }
 
 /// Limits that `PropagateResourceLimits` lets through.
-pub fn propagated_limits(settings: &NodeSettings, soft: &[(u32, u64)]) -> Vec<(u32, u64)> {
+pub fn propagated_limits(settings: &NodeSettings, soft: &[SoftLimit]) -> Vec<SoftLimit> {
     let wanted = &settings.propagate_limits;
     soft.iter()
-        .filter(|(resource, _)| wanted.contains(resource))
+        .filter(|limit| wanted.contains(&limit.resource))
         .copied()
         .collect()
 }

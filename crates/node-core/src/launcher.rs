@@ -557,8 +557,8 @@ impl Launcher {
     fn kill_all(&mut self) {
         self.is_exiting = true;
         self.launches.programs.end_programs(&mut self.state);
-        let runs: Vec<JobAttempt> = self.state.jobs.keys().copied().collect();
-        for attempt in runs {
+        let attempts: Vec<JobAttempt> = self.state.jobs.keys().copied().collect();
+        for attempt in attempts {
             if !self.launches.end_unbegun(&mut self.state, attempt)
                 && !self.state.jobs[&attempt].phase.is_released()
             {

@@ -58,7 +58,7 @@ enum Input {
     Dialed(DialId, ByteVec, oneshot::Sender<Vec<u8>>),
     /// The controller took the greeting, and has shown this key; where it is said whether that is the right one.
     ControllerAnswered(DialId, ByteVec, oneshot::Sender<Result<(), String>>),
-    /// It is.
+    /// The key is the right one: the link to the controller.
     ControllerUp(ControllerLink),
     /// The connection to the controller is gone.
     ControllerLost,

@@ -97,7 +97,7 @@ impl StepLie {
         let mut tasks = vec![Vec::new(); self.names.len()];
         tasks[0] = (0..self.tasks).collect();
         StepOrder {
-            attempt: run(self.job),
+            attempt: attempt_of(self.job),
             launch: StepLaunch {
                 key: vec![1; 16].into(),
                 spec,
@@ -160,7 +160,7 @@ fn pmix(base: &str, name: &str) -> PmixOrder {
     }
 }
 
-fn run(job: u64) -> JobAttempt {
+fn attempt_of(job: u64) -> JobAttempt {
     JobAttempt::new(JobId(job), Attempt(1))
 }
 
@@ -362,7 +362,7 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn end_process(&mut self, job: u64, step: u32, pid: i32) -> io::Result<()> {
-        let (attempt, step) = (run(job), StepNo(step));
+        let (attempt, step) = (attempt_of(job), StepNo(step));
         self.order(&LauncherCommand::StepAssigned { attempt, step, pid })?;
         self.order(&LauncherCommand::EndStep { attempt, step })?;
         let signal = libc::SIGKILL;
@@ -380,7 +380,7 @@ impl Liar {
     /// The launcher is gone.
     pub fn keep(&mut self, job: u64, key: u32, bytes: usize) -> io::Result<()> {
         self.order(&LauncherCommand::Keep {
-            attempt: run(job),
+            attempt: attempt_of(job),
             key,
             bytes: vec![0; bytes].into(),
         })
@@ -392,7 +392,7 @@ impl Liar {
     /// The launcher is gone.
     pub fn tell(&mut self, job: u64, text: &str) -> io::Result<()> {
         self.order(&LauncherCommand::PrintLine {
-            attempt: run(job),
+            attempt: attempt_of(job),
             text: text.to_owned(),
             step: None,
             kill: false,
@@ -404,7 +404,7 @@ impl Liar {
     /// # Errors
     /// The launcher is gone.
     pub fn forget(&mut self, job: u64) -> io::Result<()> {
-        self.order(&LauncherCommand::Forget(run(job)))
+        self.order(&LauncherCommand::Forget(attempt_of(job)))
     }
 
     /// Asks for the processes of a job.

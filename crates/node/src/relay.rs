@@ -210,7 +210,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Finds out whether somebody has the key of what he wants to reach, and connects him with it.
+    /// Verifies that a stranger has the key of what it asks for, and connects it to that.
     async fn meet(
         &self,
         id: StrangerId,

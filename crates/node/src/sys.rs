@@ -22,8 +22,7 @@ pub(crate) use identity::{
     acting_as, become_untraceable_user, become_user, refuse_privileges, set_undumpable,
 };
 pub(crate) use limits::{
-    SoftLimits, change_own_limits, first_limits, restore_file_limit, set_first_limits,
-    with_first_limits,
+    change_own_limits, first_limits, restore_file_limit, set_first_limits, with_first_limits,
 };
 pub(crate) use memory_file::{memory_file, sealed_program};
 pub(crate) use muster_script::bare;
@@ -33,6 +32,7 @@ pub(crate) use slots::SharedSlots;
 
 use muster_model::cpuset::CpuSet;
 use muster_model::limits::NODE_CPUS_MAX;
+use muster_model::spec::SoftLimit;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::marker::PhantomData;
@@ -437,10 +437,10 @@ pub(crate) fn close_inherited(fd: RawFd) {
 }
 
 /// Those of these soft limits that this process has otherwise.
-pub(crate) fn other_limits(soft: &[(u32, u64)]) -> Vec<(u32, u64)> {
-    let differs = |(resource, soft): &&(u32, u64)| {
-        let own = own_limit(*resource);
-        !own.is_ok_and(|own| own.rlim_cur == own.rlim_max.min(*soft))
+pub(crate) fn other_limits(soft: &[SoftLimit]) -> Vec<SoftLimit> {
+    let differs = |soft: &&SoftLimit| {
+        let own = own_limit(soft.resource);
+        !own.is_ok_and(|own| own.rlim_cur == own.rlim_max.min(soft.value))
     };
     soft.iter().filter(differs).copied().collect()
 }

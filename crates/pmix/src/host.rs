@@ -8,7 +8,7 @@ use crate::collective::{Collectives, Contribution, Finish, Outcome, Outgoing, ne
 use crate::control::{Environments, FromHost, ToHost};
 use crate::ends::{Control, Endpoints, poll};
 use crate::info::{Infos, Value};
-use crate::job::{self, Job, Local};
+use crate::job::{self, Job, Local, TaskOwner};
 use crate::library::{Library, library};
 use crate::mesh::{Mesh, MeshEvent};
 use crate::pmi::{self, Pmi, PmiSetup};
@@ -59,7 +59,7 @@ pub struct HostSetup {
     pub position: usize,
     /// User and group of the tasks, and of this process.
     #[n(5)]
-    pub owner: (u32, u32),
+    pub owner: TaskOwner,
     /// A fresh directory of the user's, for files of tasks and library. The step daemon removes it.
     #[n(6)]
     pub dir: String,
@@ -279,7 +279,7 @@ impl MpiHost {
             .get(self.setup.position)
             .cloned()
             .unwrap_or_default();
-        let (uid, gid) = self.setup.owner;
+        let TaskOwner { uid, gid } = self.setup.owner;
         let tasks: Vec<ProcName> = here
             .iter()
             .map(|rank| ProcName {
@@ -618,8 +618,8 @@ fn start(library: &'static Library, setup: &HostSetup) -> io::Result<Server> {
     infos.add("pmix.srv.rank", Value::Rank(rank));
     infos.add("pmix.srvr.tmpdir", Value::Text(&setup.dir));
     infos.add("pmix.sys.tmpdir", Value::Text(&setup.dir));
-    infos.add("pmix.euid", Value::U32(setup.owner.0));
-    infos.add("pmix.egid", Value::U32(setup.owner.1));
+    infos.add("pmix.euid", Value::U32(setup.owner.uid));
+    infos.add("pmix.egid", Value::U32(setup.owner.gid));
     if let Some(node) = setup.names.get(setup.position) {
         infos.add("pmix.hname", Value::Text(node));
     }

@@ -62,6 +62,17 @@ impl Job {
     }
 }
 
+/// User and group of a step's tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TaskOwner {
+    /// See credentials(7).
+    #[n(0)]
+    pub uid: u32,
+    /// Likewise.
+    #[n(1)]
+    pub gid: u32,
+}
+
 /// The part of a name space's registration that differs by host.
 pub(crate) struct Local<'a> {
     /// Position of this node, if the name space has tasks here.
@@ -69,7 +80,7 @@ pub(crate) struct Local<'a> {
     /// The job's number, as text.
     pub(crate) job_id: &'a str,
     /// User and group of the tasks.
-    pub(crate) owner: (u32, u32),
+    pub(crate) owner: TaskOwner,
     /// Directory for the tasks' files, and one in it for this name space.
     pub(crate) dirs: (&'a str, &'a str),
     /// More tasks than CPUs here.
@@ -84,8 +95,8 @@ pub(crate) struct Local<'a> {
 pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Result<()> {
     let mut infos = Infos::new(server.library());
     let size = job.size();
-    infos.add("pmix.euid", Value::U32(local.owner.0));
-    infos.add("pmix.egid", Value::U32(local.owner.1));
+    infos.add("pmix.euid", Value::U32(local.owner.uid));
+    infos.add("pmix.egid", Value::U32(local.owner.gid));
     infos.add("pmix.jobid", Value::Text(local.job_id));
     infos.add("pmix.univ.size", Value::U32(local.universe.max(size)));
     infos.add("pmix.job.size", Value::U32(size));

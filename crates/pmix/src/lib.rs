@@ -31,6 +31,7 @@ mod wire;
 
 pub use ends::Endpoints;
 pub use host::{HostSetup, Tuning, run};
+pub use job::TaskOwner;
 pub use library::{Library, library};
 pub use rehearsal::{FenceFigures, rehearse_fence};
 pub use ucx::{UcxChoice, ucx_version};

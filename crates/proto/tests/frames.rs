@@ -16,7 +16,7 @@ use muster_model::limits::{
 };
 use muster_model::node::NodeInfo;
 use muster_model::refusal::RefusalCode;
-use muster_model::spec::{ArraySpec, ExecContext, JobSpec};
+use muster_model::spec::{ArraySpec, ExecContext, JobSpec, SoftLimit};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::PROTOCOL;
 use muster_proto::acct::AcctQuery;
@@ -262,7 +262,7 @@ fn step_spec() -> StepSpec {
         context: ExecContext {
             environment: ["A=1", "B=2"].iter().collect(),
             umask: 0o22,
-            soft_limits: vec![(0, 1)],
+            soft_limits: vec![SoftLimit::new(0, 1)],
         },
         ntasks: Some(2),
         nodelist: Some("n[1-2]".to_owned()),

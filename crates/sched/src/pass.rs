@@ -15,7 +15,7 @@ mod visit;
 pub(crate) use self::lists::Lists;
 use self::lists::{NextLane, PartPass, PassingKey, UnblockedLane};
 use self::reservations::PassReservations;
-use self::starts::Budget;
+use self::starts::{Budget, array_budget};
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::backfill::gains::{BackfillReservation, PartQueue};
@@ -23,7 +23,7 @@ use crate::nodes::fleet::PartView;
 use crate::nodes::node_map::NumberMap;
 use crate::order::{HeadKey, LaneHead, QueueKey};
 use crate::pass::preempt::PreemptOutcome;
-use crate::pass::scheduler::{Scheduler, array_budget};
+use crate::pass::scheduler::Scheduler;
 use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::state::State;
@@ -150,7 +150,8 @@ impl<'a> Pass<'a> {
             let first = self.lists.heap.peek().map(|Reverse(head)| head.key);
             let unblocked = self.lists.unblocked.peek().map(|Reverse(lane)| lane.key);
             let in_line = unblocked.filter(|_| !predicts).map(|key| key.head.key);
-            if self.drop_reservations_before(first.into_iter().chain(in_line).min()) {
+            if reservations::drop_reservations_before(self, first.into_iter().chain(in_line).min())
+            {
                 continue;
             }
             let unblocked_is_next = unblocked.is_some_and(|key| match (predicts, first) {
@@ -293,7 +294,7 @@ impl<'a> Pass<'a> {
             self.reservations.earlier.extend(earlier);
         }
         for (component, reservation) in gone {
-            self.relax_hold(component, &reservation, None);
+            reservations::relax_hold(self, component, &reservation, None);
         }
         if self.s.fleet.settings.reservations > 1 {
             self.wake_touched();
@@ -368,18 +369,18 @@ impl<'a> Pass<'a> {
         }
         let mut waits_for = Shortfall::NO_NODES;
         if narrowed || cause.is_some_and(|_| !unlicensed) {
-            match self.try_shorter(lane, job) {
-                Ok((picks, limit)) if self.limit_on(lane, job, &picks).is_none() => {
+            match shorter::try_shorter(self, lane, job) {
+                Ok((picks, limit)) if starts::limit_on(self, lane, job, &picks).is_none() => {
                     let place = self.plan.starts.len();
                     self.plan.limits.push(ShortenedLimit { place, limit });
-                    self.start(lane, job, &picks);
+                    starts::start(self, lane, job, &picks);
                     return Unplaced::Settled;
                 }
                 Ok(_) => waits_for = Shortfall::ANYTHING,
                 Err(short) => waits_for = short,
             }
         }
-        match self.preempt(lane, job, nowhere) {
+        match preempt::preempt(self, lane, job, nowhere) {
             PreemptOutcome::Settled => Unplaced::Settled,
             PreemptOutcome::Short(short, held) => Unplaced::Waits(waits_for.or(short), held),
         }
@@ -392,17 +393,17 @@ impl<'a> Pass<'a> {
         let job = key.job;
         let het = het.filter(|_| self.backfill);
         if pass.head.is_none() {
-            if het.is_some_and(|het| self.het_waits(het, lane, key)) {
+            if het.is_some_and(|het| het::waits(self, het, lane, key)) {
                 return;
             }
             self.lists.parts[part as usize].head = Some(job);
             if het.is_none() {
-                self.waits(lane, part, key);
+                reservations::waits(self, lane, part, key);
             }
         } else if pass.reservations < self.s.fleet.settings.reservations {
             match het {
-                Some(het) => self.het_waits_too(het, key),
-                None => self.waits_too(lane, part, key),
+                Some(het) => het::waits_too(self, het, key),
+                None => reservations::waits_too(self, lane, part, key),
             }
         }
         let pass = &mut self.lists.parts[part as usize];
@@ -476,7 +477,7 @@ impl<'a> Pass<'a> {
             let placement = no_nodes(self.budget.licenses.are_untaken());
             return PlacementResult::failed(placement, Some(Reason::Licenses));
         }
-        if let Some(limit) = self.limit_at_least(job, lane.part) {
+        if let Some(limit) = starts::limit_at_least(self, job, lane.part) {
             let placement = no_nodes(self.budget.limit_use.is_empty());
             return PlacementResult::failed(placement, Some(limit));
         }
@@ -502,7 +503,7 @@ impl<'a> Pass<'a> {
         let placement = choose_now(demand, &mut source, switches);
         self.s.cost.nodes_visited += source.visited.get();
         if let Placement::Here(picks) = &placement
-            && let Some(limit) = self.limit_on(lane_number, job, picks)
+            && let Some(limit) = starts::limit_on(self, lane_number, job, picks)
         {
             return PlacementResult::failed(nowhere, Some(limit));
         }
@@ -624,8 +625,8 @@ impl<'a> Pass<'a> {
         let queue = &mut self.s.queue;
         let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();
         // Components of a heterogeneous job wait for the same.
-        let first_beside = |part: Option<HetPlace>| {
-            part.is_some_and(|part| part.ids().any(|other| heads.contains(&other)))
+        let first_beside = |place: Option<HetPlace>| {
+            place.is_some_and(|place| place.ids().any(|other| heads.contains(&other)))
         };
         let mut reported: Vec<PlannedReason> = Vec::new();
         for id in std::mem::take(&mut queue.announce) {

@@ -227,9 +227,9 @@ impl Queue {
     }
 
     /// A component came, or what it may have changed: the others' turn comes, too.
-    fn het_changed(&mut self, fleet: &Fleet, part: HetPlace) {
-        self.het_fits.remove(&part.leader);
-        let lanes = part.ids().flat_map(|id| self.lanes_of(id));
+    fn het_changed(&mut self, fleet: &Fleet, place: HetPlace) {
+        self.het_fits.remove(&place.leader);
+        let lanes = place.ids().flat_map(|id| self.lanes_of(id));
         for lane in lanes.collect::<Vec<u32>>() {
             self.wake(fleet, lane);
         }
@@ -240,9 +240,9 @@ impl Queue {
         let Some((shape, key)) = self.jobs.remove(&job) else {
             return;
         };
-        if let Some(part) = self.het.remove(&job) {
-            self.het_fits.remove(&part.leader);
-            self.het_restless.remove(&part.leader);
+        if let Some(place) = self.het.remove(&job) {
+            self.het_fits.remove(&place.leader);
+            self.het_restless.remove(&place.leader);
         }
         self.shapes.get_mut(shape).queue.remove(&key);
         self.reorder(fleet, shape);
@@ -490,8 +490,8 @@ impl Queue {
             let part = self.lanes.get(*lane).part;
             touched.contains(&fleet.parts[part as usize].component)
         };
-        let restless = |part: &&HetPlace| self.het_restless.contains(&part.leader);
-        let jobs = self.het.iter().filter(|(_, part)| restless(part));
+        let restless = |place: &&HetPlace| self.het_restless.contains(&place.leader);
+        let jobs = self.het.iter().filter(|(_, place)| restless(place));
         let lanes = jobs.flat_map(|(job, _)| self.lanes_of(*job));
         for lane in lanes.filter(near).collect::<Vec<u32>>() {
             self.wake(fleet, lane);

@@ -6,7 +6,7 @@
 //! `cost once` starts a script a single time, for strace.
 #![allow(unsafe_code)]
 
-use muster_script::{ORDER_FD, Order, PROGRAM, SLOTS_FD, Strings};
+use muster_script::{ORDER_FD, Order, PROGRAM, ResourceLimit, SLOTS_FD, Strings};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -80,7 +80,12 @@ fn order(dir: &Path, script: &Path) -> PathBuf {
     let variables: Vec<String> = (0..80)
         .map(|n| format!("VARIABLE_{n}=some value"))
         .collect();
-    let limits: Vec<(u32, u64)> = (0..10).map(|resource| (resource, u64::MAX)).collect();
+    let limits: Vec<ResourceLimit> = (0..10)
+        .map(|resource| ResourceLimit {
+            resource,
+            soft: u64::MAX,
+        })
+        .collect();
     // SAFETY: no arguments.
     let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
     let order = Order {

@@ -69,6 +69,16 @@ impl Head {
     }
 }
 
+/// Soft limit of a resource.
+#[cfg(not(freestanding))]
+#[derive(Clone, Copy, Debug)]
+pub struct ResourceLimit {
+    /// `RLIMIT_*` number (getrlimit(2)).
+    pub resource: u32,
+    /// What is set, if the hard limit allows it.
+    pub soft: u64,
+}
+
 /// An order as the launcher gives it.
 #[cfg(not(freestanding))]
 #[derive(Debug)]
@@ -95,8 +105,8 @@ pub struct Order<'a> {
     pub append: bool,
     /// See umask(2).
     pub umask: u32,
-    /// Soft limits by resource.
-    pub limits: &'a [(u32, u64)],
+    /// Soft limits to be set.
+    pub limits: &'a [ResourceLimit],
     /// Where a failure before the exec is reported.
     pub slot: usize,
 }
@@ -185,8 +195,8 @@ mod writer {
             };
             let mut words = Vec::with_capacity(HEAD + 256);
             words.extend(head.words());
-            for (resource, soft) in self.limits {
-                words.extend([u64::from(*resource), *soft]);
+            for limit in self.limits {
+                words.extend([u64::from(limit.resource), limit.soft]);
             }
             words.extend(user.2.chunks(2).map(|pair| {
                 let pair = [pair[0], pair.get(1).copied().unwrap_or(0)].map(u32::to_ne_bytes);
@@ -352,7 +362,16 @@ mod tests {
             stderr: None,
             append: true,
             umask: 0o77,
-            limits: &[(7, u64::MAX), (1, 9)],
+            limits: &[
+                ResourceLimit {
+                    resource: 7,
+                    soft: u64::MAX,
+                },
+                ResourceLimit {
+                    resource: 1,
+                    soft: 9,
+                },
+            ],
             slot: usize::MAX,
         }
     }

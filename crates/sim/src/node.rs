@@ -177,11 +177,11 @@ impl Node {
     /// Launches of which something is here, as far as anybody knows.
     pub(crate) fn present(&self) -> BTreeSet<JobAttempt> {
         let mut present: BTreeSet<JobAttempt> = BTreeSet::new();
-        present.extend(self.machine.runs());
+        present.extend(self.machine.attempts());
         present.extend(self.agent.iter().flat_map(|a| view::known_jobs(&a.machine)));
         match &self.launcher {
             Some(launcher) => present.extend(known_jobs(&launcher.machine)),
-            None => present.extend(self.disk.runs(&self.boot_id())),
+            None => present.extend(self.disk.attempts(&self.boot_id())),
         }
         present
     }
@@ -210,7 +210,7 @@ impl Node {
         is_idle
             && self.reported.is_empty()
             && launcher.is_some_and(|l| known_jobs(&l.machine).next().is_none())
-            && self.machine.runs().is_empty()
+            && self.machine.attempts().is_empty()
             && self.machine.stepds.is_empty()
     }
 

@@ -1,24 +1,42 @@
-//! One name, one meaning: types of a crate that have the same name make each of them unclear where two meet.
+//! One name, one meaning: types that have the same name make each of them unclear where two meet, and a search for one finds
+//! both.
 
 use crate::bounds;
 use crate::source::product;
 use std::collections::{BTreeMap, BTreeSet};
 use syn::Item;
 
-/// How many names of types each crate defines in more than one module.
-#[test]
-fn names_of_types_have_one_meaning_in_a_crate() {
-    let mut modules: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+/// What the bound of names in several crates is called.
+const WORKSPACE: &str = "(workspace)";
+
+/// Where each name of a type is defined: package and path.
+fn definitions() -> BTreeMap<String, BTreeSet<(String, String)>> {
+    let mut places: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
     for source in product() {
         let file = syn::parse_file(&source.text).expect("Rust");
         for name in file.items.iter().filter_map(name_of) {
-            let key = (source.package.clone(), name);
-            modules.entry(key).or_default().insert(source.path.clone());
+            let place = (source.package.clone(), source.path.clone());
+            places.entry(name).or_default().insert(place);
         }
     }
+    places
+}
+
+/// How many names of types each crate defines in more than one module, and how many are defined in more than one crate.
+#[test]
+fn names_of_types_have_one_meaning() {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for ((package, _), _) in modules.into_iter().filter(|(_, paths)| paths.len() > 1) {
-        *counts.entry(package).or_default() += 1;
+    for places in definitions().into_values() {
+        let mut modules: BTreeMap<String, usize> = BTreeMap::new();
+        for (package, _) in places {
+            *modules.entry(package).or_default() += 1;
+        }
+        if modules.len() > 1 {
+            *counts.entry(WORKSPACE.to_owned()).or_default() += 1;
+        }
+        for (package, _) in modules.into_iter().filter(|(_, count)| *count > 1) {
+            *counts.entry(package).or_default() += 1;
+        }
     }
     bounds::check("names", &counts);
 }

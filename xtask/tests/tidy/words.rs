@@ -6,7 +6,7 @@ use crate::source::product;
 use std::collections::BTreeMap;
 
 /// Words, and what to write instead. They are counted in names, comments and texts alike.
-const DENIED: [(&str, &str); 30] = [
+const DENIED: [(&str, &str); 31] = [
     ("alike", "equal, equivalent, of the same template"),
     ("cradle", "child slot"),
     ("door", "socket"),
@@ -18,6 +18,7 @@ const DENIED: [(&str, &str); 30] = [
     ("heard", "received, reported"),
     ("hears", "receives"),
     ("heed", "use, read"),
+    ("heeded", "used, read"),
     ("heeds", "uses, reads"),
     ("hopeful", "unblocked"),
     ("hopefuls", "unblocked lanes"),

@@ -220,13 +220,13 @@ fn gres_of(share: &NodeShare) -> String {
     })
 }
 
-fn het(w: &mut Writer<'_>, part: Option<HetPlace>) {
-    some(w, "het_job_id", part.map_or(0, |part| part.leader.0));
+fn het(w: &mut Writer<'_>, place: Option<HetPlace>) {
+    some(w, "het_job_id", place.map_or(0, |place| place.leader.0));
     w.text(
         "het_job_id_set",
-        &part.map_or_else(String::new, HetPlace::id_set),
+        &place.map_or_else(String::new, HetPlace::id_set),
     );
-    let offset = part.map(|part| u64::from(part.offset));
+    let offset = place.map(|place| u64::from(place.offset));
     if w.is_old() {
         w.raw("het_job_offset", offset.unwrap_or(0));
     } else {

@@ -2,7 +2,7 @@
 
 use super::errno;
 use super::http::{Answer, Caller, Request, Status};
-use super::operation::{Area, Operation, Target};
+use super::operation::{Area, RestOperation, Target};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::document::{Asker, Dialect, Envelope, Problem, Remark, Writer, enveloped};
@@ -70,7 +70,7 @@ pub(super) type Outcome = Result<String, CallFailure>;
 
 /// A request while it is answered.
 pub(super) struct Call<'a> {
-    pub(super) operation: &'static Operation,
+    pub(super) operation: &'static RestOperation,
     /// The layout that the path names.
     pub(super) dialect: Dialect,
     /// What stands in the path where the route has braces.

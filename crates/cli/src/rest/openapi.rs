@@ -2,7 +2,7 @@
 
 use super::http::{Answer, Method, Status};
 use super::job_keys;
-use super::operation::{Area, Operation};
+use super::operation::{Area, RestOperation};
 use super::route::ROUTES;
 use crate::SLURM_VERSION;
 use crate::listing::document::VERSIONS;
@@ -85,7 +85,7 @@ fn method(method: Method) -> &'static str {
 }
 
 /// As Slurm names them: `slurm_v0043_get_job`.
-fn operation_id(operation: &Operation, area: &str, version: u32) -> String {
+fn operation_id(operation: &RestOperation, area: &str, version: u32) -> String {
     let words = operation
         .path
         .split('/')
@@ -102,7 +102,7 @@ fn operation_id(operation: &Operation, area: &str, version: u32) -> String {
     )
 }
 
-fn described(operation: &Operation, area: &str, version: u32) -> Value {
+fn described(operation: &RestOperation, area: &str, version: u32) -> Value {
     let mut parameters: Vec<Value> = Vec::new();
     for word in operation.path.split('/') {
         if let Some(name) = word

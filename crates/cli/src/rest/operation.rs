@@ -16,7 +16,7 @@ pub(super) enum Area {
 }
 
 /// What a method does at a path.
-pub(super) struct Operation {
+pub(super) struct RestOperation {
     pub(super) method: Method,
     pub(super) area: Area,
     /// The path behind the version; a name in braces stands for one part.
@@ -37,7 +37,7 @@ pub(super) struct Operation {
 
 /// The operation that the path of a request names.
 pub(super) struct Target {
-    pub(super) operation: &'static Operation,
+    pub(super) operation: &'static RestOperation,
     /// Minor number of the version in the path.
     pub(super) version: u32,
     /// What the path has where that of the operation has braces.

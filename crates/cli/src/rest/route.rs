@@ -2,7 +2,7 @@
 
 use super::call::{Call, Outcome};
 use super::http::{Answer, Method, Status};
-use super::operation::{Area, Operation, Target};
+use super::operation::{Area, RestOperation, Target};
 use super::{
     account_change, accounting, accounts, cancel, cluster, job_change, jobs, metrics, node_change,
     report, statistics, submission,
@@ -14,7 +14,7 @@ pub(super) type Handler = for<'a, 'b> fn(&'a mut Call<'b>) -> Outcome;
 
 /// One row: an operation, and what carries it out.
 pub(super) struct Route {
-    pub(super) operation: Operation,
+    pub(super) operation: RestOperation,
     pub(super) handler: Handler,
 }
 
@@ -42,7 +42,7 @@ const fn slurm(
     handler: Handler,
     (call, summary): (&'static str, &'static str),
 ) -> Route {
-    let operation = Operation {
+    let operation = RestOperation {
         method,
         area: Area::Slurm,
         path,

@@ -12,7 +12,7 @@ use muster_model::command::{Reply, UserCommand};
 use muster_model::environment::Environment;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::limits::{CONTEXT_BYTES_MAX, SCRIPT_BYTES_MAX};
-use muster_model::spec::{ExecContext, JobKind, JobSpec, Owner};
+use muster_model::spec::{ExecContext, JobKind, JobSpec, Owner, SoftLimit};
 use muster_proto::client::Response;
 use muster_trust::host::short_name;
 use nix::sys::resource::Resource;
@@ -302,7 +302,7 @@ const LIMITS: &[(&str, Resource)] = &[
     ("as", Resource::RLIMIT_AS),
 ];
 
-fn soft_limits(body: &Body) -> Result<Vec<(u32, u64)>, CallFailure> {
+fn soft_limits(body: &Body) -> Result<Vec<SoftLimit>, CallFailure> {
     let limits = match member(body, "rlimits") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(limits)) => limits,
@@ -324,7 +324,7 @@ fn soft_limits(body: &Body) -> Result<Vec<(u32, u64)>, CallFailure> {
                 text.parse().map_err(|_| bad("expected a number"))?
             }
         };
-        found.push((*resource as u32, number));
+        found.push(SoftLimit::new(*resource as u32, number));
     }
     Ok(found)
 }

@@ -8,6 +8,7 @@ use crate::targets::{job_target, step_number};
 use crate::zone;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Job, JobState};
+use muster_node_core::messages::Process;
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
 use muster_proto::step::{AgentReply, AgentRequest};
 use std::fmt::Write as _;
@@ -93,7 +94,7 @@ impl Session {
             let here = info.addresses.iter().filter(|a| a.starts_with("unix:"));
             for address in here {
                 let found = inspect(address, id, &info.key).unwrap_or_default();
-                if found.iter().any(|(known, ..)| *known == pid) {
+                if found.iter().any(|known| known.pid == pid) {
                     return Ok(Some(info.job));
                 }
             }
@@ -133,7 +134,12 @@ impl Session {
             }
             match inspect(address, job, &info.key) {
                 Ok(processes) => {
-                    for (pid, number, task) in processes {
+                    for Process {
+                        pid,
+                        step: number,
+                        task,
+                    } in processes
+                    {
                         if step.is_some_and(|s| s != number) {
                             continue;
                         }
@@ -169,13 +175,16 @@ impl Session {
     }
 }
 
-type Process = (u32, StepNo, Option<(u32, u32)>);
-
 fn inspect(address: &str, job: JobId, key: &[u8]) -> std::io::Result<Vec<Process>> {
     let mut stream = AgentStream::connect_agent(address, job, Some(key))?;
     stream.send(&AgentRequest::Inspect { job })?;
     match stream.receive()? {
-        AgentReply::Processes(processes) => Ok(processes),
+        AgentReply::Processes(processes) => {
+            let processes = processes.into_iter();
+            Ok(processes
+                .map(|(pid, step, task)| Process { pid, step, task })
+                .collect())
+        }
         AgentReply::Refused(refusal) => Err(std::io::Error::other(refusal.to_string())),
         other => Err(std::io::Error::other(format!(
             "unexpected answer {other:.40?}"

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// A sort key.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum RowKey<'a> {
+enum ColumnKey<'a> {
     Number(i64),
     Text(Cow<'a, str>),
     Task(u64, u64),
@@ -63,16 +63,16 @@ impl Sorted {
 }
 
 impl By {
-    fn add(&mut self, key: RowKey<'_>) {
+    fn add(&mut self, key: ColumnKey<'_>) {
         let kept = match key {
-            RowKey::Number(number) => {
+            ColumnKey::Number(number) => {
                 if let Values::Numbers(all) = &mut self.values {
                     return all.push(number);
                 }
                 Kept::Number(number)
             }
-            RowKey::Task(base, index) => Kept::Task(base, index),
-            RowKey::Text(text) => {
+            ColumnKey::Task(base, index) => Kept::Task(base, index),
+            ColumnKey::Text(text) => {
                 if *self.last != *text {
                     self.last = Rc::from(&*text);
                 }
@@ -159,7 +159,7 @@ impl Order {
     pub(super) fn add_numbers(&mut self, numbers: &RowValues) {
         for by in &mut self.0 {
             if let Some(number) = by.of_numbers {
-                by.add(RowKey::Number(number(numbers)));
+                by.add(ColumnKey::Number(number(numbers)));
             }
         }
     }
@@ -287,41 +287,41 @@ fn of_numbers(letter: u8) -> Option<fn(&RowValues) -> i64> {
     }
 }
 
-fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> RowKey<'a> {
+fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> ColumnKey<'a> {
     let seconds = |at: Option<muster_model::time::Timestamp>| {
-        RowKey::Number(at.map_or(i64::MAX, |t| t.unix_s()))
+        ColumnKey::Number(at.map_or(i64::MAX, |t| t.unix_s()))
     };
-    let count = |n: u64| RowKey::Number(i64::try_from(n).unwrap_or(i64::MAX));
+    let count = |n: u64| ColumnKey::Number(i64::try_from(n).unwrap_or(i64::MAX));
     let job = row.job;
     match letter {
         b'i' => id_key(row),
         b'A' => count(job.id.0),
         b'F' => count(row.base_id().0),
-        b'P' => RowKey::Text(Cow::Borrowed(row.partition.unwrap_or(&job.partition))),
-        b't' | b'T' => RowKey::Text(Cow::Borrowed(row.state_name())),
-        b'p' | b'Q' => RowKey::Number(i64::from(job.priority)),
-        b'u' => RowKey::Text(Cow::Borrowed(&job.spec.owner.user)),
-        b'U' => RowKey::Number(i64::from(job.spec.owner.uid)),
-        b'G' => RowKey::Number(i64::from(job.spec.owner.gid)),
-        b'j' => RowKey::Text(Cow::Borrowed(&job.spec.name)),
+        b'P' => ColumnKey::Text(Cow::Borrowed(row.partition.unwrap_or(&job.partition))),
+        b't' | b'T' => ColumnKey::Text(Cow::Borrowed(row.state_name())),
+        b'p' | b'Q' => ColumnKey::Number(i64::from(job.priority)),
+        b'u' => ColumnKey::Text(Cow::Borrowed(&job.spec.owner.user)),
+        b'U' => ColumnKey::Number(i64::from(job.spec.owner.uid)),
+        b'G' => ColumnKey::Number(i64::from(job.spec.owner.gid)),
+        b'j' => ColumnKey::Text(Cow::Borrowed(&job.spec.name)),
         b'S' => seconds(row.start(ctx)),
         b'e' => seconds(row.end(ctx)),
         b'V' => seconds(Some(job.submit_time)),
-        b'M' => RowKey::Number(row.run_time_s(ctx)),
+        b'M' => ColumnKey::Number(row.run_time_s(ctx)),
         b'l' => count(job.time_limit.seconds().unwrap_or(u64::MAX)),
         b'L' => match job.time_limit.seconds() {
             Some(limit) => {
-                RowKey::Number(i64::try_from(limit).unwrap_or(i64::MAX) - row.run_time_s(ctx))
+                ColumnKey::Number(i64::try_from(limit).unwrap_or(i64::MAX) - row.run_time_s(ctx))
             }
-            None => RowKey::Number(i64::MAX),
+            None => ColumnKey::Number(i64::MAX),
         },
-        b'D' => RowKey::Number(i64::from(row.node_count())),
+        b'D' => ColumnKey::Number(i64::from(row.node_count())),
         b'C' => count(row.cpus()),
-        b'c' => RowKey::Number(i64::from(row.min_cpus_per_node())),
+        b'c' => ColumnKey::Number(i64::from(row.min_cpus_per_node())),
         b'd' => count(job.spec.ask.tmp_disk_mib),
-        b'y' => RowKey::Number(i64::from(job.spec.nice)),
+        b'y' => ColumnKey::Number(i64::from(job.spec.nice)),
         b'm' => match row.memory(ctx) {
-            muster_model::spec::MemoryAsk::Default => RowKey::Number(0),
+            muster_model::spec::MemoryAsk::Default => ColumnKey::Number(0),
             muster_model::spec::MemoryAsk::PerNode(mib)
             | muster_model::spec::MemoryAsk::PerCpu(mib) => count(mib),
         },
@@ -330,23 +330,23 @@ fn job_key<'a>(row: &JobRow<'a>, letter: u8, ctx: &Ctx) -> RowKey<'a> {
 }
 
 /// By number; the tasks that wait after those that have records of their own.
-fn id_key<'a>(row: &JobRow<'_>) -> RowKey<'a> {
+fn id_key<'a>(row: &JobRow<'_>) -> ColumnKey<'a> {
     let index = match row.index() {
         Some(index) => u64::from(index),
         None if row.in_array() => u64::MAX,
         None => 0,
     };
-    RowKey::Task(row.base_id().0, index)
+    ColumnKey::Task(row.base_id().0, index)
 }
 
-fn step_key<'a>(row: &StepRow<'a>, letter: u8, ctx: &Ctx) -> RowKey<'a> {
+fn step_key<'a>(row: &StepRow<'a>, letter: u8, ctx: &Ctx) -> ColumnKey<'a> {
     match letter {
         // Slurm orders steps by the job's own number, then by the step's.
-        b'i' => RowKey::Task(row.job.job.id.0, u64::from(row.step.step.0)),
-        b'S' => RowKey::Number(row.step.start_time.unix_s()),
-        b'M' => RowKey::Number(ctx.now.unix_s() - row.step.start_time.unix_s()),
-        b'P' => RowKey::Text(Cow::Borrowed(&row.job.job.partition)),
-        b'A' => RowKey::Number(i64::from(row.step.tasks)),
+        b'i' => ColumnKey::Task(row.job.job.id.0, u64::from(row.step.step.0)),
+        b'S' => ColumnKey::Number(row.step.start_time.unix_s()),
+        b'M' => ColumnKey::Number(ctx.now.unix_s() - row.step.start_time.unix_s()),
+        b'P' => ColumnKey::Text(Cow::Borrowed(&row.job.job.partition)),
+        b'A' => ColumnKey::Number(i64::from(row.step.tasks)),
         other => rendered(step_fields::FIELDS, row, other, ctx),
     }
 }
@@ -356,10 +356,10 @@ fn rendered<'k, R: Record>(
     row: &R::Row<'_>,
     letter: u8,
     ctx: &Ctx,
-) -> RowKey<'k> {
+) -> ColumnKey<'k> {
     let mut text = String::new();
     if let Some(field) = table.iter().find(|f| f.letter == letter) {
         (field.render)(row, ctx, &mut text);
     }
-    RowKey::Text(Cow::Owned(text))
+    ColumnKey::Text(Cow::Owned(text))
 }

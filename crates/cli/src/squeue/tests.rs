@@ -379,7 +379,7 @@ fn array_expressions() {
 }
 
 #[test]
-fn every_option_that_works_is_heeded() {
+fn every_option_that_works_is_accepted() {
     use crate::options::Status;
     let informs = ["help", "usage", "version", "helpformat"];
     for row in OPTIONS
@@ -387,8 +387,8 @@ fn every_option_that_works_is_heeded() {
         .filter(|o| !o.is_alias() && !informs.contains(&o.name))
     {
         if matches!(row.status, Status::Works | Status::Partly(_)) {
-            let heeded = Options::default().set(row.name, "1".to_owned());
-            let text = heeded.err().map(|e| e.to_string()).unwrap_or_default();
+            let set = Options::default().set(row.name, "1".to_owned());
+            let text = set.err().map(|e| e.to_string()).unwrap_or_default();
             assert!(!text.contains("is not implemented"), "{text}");
         }
     }

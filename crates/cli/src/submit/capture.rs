@@ -8,7 +8,7 @@ use muster_conf::options::Chosen;
 use muster_model::environment::{self, Environment};
 use muster_model::job_env;
 use muster_model::limits::CONTEXT_BYTES_MAX;
-use muster_model::spec::ExecContext;
+use muster_model::spec::{ExecContext, SoftLimit};
 use muster_trust::host::short_name;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{Mode, umask};
@@ -300,7 +300,7 @@ pub(super) fn soft_limit_texts() -> impl Iterator<Item = (&'static str, u64)> {
 }
 
 /// `--propagate`: absent or without a value, all of them.
-fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<(u32, u64)>, String> {
+fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<SoftLimit>, String> {
     let text = propagate.flatten().unwrap_or("ALL");
     if text.eq_ignore_ascii_case("NONE") {
         return Ok(Vec::new());
@@ -320,7 +320,7 @@ fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<(u32, u64)>, Strin
         .filter(|(name, _)| all || wanted.iter().any(|w| w == name))
         .filter_map(|(_, resource)| {
             let (soft, _) = getrlimit(*resource).ok()?;
-            Some((*resource as u32, soft))
+            Some(SoftLimit::new(*resource as u32, soft))
         })
         .collect())
 }

@@ -331,15 +331,15 @@ fn backoff_s(job: &Job) -> Option<u64> {
 }
 
 /// Whether all components that would come back to the queue are still known.
-pub(super) fn is_whole(draft: &Draft<'_>, part: HetPlace) -> bool {
-    part.ids().all(|id| draft.job(id).is_some())
+pub(super) fn is_whole(draft: &Draft<'_>, place: HetPlace) -> bool {
+    place.ids().all(|id| draft.job(id).is_some())
 }
 
 /// A component has ended or goes back to the queue, as `how` says, and was in `phase` before: what becomes of the
 /// others. They end with the leader, and with a component that was lost or never ran; a component that is cancelled or
 /// reaches its limit while the others run ends alone. The queue takes all back or none.
-fn follow(draft: &mut Draft<'_>, id: JobId, part: HetPlace, phase: Phase, how: End) {
-    let others = || part.ids().filter(move |other| *other != id);
+fn follow(draft: &mut Draft<'_>, id: JobId, place: HetPlace, phase: Phase, how: End) {
+    let others = || place.ids().filter(move |other| *other != id);
     if how.requeues() {
         let mut back = Vec::new();
         for other in others() {
@@ -370,7 +370,7 @@ fn follow(draft: &mut Draft<'_>, id: JobId, part: HetPlace, phase: Phase, how: E
         how.state(),
         JobState::NodeFail | JobState::BootFail | JobState::Preempted
     ) || how.never_ran();
-    if !(part.leads() || lost || matches!(phase, Phase::Pending | Phase::Requeueing)) {
+    if !(place.leads() || lost || matches!(phase, Phase::Pending | Phase::Requeueing)) {
         return;
     }
     for other in others() {

@@ -1,5 +1,5 @@
-//! Heterogeneous jobs: submitted as one, started as one, ended by their leader, never a part of them alone in the
-//! queue.
+//! Submits heterogeneous jobs: all components are accepted or none. `commit` starts them together, `ending` ends them with
+//! their leader.
 
 use super::draft::Draft;
 use super::target::not_whole;

@@ -8,6 +8,7 @@ use super::{power, reboot, turns};
 use crate::event::{Event, JobChange, NodeChange};
 use crate::state::Note;
 use muster_model::command::NodeCommand;
+use muster_model::config::ExitCodeRange;
 use muster_model::grid_engine::is_marked;
 use muster_model::ids::{JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{ExitStatus, Job, JobState, Phase, Reason, Step, StepEnd};
@@ -268,10 +269,7 @@ fn requeue_after(draft: &Draft<'_>, id: JobId, exit: ExitStatus, oom: bool) -> O
     if oom || exit.signal != 0 {
         return None;
     }
-    let in_any = |ranges: &[(u32, u32)]| {
-        let mut ranges = ranges.iter();
-        ranges.any(|(first, last)| (*first..=*last).contains(&exit.code))
-    };
+    let in_any = |ranges: &[ExitCodeRange]| ranges.iter().any(|range| range.has(exit.code));
     if in_any(&config.requeue_exit_hold) {
         return Some(true);
     }

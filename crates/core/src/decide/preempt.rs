@@ -1,5 +1,5 @@
-//! Jobs that make room for others. The scheduler says which and for whom; here is checked that it may be so, and what
-//! happens to them. Those that were stopped go on when all of their CPUs are free again.
+//! Jobs that make room for others. The scheduler says which and for whom; this module checks that it may be so, and decides
+//! what happens to them. Stopped ones are resumed by `turns`, when all of their CPUs are free again.
 
 use super::draft::Draft;
 use super::ending::{self, End};

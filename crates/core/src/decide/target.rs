@@ -378,30 +378,30 @@ pub(super) fn node_names(hostlist: &str, most: usize) -> Result<Vec<String>, Ref
 
 /// The components that a number without an offset names: all by the leader's, or by any with
 /// `SchedulerParameters=whole_hetjob`.
-pub(super) fn named(draft: &Draft<'_>, part: HetPlace) -> Vec<JobId> {
+pub(super) fn named(draft: &Draft<'_>, place: HetPlace) -> Vec<JobId> {
     let config = draft.state.config.as_ref();
     let whole = config.is_some_and(|c| c.scheduler_parameters.iter().any(|p| p == "whole_hetjob"));
     let known = |id: &JobId| draft.job(*id).is_some();
-    if part.leads() || whole {
-        part.ids().filter(known).collect()
+    if place.leads() || whole {
+        place.ids().filter(known).collect()
     } else {
-        vec![JobId(part.leader.0 + u64::from(part.offset))]
+        vec![JobId(place.leader.0 + u64::from(place.offset))]
     }
 }
 
 /// Refuses a target that is one component, for what is done to the whole job only.
 pub(super) fn require_whole(draft: &Draft<'_>, target: &JobTarget) -> Result<(), Refusal> {
-    let part = draft.job(target.job).and_then(|job| job.het);
-    let one = target.component.unwrap_or(part.map_or(0, |p| p.offset)) > 0;
-    if part.is_some() && one {
-        return Err(not_whole(part));
+    let place = draft.job(target.job).and_then(|job| job.het);
+    let one = target.component.unwrap_or(place.map_or(0, |p| p.offset)) > 0;
+    if place.is_some() && one {
+        return Err(not_whole(place));
     }
     Ok(())
 }
 
-pub(super) fn not_whole(part: Option<HetPlace>) -> Refusal {
-    let detail = part.map_or_else(String::new, |part| {
-        format!("name the whole job, {}", part.leader)
+pub(super) fn not_whole(place: Option<HetPlace>) -> Refusal {
+    let detail = place.map_or_else(String::new, |place| {
+        format!("name the whole job, {}", place.leader)
     });
     Refusal::new(RefusalCode::HetComponent, detail)
 }

@@ -1,5 +1,6 @@
-//! Gang scheduling: jobs that have the same CPUs (`OverSubscribe`) take turns of `SchedulerTimeSlice`, where
-//! `PreemptMode` has `GANG`. One that waits for its turn is stopped and keeps what it has.
+//! Resumes jobs that are stopped while others have their CPUs: those that were preempted, when all of their CPUs are free again,
+//! and those of gang scheduling, where jobs that have the same CPUs (`OverSubscribe`) take turns of `SchedulerTimeSlice`
+//! (`PreemptMode` has `GANG`). One that waits for its turn is stopped and keeps what it has.
 
 use super::draft::Draft;
 use crate::event::{Event, JobChange};

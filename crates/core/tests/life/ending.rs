@@ -3,7 +3,7 @@
 use crate::world::{World, config, exit, spec, step, step_end, target};
 use muster_core::event::Event;
 use muster_model::command::{Command, NodeCommand, SignalScope, UserCommand};
-use muster_model::config::ClusterConfig;
+use muster_model::config::{ClusterConfig, ExitCodeRange};
 use muster_model::effect::{Effect, TerminateReason};
 use muster_model::grid_engine::COMMAND;
 use muster_model::ids::{JobId, StepNo};
@@ -452,8 +452,8 @@ fn ended_jobs_leave_when_they_are_old_and_accounted() {
 #[test]
 fn some_exit_codes_bring_a_job_back() {
     let mut world = World::with(ClusterConfig {
-        requeue_exit: vec![(3, 5)],
-        requeue_exit_hold: vec![(9, 9)],
+        requeue_exit: vec![ExitCodeRange { first: 3, last: 5 }],
+        requeue_exit_hold: vec![ExitCodeRange { first: 9, last: 9 }],
         ..config()
     });
     let id = world.submit(spec("j"));

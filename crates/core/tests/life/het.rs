@@ -70,12 +70,12 @@ fn all_components_are_accepted_or_none() {
     let mut world = World::new();
     let ids = world.submit_het(3);
     for (offset, id) in (0..).zip(ids) {
-        let part = HetPlace {
+        let place = HetPlace {
             leader: ids[0],
             offset,
             size: 3,
         };
-        assert_eq!(world.job(id).het, Some(part));
+        assert_eq!(world.job(id).het, Some(place));
         assert_eq!(world.job(id).priority, world.job(ids[0]).priority);
     }
     let next = world.state.next_job_id;

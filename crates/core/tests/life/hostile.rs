@@ -16,7 +16,7 @@ use muster_model::index_set::IndexSet;
 use muster_model::limits::{ARGUMENTS_MAX, ENVIRONMENT_VARIABLES_MAX, QUERY_ITEMS_MAX};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{
-    ArraySpec, ExecContext, GresAsk, JobKind, JobSpec, Owner, ResourceAsk, StdioSpec,
+    ArraySpec, ExecContext, GresAsk, JobKind, JobSpec, Owner, ResourceAsk, SoftLimit, StdioSpec,
 };
 use muster_model::validate::Validate as _;
 
@@ -165,7 +165,7 @@ fn scripts_and_environments_are_what_they_should_be() {
     assert_eq!(answer(&long, None), RefusalCode::TooLong);
     assert_eq!(answer(good, Some(b"")), RefusalCode::InvalidValue);
     assert_eq!(answer(good, Some(&[0xff; 100])), RefusalCode::InvalidValue);
-    let limits: Vec<(u32, u64)> = vec![(0, 0); 1000];
+    let limits = vec![SoftLimit::new(0, 0); 1000];
     let many = ExecContext {
         soft_limits: limits,
         ..ExecContext::default()

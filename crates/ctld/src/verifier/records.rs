@@ -178,12 +178,12 @@ fn named<'a>(state: &'a State, target: &JobTarget) -> Vec<&'a Job> {
         let tasks = tasks.filter_map(|(_, task)| state.jobs.get(task));
         return left.into_iter().chain(tasks).collect();
     }
-    let is_one = |part: &HetPlace| target.component.is_none() && part.leader != id;
-    match own.and_then(|job| job.het).filter(|part| !is_one(part)) {
-        Some(part) => state
-            .het_jobs(part)
+    let is_one = |place: &HetPlace| target.component.is_none() && place.leader != id;
+    match own.and_then(|job| job.het).filter(|place| !is_one(place)) {
+        Some(place) => state
+            .het_jobs(place)
             .filter(|job| {
-                let own = job.het.map(|part| part.offset);
+                let own = job.het.map(|place| place.offset);
                 target.component.is_none() || target.component == own
             })
             .collect(),

@@ -4,7 +4,7 @@ use super::names;
 use muster_cli::catalogue::Command;
 use muster_cli::options::Status;
 use muster_conf::keys::{self, Key, Kind, Table};
-use muster_conf::scheduler_parameters::{Effect, WORDS, Word};
+use muster_conf::scheduler_parameters::{Effect, ParameterWord, WORDS};
 use std::fmt::Write as _;
 
 const INTRO: &str = "\
@@ -74,9 +74,9 @@ pub(super) fn page() -> String {
 }
 
 fn scheduler_words() -> Vec<Item> {
-    let item = |(name, valued, effect, _): &Word| Item {
-        name: format!("{name}{}", if *valued { "=" } else { "" }),
-        status: match *effect {
+    let item = |word: &ParameterWord| Item {
+        name: format!("{}{}", word.name, if word.has_value { "=" } else { "" }),
+        status: match word.effect {
             Effect::Works => Status::Works,
             Effect::Nothing(why) => Status::StoredOnly { why, warn: false },
             Effect::Missing(why) => Status::StoredOnly { why, warn: true },

@@ -79,7 +79,7 @@ fn jobs_and_tasks_have_the_gpus_that_they_count() {
 }
 
 #[test]
-fn what_is_counted_by_gpu_is_shown_and_heeded() {
+fn what_is_counted_by_gpu_is_shown_and_given() {
     let c = cluster();
     let job = c.sbatch(
         "--gpus=b:3 --cpus-per-gpu=2 --mem-per-gpu=7 --gres-flags=enforce-binding -o /dev/null --wrap 'sleep 1000'",

@@ -14,9 +14,9 @@ const STEPD_SOCKET_PREFIX: &str = "step-";
 pub struct ChannelPeer {
     /// The key from which the secret of the channel follows.
     pub key: ByteVec,
-    /// For whom he asks.
+    /// The user for whom it asks.
     pub uid: u32,
-    /// What he reaches here.
+    /// What it may reach here.
     pub target: ChannelTarget,
 }
 

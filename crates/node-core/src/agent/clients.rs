@@ -31,7 +31,7 @@ enum Inspection {
 #[derive(Debug, Default)]
 pub(super) struct Inspections(BTreeMap<u64, OpenInspection>);
 
-/// One of them.
+/// A question that the launcher has not answered.
 #[derive(Debug)]
 struct OpenInspection {
     owner: u32,

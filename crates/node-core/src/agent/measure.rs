@@ -6,19 +6,32 @@ use muster_model::ids::StepNo;
 use muster_model::job::Usage;
 use std::collections::BTreeMap;
 
+/// A task of a job: its step, and its number in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StepTask {
+    pub(super) step: StepNo,
+    pub(super) task: u32,
+}
+
+impl StepTask {
+    pub(super) fn new(step: StepNo, task: u32) -> StepTask {
+        StepTask { step, task }
+    }
+}
+
 /// What each task uses: usage with its totals only, and its virtual memory, KiB.
-pub(super) type TaskUsages = BTreeMap<(StepNo, u32), (Usage, u64)>;
+pub(super) type TaskUsages = BTreeMap<StepTask, (Usage, u64)>;
 
 /// What the launcher has measured.
 pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> TaskUsages {
-    let entry = |t: TaskUsage| ((t.step, t.task), (t.usage, t.vsize_kib));
+    let entry = |t: TaskUsage| (StepTask::new(t.step, t.task), (t.usage, t.vsize_kib));
     tasks.into_iter().map(entry).collect()
 }
 
 /// The steps that tasks are of.
 pub(super) fn sum_up(tasks: &TaskUsages, node: &str) -> Vec<(StepNo, Usage)> {
     let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
-    for ((step, task), (usage, vsize_kib)) in tasks {
+    for (StepTask { step, task }, (usage, vsize_kib)) in tasks {
         let mut usage = usage.clone().of_task(*task, *vsize_kib);
         usage.set_node(node);
         steps.entry(*step).or_default().add(&usage);

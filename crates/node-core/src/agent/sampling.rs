@@ -5,7 +5,7 @@
 //! them, but not what the kernel reports.
 
 use super::actions::Actions;
-use super::measure::{self, TaskUsages};
+use super::measure::{self, StepTask, TaskUsages};
 use super::state::AgentState;
 use super::{Agent, Timer};
 use crate::exit_status::OUT_OF_MEMORY;
@@ -194,8 +194,8 @@ impl Samples {
         let share = state.jobs.get(attempt).and_then(|job| job.share());
         let of_job = share.map_or(0, |share| share.memory_mib * 1024);
         let mut used: HashMap<StepNo, u64> = HashMap::new();
-        for ((step, _), (usage, _)) in now {
-            *used.entry(*step).or_default() += usage.max_rss_kib;
+        for (key, (usage, _)) in now {
+            *used.entry(key.step).or_default() += usage.max_rss_kib;
         }
         for (step, kib) in used {
             let most = self.may_have.get(&AttemptStep::new(attempt, step));
@@ -244,7 +244,7 @@ impl Samples {
     ) -> bool {
         if let Some(seen) = self.seen.get(&attempt) {
             let tasks: TaskUsages = seen
-                .range((step, 0)..=(step, u32::MAX))
+                .range(StepTask::new(step, 0)..=StepTask::new(step, u32::MAX))
                 .map(|(task, used)| (*task, used.clone()))
                 .collect();
             for (_, usage) in measure::sum_up(&tasks, &state.node.config.name) {

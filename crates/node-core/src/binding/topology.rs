@@ -38,7 +38,7 @@ impl Topology {
         }
     }
 
-    /// These CPUs.
+    /// A topology of these CPUs.
     pub fn of(places: Vec<CpuPlace>) -> Topology {
         Topology { places }
     }

@@ -4,7 +4,7 @@ use crate::tmp_dir;
 use muster_model::environment::{Environment, split};
 use muster_model::ids::BlobId;
 use muster_model::job_env;
-use muster_model::spec::ExecContext;
+use muster_model::spec::{ExecContext, SoftLimit};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ pub struct Context {
     /// File mode creation mask.
     pub umask: u32,
     /// Soft limits.
-    pub soft_limits: Vec<(u32, u64)>,
+    pub soft_limits: Vec<SoftLimit>,
 }
 
 impl Default for Context {

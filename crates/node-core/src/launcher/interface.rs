@@ -16,6 +16,7 @@ use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
 use muster_model::ids::{AttemptStep, BlobId, JobAttempt, JobId, StepNo};
 use muster_model::job::{StepEnd, Usage};
+use muster_model::spec::SoftLimit;
 use muster_model::validate::Validate;
 use muster_proto::node::{MemoryCount, NodeSettings};
 use muster_trust::KEY;
@@ -396,7 +397,7 @@ pub struct ScriptLaunch {
     /// Append to the files.
     pub append: bool,
     /// Soft limits.
-    pub limits: Vec<(u32, u64)>,
+    pub limits: Vec<SoftLimit>,
     /// CPUs that it may run on, by the kernel's numbers.
     pub cpus: Option<CpuSet>,
     /// What the job is held to.

@@ -31,7 +31,7 @@ pub(super) struct JobEntry {
     pub(super) script: Option<i32>,
     /// Its script's process is being started.
     pub(super) is_starting: bool,
-    /// Signals for that.
+    /// Signals that came before the process was there.
     pub(super) early_signals: Vec<i32>,
     /// How its script ended, or why it did not start.
     pub(super) outcome: Option<LauncherEvent>,

@@ -5,6 +5,7 @@ use super::session::Place;
 use crate::binding::Machine;
 use crate::cgroup::{Confinement, denied_devices};
 use crate::messages::MachineClaim;
+use muster_model::spec::SoftLimit;
 use muster_proto::node::NodeSettings;
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub struct Setup {
     /// CPUs of the machine.
     pub cpus: u32,
     /// Soft limits of tasks where the user asks for none.
-    pub first_limits: Vec<(u32, u64)>,
+    pub first_limits: Vec<SoftLimit>,
     /// The name of this node that no other on the machine has.
     pub own: String,
     /// The host's name, without its domain.

@@ -640,7 +640,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn run(job: u64) -> JobAttempt {
+    fn attempt_of(job: u64) -> JobAttempt {
         JobAttempt::new(JobId(job), Attempt(1))
     }
 
@@ -658,10 +658,10 @@ mod tests {
     fn lines_that_could_not_be_written_come_with_the_next() {
         let (mut records, ..) = Records::read("", "boot-1");
         records.rewritten();
-        records.came(run(1), 1000, true, 77);
+        records.came(attempt_of(1), 1000, true, 77);
         let first = records.take_pending().unwrap();
         assert!(records.has_pending() && records.take_pending().is_none());
-        records.came(run(2), 1000, true, 78);
+        records.came(attempt_of(2), 1000, true, 78);
         assert!(!records.appended(false));
         let all = records.take_pending().unwrap();
         assert!(all.starts_with(&first) && all.len() > first.len());
@@ -685,44 +685,44 @@ mod tests {
         let (mut records, old, _) = Records::read("", "boot-1");
         assert!(old.is_empty());
         let mut text = records.rewritten();
-        records.came(run(1), 1000, true, 77);
-        records.forked(run(1), 4242);
-        records.step(run(1), StepNo(0), 4300, 77_000);
-        records.step_dirs(run(1), StepNo(0), &dirs);
-        records.step_dirs(run(1), StepNo(5), &dirs);
-        records.step_gone(run(1), StepNo(5));
+        records.came(attempt_of(1), 1000, true, 77);
+        records.forked(attempt_of(1), 4242);
+        records.step(attempt_of(1), StepNo(0), 4300, 77_000);
+        records.step_dirs(attempt_of(1), StepNo(0), &dirs);
+        records.step_dirs(attempt_of(1), StepNo(5), &dirs);
+        records.step_gone(attempt_of(1), StepNo(5));
         for step in [StepNo(6), StepNo(7)] {
-            records.step(run(1), step, 4301, 77_000);
-            records.step_ended(run(1), step, EncodedEnd::of(&end_of_a_step()));
+            records.step(attempt_of(1), step, 4301, 77_000);
+            records.step_ended(attempt_of(1), step, EncodedEnd::of(&end_of_a_step()));
         }
-        records.step_gone(run(1), StepNo(6));
-        records.came(run(2), 0, false, 78);
-        records.came(run(3), 0, true, 79);
-        records.failed(run(3), Fault::Prolog, "no such\nfile");
+        records.step_gone(attempt_of(1), StepNo(6));
+        records.came(attempt_of(2), 0, false, 78);
+        records.came(attempt_of(3), 0, true, 79);
+        records.failed(attempt_of(3), Fault::Prolog, "no such\nfile");
         let end = ScriptEnd {
             status: 256,
             usage,
             end: Timestamp(99),
             oom_kills: 2,
         };
-        records.ended(run(1), &end);
-        records.forgotten(run(2));
-        records.grant(run(1), &[0, 127, 255]);
+        records.ended(attempt_of(1), &end);
+        records.forgotten(attempt_of(2));
+        records.grant(attempt_of(1), &[0, 127, 255]);
         for bytes in [&[1, 2][..], &[3]] {
-            records.keep(run(1), 7, bytes.to_vec().into());
-            records.keep(run(1), 8, bytes.to_vec().into());
+            records.keep(attempt_of(1), 7, bytes.to_vec().into());
+            records.keep(attempt_of(1), 8, bytes.to_vec().into());
         }
-        records.keep(run(1), 8, Vec::new().into());
+        records.keep(attempt_of(1), 8, Vec::new().into());
         let programs = PrologEpilog {
             prolog: vec!["/bin/a b".to_owned()],
             ..PrologEpilog::default()
         };
-        records.prolog_epilog(run(1), &programs);
-        records.prolog_epilog(run(3), &programs);
-        records.prolog_over(run(3), 99);
-        records.came(run(4), 0, true, 80);
-        records.ending(run(4));
-        records.released(run(4));
+        records.prolog_epilog(attempt_of(1), &programs);
+        records.prolog_epilog(attempt_of(3), &programs);
+        records.prolog_over(attempt_of(3), 99);
+        records.came(attempt_of(4), 0, true, 80);
+        records.ending(attempt_of(4));
+        records.released(attempt_of(4));
         text.extend_from_slice(&records.take_pending().unwrap());
         // A torn last line.
         String::from_utf8(text).unwrap() + "R 1 1"
@@ -731,8 +731,11 @@ mod tests {
     fn assert_is_read(text: &str) {
         let (mut records, old, same_boot) = Records::read(text, "boot-1");
         assert!(same_boot);
-        assert_eq!(old.keys().copied().collect::<Vec<_>>(), [1, 3, 4].map(run));
-        let first = &old[&run(1)];
+        assert_eq!(
+            old.keys().copied().collect::<Vec<_>>(),
+            [1, 3, 4].map(attempt_of)
+        );
+        let first = &old[&attempt_of(1)];
         assert_eq!(
             (first.uid, first.batch, first.pid, first.boot_ms),
             (1000, true, Some(4242), 77)
@@ -753,26 +756,26 @@ mod tests {
         assert_eq!(first.step_dirs[&StepNo(0)], dirs_of_a_step());
         assert!(!first.released && !first.prolog_over);
         assert_eq!(first.grant.as_ref().unwrap()[..], [0, 127, 255]);
-        let kept: Vec<(u32, &ByteVec)> = records.kept(run(1)).collect();
+        let kept: Vec<(u32, &ByteVec)> = records.kept(attempt_of(1)).collect();
         assert_eq!(kept, [(7, &vec![3].into())]);
         assert_eq!(first.prolog_epilog.as_ref().unwrap().prolog, ["/bin/a b"]);
-        assert!(old[&run(4)].ending && old[&run(4)].released);
-        assert!(old[&run(3)].prolog_over && old[&run(3)].boot_ms == 99);
+        assert!(old[&attempt_of(4)].ending && old[&attempt_of(4)].released);
+        assert!(old[&attempt_of(3)].prolog_over && old[&attempt_of(3)].boot_ms == 99);
         assert_eq!(
-            old[&run(3)].failed,
+            old[&attempt_of(3)].failed,
             Some((Fault::Prolog, "no such file".to_owned()))
         );
         let text = String::from_utf8(records.rewritten()).unwrap();
         let (records, old, same_boot) = Records::read(&text, "boot-2");
         assert!(!same_boot && old.len() == 3);
-        assert!(!records.keeps(run(1), 7));
+        assert!(!records.keeps(attempt_of(1), 7));
     }
 
     #[test]
     fn what_is_written_is_read_back_and_forgotten_attempts_are_not() {
         assert_is_read(&example());
         let (_, old, _) = Records::read(&example(), "boot-1");
-        assert_eq!(old[&run(1)].steps_at_ms[&StepNo(0)], 77_000);
+        assert_eq!(old[&attempt_of(1)].steps_at_ms[&StepNo(0)], 77_000);
     }
 
     /// A launcher reads what those before it wrote: lines may be added to the fixture, and none change.

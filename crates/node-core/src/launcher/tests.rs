@@ -36,7 +36,7 @@ const PEERS: SessionPeers<'static> = SessionPeers {
     receiver: Receiver::Launcher,
 };
 
-fn run(job: u64) -> JobAttempt {
+fn attempt_of(job: u64) -> JobAttempt {
     JobAttempt::new(JobId(job), Attempt(1))
 }
 

@@ -153,6 +153,7 @@ fn check_devices(spec: &StepSpec) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::spec::SoftLimit;
     use muster_proto::step::HetStep;
 
     #[test]
@@ -181,7 +182,7 @@ mod tests {
             |s, _| s.ntasks = Some(TASKS_MAX + 1),
             |s, _| s.min_nodes = Some(u32::MAX),
             |s, _| s.cpus_per_task = Some(u32::MAX),
-            |s, _| s.context.soft_limits = vec![(7, 1); SOFT_LIMITS_MAX + 1],
+            |s, _| s.context.soft_limits = vec![SoftLimit::new(7, 1); SOFT_LIMITS_MAX + 1],
             |s, _| {
                 s.het = Some(HetStep {
                     first_task: u32::MAX,

@@ -9,6 +9,7 @@ use muster_model::ids::JobAttempt;
 use muster_model::ids::StepNo;
 use muster_model::job::{GresShare, StepEnd};
 use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::spec::SoftLimit;
 use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
 use muster_proto::version::Greeting;
@@ -39,7 +40,7 @@ pub struct FirstOrder {
     pub has_agent: bool,
     /// Soft limits of the tasks where the user asks for none.
     #[n(5)]
-    pub first_limits: Vec<(u32, u64)>,
+    pub first_limits: Vec<SoftLimit>,
     /// What further steps of the job may be.
     #[n(6)]
     pub bounds: StepBounds,

@@ -6,6 +6,7 @@ use muster_model::environment::Environment;
 use muster_model::ids::JobAttempt;
 use muster_model::job::ArrayTask;
 use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::spec::SoftLimit;
 use muster_model::validate::Validate;
 use muster_proto::step::StepLaunch;
 
@@ -45,7 +46,7 @@ pub struct StepOrder {
     pub env: Environment,
     /// Soft limits.
     #[n(4)]
-    pub limits: Vec<(u32, u64)>,
+    pub limits: Vec<SoftLimit>,
     /// For file patterns.
     #[n(5)]
     pub array: Option<ArrayTask>,

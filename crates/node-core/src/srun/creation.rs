@@ -14,10 +14,11 @@ use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepS
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// How srun and the tasks of its step reach each other. srun chooses it once, before it asks for the step. *Direct* is for a
-/// step of one task in an existing allocation whose first node is this host, where the task cannot tell srun's own streams
-/// from a copy (`SrunConfig::can_pass_stdio`). All others are *attached*. The node may know more, such as a program of the
-/// site's before each task: then it declines the streams (`StepCreated::direct`), and srun attaches.
+/// How srun and the tasks of its step reach each other. srun chooses it anew whenever it has connected to an agent, before it
+/// asks that agent for the step ([`Creation::connected`]). *Direct* is for a step of one task in an existing allocation whose
+/// first node is this host, where the task cannot tell srun's own streams from a copy (`SrunConfig::can_pass_stdio`). All
+/// others are *attached*. The node may know more, such as a program of the site's before each task: then it declines the
+/// streams (`StepCreated::direct`), and srun attaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StepTransport {
     /// The task has srun's streams. All that srun need know comes by a connection to the step daemon that is sent with them.

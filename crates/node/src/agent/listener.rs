@@ -81,7 +81,7 @@ pub(super) struct Caller {
     pub(super) of: CallerOf,
 }
 
-/// What the key is for that he has shown.
+/// What the key that the caller has shown is for.
 #[derive(Clone, Debug)]
 pub(super) enum CallerOf {
     /// This job, and no other of its owner's, who may be root.

@@ -22,32 +22,32 @@ use tokio::task::JoinHandle;
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct StepdChannels {
-    open: HashMap<StepdChannelId, StepdChannel>,
+    open: HashMap<StepdChannelId, ChannelEnd>,
     /// Those that the launcher is to make, by the step that the daemon gets.
     expected: HashMap<AttemptStep, StepdChannelId>,
 }
 
 /// This end of a channel.
 #[derive(Debug)]
-struct StepdChannel {
+struct ChannelEnd {
     fd: Arc<AsyncFd<UnixStream>>,
     input: Frames,
     watcher: JoinHandle<()>,
 }
 
-impl Drop for StepdChannel {
+impl Drop for ChannelEnd {
     fn drop(&mut self) {
         self.watcher.abort();
     }
 }
 
-impl StepdChannel {
+impl ChannelEnd {
     /// `id` comes with the input that says that there is something to read.
     fn new(
         stream: UnixStream,
         id: StepdChannelId,
         inputs: mpsc::UnboundedSender<Input>,
-    ) -> io::Result<StepdChannel> {
+    ) -> io::Result<ChannelEnd> {
         stream.set_nonblocking(true)?;
         let fd = Arc::new(sys::watch(stream, Interest::READABLE)?);
         let watched = Arc::clone(&fd);
@@ -61,7 +61,7 @@ impl StepdChannel {
                 }
             }
         });
-        Ok(StepdChannel {
+        Ok(ChannelEnd {
             fd,
             input: Frames::default(),
             watcher,
@@ -108,7 +108,7 @@ impl StepdChannels {
         let Some(id) = self.expected.remove(&AttemptStep::new(attempt, step)) else {
             return;
         };
-        match StepdChannel::new(UnixStream::from(end), id, inputs.clone()) {
+        match ChannelEnd::new(UnixStream::from(end), id, inputs.clone()) {
             Ok(channel) => drop(self.open.insert(id, channel)),
             // The daemon sees that it is closed, and the launcher that it ends.
             Err(e) => log::error!("step {}.{step}: no control channel: {e}", attempt.job),

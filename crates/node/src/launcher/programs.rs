@@ -64,8 +64,8 @@ pub(super) fn leave_launcher() -> Result<(), String> {
         .and_then(|()| open_as("/dev/null", OFlag::O_WRONLY, 1))?;
     // This process may wait for programs, and must not keep the launcher's sockets open.
     sys::close_from(3);
-    for (resource, soft) in sys::with_first_limits(&[]) {
-        let _ = sys::set_soft_limit(resource, soft);
+    for limit in sys::with_first_limits(&[]) {
+        let _ = sys::set_soft_limit(limit.resource, limit.value);
     }
     Ok(())
 }

@@ -15,11 +15,12 @@ use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, SharedSlots, Words};
 use muster_model::environment::Environment;
+use muster_model::spec::SoftLimit;
 use muster_node_core::launcher::context::Context;
 use muster_node_core::launcher::interface::{
     Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted,
 };
-use muster_script::{FaultOwner, Order, Strings};
+use muster_script::{FaultOwner, Order, ResourceLimit, Strings};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -179,7 +180,7 @@ impl ScriptStarter {
             stderr: launch.stderr.as_deref(),
             append: launch.append,
             umask: context.umask & 0o777,
-            limits: &sys::with_first_limits(&launch.limits),
+            limits: &resource_limits(&launch.limits),
             slot,
         };
         match order.wrong_path() {
@@ -194,6 +195,16 @@ impl ScriptStarter {
         self.free_slots.push(slot);
         self.slots.take(slot).map(|text| failure(&text))
     }
+}
+
+/// Soft limits of a script, as its order has them.
+fn resource_limits(asked: &[SoftLimit]) -> Vec<ResourceLimit> {
+    let limits = sys::with_first_limits(asked).into_iter();
+    let limits = limits.map(|limit| ResourceLimit {
+        resource: limit.resource,
+        soft: limit.value,
+    });
+    limits.collect()
 }
 
 fn strings(environment: &Environment) -> Strings {

@@ -32,10 +32,10 @@ pub(crate) enum ToAgent {
         #[cbor(with = "minicbor::bytes")]
         credential: Vec<u8>,
     },
-    /// He has the key, and wants the agent: a connection to him, who is at that address, comes with this.
+    /// The stranger has the key and asks for the agent. Its connection comes with this message, which has its address.
     #[n(1)]
     Connected(#[n(0)] u64, #[n(1)] Option<IpAddr>),
-    /// He is gone, or has no key.
+    /// The stranger has disconnected, or has no key.
     #[n(2)]
     Gone(#[n(0)] u64),
 }

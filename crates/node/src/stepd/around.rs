@@ -74,8 +74,8 @@ impl TaskSet {
         }
         // As of a task: what runs is the user's.
         sys::leave_protection();
-        for (resource, soft) in sys::with_first_limits(&self.order.limits) {
-            let _ = sys::set_soft_limit(resource, soft);
+        for limit in sys::with_first_limits(&self.order.limits) {
+            let _ = sys::set_soft_limit(limit.resource, limit.value);
         }
         umask(Mode::from_bits_truncate(
             self.order.launch.spec.context.umask & 0o777,

@@ -17,7 +17,7 @@ use muster_node_core::messages::{PmixOrder, StepOrder, UcxOrder};
 use muster_node_core::stepd::{Action, HostCommand, HostEvent};
 use muster_pmix::control::{Environments, FromHost, ToHost};
 use muster_pmix::pmi::PMI_FD;
-use muster_pmix::{HostSetup, Tuning, UcxChoice};
+use muster_pmix::{HostSetup, TaskOwner, Tuning, UcxChoice};
 use muster_proto::frame::{self, Frames};
 use nix::unistd::Uid;
 use std::collections::BTreeSet;
@@ -127,7 +127,10 @@ impl Pmix {
             names: order.launch.names.clone(),
             tasks: order.launch.tasks.clone(),
             position,
-            owner: (order.user.uid, order.user.gid),
+            owner: TaskOwner {
+                uid: order.user.uid,
+                gid: order.user.gid,
+            },
             dir: dirs
                 .first()
                 .map_or_else(String::new, |d| d.to_string_lossy().into_owned()),

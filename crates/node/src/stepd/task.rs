@@ -11,6 +11,7 @@ use crate::cgroup::steps::JobGroups;
 use crate::job_files::{go_to, open_as, output_flags, say};
 use crate::sys::{self, Words};
 use muster_model::job_env::{self, Variables};
+use muster_model::spec::SoftLimit;
 use muster_node_core::messages::StepOrder;
 use muster_node_core::pattern::{Symbols, expand};
 use muster_proto::step::StdinTask;
@@ -54,7 +55,7 @@ struct ChildContext<'p> {
     /// The daemon's process.
     daemon: u32,
     /// Soft limits to be set.
-    limits: &'p [(u32, u64)],
+    limits: &'p [SoftLimit],
     /// Descriptors that it needs beside its standard streams.
     kept: &'p [RawFd],
 }
@@ -315,9 +316,9 @@ impl TaskSet {
         let (local, global, daemon) = (place.local, place.global, place.daemon);
         self.join_group()?;
         sys::leave_protection();
-        for &(resource, soft) in place.limits {
+        for limit in place.limits {
             // Propagation of limits is best effort, as in Slurm.
-            let _ = sys::set_soft_limit(resource, soft);
+            let _ = sys::set_soft_limit(limit.resource, limit.value);
         }
         match &ends.terminal {
             Some(terminal) => {

@@ -5,7 +5,8 @@ use super::streams::{Kind, OutputChunk, Stream};
 use crate::cgroup::steps::StepGroup;
 use crate::processes::{Containment as _, ProcessTree, parent_of};
 use crate::step_links::Below;
-use crate::sys::{self, SoftLimits};
+use crate::sys;
+use muster_model::spec::SoftLimit;
 use muster_node_core::messages::StepOrder;
 use nix::errno::Errno;
 use std::collections::HashSet;
@@ -168,13 +169,13 @@ fn signal_found(found: &[i32], signal: i32) {
 pub(super) struct LimitCache {
     /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
     /// same.
-    asked: Option<SoftLimits>,
-    other: SoftLimits,
+    asked: Option<Vec<SoftLimit>>,
+    other: Vec<SoftLimit>,
 }
 
 impl LimitCache {
     /// Those of these soft limits that are to be set.
-    pub(super) fn missing(&mut self, asked: &[(u32, u64)]) -> Vec<(u32, u64)> {
+    pub(super) fn missing(&mut self, asked: &[SoftLimit]) -> Vec<SoftLimit> {
         if self.asked.as_deref() != Some(asked) {
             self.asked = Some(asked.to_vec());
             self.other = sys::other_limits(&sys::with_first_limits(asked));

@@ -2,14 +2,12 @@
 //! descriptors as the hard limit allows. Programs of users and of the site get the first limits back.
 
 use super::{own_limit, set_soft_limit};
+use muster_model::spec::SoftLimit;
 use std::io;
 use std::sync::OnceLock;
 
-/// Soft limits by resource.
-pub(crate) type SoftLimits = Vec<(u32, u64)>;
-
 /// The limits that this program changes, with the soft limits that it was started with.
-static FIRST: OnceLock<SoftLimits> = OnceLock::new();
+static FIRST: OnceLock<Vec<SoftLimit>> = OnceLock::new();
 
 /// Too small for a core in a file, and what has the kernel give none to a program either (core(5), pipes to a program), which it
 /// does with a limit of 0.
@@ -23,8 +21,8 @@ pub(crate) fn change_own_limits() -> io::Result<()> {
     );
     FIRST.get_or_init(|| {
         vec![
-            (libc::RLIMIT_CORE, core.rlim_cur),
-            (libc::RLIMIT_NOFILE, files.rlim_cur),
+            SoftLimit::new(libc::RLIMIT_CORE, core.rlim_cur),
+            SoftLimit::new(libc::RLIMIT_NOFILE, files.rlim_cur),
         ]
     });
     set_soft_limit(libc::RLIMIT_CORE, NO_CORE)?;
@@ -32,21 +30,21 @@ pub(crate) fn change_own_limits() -> io::Result<()> {
 }
 
 /// The soft limits from before [`change_own_limits`].
-pub(crate) fn first_limits() -> &'static [(u32, u64)] {
+pub(crate) fn first_limits() -> &'static [SoftLimit] {
     FIRST.get().map_or(&[], Vec::as_slice)
 }
 
 /// In a process that one with changed limits has started: what the first limits are.
-pub(crate) fn set_first_limits(limits: SoftLimits) {
+pub(crate) fn set_first_limits(limits: Vec<SoftLimit>) {
     FIRST.get_or_init(|| limits);
 }
 
 /// Soft limits of a task or script: those that are asked for, and otherwise the first ones.
-pub(crate) fn with_first_limits(asked: &[(u32, u64)]) -> SoftLimits {
+pub(crate) fn with_first_limits(asked: &[SoftLimit]) -> Vec<SoftLimit> {
     let mut limits = asked.to_vec();
-    for (resource, soft) in first_limits() {
-        if !asked.iter().any(|(other, _)| other == resource) {
-            limits.push((*resource, *soft));
+    for first in first_limits() {
+        if !asked.iter().any(|limit| limit.resource == first.resource) {
+            limits.push(*first);
         }
     }
     limits
@@ -55,8 +53,8 @@ pub(crate) fn with_first_limits(asked: &[(u32, u64)]) -> SoftLimits {
 /// The first limit of descriptors again, for a program of this one's that needs few.
 pub(crate) fn restore_file_limit() {
     let first = first_limits().iter();
-    for (resource, soft) in first.filter(|(resource, _)| *resource == libc::RLIMIT_NOFILE) {
+    for limit in first.filter(|limit| limit.resource == libc::RLIMIT_NOFILE) {
         // It is below the one that this process has.
-        let _ = set_soft_limit(*resource, *soft);
+        let _ = set_soft_limit(limit.resource, limit.value);
     }
 }

@@ -4,7 +4,7 @@ use muster_model::command::SignalScope;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::{Attempt, BlobId, JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayRole, ExitStatus, NodeShare};
-use muster_model::spec::{ExecContext, JobSpec, Owner};
+use muster_model::spec::{ExecContext, JobSpec, Owner, SoftLimit};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::{Request, RequestBody, Response};
 use muster_proto::frame;
@@ -458,7 +458,7 @@ impl JobMaker {
         let context = ExecContext {
             environment: self.env.iter().collect(),
             umask: 0o022,
-            soft_limits: vec![(7, 333)],
+            soft_limits: vec![SoftLimit::new(7, 333)],
         };
         let mut spec = self.spec.clone();
         let context = minicbor::to_vec(&context).unwrap();

@@ -7,6 +7,7 @@ use super::steps::{allocate, spec, step_end};
 use muster_model::effect::TerminateReason;
 use muster_model::ids::StepNo;
 use muster_model::job::Step;
+use muster_model::spec::SoftLimit;
 use muster_proto::node::{NumberedReport, Report};
 use muster_proto::step::StepSpec;
 use nix::sys::signal::{Signal, kill};
@@ -68,7 +69,7 @@ fn one_daemon() {
             .context
             .environment
             .set(b"MINE", format!("own{}", step % 2).as_bytes());
-        asked.context.soft_limits = vec![(7, files)];
+        asked.context.soft_limits = vec![SoftLimit::new(7, files)];
         asked.cpus_per_task = Some(1 + step % 2);
         let mut srun = Srun::ask(&node, asked);
         assert_eq!(srun.created.step, StepNo(step));

@@ -1,3 +1,5 @@
+//! Frames of requests and answers: what is read is what was written, and listings are small.
+
 use super::*;
 use crate::frame;
 use muster_model::listing_codec::{RowValues, TemplateTable};

@@ -32,7 +32,7 @@ impl Demand {
         let sharing = NodeSharing::new(ask, config, part);
         let (alternatives, counts) = class_masks(ask, &fleet.classes)?;
         let devices = devices_of(ask, config, part, sharing.alone)?;
-        let nodes = NodeCounts::new(ask, part, least_nodes(&required, &counts), &devices);
+        let nodes = NodeSpan::new(ask, part, least_nodes(&required, &counts), &devices);
         Ok(Demand {
             tasks: ask.ntasks.map(|n| n.max(1)),
             tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
@@ -121,14 +121,14 @@ impl NodeSharing {
 }
 
 /// How many nodes a job takes.
-struct NodeCounts {
+struct NodeSpan {
     least: u32,
     most: u32,
     widest: bool,
 }
 
-impl NodeCounts {
-    fn new(ask: &ResourceAsk, part: &PartView, least: u32, devices: &DeviceDemand) -> NodeCounts {
+impl NodeSpan {
+    fn new(ask: &ResourceAsk, part: &PartView, least: u32, devices: &DeviceDemand) -> NodeSpan {
         let least = ask.min_nodes.max(least).max(part.config.min_nodes).max(1);
         let most = match (ask.max_nodes, ask.ntasks) {
             // Tasks take the fewest nodes that they fit on; without them a range is all that there is.
@@ -138,7 +138,7 @@ impl NodeCounts {
             (None, None) if devices.of_job() => u32::MAX,
             (None, None) => least,
         };
-        NodeCounts {
+        NodeSpan {
             least,
             most: most.min(devices.most_nodes()),
             widest: ask.max_nodes.is_some_and(|most| most > least)

@@ -1,7 +1,8 @@
 //! Heterogeneous jobs in a pass: all components start now, or nodes are kept for all of them from one time on.
 
+use super::reservations::{self, ComponentPicks, HetReservation};
 use super::starts::Budget;
-use super::{Pass, PlacementResult};
+use super::{Pass, PlacementResult, starts};
 use crate::backfill::gains::BackfillReservation;
 use crate::backfill::together::{Member, MemberLane, could_fit, earliest_together};
 use crate::demand::licenses::Licenses;
@@ -20,7 +21,6 @@ use muster_model::command::PlannedExpectation;
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{Allocation, Reason};
-use muster_model::time::Timestamp;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,22 +40,6 @@ pub(super) enum Tried {
 struct Component {
     job: JobId,
     lanes: Vec<u32>,
-}
-
-/// Nodes kept for all components.
-pub(super) struct HetReservation {
-    start: Timestamp,
-    picks: Vec<ComponentPicks>,
-    /// Holds for all components, by node.
-    holds: Vec<NodeHold>,
-}
-
-/// The lane that was chosen for a component, and its nodes there.
-#[derive(Clone)]
-struct ComponentPicks {
-    job: JobId,
-    lane: u32,
-    picks: Vec<Pick>,
 }
 
 /// Nodes and budgets as they were before components took of them.
@@ -127,383 +111,380 @@ impl Undo {
     }
 }
 
-impl Pass<'_> {
-    /// Starts all components if they fit side by side. Tried once in a pass, and only if what one of them missed may be
-    /// there; `leads` says that it has become the first in line.
-    pub(super) fn try_het(&mut self, lane: u32, part: HetPlace, leads: bool) -> Tried {
-        if let Some(known) = self.het_tried.get(&part.leader) {
-            return *known;
-        }
-        let Some(components) = self.components(part) else {
-            self.s.queue.block(lane, Shortfall::ANYTHING, false);
-            self.het_tried.insert(part.leader, Tried::Incomplete);
-            return Tried::Incomplete;
-        };
-        let fits = self.fits_empty_nodes(part, &components);
-        // Nobody waits behind one that would find no place even then; it has one when it finds one.
-        let waits = if fits {
-            Tried::Waits
-        } else {
-            Tried::Incomplete
-        };
-        if self.backfill && !leads && !self.may_fit(part, &components) {
-            return waits;
-        }
-        let tried = match self.try_components(part, components) {
-            Tried::Waits => waits,
-            tried => tried,
-        };
-        self.het_tried.insert(part.leader, tried);
-        tried
+/// Starts all components if they fit side by side. Tried once in a pass, and only if what one of them missed may be
+/// there; `leads` says that it has become the first in line.
+pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bool) -> Tried {
+    if let Some(known) = pass.het_tried.get(&place.leader) {
+        return *known;
     }
-
-    /// Whether the components find places beside each other on empty nodes that take jobs. What is found is kept.
-    fn fits_empty_nodes(&mut self, part: HetPlace, components: &[Component]) -> bool {
-        if let Some(known) = self.s.queue.het_fits.get(&part.leader) {
-            return *known;
-        }
-        let fits = could_fit(&self.members(components), &self.s.fleet);
-        self.s.queue.het_fits.insert(part.leader, fits);
-        fits
-    }
-
-    /// Whether what one of the components missed may be there now.
-    fn may_fit(&mut self, part: HetPlace, components: &[Component]) -> bool {
-        if self.s.queue.het_restless.contains(&part.leader) {
-            return true;
-        }
-        let lanes = components.iter().flat_map(|c| &c.lanes);
-        lanes
-            .copied()
-            .collect::<Vec<u32>>()
-            .into_iter()
-            .any(|lane| {
-                let end = end_after(self.now, self.length_ms(lane));
-                let queue = &mut self.s.queue;
-                queue.woken.contains(&lane)
-                    || queue.is_unblocked(&self.s.fleet, lane, &self.reservations.holds, end)
-            })
-    }
-
-    /// The components, if all of them are in the queue and can run somewhere.
-    fn components(&self, part: HetPlace) -> Option<Vec<Component>> {
-        let of = |job: JobId| {
-            let lanes = self.s.queue.lanes_of(job);
-            (!lanes.is_empty()).then_some(Component { job, lanes })
-        };
-        part.ids().map(of).collect()
-    }
-
-    /// Components are placed in their order; if one finds no place beside those before it, it comes first. If it finds
-    /// none even then, all wait until it may.
-    fn try_components(&mut self, part: HetPlace, components: Vec<Component>) -> Tried {
-        let mut order: Vec<usize> = (0..components.len()).collect();
-        let mut narrowed = false;
-        let mut missing = None;
-        for _ in 0..components.len() {
-            match self.place_all(&components, &order) {
-                Ok(starts) => {
-                    self.start_all(starts);
-                    return Tried::Started;
-                }
-                Err(failure) => {
-                    narrowed |= failure.narrowed;
-                    let place = order.iter().position(|c| *c == failure.at).unwrap_or(0);
-                    if place == 0 {
-                        missing = failure.missing;
-                        break;
-                    }
-                    let first = order.remove(place);
-                    order.insert(0, first);
-                }
-            }
-        }
-        let certain = missing.is_some();
-        match certain {
-            true => self.s.queue.het_restless.remove(&part.leader),
-            false => self.s.queue.het_restless.insert(part.leader),
-        };
-        let missing = missing.unwrap_or_default();
-        for lane in components.iter().flat_map(|c| &c.lanes) {
-            let own = missing.iter().find(|of| of.lane == *lane);
-            let (short, held) = match own {
-                Some(own) => (own.short, own.held),
-                // It waits for another component.
-                None if certain => (Shortfall::NO_NODES, false),
-                None => (Shortfall::ANYTHING, narrowed),
-            };
-            self.s.queue.block(*lane, short, held);
-        }
+    let Some(components) = components(pass, place) else {
+        pass.s.queue.block(lane, Shortfall::ANYTHING, false);
+        pass.het_tried.insert(place.leader, Tried::Incomplete);
+        return Tried::Incomplete;
+    };
+    let fits = fits_empty_nodes(pass, place, &components);
+    // Nobody waits behind one that would find no place even then; it has one when it finds one.
+    let waits = if fits {
         Tried::Waits
+    } else {
+        Tried::Incomplete
+    };
+    if pass.backfill && !leads && !may_fit(pass, place, &components) {
+        return waits;
     }
+    let tried = match try_components(pass, place, components) {
+        Tried::Waits => waits,
+        tried => tried,
+    };
+    pass.het_tried.insert(place.leader, tried);
+    tried
+}
 
-    /// Takes nodes for all components, or gives back what was taken.
-    fn place_all(
-        &mut self,
-        components: &[Component],
-        order: &[usize],
-    ) -> Result<Vec<ComponentStart>, Failure> {
-        let mut starts = Vec::with_capacity(order.len());
-        let mut undo = Undo::new(&self.budget);
-        let mut any_narrowed = false;
-        for &at in order {
-            let component = &components[at];
-            let mut found = None;
-            let mut missing = Some(Vec::new());
-            for &lane in &component.lanes {
-                let PlacementResult {
-                    placement,
-                    narrowed,
-                    cause,
-                } = self.try_now(lane, component.job);
-                any_narrowed |= narrowed;
-                missing = match placement {
-                    // More than nodes is missing, or they may do with a wait.
-                    Placement::Nowhere(_) if cause.is_some() => None,
-                    Placement::Scattered => None,
-                    Placement::Nowhere(short) => missing.map(|mut all: Vec<_>| {
-                        all.push(LaneShortfall {
-                            lane,
-                            short,
-                            held: narrowed,
-                        });
-                        all
-                    }),
-                    Placement::Here(_) => missing,
-                };
-                if cause.is_some_and(Reason::is_limit) {
-                    self.limited(lane, component.job);
-                }
-                if placement == Placement::Scattered {
-                    self.wait_for_switches(lane);
-                }
-                if let Some(picks) = placement.picks() {
-                    found = Some((lane, picks));
+/// Whether the components find places beside each other on empty nodes that take jobs. What is found is kept.
+fn fits_empty_nodes(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> bool {
+    if let Some(known) = pass.s.queue.het_fits.get(&place.leader) {
+        return *known;
+    }
+    let fits = could_fit(&members(pass, components), &pass.s.fleet);
+    pass.s.queue.het_fits.insert(place.leader, fits);
+    fits
+}
+
+/// Whether what one of the components missed may be there now.
+fn may_fit(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> bool {
+    if pass.s.queue.het_restless.contains(&place.leader) {
+        return true;
+    }
+    let lanes = components.iter().flat_map(|c| &c.lanes);
+    lanes
+        .copied()
+        .collect::<Vec<u32>>()
+        .into_iter()
+        .any(|lane| {
+            let end = end_after(pass.now, pass.length_ms(lane));
+            let queue = &mut pass.s.queue;
+            queue.woken.contains(&lane)
+                || queue.is_unblocked(&pass.s.fleet, lane, &pass.reservations.holds, end)
+        })
+}
+
+/// The components, if all of them are in the queue and can run somewhere.
+fn components(pass: &Pass<'_>, place: HetPlace) -> Option<Vec<Component>> {
+    let of = |job: JobId| {
+        let lanes = pass.s.queue.lanes_of(job);
+        (!lanes.is_empty()).then_some(Component { job, lanes })
+    };
+    place.ids().map(of).collect()
+}
+
+/// Components are placed in their order; if one finds no place beside those before it, it comes first. If it finds
+/// none even then, all wait until it may.
+fn try_components(pass: &mut Pass<'_>, place: HetPlace, components: Vec<Component>) -> Tried {
+    let mut order: Vec<usize> = (0..components.len()).collect();
+    let mut narrowed = false;
+    let mut missing = None;
+    for _ in 0..components.len() {
+        match place_all(pass, &components, &order) {
+            Ok(starts) => {
+                start_all(pass, starts);
+                return Tried::Started;
+            }
+            Err(failure) => {
+                narrowed |= failure.narrowed;
+                let nth = order.iter().position(|c| *c == failure.at).unwrap_or(0);
+                if nth == 0 {
+                    missing = failure.missing;
                     break;
                 }
+                let first = order.remove(nth);
+                order.insert(0, first);
             }
-            let Some((lane, picks)) = found else {
-                undo.apply(self);
-                return Err(Failure {
-                    at,
-                    narrowed: any_narrowed,
-                    missing,
-                });
+        }
+    }
+    let certain = missing.is_some();
+    match certain {
+        true => pass.s.queue.het_restless.remove(&place.leader),
+        false => pass.s.queue.het_restless.insert(place.leader),
+    };
+    let missing = missing.unwrap_or_default();
+    for lane in components.iter().flat_map(|c| &c.lanes) {
+        let own = missing.iter().find(|of| of.lane == *lane);
+        let (short, held) = match own {
+            Some(own) => (own.short, own.held),
+            // It waits for another component.
+            None if certain => (Shortfall::NO_NODES, false),
+            None => (Shortfall::ANYTHING, narrowed),
+        };
+        pass.s.queue.block(*lane, short, held);
+    }
+    Tried::Waits
+}
+
+/// Takes nodes for all components, or gives back what was taken.
+fn place_all(
+    pass: &mut Pass<'_>,
+    components: &[Component],
+    order: &[usize],
+) -> Result<Vec<ComponentStart>, Failure> {
+    let mut starts = Vec::with_capacity(order.len());
+    let mut undo = Undo::new(&pass.budget);
+    let mut any_narrowed = false;
+    for &at in order {
+        let component = &components[at];
+        let mut found = None;
+        let mut missing = Some(Vec::new());
+        for &lane in &component.lanes {
+            let PlacementResult {
+                placement,
+                narrowed,
+                cause,
+            } = pass.try_now(lane, component.job);
+            any_narrowed |= narrowed;
+            missing = match placement {
+                // More than nodes is missing, or they may do with a wait.
+                Placement::Nowhere(_) if cause.is_some() => None,
+                Placement::Scattered => None,
+                Placement::Nowhere(short) => missing.map(|mut all: Vec<_>| {
+                    all.push(LaneShortfall {
+                        lane,
+                        short,
+                        held: narrowed,
+                    });
+                    all
+                }),
+                Placement::Here(_) => missing,
             };
-            undo.keep(self, &picks);
-            starts.push(self.take_all(lane, component.job, &picks));
-        }
-        Ok(starts)
-    }
-
-    fn take_all(&mut self, lane: u32, job: JobId, picks: &[Pick]) -> ComponentStart {
-        let end = end_after(self.now, self.length_ms(lane));
-        let number = lane;
-        let passes = self.lists.parts[self.s.queue.lane(lane).part as usize]
-            .head
-            .is_some();
-        let lane = self.s.queue.lane(lane);
-        let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
-        let limit = end_after(self.now, demand.length_ms);
-        let planned = end_after(self.now, lane.planned_ms).min(limit);
-        let taken = |fleet: &crate::nodes::fleet::Fleet, node, want: &crate::nodes::room::Want| {
-            self.reservations.holds.take_spare(fleet, node, end, want);
-        };
-        let mut alloc = allocate(&mut self.s.fleet, lane.part, limit, demand, picks, taken);
-        alloc.backfilled = passes;
-        self.count_start(number, job, &mut alloc);
-        let ends = JobEnds {
-            job,
-            planned,
-            limit,
-        };
-        ComponentStart { ends, alloc }
-    }
-
-    fn start_all(&mut self, mut starts: Vec<ComponentStart>) {
-        starts.sort_by_key(|start| start.ends.job);
-        for ComponentStart { ends, alloc } in starts {
-            let job = ends.job;
-            // Of what partitions have gained so much less is left; that is counted again before it matters.
-            self.propose(ends, alloc);
-            self.lists.left.insert(job, 0);
-            self.drop_reservations_of(job);
-        }
-    }
-
-    /// A component is the first that waits in its partition: all components have nodes reserved from one time on, or
-    /// start now if that is now. Says whether they have started.
-    pub(super) fn het_waits(&mut self, part: HetPlace, lane: u32, key: HeadKey) -> bool {
-        let number = self.s.queue.lane(lane).part;
-        let component = self.s.fleet.parts[number as usize].component;
-        let cautious = self.is_cautious(key.job);
-        if cautious {
-            self.reservations.cautious.insert(component);
-        }
-        if !self.reservations.het.contains_key(&part.leader) {
-            let before = self.reservations.holds.clone();
-            let reservation = self.reserve_all(part, key.job, cautious);
-            let ready = reservation
-                .as_ref()
-                .filter(|reservation| reservation.start == self.now);
-            if let Some(picks) = ready.map(|reservation| reservation.picks.clone()) {
-                let own = std::mem::replace(&mut self.reservations.holds, before);
-                if self.start_picked(picks) {
-                    self.het_tried.insert(part.leader, Tried::Started);
-                    return true;
-                }
-                self.reservations.holds = own;
+            if cause.is_some_and(Reason::is_limit) {
+                starts::limited(pass, lane, component.job);
             }
-            self.reservations.het.insert(part.leader, reservation);
-            self.s.queue.announce.extend(part.ids());
+            if placement == Placement::Scattered {
+                pass.wait_for_switches(lane);
+            }
+            if let Some(picks) = placement.picks() {
+                found = Some((lane, picks));
+                break;
+            }
         }
-        let reservation = self.reservations.het.get(&part.leader);
-        let new = reservation
-            .and_then(Option::as_ref)
-            .map(|reservation| BackfillReservation {
-                key,
-                lane,
-                start: reservation.start,
-                cautious,
-                // Components of such jobs have licenses as they start; none are kept.
-                licensed: false,
-                holds: Arc::new(reservation.holds.clone()),
+        let Some((lane, picks)) = found else {
+            undo.apply(pass);
+            return Err(Failure {
+                at,
+                narrowed: any_narrowed,
+                missing,
             });
-        self.settle_reservation(number, new);
-        false
+        };
+        undo.keep(pass, &picks);
+        starts.push(take_all(pass, lane, component.job, &picks));
     }
+    Ok(starts)
+}
 
-    /// The job waits behind the first of a partition, and nodes are kept for it as well.
-    pub(super) fn het_waits_too(&mut self, part: HetPlace, key: HeadKey) {
-        if !self.reservations.het.contains_key(&part.leader) {
-            let cautious = self.is_cautious(key.job);
-            let reservation = self.reserve_all(part, key.job, cautious);
-            self.reservations.het.insert(part.leader, reservation);
-        }
+fn take_all(pass: &mut Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -> ComponentStart {
+    let end = end_after(pass.now, pass.length_ms(lane));
+    let number = lane;
+    let passes = pass.lists.parts[pass.s.queue.lane(lane).part as usize]
+        .head
+        .is_some();
+    let lane = pass.s.queue.lane(lane);
+    let demand = (lane.demand.as_ref()).expect("only lanes that can run have a place in line");
+    let limit = end_after(pass.now, demand.length_ms);
+    let planned = end_after(pass.now, lane.planned_ms).min(limit);
+    let taken = |fleet: &crate::nodes::fleet::Fleet, node, want: &crate::nodes::room::Want| {
+        pass.reservations.holds.take_spare(fleet, node, end, want);
+    };
+    let mut alloc = allocate(&mut pass.s.fleet, lane.part, limit, demand, picks, taken);
+    alloc.backfilled = passes;
+    starts::count_start(pass, number, job, &mut alloc);
+    let ends = JobEnds {
+        job,
+        planned,
+        limit,
+    };
+    ComponentStart { ends, alloc }
+}
+
+fn start_all(pass: &mut Pass<'_>, mut starts: Vec<ComponentStart>) {
+    starts.sort_by_key(|start| start.ends.job);
+    for ComponentStart { ends, alloc } in starts {
+        let job = ends.job;
+        // Of what partitions have gained so much less is left; that is counted again before it matters.
+        starts::propose(pass, ends, alloc);
+        pass.lists.left.insert(job, 0);
+        reservations::drop_reservations_of(pass, job);
     }
+}
 
-    /// Starts all components on the nodes of a reservation, if they are free. A reservation may count on jobs that are still
-    /// being cleaned up.
-    fn start_picked(&mut self, picks: Vec<ComponentPicks>) -> bool {
-        let mut starts = Vec::with_capacity(picks.len());
-        let mut undo = Undo::new(&self.budget);
-        for ComponentPicks { job, lane, picks } in picks {
-            if !self.are_free(lane, &picks) || !self.may_start(lane, job, &picks) {
-                undo.apply(self);
-                return false;
+/// A component is the first that waits in its partition: all components have nodes reserved from one time on, or
+/// start now if that is now. Says whether they have started.
+pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKey) -> bool {
+    let number = pass.s.queue.lane(lane).part;
+    let component = pass.s.fleet.parts[number as usize].component;
+    let cautious = pass.is_cautious(key.job);
+    if cautious {
+        pass.reservations.cautious.insert(component);
+    }
+    if !pass.reservations.het.contains_key(&place.leader) {
+        let before = pass.reservations.holds.clone();
+        let reservation = reserve_all(pass, place, key.job, cautious);
+        let ready = reservation
+            .as_ref()
+            .filter(|reservation| reservation.start == pass.now);
+        if let Some(picks) = ready.map(|reservation| reservation.picks.clone()) {
+            let own = std::mem::replace(&mut pass.reservations.holds, before);
+            if start_picked(pass, picks) {
+                pass.het_tried.insert(place.leader, Tried::Started);
+                return true;
             }
-            undo.keep(self, &picks);
-            starts.push(self.take_all(lane, job, &picks));
+            pass.reservations.holds = own;
         }
-        self.start_all(starts);
-        true
+        pass.reservations.het.insert(place.leader, reservation);
+        pass.s.queue.announce.extend(place.ids());
     }
+    let reservation = pass.reservations.het.get(&place.leader);
+    let new = reservation
+        .and_then(Option::as_ref)
+        .map(|reservation| BackfillReservation {
+            key,
+            lane,
+            start: reservation.start,
+            cautious,
+            // Components of such jobs have licenses as they start; none are kept.
+            licensed: false,
+            holds: Arc::new(reservation.holds.clone()),
+        });
+    reservations::settle_reservation(pass, number, new);
+    false
+}
 
-    /// Whether the nodes have room now for the tasks that were laid out on them.
-    fn are_free(&self, lane: u32, picks: &[Pick]) -> bool {
-        let end = end_after(self.now, self.length_ms(lane));
-        let lane = self.s.queue.lane(lane);
-        let Ok(demand) = &lane.demand else {
+/// The job waits behind the first of a partition, and nodes are kept for it as well.
+pub(super) fn waits_too(pass: &mut Pass<'_>, place: HetPlace, key: HeadKey) {
+    if !pass.reservations.het.contains_key(&place.leader) {
+        let cautious = pass.is_cautious(key.job);
+        let reservation = reserve_all(pass, place, key.job, cautious);
+        pass.reservations.het.insert(place.leader, reservation);
+    }
+}
+
+/// Starts all components on the nodes of a reservation, if they are free. A reservation may count on jobs that are still
+/// being cleaned up.
+fn start_picked(pass: &mut Pass<'_>, picks: Vec<ComponentPicks>) -> bool {
+    let mut starts = Vec::with_capacity(picks.len());
+    let mut undo = Undo::new(&pass.budget);
+    for ComponentPicks { job, lane, picks } in picks {
+        if !are_free(pass, lane, &picks) || !may_start(pass, lane, job, &picks) {
+            undo.apply(pass);
             return false;
-        };
-        let part = &self.s.fleet.parts[lane.part as usize];
-        let source = CurrentNodes {
-            fleet: &self.s.fleet,
-            part,
-            holds: &self.reservations.holds,
-            closed: &self.reservations.closed,
-            end,
-            latest: end_after(self.now, demand.length_ms),
-            narrowed: Cell::new(false),
-            reserved: Cell::new(None),
-            visited: Cell::new(0),
-            shared: false,
-        };
-        picks.iter().all(|pick| {
-            let class =
-                &self.s.fleet.classes[self.s.fleet.nodes[pick.node as usize].class as usize];
-            let room = source.room(part.pos_of[pick.node as usize] as usize);
-            demand.tasks_in(class, &room) >= pick.tasks.max(1)
-        })
+        }
+        undo.keep(pass, &picks);
+        starts.push(take_all(pass, lane, job, &picks));
     }
+    start_all(pass, starts);
+    true
+}
 
-    /// Whether licenses and limits let it start there.
-    fn may_start(&self, lane: u32, job: JobId, picks: &[Pick]) -> bool {
-        let view = self.s.queue.lane(lane);
-        let Ok(demand) = &view.demand else {
-            return false;
-        };
-        let span = self.span(view, demand);
-        let licensed = self
-            .budget
-            .licenses
-            .to_be_had(&view.licenses, span)
-            .is_some();
-        licensed && self.limit_on(lane, job, picks).is_none()
-    }
+/// Whether the nodes have room now for the tasks that were laid out on them.
+fn are_free(pass: &Pass<'_>, lane: u32, picks: &[Pick]) -> bool {
+    let end = end_after(pass.now, pass.length_ms(lane));
+    let lane = pass.s.queue.lane(lane);
+    let Ok(demand) = &lane.demand else {
+        return false;
+    };
+    let part = &pass.s.fleet.parts[lane.part as usize];
+    let source = CurrentNodes {
+        fleet: &pass.s.fleet,
+        part,
+        holds: &pass.reservations.holds,
+        closed: &pass.reservations.closed,
+        end,
+        latest: end_after(pass.now, demand.length_ms),
+        narrowed: Cell::new(false),
+        reserved: Cell::new(None),
+        visited: Cell::new(0),
+        shared: false,
+    };
+    picks.iter().all(|pick| {
+        let class = &pass.s.fleet.classes[pass.s.fleet.nodes[pick.node as usize].class as usize];
+        let room = source.room(part.pos_of[pick.node as usize] as usize);
+        demand.tasks_in(class, &room) >= pick.tasks.max(1)
+    })
+}
 
-    fn members(&self, components: &[Component]) -> Vec<Member<'_>> {
-        let queue = &self.s.queue;
-        let member = |c: &Component| Member {
-            lanes: (c.lanes.iter())
-                .filter_map(|id| {
-                    let view = queue.lane(*id);
-                    Some(MemberLane {
-                        lane: *id,
-                        part: view.part,
-                        demand: view.demand.as_ref().ok()?,
-                    })
+/// Whether licenses and limits let it start there.
+fn may_start(pass: &Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -> bool {
+    let view = pass.s.queue.lane(lane);
+    let Ok(demand) = &view.demand else {
+        return false;
+    };
+    let span = pass.span(view, demand);
+    let licensed = pass
+        .budget
+        .licenses
+        .to_be_had(&view.licenses, span)
+        .is_some();
+    licensed && starts::limit_on(pass, lane, job, picks).is_none()
+}
+
+fn members<'b>(pass: &'b Pass<'_>, components: &[Component]) -> Vec<Member<'b>> {
+    let queue = &pass.s.queue;
+    let member = |c: &Component| Member {
+        lanes: (c.lanes.iter())
+            .filter_map(|id| {
+                let view = queue.lane(*id);
+                Some(MemberLane {
+                    lane: *id,
+                    part: view.part,
+                    demand: view.demand.as_ref().ok()?,
                 })
-                .collect(),
-            waited: (self.state.jobs.get(&c.job)).and_then(|job| job.switch_wait_since),
-        };
-        components.iter().map(member).collect()
-    }
+            })
+            .collect(),
+        waited: (pass.state.jobs.get(&c.job)).and_then(|job| job.switch_wait_since),
+    };
+    components.iter().map(member).collect()
+}
 
-    fn reserve_all(
-        &mut self,
-        part: HetPlace,
-        first: JobId,
-        cautious: bool,
-    ) -> Option<HetReservation> {
-        let components = self.components(part)?;
-        let ends = match self.s.planned.predicts() && !cautious {
-            true => Ends::Planned,
-            false => Ends::Limits,
-        };
-        let members = self.members(&components);
-        let mut taken = self.reservations.holds.clone();
-        let fleet = &self.s.fleet;
-        let (start, found) = earliest_together(&members, fleet, &mut taken, ends.into(), self.now)?;
-        if start > self.now && !self.may_reserve(first, start) {
-            return None;
-        }
-        self.reservations.holds = taken;
-        let mut holds = Vec::new();
-        let mut chosen = Vec::with_capacity(components.len());
-        for (component, placed) in components.iter().zip(found) {
-            self.reservations
-                .ends
-                .extend(placed.holds.first().map(|hold| hold.end));
-            holds.extend(placed.holds.iter().cloned());
-            chosen.push(ComponentPicks {
-                job: component.job,
-                lane: component.lanes[placed.at],
-                picks: placed.picks,
-            });
-            let known = self.state.jobs.get(&component.job);
-            if known.is_some_and(|job| job.expected_start != Some(start)) {
-                self.plan.expected.push(PlannedExpectation {
-                    job: component.job,
-                    start,
-                });
-            }
-        }
-        holds.sort_by_key(|hold| hold.node);
-        Some(HetReservation {
-            start,
-            picks: chosen,
-            holds,
-        })
+fn reserve_all(
+    pass: &mut Pass<'_>,
+    place: HetPlace,
+    first: JobId,
+    cautious: bool,
+) -> Option<HetReservation> {
+    let components = components(pass, place)?;
+    let ends = match pass.s.planned.predicts() && !cautious {
+        true => Ends::Planned,
+        false => Ends::Limits,
+    };
+    let members = members(pass, &components);
+    let mut taken = pass.reservations.holds.clone();
+    let fleet = &pass.s.fleet;
+    let (start, found) = earliest_together(&members, fleet, &mut taken, ends.into(), pass.now)?;
+    if start > pass.now && !reservations::may_reserve(pass, first, start) {
+        return None;
     }
+    pass.reservations.holds = taken;
+    let mut holds = Vec::new();
+    let mut chosen = Vec::with_capacity(components.len());
+    for (component, placed) in components.iter().zip(found) {
+        pass.reservations
+            .ends
+            .extend(placed.holds.first().map(|hold| hold.end));
+        holds.extend(placed.holds.iter().cloned());
+        chosen.push(ComponentPicks {
+            job: component.job,
+            lane: component.lanes[placed.at],
+            picks: placed.picks,
+        });
+        let known = pass.state.jobs.get(&component.job);
+        if known.is_some_and(|job| job.expected_start != Some(start)) {
+            pass.plan.expected.push(PlannedExpectation {
+                job: component.job,
+                start,
+            });
+        }
+    }
+    holds.sort_by_key(|hold| hold.node);
+    Some(HetReservation {
+        start,
+        picks: chosen,
+        holds,
+    })
 }

@@ -2,6 +2,7 @@
 //! ending already are counted before another is chosen. Resources that become free are kept for the waiting job: nodes, and
 //! licenses where those are reclaimed.
 
+use super::starts;
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
 use crate::nodes::class::NOWHERE;
@@ -182,155 +183,158 @@ struct RoomPlan<'s> {
     now: bool,
 }
 
-impl<'a> Pass<'a> {
-    /// Makes room for the next job of a lane that does not fit, if it may; `nowhere` says that there are no nodes for it
-    /// at all, not that they are too far from each other.
-    pub(crate) fn preempt(&mut self, lane: u32, id: JobId, nowhere: bool) -> PreemptOutcome {
-        let state = self.state;
-        let Some(waiting) = state.jobs.get(&id) else {
-            return PreemptOutcome::Short(Shortfall::NO_NODES, false);
-        };
-        if !nowhere || !self.s.queue.lane(lane).preempts {
-            return PreemptOutcome::Short(Shortfall::NO_NODES, false);
-        }
-        if self.claimed >= CLAIMS_MAX {
-            return PreemptOutcome::Short(Shortfall::ANYTHING, true);
-        }
-        let part = self.s.queue.lane(lane).part;
-        let name = self.s.fleet.parts[part as usize].config.name.clone();
-        let outranked = |job: &Job| state.outranks(waiting, &name, job);
-        let going = self.going(outranked);
-        let preemptable = &self.s.preemptable;
-        let candidate = |key: &VictimKey| {
-            let job = state.jobs.get(&key.job).filter(|job| outranked(job))?;
-            let whole = state.preempt_mode(job) != PreemptMode::Suspend;
-            let release = FreedShares { job, whole };
-            Some(VictimCandidate { key: *key, release })
-        };
-        let may_be_chosen = |key: &&VictimKey| {
-            let is_chosen = self.chosen.contains_key(&key.job);
-            !is_chosen && preemptable.of[&key.job].until <= self.now
-        };
-        let victims = preemptable.by_key.iter().filter(may_be_chosen);
-        let candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
-        let Some(search) = VictimSearch::new(self, lane) else {
-            return PreemptOutcome::Short(Shortfall::NO_NODES, false);
-        };
-        let found = search.find_room(&going, &candidates, state);
-        let (short, held) = (search.short.get(), search.narrowed.get());
-        self.s.cost.nodes_visited += 1 + candidates.len() as u64;
-        let Some(room) = found else {
-            return PreemptOutcome::Short(short, held);
-        };
-        if self.limit_on(lane, id, &room.picks).is_some() {
-            return PreemptOutcome::Short(Shortfall::ANYTHING, held);
-        }
-        for victim in &room.victims {
-            self.chosen.insert(victim.job.id, !victim.whole);
-            self.plan.preemptions.push(PlannedPreemption {
-                victim: victim.job.id,
-                by: id,
-                partition: name.clone(),
-            });
-        }
-        if room.now {
-            self.start_in_place_of(lane, id, &room);
-        } else {
-            self.claim(lane, id, &room);
-        }
-        if !room.victims.is_empty() {
-            self.look_again_behind(lane);
-        }
-        PreemptOutcome::Settled
+/// Makes room for the next job of a lane that does not fit, if it may; `nowhere` says that there are no nodes for it
+/// at all, not that they are too far from each other.
+pub(super) fn preempt<'a>(
+    pass: &mut Pass<'a>,
+    lane: u32,
+    id: JobId,
+    nowhere: bool,
+) -> PreemptOutcome {
+    let state = pass.state;
+    let Some(waiting) = state.jobs.get(&id) else {
+        return PreemptOutcome::Short(Shortfall::NO_NODES, false);
+    };
+    if !nowhere || !pass.s.queue.lane(lane).preempts {
+        return PreemptOutcome::Short(Shortfall::NO_NODES, false);
     }
-
-    /// Preempted jobs may leave more than the preempting job needs, enough for later jobs.
-    fn look_again_behind(&mut self, lane: u32) {
-        let view = self.s.queue.lane(lane);
-        let Some(key) = view.key else { return };
-        let component = self.s.fleet.parts[view.part as usize].component;
-        let parts = self.s.queue.parts.iter().zip(&self.s.fleet.parts);
-        let behind = parts
-            .filter(|(_, view)| view.component == component)
-            .flat_map(|(part, _)| part.order.range(LaneHead { key, lane }..))
-            .map(|other| other.lane)
-            .filter(|other| *other != lane && self.s.queue.lane(*other).preempts);
-        for other in behind.collect::<Vec<u32>>() {
-            self.s.queue.wake(&self.s.fleet, other);
-            self.push(other);
-        }
-        self.s.queue.touched.clear();
+    if pass.claimed >= CLAIMS_MAX {
+        return PreemptOutcome::Short(Shortfall::ANYTHING, true);
     }
+    let part = pass.s.queue.lane(lane).part;
+    let name = pass.s.fleet.parts[part as usize].config.name.clone();
+    let outranked = |job: &Job| state.outranks(waiting, &name, job);
+    let going = going(pass, outranked);
+    let preemptable = &pass.s.preemptable;
+    let candidate = |key: &VictimKey| {
+        let job = state.jobs.get(&key.job).filter(|job| outranked(job))?;
+        let whole = state.preempt_mode(job) != PreemptMode::Suspend;
+        let release = FreedShares { job, whole };
+        Some(VictimCandidate { key: *key, release })
+    };
+    let may_be_chosen = |key: &&VictimKey| {
+        let is_chosen = pass.chosen.contains_key(&key.job);
+        !is_chosen && preemptable.of[&key.job].until <= pass.now
+    };
+    let victims = preemptable.by_key.iter().filter(may_be_chosen);
+    let candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
+    let Some(search) = VictimSearch::new(pass, lane) else {
+        return PreemptOutcome::Short(Shortfall::NO_NODES, false);
+    };
+    let found = search.find_room(&going, &candidates, state);
+    let (short, held) = (search.short.get(), search.narrowed.get());
+    pass.s.cost.nodes_visited += 1 + candidates.len() as u64;
+    let Some(room) = found else {
+        return PreemptOutcome::Short(short, held);
+    };
+    if starts::limit_on(pass, lane, id, &room.picks).is_some() {
+        return PreemptOutcome::Short(Shortfall::ANYTHING, held);
+    }
+    for victim in &room.victims {
+        pass.chosen.insert(victim.job.id, !victim.whole);
+        pass.plan.preemptions.push(PlannedPreemption {
+            victim: victim.job.id,
+            by: id,
+            partition: name.clone(),
+        });
+    }
+    if room.now {
+        start_in_place_of(pass, lane, id, &room);
+    } else {
+        claim(pass, lane, id, &room);
+    }
+    if !room.victims.is_empty() {
+        look_again_behind(pass, lane);
+    }
+    PreemptOutcome::Settled
+}
 
-    /// Jobs that make room without being chosen for this one.
-    fn going(&self, outranked: impl Fn(&Job) -> bool) -> AlreadyLeaving<'a> {
-        let state = self.state;
-        let (mut stopped, mut leaving) = (Vec::new(), Vec::new());
-        let known = |id: &JobId| state.jobs.get(id);
-        for job in self.s.preemptable.aside.iter().filter_map(known) {
-            if !job.is_stopped_for_another() {
-                leaving.push(FreedShares { job, whole: true });
-            } else if outranked(job) {
-                stopped.push(FreedShares { job, whole: false });
-            }
-        }
-        let chosen = self.chosen.iter().filter(|(_, stops)| !**stops);
-        let chosen = chosen.map(|(id, _)| id);
-        for job in chosen.chain(&self.s.completing).filter_map(known) {
+/// Preempted jobs may leave more than the preempting job needs, enough for later jobs.
+fn look_again_behind(pass: &mut Pass<'_>, lane: u32) {
+    let view = pass.s.queue.lane(lane);
+    let Some(key) = view.key else { return };
+    let component = pass.s.fleet.parts[view.part as usize].component;
+    let parts = pass.s.queue.parts.iter().zip(&pass.s.fleet.parts);
+    let behind = parts
+        .filter(|(_, view)| view.component == component)
+        .flat_map(|(part, _)| part.order.range(LaneHead { key, lane }..))
+        .map(|other| other.lane)
+        .filter(|other| *other != lane && pass.s.queue.lane(*other).preempts);
+    for other in behind.collect::<Vec<u32>>() {
+        pass.s.queue.wake(&pass.s.fleet, other);
+        pass.push(other);
+    }
+    pass.s.queue.touched.clear();
+}
+
+/// Jobs that make room without being chosen for this one.
+fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&Job) -> bool) -> AlreadyLeaving<'a> {
+    let state = pass.state;
+    let (mut stopped, mut leaving) = (Vec::new(), Vec::new());
+    let known = |id: &JobId| state.jobs.get(id);
+    for job in pass.s.preemptable.aside.iter().filter_map(known) {
+        if !job.is_stopped_for_another() {
             leaving.push(FreedShares { job, whole: true });
-        }
-        AlreadyLeaving { stopped, leaving }
-    }
-
-    /// Starts a job on CPUs that stopped jobs had.
-    fn start_in_place_of(&mut self, lane: u32, id: JobId, room: &RoomPlan<'_>) {
-        let mut freed: Vec<(u32, CpuSet)> = Vec::new();
-        for pick in &room.picks {
-            let mut cpus = CpuSet::default();
-            for FreedShares { job, .. } in &room.freed {
-                for (share, _) in job.held().filter(|(s, _)| s.node.0 == pick.node) {
-                    cpus.union_with(
-                        &self
-                            .s
-                            .fleet
-                            .free_stopped(share, !job.cpus_released_by_preemption),
-                    );
-                }
-            }
-            freed.push((pick.node, cpus));
-        }
-        self.start(lane, id, &room.picks);
-        for (node, cpus) in freed {
-            self.s.fleet.keep_for_stopped(node, &cpus);
-            // The job took more than partitions had gained.
-            for &part in &self.s.fleet.nodes[node as usize].parts {
-                self.s.queue.parts[part as usize]
-                    .fresh
-                    .recount(&self.s.fleet);
-            }
+        } else if outranked(job) {
+            stopped.push(FreedShares { job, whole: false });
         }
     }
+    let chosen = pass.chosen.iter().filter(|(_, stops)| !**stops);
+    let chosen = chosen.map(|(id, _)| id);
+    for job in chosen.chain(&pass.s.completing).filter_map(known) {
+        leaving.push(FreedShares { job, whole: true });
+    }
+    AlreadyLeaving { stopped, leaving }
+}
 
-    /// Keeps what will be free for the job.
-    fn claim(&mut self, lane: u32, id: JobId, room: &RoomPlan<'_>) {
-        let (made, licenses) = {
-            let Some(search) = VictimSearch::new(self, lane) else {
-                return;
-            };
-            let after_preemption = search.without(&room.freed);
-            let made = after_preemption.pledge(search.demand, &room.picks);
-            (made, search.licenses(&room.freed).unwrap_or_default())
+/// Starts a job on CPUs that stopped jobs had.
+fn start_in_place_of(pass: &mut Pass<'_>, lane: u32, id: JobId, room: &RoomPlan<'_>) {
+    let mut freed: Vec<(u32, CpuSet)> = Vec::new();
+    for pick in &room.picks {
+        let mut cpus = CpuSet::default();
+        for FreedShares { job, .. } in &room.freed {
+            for (share, _) in job.held().filter(|(s, _)| s.node.0 == pick.node) {
+                cpus.union_with(
+                    &pass
+                        .s
+                        .fleet
+                        .free_stopped(share, !job.cpus_released_by_preemption),
+                );
+            }
+        }
+        freed.push((pick.node, cpus));
+    }
+    starts::start(pass, lane, id, &room.picks);
+    for (node, cpus) in freed {
+        pass.s.fleet.keep_for_stopped(node, &cpus);
+        // The job took more than partitions had gained.
+        for &part in &pass.s.fleet.nodes[node as usize].parts {
+            pass.s.queue.parts[part as usize]
+                .fresh
+                .recount(&pass.s.fleet);
+        }
+    }
+}
+
+/// Keeps what will be free for the job.
+fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, room: &RoomPlan<'_>) {
+    let (made, licenses) = {
+        let Some(search) = VictimSearch::new(pass, lane) else {
+            return;
         };
-        let made = Arc::new(made);
-        self.reservations.holds.add(&made);
-        self.budget.licenses.keep(self.now, licenses);
-        self.reservations
-            .ends
-            .extend(made.first().map(|hold| hold.end));
-        self.claimed += 1;
-        self.s.queue.claim(&self.s.fleet, lane, id);
-        self.took_its_turn(id);
-    }
+        let after_preemption = search.without(&room.freed);
+        let made = after_preemption.pledge(search.demand, &room.picks);
+        (made, search.licenses(&room.freed).unwrap_or_default())
+    };
+    let made = Arc::new(made);
+    pass.reservations.holds.add(&made);
+    pass.budget.licenses.keep(pass.now, licenses);
+    pass.reservations
+        .ends
+        .extend(made.first().map(|hold| hold.end));
+    pass.claimed += 1;
+    pass.s.queue.claim(&pass.s.fleet, lane, id);
+    starts::took_its_turn(pass, id);
 }
 
 /// A job's search for room.

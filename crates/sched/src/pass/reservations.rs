@@ -1,6 +1,5 @@
 //! Backfill reservations: they are made for the first job of each partition, and give way to newer ones.
 
-use super::het::HetReservation;
 use super::{Pass, waited_ms};
 use crate::backfill::gains::BackfillReservation;
 use crate::backfill::outlook::{
@@ -8,11 +7,11 @@ use crate::backfill::outlook::{
 };
 use crate::demand::Demand;
 use crate::demand::licenses::LicensesDue;
+use crate::demand::pick::Pick;
 use crate::nodes::allocations::Ends;
 use crate::nodes::node_map::{NumberMap, NumberSet};
 use crate::order::HeadKey;
-use crate::pass::scheduler::LaneOutlook;
-use crate::place::holds::{Holds, SharedHolds};
+use crate::place::holds::{Holds, NodeHold, SharedHolds};
 use muster_core::state::Scale;
 use muster_model::command::PlannedExpectation;
 use muster_model::ids::JobId;
@@ -41,6 +40,30 @@ pub(crate) struct PassReservations {
     pub(super) cautious: BTreeSet<u32>,
 }
 
+/// Nodes kept for all components of a heterogeneous job.
+pub(super) struct HetReservation {
+    pub(super) start: Timestamp,
+    pub(super) picks: Vec<ComponentPicks>,
+    /// Holds for all components, by node.
+    pub(super) holds: Vec<NodeHold>,
+}
+
+/// The lane that was chosen for a component of such a job, and its nodes there.
+#[derive(Clone)]
+pub(super) struct ComponentPicks {
+    pub(super) job: JobId,
+    pub(super) lane: u32,
+    pub(super) picks: Vec<Pick>,
+}
+
+/// What is ahead for the first job that waits in a partition.
+#[derive(Debug)]
+pub(crate) struct LaneOutlook {
+    /// Of the lane that it was made for.
+    pub(crate) stamp: u64,
+    pub(crate) outlook: Box<Outlook>,
+}
+
 impl PassReservations {
     /// What is kept of nodes so far.
     fn kept(&self) -> KeptNodes<'_> {
@@ -51,223 +74,221 @@ impl PassReservations {
     }
 }
 
-impl Pass<'_> {
-    /// The job is the first that waits in its partition: what it needs is kept for it.
-    pub(super) fn waits(&mut self, lane: u32, part: u32, key: HeadKey) {
-        let job = key.job;
-        let view = &self.s.fleet.parts[part as usize];
-        if !self.backfill {
-            view.order
-                .iter()
-                .for_each(|&node| self.reservations.closed[node as usize] = true);
-            return;
-        }
-        let cautious = self.is_cautious(job);
-        if cautious {
-            self.reservations.cautious.insert(view.component);
-        }
-        let Ok(demand) = &self.s.queue.lane(lane).demand else {
-            return;
-        };
-        let kept = self.s.outlooks.remove(&part);
-        let mut outlook = outlook_of(self, kept, lane, demand, cautious);
-        let alone = self.reservations.holds.is_empty()
-            && self.reservations.ends.is_empty()
-            && self.s.fleet.blocks.all.is_empty()
-            && self.s.queue.lane(lane).licenses.is_empty()
-            && demand.switches.is_none();
-        let licensed = self.licensed(lane, demand);
-        let on = self.s.fleet.of_part(part);
-        let found = match &licensed {
-            Some(_) if alone => {
-                let start = outlook.earliest_alone(demand, on, self.now);
-                let picks = Vec::new();
-                start.map(|start| FoundStart { start, picks })
-            }
-            Some(licenses) => {
-                let times = StartTimes {
-                    now: self.now,
-                    from: licenses.from,
-                    waited: waited_for_switches(self, job),
-                };
-                outlook.earliest(demand, on, self.reservations.kept(), times)
-            }
-            None => None,
-        };
-        let mut new = None;
-        if let Some(FoundStart { start, picks }) = found
-            && self.may_reserve(job, start)
-        {
-            let all = &mut self.reservations.holds;
-            let holds = match alone {
-                true => outlook.reserve_alone(all, demand, on, lane),
-                false => {
-                    let picks = picks.as_slice();
-                    let planned = PlannedPlacement { lane, start, picks };
-                    reserve(all, demand, on, planned, &outlook)
-                }
-            };
-            let licensed = note_reserved(self, job, start, &holds, licensed);
-            new = Some(BackfillReservation {
-                key,
-                lane,
-                start,
-                cautious,
-                licensed,
-                holds,
-            });
-        }
-        let stamp = self.s.queue.lane(lane).stamp;
-        self.s.outlooks.insert(part, LaneOutlook { stamp, outlook });
-        self.settle_reservation(part, new);
+/// The job is the first that waits in its partition: what it needs is kept for it.
+pub(super) fn waits(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
+    let job = key.job;
+    let view = &pass.s.fleet.parts[part as usize];
+    if !pass.backfill {
+        view.order
+            .iter()
+            .for_each(|&node| pass.reservations.closed[node as usize] = true);
+        return;
     }
-
-    /// When there are the licenses that the lane's jobs ask for; `None` if no end in sight sets them free.
-    pub(super) fn licensed(&self, lane: u32, demand: &Demand) -> Option<LicensesDue> {
-        let view = self.s.queue.lane(lane);
-        if view.licenses.is_empty() {
-            return Some(LicensesDue::default());
-        }
-        let (span, completing) = (self.span(view, demand), &self.s.completing);
-        let licenses = &self.budget.licenses;
-        licenses.earliest(&view.licenses, span, completing)
+    let cautious = pass.is_cautious(job);
+    if cautious {
+        pass.reservations.cautious.insert(view.component);
     }
-
-    /// The partition's reservation is known now; lanes that an older one kept back may come again.
-    pub(super) fn settle_reservation(&mut self, part: u32, new: Option<BackfillReservation>) {
-        let component = self.s.fleet.parts[part as usize].component;
-        if let Some(old) = self.s.queue.parts[part as usize].reservation.take() {
-            self.relax_hold(component, &old, new.as_ref());
-            self.s.queue.touched.clear();
+    let Ok(demand) = &pass.s.queue.lane(lane).demand else {
+        return;
+    };
+    let kept = pass.s.outlooks.remove(&part);
+    let mut outlook = outlook_of(pass, kept, lane, demand, cautious);
+    let alone = pass.reservations.holds.is_empty()
+        && pass.reservations.ends.is_empty()
+        && pass.s.fleet.blocks.all.is_empty()
+        && pass.s.queue.lane(lane).licenses.is_empty()
+        && demand.switches.is_none();
+    let licensed = licensed(pass, lane, demand);
+    let on = pass.s.fleet.of_part(part);
+    let found = match &licensed {
+        Some(_) if alone => {
+            let start = outlook.earliest_alone(demand, on, pass.now);
+            let picks = Vec::new();
+            start.map(|start| FoundStart { start, picks })
         }
-        if let Some(new) = new {
-            self.reservations.made.insert(part, new);
-        }
-    }
-
-    /// Whether nodes are kept for a job that will start then.
-    pub(super) fn may_reserve(&self, job: JobId, start: Timestamp) -> bool {
-        let settings = &self.s.fleet.settings;
-        let held = |made: &BackfillReservation| made.key.job == job;
-        let qos = |job| self.state.accounts.qos.get(self.state.qos_of(job));
-        if qos(&self.state.jobs[&job]).is_some_and(|qos| qos.has("NoReserve")) {
-            return false;
-        }
-        settings
-            .window_ms
-            .is_none_or(|window_ms| start.since_ms(self.now) <= window_ms)
-            && waited_ms(self.state, job, self.now) >= settings.least_age_ms
-            && self.has_priority(job, settings.least_priority)
-            && !(settings.one_each && self.reservations.made.values().any(held))
-    }
-
-    /// Whether a job has the priority that it takes to have nodes kept for it: `least`, and its QOS's threshold.
-    fn has_priority(&self, job: JobId, least: u32) -> bool {
-        let job = &self.state.jobs[&job];
-        let least = least.max(self.state.min_priority(job, &job.partition));
-        least == 0 || self.state.priority_of(Scale::new(self.state).as_ref(), job) >= least
-    }
-
-    /// The job waits behind the first of its partition, and nodes are kept for it as well.
-    pub(super) fn waits_too(&mut self, lane: u32, part: u32, key: HeadKey) {
-        let job = key.job;
-        let fleet = &self.s.fleet;
-        let view = &fleet.parts[part as usize];
-        let Ok(demand) = &self.s.queue.lane(lane).demand else {
-            return;
-        };
-        let ends = if self.s.planned.predicts() {
-            Ends::Planned
-        } else {
-            Ends::Limits
-        };
-        let kept = self.reservations.outlooks.remove(&lane);
-        let outlook = kept
-            .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
-            .unwrap_or_else(|| Outlook::new(demand, fleet, view, ends.into()));
-        let since = self.state.jobs[&job].switch_wait_since;
-        let licensed = self.licensed(lane, demand);
-        let on = fleet.of_part(part);
-        let found = licensed.as_ref().and_then(|licenses| {
+        Some(licenses) => {
             let times = StartTimes {
-                now: self.now,
+                now: pass.now,
                 from: licenses.from,
-                waited: since,
+                waited: waited_for_switches(pass, job),
             };
-            outlook.earliest(demand, on, self.reservations.kept(), times)
+            outlook.earliest(demand, on, pass.reservations.kept(), times)
+        }
+        None => None,
+    };
+    let mut new = None;
+    if let Some(FoundStart { start, picks }) = found
+        && may_reserve(pass, job, start)
+    {
+        let all = &mut pass.reservations.holds;
+        let holds = match alone {
+            true => outlook.reserve_alone(all, demand, on, lane),
+            false => {
+                let picks = picks.as_slice();
+                let planned = PlannedPlacement { lane, start, picks };
+                reserve(all, demand, on, planned, &outlook)
+            }
+        };
+        let licensed = note_reserved(pass, job, start, &holds, licensed);
+        new = Some(BackfillReservation {
+            key,
+            lane,
+            start,
+            cautious,
+            licensed,
+            holds,
         });
-        if let Some(FoundStart { start, picks }) = found
-            && self.may_reserve(job, start)
-        {
-            let planned = PlannedPlacement {
-                lane,
-                start,
-                picks: &picks,
-            };
-            let holds = &mut self.reservations.holds;
-            let holds = reserve(holds, demand, on, planned, &outlook);
-            note_reserved(self, job, start, &holds, licensed);
-        }
-        self.reservations.outlooks.insert(lane, outlook);
     }
+    let stamp = pass.s.queue.lane(lane).stamp;
+    pass.s.outlooks.insert(part, LaneOutlook { stamp, outlook });
+    settle_reservation(pass, part, new);
+}
 
-    /// Gives up the reservation of a job that starts.
-    pub(super) fn drop_reservations_of(&mut self, job: JobId) {
-        for part in 0..self.lists.parts.len() {
-            let reservation = self.s.queue.parts[part].reservation.as_ref();
-            if reservation.is_some_and(|reservation| reservation.key.job == job) {
-                self.drop_reservation(part);
-            }
+/// When there are the licenses that the lane's jobs ask for; `None` if no end in sight sets them free.
+pub(super) fn licensed(pass: &Pass<'_>, lane: u32, demand: &Demand) -> Option<LicensesDue> {
+    let view = pass.s.queue.lane(lane);
+    if view.licenses.is_empty() {
+        return Some(LicensesDue::default());
+    }
+    let (span, completing) = (pass.span(view, demand), &pass.s.completing);
+    let licenses = &pass.budget.licenses;
+    licenses.earliest(&view.licenses, span, completing)
+}
+
+/// The partition's reservation is known now; lanes that an older one kept back may come again.
+pub(super) fn settle_reservation(pass: &mut Pass<'_>, part: u32, new: Option<BackfillReservation>) {
+    let component = pass.s.fleet.parts[part as usize].component;
+    if let Some(old) = pass.s.queue.parts[part as usize].reservation.take() {
+        relax_hold(pass, component, &old, new.as_ref());
+        pass.s.queue.touched.clear();
+    }
+    if let Some(new) = new {
+        pass.reservations.made.insert(part, new);
+    }
+}
+
+/// Whether nodes are kept for a job that will start then.
+pub(super) fn may_reserve(pass: &Pass<'_>, job: JobId, start: Timestamp) -> bool {
+    let settings = &pass.s.fleet.settings;
+    let held = |made: &BackfillReservation| made.key.job == job;
+    let qos = |job| pass.state.accounts.qos.get(pass.state.qos_of(job));
+    if qos(&pass.state.jobs[&job]).is_some_and(|qos| qos.has("NoReserve")) {
+        return false;
+    }
+    settings
+        .window_ms
+        .is_none_or(|window_ms| start.since_ms(pass.now) <= window_ms)
+        && waited_ms(pass.state, job, pass.now) >= settings.least_age_ms
+        && has_priority(pass, job, settings.least_priority)
+        && !(settings.one_each && pass.reservations.made.values().any(held))
+}
+
+/// Whether a job has the priority that it takes to have nodes kept for it: `least`, and its QOS's threshold.
+fn has_priority(pass: &Pass<'_>, job: JobId, least: u32) -> bool {
+    let job = &pass.state.jobs[&job];
+    let least = least.max(pass.state.min_priority(job, &job.partition));
+    least == 0 || pass.state.priority_of(Scale::new(pass.state).as_ref(), job) >= least
+}
+
+/// The job waits behind the first of its partition, and nodes are kept for it as well.
+pub(super) fn waits_too(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
+    let job = key.job;
+    let fleet = &pass.s.fleet;
+    let view = &fleet.parts[part as usize];
+    let Ok(demand) = &pass.s.queue.lane(lane).demand else {
+        return;
+    };
+    let ends = if pass.s.planned.predicts() {
+        Ends::Planned
+    } else {
+        Ends::Limits
+    };
+    let kept = pass.reservations.outlooks.remove(&lane);
+    let outlook = kept
+        .and_then(|mut kept| kept.update(demand, fleet, view).then_some(kept))
+        .unwrap_or_else(|| Outlook::new(demand, fleet, view, ends.into()));
+    let since = pass.state.jobs[&job].switch_wait_since;
+    let licensed = licensed(pass, lane, demand);
+    let on = fleet.of_part(part);
+    let found = licensed.as_ref().and_then(|licenses| {
+        let times = StartTimes {
+            now: pass.now,
+            from: licenses.from,
+            waited: since,
+        };
+        outlook.earliest(demand, on, pass.reservations.kept(), times)
+    });
+    if let Some(FoundStart { start, picks }) = found
+        && may_reserve(pass, job, start)
+    {
+        let planned = PlannedPlacement {
+            lane,
+            start,
+            picks: &picks,
+        };
+        let holds = &mut pass.reservations.holds;
+        let holds = reserve(holds, demand, on, planned, &outlook);
+        note_reserved(pass, job, start, &holds, licensed);
+    }
+    pass.reservations.outlooks.insert(lane, outlook);
+}
+
+/// Gives up the reservation of a job that starts.
+pub(super) fn drop_reservations_of(pass: &mut Pass<'_>, job: JobId) {
+    for part in 0..pass.lists.parts.len() {
+        let reservation = pass.s.queue.parts[part].reservation.as_ref();
+        if reservation.is_some_and(|reservation| reservation.key.job == job) {
+            drop_reservation(pass, part);
         }
     }
+}
 
-    /// Drops reservations of earlier passes for jobs that were not reserved again, as later jobs may fit now. Returns whether
-    /// any was dropped.
-    pub(super) fn drop_reservations_before(&mut self, next: Option<HeadKey>) -> bool {
-        let mut any = false;
-        while let Some(&(key, part)) = self.reservations.earlier.first()
-            && next.is_none_or(|next| key < next)
-        {
-            self.reservations.earlier.pop_first();
-            any |= self.s.queue.parts[part].reservation.is_some();
-            self.drop_reservation(part);
-        }
-        any
+/// Drops reservations of earlier passes for jobs that were not reserved again, as later jobs may fit now. Returns whether
+/// any was dropped.
+pub(super) fn drop_reservations_before(pass: &mut Pass<'_>, next: Option<HeadKey>) -> bool {
+    let mut any = false;
+    while let Some(&(key, part)) = pass.reservations.earlier.first()
+        && next.is_none_or(|next| key < next)
+    {
+        pass.reservations.earlier.pop_first();
+        any |= pass.s.queue.parts[part].reservation.is_some();
+        drop_reservation(pass, part);
     }
+    any
+}
 
-    /// The reservation of an earlier pass to a partition's first job is not made again.
-    pub(super) fn drop_reservation(&mut self, part: usize) {
-        if let Some(reservation) = self.s.queue.parts[part].reservation.take() {
-            self.relax_hold(self.s.fleet.parts[part].component, &reservation, None);
-            self.s.queue.touched.clear();
-        }
+/// The reservation of an earlier pass to a partition's first job is not made again.
+pub(super) fn drop_reservation(pass: &mut Pass<'_>, part: usize) {
+    if let Some(reservation) = pass.s.queue.parts[part].reservation.take() {
+        relax_hold(pass, pass.s.fleet.parts[part].component, &reservation, None);
+        pass.s.queue.touched.clear();
     }
+}
 
-    /// A reservation is gone, or another takes its place: those whom it kept back and who may fit now are tried.
-    pub(super) fn relax_hold(
-        &mut self,
-        component: u32,
-        old: &BackfillReservation,
-        new: Option<&BackfillReservation>,
-    ) {
-        let (queue, fleet) = (&mut self.s.queue, &self.s.fleet);
-        if old.cautious && !new.is_some_and(|new| new.cautious) {
-            // Jobs with a shorter prediction than before may fit although no node has changed.
-            let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
-            let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
-            held.iter().for_each(|lane| queue.wake(fleet, *lane));
-            held.into_iter().for_each(|lane| self.push(lane));
-        } else {
-            let parts = queue.relaxed(fleet, old.relaxed_by(new));
-            parts
-                .into_iter()
-                .for_each(|part| self.requeue_unblocked(part));
-        }
-        if old.licensed && !new.is_some_and(|new| new.key == old.key && new.start == old.start) {
-            let fleet = &self.s.fleet;
-            for lane in self.s.queue.licenses_freed(fleet) {
-                self.push(lane);
-            }
+/// A reservation is gone, or another takes its place: those whom it kept back and who may fit now are tried.
+pub(super) fn relax_hold(
+    pass: &mut Pass<'_>,
+    component: u32,
+    old: &BackfillReservation,
+    new: Option<&BackfillReservation>,
+) {
+    let (queue, fleet) = (&mut pass.s.queue, &pass.s.fleet);
+    if old.cautious && !new.is_some_and(|new| new.cautious) {
+        // Jobs with a shorter prediction than before may fit although no node has changed.
+        let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
+        let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
+        held.iter().for_each(|lane| queue.wake(fleet, *lane));
+        held.into_iter().for_each(|lane| pass.push(lane));
+    } else {
+        let parts = queue.relaxed(fleet, old.relaxed_by(new));
+        parts
+            .into_iter()
+            .for_each(|part| pass.requeue_unblocked(part));
+    }
+    if old.licensed && !new.is_some_and(|new| new.key == old.key && new.start == old.start) {
+        let fleet = &pass.s.fleet;
+        for lane in pass.s.queue.licenses_freed(fleet) {
+            pass.push(lane);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The scheduler's entry points: following events, preparing a pass.
 
-use crate::backfill::outlook::Outlook;
 use crate::nodes::fleet::{Fleet, NodeView};
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::planned::PlannedEnds;
 use crate::nodes::reserved::waiting_for;
 use crate::pass::noted::Noted;
 use crate::pass::preempt::PreemptableJobs;
+use crate::pass::reservations::LaneOutlook;
+use crate::pass::starts::array_budget;
 use crate::pass::trial;
 use crate::pass::{Lists, Pass};
 use crate::place::holds::Holds;
@@ -57,14 +58,6 @@ pub struct HeldNode {
     pub cpus: u32,
     /// MiB of memory, where memory is consumable.
     pub mib: u64,
-}
-
-/// What is ahead for the first job that waits in a partition.
-#[derive(Debug)]
-pub(crate) struct LaneOutlook {
-    /// Of the lane that it was made for.
-    pub(crate) stamp: u64,
-    pub(crate) outlook: Box<Outlook>,
 }
 
 /// Waiting jobs and free room, kept up to date by events.
@@ -584,15 +577,4 @@ fn eligibility(state: &State, job: &Job) -> Eligibility {
         return Eligibility::Throttled(base);
     }
     Eligibility::Now
-}
-
-/// The array a record belongs to and how many more of its tasks may run, when it has a limit.
-pub(crate) fn array_budget(state: &State, job: &Job) -> Option<(JobId, u32)> {
-    let base = match job.array {
-        ArrayRole::None => return None,
-        ArrayRole::Pending { .. } => job.id,
-        ArrayRole::Task { base, .. } => base,
-    };
-    let info = state.arrays.get(&base)?;
-    Some((base, info.throttle?.saturating_sub(info.running)))
 }

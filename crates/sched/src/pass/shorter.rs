@@ -13,81 +13,79 @@ use std::collections::BTreeSet;
 /// Milliseconds of a minute, in which limits are counted.
 const MINUTE_MS: u64 = 60_000;
 
-impl Pass<'_> {
-    /// Nodes on which a job of the lane could start now with less time, at least its `--time-min`, and how much.
-    ///
-    /// # Errors
-    /// The shortfall even with the shortest limit.
-    pub(super) fn try_shorter(
-        &mut self,
-        lane: u32,
-        job: JobId,
-    ) -> Result<(Vec<Pick>, TimeLimit), Shortfall> {
-        // It takes no less.
-        let as_it_is = Err(Shortfall::NO_NODES);
-        let spec = self.state.jobs.get(&job).map(|job| &job.spec);
-        let least = spec.and_then(|spec| spec.time_min);
-        let Some(least_s) = least.and_then(|least| least.seconds()) else {
-            return as_it_is;
-        };
-        let (least_ms, lane) = (least_s.saturating_mul(1000), self.s.queue.lane(lane));
-        let Ok(demand) = &lane.demand else {
-            return as_it_is;
-        };
-        if demand.length_ms.is_some_and(|ms| ms <= least_ms) {
-            return as_it_is;
-        }
-        let part = &self.s.fleet.parts[lane.part as usize];
-        let least = end_after(self.now, Some(least_ms));
-        let source = self.until(lane.part, least);
-        let switches = demand.switches.map(|limit| limit.most);
-        let found = choose(demand, &self.s.fleet, part, &source, switches);
-        let visited = source.visited.get();
-        let picks = match found {
-            Placement::Here(picks) => picks,
-            Placement::Nowhere(short) => {
-                self.s.cost.nodes_visited += visited;
-                return Err(short);
-            }
-            Placement::Scattered => {
-                self.s.cost.nodes_visited += visited;
-                return Err(Shortfall::ANYTHING);
-            }
-        };
-        // What is reserved for others on these nodes begins at some time: up to one of these is how long it may run.
-        let full = end_after(self.now, demand.length_ms);
-        let holds = picks.iter().map(|p| self.reservations.holds.of(p.node));
-        let starts: BTreeSet<Timestamp> = holds.flatten().map(|hold| hold.start).collect();
-        let between = starts.into_iter().rev().filter(|t| *t > least && *t < full);
-        let longest = between.chain([least]).find(|end| {
-            let source = self.until(lane.part, *end);
-            picks.iter().all(|pick| {
-                let class = self.s.fleet.nodes[pick.node as usize].class;
-                let room = source.room(part.pos_of[pick.node as usize] as usize);
-                demand.tasks_in(&self.s.fleet.classes[class as usize], &room) >= pick.tasks.max(1)
-            })
-        });
-        self.s.cost.nodes_visited += visited;
-        let minutes = longest.map_or(0, |end| end.since_ms(self.now) / MINUTE_MS);
-        match u32::try_from(minutes).ok().filter(|m| *m > 0) {
-            Some(minutes) => Ok((picks, TimeLimit::Minutes(minutes))),
-            None => Err(Shortfall::ANYTHING),
-        }
+/// Nodes on which a job of the lane could start now with less time, at least its `--time-min`, and how much.
+///
+/// # Errors
+/// The shortfall even with the shortest limit.
+pub(super) fn try_shorter(
+    pass: &mut Pass<'_>,
+    lane: u32,
+    job: JobId,
+) -> Result<(Vec<Pick>, TimeLimit), Shortfall> {
+    // It takes no less.
+    let as_it_is = Err(Shortfall::NO_NODES);
+    let spec = pass.state.jobs.get(&job).map(|job| &job.spec);
+    let least = spec.and_then(|spec| spec.time_min);
+    let Some(least_s) = least.and_then(|least| least.seconds()) else {
+        return as_it_is;
+    };
+    let (least_ms, lane) = (least_s.saturating_mul(1000), pass.s.queue.lane(lane));
+    let Ok(demand) = &lane.demand else {
+        return as_it_is;
+    };
+    if demand.length_ms.is_some_and(|ms| ms <= least_ms) {
+        return as_it_is;
     }
-
-    /// The nodes of a partition for a job that ends then.
-    fn until(&self, part: u32, end: Timestamp) -> CurrentNodes<'_> {
-        CurrentNodes {
-            fleet: &self.s.fleet,
-            part: &self.s.fleet.parts[part as usize],
-            holds: &self.reservations.holds,
-            closed: &self.reservations.closed,
-            end,
-            latest: end,
-            narrowed: Cell::new(false),
-            reserved: Cell::new(None),
-            visited: Cell::new(0),
-            shared: false,
+    let part = &pass.s.fleet.parts[lane.part as usize];
+    let least = end_after(pass.now, Some(least_ms));
+    let source = until(pass, lane.part, least);
+    let switches = demand.switches.map(|limit| limit.most);
+    let found = choose(demand, &pass.s.fleet, part, &source, switches);
+    let visited = source.visited.get();
+    let picks = match found {
+        Placement::Here(picks) => picks,
+        Placement::Nowhere(short) => {
+            pass.s.cost.nodes_visited += visited;
+            return Err(short);
         }
+        Placement::Scattered => {
+            pass.s.cost.nodes_visited += visited;
+            return Err(Shortfall::ANYTHING);
+        }
+    };
+    // What is reserved for others on these nodes begins at some time: up to one of these is how long it may run.
+    let full = end_after(pass.now, demand.length_ms);
+    let holds = picks.iter().map(|p| pass.reservations.holds.of(p.node));
+    let starts: BTreeSet<Timestamp> = holds.flatten().map(|hold| hold.start).collect();
+    let between = starts.into_iter().rev().filter(|t| *t > least && *t < full);
+    let longest = between.chain([least]).find(|end| {
+        let source = until(pass, lane.part, *end);
+        picks.iter().all(|pick| {
+            let class = pass.s.fleet.nodes[pick.node as usize].class;
+            let room = source.room(part.pos_of[pick.node as usize] as usize);
+            demand.tasks_in(&pass.s.fleet.classes[class as usize], &room) >= pick.tasks.max(1)
+        })
+    });
+    pass.s.cost.nodes_visited += visited;
+    let minutes = longest.map_or(0, |end| end.since_ms(pass.now) / MINUTE_MS);
+    match u32::try_from(minutes).ok().filter(|m| *m > 0) {
+        Some(minutes) => Ok((picks, TimeLimit::Minutes(minutes))),
+        None => Err(Shortfall::ANYTHING),
+    }
+}
+
+/// The nodes of a partition for a job that ends then.
+fn until<'b>(pass: &'b Pass<'_>, part: u32, end: Timestamp) -> CurrentNodes<'b> {
+    CurrentNodes {
+        fleet: &pass.s.fleet,
+        part: &pass.s.fleet.parts[part as usize],
+        holds: &pass.reservations.holds,
+        closed: &pass.reservations.closed,
+        end,
+        latest: end,
+        narrowed: Cell::new(false),
+        reserved: Cell::new(None),
+        visited: Cell::new(0),
+        shared: false,
     }
 }

@@ -1,6 +1,6 @@
 //! Starting a job in a plan: it takes nodes, licenses and a part of its limits.
 
-use super::Pass;
+use super::{Pass, reservations};
 use crate::backfill::gains::open_cpus;
 use crate::demand::Demand;
 use crate::demand::licenses::Licenses;
@@ -11,7 +11,6 @@ use crate::nodes::class::{GresCount, NOWHERE};
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::room::Want;
-use crate::pass::scheduler::array_budget;
 use crate::place::node_source::end_after;
 use crate::queue::Lane;
 use muster_core::policy::limits::{amounts, checks_starts};
@@ -22,7 +21,7 @@ use muster_model::account_limits::Scope;
 use muster_model::command::PlannedStart;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
-use muster_model::job::{Allocation, MILLION, Reason};
+use muster_model::job::{Allocation, ArrayRole, Job, MILLION, Reason};
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -38,66 +37,8 @@ pub(crate) struct Budget {
 }
 
 impl Pass<'_> {
-    /// The limit that keeps a job from starting with so much in that partition.
-    pub(super) fn limit_for(&self, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
-        if !checks_starts(self.state) {
-            return None;
-        }
-        let name = &self.s.fleet.parts[part as usize].config.name;
-        let job = &self.state.jobs[&job];
-        let over = (self.state).start_limit(job, name, tres, &self.budget.limit_use, self.now);
-        over.map(|over| over.reason)
-    }
-
-    /// The limit that keeps a job from starting in that partition with the least that it asks for.
-    pub(super) fn limit_at_least(&self, job: JobId, part: u32) -> Option<Reason> {
-        if !checks_starts(self.state) {
-            return None;
-        }
-        let ask = &self.state.jobs[&job].spec.ask;
-        let least = vec![
-            ("cpu".to_owned(), u64::from(ask.min_cpus())),
-            ("node".to_owned(), u64::from(ask.min_nodes)),
-        ];
-        self.limit_for(job, part, &least)
-    }
-
-    /// The limit that keeps a job of the lane from starting on those nodes.
-    pub(crate) fn limit_on(&self, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
-        if !checks_starts(self.state) {
-            return None;
-        }
-        let lane = self.s.queue.lane(lane);
-        let demand = lane.demand.as_ref().ok()?;
-        let (fleet, mut tres) = (&self.s.fleet, BTreeMap::<String, u64>::new());
-        let memory = fleet
-            .config
-            .as_ref()
-            .is_some_and(|c| c.memory_is_consumable);
-        for pick in picks {
-            let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
-            let want = demand.want(class, pick);
-            *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
-            *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
-            *tres.entry("node".to_owned()).or_default() += 1;
-            for GresCount { name, count, .. } in &want.gres {
-                *tres.entry(format!("gres/{name}")).or_default() += count;
-            }
-        }
-        let cpus = tres.get("cpu").copied().unwrap_or(0);
-        tres.insert("billing".to_owned(), cpus);
-        if !lane.licenses.is_empty() {
-            let span = self.span(lane, demand);
-            let licenses = self.budget.licenses.to_be_had(&lane.licenses, span);
-            for (name, count) in licenses.unwrap_or_default() {
-                *tres.entry(format!("license/{name}")).or_default() += u64::from(count);
-            }
-        }
-        self.limit_for(job, lane.part, &tres.into_iter().collect())
-    }
-
     /// Where and when a job of the lane would have licenses.
-    pub(crate) fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
+    pub(super) fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
         let own = self.s.fleet.parts[lane.part as usize].own.as_ref();
         Span {
             state: self.state,
@@ -109,120 +50,178 @@ impl Pass<'_> {
             end: end_after(self.now, demand.length_ms),
         }
     }
+}
 
-    pub(crate) fn start(&mut self, lane: u32, job: JobId, picks: &[Pick]) {
-        let shorter = self.plan.limits.last();
-        let shorter = shorter.filter(|shorter| shorter.place == self.plan.starts.len());
-        let shorter = shorter.and_then(|shorter| shorter.limit.seconds());
-        let shorter_ms = shorter.map(|s| s * 1000);
-        let end = end_after(self.now, shorter_ms.or_else(|| self.length_ms(lane)));
-        let (part, demand) = {
-            let lane = self.s.queue.lane(lane);
-            (lane.part, &lane.demand)
-        };
-        let Ok(demand) = demand else { return };
-        let view = self.s.queue.lane(lane);
-        let limit = end_after(self.now, shorter_ms.or(demand.length_ms));
-        let planned = end_after(self.now, view.planned_ms).min(limit);
-        let free = |fleet: &Fleet, node: u32| open_cpus(fleet, node);
-        let before: Vec<u32> = picks
-            .iter()
-            .map(|pick| free(&self.s.fleet, pick.node))
-            .collect();
-        let mut alloc = allocate(
-            &mut self.s.fleet,
-            part,
-            limit,
-            demand,
-            picks,
-            |fleet, node, want| {
-                self.reservations.holds.take_spare(fleet, node, end, want);
-            },
-        );
-        alloc.backfilled = self.lists.parts[part as usize].head.is_some();
-        self.count_start(lane, job, &mut alloc);
-        for (pick, before) in picks.iter().zip(before) {
-            let taken = before - free(&self.s.fleet, pick.node).min(before);
-            for &part in &self.s.fleet.nodes[pick.node as usize].parts {
-                self.s.queue.parts[part as usize].taken(pick.node, taken);
-            }
-        }
-        let ends = JobEnds {
-            job,
-            planned,
-            limit,
-        };
-        self.propose(ends, alloc);
-        self.took_its_turn(job);
+/// The limit that keeps a job from starting with so much in that partition.
+pub(super) fn limit_for(pass: &Pass<'_>, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
+    if !checks_starts(pass.state) {
+        return None;
     }
+    let name = &pass.s.fleet.parts[part as usize].config.name;
+    let job = &pass.state.jobs[&job];
+    let over = (pass.state).start_limit(job, name, tres, &pass.budget.limit_use, pass.now);
+    over.map(|over| over.reason)
+}
 
-    /// Notes a start in the plan, and who is on the nodes from now on.
-    pub(super) fn propose(&mut self, ends: JobEnds, alloc: Allocation) {
-        let job = ends.job;
-        for share in &alloc.nodes {
-            self.s.dirty_nodes.insert(share.node.0);
-        }
-        self.s.fleet.propose_allocations(&alloc, ends);
-        self.plan.starts.push(PlannedStart { job, alloc });
-        self.again |= self.lists.parts.iter().any(|p| p.head == Some(job));
+/// The limit that keeps a job from starting in that partition with the least that it asks for.
+pub(super) fn limit_at_least(pass: &Pass<'_>, job: JobId, part: u32) -> Option<Reason> {
+    if !checks_starts(pass.state) {
+        return None;
     }
+    let ask = &pass.state.jobs[&job].spec.ask;
+    let least = vec![
+        ("cpu".to_owned(), u64::from(ask.min_cpus())),
+        ("node".to_owned(), u64::from(ask.min_nodes)),
+    ];
+    limit_for(pass, job, part, &least)
+}
 
-    /// Gives a start its licenses, and counts it towards limits.
-    pub(super) fn count_start(&mut self, lane: u32, job: JobId, alloc: &mut Allocation) {
-        let lane = self.s.queue.lane(lane);
-        let Ok(demand) = &lane.demand else { return };
-        if !lane.licenses.is_empty() {
-            let latest = end_after(self.now, demand.length_ms);
-            let span = self.span(lane, demand);
-            let licenses = self.budget.licenses.to_be_had(&lane.licenses, span);
-            let licenses = licenses.unwrap_or_default();
-            let sources = span.sources(&licenses);
-            self.budget.licenses.take(&licenses, sources, latest);
-            alloc.licenses = licenses;
-        }
-        if self.state.keeps_limits() {
-            let tres = amounts(alloc);
-            let end = demand.length_ms.map(|ms| self.now.plus_ms(ms));
-            let job = &self.state.jobs[&job];
-            let factor = self.state.usage_factor_millionths(job).unwrap_or(MILLION);
-            for scope in self.state.scopes_of(job, &alloc.partition) {
-                let used = self.budget.limit_use.entry(scope).or_default();
-                used.add(&tres, end, factor);
-            }
+/// The limit that keeps a job of the lane from starting on those nodes.
+pub(super) fn limit_on(pass: &Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
+    if !checks_starts(pass.state) {
+        return None;
+    }
+    let lane = pass.s.queue.lane(lane);
+    let demand = lane.demand.as_ref().ok()?;
+    let (fleet, mut tres) = (&pass.s.fleet, BTreeMap::<String, u64>::new());
+    let memory = fleet
+        .config
+        .as_ref()
+        .is_some_and(|c| c.memory_is_consumable);
+    for pick in picks {
+        let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
+        let want = demand.want(class, pick);
+        *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
+        *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
+        *tres.entry("node".to_owned()).or_default() += 1;
+        for GresCount { name, count, .. } in &want.gres {
+            *tres.entry(format!("gres/{name}")).or_default() += count;
         }
     }
-
-    /// A limit keeps the lane back until less is in use of what it limits.
-    pub(super) fn limited(&mut self, lane: u32, job: JobId) {
-        let part = self.s.queue.lane(lane).part;
-        let name = &self.s.fleet.parts[part as usize].config.name;
-        let mut scopes = self.state.scopes_of(&self.state.jobs[&job], name);
-        scopes.retain(|scope| self.state.is_limited(scope));
-        self.s.queue.limit(lane, scopes);
-        if self
-            .s
-            .queue
-            .lane(lane)
-            .cause()
-            .is_some_and(State::is_limited_by_use)
-        {
-            self.s.limited_by_use.insert(lane);
+    let cpus = tres.get("cpu").copied().unwrap_or(0);
+    tres.insert("billing".to_owned(), cpus);
+    if !lane.licenses.is_empty() {
+        let span = pass.span(lane, demand);
+        let licenses = pass.budget.licenses.to_be_had(&lane.licenses, span);
+        for (name, count) in licenses.unwrap_or_default() {
+            *tres.entry(format!("license/{name}")).or_default() += u64::from(count);
         }
     }
+    limit_for(pass, job, lane.part, &tres.into_iter().collect())
+}
 
-    /// One task less of that record is looked at in this pass.
-    pub(crate) fn took_its_turn(&mut self, job: JobId) {
-        if let Some(left) = self.lists.left.get_mut(&job) {
-            *left -= 1;
-            if *left == 0 {
-                self.drop_reservations_of(job);
-            }
+pub(super) fn start(pass: &mut Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) {
+    let shorter = pass.plan.limits.last();
+    let shorter = shorter.filter(|shorter| shorter.place == pass.plan.starts.len());
+    let shorter = shorter.and_then(|shorter| shorter.limit.seconds());
+    let shorter_ms = shorter.map(|s| s * 1000);
+    let end = end_after(pass.now, shorter_ms.or_else(|| pass.length_ms(lane)));
+    let (part, demand) = {
+        let lane = pass.s.queue.lane(lane);
+        (lane.part, &lane.demand)
+    };
+    let Ok(demand) = demand else { return };
+    let view = pass.s.queue.lane(lane);
+    let limit = end_after(pass.now, shorter_ms.or(demand.length_ms));
+    let planned = end_after(pass.now, view.planned_ms).min(limit);
+    let free = |fleet: &Fleet, node: u32| open_cpus(fleet, node);
+    let before: Vec<u32> = picks
+        .iter()
+        .map(|pick| free(&pass.s.fleet, pick.node))
+        .collect();
+    let mut alloc = allocate(
+        &mut pass.s.fleet,
+        part,
+        limit,
+        demand,
+        picks,
+        |fleet, node, want| {
+            pass.reservations.holds.take_spare(fleet, node, end, want);
+        },
+    );
+    alloc.backfilled = pass.lists.parts[part as usize].head.is_some();
+    count_start(pass, lane, job, &mut alloc);
+    for (pick, before) in picks.iter().zip(before) {
+        let taken = before - free(&pass.s.fleet, pick.node).min(before);
+        for &part in &pass.s.fleet.nodes[pick.node as usize].parts {
+            pass.s.queue.parts[part as usize].taken(pick.node, taken);
         }
-        if let Some((base, _)) = array_budget(self.state, &self.state.jobs[&job])
-            && let Some(budget) = self.budget.of_arrays.get_mut(&base)
-        {
-            *budget -= 1;
+    }
+    let ends = JobEnds {
+        job,
+        planned,
+        limit,
+    };
+    propose(pass, ends, alloc);
+    took_its_turn(pass, job);
+}
+
+/// Notes a start in the plan, and who is on the nodes from now on.
+pub(super) fn propose(pass: &mut Pass<'_>, ends: JobEnds, alloc: Allocation) {
+    let job = ends.job;
+    for share in &alloc.nodes {
+        pass.s.dirty_nodes.insert(share.node.0);
+    }
+    pass.s.fleet.propose_allocations(&alloc, ends);
+    pass.plan.starts.push(PlannedStart { job, alloc });
+    pass.again |= pass.lists.parts.iter().any(|p| p.head == Some(job));
+}
+
+/// Gives a start its licenses, and counts it towards limits.
+pub(super) fn count_start(pass: &mut Pass<'_>, lane: u32, job: JobId, alloc: &mut Allocation) {
+    let lane = pass.s.queue.lane(lane);
+    let Ok(demand) = &lane.demand else { return };
+    if !lane.licenses.is_empty() {
+        let latest = end_after(pass.now, demand.length_ms);
+        let span = pass.span(lane, demand);
+        let licenses = pass.budget.licenses.to_be_had(&lane.licenses, span);
+        let licenses = licenses.unwrap_or_default();
+        let sources = span.sources(&licenses);
+        pass.budget.licenses.take(&licenses, sources, latest);
+        alloc.licenses = licenses;
+    }
+    if pass.state.keeps_limits() {
+        let tres = amounts(alloc);
+        let end = demand.length_ms.map(|ms| pass.now.plus_ms(ms));
+        let job = &pass.state.jobs[&job];
+        let factor = pass.state.usage_factor_millionths(job).unwrap_or(MILLION);
+        for scope in pass.state.scopes_of(job, &alloc.partition) {
+            let used = pass.budget.limit_use.entry(scope).or_default();
+            used.add(&tres, end, factor);
         }
+    }
+}
+
+/// A limit keeps the lane back until less is in use of what it limits.
+pub(super) fn limited(pass: &mut Pass<'_>, lane: u32, job: JobId) {
+    let part = pass.s.queue.lane(lane).part;
+    let name = &pass.s.fleet.parts[part as usize].config.name;
+    let mut scopes = pass.state.scopes_of(&pass.state.jobs[&job], name);
+    scopes.retain(|scope| pass.state.is_limited(scope));
+    pass.s.queue.limit(lane, scopes);
+    if pass
+        .s
+        .queue
+        .lane(lane)
+        .cause()
+        .is_some_and(State::is_limited_by_use)
+    {
+        pass.s.limited_by_use.insert(lane);
+    }
+}
+
+/// One task less of that record is looked at in this pass.
+pub(super) fn took_its_turn(pass: &mut Pass<'_>, job: JobId) {
+    if let Some(left) = pass.lists.left.get_mut(&job) {
+        *left -= 1;
+        if *left == 0 {
+            reservations::drop_reservations_of(pass, job);
+        }
+    }
+    if let Some((base, _)) = array_budget(pass.state, &pass.state.jobs[&job])
+        && let Some(budget) = pass.budget.of_arrays.get_mut(&base)
+    {
+        *budget -= 1;
     }
 }
 
@@ -279,4 +278,15 @@ pub(crate) fn allocate(
         many => hostlist::compress(&many.iter().map(|n| n.name.as_str()).collect::<Vec<_>>()),
     };
     alloc
+}
+
+/// The array a record belongs to and how many more of its tasks may run, when it has a limit.
+pub(crate) fn array_budget(state: &State, job: &Job) -> Option<(JobId, u32)> {
+    let base = match job.array {
+        ArrayRole::None => return None,
+        ArrayRole::Pending { .. } => job.id,
+        ArrayRole::Task { base, .. } => base,
+    };
+    let info = state.arrays.get(&base)?;
+    Some((base, info.throttle?.saturating_sub(info.running)))
 }

@@ -1,6 +1,6 @@
 //! A lane's turn in a pass: its first job starts, waits for something else, or has nodes kept for it.
 
-use super::{NextLane, Pass, PlacementResult, Unplaced, het};
+use super::{NextLane, Pass, PlacementResult, Unplaced, het, starts};
 use crate::order::LaneHead;
 use crate::place::node_source::end_after;
 use crate::place::{Placement, Shortfall};
@@ -26,8 +26,8 @@ pub(super) fn visit(pass: &mut Pass<'_>, next: NextLane) {
         && pass.s.planned.predicts()
         && pass.lists.parts[view.part as usize].head.is_none();
     let het = pass.s.queue.het_of(lane);
-    if let Some(part) = het {
-        if pass.try_het(lane, part, leads) != het::Tried::Waits {
+    if let Some(place) = het {
+        if het::try_het(pass, lane, place, leads) != het::Tried::Waits {
             return;
         }
     } else if leads || lane_may_fit(pass, lane) {
@@ -107,7 +107,7 @@ fn try_lane(pass: &mut Pass<'_>, head: LaneHead) -> Visited {
     }
     if let Placement::Here(picks) = placement {
         pass.s.queue.wake(&pass.s.fleet, lane);
-        pass.start(lane, job, &picks);
+        starts::start(pass, lane, job, &picks);
         pass.put_back(head);
         return Visited::Done;
     }
@@ -127,7 +127,7 @@ fn try_lane(pass: &mut Pass<'_>, head: LaneHead) -> Visited {
     pass.s.queue.block(lane, short, narrowed || held);
     if cause.is_some_and(Reason::is_limit) {
         // Others' turn comes although it waits.
-        pass.limited(lane, job);
+        starts::limited(pass, lane, job);
         return Visited::Done;
     }
     if cause == Some(Reason::Licenses) && !pass.backfill {

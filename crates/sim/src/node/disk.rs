@@ -75,10 +75,9 @@ impl Disk {
     }
 
     /// Launches that the record file names, if it is of this boot.
-    pub(crate) fn runs(&self, boot_id: &str) -> Vec<JobAttempt> {
-        let (_, attempts, same_boot) = Records::read(&self.records(), boot_id);
-        let runs = attempts.into_keys();
-        runs.filter(|_| same_boot).collect()
+    pub(crate) fn attempts(&self, boot_id: &str) -> Vec<JobAttempt> {
+        let (_, noted, same_boot) = Records::read(&self.records(), boot_id);
+        noted.into_keys().filter(|_| same_boot).collect()
     }
 
     /// Appends lines: whole, or nothing of it. What could be written of it is taken back.

@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The job whose CPUs it uses.
-    pub(crate) fn run(self) -> Option<JobAttempt> {
+    pub(crate) fn attempt(self) -> Option<JobAttempt> {
         match self {
             Kind::Script(attempt) | Kind::Task(attempt, ..) | Kind::Orphan(attempt, _) => {
                 Some(attempt)
@@ -212,13 +212,13 @@ impl Machine {
     }
 
     /// Launches whose processes run.
-    pub(crate) fn runs(&self) -> BTreeSet<JobAttempt> {
+    pub(crate) fn attempts(&self) -> BTreeSet<JobAttempt> {
         let live = self.processes.values().filter(|p| p.is_alive());
-        let runs = live.filter_map(|p| match p.kind {
+        let attempts = live.filter_map(|p| match p.kind {
             Kind::Stepd(attempt) => Some(attempt),
-            kind => kind.run(),
+            kind => kind.attempt(),
         });
-        runs.collect()
+        attempts.collect()
     }
 
     /// Launches whose processes use a CPU of `cpus`; those that are stopped do not. Those that share with jobs of that
@@ -229,7 +229,7 @@ impl Machine {
             p.is_alive() && p.stopped.is_none() && p.share.cpus.intersects(cpus) && !shares
         };
         let all = self.processes.values();
-        all.filter(uses).filter_map(|p| p.kind.run()).collect()
+        all.filter(uses).filter_map(|p| p.kind.attempt()).collect()
     }
 }
 

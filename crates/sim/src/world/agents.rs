@@ -8,7 +8,7 @@ use crate::node::{AgentInput, AgentProcess, Asker, Down, StepLinkId, ToLauncher}
 use crate::world::invariants;
 use crate::world::turns::panic_text;
 use crate::{Plant, Violation};
-use muster_model::ids::AttemptStep;
+use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::spec::JobKind;
 use muster_node_core::agent::{
     self, Agent, AgentConfig, ClientRequest, ConnId, RequestId, StdioId, StepdChannelId, Timer,
@@ -234,7 +234,7 @@ impl AgentExecutor<'_> {
     fn order_arrives(&mut self, node: usize, order: &Order) -> Outcome {
         match order {
             Order::Launch(grant) => {
-                let attempt = nodes::run_of(grant);
+                let attempt = nodes::attempt_of(grant);
                 invariants::invariant_a_launch_is_for_this_node(self.world, node, grant)?;
                 invariants::invariant_a_released_launch_is_not_ordered_again(
                     self.world, node, attempt,
@@ -251,7 +251,7 @@ impl AgentExecutor<'_> {
                 }
             }
             Order::Terminate { job, attempt, .. } => {
-                let attempt = nodes::run(*job, *attempt);
+                let attempt = JobAttempt::new(*job, *attempt);
                 if self.world.truth.stopped.remove(&(node, attempt)).is_some() {
                     self.world.truth.ended_stopped.insert((node, attempt));
                 }
@@ -267,7 +267,7 @@ impl AgentExecutor<'_> {
                 signal,
                 ..
             } => {
-                let key = (node, nodes::run(*job, *attempt));
+                let key = (node, JobAttempt::new(*job, *attempt));
                 match i32::try_from(*signal) {
                     Ok(SIGSTOP) => drop(self.world.truth.stopped.insert(key, self.world.now)),
                     Ok(SIGCONT) => drop(self.world.truth.stopped.remove(&key)),
@@ -587,7 +587,7 @@ impl AgentExecutor<'_> {
 
     fn note_report(&mut self, node: usize, report: &NumberedReport) {
         if let Report::StepEnded { step, end } = &report.report {
-            let attempt = nodes::run(report.job, report.attempt);
+            let attempt = JobAttempt::new(report.job, report.attempt);
             let boot = self.world.nodes[node].boot;
             let ends = self
                 .world

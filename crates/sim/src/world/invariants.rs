@@ -362,7 +362,7 @@ pub(crate) fn invariant_nothing_outlives_its_job(
             of == attempt
                 && stepds.any(|pid| here.machine.stepds[pid].attempt == attempt && has_step(pid))
         }
-        kind => kind.run() == Some(attempt),
+        kind => kind.attempt() == Some(attempt),
     };
     let processes = here.machine.processes.iter();
     let mut live = processes.filter(|(_, p)| p.is_alive());
@@ -468,7 +468,7 @@ pub(crate) fn invariant_one_attempt_runs_at_once(
     };
     for (node, here) in world.nodes.iter().enumerate() {
         let live = here.machine.processes.values().filter(|p| p.is_alive());
-        for other in live.filter_map(|p| p.kind.run()) {
+        for other in live.filter_map(|p| p.kind.attempt()) {
             if other.job != attempt.job || other.attempt == attempt.attempt {
                 continue;
             }

@@ -75,7 +75,7 @@ impl Machines<'_> {
         process: Process,
         lasts_ms: Option<u64>,
     ) -> Result<i32, Violation> {
-        if let Some(attempt) = process.kind.run() {
+        if let Some(attempt) = process.kind.attempt() {
             invariants::invariant_no_cpu_is_used_twice(self.world, node, attempt, &process.share)?;
             invariants::invariant_one_attempt_runs_at_once(self.world, node, attempt)?;
             invariants::invariant_nothing_starts_in_a_released_job(self.world, node, attempt)?;

@@ -7,7 +7,7 @@ use super::{Outcome, World, trace};
 use crate::classes::FaultClass;
 use crate::node::{AgentInput, Kind, Link, Parent, Share, ToLauncher};
 use crate::random::Random;
-use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId};
+use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_node_core::messages::{Attach, LauncherEvent, MachineClaim, VERSIONS};
 use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::{JobGrant, NodeSettings};
@@ -409,11 +409,6 @@ pub(crate) fn share(grant: &JobGrant) -> Share {
 }
 
 /// A launch.
-pub(crate) fn run_of(grant: &JobGrant) -> JobAttempt {
+pub(crate) fn attempt_of(grant: &JobGrant) -> JobAttempt {
     JobAttempt::new(grant.job, grant.attempt)
-}
-
-/// As reports name it.
-pub(crate) fn run(job: JobId, attempt: Attempt) -> JobAttempt {
-    JobAttempt::new(job, attempt)
 }

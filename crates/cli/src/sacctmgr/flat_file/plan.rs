@@ -507,7 +507,7 @@ fn modified(
 
 /// What of a user's record a line changes.
 #[derive(Default)]
-struct RecordChange {
+struct UserEdit {
     any: bool,
     default_account: bool,
     admin_level: bool,
@@ -519,8 +519,8 @@ fn plan_record(
     known: &Option<User>,
     user: &mut User,
     loading: &mut Loading,
-) -> RecordChange {
-    let mut record = RecordChange::default();
+) -> UserEdit {
+    let mut record = UserEdit::default();
     let name = user.name.clone();
     let of = ("User", name.as_str());
     let was = known.is_some();

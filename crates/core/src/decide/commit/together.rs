@@ -10,9 +10,9 @@ use muster_model::node::Node;
 use std::collections::BTreeMap;
 
 /// Starts all components of a heterogeneous job, or none if one of them cannot have what was planned for it.
-pub(super) fn start(draft: &mut Draft<'_>, part: HetPlace, mut planned: Vec<PlannedStart>) {
-    let all = part.ids().all(|id| planned.iter().any(|p| p.job == id));
-    if !all || planned.len() != part.size as usize {
+pub(super) fn start(draft: &mut Draft<'_>, place: HetPlace, mut planned: Vec<PlannedStart>) {
+    let all = place.ids().all(|id| planned.iter().any(|p| p.job == id));
+    if !all || planned.len() != place.size as usize {
         return;
     }
     // Nodes as the components before leave them: several may share one.
@@ -47,7 +47,7 @@ pub(super) fn start(draft: &mut Draft<'_>, part: HetPlace, mut planned: Vec<Plan
         return;
     }
     // The leader last: when its script begins, the other components are there.
-    for id in part.ids().rev() {
+    for id in place.ids().rev() {
         if let Some(at) = planned.iter().position(|p| p.job == id) {
             super::begin(draft, id, planned.swap_remove(at).alloc);
         }

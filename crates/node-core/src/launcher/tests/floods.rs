@@ -38,14 +38,14 @@ fn launch_of(attempt: JobAttempt, uid: u32) -> Order {
 impl World {
     /// Jobs of a user, which run.
     fn run_jobs(&mut self, uid: u32, numbers: std::ops::Range<u64>) -> Vec<JobAttempt> {
-        let runs: Vec<JobAttempt> = numbers.map(run).collect();
-        for attempt in &runs {
+        let attempts: Vec<JobAttempt> = numbers.map(attempt_of).collect();
+        for attempt in &attempts {
             self.order(launch_of(*attempt, uid));
             self.answer_look_ups();
             assert_eq!(self.phase(*attempt), Phase::Running);
         }
         self.signals.clear();
-        runs
+        attempts
     }
 
     fn wake_up(&mut self, orders: Vec<Order>) {
@@ -112,7 +112,7 @@ fn signals_of_a_user_wait_for_each_other_and_others_do_not_wait_for_them() {
         })
         .collect();
     let count = all.len();
-    let launch = launch_of(run(301), OTHER);
+    let launch = launch_of(attempt_of(301), OTHER);
     let end = Order::Terminate {
         job: others[1].job,
         attempt: others[1].attempt,
@@ -124,7 +124,7 @@ fn signals_of_a_user_wait_for_each_other_and_others_do_not_wait_for_them() {
             .chain([signal_order(others[0], SIGTERM), launch, end])
             .collect(),
     );
-    assert_eq!(world.phase(run(301)), Phase::Running);
+    assert_eq!(world.phase(attempt_of(301)), Phase::Running);
     assert_eq!(world.signals_of(others[0]), [SIGTERM]);
     let carried_out = |world: &World| {
         let of = |attempt: &JobAttempt| world.signals_of(*attempt).len();
@@ -326,12 +326,12 @@ fn steps_that_wait_for_a_prolog_are_bounded_by_user() {
     world.prolog = vec!["/prolog".to_owned()];
     world.attach();
     for (number, uid) in [(1, UID), (2, UID), (3, OTHER)] {
-        world.wake_up(vec![launch_of(run(number), uid)]);
+        world.wake_up(vec![launch_of(attempt_of(number), uid)]);
         world.answer_look_ups();
-        assert_eq!(world.phase(run(number)), Phase::Prolog);
+        assert_eq!(world.phase(attempt_of(number)), Phase::Prolog);
     }
     let start = |world: &mut World, job: u64, step: u32| {
-        let mut order = step_order(run(job), StepNo(step));
+        let mut order = step_order(attempt_of(job), StepNo(step));
         order.launch.spec.argv = vec!["x".repeat(8 << 20)];
         let before = world.sent.len();
         world.deliver(Event::StartStep {

@@ -106,17 +106,17 @@ impl World {
                     false => JobKind::Allocation,
                 };
                 // A job that has ended here is not launched again by the controller.
-                if !self.forgotten.contains(&run(job)) {
-                    self.order(Order::Launch(Box::new(grant(run(job), kind))));
+                if !self.forgotten.contains(&attempt_of(job)) {
+                    self.order(Order::Launch(Box::new(grant(attempt_of(job), kind))));
                 }
             }
             Incident::AnswerLookUps => self.answer_look_ups(),
-            Incident::Terminate { job, now } => self.terminate(run(job), now),
+            Incident::Terminate { job, now } => self.terminate(attempt_of(job), now),
             Incident::StartStep { job, step } => {
                 // An agent asks again for a step that a launcher before this one may have forgotten only if it is lost, too.
-                let key = AttemptStep::new(run(job), StepNo(step));
+                let key = AttemptStep::new(attempt_of(job), StepNo(step));
                 if !self.steps.contains_key(&key) || self.new_steps.contains(&key) {
-                    self.start_step(run(job), StepNo(step));
+                    self.start_step(attempt_of(job), StepNo(step));
                 }
             }
             Incident::TasksEnd(which) => {
@@ -132,9 +132,9 @@ impl World {
                 }
             }
             Incident::Orphan(job) => {
-                let has_script = |kind: &Kind| *kind == Kind::Script(run(job));
+                let has_script = |kind: &Kind| *kind == Kind::Script(attempt_of(job));
                 if !self.pids(has_script).is_empty() {
-                    let _ = self.spawn(Kind::Orphan(run(job)));
+                    let _ = self.spawn(Kind::Orphan(attempt_of(job)));
                 }
             }
             Incident::Reap => self.reap(),
@@ -178,13 +178,13 @@ impl World {
             Incident::Lack(lacks) => self.lacks = lacks,
             Incident::Full(is_full) => self.is_full = is_full,
             Incident::Forget(job) => {
-                if self.is_released(run(job)) {
-                    self.forgotten.insert(run(job));
+                if self.is_released(attempt_of(job)) {
+                    self.forgotten.insert(attempt_of(job));
                 }
-                self.command(LauncherCommand::Forget(run(job)));
+                self.command(LauncherCommand::Forget(attempt_of(job)));
             }
             Incident::ForgetStep { job, step } => {
-                self.command(LauncherCommand::ForgetStep(run(job), StepNo(step)));
+                self.command(LauncherCommand::ForgetStep(attempt_of(job), StepNo(step)));
             }
         }
     }
@@ -194,7 +194,7 @@ impl World {
         (self.lacks, self.is_full) = (false, false);
         self.answer_look_ups();
         for job in 1..4 {
-            self.terminate(run(job), true);
+            self.terminate(attempt_of(job), true);
         }
         for _ in 0..200 {
             self.reap();
@@ -209,11 +209,11 @@ impl World {
         }
         for job in 1..4 {
             assert!(
-                matches!(self.phase(run(job)), Phase::Released | Phase::Gone),
+                matches!(self.phase(attempt_of(job)), Phase::Released | Phase::Gone),
                 "job {job} stays {:?}",
-                self.phase(run(job))
+                self.phase(attempt_of(job))
             );
-            self.command(LauncherCommand::Forget(run(job)));
+            self.command(LauncherCommand::Forget(attempt_of(job)));
         }
     }
 

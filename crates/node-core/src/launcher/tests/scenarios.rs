@@ -8,8 +8,8 @@ use muster_model::ids::AttemptStep;
 const A: u64 = 1;
 
 fn batch(world: &mut World) -> JobAttempt {
-    world.launch(run(A), JobKind::Batch);
-    run(A)
+    world.launch(attempt_of(A), JobKind::Batch);
+    attempt_of(A)
 }
 
 #[test]
@@ -101,10 +101,11 @@ fn a_full_disk_under_the_record_file_is_waited_for() {
     let mut world = World::new();
     // It becomes full after the script was written.
     world.look_ups.clear();
-    world.order(Order::Launch(Box::new(grant(run(A), JobKind::Allocation))));
+    let launch = grant(attempt_of(A), JobKind::Allocation);
+    world.order(Order::Launch(Box::new(launch)));
     world.is_full = true;
     world.answer_look_ups();
-    let job = run(A);
+    let job = attempt_of(A);
     for _ in 0..60 {
         assert_eq!(world.phase(job), Phase::Waiting);
         assert!(world.fire_timer());
@@ -284,7 +285,7 @@ fn programs_of_the_site_run_one_at_a_time_where_it_wants_that() {
     world.epilog = vec!["/epilog".to_owned()];
     world.is_serial = true;
     world.attach();
-    let jobs = [run(1), run(2), run(3)];
+    let jobs = [attempt_of(1), attempt_of(2), attempt_of(3)];
     for job in jobs {
         let mut of = grant(job, JobKind::Batch);
         of.alloc = Allocation::default().into();
@@ -355,11 +356,12 @@ fn a_release_does_not_wait_for_ever_until_directories_are_removed() {
 #[test]
 fn a_job_that_ends_before_its_groups_are_known_has_begun_nothing() {
     let mut world = World::new();
-    world.order(Order::Launch(Box::new(grant(run(A), JobKind::Batch))));
-    assert_eq!(world.phase(run(A)), Phase::Waiting);
-    world.start_step(run(A), StepNo(0));
-    world.terminate(run(A), false);
-    assert!(world.is_released(run(A)));
+    let launch = grant(attempt_of(A), JobKind::Batch);
+    world.order(Order::Launch(Box::new(launch)));
+    assert_eq!(world.phase(attempt_of(A)), Phase::Waiting);
+    world.start_step(attempt_of(A), StepNo(0));
+    world.terminate(attempt_of(A), false);
+    assert!(world.is_released(attempt_of(A)));
     world.answer_look_ups();
     assert!(world.scripts.is_empty());
     assert!(!world.records.contains("\nL "));
@@ -370,7 +372,7 @@ fn a_launch_waits_until_its_share_is_left() {
     let mut world = World::new();
     let first = batch(&mut world);
     world.terminate(first, false);
-    let second = run(2);
+    let second = attempt_of(2);
     world.launch(second, JobKind::Batch);
     assert_eq!(world.phase(second), Phase::Waiting);
     world.end_and_reap(world.script(first), 15);
@@ -385,7 +387,7 @@ fn a_launch_waits_until_its_share_is_left() {
 #[test]
 fn signals_for_a_script_that_is_being_started_reach_it() {
     let mut world = World::new();
-    let job = run(A);
+    let job = attempt_of(A);
     let launch = Order::Launch(Box::new(grant(job, JobKind::Batch)));
     let signal = |signal: i32| Order::Signal {
         job: job.job,
@@ -395,7 +397,7 @@ fn signals_for_a_script_that_is_being_started_reach_it() {
         scope: SignalScope::Full,
     };
     // The user's groups are known from another job.
-    world.launch(run(2), JobKind::Batch);
+    world.launch(attempt_of(2), JobKind::Batch);
     world.orders(vec![launch, signal(SIGSTOP), signal(10)], None);
     world.finish_wakeup();
     let script = world.script(job);
@@ -410,7 +412,7 @@ fn signals_from_before_a_script_come_in_their_order() {
     let mut world = World::new();
     world.prolog = vec!["/prolog".to_owned()];
     world.attach();
-    let job = run(A);
+    let job = attempt_of(A);
     world.order(Order::Launch(Box::new(grant(job, JobKind::Batch))));
     let signal = |signal: i32| Order::Signal {
         job: job.job,
@@ -523,7 +525,7 @@ fn a_process_with_the_number_of_an_ended_step_daemon_is_not_the_steps() {
     world.stepds.clear();
     world.owned.clear();
     let other = Process {
-        kind: Kind::Orphan(run(2)),
+        kind: Kind::Orphan(attempt_of(2)),
         ..world.processes.remove(&stepd).unwrap()
     };
     world.processes.insert(stepd, other);
@@ -541,7 +543,7 @@ fn a_jobs_sessions_have_nobody_elses_processes() {
     assert!(world.launcher.has_uid(job, Some(UID)));
     assert!(!world.launcher.has_uid(job, Some(UID + 1)));
     assert!(!world.launcher.has_uid(job, None));
-    assert!(!world.launcher.has_uid(run(9), Some(UID)));
+    assert!(!world.launcher.has_uid(attempt_of(9), Some(UID)));
 }
 
 #[test]
@@ -707,8 +709,8 @@ fn a_daemon_that_is_gone_does_not_lose_the_step_that_it_is_given() {
 fn a_process_that_is_not_of_the_job_runs_no_step() {
     let mut world = World::new();
     let job = batch(&mut world);
-    world.launch(run(2), JobKind::Batch);
-    let other = world.script(run(2));
+    world.launch(attempt_of(2), JobKind::Batch);
+    let other = world.script(attempt_of(2));
     world.command(LauncherCommand::StepAssigned {
         attempt: job,
         step: StepNo(0),
