@@ -106,13 +106,13 @@ pub struct LineLimits {
 /// Lines that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LineKind {
-    whose: Whose,
+    actor: AuditActor,
     /// Of refused requests.
     refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Whose {
+enum AuditActor {
     User(u32),
     /// A host that has not shown whose it is: its address, of one of IPv6 the first 64 bits.
     Host(IpAddr),
@@ -123,18 +123,20 @@ enum Whose {
 impl LineKind {
     /// Those of a user.
     pub fn of_user(uid: u32, refused: bool) -> LineKind {
-        let whose = Whose::User(uid);
-        LineKind { whose, refused }
+        let actor = AuditActor::User(uid);
+        LineKind { actor, refused }
     }
 
     /// Those of a host that has not shown whose it is.
     pub fn of_host(address: Option<IpAddr>, refused: bool) -> LineKind {
-        let whose = match address.map(|address| address.to_canonical()) {
-            Some(IpAddr::V6(v6)) => Whose::Host(IpAddr::V6((u128::from(v6) >> 64 << 64).into())),
-            Some(v4) => Whose::Host(v4),
-            None => Whose::Strangers,
+        let actor = match address.map(|address| address.to_canonical()) {
+            Some(IpAddr::V6(v6)) => {
+                AuditActor::Host(IpAddr::V6((u128::from(v6) >> 64 << 64).into()))
+            }
+            Some(v4) => AuditActor::Host(v4),
+            None => AuditActor::Strangers,
         };
-        LineKind { whose, refused }
+        LineKind { actor, refused }
     }
 
     fn result(self) -> &'static str {
@@ -145,17 +147,17 @@ impl LineKind {
     }
 
     fn burst(self) -> u32 {
-        match self.whose {
-            Whose::Host(_) => HOST_BURST,
-            Whose::User(_) | Whose::Strangers => BURST,
+        match self.actor {
+            AuditActor::Host(_) => HOST_BURST,
+            AuditActor::User(_) | AuditActor::Strangers => BURST,
         }
     }
 
     fn refill_ms(self) -> u64 {
-        match self.whose {
-            Whose::User(_) => REFILL_MS,
-            Whose::Host(_) => HOST_REFILL_MS,
-            Whose::Strangers => STRANGERS_REFILL_MS,
+        match self.actor {
+            AuditActor::User(_) => REFILL_MS,
+            AuditActor::Host(_) => HOST_REFILL_MS,
+            AuditActor::Strangers => STRANGERS_REFILL_MS,
         }
     }
 }
@@ -170,15 +172,15 @@ struct Bucket {
 impl LineLimits {
     /// Whether there is room for one more line.
     pub fn admits(&mut self, kind: LineKind, now_ms: u64) -> bool {
-        if !matches!(kind.whose, Whose::Host(_)) {
+        if !matches!(kind.actor, AuditActor::Host(_)) {
             has_place(&mut self.users, kind, USERS_MAX, now_ms);
             return takes_line(&mut self.users, kind, now_ms);
         }
         if has_place(&mut self.hosts, kind, HOSTS_MAX, now_ms) {
             return takes_line(&mut self.hosts, kind, now_ms);
         }
-        let whose = Whose::Strangers;
-        takes_line(&mut self.users, LineKind { whose, ..kind }, now_ms)
+        let actor = AuditActor::Strangers;
+        takes_line(&mut self.users, LineKind { actor, ..kind }, now_ms)
     }
 
     /// Lines about what was left out, once in a while.
@@ -190,7 +192,7 @@ impl LineLimits {
         self.summarised = Some(now_ms);
         let mut lines = Vec::new();
         for (kind, bucket) in &mut self.users {
-            if let Whose::User(uid) = kind.whose
+            if let AuditActor::User(uid) = kind.actor
                 && bucket.left_out > 0
             {
                 let count = std::mem::take(&mut bucket.left_out);
@@ -213,7 +215,7 @@ impl LineLimits {
     /// The line about hosts that have not shown whose they are, if there is something to be said.
     fn summary_of_hosts(&mut self, refused: bool) -> Option<String> {
         let strangers = LineKind {
-            whose: Whose::Strangers,
+            actor: AuditActor::Strangers,
             refused,
         };
         let others = self.users.get_mut(&strangers);
@@ -226,7 +228,7 @@ impl LineLimits {
         {
             let own = std::mem::take(&mut bucket.left_out);
             count += own;
-            if let Whose::Host(address) = kind.whose
+            if let AuditActor::Host(address) = kind.actor
                 && own > 0
             {
                 most = most.max(Some((own, address)));

@@ -61,10 +61,9 @@ fn a_job_has_a_temporary_directory_on_each_node_that_goes_with_it() {
     let (job, rest) = session.split_once('.').unwrap();
     assert_eq!(rest, format!("1.all.q {job}.1.all.q"));
     let wrapped = |variable: &str| {
-        let out = c.ok(&format!(
+        c.ok(&format!(
             "{variable} sbatch -W -o out --wrap 'echo $TMPDIR,$TMP' >/dev/null; cat out"
-        ));
-        out
+        ))
     };
     assert_eq!(wrapped("TMPDIR=/x TMP=/y"), "/x,/y");
     assert_eq!(wrapped("unset TMPDIR TMP;"), "/tmp,");

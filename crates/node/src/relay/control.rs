@@ -94,7 +94,7 @@ struct ControlEnd {
 }
 
 /// The right to send before all that wait.
-pub(crate) struct Turn<'c> {
+pub(crate) struct SendTurn<'c> {
     socket: &'c AsyncFd<OwnedFd>,
     _held: MutexGuard<'c, ()>,
 }
@@ -135,8 +135,8 @@ impl Control {
     }
 
     /// Waits for those who came before to have sent.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
-        Turn {
+    pub(crate) async fn turn(&self) -> SendTurn<'_> {
+        SendTurn {
             _held: self.0.turn.lock().await,
             socket: &self.0.socket,
         }
@@ -170,7 +170,7 @@ impl Control {
     }
 }
 
-impl Turn<'_> {
+impl SendTurn<'_> {
     /// Sends a message, once the other side has read enough of those before.
     ///
     /// # Errors
