@@ -54,6 +54,8 @@ pub(crate) trait NodeSource {
 
 /// Numbers of nodes that are tried where tasks and devices do not go together on the fewest.
 const WIDENED_MAX: usize = 8;
+/// Beginnings that are tried, beside named nodes, for a run of neighbours.
+const STARTS_MAX: usize = 32;
 /// Candidates that there is space for at first.
 const CANDIDATES: usize = 64;
 
@@ -557,23 +559,31 @@ impl<G: NodeSource> Search<'_, G> {
     ) -> Option<Vec<Candidate>> {
         let d = self.demand;
         let least = self.least_nodes as usize;
+        let needs: Vec<(usize, u64)> = d.devices.of_all_nodes().enumerate().collect();
+        let mut given = vec![0u64; needs.len()];
         let mut chosen = Vec::new();
         let mut tasks = 0u64;
-        let done = |chosen: &[Candidate], tasks: u64| {
+        let done = |chosen: &[Candidate], tasks: u64, given: &[u64]| {
             chosen.len() >= least
                 && d.tasks.is_none_or(|t| tasks >= u64::from(t))
-                && self.gives_all(chosen)
+                && needs
+                    .iter()
+                    .zip(given)
+                    .all(|((_, needed), given)| given >= needed)
                 && has_all(chosen)
         };
         let most = self.nodes_wanted(max_nodes);
         for candidate in candidates {
-            if chosen.len() >= max_nodes || done(&chosen, tasks) && chosen.len() >= most {
+            if chosen.len() >= max_nodes || done(&chosen, tasks, &given) && chosen.len() >= most {
                 break;
             }
             tasks += u64::from(candidate.most);
+            for ((kind, _), given) in needs.iter().zip(&mut given) {
+                *given += u64::from(candidate.share[*kind]);
+            }
             chosen.push(candidate);
         }
-        done(&chosen, tasks).then_some(chosen)
+        done(&chosen, tasks, &given).then_some(chosen)
     }
 
     /// Whether these nodes have the devices of the whole job.
@@ -623,12 +633,13 @@ impl<G: NodeSource> Search<'_, G> {
         chosen
     }
 
-    /// The first run of neighbours that holds the job; with the nodes that are required, the shortest.
+    /// The first run of neighbours that holds the job; with the nodes that are required, the shortest of those that begin
+    /// nearest to them.
     fn contiguous(&self, max_nodes: usize) -> Option<Vec<Candidate>> {
         let d = self.demand;
         let mut all = self.first(usize::MAX, d.tasks_least());
         all.sort_by_key(|c| c.node);
-        let run = |start: usize| {
+        let run = |start: usize, max_nodes: usize| {
             let neighbours = all[start..]
                 .iter()
                 .enumerate()
@@ -642,11 +653,23 @@ impl<G: NodeSource> Search<'_, G> {
             self.enough(neighbours, max_nodes, reaches_last)
         };
         let Some(first) = d.required.first() else {
-            return (0..all.len()).find_map(run);
+            return (0..all.len()).find_map(|start| run(start, max_nodes));
         };
-        let in_time = all.partition_point(|c| c.node <= *first);
+        let required = all.binary_search_by_key(first, |c| c.node).ok()?;
+        let is_next = |pair: &[Candidate]| pair[0].node + 1 == pair[1].node;
+        let before = all[..=required].windows(2).rev().take_while(|p| is_next(p));
+        let begin = required - before.count();
+        let after = all[required..].windows(2).take_while(|p| is_next(p));
+        let end = required + 1 + after.count();
+        // What begins earlier has more, up to the end of these neighbours: the last that has enough is found by halves.
+        let is_enough = |start: &usize| run(*start, usize::MAX).is_some();
+        let starts: Vec<usize> = (begin..=required).collect();
+        let last = *starts[..starts.partition_point(is_enough)].last()?;
         let wanted = self.nodes_wanted(max_nodes);
-        let runs = (0..in_time).filter_map(run);
+        let wide = last.min(end.saturating_sub(wanted)).max(begin);
+        let near = |start: usize| (begin..=start).rev().take(STARTS_MAX);
+        let runs = near(wide).chain(near(last));
+        let runs = runs.filter_map(|start| run(start, max_nodes));
         runs.min_by_key(|run| (wanted.saturating_sub(run.len()), run.len()))
     }
 
