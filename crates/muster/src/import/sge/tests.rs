@@ -202,6 +202,25 @@ fn names_that_grid_engine_does_not_have_are_refused() {
     assert!(notes.contains("P2: fshare") && notes.contains("mailer /bin/mail Prolog"));
 }
 
+/// slurm.conf ends words at all of these.
+#[test]
+fn a_mailer_is_one_whole_path() {
+    let made = |mailer: &str| {
+        let mut dump = site();
+        dump.take("x", &format!("execd_spool_dir /x\nmailer {mailer}\n"));
+        convert(&dump, None).unwrap()
+    };
+    let blanks = "\u{a0}\u{b}\u{c}\r\0\t \u{85}\u{2028}\u{3000}";
+    for blank in blanks.chars() {
+        let made = made(&format!("/bin/mail{blank}Prolog=/tmp/x"));
+        assert!(!made.slurm.contains("Prolog"), "{blank:?}: {}", made.slurm);
+        assert!(!made.slurm.contains("MailProg"), "{}", made.slurm);
+        assert!(made.notes.join("\n").contains("MailProg"), "{blank:?}");
+    }
+    assert!(!made("mail").slurm.contains("MailProg"));
+    assert!(made("/bin/mail").slurm.contains("MailProg=/bin/mail\n"));
+}
+
 /// Each was gone through as often as it was named: these would have taken days.
 #[test]
 fn groups_in_groups_are_gone_through_once() {
