@@ -296,7 +296,7 @@ mod tests {
         }
         let place = place("many");
         let (tree, user) = (place.join("tree"), Uid::from_raw(65_533));
-        for n in 0..5000 {
+        for n in 0..4500 {
             fs::create_dir_all(tree.join(format!("kept{n}/inner"))).unwrap();
         }
         for n in 0..200 {
