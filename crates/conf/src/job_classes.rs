@@ -161,24 +161,35 @@ struct Line<'a> {
 impl JobClasses {
     /// Reads the text of a file of this name. What is wrong is said and left out.
     pub fn parse(text: &str, file: &str) -> (JobClasses, Vec<Diagnostic>) {
+        let (all, mut findings) = JobClasses::read(text, file, |_| ());
+        all.check_names(&mut findings);
+        (all, findings)
+    }
+
+    /// Reads the lines of a text, and gives on each that is accepted.
+    fn read(
+        text: &str,
+        file: &str,
+        mut accepted: impl FnMut(&str),
+    ) -> (JobClasses, Vec<Diagnostic>) {
         let mut all = JobClasses {
             file: file.to_owned(),
             ..JobClasses::default()
         };
         let mut findings = Vec::new();
-        for (number, line) in joined_lines(text) {
-            let line = line.trim();
+        for (number, whole) in joined_lines(text) {
+            let line = whole.trim();
             let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let line = Line {
                 number,
                 word,
                 rest: rest.trim(),
             };
-            if let Err((message, help)) = all.take(&line) {
-                findings.push(all.finding(number, word, message, help));
+            match all.take(&line) {
+                Ok(()) => accepted(&whole),
+                Err((message, help)) => findings.push(all.finding(number, word, message, help)),
             }
         }
-        all.check_names(&mut findings);
         (all, findings)
     }
 
@@ -509,17 +520,18 @@ fn joined_lines(text: &str) -> Vec<(u32, String)> {
     lines
 }
 
-/// The text of a file without what only its author reads: comments, and lines that say nothing. It has the same classes.
-pub fn without_comments(text: &str) -> String {
+/// The lines of a file that are accepted, which have the same classes: those who use them need neither comments nor wrong lines,
+/// which only the file's author may know.
+pub fn accepted_text(text: &str) -> String {
     let mut out = String::new();
-    for (_, line) in joined_lines(text) {
-        out.push_str(&line);
+    JobClasses::read(text, FILE, |line| {
+        out.push_str(line);
         // It is no sign that it goes on.
         if line.ends_with('\\') {
             out.push_str("\\\n");
         }
         out.push('\n');
-    }
+    });
     out
 }
 
@@ -536,6 +548,11 @@ fn list(text: &str) -> Result<Vec<String>, String> {
         .filter(|word| !word.is_empty())
         .map(str::to_owned)
         .collect();
+    if let Some(word) = all.iter().find(|word| word.starts_with('#')) {
+        return Err(format!(
+            "the list has '{word:.80}': a comment is a line of its own"
+        ));
+    }
     match all.len() <= ITEMS_MAX {
         true => Ok(all),
         false => Err(format!("the list has more than {ITEMS_MAX} entries")),

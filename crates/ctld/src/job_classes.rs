@@ -39,7 +39,7 @@ impl SiteClasses {
         let (mapping_text, mapping_file) = read(grid_engine::FILE)?;
         Ok(SiteClasses {
             classes: JobClasses::parse(&text, &file).0,
-            text: job_classes::without_comments(&text),
+            text: job_classes::accepted_text(&text),
             site: Site {
                 mapping: Mapping::parse(&mapping_text, &mapping_file).0,
                 gres: config.gres_types.clone(),
@@ -47,7 +47,7 @@ impl SiteClasses {
         })
     }
 
-    /// The text of the file, without comments.
+    /// What the file says that was accepted.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

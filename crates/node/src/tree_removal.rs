@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, unlinkat};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -93,8 +93,9 @@ impl Tree {
     /// Removes what is in the top directory, and moves up what its directories hold; whether anything has changed.
     fn empty_top(&mut self) -> io::Result<bool> {
         let before = self.changes;
-        self.check_time()?;
-        for name in names(&self.top)? {
+        for entry in entries(&self.top)? {
+            self.check_time()?;
+            let name = entry?.file_name();
             let removed = match remove_entry(&self.top, &name) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.empty_dir(&name),
                 other => other.map_err(io::Error::from),
@@ -128,9 +129,10 @@ impl Tree {
         }
         take(&dir)?;
         loop {
-            self.check_time()?;
             let before = self.changes;
-            for inner in names(&dir)? {
+            for entry in entries(&dir)? {
+                self.check_time()?;
+                let inner = entry?.file_name();
                 let removed = match remove_entry(&dir, &inner) {
                     Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.move_up(&dir, &inner),
                     other => other.map_err(io::Error::from),
@@ -201,14 +203,10 @@ fn take(dir: &OwnedFd) -> nix::Result<()> {
     fchmod(dir, Mode::S_IRWXU)
 }
 
-/// Names in a directory that are kept at a time: its user chose how many there are.
-const NAMES_MAX: usize = 4096;
-
-/// The first names in a directory.
-fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
-    let entries = fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
-    let entries = entries.take(NAMES_MAX);
-    entries.map(|entry| Ok(entry?.file_name())).collect()
+/// What is in a directory, from its beginning and all of it: names that cannot be removed may come before others. They are read a
+/// few at a time, since its user chose how many there are.
+fn entries(dir: &OwnedFd) -> io::Result<fs::ReadDir> {
+    fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))
 }
 
 /// Removes a name that is no directory, or an empty one.
@@ -230,6 +228,7 @@ fn is_dir(above: &OwnedFd, name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     fn place(name: &str) -> std::path::PathBuf {
@@ -286,6 +285,37 @@ mod tests {
         fs::set_permissions(tree.join("closed/inner"), fs::Permissions::from_mode(0o700)).unwrap();
         remove(&tree).unwrap();
         assert!(!tree.exists());
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn names_that_stay_hide_no_others() {
+        if !geteuid().is_root() {
+            eprintln!("only root makes what others cannot remove; this test looked at nothing");
+            return;
+        }
+        let place = place("many");
+        let (tree, user) = (place.join("tree"), Uid::from_raw(65_533));
+        for n in 0..4500 {
+            fs::create_dir_all(tree.join(format!("kept{n}/inner"))).unwrap();
+        }
+        for n in 0..200 {
+            fs::write(tree.join(format!("file{n}")), "").unwrap();
+        }
+        std::os::unix::fs::chown(&tree, Some(user.as_raw()), None).unwrap();
+        let own = tree.clone();
+        // Whose files a thread works with is its own.
+        let emptied = std::thread::spawn(move || {
+            nix::unistd::setfsuid(user);
+            empty(&own).is_ok()
+        });
+        assert!(!emptied.join().unwrap(), "what is root's stays");
+        let left = fs::read_dir(&tree)
+            .unwrap()
+            .map(|own| own.unwrap().file_name());
+        let files = left.filter(|name| name.as_encoded_bytes().starts_with(b"file"));
+        assert_eq!(files.count(), 0);
+        remove(&tree).unwrap();
         fs::remove_dir_all(place).unwrap();
     }
 

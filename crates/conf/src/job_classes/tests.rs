@@ -212,7 +212,7 @@ fn a_text_without_comments_has_the_same_classes() {
         "jcname      base",
         "# the key is 1234\n\njcname      base\n  # more",
     );
-    let bare = without_comments(&text);
+    let bare = accepted_text(&text);
     assert!(!bare.contains('#') && !bare.contains("1234"), "{bare}");
     assert!(!bare.contains("\n\n"), "{bare}");
     let (classes, again) = (parsed(FILE_TEXT), parsed(&bare));
@@ -227,7 +227,20 @@ fn a_text_without_comments_has_the_same_classes() {
     assert_eq!(again.sets, classes.sets);
     let ends = "jcname a\nN x\\\\\n\nj TRUE\n";
     let parse = |text: &str| JobClasses::parse(text, "f").0;
-    let bare = parse(&without_comments(ends));
+    let bare = parse(&accepted_text(ends));
     assert_eq!(bare.show("a"), parse(ends).show("a"));
-    assert_eq!(without_comments("# all\n\n"), "");
+    assert_eq!(accepted_text("# all\n\n"), "");
+}
+
+#[test]
+fn wrong_lines_are_not_sent() {
+    let text = "enforce_jc maybe 1\nuserset staff ann # secret 2\nuserset more \\\n# secret 3\njcname a\nN x\nN secret4\n\
+                secret5 of the author\nowner ann # secret 6\nh_rt secret7\njcname a\njcname 9secret8\nj TRUE\n";
+    let (classes, findings) = JobClasses::parse(text, "f");
+    assert_eq!(findings.len(), 9, "{findings:?}");
+    let sent = accepted_text(text);
+    assert_eq!(sent, "jcname a\nN x\nj TRUE\n");
+    let (again, findings) = JobClasses::parse(&sent, "f");
+    assert!(findings.is_empty(), "{findings:?}");
+    assert_eq!(again.show("a"), classes.show("a"));
 }

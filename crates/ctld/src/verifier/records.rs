@@ -119,7 +119,8 @@ pub(crate) fn specs_of(
 }
 
 /// The records of jobs that a user wants to change and may, with what they asked for, each kind once: records with the same
-/// specification, state, limit and fixed priority are the same to a script. Ended ones count only where there are no others.
+/// specification, state, limit, fixed priority and leave to be requeued are of one kind. Of what else differs, such as nodes and
+/// times, a script sees that of the first (docs/verifiers.md). Ended ones count only where there are no others.
 ///
 /// # Errors
 /// They are of too many kinds for a script to see each.

@@ -177,7 +177,7 @@ fn note_settings(dump: &Dump, made: &mut Made) {
     if let Some(mailer) = dump.setting("mailer").filter(|text| !is_path(text)) {
         made.note(
             &format!("mailer {mailer} of the configuration"),
-            "MailProg is the path of a program without arguments",
+            "MailProg is the whole path of a program, without arguments",
         );
     }
     for key in [
@@ -206,9 +206,11 @@ fn note_settings(dump: &Dump, made: &mut Made) {
     }
 }
 
-/// Whether it is the path of a program: more words would be settings of their own.
+/// Whether it is the path of a program: more words would be settings of their own. slurm.conf ends words at any white space, and
+/// has a NUL for that, too.
 fn is_path(text: &str) -> bool {
-    !text.contains([' ', '\t', '"', '#', '\\'])
+    let is_wrong = |c: char| c.is_whitespace() || c.is_control() || "'\"#\\".contains(c);
+    text.starts_with('/') && !text.contains(is_wrong)
 }
 
 /// Objects that have no counterpart.

@@ -2,9 +2,11 @@
 
 use super::Made;
 use super::dump::Dump;
+use muster_conf::Diagnostic;
 use muster_conf::grid_engine::Mapping;
 use muster_conf::job_classes::rule::FREE;
 use muster_conf::job_classes::{FORMS, JobClasses, attributes};
+use std::collections::BTreeMap;
 
 /// The file of job classes.
 pub(super) fn write(dump: &Dump, made: &mut Made) {
@@ -44,71 +46,152 @@ pub(super) fn write(dump: &Dump, made: &mut Made) {
     made.classes = without_errors(text, &mapping, dump, made);
 }
 
-/// Leaves out lines that mean nothing here, one after the other, since one may be another's cause.
-fn without_errors(text: String, mapping: &Mapping, dump: &Dump, made: &mut Made) -> String {
-    let mut text = text;
+/// How often single elements of lists are left out before their lines are: each time all of the text is read anew.
+const BY_ELEMENT_MAX: usize = 16;
+
+/// Leaves out what means nothing here: all wrong lines of one kind at a time, since one may be another's cause.
+fn without_errors(mut text: String, mapping: &Mapping, dump: &Dump, made: &mut Made) -> String {
     let gres: Vec<String> = dump
         .complexes
         .iter()
         .map(|own| own.name.clone())
         .filter(|name| mapping.complex(name).is_some())
         .collect();
+    let mut passes = 0;
     loop {
-        let (classes, mut findings) = JobClasses::parse(&text, "job_classes.conf");
-        findings.extend(classes.check(mapping, &gres));
-        let Some(finding) = findings.first() else {
+        let (classes, wrong) = JobClasses::parse(&text, "job_classes.conf");
+        let wrong_rules = classes.check(mapping, &gres);
+        let lines: Vec<&str> = text.lines().collect();
+        let edits = edits_of(&lines, &wrong, &wrong_rules, passes < BY_ELEMENT_MAX);
+        if edits.is_empty() {
             return text;
-        };
-        let number = usize::try_from(finding.origin.line).unwrap_or_default();
-        let line = text
-            .lines()
-            .nth(number.saturating_sub(1))
-            .unwrap_or_default()
-            .to_owned();
-        if let Some(name) = unknown_resource(&finding.message)
-            && let Some(rest) = without_element(&line, &name)
-        {
-            made.note(&format!("job classes: {name} of {line}"), &finding.message);
-            text = (1..)
-                .zip(text.lines())
-                .map(|(at, own)| {
-                    if at == number {
-                        format!("{rest}\n")
-                    } else {
-                        format!("{own}\n")
-                    }
-                })
-                .collect();
-            continue;
         }
-        // What is wrong with a class as a whole is its slots.
-        let (wrong, shown) = match line.starts_with("jcname") || number == 0 {
-            false => (number, line),
-            true => match text
-                .lines()
-                .skip(number)
-                .position(|own| own.starts_with("pe_range") || own.starts_with("inherits"))
-            {
-                Some(further) => (
-                    number + further + 1,
-                    text.lines()
-                        .nth(number + further)
-                        .unwrap_or_default()
-                        .to_owned(),
-                ),
-                None => {
-                    made.note("job classes", &finding.to_string());
-                    return String::new();
-                }
-            },
-        };
-        made.note(&format!("job classes: {shown}"), &finding.message);
-        text = (1..)
-            .zip(text.lines())
-            .filter(|(at, _)| *at != wrong)
-            .map(|(_, line)| format!("{line}\n"))
-            .collect();
+        text = edited(&lines, &edits, made);
+        passes += 1;
     }
+}
+
+/// What becomes of a line.
+enum Edit<'a> {
+    /// It is left out, for a reason.
+    Without(&'a str),
+    /// An element of its list is left out, for a reason: its name, and the rest.
+    WithoutElement(String, String, &'a str),
+    /// It goes with the class that it is of.
+    WithClass,
+}
+
+/// Edits by number of the line, from 0.
+type Edits<'a> = BTreeMap<usize, Edit<'a>>;
+
+/// What to do about findings: those of a first kind that there are, since these may be the cause of others.
+fn edits_of<'a>(
+    lines: &[&str],
+    wrong: &'a [Diagnostic],
+    wrong_rules: &'a [Diagnostic],
+    by_element: bool,
+) -> Edits<'a> {
+    let at = |finding: &Diagnostic| {
+        let number = usize::try_from(finding.origin.line).unwrap_or_default();
+        number.checked_sub(1).filter(|at| *at < lines.len())
+    };
+    let is_class = |at: usize| lines[at].starts_with("jcname ");
+    let mut edits = Edits::new();
+    // Lines below a name that is none count for another class.
+    for finding in wrong.iter().filter(|finding| finding.key == "jcname") {
+        at(finding)
+            .into_iter()
+            .for_each(|at| without_class(lines, at, &finding.message, &mut edits));
+    }
+    if !edits.is_empty() {
+        return edits;
+    }
+    let all = || wrong.iter().chain(wrong_rules);
+    for finding in all() {
+        // That of all classes is of no line.
+        let line = at(finding).or_else(|| {
+            lines
+                .iter()
+                .position(|line| line.starts_with("default_jc "))
+        });
+        if let Some(line) = line.filter(|line| !is_class(*line)) {
+            let edit = edit_of_line(lines[line], &finding.message, by_element);
+            edits.entry(line).or_insert(edit);
+        }
+    }
+    if !edits.is_empty() {
+        return edits;
+    }
+    // What is wrong with a class as a whole is its slots, or those that it inherits.
+    for key in ["pe_range ", "inherits ", "jcname "] {
+        for finding in all() {
+            let Some(start) = at(finding).filter(|at| is_class(*at)) else {
+                continue;
+            };
+            match lines[start..class_end(lines, start)]
+                .iter()
+                .position(|line| line.starts_with(key))
+            {
+                Some(0) => without_class(lines, start, &finding.message, &mut edits),
+                Some(further) => {
+                    edits
+                        .entry(start + further)
+                        .or_insert(Edit::Without(&finding.message));
+                }
+                None => {}
+            }
+        }
+        if !edits.is_empty() {
+            return edits;
+        }
+    }
+    edits
+}
+
+fn edit_of_line<'a>(line: &str, why: &'a str, by_element: bool) -> Edit<'a> {
+    let name = unknown_resource(why).filter(|_| by_element);
+    let rest = name.and_then(|name| Some((without_element(line, &name)?, name)));
+    match rest {
+        Some((rest, name)) => Edit::WithoutElement(name, rest, why),
+        None => Edit::Without(why),
+    }
+}
+
+/// The line after those of a class.
+fn class_end(lines: &[&str], start: usize) -> usize {
+    let next = lines[start + 1..]
+        .iter()
+        .position(|line| line.starts_with("jcname "));
+    next.map_or(lines.len(), |next| start + 1 + next)
+}
+
+fn without_class<'a>(lines: &[&str], start: usize, why: &'a str, edits: &mut Edits<'a>) {
+    edits.entry(start).or_insert(Edit::Without(why));
+    for line in start + 1..class_end(lines, start) {
+        edits.insert(line, Edit::WithClass);
+    }
+}
+
+/// The text of edited lines. What is left out is noted.
+fn edited(lines: &[&str], edits: &Edits<'_>, made: &mut Made) -> String {
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        let kept = match edits.get(&at) {
+            None => *line,
+            Some(Edit::WithoutElement(name, rest, why)) => {
+                made.note(&format!("job classes: {name} of {line}"), why);
+                rest.as_str()
+            }
+            Some(Edit::Without(why)) => {
+                made.note(&format!("job classes: {line}"), why);
+                continue;
+            }
+            Some(Edit::WithClass) => continue,
+        };
+        text.push_str(kept);
+        text.push('\n');
+    }
+    text
 }
 
 /// The resource that a list names and that there is not.

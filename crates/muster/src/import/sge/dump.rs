@@ -1,7 +1,7 @@
 //! What qconf printed: objects as keys and values, found by what their files say and not by the files' names.
 
 use anyhow::{Context, Result, ensure};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
@@ -235,9 +235,28 @@ impl Dump {
         self.configuration.as_ref()?.get(key)
     }
 
+    /// The names that lists of hosts may have.
+    pub(super) fn known_hosts(&self) -> KnownHosts<'_> {
+        let hosts: HashSet<&str> = self.hosts.iter().map(Object::name).collect();
+        let mut within: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (group, inside) in &self.groups {
+            for word in inside {
+                within.entry(word).or_default().push(group);
+            }
+        }
+        let (mut groups, mut waiting) = (HashSet::new(), Vec::from_iter(hosts.iter().copied()));
+        while let Some(word) = waiting.pop() {
+            for group in within.remove(word).unwrap_or_default() {
+                if groups.insert(group) {
+                    waiting.push(group);
+                }
+            }
+        }
+        KnownHosts { hosts, groups }
+    }
+
     /// The hosts of a list of hosts and groups, each once. Groups have groups in them, which may be the same ones.
-    pub(super) fn hosts_of(&self, list: &[String]) -> Vec<String> {
-        let known: HashSet<&str> = self.hosts.iter().map(Object::name).collect();
+    pub(super) fn hosts_of(&self, list: &[String], known: &KnownHosts<'_>) -> Vec<String> {
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         let mut waiting: Vec<&String> = list.iter().rev().collect();
         while let Some(word) = waiting.pop() {
@@ -247,11 +266,25 @@ impl Dump {
             if word.starts_with('@') {
                 let inside = self.groups.get(word).map_or(&[][..], Vec::as_slice);
                 waiting.extend(inside.iter().rev());
-            } else if known.contains(word.as_str()) {
+            } else if known.hosts.contains(word.as_str()) {
                 all.push(word.clone());
             }
         }
         all
+    }
+}
+
+/// Hosts, and groups that have some: made once, since cells have many lists of them.
+#[derive(Debug)]
+pub(super) struct KnownHosts<'a> {
+    hosts: HashSet<&'a str>,
+    groups: HashSet<&'a str>,
+}
+
+impl KnownHosts<'_> {
+    /// Whether a word of a list is such a host or group.
+    pub(super) fn has(&self, word: &str) -> bool {
+        self.hosts.contains(word) || self.groups.contains(word)
     }
 }
 

@@ -120,13 +120,13 @@ fn mib(text: &str) -> Option<u64> {
 
 /// Slots of hosts by the queues, for hosts of which nothing else is known.
 fn slots(dump: &Dump) -> HashMap<String, u32> {
-    let mut of_hosts = HashMap::new();
+    let (mut of_hosts, known) = (HashMap::new(), dump.known_hosts());
     for queue in &dump.queues {
         let (words, _) = queue.list("slots");
         let Some(slots) = words.first().and_then(|text| text.parse::<u32>().ok()) else {
             continue;
         };
-        for host in dump.hosts_of(&queue.list("hostlist").0) {
+        for host in dump.hosts_of(&queue.list("hostlist").0, &known) {
             let most = of_hosts.entry(host).or_default();
             *most = slots.max(*most);
         }

@@ -1,9 +1,9 @@
 //! Queues and parallel environments: partitions, and their names in sge.conf.
 
 use super::Made;
-use super::dump::{Dump, Object};
+use super::dump::{Dump, KnownHosts, Object};
 use muster_model::hostlist;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// Keys of queues that say something which partitions do not have, and why not.
 const WITHOUT: [(&str, &str); 14] = [
@@ -56,18 +56,25 @@ pub(super) fn write(dump: &Dump, made: &mut Made) {
         .iter()
         .position(|queue| queue.name() == "all.q")
         .unwrap_or(0);
+    let known = dump.known_hosts();
     for (number, queue) in dump.queues.iter().enumerate() {
-        write_queue(dump, queue, number == default, made);
+        write_queue(dump, &known, queue, number == default, made);
     }
     for environment in &dump.environments {
         write_environment(environment, made);
     }
 }
 
-fn write_queue(dump: &Dump, queue: &Object, is_default: bool, made: &mut Made) {
+fn write_queue(
+    dump: &Dump,
+    known: &KnownHosts<'_>,
+    queue: &Object,
+    is_default: bool,
+    made: &mut Made,
+) {
     let own = queue.name();
     let name = partition(own);
-    let nodes = nodes_of(dump, queue, made);
+    let nodes = nodes_of(dump, known, queue, made);
     if nodes.is_empty() {
         made.note(
             &format!("queue {own}"),
@@ -97,15 +104,11 @@ fn write_queue(dump: &Dump, queue: &Object, is_default: bool, made: &mut Made) {
 }
 
 /// The hosts of a queue, as far as they are known.
-fn nodes_of(dump: &Dump, queue: &Object, made: &mut Made) -> Vec<String> {
+fn nodes_of(dump: &Dump, known: &KnownHosts<'_>, queue: &Object, made: &mut Made) -> Vec<String> {
     let (hosts, _) = queue.list("hostlist");
-    let all = dump.hosts_of(&hosts);
-    let known: HashSet<&String> = all.iter().collect();
-    let is_lost = |host: &&String| match host.starts_with('@') {
-        true => dump.hosts_of(&[(*host).clone()]).is_empty(),
-        false => !known.contains(*host),
-    };
-    for host in hosts.iter().filter(is_lost) {
+    let all = dump.hosts_of(&hosts, known);
+    let words: BTreeSet<&str> = hosts.iter().map(String::as_str).collect();
+    for host in words.into_iter().filter(|word| !known.has(word)) {
         made.note(
             &format!("queue {}: {host}", queue.name()),
             "nothing is known of this host or group",

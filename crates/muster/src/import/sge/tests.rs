@@ -202,6 +202,25 @@ fn names_that_grid_engine_does_not_have_are_refused() {
     assert!(notes.contains("P2: fshare") && notes.contains("mailer /bin/mail Prolog"));
 }
 
+/// slurm.conf ends words at all of these.
+#[test]
+fn a_mailer_is_one_whole_path() {
+    let made = |mailer: &str| {
+        let mut dump = site();
+        dump.take("x", &format!("execd_spool_dir /x\nmailer {mailer}\n"));
+        convert(&dump, None).unwrap()
+    };
+    let blanks = "\u{a0}\u{b}\u{c}\r\0\t \u{85}\u{2028}\u{3000}";
+    for blank in blanks.chars() {
+        let made = made(&format!("/bin/mail{blank}Prolog=/tmp/x"));
+        assert!(!made.slurm.contains("Prolog"), "{blank:?}: {}", made.slurm);
+        assert!(!made.slurm.contains("MailProg"), "{}", made.slurm);
+        assert!(made.notes.join("\n").contains("MailProg"), "{blank:?}");
+    }
+    assert!(!made("mail").slurm.contains("MailProg"));
+    assert!(made("/bin/mail").slurm.contains("MailProg=/bin/mail\n"));
+}
+
 /// Each was gone through as often as it was named: these would have taken days.
 #[test]
 fn groups_in_groups_are_gone_through_once() {
@@ -211,5 +230,58 @@ fn groups_in_groups_are_gone_through_once() {
         dump.take("x", &format!("group_name @g{depth}\nhostlist{inside}\n"));
     }
     dump.take("x", "group_name @g20\nhostlist n2 @g0 n1\n");
-    assert_eq!(dump.hosts_of(&["@g0".to_owned()]), ["n2", "n1"]);
+    assert_eq!(
+        dump.hosts_of(&["@g0".to_owned()], &dump.known_hosts()),
+        ["n2", "n1"]
+    );
+}
+
+/// The hosts were put together for each word, which took minutes.
+#[test]
+fn words_of_a_list_of_hosts_cost_little_each() {
+    let mut dump = site();
+    for n in 0..10_000 {
+        dump.take("x", &format!("hostname many{n}\n"));
+        dump.take("x", &format!("group_name @g{n}\nhostlist @g0 many{n}\n"));
+    }
+    let groups: String = (0..10_000).map(|n| format!(" @g{n} @gone")).collect();
+    dump.take("x", &format!("qname many.q\nhostlist{groups}\n"));
+    dump.take("x", "group_name @empty\nhostlist @empty nowhere\n");
+    dump.take("x", "qname other.q\nhostlist @empty n1\n");
+    let made = convert(&dump, None).unwrap();
+    assert!(made.slurm.contains("PartitionName=many Nodes=many[0-9999]"));
+    assert!(made.slurm.contains("PartitionName=other Nodes=n1"));
+    // That of the site is there besides.
+    let lost = |note: &&String| note.contains("nothing is known of") && note.contains(".q: @");
+    let lost: Vec<_> = made.notes.iter().filter(lost).collect();
+    assert_eq!(lost.len(), 2, "{lost:?}");
+    assert!(lost[0].contains("@gone") && lost[1].contains("@empty"));
+}
+
+/// The whole text was read again for each of them, which took minutes.
+#[test]
+fn wrong_lines_of_job_classes_go_together() {
+    let mut dump = site();
+    let lines = "pe_range 4\nl_hard h_rt=60,nothing=1\n".repeat(10_000);
+    dump.take("x", &format!("jcname bad\n{lines}"));
+    dump.take("x", "jcname heir\ninherits bad\nh_rt x\nN heir\n");
+    dump.take("x", "jcname 9bad\nN lost\n");
+    let made = convert(&dump, None).unwrap();
+    let text = &made.classes;
+    assert!(
+        text.contains("jcname bad\nl_hard h_rt=60\n"),
+        "{text:.2000}"
+    );
+    assert!(text.contains("inherits bad\nN heir\n"), "{text:.2000}");
+    assert!(
+        !text.contains("lost") && !text.contains("9bad"),
+        "{text:.2000}"
+    );
+    assert_eq!(
+        text.matches("pe_range").count(),
+        1,
+        "of gpujob: {text:.2000}"
+    );
+    let notes = made.notes.join("\n");
+    assert!(notes.contains("jcname 9bad") && notes.contains("pe_range 4: "));
 }
