@@ -20,7 +20,7 @@ pub const ARCH: &str = if cfg!(target_arch = "aarch64") {
 pub const FILE: &str = "sge.conf";
 
 /// What follows each keyword, for messages and for the page about the file.
-pub const FORMS: [(&str, &str); 7] = [
+pub const FORMS: [(&str, &str); 8] = [
     ("queue", "NAME PARTITION"),
     ("pe", "NAME $pe_slots|$fill_up|$round_robin|COUNT"),
     (
@@ -31,6 +31,7 @@ pub const FORMS: [(&str, &str); 7] = [
     ("jsv_url", "[script:]/PATH"),
     ("jsv_allowed_mod", "OPTION[,OPTION...]|none"),
     ("arusers", "USER|@GROUP ..."),
+    ("job_tmpdir", "yes|no"),
 ];
 
 /// Options of qalter, without the dash, by which `jsv_allowed_mod` names what may be changed. `qos` and `wckey` are what Slurm has
@@ -144,6 +145,8 @@ pub struct Mapping {
     pub jsv_allowed_mod: Option<Vec<String>>,
     /// Users, and groups with `@` before them, who may reserve cores for themselves.
     pub reservation_users: Vec<String>,
+    /// Whether jobs have a temporary directory to themselves in `TmpFS`; no without the line.
+    pub job_tmp_dirs: Option<bool>,
 }
 
 /// Whether a line of the file may begin so.
@@ -176,7 +179,7 @@ impl Mapping {
                     help: match form {
                         Some((name, form)) => format!("write: {name} {form}"),
                         None => {
-                            "a line begins with queue, pe, complex, project, jsv_url, jsv_allowed_mod or arusers"
+                            "a line begins with queue, pe, complex, project, jsv_url, jsv_allowed_mod, arusers or job_tmpdir"
                                 .to_owned()
                         }
                     },
@@ -197,6 +200,9 @@ impl Mapping {
         }
         if keyword == "arusers" {
             return self.take_reservation_users(words);
+        }
+        if keyword == "job_tmpdir" {
+            return self.take_job_tmp_dirs(words);
         }
         let (name, values) = match words.split_first() {
             _ if !known => return Err(format!("there is no keyword '{keyword}'")),
@@ -275,6 +281,18 @@ impl Mapping {
         }
         self.reservation_users
             .extend(words.iter().map(|word| (*word).to_owned()));
+        Ok(())
+    }
+
+    fn take_job_tmp_dirs(&mut self, words: &[&str]) -> Result<(), String> {
+        if self.job_tmp_dirs.is_some() {
+            return Err("job_tmpdir is defined twice".to_owned());
+        }
+        self.job_tmp_dirs = match words {
+            ["yes"] => Some(true),
+            ["no"] => Some(false),
+            _ => return Err("'job_tmpdir' needs one word, yes or no".to_owned()),
+        };
         Ok(())
     }
 
@@ -397,6 +415,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn of_tmp_dirs(job_tmp_dirs: bool) -> Mapping {
+        Mapping {
+            job_tmp_dirs: Some(job_tmp_dirs),
+            ..Mapping::default()
+        }
+    }
+
     #[test]
     fn a_file() {
         let text = "# site\nqueue all.q debug\nqueue long.q long # nights\npe smp $pe_slots\npe mpi16 16\n\
@@ -410,6 +435,13 @@ mod tests {
         let some = Mapping::parse("jsv_allowed_mod h,N p\n", "f").0;
         assert_eq!(some.jsv_allowed_mod.unwrap(), ["h", "N", "p"]);
         assert_eq!(mapping.reservation_users, ["ada", "@courses"]);
+        assert_eq!(mapping.job_tmp_dirs, None);
+        let with = |word: &str| Mapping::parse(&format!("job_tmpdir {word}\n"), "f");
+        assert_eq!(with("yes"), (of_tmp_dirs(true), vec![]));
+        assert_eq!(with("no"), (of_tmp_dirs(false), vec![]));
+        for wrong in ["", "maybe", "yes no", "yes\njob_tmpdir yes"] {
+            assert_eq!(with(wrong).1.len(), 1, "{wrong}");
+        }
         assert_eq!(mapping.queue_of("long"), "long.q");
         assert_eq!(mapping.queue_of("other"), "other");
         assert_eq!(mapping.rule("mpi16"), Some(AllocationRule::Fixed(16)));

@@ -154,10 +154,13 @@ fn cluster(config: &Config) -> Result<ClusterConfig> {
 
 /// Who may reserve, as the sge.conf beside slurm.conf has it. What is wrong with the file was found when the configuration was checked.
 fn reservation_users(conf_path: &Path) -> Result<Vec<String>> {
+    Ok(grid_engine_mapping(conf_path)?.reservation_users)
+}
+
+fn grid_engine_mapping(conf_path: &Path) -> Result<conf::grid_engine::Mapping> {
     let path = conf_path.with_file_name(conf::grid_engine::FILE);
     let text = conf::optional_text(&path)?;
-    let (mapping, _) = conf::grid_engine::Mapping::parse(&text, conf::grid_engine::FILE);
-    Ok(mapping.reservation_users)
+    Ok(conf::grid_engine::Mapping::parse(&text, conf::grid_engine::FILE).0)
 }
 
 /// Lines of the gres.conf beside slurm.conf, if there is one.
@@ -281,6 +284,11 @@ fn settings(config: &Config) -> NodeSettings {
         // The writer knows which node it is for.
         containers: containers::settings(config),
         serial_programs: config.has_prolog_flag("Serial"),
+        // A file that cannot be read was found when the configuration was checked.
+        job_tmp_dirs: grid_engine_mapping(&config.path)
+            .ok()
+            .and_then(|mapping| mapping.job_tmp_dirs)
+            .unwrap_or(false),
     }
 }
 

@@ -178,6 +178,10 @@ pub struct NodeSettings {
     #[n(32)]
     #[cbor(default)]
     pub serial_programs: bool,
+    /// `job_tmpdir` of sge.conf: jobs of the Grid Engine commands have a temporary directory to themselves.
+    #[n(33)]
+    #[cbor(default)]
+    pub job_tmp_dirs: bool,
 }
 
 impl NodeSettings {

@@ -442,6 +442,7 @@ fn a_job_of_qsub_has_its_temporary_directory_among_them() {
         "job.sh",
         "#!/bin/sh\n#$ -cwd -j y -N tmp\necho $TMPDIR; stat -c '%u %a' $TMPDIR; echo text >$TMPDIR/file\n",
     );
+    c.ok("echo 'job_tmpdir yes' >\"$(dirname $SLURM_CONF)/sge.conf\"");
     let conf = c.path("slurm.conf");
     let beside = c.path("tmp.n1");
     let cluster = c.ok("scontrol show config | sed -n 's/^ClusterName *= *//p'");

@@ -17,6 +17,10 @@ fn a_job_has_a_temporary_directory_on_each_node_that_goes_with_it() {
     let cluster = c.ok("scontrol show config | sed -n 's/^ClusterName *= *//p'");
     let of_node = |node: &str| c.path(&format!("tmp.{node}/muster.{cluster}.{node}"));
     let (n1, n2) = (of_node("n1"), of_node("n2"));
+    c.ok("echo 'job_tmpdir yes' >\"$(dirname $SLURM_CONF)/sge.conf\"; scontrol reconfigure");
+    c.until("the directories above are there", || {
+        n1.exists() && n2.exists()
+    });
     // Others list no names in it, and make none.
     let made = fs::symlink_metadata(&n1).unwrap();
     assert_eq!(made.mode() & 0o7777, 0o711);
@@ -70,6 +74,25 @@ fn a_job_has_a_temporary_directory_on_each_node_that_goes_with_it() {
     c.until("no directory is left", || left() == 0);
 }
 
+/// What users do to a directory of their own can hold up others' (security.md): there is none unless the site wants it.
+#[test]
+fn a_job_has_no_temporary_directory_of_its_own_where_the_site_says_nothing() {
+    let c = Cluster::start(1, 1);
+    c.write(
+        "job.sh",
+        "#!/bin/sh\n#$ -cwd -V -j y -N none\necho $TMPDIR $TMP; srun sh -c 'echo $TMPDIR $TMP'\n",
+    );
+    c.ok("TMPDIR=/nowhere TMP=/nowhere qsub -sync y job.sh");
+    let tmp = c.path("tmp.n1");
+    let both = format!("{0} {0}\n", tmp.display());
+    assert_eq!(c.read("none.o1"), both.repeat(2));
+    let above = c.ok(&format!(
+        "ls -A {} | grep -c ^muster. || true",
+        tmp.display()
+    ));
+    assert_eq!(above, "0");
+}
+
 /// Where others than root may replace what is in `TmpFS`, jobs failed or nodes were drained.
 #[test]
 fn a_job_runs_without_where_others_may_replace_it() {
@@ -77,7 +100,7 @@ fn a_job_runs_without_where_others_may_replace_it() {
     let open = c.path("open");
     fs::create_dir(&open).unwrap();
     c.ok(&format!(
-        "chmod 777 {0}; sed -i '/^TmpFS=/d' {1}; echo TmpFS={0} >>{1}; scontrol reconfigure",
+        "chmod 777 {0}; echo 'job_tmpdir yes' >\"$(dirname $SLURM_CONF)/sge.conf\"; sed -i '/^TmpFS=/d' {1}; echo TmpFS={0} >>{1}; scontrol reconfigure",
         open.display(),
         c.path("slurm.conf").display()
     ));

@@ -20,6 +20,9 @@ impl Node {
     pub(super) fn tmp_dir_of(&self, grant: &JobGrant) -> Option<Box<JobTmpDir>> {
         let place = &self.place;
         let path = tmp_dir::path(grant, &place.cluster, &self.settings, &place.node)?;
+        if !self.settings.job_tmp_dirs {
+            return None;
+        }
         let is_ready = self.tmp_parent.as_deref() == path.parent();
         if !is_ready && !self.is_in_container(&path) {
             return None;
@@ -78,8 +81,9 @@ impl Node {
 /// Has the directory made that those of jobs are in, once it is known where that is.
 pub(super) fn prepare(state: &mut State) {
     let parent = state.node.tmp_parent_path();
-    let is_known = !state.node.place.node.is_empty() && !state.node.settings.tmp_fs.is_empty();
-    if !is_known || state.node.tmp_parent.as_ref() == Some(&parent) {
+    let settings = &state.node.settings;
+    let is_known = !state.node.place.node.is_empty() && !settings.tmp_fs.is_empty();
+    if !settings.job_tmp_dirs || !is_known || state.node.tmp_parent.as_ref() == Some(&parent) {
         return;
     }
     let live = state.jobs.values().filter(|e| !e.phase.is_released());

@@ -2,7 +2,7 @@
 //! second: short jobs cost no process each, and a user whose file systems do not answer has no more than one that waits.
 
 use super::super::programs::leave_launcher;
-use super::removal::remove_all;
+use super::removal::remove_all_groups;
 use crate::sys;
 use muster_node_core::JobTmpDir;
 use std::collections::BTreeMap;
@@ -12,13 +12,6 @@ use std::io;
 const DELAY_MS: u64 = 1000;
 /// Directories of a user that wait; more stay until the launcher starts anew.
 const WAITING_MAX: usize = 4096;
-
-/// A user and the group of the user's jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct UserAndGroup {
-    uid: u32,
-    gid: u32,
-}
 
 #[derive(Debug, Default)]
 struct UserRemovals {
@@ -31,15 +24,14 @@ struct UserRemovals {
     is_full: bool,
 }
 
-/// See the module.
+/// See the module. By user: a user in many groups has no more processes than one in one.
 #[derive(Debug, Default)]
-pub(crate) struct Removals(BTreeMap<UserAndGroup, UserRemovals>);
+pub(crate) struct Removals(BTreeMap<u32, UserRemovals>);
 
 impl Removals {
     /// Has a directory removed.
     pub(crate) fn add(&mut self, dir: &JobTmpDir, now_ms: u64) {
-        let (uid, gid) = (dir.uid, dir.gid);
-        let of = self.0.entry(UserAndGroup { uid, gid }).or_default();
+        let of = self.0.entry(dir.uid).or_default();
         if of.waiting.len() >= WAITING_MAX {
             if !std::mem::replace(&mut of.is_full, true) {
                 eprintln!(
@@ -51,7 +43,7 @@ impl Removals {
             return;
         }
         if of.waiting.is_empty() {
-            of.due_ms = now_ms + DELAY_MS;
+            of.due_ms = now_ms.saturating_add(DELAY_MS);
         }
         of.waiting.push(dir.clone());
     }
@@ -78,7 +70,7 @@ impl Removals {
                 }
                 Err(e) => {
                     eprintln!("{}: it stays for now: {e}", of.waiting[0].path.display());
-                    of.due_ms = now_ms + DELAY_MS;
+                    of.due_ms = now_ms.saturating_add(DELAY_MS);
                 }
             }
         }
@@ -110,7 +102,7 @@ fn start(dirs: &[JobTmpDir]) -> io::Result<i32> {
                 sys::exit_now(1);
             }
             sys::lower_priority();
-            remove_all(dirs);
+            remove_all_groups(dirs);
             sys::exit_now(0)
         }
     }
@@ -153,15 +145,40 @@ mod tests {
         assert!(removals.0.is_empty());
     }
 
+    /// Each group of a user's jobs had a process of its own.
+    #[test]
+    fn a_user_with_jobs_in_two_groups_has_one_process_at_a_time() {
+        let mut removals = Removals::default();
+        removals.add(&dir(1, 7), 0);
+        removals.add(
+            &JobTmpDir {
+                gid: 8,
+                ..dir(2, 7)
+            },
+            0,
+        );
+        let started = removals.start_due(DELAY_MS);
+        assert_eq!((started.len(), removals.next_ms()), (1, None));
+        assert_eq!(sys::exit_code_of(started[0]), Some(0));
+    }
+
+    /// At the launcher's end all are due, whatever the time is.
+    #[test]
+    fn what_is_due_at_the_end_of_time_is_started_or_waits() {
+        let mut removals = Removals::default();
+        removals.add(&dir(1, 7), u64::MAX);
+        assert_eq!(removals.next_ms(), Some(u64::MAX));
+        for pid in removals.start_due(u64::MAX) {
+            sys::exit_code_of(pid);
+        }
+    }
+
     #[test]
     fn what_waits_is_bounded() {
         let mut removals = Removals::default();
         for number in 0..2 * WAITING_MAX {
             removals.add(&dir(number, 7), 0);
         }
-        assert_eq!(
-            removals.0[&UserAndGroup { uid: 7, gid: 7 }].waiting.len(),
-            WAITING_MAX
-        );
+        assert_eq!(removals.0[&7].waiting.len(), WAITING_MAX);
     }
 }

@@ -27,6 +27,15 @@ enum Leftover {
     Content,
 }
 
+/// Removes those of one user, the ones of each group in turn.
+pub(crate) fn remove_all_groups(dirs: &[JobTmpDir]) {
+    let mut dirs = dirs.to_vec();
+    dirs.sort_by_key(|dir| dir.gid);
+    for of_group in dirs.chunk_by(|a, b| a.gid == b.gid) {
+        remove_all(of_group);
+    }
+}
+
 /// Removes those of one user, who has this group in all of them.
 pub(crate) fn remove_all(dirs: &[JobTmpDir]) {
     let with_content = dirs.iter().filter(|dir| match remove_empty(dir) {
