@@ -64,6 +64,14 @@ pub(crate) struct Entry {
     refused: Option<String>,
 }
 
+/// The lines of this process from now on, of all that runs in it; for one test.
+#[cfg(test)]
+pub(crate) fn observe() -> Receiver<Entry> {
+    let (send, receive) = sync_channel(QUEUE);
+    assert!(LOG.set(send).is_ok(), "one test has them");
+    receive
+}
+
 impl Entry {
     /// Of a command, before it is decided; none if nothing is written.
     pub(crate) fn of_command(
@@ -219,7 +227,7 @@ impl Entry {
     }
 
     /// The line.
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let who = match self.uid {
             Some(uid) => format!("{}({uid}) as {}", text(&self.user), self.role),
             None => "no user".to_owned(),

@@ -15,6 +15,7 @@ use muster_proto::node_trust::{JoinAnswer, JoinHello};
 use muster_proto::version::Versions;
 use muster_trust::join::JoinOffer;
 use muster_trust::node_key::now_s;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
@@ -94,6 +95,59 @@ struct Admitted {
     channel: UnconfirmedChannel,
 }
 
+/// How far an attempt to join has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It was refused before anything was looked at.
+    Refused,
+    /// The other side has not shown that it has a token.
+    Unconfirmed,
+    /// It has, and its key is being pinned.
+    Confirmed,
+    /// It has its line in the audit log.
+    Finished,
+}
+
+/// An attempt to join, which ends without an outcome where its time is over: it has a line, and counts, all the same.
+struct Attempt<'a> {
+    tries: &'a RefCell<FailedTries>,
+    from: IpAddr,
+    /// What it shows, which may be what somebody else has sent before.
+    shown: Option<JoinOffer>,
+    stage: Stage,
+}
+
+impl Attempt<'_> {
+    /// Writes its line.
+    fn finish(&mut self, outcome: &Result<(), String>) {
+        match outcome {
+            Ok(()) => entry(self.from, self.shown.as_ref()).done(),
+            Err(why) => {
+                if self.stage == Stage::Unconfirmed {
+                    self.tries.borrow_mut().note(self.from, Instant::now());
+                }
+                note_refusal(self.from, self.shown.as_ref(), why);
+            }
+        }
+        self.stage = Stage::Finished;
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let why = match self.stage {
+            Stage::Finished => return,
+            Stage::Refused | Stage::Unconfirmed => {
+                "the connection ended before it was shown that the other side has the token"
+            }
+            Stage::Confirmed => {
+                "the connection ended before its key was pinned, which may have happened all the same"
+            }
+        };
+        self.finish(&Err(why.to_owned()));
+    }
+}
+
 impl Network {
     /// Serves a node that joins, until all is said. Each attempt has a line in the audit log, however it ends.
     pub(super) async fn admit_node(
@@ -104,16 +158,19 @@ impl Network {
     ) -> Result<(), String> {
         let ip = from.ip();
         let shown = JoinOffer::decode(&opening.credential);
-        let attempt = self.attempt(tcp, opening, ip).await;
-        let pinned = match &attempt {
+        let mut attempt = Attempt {
+            tries: &self.tries,
+            from: ip,
+            shown,
+            stage: Stage::Unconfirmed,
+        };
+        let outcome = self.attempt(tcp, opening, &mut attempt).await;
+        let pinned = match &outcome {
             Ok((_, pinned)) => pinned,
             Err(why) => &Err(why.clone()),
         };
-        match pinned {
-            Ok(()) => entry(ip, shown.as_ref()).done(),
-            Err(why) => note_refusal(ip, shown.as_ref(), why),
-        }
-        let (mut channel, pinned) = attempt.map_err(refused)?;
+        attempt.finish(pinned);
+        let (mut channel, pinned) = outcome.map_err(refused)?;
         let said = match &pinned {
             Ok(()) => JoinAnswer::Joined,
             Err(why) => JoinAnswer::Refused(why.clone()),
@@ -135,9 +192,11 @@ impl Network {
         self: &Rc<Network>,
         tcp: &mut TcpStream,
         opening: &Opening,
-        from: IpAddr,
+        attempt: &mut Attempt<'_>,
     ) -> Result<(Channel, Result<(), String>), String> {
+        let from = attempt.from;
         if !self.tries.borrow().may_try(from, Instant::now()) {
+            attempt.stage = Stage::Refused;
             let why = "too many attempts to join from there: try again in a minute";
             let _ = tcp.write_all(&Responder::refusal(why)).await;
             let _ = tcp.shutdown().await;
@@ -146,7 +205,6 @@ impl Network {
         let admitted = match self.offered(opening, from).await {
             Ok(admitted) => admitted,
             Err(why) => {
-                self.tries.borrow_mut().note(from, Instant::now());
                 // It may have gone.
                 let _ = tcp.write_all(&Responder::refusal(&why)).await;
                 let _ = tcp.shutdown().await;
@@ -157,6 +215,7 @@ impl Network {
         sent.map_err(|e| e.to_string())?;
         // Who repeats what somebody has said before comes no further.
         let channel = confirmed(tcp, admitted.channel).await?;
+        attempt.stage = Stage::Confirmed;
         let pinned = self.pin(admitted.offer, admitted.hello, from).await;
         Ok((channel, pinned))
     }
@@ -272,5 +331,49 @@ mod tests {
             !tries.may_try(of_host(2000), now),
             "a host has many addresses"
         );
+    }
+
+    /// Who replays an offer that was overheard says nothing further: the server ends the connection, and the attempt with it.
+    #[tokio::test]
+    async fn an_attempt_that_the_server_ends_has_a_line_and_counts() {
+        let lines = crate::audit::observe();
+        let (tries, from) = (RefCell::default(), IpAddr::from([192, 0, 2, 77]));
+        let lines_of_host = || {
+            let lines = lines.try_iter().map(|entry: Entry| entry.line());
+            lines
+                .filter(|line| line.contains("192.0.2.77"))
+                .collect::<Vec<_>>()
+        };
+        let attempt = |stage| Attempt {
+            tries: &tries,
+            from,
+            shown: None,
+            stage,
+        };
+        for _ in 0..TRIES_MAX {
+            assert!(tries.borrow().may_try(from, Instant::now()));
+            let waits = async {
+                let _attempt = attempt(Stage::Unconfirmed);
+                std::future::pending::<()>().await;
+            };
+            tokio::time::timeout(Duration::ZERO, waits)
+                .await
+                .unwrap_err();
+            let lines = lines_of_host();
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            assert!(lines[0].contains("refused: "), "{lines:?}");
+        }
+        assert!(!tries.borrow().may_try(from, Instant::now()));
+        let tries = RefCell::default();
+        let mut joined = Attempt {
+            tries: &tries,
+            from,
+            shown: None,
+            stage: Stage::Confirmed,
+        };
+        joined.finish(&Ok(()));
+        drop(joined);
+        assert_eq!(lines_of_host().len(), 1);
+        assert_eq!(tries.borrow().of_addresses.count(from, Instant::now()), 0);
     }
 }
