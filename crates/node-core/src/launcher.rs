@@ -47,7 +47,7 @@ mod waiting;
 mod writers;
 
 pub use checks::check_agent;
-pub use containers::{CONTAINER_LACK_STATUS, TMP_DIR_FAILED_STATUS};
+pub use containers::CONTAINER_LACK_STATUS;
 pub use end::{EncodedEnd, StepdEventRef};
 pub use interface::{Account, JobProcesses, Wanted};
 pub use membership::known_jobs;
@@ -138,10 +138,6 @@ impl Launcher {
                 }
             }
             Event::WatchedEnded { pid, status } => self.watched_ended(pid, status),
-            Event::DirsMade(attempt, status) => {
-                self.launches
-                    .container_made(&mut self.state, attempt, status)
-            }
             Event::DirsRemoved(attempt) => self.launches.dirs_removed(&mut self.state, attempt),
             Event::TmpDirsPrepared { parent, is_there } => {
                 tmp_dirs::prepared(&mut self.state, parent, is_there);
@@ -266,10 +262,7 @@ impl Launcher {
                 .launches
                 .signals
                 .stop_announced(&mut self.state, attempt),
-            Timer::Programs(attempt) => self
-                .launches
-                .programs
-                .programs_late(&mut self.state, attempt),
+            Timer::Programs(attempt) => self.launches.programs_late(&mut self.state, attempt),
             Timer::Writer(attempt, pid) => {
                 self.launches
                     .writers
@@ -480,12 +473,17 @@ impl Launcher {
                 self.launches
                     .container_made(&mut self.state, attempt, status)
             }
+            Some(Role::TmpDir(attempt)) => {
+                self.launches.tmp_dir_made(&mut self.state, attempt, status)
+            }
             Some(Role::ContainerRemoval(attempt)) => self
                 .launches
                 .programs
                 .container_gone(&mut self.state, attempt),
             Some(Role::Site) => self.site.ended(pid, status, &mut self.state.actions),
-            Some(Role::Other) | None => {}
+            // It may be one that makes a temporary directory and was late.
+            Some(Role::Other) => drop(self.state.node.late_tmp_dirs.remove(&pid)),
+            None => {}
         }
     }
 
@@ -513,6 +511,7 @@ impl Launcher {
                 | Role::Prolog(_)
                 | Role::Epilog(_)
                 | Role::Container(_)
+                | Role::TmpDir(_)
                 | Role::ContainerRemoval(_)
                 | Role::Site
                 | Role::Other,

@@ -80,12 +80,12 @@ fn a_job_has_no_temporary_directory_of_its_own_where_the_site_says_nothing() {
     let c = Cluster::start(1, 1);
     c.write(
         "job.sh",
-        "#!/bin/sh\n#$ -cwd -V -j y -N none\necho $TMPDIR $TMP; srun sh -c 'echo $TMPDIR $TMP'\n",
+        "#!/bin/sh\n#$ -cwd -V -j y -N alone\necho $TMPDIR $TMP; srun sh -c 'echo $TMPDIR $TMP'\n",
     );
     c.ok("TMPDIR=/nowhere TMP=/nowhere qsub -sync y job.sh");
     let tmp = c.path("tmp.n1");
     let both = format!("{0} {0}\n", tmp.display());
-    assert_eq!(c.read("none.o1"), both.repeat(2));
+    assert_eq!(c.read("alone.o1"), both.repeat(2));
     let above = c.ok(&format!(
         "ls -A {} | grep -c ^muster. || true",
         tmp.display()

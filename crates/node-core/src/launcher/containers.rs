@@ -23,9 +23,6 @@ use std::path::PathBuf;
 const REMOVAL_WAIT_MS: u64 = 30_000;
 /// Exit status of the process that makes them if there is no room for them, which jobs can use up: `EX_TEMPFAIL` of sysexits(3).
 pub const CONTAINER_LACK_STATUS: u32 = 75;
-/// Exit status of that process if only the temporary directory of a Grid Engine job cannot be made: `EX_CANTCREAT`. That is never the
-/// node's fault: users may have to do with it.
-pub const TMP_DIR_FAILED_STATUS: u32 = 73;
 
 impl Node {
     /// Whether the site asks for directories that cannot be made.
@@ -68,19 +65,6 @@ impl JobEntry {
         self.prolog_epilog.as_ref()?.container.as_deref()
     }
 
-    /// What is made before it, for messages.
-    fn dirs_text(&self) -> String {
-        let programs = self.prolog_epilog.as_ref();
-        let tmp_dir = programs.and_then(|p| p.tmp_dir.as_ref());
-        let tmp_dir = tmp_dir.map(|dir| format!("TMPDIR {}", dir.path.display()));
-        let container = self
-            .container()
-            .map(|_| "directories of the job".to_owned());
-        let container = container.map(|what| format!("JobContainerType: {what}"));
-        let all: Vec<String> = container.into_iter().chain(tmp_dir).collect();
-        all.join(" or ")
-    }
-
     /// The file of the mount namespace that its processes join.
     pub(super) fn namespace(&self) -> Option<PathBuf> {
         self.container().map(JobContainer::namespace)
@@ -120,15 +104,10 @@ impl State {
 }
 
 /// Whose fault it is that directories of a job cannot be made.
-fn fault_of_making(entry: Option<&JobEntry>, status: i32, is_late: bool) -> Fault {
-    let code = exit_status(status).code;
-    let has_container = entry.is_some_and(|e| e.container().is_some());
-    if code == CONTAINER_LACK_STATUS && !is_late {
-        Fault::Lack
-    } else if !has_container || code == TMP_DIR_FAILED_STATUS && !is_late {
-        Fault::Job
-    } else {
-        Fault::Node
+fn fault_of_making(status: i32, is_late: bool) -> Fault {
+    match exit_status(status).code == CONTAINER_LACK_STATUS && !is_late {
+        true => Fault::Lack,
+        false => Fault::Node,
     }
 }
 
@@ -140,17 +119,25 @@ impl Launches {
         let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
         let goes_on = state.jobs.get(&attempt).is_some_and(is_in_prolog);
         if status != 0 && goes_on {
-            let entry = state.jobs.get(&attempt);
-            let fault = fault_of_making(entry, status, is_late);
+            let fault = fault_of_making(status, is_late);
             let status = describe(status, is_late);
-            let what = entry.map_or_else(String::new, JobEntry::dirs_text);
             let error = format!(
-                "{what} cannot be made ({status}): the log of the node's launcher says why"
+                "JobContainerType: directories of the job cannot be made ({status}): the log of the node's launcher says why"
             );
             state.actions.log(format!("job {}: {error}", attempt.job));
             self.fail(state, attempt, error, fault);
-        } else if goes_on {
-            state.records.prolog_over(attempt, state.now.mono_ms);
+        } else if goes_on && self.programs.start_tmp_dir(state, attempt) {
+            return;
+        }
+        self.dirs_are_made(state, attempt);
+    }
+
+    /// Nothing more is made for a job: it begins, if it has not failed and does not end.
+    pub(super) fn dirs_are_made(&mut self, state: &mut State, attempt: JobAttempt) {
+        let entry = state.jobs.get(&attempt);
+        if let Some(entry) = entry.filter(|e| e.phase == Phase::Prolog) {
+            let lacks = entry.has_no_tmp_dir;
+            state.records.prolog_over(attempt, state.now.mono_ms, lacks);
             self.start_script(state, attempt);
         }
         // These are refused where the job is ending now.
@@ -221,8 +208,12 @@ impl Programs {
         let Some(programs) = programs.filter(|p| p.has_dirs()) else {
             return;
         };
-        entry.program = Program::Starting;
+        if programs.container.is_none() {
+            self.start_tmp_dir(state, attempt);
+            return;
+        }
         let action = Action::MakeContainer(attempt, programs.clone());
+        entry.program = Program::Starting;
         state.actions.push(action);
     }
 
@@ -271,44 +262,5 @@ impl Programs {
         state.actions.log(line);
         self.container_gone(state, attempt);
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::PrologEpilog;
-
-    /// A user who had put something in the way of a temporary directory had nodes drained.
-    #[test]
-    fn a_temporary_directory_that_cannot_be_made_is_no_fault_of_the_node() {
-        let entry = |programs: PrologEpilog| JobEntry {
-            prolog_epilog: Some(Box::new(programs)),
-            ..JobEntry::default()
-        };
-        let tmp_dir = Some(Box::default());
-        let alone = entry(PrologEpilog {
-            tmp_dir: tmp_dir.clone(),
-            ..PrologEpilog::default()
-        });
-        let both = entry(PrologEpilog {
-            container: Some(Box::default()),
-            tmp_dir,
-            ..PrologEpilog::default()
-        });
-        let exit = |code: u32| code.cast_signed() << 8;
-        for (of, status, is_late, fault) in [
-            (&alone, exit(TMP_DIR_FAILED_STATUS), false, Fault::Job),
-            (&alone, exit(CONTAINER_LACK_STATUS), false, Fault::Lack),
-            (&alone, exit(1), false, Fault::Job),
-            (&alone, 9, true, Fault::Job),
-            (&both, exit(TMP_DIR_FAILED_STATUS), false, Fault::Job),
-            (&both, exit(CONTAINER_LACK_STATUS), false, Fault::Lack),
-            (&both, exit(1), false, Fault::Node),
-            (&both, 9, true, Fault::Node),
-        ] {
-            let found = fault_of_making(Some(of), status, is_late);
-            assert_eq!(found, fault, "{status:#x} {is_late}");
-        }
     }
 }

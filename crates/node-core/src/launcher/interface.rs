@@ -119,10 +119,8 @@ pub enum Event {
     LaunchPrepared(JobAttempt, Result<LaunchFiles, Failure>),
     /// To [`Action::StartScript`]: the process.
     ScriptStarted(JobAttempt, Result<i32, ScriptNotStarted>),
-    /// To [`Action::StartPrograms`], [`Action::MakeContainer`], [`Action::RemoveContainer`]: the process.
+    /// To [`Action::StartPrograms`], [`Action::MakeContainer`], [`Action::MakeTmpDir`], [`Action::RemoveContainer`]: the process.
     ProgramsStarted(JobAttempt, ProgramKind, Result<i32, Failure>),
-    /// To [`Action::MakeContainer`], where it took no process: the status that one would have had.
-    DirsMade(JobAttempt, i32),
     /// To [`Action::RemoveContainer`], where no process is waited for.
     DirsRemoved(JobAttempt),
     /// To [`Action::PrepareTmpDirs`].
@@ -275,6 +273,8 @@ pub enum ProgramKind {
     Unkillable,
     /// The launcher's own, which makes directories of a job.
     Container,
+    /// The launcher's own, which makes a job's temporary directory.
+    TmpDir,
     /// Which removes them.
     ContainerRemoval,
 }
@@ -476,6 +476,8 @@ pub enum Action {
     },
     /// Make the directories that a job has to itself, and its mount namespace.
     MakeContainer(JobAttempt, Box<PrologEpilog>),
+    /// Make its temporary directory, in the directories that it has to itself, if it has such.
+    MakeTmpDir(JobAttempt, Box<PrologEpilog>),
     /// Remove them.
     RemoveContainer(JobAttempt, Box<PrologEpilog>),
     /// Remove directories of jobs that are not in the list.

@@ -61,6 +61,8 @@ pub(super) struct JobEntry {
     pub(super) is_past_prolog: bool,
     /// Its own directories are removed.
     pub(super) has_no_container: bool,
+    /// Its temporary directory could not be made: it has that of all.
+    pub(super) has_no_tmp_dir: bool,
     /// How often its prolog or script could not be started.
     pub(super) tries: u32,
     /// The job was stopped: a script that starts later is, too.

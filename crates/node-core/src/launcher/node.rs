@@ -7,6 +7,7 @@ use crate::cgroup::{Confinement, denied_devices};
 use crate::messages::MachineClaim;
 use muster_model::spec::SoftLimit;
 use muster_proto::node::NodeSettings;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// `KillWait` where nothing else is said.
@@ -47,6 +48,10 @@ pub(super) struct Node {
     pub(super) tmp_parent: Option<PathBuf>,
     /// Where that was tried last in vain, and is in the log.
     pub(super) failed_tmp_parent: Option<PathBuf>,
+    /// Processes that make one and that nobody waits for any more.
+    pub(super) late_tmp_dirs: BTreeSet<i32>,
+    /// Jobs without theirs that are not in the log, and when the last one was logged.
+    pub(super) jobs_without_tmp_dir: (u64, Option<u64>),
 }
 
 impl Node {
@@ -62,6 +67,8 @@ impl Node {
             unkillable: None,
             tmp_parent: None,
             failed_tmp_parent: None,
+            late_tmp_dirs: BTreeSet::new(),
+            jobs_without_tmp_dir: (0, None),
         }
     }
 

@@ -49,6 +49,7 @@ impl Launches {
             (ProgramKind::Container, Err(e)) => {
                 self.prolog_not_started(state, attempt, "JobContainerType", &e)
             }
+            (ProgramKind::TmpDir, started) => self.tmp_dir_started(state, attempt, started),
             (ProgramKind::ContainerRemoval, started) => {
                 self.container_removal_started(state, attempt, started)
             }
@@ -115,7 +116,7 @@ impl Launches {
         } else if entry.phase == Phase::Prolog && has_dirs {
             self.programs.start_prolog(state, attempt);
         } else if entry.phase == Phase::Prolog {
-            state.records.prolog_over(attempt, state.now.mono_ms);
+            state.records.prolog_over(attempt, state.now.mono_ms, false);
             self.start_script(state, attempt);
         }
         // These are refused where the job is ending now.

@@ -35,7 +35,6 @@ impl Node {
             // No program needs an environment, and each job's is in the record file.
             return Some(Box::new(PrologEpilog {
                 tmp_dir,
-                prolog_timeout_s: settings.prolog_timeout_s,
                 ..PrologEpilog::default()
             }));
         }

@@ -66,6 +66,7 @@ impl Launcher {
             is_recovered: same_boot,
             grant,
             prolog_epilog: old.prolog_epilog.clone(),
+            has_no_tmp_dir: old.has_no_tmp_dir,
             forgotten_steps: old.steps_gone.clone(),
             ..JobEntry::default()
         };

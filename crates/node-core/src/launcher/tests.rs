@@ -5,6 +5,7 @@ mod actions;
 mod floods;
 mod random;
 mod scenarios;
+mod tmp_dirs;
 
 use super::interface::{
     Belongs, Failure, LaunchFiles, ProgramKind, Recovered, ResultPurpose, ScriptNotStarted,
@@ -199,6 +200,7 @@ struct World {
     is_serial: bool,
     /// Jobs have directories to themselves.
     has_containers: bool,
+    has_tmp_dirs: bool,
     /// Jobs whose directories are there.
     containers: BTreeSet<JobAttempt>,
     /// What step daemons say of their version.
@@ -246,6 +248,7 @@ impl World {
             has_crashed: false,
             is_serial: false,
             has_containers: false,
+            has_tmp_dirs: false,
             containers: BTreeSet::new(),
             stepd_greeting: Some(VERSIONS.greeting()),
         };
@@ -293,6 +296,8 @@ impl World {
             epilog: self.epilog.first().cloned(),
             kill_wait_s: 30,
             serial_programs: self.is_serial,
+            job_tmp_dirs: self.has_tmp_dirs,
+            tmp_fs: "/tmp".to_owned(),
             containers: match self.has_containers {
                 true => vec![ContainerSettings::default()],
                 false => Vec::new(),

@@ -1,15 +1,25 @@
 //! Temporary directories of Grid Engine jobs: where they are made, and what jobs get where they cannot be.
 
-use super::interface::Action;
-use super::job::JobEntry;
+use super::interface::{Action, Failure};
+use super::job::{JobEntry, Program};
+use super::launches::Launches;
 use super::node::Node;
-use super::state::State;
+use super::programs::{Programs, describe};
+use super::state::{Role, State};
 use crate::messages::StepOrder;
-use crate::{JobTmpDir, tmp_dir};
+use crate::{JobTmpDir, signals, tmp_dir};
 use muster_model::environment::Environment;
+use muster_model::ids::JobAttempt;
 use muster_proto::node::JobGrant;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// How long a job waits for its temporary directory, which may take as long as another user wants. It goes on without.
+const WAIT_S: u32 = 5;
+/// Processes that make one and are late; while there are that many no job gets one.
+const LATE_MAX: usize = 8;
+/// How often the log says that jobs have none, milliseconds.
+const LOG_INTERVAL_MS: u64 = 60_000;
 
 impl Node {
     fn tmp_parent_path(&self) -> PathBuf {
@@ -21,6 +31,9 @@ impl Node {
         let place = &self.place;
         let path = tmp_dir::path(grant, &place.cluster, &self.settings, &place.node)?;
         if !self.settings.job_tmp_dirs {
+            return None;
+        }
+        if self.late_tmp_dirs.len() >= LATE_MAX {
             return None;
         }
         let is_ready = self.tmp_parent.as_deref() == path.parent();
@@ -44,6 +57,7 @@ impl Node {
         tmp_dir::path(grant, &place.cluster, &self.settings, &place.node)?;
         let programs = entry.and_then(|e| e.prolog_epilog.as_ref());
         let own = programs.and_then(|p| p.tmp_dir.as_ref());
+        let own = own.filter(|_| entry.is_some_and(|e| !e.has_no_tmp_dir));
         let path = own.map(|dir| dir.path.clone());
         Some(path.unwrap_or_else(|| tmp_dir::base(&self.settings, &place.node)))
     }
@@ -75,6 +89,104 @@ impl Node {
                 order.env.set(name, path.as_bytes());
             }
         }
+    }
+}
+
+impl Programs {
+    /// Has a job's temporary directory made; whether it is to have one.
+    pub(super) fn start_tmp_dir(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+        let Some(entry) = state.jobs.get_mut(&attempt) else {
+            return false;
+        };
+        let programs = entry.prolog_epilog.as_ref();
+        let Some(programs) = programs.filter(|p| p.tmp_dir.is_some()) else {
+            return false;
+        };
+        let action = Action::MakeTmpDir(attempt, programs.clone());
+        entry.program = Program::Starting;
+        state.actions.push(action);
+        true
+    }
+}
+
+impl Launches {
+    /// What makes it runs, or could not be started.
+    pub(super) fn tmp_dir_started(
+        &mut self,
+        state: &mut State,
+        attempt: JobAttempt,
+        started: Result<i32, Failure>,
+    ) {
+        match started {
+            Ok(pid) => {
+                state.roles.insert(pid, Role::TmpDir(attempt));
+                self.programs
+                    .program_runs(state, attempt, pid, |_| Some(WAIT_S));
+            }
+            Err(e) => self.tmp_dir_over(state, attempt, Some(format!("fork: {}", e.error))),
+        }
+    }
+
+    /// It is there, or cannot be made.
+    pub(super) fn tmp_dir_made(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
+        let failure = (status != 0).then(|| describe(status, false));
+        self.tmp_dir_over(state, attempt, failure);
+    }
+
+    /// Its job begins, with it or without: users may have to do with a failure, which is thus neither the node's nor the job's.
+    fn tmp_dir_over(&mut self, state: &mut State, attempt: JobAttempt, failure: Option<String>) {
+        self.programs.program_ended(state, attempt);
+        self.programs.go_on_in_turn(state);
+        if let Some(failure) = failure {
+            state.go_on_without_tmp_dir(attempt, &failure);
+        }
+        self.dirs_are_made(state, attempt);
+    }
+
+    /// The time of what runs around a job is over.
+    pub(super) fn programs_late(&mut self, state: &mut State, attempt: JobAttempt) {
+        match state.jobs.get(&attempt).map(|e| e.program) {
+            Some(Program::Running { pid, .. })
+                if state.roles.get(&pid) == Some(&Role::TmpDir(attempt)) =>
+            {
+                // In the kernel it may not end for as long as another user wants.
+                state.roles.insert(pid, Role::Other);
+                state.node.late_tmp_dirs.insert(pid);
+                let kill = Action::SignalGroup(pid, signals::SIGKILL);
+                state.actions.push(kill);
+                let failure = format!("it takes longer than {WAIT_S} s");
+                self.tmp_dir_over(state, attempt, Some(failure));
+            }
+            _ => self.programs.programs_late(state, attempt),
+        }
+    }
+}
+
+impl State {
+    fn go_on_without_tmp_dir(&mut self, attempt: JobAttempt, failure: &str) {
+        let Some(entry) = self.jobs.get_mut(&attempt) else {
+            return;
+        };
+        entry.has_no_tmp_dir = true;
+        let (unlogged, logged_ms) = &mut self.node.jobs_without_tmp_dir;
+        let now_ms = self.now.mono_ms;
+        if logged_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(LOG_INTERVAL_MS)) {
+            *unlogged += 1;
+            return;
+        }
+        let others = match std::mem::take(unlogged) {
+            0 => String::new(),
+            count => format!("; so it is for {count} jobs before"),
+        };
+        *logged_ms = Some(now_ms);
+        let programs = entry.prolog_epilog.as_ref();
+        let path = programs.and_then(|p| p.tmp_dir.as_ref());
+        let path = path.map_or_else(PathBuf::new, |dir| dir.path.clone());
+        self.actions.log(format!(
+            "job {}: TMPDIR {} cannot be made ({failure}): TMPDIR is TmpFS{others}",
+            attempt.job,
+            path.display()
+        ));
     }
 }
 

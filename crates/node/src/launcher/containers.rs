@@ -11,7 +11,7 @@ use crate::root_files::only_root_leads_to;
 use crate::sys::bare::{self, Errno};
 use crate::sys::{self, mounts};
 use crate::tree_removal;
-use muster_node_core::launcher::{CONTAINER_LACK_STATUS, TMP_DIR_FAILED_STATUS};
+use muster_node_core::launcher::CONTAINER_LACK_STATUS;
 use muster_node_core::{JobContainer, JobTmpDir, PrologEpilog};
 use muster_proto::job_container::SHARED_MEMORY;
 use nix::sys::stat::Mode;
@@ -74,45 +74,34 @@ impl Namespace {
 /// Starts a process that makes the directories of a job.
 pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
     in_child(|| {
-        let container = programs.container.as_deref().map(|of| Container {
-            of,
-            env: &programs.env,
-        });
-        if let Some(container) = &container {
-            container.check_dirs()?;
-            container.make_base()?;
-        }
-        let made = container.as_ref().map_or(Ok(()), Container::make);
-        let tmp_dir = match made.is_ok() {
-            true => make_tmp_dir(programs),
-            false => Ok(()),
+        let Some(of) = programs.container.as_deref() else {
+            return Ok(());
         };
-        let failed = made.is_err() || tmp_dir.is_err();
-        if let Some(container) = container.as_ref().filter(|_| failed) {
+        let env = &programs.env;
+        let container = Container { of, env };
+        container.check_dirs()?;
+        container.make_base()?;
+        let made = container.make();
+        if made.is_err() {
             let _ = container.end();
-        }
-        if tmp_dir.is_err() {
-            sys::exit_now(tmp_dir_code(tmp_dir));
         }
         made
     })
 }
 
-/// Whether what a job needs is a temporary directory on a disk of this machine alone, which takes no process.
-pub(super) fn are_quick(programs: &PrologEpilog) -> bool {
-    let tmp_dir = programs.tmp_dir.as_ref();
-    programs.container.is_none() && tmp_dir.is_some_and(|dir| tmp_dirs::is_local(dir))
-}
-
-/// Makes it; the status that a process would end with. None: something is in the way, and a process has to make it.
-pub(super) fn make_now(programs: &PrologEpilog) -> Option<i32> {
-    let made = match programs.tmp_dir.as_deref().map(tmp_dirs::make) {
-        None | Some(Ok(())) => Ok(()),
-        Some(Err(e)) if lacks_room(e.kind()) => Err(e),
-        Some(Err(_)) => return None,
-    };
-    // What wait(2) has of an exit.
-    Some(tmp_dir_code(made) << 8)
+/// Starts one that makes a job's temporary directory, where the job will find it: it may be held up by whatever users do there.
+pub(super) fn start_making_tmp_dir(programs: &PrologEpilog) -> io::Result<i32> {
+    in_child(|| {
+        let Some(tmp_dir) = &programs.tmp_dir else {
+            return Ok(());
+        };
+        let namespace = programs.container.as_ref().map(|of| of.namespace());
+        let namespace = Namespace::open(namespace.as_deref())?;
+        namespace
+            .join()
+            .map_err(|e| io::Error::from_raw_os_error(e.0))?;
+        tmp_dirs::make(tmp_dir).map_err(about(tmp_dir.path.display()))
+    })
 }
 
 /// The temporary directory that has to be removed after the job; one in a directory of the job's own goes with that.
@@ -127,14 +116,14 @@ pub(super) fn tmp_dir_to_remove(programs: &PrologEpilog) -> Option<&JobTmpDir> {
 pub(super) fn prepare_tmp_dirs(parent: &Path, kept: &BTreeSet<String>) -> bool {
     let started = in_child(|| {
         tmp_dirs::make_parent(parent, None).map_err(about(parent.display()))?;
-        let left = tmp_dirs::removal::left_over(parent, kept);
+        let left = tmp_dirs::removal::names_left_over(parent, kept);
         if left.is_empty() {
             return Ok(());
         }
-        // The launcher goes on as soon as it is known what is left over.
+        // The launcher goes on as soon as it is known what is left over, and not when users let go of it.
         if let Ok(sys::Fork::Child) = sys::fork() {
             sys::lower_priority();
-            remove_left_over(&left);
+            remove_left_over(&tmp_dirs::removal::by_user(parent, left));
             sys::exit_now(0);
         }
         Ok(())
@@ -174,23 +163,6 @@ fn remove_left_over(left: &[Vec<JobTmpDir>]) {
             Err(e) => eprintln!("what is left over stays: {e}"),
         }
     }
-}
-
-/// Makes the temporary directory of a Grid Engine job, where the job will find it.
-fn make_tmp_dir(programs: &PrologEpilog) -> io::Result<()> {
-    let Some(tmp_dir) = &programs.tmp_dir else {
-        return Ok(());
-    };
-    let of_node = mounts::own_namespace()?;
-    let namespace = programs.container.as_ref().map(|of| of.namespace());
-    let namespace = Namespace::open(namespace.as_deref())?;
-    let failed = |e: Errno| io::Error::from_raw_os_error(e.0);
-    namespace.join().map_err(failed)?;
-    let made = tmp_dirs::make_patiently(tmp_dir);
-    if namespace.descriptor().is_some() {
-        bare::join_mount_namespace(of_node.as_raw_fd()).map_err(failed)?;
-    }
-    made
 }
 
 /// Starts a process that removes them.
@@ -266,14 +238,6 @@ fn exit_code(done: io::Result<()>) -> i32 {
                 false => 1,
             }
         }
-    }
-}
-
-/// The same of what makes a temporary directory: users may have to do with it, so that it is not the node's fault.
-fn tmp_dir_code(done: io::Result<()>) -> i32 {
-    match exit_code(done) {
-        1 => TMP_DIR_FAILED_STATUS.cast_signed(),
-        other => other,
     }
 }
 

@@ -282,7 +282,14 @@ impl LauncherExecutor {
                 let started = programs::start(kind, &programs, env);
                 self.programs_started(attempt, kind, started);
             }
-            Action::MakeContainer(attempt, around) => self.make_dirs(attempt, &around),
+            Action::MakeContainer(attempt, around) => {
+                let started = containers::start_making(&around);
+                self.programs_started(attempt, ProgramKind::Container, started);
+            }
+            Action::MakeTmpDir(attempt, around) => {
+                let started = containers::start_making_tmp_dir(&around);
+                self.programs_started(attempt, ProgramKind::TmpDir, started);
+            }
             Action::RemoveContainer(attempt, around) => self.remove_dirs(attempt, &around),
             Action::PrepareTmpDirs { parent, kept } => {
                 let is_there = containers::prepare_tmp_dirs(&parent, &kept);
@@ -330,18 +337,6 @@ impl LauncherExecutor {
             Action::Measure { id, wanted, of } => self.start_measurement(id, wanted, &of),
             Action::StopMeasurement(id) => self.drop_question(&About::Measurement(id)),
             other => self.handle_stepds(other),
-        }
-    }
-
-    fn make_dirs(&mut self, attempt: JobAttempt, around: &PrologEpilog) {
-        let is_quick = containers::are_quick(around);
-        let made = is_quick.then(|| containers::make_now(around)).flatten();
-        match made {
-            Some(status) => self.events.push_back(Event::DirsMade(attempt, status)),
-            None => {
-                let started = containers::start_making(around);
-                self.programs_started(attempt, ProgramKind::Container, started);
-            }
         }
     }
 

@@ -14,7 +14,6 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, unlinkat};
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
@@ -36,36 +35,29 @@ pub(super) fn make_parent(path: &Path, owner: Option<u32>) -> io::Result<()> {
     let above = open_above(above, owner)?;
     let device = quiet_stat::of_descriptor(&above)?.device;
     for _ in 0..TRIES_MAX {
-        match mkdirat(&above, name, Mode::from_bits_truncate(PARENT_MODE)) {
-            Ok(()) | Err(Errno::EEXIST) => {}
-            Err(e) => return Err(e.into()),
+        match quiet_stat::of_name(&above, name) {
+            // To make it would need the directory above to itself.
+            Ok(found) if is_parent(&found, device) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                match mkdirat(&above, name, Mode::from_bits_truncate(PARENT_MODE)) {
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            _ => move_away(&above, name)?,
         }
-        let found = quiet_stat::of_name(&above, name);
-        if found.is_ok_and(|found| is_parent(&found, device)) {
-            return Ok(());
-        }
-        move_away(&above, name)?;
     }
     Err(io::Error::other(
         "others put something there as soon as it is free",
     ))
 }
 
-/// Makes the directory of a job in one of root's that is there.
-///
-/// # Errors
-/// There is one, or it cannot be made.
-pub(super) fn make(dir: &JobTmpDir) -> io::Result<()> {
-    let (parent, name) = split(&dir.path)?;
-    make_in(&open_parent(parent, Some(dir.uid))?, name, dir)
-}
-
-/// The same where anything may be in the way, in a process that may wait: the directory that it is to be in is made, too, and what
-/// an earlier job of this number has left gets another name.
+/// Makes the directory of a job, in a process that may wait: the directory that it is to be in is made, too, and what an earlier job of
+/// this number has left gets another name.
 ///
 /// # Errors
 /// It cannot be made.
-pub(super) fn make_patiently(dir: &JobTmpDir) -> io::Result<()> {
+pub(super) fn make(dir: &JobTmpDir) -> io::Result<()> {
     let (parent, name) = split(&dir.path)?;
     make_parent(parent, Some(dir.uid))?;
     let parent = open_parent(parent, Some(dir.uid))?;
@@ -181,48 +173,11 @@ fn unmount(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Kinds of file systems that answer at once, or not at all.
-const LOCAL: [&str; 8] = [
-    "ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs",
-];
-
-/// Whether one is on a disk of this machine, so that nobody waits for another. Nothing else is asked for that.
-pub(super) fn is_local(dir: &JobTmpDir) -> bool {
-    dir.path.parent().is_some_and(is_local_parent)
-}
-
-/// The same of the directory that they are in, which may not be there yet.
-fn is_local_parent(parent: &Path) -> bool {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let Some(parent) = parent.parent() else {
-        return false;
-    };
-    let mut all: Vec<&Path> = parent.ancestors().collect();
-    all.reverse();
-    let is_link = |path: &Path| fs::symlink_metadata(path).map_or(true, |of| of.is_symlink());
-    all.into_iter()
-        .all(|path| kind_of_mount(&mounts, path).is_none_or(is_known) && !is_link(path))
-}
-
-fn is_known(kind: &str) -> bool {
-    LOCAL.contains(&kind)
-}
-
-/// The kind of the file system that is mounted there, if one is.
-fn kind_of_mount<'m>(mounts: &'m str, path: &Path) -> Option<&'m str> {
-    // ID PARENT MAJOR:MINOR ROOT MOUNTPOINT OPTIONS ... - KIND SOURCE OPTIONS
-    let kind = |line: &'m str| {
-        let (mount, of) = line.split_once(" - ")?;
-        let there = Path::new(mount.split(' ').nth(4)?);
-        (there == path).then(|| of.split(' ').next().unwrap_or_default())
-    };
-    mounts.lines().filter_map(kind).next_back()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use nix::unistd::geteuid;
+    use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
     use std::path::PathBuf;
 
@@ -327,12 +282,10 @@ mod tests {
         }
         let place = place("mounted");
         let dir = tmp_dir(&place);
-        make_patiently(&dir).unwrap();
+        make(&dir).unwrap();
         fs::write(dir.path.join("file"), "earlier").unwrap();
-        let again = make(&dir).unwrap_err();
-        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         mount_tmpfs(&dir.path);
-        make_patiently(&dir).unwrap();
+        make(&dir).unwrap();
         assert_eq!(fs::read_dir(&dir.path).unwrap().count(), 0);
         assert_eq!(fs::symlink_metadata(&dir.path).unwrap().uid(), USER);
         // Mounted twice, and full: the launcher had a look at it, which a user's file system need not answer.
@@ -364,27 +317,11 @@ mod tests {
             make_of(name, uid);
         }
         let kept = std::collections::BTreeSet::from(["4".to_owned()]);
-        let left = removal::left_over(&parent(&place), &kept);
+        let names = removal::names_left_over(&parent(&place), &kept);
+        let left = removal::by_user(&parent(&place), names);
         let count = |of: &Vec<JobTmpDir>| (of[0].uid, of.len());
         let counts: Vec<(u32, usize)> = left.iter().map(count).collect();
         assert_eq!(counts, [(OTHER, 1), (USER, 2)]);
-        fs::remove_dir_all(&place).unwrap();
-    }
-
-    #[test]
-    fn kinds_of_mounts_are_found() {
-        let mounts = "25 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n\
-                      30 25 0:40 / /scratch rw - nfs4 server:/x rw\n\
-                      31 25 0:41 / /tmp rw shared:1 - tmpfs tmpfs rw\n";
-        assert_eq!(kind_of_mount(mounts, Path::new("/")), Some("ext4"));
-        assert_eq!(kind_of_mount(mounts, Path::new("/tmp")), Some("tmpfs"));
-        assert_eq!(kind_of_mount(mounts, Path::new("/scratch")), Some("nfs4"));
-        assert_eq!(kind_of_mount(mounts, Path::new("/scratch/a")), None);
-        assert!(!is_known("nfs4") && !is_known("autofs") && is_known("xfs"));
-        let place = place("local");
-        let link = place.join("link");
-        symlink(&place, &link).unwrap();
-        assert!(!is_local_parent(&link.join("muster.c.n1")));
         fs::remove_dir_all(&place).unwrap();
     }
 
@@ -402,12 +339,13 @@ mod tests {
         chown(&place, Some(OTHER), None).unwrap();
         make_parent(&parent, None).unwrap_err();
         chown(&place, Some(0), None).unwrap();
-        // Without that directory, or with another's in its place, none is made, and nothing is removed.
-        assert_eq!(make(&dir).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // Without that directory, or with another's in its place, none is made in it, and nothing is removed.
+        let open = |path| open_parent(path, Some(USER)).map(drop);
+        assert_eq!(open(&parent).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::create_dir_all(&dir.path).unwrap();
         chown(&parent, Some(USER), None).unwrap();
         chown(&dir.path, Some(USER), None).unwrap();
-        make(&dir).unwrap_err();
+        open(&parent).unwrap_err();
         removal::remove_all(std::slice::from_ref(&dir));
         assert!(dir.path.exists());
         // Another user's directory is not removed at the job's end.

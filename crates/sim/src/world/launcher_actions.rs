@@ -182,6 +182,9 @@ impl LauncherExecutor<'_> {
             Action::MakeContainer(attempt, _) => {
                 self.start_programs(node, attempt, ProgramKind::Container)
             }
+            Action::MakeTmpDir(attempt, _) => {
+                self.start_programs(node, attempt, ProgramKind::TmpDir)
+            }
             Action::RemoveContainer(attempt, _) => {
                 self.start_programs(node, attempt, ProgramKind::ContainerRemoval);
             }

@@ -61,6 +61,12 @@ impl World {
                 let event = Event::ProgramsStarted(attempt, ProgramKind::Container, started);
                 self.events.push_back(event);
             }
+            Action::MakeTmpDir(attempt, _) => {
+                self.check_recorded(attempt);
+                let started = self.spawn(Kind::Programs(attempt, ProgramKind::TmpDir));
+                let event = Event::ProgramsStarted(attempt, ProgramKind::TmpDir, started);
+                self.events.push_back(event);
+            }
             Action::RemoveContainer(attempt, _) => {
                 assert!(self.pids(|kind| *kind == Kind::Script(attempt)).is_empty());
                 let kind = ProgramKind::ContainerRemoval;

@@ -8,7 +8,7 @@ use muster_node_core::JobTmpDir;
 use nix::errno::Errno;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -101,16 +101,21 @@ fn remove_empty(dir: &JobTmpDir) -> io::Result<Leftover> {
     Err(Errno::EBUSY.into())
 }
 
-/// Those in a directory that jobs do not have any more, by user.
-pub(crate) fn left_over(parent: &Path, kept: &BTreeSet<String>) -> Vec<Vec<JobTmpDir>> {
-    let Ok(opened) = open_parent(parent, None) else {
-        return Vec::new();
-    };
+/// Names in a directory of those that jobs do not have any more. It is listed at once, so that what is made from now on stays.
+pub(crate) fn names_left_over(parent: &Path, kept: &BTreeSet<String>) -> Vec<OsString> {
     let is_kept = |name: &OsStr| name.to_str().is_some_and(|name| kept.contains(name));
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name());
+    names.filter(|name| !is_kept(name)).collect()
+}
+
+/// Those of these names, by user. Users may have to do with how long that takes.
+pub(crate) fn by_user(parent: &Path, names: Vec<OsString>) -> Vec<Vec<JobTmpDir>> {
+    let Ok(opened) = open_parent(parent, None) else {
+        return Vec::new();
+    };
     let mut dirs: Vec<JobTmpDir> = names
-        .filter(|name| !is_kept(name))
+        .into_iter()
         .filter_map(|name| {
             Some(JobTmpDir {
                 uid: owner_of(&opened, &name)?,
