@@ -97,7 +97,7 @@ struct Admitted {
 
 /// How far an attempt to join has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum JoinStage {
     /// It was refused before anything was looked at.
     Refused,
     /// The other side has not shown that it has a token.
@@ -109,38 +109,38 @@ enum Stage {
 }
 
 /// An attempt to join, which ends without an outcome where its time is over: it has a line, and counts, all the same.
-struct Attempt<'a> {
+struct JoinAttempt<'a> {
     tries: &'a RefCell<FailedTries>,
     from: IpAddr,
     /// What it shows, which may be what somebody else has sent before.
     shown: Option<JoinOffer>,
-    stage: Stage,
+    stage: JoinStage,
 }
 
-impl Attempt<'_> {
+impl JoinAttempt<'_> {
     /// Writes its line.
     fn finish(&mut self, outcome: &Result<(), String>) {
         match outcome {
             Ok(()) => entry(self.from, self.shown.as_ref()).done(),
             Err(why) => {
-                if self.stage == Stage::Unconfirmed {
+                if self.stage == JoinStage::Unconfirmed {
                     self.tries.borrow_mut().note(self.from, Instant::now());
                 }
                 note_refusal(self.from, self.shown.as_ref(), why);
             }
         }
-        self.stage = Stage::Finished;
+        self.stage = JoinStage::Finished;
     }
 }
 
-impl Drop for Attempt<'_> {
+impl Drop for JoinAttempt<'_> {
     fn drop(&mut self) {
         let why = match self.stage {
-            Stage::Finished => return,
-            Stage::Refused | Stage::Unconfirmed => {
+            JoinStage::Finished => return,
+            JoinStage::Refused | JoinStage::Unconfirmed => {
                 "the connection ended before it was shown that the other side has the token"
             }
-            Stage::Confirmed => {
+            JoinStage::Confirmed => {
                 "the connection ended before its key was pinned, which may have happened all the same"
             }
         };
@@ -158,11 +158,11 @@ impl Network {
     ) -> Result<(), String> {
         let ip = from.ip();
         let shown = JoinOffer::decode(&opening.credential);
-        let mut attempt = Attempt {
+        let mut attempt = JoinAttempt {
             tries: &self.tries,
             from: ip,
             shown,
-            stage: Stage::Unconfirmed,
+            stage: JoinStage::Unconfirmed,
         };
         let outcome = self.attempt(tcp, opening, &mut attempt).await;
         let pinned = match &outcome {
@@ -192,11 +192,11 @@ impl Network {
         self: &Rc<Network>,
         tcp: &mut TcpStream,
         opening: &Opening,
-        attempt: &mut Attempt<'_>,
+        attempt: &mut JoinAttempt<'_>,
     ) -> Result<(Channel, Result<(), String>), String> {
         let from = attempt.from;
         if !self.tries.borrow().may_try(from, Instant::now()) {
-            attempt.stage = Stage::Refused;
+            attempt.stage = JoinStage::Refused;
             let why = "too many attempts to join from there: try again in a minute";
             let _ = tcp.write_all(&Responder::refusal(why)).await;
             let _ = tcp.shutdown().await;
@@ -215,7 +215,7 @@ impl Network {
         sent.map_err(|e| e.to_string())?;
         // Who repeats what somebody has said before comes no further.
         let channel = confirmed(tcp, admitted.channel).await?;
-        attempt.stage = Stage::Confirmed;
+        attempt.stage = JoinStage::Confirmed;
         let pinned = self.pin(admitted.offer, admitted.hello, from).await;
         Ok((channel, pinned))
     }
@@ -344,7 +344,7 @@ mod tests {
                 .filter(|line| line.contains("192.0.2.77"))
                 .collect::<Vec<_>>()
         };
-        let attempt = |stage| Attempt {
+        let attempt = |stage| JoinAttempt {
             tries: &tries,
             from,
             shown: None,
@@ -353,7 +353,7 @@ mod tests {
         for _ in 0..TRIES_MAX {
             assert!(tries.borrow().may_try(from, Instant::now()));
             let waits = async {
-                let _attempt = attempt(Stage::Unconfirmed);
+                let _attempt = attempt(JoinStage::Unconfirmed);
                 std::future::pending::<()>().await;
             };
             tokio::time::timeout(Duration::ZERO, waits)
@@ -365,11 +365,11 @@ mod tests {
         }
         assert!(!tries.borrow().may_try(from, Instant::now()));
         let tries = RefCell::default();
-        let mut joined = Attempt {
+        let mut joined = JoinAttempt {
             tries: &tries,
             from,
             shown: None,
-            stage: Stage::Confirmed,
+            stage: JoinStage::Confirmed,
         };
         joined.finish(&Ok(()));
         drop(joined);
