@@ -262,7 +262,12 @@ impl Launcher {
                 .launches
                 .signals
                 .stop_announced(&mut self.state, attempt),
-            Timer::Programs(attempt) => self.launches.programs_late(&mut self.state, attempt),
+            Timer::Programs(attempt) => {
+                let (launches, state) = (&mut self.launches, &mut self.state);
+                if !tmp_dirs::leave_late(launches, state, attempt) {
+                    launches.programs.programs_late(state, attempt);
+                }
+            }
             Timer::Writer(attempt, pid) => {
                 self.launches
                     .writers
@@ -474,7 +479,7 @@ impl Launcher {
                     .container_made(&mut self.state, attempt, status)
             }
             Some(Role::TmpDir(attempt)) => {
-                self.launches.tmp_dir_made(&mut self.state, attempt, status)
+                tmp_dirs::made(&mut self.launches, &mut self.state, attempt, status)
             }
             Some(Role::ContainerRemoval(attempt)) => self
                 .launches

@@ -30,6 +30,15 @@ pub struct Setup {
     pub host: String,
 }
 
+/// What the log says of jobs without a temporary directory of their own.
+#[derive(Debug, Default)]
+pub(super) struct LackLog {
+    /// Jobs that are not in it.
+    pub(super) unlogged: u64,
+    /// When the last one was logged.
+    pub(super) logged_ms: Option<u64>,
+}
+
 /// The node.
 pub(super) struct Node {
     pub(super) setup: Setup,
@@ -50,8 +59,8 @@ pub(super) struct Node {
     pub(super) failed_tmp_parent: Option<PathBuf>,
     /// Processes that make one and that nobody waits for any more.
     pub(super) late_tmp_dirs: BTreeSet<i32>,
-    /// Jobs without theirs that are not in the log, and when the last one was logged.
-    pub(super) jobs_without_tmp_dir: (u64, Option<u64>),
+    /// What the log says of jobs without theirs.
+    pub(super) tmp_dir_lacks: LackLog,
 }
 
 impl Node {
@@ -68,7 +77,7 @@ impl Node {
             tmp_parent: None,
             failed_tmp_parent: None,
             late_tmp_dirs: BTreeSet::new(),
-            jobs_without_tmp_dir: (0, None),
+            tmp_dir_lacks: LackLog::default(),
         }
     }
 

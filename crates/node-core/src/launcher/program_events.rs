@@ -7,6 +7,7 @@ use super::programs::describe;
 use super::records::Fault;
 use super::retry::{RETRY_MS, TRIES_MAX, fault_of};
 use super::state::{Role, State};
+use super::tmp_dirs;
 use super::{Move, Phase};
 use muster_model::ids::JobAttempt;
 
@@ -49,7 +50,7 @@ impl Launches {
             (ProgramKind::Container, Err(e)) => {
                 self.prolog_not_started(state, attempt, "JobContainerType", &e)
             }
-            (ProgramKind::TmpDir, started) => self.tmp_dir_started(state, attempt, started),
+            (ProgramKind::TmpDir, started) => tmp_dirs::started(self, state, attempt, started),
             (ProgramKind::ContainerRemoval, started) => {
                 self.container_removal_started(state, attempt, started)
             }

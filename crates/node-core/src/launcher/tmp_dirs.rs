@@ -109,57 +109,65 @@ impl Programs {
     }
 }
 
-impl Launches {
-    /// What makes it runs, or could not be started.
-    pub(super) fn tmp_dir_started(
-        &mut self,
-        state: &mut State,
-        attempt: JobAttempt,
-        started: Result<i32, Failure>,
-    ) {
-        match started {
-            Ok(pid) => {
-                state.roles.insert(pid, Role::TmpDir(attempt));
-                self.programs
-                    .program_runs(state, attempt, pid, |_| Some(WAIT_S));
-            }
-            Err(e) => self.tmp_dir_over(state, attempt, Some(format!("fork: {}", e.error))),
+/// What makes a job's runs, or could not be started.
+pub(super) fn started(
+    launches: &mut Launches,
+    state: &mut State,
+    attempt: JobAttempt,
+    started: Result<i32, Failure>,
+) {
+    match started {
+        Ok(pid) => {
+            state.roles.insert(pid, Role::TmpDir(attempt));
+            launches
+                .programs
+                .program_runs(state, attempt, pid, |_| Some(WAIT_S));
+        }
+        Err(e) => {
+            let failure = format!("fork: {}", e.error);
+            end_making(launches, state, attempt, Some(failure));
         }
     }
+}
 
-    /// It is there, or cannot be made.
-    pub(super) fn tmp_dir_made(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
-        let failure = (status != 0).then(|| describe(status, false));
-        self.tmp_dir_over(state, attempt, failure);
-    }
+/// It is there, or cannot be made.
+pub(super) fn made(launches: &mut Launches, state: &mut State, attempt: JobAttempt, status: i32) {
+    let failure = (status != 0).then(|| describe(status, false));
+    end_making(launches, state, attempt, failure);
+}
 
-    /// Its job begins, with it or without: users may have to do with a failure, which is thus neither the node's nor the job's.
-    fn tmp_dir_over(&mut self, state: &mut State, attempt: JobAttempt, failure: Option<String>) {
-        self.programs.program_ended(state, attempt);
-        self.programs.go_on_in_turn(state);
-        if let Some(failure) = failure {
-            state.go_on_without_tmp_dir(attempt, &failure);
-        }
-        self.dirs_are_made(state, attempt);
+/// Its job begins, with it or without: users may have to do with a failure, which is thus neither the node's nor the job's.
+fn end_making(
+    launches: &mut Launches,
+    state: &mut State,
+    attempt: JobAttempt,
+    failure: Option<String>,
+) {
+    launches.programs.program_ended(state, attempt);
+    launches.programs.go_on_in_turn(state);
+    if let Some(failure) = failure {
+        state.go_on_without_tmp_dir(attempt, &failure);
     }
+    launches.dirs_are_made(state, attempt);
+}
 
-    /// The time of what runs around a job is over.
-    pub(super) fn programs_late(&mut self, state: &mut State, attempt: JobAttempt) {
-        match state.jobs.get(&attempt).map(|e| e.program) {
-            Some(Program::Running { pid, .. })
-                if state.roles.get(&pid) == Some(&Role::TmpDir(attempt)) =>
-            {
-                // In the kernel it may not end for as long as another user wants.
-                state.roles.insert(pid, Role::Other);
-                state.node.late_tmp_dirs.insert(pid);
-                let kill = Action::SignalGroup(pid, signals::SIGKILL);
-                state.actions.push(kill);
-                let failure = format!("it takes longer than {WAIT_S} s");
-                self.tmp_dir_over(state, attempt, Some(failure));
-            }
-            _ => self.programs.programs_late(state, attempt),
-        }
+/// The time of what runs around a job is over; whether that makes its temporary directory, and is not waited for any more.
+pub(super) fn leave_late(launches: &mut Launches, state: &mut State, attempt: JobAttempt) -> bool {
+    let program = state.jobs.get(&attempt).map(|e| e.program);
+    let Some(Program::Running { pid, .. }) = program else {
+        return false;
+    };
+    if state.roles.get(&pid) != Some(&Role::TmpDir(attempt)) {
+        return false;
     }
+    // In the kernel it may not end for as long as another user wants.
+    state.roles.insert(pid, Role::Other);
+    state.node.late_tmp_dirs.insert(pid);
+    let kill = Action::SignalGroup(pid, signals::SIGKILL);
+    state.actions.push(kill);
+    let failure = format!("it takes longer than {WAIT_S} s");
+    end_making(launches, state, attempt, Some(failure));
+    true
 }
 
 impl State {
@@ -168,17 +176,20 @@ impl State {
             return;
         };
         entry.has_no_tmp_dir = true;
-        let (unlogged, logged_ms) = &mut self.node.jobs_without_tmp_dir;
+        let log = &mut self.node.tmp_dir_lacks;
         let now_ms = self.now.mono_ms;
-        if logged_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(LOG_INTERVAL_MS)) {
-            *unlogged += 1;
+        if log
+            .logged_ms
+            .is_some_and(|at_ms| now_ms < at_ms.saturating_add(LOG_INTERVAL_MS))
+        {
+            log.unlogged += 1;
             return;
         }
-        let others = match std::mem::take(unlogged) {
+        let others = match std::mem::take(&mut log.unlogged) {
             0 => String::new(),
             count => format!("; so it is for {count} jobs before"),
         };
-        *logged_ms = Some(now_ms);
+        log.logged_ms = Some(now_ms);
         let programs = entry.prolog_epilog.as_ref();
         let path = programs.and_then(|p| p.tmp_dir.as_ref());
         let path = path.map_or_else(PathBuf::new, |dir| dir.path.clone());
