@@ -351,8 +351,8 @@ fn mpi_ranks_of_a_node_share_memory() {
 fn messages_reach_a_script_whose_output_is_in_its_own_directory() {
     let Some(c) = contained(1, "") else { return };
     let job = c.sbatch(
-        "-o /tmp/out -e /tmp/err --wrap 'trap \"cp /tmp/err $PWD/err; exit 0\" TERM; touch began; \
-         while true; do sleep 0.05; done'",
+        "-o /tmp/out -e /tmp/err --wrap 'trap \"cp /tmp/err $PWD/copy; mv $PWD/copy $PWD/err; exit 0\" TERM; \
+         touch began; while true; do sleep 0.05; done'",
     );
     c.until("it has begun", || c.dir.join("began").exists());
     c.ok(&format!("scancel {job}"));
