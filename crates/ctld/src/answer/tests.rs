@@ -247,7 +247,7 @@ fn who_may_not_see_a_job_cannot_wait_for_it() {
     }
 }
 
-/// Whoever held a batch job and left ended it in the controller's name, and nobody saw who holds another's that waits.
+/// A client that held a batch job and left ended it in the controller's name, and nobody saw who holds another's that waits.
 #[test]
 fn who_holds_holds_an_allocation() {
     let mut state = state("");
