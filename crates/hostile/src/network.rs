@@ -45,7 +45,7 @@ impl NetworkDaemons {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
             .local_addr()?
             .port();
-        let conf = dir.join("slurm.conf");
+        let conf = target.network_configuration();
         fs::write(&conf, configuration(target, port)?)?;
         if let Some(pid) = target.pid(&format!("run/noded.{NODE}.pid")) {
             target.kill(pid);

@@ -323,7 +323,19 @@ impl Target {
         if let Some(pid) = self.pid(&format!("run/noded.{node}.pid")) {
             self.kill(pid);
         }
-        self.run(crate::sys::ROOT, &format!("slurmd -N {node}"))
+        // The node whose port is attacked keeps it: its configuration is another.
+        let conf = self.network_configuration();
+        let options = match node == PORT_NODE && conf.exists() {
+            true => format!("-f {} ", conf.display()),
+            false => String::new(),
+        };
+        self.run(crate::sys::ROOT, &format!("slurmd {options}-N {node}"))
+    }
+
+    /// The configuration by which the agent of [`PORT_NODE`] serves its port, once
+    /// [`NetworkDaemons`](crate::network::NetworkDaemons) have started.
+    pub(crate) fn network_configuration(&self) -> PathBuf {
+        self.home().join("network/slurm.conf")
     }
 
     /// Kills the controller and starts another.
