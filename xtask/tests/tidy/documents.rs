@@ -181,7 +181,7 @@ fn first_file(text: &str) -> Option<&str> {
 fn last_file(text: &str) -> Option<&str> {
     let text = text.trim_end();
     let before = text.rfind(|c: char| !is_word(c) && !"/-.".contains(c));
-    // What is in braces stands for several files.
+    // Braces list several files.
     let is_one = before.is_none_or(|at| !text[at..].starts_with('}'));
     let path = before.map_or(text, |at| &text[at + 1..]);
     (is_one && path.contains('/') && path.ends_with(".rs")).then_some(path)

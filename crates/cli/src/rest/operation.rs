@@ -19,7 +19,7 @@ pub(super) enum Area {
 pub(super) struct RestOperation {
     pub(super) method: Method,
     pub(super) area: Area,
-    /// The path behind the version; a name in braces stands for one part.
+    /// The path behind the version; a name in braces is any one part.
     pub(super) path: &'static str,
     /// Minor number of the first version that has it, as the releases of Slurm do.
     pub(super) since: u32,
