@@ -36,11 +36,11 @@ pub(crate) struct AgentStream {
     own_ip: Option<IpAddr>,
 }
 
-/// What shows another host that the caller may connect: which key he has, and the key.
+/// What shows another host that the caller may connect: which key it has, and the key.
 pub(crate) type ShownKey<'a> = (JobCredential, &'a [u8]);
 
 impl AgentStream {
-    /// Connects to the agent of an address, as the owner of a job whose key he has, if that is known.
+    /// Connects to the agent of an address, as the owner of a job, by the job's key, if that is known.
     pub(crate) fn connect_agent(
         address: &str,
         job: JobId,

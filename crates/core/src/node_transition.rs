@@ -53,13 +53,13 @@ pub enum RebootState {
 /// The state of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCondition {
-    /// See there.
+    /// The connection to its agent.
     pub link: LinkState,
-    /// See there.
+    /// Whether it takes jobs.
     pub service: ServiceState,
-    /// See there.
+    /// Power saving.
     pub power: PowerState,
-    /// See there.
+    /// A reboot.
     pub reboot: RebootState,
 }
 

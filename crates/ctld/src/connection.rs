@@ -3,6 +3,7 @@
 
 mod audit;
 mod changes;
+mod held;
 mod kind;
 mod subject;
 mod subordinate;
@@ -22,6 +23,7 @@ use crate::peer::{NodeProof, Origin, Peer, Place};
 use crate::quota::{AgentConnection, Leave, Share};
 use crate::reply::{Direct, Pending, Remarks, ReplyTo};
 use crate::shared::Shared;
+use held::HeldAllocations;
 use kind::kind;
 use log::debug;
 use muster_closer::passed;
@@ -63,7 +65,7 @@ struct Connection {
     /// Answers to waits.
     later: Outbox,
     /// Allocations that end with this connection.
-    held: Vec<JobId>,
+    held: HeldAllocations,
     /// Where the client is.
     place: Place,
     /// What it asks for now, and about what, as the audit log has it.
@@ -107,7 +109,7 @@ pub(crate) async fn serve(
         identity,
         write,
         later,
-        held: Vec::new(),
+        held: HeldAllocations::default(),
         node: None,
         proof: origin.proof,
         place: Place {
@@ -496,15 +498,15 @@ impl Connection {
         if let Reply::Submitted { id, .. } = &reply
             && is_held
         {
-            self.held.push(*id);
+            self.hold_allocation(*id).await?;
         }
         if let Some(job) = done {
-            self.held.retain(|held| *held != job);
+            self.held.remove(job);
         }
         self.reply(reply).await
     }
 
-    async fn reply(&mut self, reply: Reply) -> io::Result<Served> {
+    pub(crate) async fn reply(&mut self, reply: Reply) -> io::Result<Served> {
         self.send(&frame::encode(&Response::Reply(Box::new(reply))))
             .await?;
         Ok(Served::Next)
@@ -598,6 +600,18 @@ impl Connection {
         let identity = self.identity.clone();
         let look = move |state: &State| hides(state, &identity, what);
         self.shared.look(look).await
+    }
+
+    /// An allocation ends with this connection from now on.
+    async fn hold_allocation(&mut self, job: JobId) -> io::Result<()> {
+        self.held.add(job);
+        if self.held.is_look_due() {
+            // Also if the client goes away meanwhile, they are all there.
+            let held = self.held.clone();
+            let look = move |state: &State| held.retain_known(state);
+            self.held = self.shared.look(look).await?;
+        }
+        Ok(())
     }
 
     /// The client is gone: what it held ends.

@@ -21,7 +21,7 @@ pub const PREDICT_RUN_TIMES: &str = "predict_run_times";
 /// Exit codes from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ExitCodeRange {
-    /// See there.
+    /// The first.
     #[n(0)]
     pub first: u32,
     /// It is one of them.

@@ -22,7 +22,7 @@ pub struct JobContainer {
     /// Whose they are.
     #[n(2)]
     pub uid: u32,
-    /// See above.
+    /// The owner's group.
     #[n(3)]
     pub gid: u32,
     /// What the job must find where it is: no directory of its own may hide it.

@@ -40,7 +40,7 @@ struct Ended {
     kept: KeptEntries,
 }
 
-/// What becomes of the daemon once it is known whether the launcher has read what it was sent before.
+/// What remains to be done before the daemon exits, once it is known whether the launcher has read its earlier messages.
 #[derive(Debug)]
 struct Parting {
     /// The end of its last step, if that is not reported.

@@ -35,9 +35,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 
-/// Waits between dials.
+/// Shortest wait between dials.
 const RETRY_MIN: Duration = Duration::from_millis(50);
-/// See above.
+/// Longest such wait.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// Time between two versions of the report.
 const REPORT: Duration = Duration::from_millis(200);

@@ -55,9 +55,9 @@ pub(crate) struct Reaped {
     pub(crate) max_rss_kib: u64,
     /// Major page faults.
     pub(crate) pages: u64,
-    /// Blocks of 512 bytes read and written.
+    /// Blocks of 512 bytes read.
     pub(crate) blocks_in: u64,
-    /// See above.
+    /// Blocks of 512 bytes written.
     pub(crate) blocks_out: u64,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Every message is one frame: a length (u32, big endian) and a CBOR value (RFC 8949) of the types below, whose
 //! fields are numbered and may only be added to. The same frames travel over Unix and TCP sockets; identity comes
-//! from the transport (peer credentials), never from the message. No behaviour lives here.
+//! from the transport (peer credentials), never from the message. Beside types there are frames, versions and the line
+//! protocol of JSV; what a message leads to is decided by its receiver.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -69,7 +69,7 @@ pub(crate) struct Lane {
     pub(crate) held: bool,
     /// Unique number of the lane's current demand.
     pub(crate) stamp: u64,
-    /// Reservations are in its way.
+    /// What keeps it back other than a lack of nodes.
     cause: Option<Reason>,
     /// The common part of its jobs' ranks, see [`QueueOrder::base`].
     base: i64,

@@ -20,7 +20,7 @@ impl<const N: usize> Line<N> {
         line
     }
 
-    /// See above.
+    /// The bytes written so far.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }

@@ -58,7 +58,7 @@ impl Default for Options {
     }
 }
 
-/// Bugs that are put between the controller and its world on purpose, to see that the simulator finds such.
+/// Bugs that are put into the controller's world and the nodes' on purpose, to see that the simulator finds such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// The journal says that a batch is durable one batch too early, so answers leave before it is.

@@ -2,7 +2,9 @@
 
 use super::draft::Draft;
 use crate::policy::access;
+use crate::state::State;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply};
+use muster_model::config::ClusterConfig;
 use muster_model::het::HetPlace;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, NodeIdx};
@@ -10,6 +12,7 @@ use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 /// One thing to act upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,7 +139,8 @@ pub(super) fn of_target(refusal: Refusal, target: &JobTarget) -> Refusal {
     }
 }
 
-fn unknown(target: &JobTarget) -> Refusal {
+/// The refusal of a target that is not there, or that the user may not know of.
+pub fn unknown(target: &JobTarget) -> Refusal {
     let detail = format!("there is no job {}", text(target));
     Refusal::new(RefusalCode::InvalidJobId, detail)
 }
@@ -379,14 +383,21 @@ pub(super) fn node_names(hostlist: &str, most: usize) -> Result<Vec<String>, Ref
 /// The components that a number without an offset names: all by the leader's, or by any with
 /// `SchedulerParameters=whole_hetjob`.
 pub(super) fn named(draft: &Draft<'_>, place: HetPlace) -> Vec<JobId> {
-    let config = draft.state.config.as_ref();
-    let whole = config.is_some_and(|c| c.scheduler_parameters.iter().any(|p| p == "whole_hetjob"));
     let known = |id: &JobId| draft.job(*id).is_some();
-    if place.leads() || whole {
+    if means_all_components(draft.state, place) {
         place.ids().filter(known).collect()
     } else {
         vec![JobId(place.leader.0 + u64::from(place.offset))]
     }
+}
+
+/// Whether the number of this component means all of its heterogeneous job: the leader's does, and with
+/// `SchedulerParameters=whole_hetjob` each.
+pub fn means_all_components(state: &State, place: HetPlace) -> bool {
+    let config = state.config.as_ref();
+    let whole =
+        |c: &&Arc<ClusterConfig>| c.scheduler_parameters.iter().any(|p| p == "whole_hetjob");
+    place.leads() || config.filter(whole).is_some()
 }
 
 /// Refuses a target that is one component, for what is done to the whole job only.

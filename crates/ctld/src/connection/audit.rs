@@ -7,7 +7,7 @@ use super::{Connection, Served};
 use crate::audit::Entry;
 use muster_core::policy::access::audit::is_foreign;
 use muster_core::state::State;
-use muster_model::command::UserCommand;
+use muster_model::command::{Reply, UserCommand};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_proto::client::Response;
@@ -81,6 +81,10 @@ impl Connection {
             if let Some(entry) = self.shared.look(look).await? {
                 entry.refused(&refusal);
             }
+        }
+        // A job that is not there is refused as the writer refuses one that the user may not know of.
+        if refusal.code == RefusalCode::InvalidJobId {
+            return self.reply(Reply::Refused(refusal)).await;
         }
         self.send_refusal(refusal).await
     }

@@ -95,7 +95,7 @@ async fn classes(
         UserCommand::UpdateJob { target, update } => {
             let (target, own) = (target.clone(), identity.clone());
             let found = shared.look(move |state| {
-                records::require_job(state, target.job)?;
+                records::require_job(state, &target)?;
                 Ok(records::specs_of(state, &own, &target))
             });
             let found: Result<_, Refusal> = found.await.map_err(|_| RefusalCode::Busy)?;
@@ -242,7 +242,7 @@ impl Verification<'_> {
             if access::role_of(state, &own) >= Role::Operator {
                 return Ok(None);
             }
-            records::require_job(state, target.job)?;
+            records::require_job(state, &target)?;
             Ok(Some(records::specs_of(state, &own, &target)))
         });
         let found: Result<_, Refusal> = found.await.map_err(|_| RefusalCode::Busy)?;
@@ -314,7 +314,7 @@ impl Verification<'_> {
     ) -> Result<(), Refusal> {
         let (own, wanted) = (self.identity.clone(), target.clone());
         let look = move |state: &State| {
-            records::require_job(state, wanted.job)?;
+            records::require_job(state, &wanted)?;
             records::to_verify(state, &own, &wanted)
         };
         let found = self.shared.look(look).await;

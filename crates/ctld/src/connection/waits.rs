@@ -67,9 +67,7 @@ impl Connection {
         if is_foreign {
             self.entry().await?.done();
         }
-        if !self.held.contains(&job) {
-            self.held.push(job);
-        }
+        self.hold_allocation(job).await?;
         self.shared.held_again(job);
         self.send(&frame::encode(&Response::Held)).await?;
         wait_ended(self, job, true)

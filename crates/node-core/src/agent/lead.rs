@@ -286,7 +286,8 @@ impl Steps {
         }
     }
 
-    /// Something was kept of this life's own. What is not known any more is over, and the word of it was lost with the launcher.
+    /// The launcher returns an entry that this agent stored with an earlier launcher. If the step is not known any more, it is over and
+    /// the command to drop the entry was lost.
     pub(super) fn drop_if_over(&mut self, state: &mut AgentState, attempt: JobAttempt, kept: u32) {
         let is_it = |key: &StepId| key.job == attempt.job && is_kept_of(kept, key.step);
         let placed = self.led.placed.keys();

@@ -19,9 +19,9 @@ use muster_proto::step::{AgentReply, AgentRequest, BelowStarted, StepLaunch, Ste
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Waits between tries to report ends to the lead.
+/// Shortest wait between tries to report ends to the lead.
 const DELIVERY_MIN_MS: u64 = 50;
-/// See above.
+/// Longest such wait.
 const DELIVERY_MAX_MS: u64 = 5000;
 
 /// What agents are asked, and what waits for their answers.

@@ -1,5 +1,5 @@
 //! Control channels to the step daemons of this node. A daemon that has had a step gets the job's next one straight from here, and
-//! sends the end of the step here; the launcher, which forks daemons, watches them and keeps the ends, gets word of both as well.
+//! sends the end of the step here; the launcher, which starts daemons, watches them and keeps the ends, gets reports of both as well.
 
 use super::actions::Actions;
 use super::node_steps::Offer;

@@ -16,8 +16,8 @@ pub struct MemoryLimits {
 }
 
 impl MemoryLimits {
-    /// Those of a job or step that was given so many MiB, on a machine with so many bytes. What was given nothing has no limit: memory
-    /// is not given out then.
+    /// Limits of a job or step with this allocated memory, on a machine with `machine` bytes. An allocation of 0 has no limit: memory
+    /// is not allocated then.
     pub fn of(settings: &CgroupSettings, allocated_mib: u64, machine: u64) -> MemoryLimits {
         if allocated_mib == 0 {
             return MemoryLimits::default();

@@ -6,7 +6,7 @@ use crate::now::Now;
 
 /// Refusals that are written to the log in a [`REFUSALS_MS`].
 const REFUSALS_MAX: u32 = 100;
-/// See above.
+/// The period for which refusals are counted, milliseconds.
 const REFUSALS_MS: u64 = 60_000;
 
 /// All of them, in order.

@@ -321,9 +321,9 @@ impl StepDaemons {
         state.actions.push(Action::CloseStepd(id));
     }
 
-    /// The agent is gone, or another is there: the connections of the one before to daemons are over. It may have given one that waited a
-    /// step, and have been lost before it said so. So these lose the launcher's connection, too: one without a step ends by that;
-    /// one with a step says which, as to a launcher that was started anew.
+    /// The agent was lost or replaced, and with it its connections to daemons. It may have given a waiting daemon a step without
+    /// reporting it. So the launcher closes its connections too: a daemon without a step exits, one with a step reports it as to a
+    /// new launcher.
     pub(super) fn take_back(&mut self, state: &mut State) {
         let mut sockets = Vec::new();
         let mut closed = Vec::new();
@@ -444,8 +444,8 @@ impl StepDaemons {
         }
     }
 
-    /// A daemon of an earlier launcher's, or one that an earlier agent may have given a step, has said what it runs, and is taken over. One whose version is not spoken here is left
-    /// alone: without a launcher it leaves a file when its step ends, which is when its process does.
+    /// Takes over a daemon that has said what it runs: one of an earlier launcher, or one that an earlier agent may have given a step.
+    /// A daemon of a version not spoken here is left alone: it leaves a result file when its step and process end.
     pub(super) fn adopt(
         &mut self,
         state: &mut State,

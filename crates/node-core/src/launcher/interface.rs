@@ -76,7 +76,7 @@ pub enum Event {
     Sealed {
         /// See [`LauncherCommand::Sealed`].
         orders: ByteVec,
-        /// See there.
+        /// The launcher's seal of them.
         seal: ByteVec,
         /// `YYYY-MM-DDTHH:MM:SS`.
         local_time: String,
@@ -388,9 +388,9 @@ pub struct ScriptLaunch {
     pub env: Environment,
     /// Working directory.
     pub work_dir: String,
-    /// Files, relative to the working directory.
+    /// File for standard input, relative to the working directory.
     pub stdin: String,
-    /// See above.
+    /// File for standard output.
     pub stdout: String,
     /// Joined to standard output when absent.
     pub stderr: Option<String>,
@@ -413,7 +413,7 @@ pub struct ScriptFile {
     pub id: BlobId,
     /// Whose.
     pub uid: u32,
-    /// See above.
+    /// The owner's group.
     pub gid: u32,
     /// What is in it.
     pub text: Rc<[u8]>,

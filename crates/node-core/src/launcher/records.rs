@@ -620,7 +620,8 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
         }
         "X" => entry.ending = true,
         "R" => entry.released = true,
-        // Of steps and what is kept of them see [`Live::add`]. A newer version's line: what it means does not matter for not launching twice.
+        // Lines about steps and kept entries are read by [`Live::add`]. Lines of newer versions are skipped: no launch is repeated
+        // for want of them.
         _ => {}
     }
 }

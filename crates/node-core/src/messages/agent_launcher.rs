@@ -1,8 +1,8 @@
 //! Messages between agent and launcher: frames of CBOR. The process that connects to `<spool>/shim.sock` is root and says which node
-//! this is ([`LauncherCommand::Attach`]), with one end of a pipe. It shuts the connection down for writing, so that only the launcher sends
-//! by it, and gives the agent this connection and the other end of the pipe, by which the agent sends. A pipe carries no descriptors:
-//! the launcher would have to close those of an agent, which can take for ever. The agent has no rights of its own: the orders that it
-//! passes on are sealed by the controller, and its requests are checked against the grants in these orders.
+//! this is ([`LauncherCommand::Attach`]), with the reading end of a one-way link, a TCP connection within the host. Root shuts the Unix
+//! connection down for writing and gives it to the agent with the link's other end, on which the agent sends. The link carries no
+//! descriptors, which the launcher would have to close; that can block. The agent has no rights of its own: the orders that it passes on
+//! are sealed by the controller, and its requests are checked against the grants in these orders.
 
 use super::{KeptEntries, Process, StepOrder};
 use minicbor::bytes::ByteVec;
@@ -21,9 +21,9 @@ use muster_proto::version::Greeting;
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum LauncherCommand {
-    /// First message of a connection, by root: an agent is about to use it, and gives orders by the pipe whose end for reading comes with
-    /// this. Answered by [`LauncherEvent::Greeting`] and
-    /// all parts of [`LauncherEvent::State`], then by every outcome that was not forgotten; or by [`LauncherEvent::Refused`].
+    /// First message of a connection, by root: an agent is about to use it, and sends orders by the one-way link whose reading end comes
+    /// with this. Answered by [`LauncherEvent::Greeting`] and all parts of [`LauncherEvent::State`], then by every outcome that was not
+    /// forgotten; or by [`LauncherEvent::Refused`].
     #[n(0)]
     Attach(#[n(0)] Box<Attach>),
     /// The agent dials the controller: answered by [`LauncherEvent::SessionKey`].

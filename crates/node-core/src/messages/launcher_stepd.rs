@@ -142,10 +142,10 @@ pub struct StepBounds {
     /// The job's share of this node.
     #[n(1)]
     pub cpus: CpuSet,
-    /// See above; 0 where memory is not given out.
+    /// The job's memory on this node, MiB; 0 where memory is not given out.
     #[n(2)]
     pub memory_mib: u64,
-    /// See above.
+    /// The job's devices on this node.
     #[n(3)]
     pub gres: Vec<GresShare>,
     /// Its CPUs by the kernel's numbers, where tasks are bound to CPUs.

@@ -50,16 +50,16 @@ pub struct StepOrder {
     /// For file patterns.
     #[n(5)]
     pub array: Option<ArrayTask>,
-    /// See above.
+    /// The job's name, for file patterns.
     #[n(6)]
     pub job_name: String,
     /// Append to files when the step does not say.
     #[n(7)]
     pub append: bool,
-    /// Programs run as the user before and after each task.
+    /// Program run as the user before each task.
     #[n(8)]
     pub task_prolog: Option<String>,
-    /// See above.
+    /// The same, after each task.
     #[n(9)]
     pub task_epilog: Option<String>,
     /// CPUs and memory of each task here.

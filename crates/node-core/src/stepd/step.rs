@@ -45,7 +45,7 @@ struct Epilog {
     failed: Option<FromStepd>,
 }
 
-/// When what happens, in milliseconds of the clock that never goes back.
+/// Times at which something is due, in milliseconds of the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     /// srun is awaited until then.

@@ -48,9 +48,9 @@ pub struct BranchHead {
     pub address: String,
     /// What it is sent first, as a frame.
     pub greeting: Rc<Vec<u8>>,
-    /// The step, and its key: a node of another host wants it.
+    /// The step.
     pub step: StepId,
-    /// See there.
+    /// The step's key, which a node of another host wants.
     pub key: ByteVec,
 }
 

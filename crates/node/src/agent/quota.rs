@@ -1,6 +1,7 @@
 //! What the clients of one user may have at a time, and those of all users together: connections, bytes of requests
-//! that are incomplete or wait, and bytes of replies that are not read. Root, whose the connections of other agents are, is not limited; nor is the user of the
-//! supervisor, where that is another. Each other agent has a share too: it may be somebody else's by now. The descriptors that are kept back are for them, the launcher, the controller and the agent's own files.
+//! that are incomplete or wait, and bytes of replies that are not read. Root is not limited, since connections of other agents
+//! are its, nor is the supervisor's user. Each other agent has a share of its own: it may have been taken over. Reserved
+//! descriptors are for these, launcher, controller and the agent's files.
 
 use super::replies::{UNREAD, UNREAD_OF_AGENTS};
 use muster_channel::admission::{ByteBounds, ByteCount, NoRoom};

@@ -40,9 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const REQUEST_WAIT: Duration = Duration::from_secs(10);
 /// Wait after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// Waits between tries to report ends to the lead.
+/// Shortest wait between tries to report ends to the lead.
 const DELIVERY_MIN: Duration = Duration::from_millis(50);
-/// See above.
+/// Longest such wait.
 const DELIVERY_MAX: Duration = Duration::from_secs(5);
 /// Memory for the stack of a thread that plays a step daemon.
 const STACK: usize = 256 << 10;

@@ -1,6 +1,6 @@
-//! A connection to the launcher: of root, or of the agent to which root has given it. An agent gives its orders by a pipe, since
-//! an attacker may control it: a pipe carries no descriptors, which the launcher would have to close, and closing can block; nor
-//! can the sender make a read block. Root has shut the agent's end of the socket down for writing.
+//! A connection to the launcher: of root, or of the agent to which root has given it. An agent sends its orders by a one-way link
+//! (TCP), since an attacker may control it: it carries no descriptors, which the launcher would have to close, and closing can block;
+//! nor can the sender make a read block. Root has shut the agent's end of the socket down for writing.
 
 use super::output::Output;
 use crate::descriptors;
