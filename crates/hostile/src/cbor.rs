@@ -156,6 +156,12 @@ impl Value {
         }
     }
 
+    /// Values in the tree, itself included.
+    pub fn count(&self) -> usize {
+        let below = self.children().into_iter().map(Value::count);
+        below.fold(1, usize::saturating_add)
+    }
+
     /// Every place in the tree, the root first.
     pub fn places(&self) -> Vec<Place> {
         let mut places = Vec::new();

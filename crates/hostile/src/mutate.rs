@@ -8,6 +8,10 @@ const LONG: usize = 70_000;
 /// Elements of a list that is far longer than any that users write.
 const MANY: usize = 5_000;
 
+/// Values in all of the copies of an element that a list gets. Without it an element that is a long list of such lists, which the
+/// fuzzing engine arrives at, takes gigabytes.
+const COPIED_MAX: usize = 100_000;
+
 /// Values for the place of another, none of which its type is sure to allow.
 pub fn replacements(value: &Value) -> Vec<Value> {
     match value {
@@ -107,7 +111,8 @@ fn lists(items: &[Value]) -> Vec<Value> {
     ];
     if let Some((last, rest)) = items.split_last() {
         all.push(Value::Array(rest.to_vec()));
-        all.push(Value::Array(vec![last.clone(); MANY]));
+        let copies = MANY.min(COPIED_MAX / last.count());
+        all.push(Value::Array(vec![last.clone(); copies]));
         all.push(Value::Array([items, items].concat()));
         all.push(Value::Array(items.iter().rev().cloned().collect()));
     }
@@ -252,6 +257,18 @@ pub fn bytes(message: &[u8], random: &mut Random) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each replacement of a list of long lists had five thousand times its size.
+    #[test]
+    fn lists_of_long_lists_do_not_grow_without_bound() {
+        let mut value = Value::Array(vec![NULL]);
+        for _ in 0..4 {
+            let all = lists(std::slice::from_ref(&value));
+            let longest = all.into_iter().max_by_key(Value::count);
+            value = longest.unwrap_or(NULL);
+            assert!(value.count() <= 10 * COPIED_MAX, "{}", value.count());
+        }
+    }
 
     #[test]
     fn every_place_is_changed() {
