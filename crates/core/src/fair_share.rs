@@ -3,10 +3,17 @@
 mod share_tree;
 
 use self::share_tree::Tree;
-use muster_model::accounts::{Accounts, Usage};
+use muster_model::accounts::{Accounts, ROOT, Usage};
 use muster_model::order_config::Multifactor;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
+
+/// Whether a user has a share in this account. Jobs may name others where associations are not enforced: what they use is the
+/// user's, see [`charge`].
+fn is_associated(accounts: &Accounts, account: &str, user: &str) -> bool {
+    let is_known = account == ROOT || accounts.accounts.contains_key(account);
+    is_known && accounts.has_association(account, user)
+}
 
 /// A user has a job: from now on the user has a share.
 pub(crate) fn ensure_association(
@@ -15,11 +22,12 @@ pub(crate) fn ensure_association(
     user: &str,
     at: Timestamp,
 ) {
-    if accounts
-        .fair
-        .get(account)
-        .is_some_and(|users| users.contains_key(user))
-    {
+    let account = match is_associated(accounts, account, user) {
+        true => account,
+        false => user,
+    };
+    let users = accounts.fair.get(account);
+    if users.is_some_and(|users| users.contains_key(user)) {
         return;
     }
     let key = (account.to_owned(), user.to_owned());
@@ -29,7 +37,8 @@ pub(crate) fn ensure_association(
     });
 }
 
-/// A job of the user begins (or goes on) or ends (or stops): its billing units are added or taken away.
+/// A job of the user begins (or goes on) or ends (or stops): its billing units are added or taken away. What was used in an
+/// account in which the user has no association is the user's own once no job runs there: names that users make up do not stay.
 pub(crate) fn charge(
     accounts: &mut Accounts,
     account: &str,
@@ -39,15 +48,26 @@ pub(crate) fn charge(
     half_life_s: u64,
 ) {
     let key = (account.to_owned(), user.to_owned());
-    let usage = accounts.usage.entry(key).or_insert(Usage {
+    let unused = Usage {
         at,
         ..Usage::default()
-    });
+    };
+    let usage = accounts.usage.entry(key).or_insert(unused);
     *usage = usage.at(at, half_life_s);
     usage.rate_milli = usage.rate_milli.saturating_add(more).saturating_sub(less);
+    if usage.rate_milli > 0 || account == user || is_associated(accounts, account, user) {
+        return;
+    }
+    let used = accounts
+        .usage
+        .remove(&(account.to_owned(), user.to_owned()));
+    let own = (user.to_owned(), user.to_owned());
+    let own = accounts.usage.entry(own).or_insert(unused);
+    *own = own.at(at, half_life_s);
+    own.raw += used.map_or(0.0, |used| used.raw);
 }
 
-/// Works out shares anew. Users without an association are their own account's only user, beside the others.
+/// Works out shares anew. Users without an association are their own account's only user, beside the others, with all of their use.
 pub(crate) fn calculate(accounts: &mut Accounts, now: Timestamp, settings: &Multifactor) {
     accounts.calculated_at = now;
     if accounts.reset_at == Timestamp::default() {
@@ -139,6 +159,49 @@ mod tests {
             .map(|(n, f)| ((*n).to_owned(), *f))
             .collect();
         assert_eq!(got, expected);
+    }
+
+    /// Each name that a job gave as its account had a share of its own, and had used nothing: who made up names had as many
+    /// shares, first places in the queue, and made the state grow.
+    #[test]
+    fn a_user_without_an_association_has_one_share_whatever_accounts_jobs_name() {
+        let mut all = with(&[("a", "root", 1)], &[("a1", "a", 1, 50.0)]);
+        let user = "mallory";
+        for number in 0..1000 {
+            let account = format!("made-up-{number}");
+            let (begin, end) = (Timestamp(1000 * number), Timestamp(1000 * (number + 1)));
+            ensure_association(&mut all, &account, user, begin);
+            charge(&mut all, &account, user, (1000, 0), begin, 0);
+            charge(&mut all, &account, user, (0, 1000), end, 0);
+        }
+        // One job runs on in an account of another user's, one in an account that there is not.
+        for account in ["a", "made-up"] {
+            ensure_association(&mut all, account, user, Timestamp(1_000_000));
+            charge(&mut all, account, user, (1000, 0), Timestamp(1_000_000), 0);
+        }
+        assert_eq!(all.usage.len(), 4, "{:?}", all.usage.keys());
+        fair(&mut all, true);
+        let of = |account: &str, name: &str| {
+            let same = |s: &&Share| s.account == account && s.user == name;
+            all.shares
+                .iter()
+                .filter(same)
+                .map(|s| s.raw_usage)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(all.shares.len(), 5, "{:?}", all.shares);
+        let used = of(user, user);
+        assert!(
+            matches!(used[..], [used] if (used - 1000.0).abs() < 1.0),
+            "{used:?}"
+        );
+        assert_eq!(of("a", "a1"), [50.0]);
+        // Who used the most comes last, by whatever name.
+        let last = all.fair_share(user, user);
+        assert!(last < all.fair_share("a", "a1"));
+        assert_eq!(all.fair_share("never-named", user), last);
+        assert_eq!(all.fair_share("a", user), last);
+        assert_eq!(all.fair_share("a", "new"), 1.0);
     }
 
     #[test]

@@ -621,9 +621,11 @@ impl Accounts {
         self.qos.values().map(|q| q.priority).max().unwrap_or(0)
     }
 
-    /// Fair share of a user in an account, 0 to 1.
+    /// Fair share of a user in an account, 0 to 1. In accounts in which the user has no association it is what the user has in the
+    /// account of the own name, which is there for those alone.
     pub fn fair_share(&self, account: &str, user: &str) -> f64 {
-        let known = self.fair.get(account).and_then(|users| users.get(user));
+        let of = |account: &str| self.fair.get(account).and_then(|users| users.get(user));
+        let known = of(account).or_else(|| of(user));
         // Who has never run anything and is in no list has used nothing.
         known.copied().unwrap_or(1.0)
     }

@@ -52,11 +52,14 @@ impl Tree {
                 }
             }
         }
-        tree.add_users_of_jobs(accounts, &places);
         let mut by_key: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+        let mut of_users: BTreeMap<&str, f64> = BTreeMap::new();
         for ((account, user), usage) in &accounts.usage {
             let raw = usage.at(now, half_life_s).raw;
-            by_key.insert((account.as_str(), user.as_str()), raw);
+            match super::is_associated(accounts, account, user) {
+                true => *by_key.entry((account, user)).or_default() += raw,
+                false => *of_users.entry(user).or_default() += raw,
+            }
         }
         for node in &mut tree.nodes {
             let key = (node.share.account.as_str(), node.share.user.as_str());
@@ -64,25 +67,17 @@ impl Tree {
                 node.share.raw_usage = by_key.get(&key).copied().unwrap_or(0.0);
             }
         }
+        tree.add_users_of_jobs(&of_users);
         tree
     }
 
-    /// Users who have run jobs without an association.
-    fn add_users_of_jobs(&mut self, accounts: &Accounts, places: &BTreeMap<&str, usize>) {
-        let mut made: BTreeMap<String, usize> = BTreeMap::new();
-        for (account, user) in accounts.usage.keys() {
-            if accounts.has_association(account, user) && places.contains_key(account.as_str()) {
-                continue;
-            }
-            let place = match (places.get(account.as_str()), made.get(account)) {
-                (Some(&place), _) | (None, Some(&place)) => place,
-                (None, None) => {
-                    let place = self.add(Some(0), account, "", 1);
-                    made.insert(account.clone(), place);
-                    place
-                }
-            };
-            self.add(Some(place), account, user, 1);
+    /// Users who have run jobs without an association: each has one share beside the accounts, in an account of the own name,
+    /// whatever accounts the jobs named. With one for each name a user could have as many shares as names.
+    fn add_users_of_jobs(&mut self, of_users: &BTreeMap<&str, f64>) {
+        for (user, raw_usage) in of_users {
+            let place = self.add(Some(0), user, "", 1);
+            let at = self.add(Some(place), user, user, 1);
+            self.nodes[at].share.raw_usage = *raw_usage;
         }
     }
 
