@@ -5,7 +5,7 @@
 use crate::roles;
 use anyhow::{Context, Result};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 /// The statically linked user commands; empty where the build was not given them. See `build.rs`.
@@ -40,16 +40,20 @@ pub(crate) fn libraries(dir: &Path) -> Result<()> {
 
 /// Puts everything into `dir`, which exists. What is there is replaced as a whole, also while it runs.
 ///
-/// Hard links, so that `/proc/PID/exe` of a daemon bears the name that tools look for; a copy where the directory is on
-/// another file system than this program.
+/// Hard links, so that `/proc/PID/exe` of a daemon bears the name that tools look for. `muster` itself is a link to this program, or a
+/// copy where the directory is on another file system, or where another user could write to this program: root's daemons would
+/// be that user's.
 ///
 /// # Errors
 /// When this program's file cannot be found, or the directory cannot be written.
 pub(crate) fn into(dir: &Path) -> Result<()> {
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let muster = dir.join("muster");
-    replace(&muster, |new| {
-        fs::hard_link(&own, new).or_else(|_| fs::copy(&own, new).map(|_| ()))
+    let is_shared =
+        fs::metadata(&own).is_ok_and(|own| is_shareable(&own, nix::unistd::geteuid().as_raw()));
+    replace(&muster, |new| match is_shared {
+        true => fs::hard_link(&own, new).or_else(|_| copy(&own, new)),
+        false => copy(&own, new),
     })?;
     let commands = match COMMANDS {
         [] => muster.clone(),
@@ -70,6 +74,18 @@ pub(crate) fn into(dir: &Path) -> Result<()> {
         replace(&dir.join(name), |new| fs::hard_link(program, new))?;
     }
     Ok(())
+}
+
+/// Whether nobody but this user and root can write to a program.
+fn is_shareable(program: &fs::Metadata, uid: u32) -> bool {
+    let is_trusted = program.uid() == uid || program.uid() == 0;
+    is_trusted && program.mode() & 0o022 == 0
+}
+
+/// Copies a program, as one of the caller's.
+fn copy(program: &Path, new: &Path) -> std::io::Result<()> {
+    fs::copy(program, new)?;
+    fs::set_permissions(new, fs::Permissions::from_mode(0o755))
 }
 
 /// Makes a file beside `path` and gives it that name.

@@ -1,7 +1,7 @@
 //! What every start of a command costs: counted, not timed.
 
 use crate::cluster::Cluster;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 
 /// Libraries would be mapped, relocated and initialised at each start.
@@ -46,6 +46,41 @@ fn daemons_and_commands_are_installed_under_their_names() {
         assert!(told.starts_with("slurm "), "{name}: {told}");
     }
     assert!(!dir.join(".new").exists());
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Root's daemons were links to the builder's file: who built them could change them.
+#[test]
+fn a_program_that_others_can_write_to_is_copied() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not looked at: it takes root to have a file of another user's");
+        return;
+    }
+    let dir = std::env::temp_dir().join(format!("muster-install-of-others-{}", std::process::id()));
+    let (own, installed) = (dir.join("built"), dir.join("installed"));
+    std::fs::create_dir_all(&dir).unwrap();
+    let is_root = |at: &std::path::Path| {
+        let file = std::fs::metadata(at).unwrap();
+        (file.uid(), file.mode() & 0o7777) == (0, 0o755)
+    };
+    for (uid, mode) in [(65534, 0o755), (0, 0o775)] {
+        std::fs::copy(env!("CARGO_BIN_EXE_muster"), &own).unwrap();
+        std::os::unix::fs::chown(&own, Some(uid), None).unwrap();
+        std::fs::set_permissions(&own, PermissionsExt::from_mode(mode)).unwrap();
+        let muster = Command::new(&own)
+            .args(["install".as_ref(), installed.as_os_str()])
+            .status()
+            .unwrap();
+        assert!(muster.success());
+        let inode = |at: &std::path::Path| std::fs::metadata(at).unwrap().ino();
+        assert_ne!(
+            inode(&own),
+            inode(&installed.join("slurmd")),
+            "{uid} {mode:o}"
+        );
+        assert!(is_root(&installed.join("slurmd")), "{uid} {mode:o}");
+        assert!(is_root(&installed.join("sbatch")), "{uid} {mode:o}");
+    }
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
