@@ -13,6 +13,7 @@
 mod account;
 mod agent_lines;
 mod launcher;
+mod line_budget;
 pub(crate) mod lines;
 mod network;
 mod order;
@@ -36,6 +37,7 @@ use crate::sys;
 use agent_lines::AgentLines;
 use anyhow::Context as _;
 use launcher::{LauncherLink, Starting};
+use line_budget::LineBudget;
 use lines::{
     CONFIGURATION, LAUNCHER_EVENTS, LAUNCHER_ORDERS, RequestReceiver, SupervisorRequest, answer,
     answers,
@@ -85,8 +87,8 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     let cross_memory = probe.finish();
     let socket = NodeSocket::open(&options.spool_dir)?;
     network::name_host(&options, &account).context("cannot write the host name file")?;
-    let (of_agent, agents_log) = AgentLines::open()?;
-    let (of_relay, relays_log) = AgentLines::open()?;
+    let (of_agent, agents_log) = AgentLines::open("agent")?;
+    let (of_relay, relays_log) = AgentLines::open("relay")?;
     let relay = network::start_relay(&options, &account, &relays_log)?;
     drop(relays_log);
     let signals = watch_signals().context("signals")?;
@@ -177,10 +179,15 @@ struct Supervisor {
     fetching: Option<i32>,
     /// It has changed since that process began.
     fetch_again: bool,
+    /// What may still be logged about attempts.
+    fetch_lines: LineBudget,
     /// The last attempt failed.
     fetch_failed: bool,
     /// The process that makes tokens for users.
     sack: Option<SackProcess>,
+/// Bytes of a line about the configuration, more or less.
+const FETCH_LINE: usize = 128;
+
 }
 
 /// The verb, in place of `fetch`, with which the configuration is fetched after a pause.
@@ -236,6 +243,7 @@ impl Supervisor {
             credential: None,
             fetching: None,
             fetch_again: false,
+            fetch_lines: LineBudget::new(Instant::now()),
             fetch_failed: false,
             sack: None,
         })
@@ -252,8 +260,10 @@ impl Supervisor {
                 events: libc::POLLIN,
                 revents: 0,
             });
-            sys::poll(&mut fds, -1)?;
+            let due = self.lines.iter_mut().filter_map(AgentLines::due_in).min();
+            sys::poll(&mut fds, poll_timeout(due))?;
             let [signals, requests, agents, relays] = fds.map(|fd| fd.revents != 0);
+                lines.report_left_out();
             for (lines, have_come) in self.lines.iter_mut().zip([agents, relays]) {
                 if have_come {
                     lines.pass_on(self.log.append);
@@ -328,7 +338,10 @@ impl Supervisor {
     }
 
     fn configuration_fetched(&mut self, status: i32) {
+        // The agent may ask on and on.
+        let is_logged = self.fetch_lines.admit(FETCH_LINE, Instant::now());
         self.fetching = None;
+            _ if !is_logged => {}
         match status {
             0 => log::info!("the controller's configuration is in {}", self.options.conf),
             _ => log::error!(
@@ -442,6 +455,13 @@ impl Supervisor {
             Err(e) => answer(&self.launcher, LAUNCHER_EVENTS, Err(e)),
         }
     }
+}
+
+/// A time as poll(2) has it, which is not before it.
+fn poll_timeout(due: Option<Duration>) -> i32 {
+    due.map_or(-1, |due| {
+        i32::try_from(due.as_millis() + 1).unwrap_or(i32::MAX)
+    })
 }
 
 /// Connects to the agent of another node of this machine: to a socket of this process's user, with an agent's name, in a
