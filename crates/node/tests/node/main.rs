@@ -163,6 +163,7 @@ fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptio
         conf: String::new(),
         fetch: Vec::new(),
         dynamic: None,
+        spool_pattern: spool_dir.with_file_name("spool.%n").display().to_string(),
     }
 }
 
