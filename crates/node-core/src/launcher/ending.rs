@@ -228,6 +228,8 @@ impl Launches {
         state.actions.push(Action::RemoveGroups(attempt));
         if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.files = None;
+            let removal = entry.tmp_dir_to_remove().cloned();
+            state.actions.extend(removal.map(Action::RemoveTmpDir));
         }
         // Those that still wait for the groups of their user are refused now.
         state.start_early_steps(attempt);

@@ -19,13 +19,14 @@ use crate::job_container::SCRATCH;
 use crate::job_view::{job_view, propagated_limits};
 use crate::messages::LauncherEvent;
 use crate::pattern::{Symbols, expand};
-use crate::signals;
+use crate::{signals, tmp_dir};
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobAttempt};
 use muster_model::job::{GresShare, NodeShare};
 use muster_model::job_env;
 use muster_model::spec::{JobKind, Owner};
 use muster_proto::node::JobGrant;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// Whether a grant is for the node that runs the job's script.
@@ -469,8 +470,14 @@ impl Node {
             cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),
             confinement: self.confinement(entry),
             namespace: entry.namespace(),
+            tmp_dir: entry.tmp_dir().cloned(),
             context: Rc::clone(&batch.context),
         })
+    }
+
+    fn shared_tmp_dir(&self, grant: &JobGrant) -> Option<PathBuf> {
+        let place = &self.place;
+        tmp_dir::shared(grant, &place.cluster, &self.settings, &place.node)
     }
 
     fn batch_env(&self, entry: &JobEntry, grant: &JobGrant, context: &Context) -> Environment {
@@ -491,10 +498,20 @@ impl Node {
         if let Some(dir) = self.settings.job_scratch() {
             env.push(&[SCRATCH.as_bytes(), b"=", dir.as_bytes()]);
         }
-        if !self.set_tmp_dir(entry, grant, &mut env) {
-            context.tmp_env.iter().for_each(|own| env.push(&[own]));
-            if context.tmp_env.value(b"TMPDIR").is_none() {
-                env.push(&[b"TMPDIR=/tmp"]);
+        match self.shared_tmp_dir(grant) {
+            // Who makes it says where it is.
+            Some(_) if entry.tmp_dir().is_some() => {}
+            Some(shared) => {
+                let value = shared.to_string_lossy();
+                for name in tmp_dir::VARIABLES {
+                    env.push(&[name.as_bytes(), b"=", value.as_bytes()]);
+                }
+            }
+            None => {
+                context.tmp_env.iter().for_each(|own| env.push(&[own]));
+                if context.tmp_env.value(b"TMPDIR").is_none() {
+                    env.push(&[b"TMPDIR=/tmp"]);
+                }
             }
         }
         env

@@ -33,8 +33,6 @@ pub(super) enum Role {
     Epilog(JobAttempt),
     /// Makes directories of a job.
     Container(JobAttempt),
-    /// Makes a job's temporary directory.
-    TmpDir(JobAttempt),
     /// Removes them.
     ContainerRemoval(JobAttempt),
     /// A program of the site that has to do with the node itself.

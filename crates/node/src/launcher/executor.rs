@@ -10,7 +10,7 @@ use super::scripts::{Scripts, is_temporary};
 use super::search::Search;
 use super::stepds::{self, Stepds};
 use super::timers::Timers;
-use super::tmp_dirs::queue::Removals;
+use super::tmp_dirs::Removals;
 use super::{controller_key, groups, measure, programs};
 use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::reaping::{self, After};
@@ -19,7 +19,6 @@ use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_model::visible_text::debug_beginning;
-use muster_node_core::PrologEpilog;
 use muster_node_core::launcher::interface::{
     Action, Event, Failure, LaunchFiles, ProgramKind, Recovered, RootConnId, ScriptFile,
     ScriptLaunch, ScriptNotStarted,
@@ -286,16 +285,11 @@ impl LauncherExecutor {
                 let started = containers::start_making(&around);
                 self.programs_started(attempt, ProgramKind::Container, started);
             }
-            Action::MakeTmpDir(attempt, around) => {
-                let started = containers::start_making_tmp_dir(&around);
-                self.programs_started(attempt, ProgramKind::TmpDir, started);
+            Action::RemoveContainer(attempt, around) => {
+                let started = containers::start_removal(&around);
+                self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
             }
-            Action::RemoveContainer(attempt, around) => self.remove_dirs(attempt, &around),
-            Action::PrepareTmpDirs { parent, kept } => {
-                let is_there = containers::prepare_tmp_dirs(&parent, &kept);
-                self.events
-                    .push_back(Event::TmpDirsPrepared { parent, is_there });
-            }
+            Action::RemoveTmpDir(dir) => self.tmp_dirs.add(dir, sys::boot_ms()),
             Action::SweepContainers { base, kept } => containers::sweep(&base, &kept),
             Action::StartMessage {
                 attempt,
@@ -338,17 +332,6 @@ impl LauncherExecutor {
             Action::StopMeasurement(id) => self.drop_question(&About::Measurement(id)),
             other => self.handle_stepds(other),
         }
-    }
-
-    fn remove_dirs(&mut self, attempt: JobAttempt, around: &PrologEpilog) {
-        if let Some(dir) = containers::tmp_dir_to_remove(around) {
-            self.tmp_dirs.add(dir, sys::boot_ms());
-        }
-        if around.container.is_none() {
-            return self.events.push_back(Event::DirsRemoved(attempt));
-        }
-        let started = containers::start_removal(around);
-        self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
     }
 
     /// Has temporary directories of jobs removed that have waited long enough for others.
@@ -677,7 +660,7 @@ impl LauncherExecutor {
         self.read_stepds();
         for child in ended {
             self.search.forget_helper(child.pid);
-            self.tmp_dirs.ended(child.pid);
+            self.tmp_dirs.ended(child.pid, child.status);
             self.note_script_end(child.pid);
             let failure = self.script_starter.ended(child.pid);
             let mut usage = Usage {
@@ -709,6 +692,7 @@ impl LauncherExecutor {
         while let Some(key) = self.timers.take_due(sys::boot_ms()) {
             self.deliver(Event::TimerDue(key));
         }
+        self.tmp_dirs.kill_late(sys::boot_ms());
         self.remove_tmp_dirs(sys::boot_ms());
         self.search.kill_more_remnants(&self.launcher);
         self.search.groups.remove_left();

@@ -18,6 +18,7 @@ mod privileges;
 mod secrets;
 mod step_strangers;
 mod steps;
+mod tmp_dirs;
 mod versions;
 
 use log::LevelFilter;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         lies::TESTS,
         secrets::TESTS,
         dumpable::TESTS,
+        tmp_dirs::TESTS,
         versions::TESTS,
     ]
     .concat();
