@@ -257,10 +257,10 @@ impl Launcher {
                 .launches
                 .signals
                 .stop_announced(&mut self.state, attempt),
-            Timer::Programs(attempt) => {
-                let (launches, state) = (&mut self.launches, &mut self.state);
-                launches.programs.programs_late(state, attempt);
-            }
+            Timer::Programs(attempt) => self
+                .launches
+                .programs
+                .programs_late(&mut self.state, attempt),
             Timer::Writer(attempt, pid) => {
                 self.launches
                     .writers

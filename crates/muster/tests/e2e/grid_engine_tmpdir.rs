@@ -82,7 +82,7 @@ fn what_another_user_has_put_under_a_jobs_name_does_not_fail_it() {
     std::os::unix::fs::chown(&usual, Some(65_533), None).unwrap();
     c.write(
         "job.sh",
-        "#!/bin/sh\n#$ -cwd -j y -N guessed\nd=$TMPDIR; stat -c '%a %u' $d; echo ${d##*/}\nsrun sh -c 'echo ${TMPDIR##*/} ${TMP##*/}'\n",
+        "#!/bin/sh\n#$ -cwd -V -j y -N guessed\nd=$TMPDIR; stat -c '%a %u' $d; echo ${d##*/}\nsrun sh -c 'echo ${TMPDIR##*/} ${TMP##*/}'\n",
     );
     c.ok("setpriv --reuid=65534 --regid=65534 --clear-groups qsub -sync y job.sh");
     let said = c.read("guessed.o1");
