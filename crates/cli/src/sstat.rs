@@ -441,6 +441,7 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         alloc_mem_mib: 0,
         gres: Vec::new(),
         req_gres: Vec::new(),
+        grid_engine: Vec::new(),
         nodelist: alloc.map_or_else(String::new, |a| {
             let names: Vec<&str> = a.nodes.iter().map(|n| n.name.as_str()).collect();
             hostlist::compress(&names)

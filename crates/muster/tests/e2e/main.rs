@@ -21,6 +21,7 @@ mod given_conf;
 mod governance;
 mod gpus;
 mod grid_engine;
+mod grid_engine_qconf;
 mod grid_engine_tmpdir;
 mod het;
 mod hostile;
