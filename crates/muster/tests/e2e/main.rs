@@ -22,6 +22,7 @@ mod governance;
 mod gpus;
 mod grid_engine;
 mod grid_engine_qconf;
+mod grid_engine_qstat;
 mod grid_engine_tmpdir;
 mod het;
 mod hostile;
