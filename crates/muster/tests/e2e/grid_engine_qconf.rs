@@ -3,6 +3,45 @@
 use crate::cluster::Cluster;
 
 #[test]
+fn settings_are_shown_in_the_rows_of_grid_engine() {
+    let c = Cluster::start(1, 2);
+    let scheduler = c.ok("qconf -ssconf");
+    assert!(
+        scheduler.starts_with(
+            "algorithm                         default\nschedule_interval                 0:0:0\nmaxujobs                          0\n"
+        ) && scheduler.lines().count() == 35,
+        "{scheduler}"
+    );
+    let global = c.ok("qconf -sconf");
+    assert!(
+        global.starts_with("#global:\nexecd_spool_dir              /")
+            && global.lines().count() == 49,
+        "{global}"
+    );
+    assert!(
+        global.contains("\nprolog                       none\n"),
+        "{global}"
+    );
+    for (command, line) in [
+        ("qconf -sconf n1", "configuration n1 not defined\n"),
+        (
+            "qconf -sconf nosuch",
+            "can't resolve hostname \"nosuch\": can't resolve host name\n",
+        ),
+        ("qconf -scal x", "x is not a calendar\n"),
+        ("qconf -sprj x", "x is not known as a project\n"),
+    ] {
+        let ran = c.run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (1, line), "{command}");
+    }
+    assert!(
+        c.run("qconf -secl").out.starts_with(
+            "      ID NAME            HOST                     \n--------------------------------------------------\n       1 scheduler       "
+        )
+    );
+}
+
+#[test]
 fn qconf_changes_users_lists_projects_and_shares() {
     let c = Cluster::start(1, 2);
     c.write("sge_conf", "project p12 physics\n");
