@@ -189,6 +189,7 @@ fn start_task(
     let mut process = Process::new(kind, Parent::Stepd(executor.pid), uid, start_ms);
     process.share = Share {
         cpus: order.launch.cpus.clone(),
+        devices: order.launch.gres.clone(),
         ..world.share_of(node, attempt)
     };
     process.ignores_term = world.random.one_in(5);
