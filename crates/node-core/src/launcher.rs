@@ -49,7 +49,7 @@ mod writers;
 pub use checks::check_agent;
 pub use containers::CONTAINER_LACK_STATUS;
 pub use end::{EncodedEnd, StepdEventRef};
-pub use interface::{Account, JobProcesses, Wanted};
+pub use interface::{JobProcesses, UserAccount, Wanted};
 pub use membership::known_jobs;
 pub use node::Setup;
 pub use phase::{Move, Phase};

@@ -227,7 +227,7 @@ pub enum AgentReply {
     /// Done. After `Created`: the step is over on all its nodes.
     #[n(4)]
     Done,
-    /// To `Inspect`.
+    /// To `Inspect`: of each process its number, its step, and for a task its numbers.
     #[n(5)]
     Processes(#[n(0)] Vec<(u32, StepNo, Option<TaskNumbers>)>),
     /// To `Measure`.
@@ -262,8 +262,16 @@ pub struct BelowStarted {
     pub error: Option<String>,
 }
 
-/// Local and global number of a task; absent for processes that are no task. Processes are listed as pid, step, task.
-pub type TaskNumbers = (u32, u32);
+/// The numbers of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct TaskNumbers {
+    /// Among those of the step on its node.
+    #[n(0)]
+    pub local: u32,
+    /// Among all of the step.
+    #[n(1)]
+    pub global: u32,
+}
 
 /// What srun asks for.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]

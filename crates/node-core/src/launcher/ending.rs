@@ -77,8 +77,7 @@ impl Launches {
                     "*** JOB {} ON {} {text} ***",
                     attempt.job, state.node.place.node
                 );
-                let outlet = (&mut state.jobs, &mut state.actions);
-                (self.writers.notices).print(outlet, attempt, Some(text), MessageKind::BeforeTerm)
+                (self.writers.notices).print(state, attempt, Some(text), MessageKind::BeforeTerm)
             });
             if !is_printed {
                 state.ask_to_end(attempt);

@@ -174,7 +174,7 @@ pub enum Event {
     /// To [`Action::RewriteRecords`].
     RecordsRewritten(Result<(), String>),
     /// To [`Action::LookUpGroups`]; only the primary one where they cannot be found out.
-    GroupsFound(Account, Vec<u32>),
+    GroupsFound(UserAccount, Vec<u32>),
     /// To [`Action::Measure`]: nothing if it failed.
     Measured(u64, Option<Vec<u8>>),
     /// To [`Action::FindLeftovers`].
@@ -239,8 +239,14 @@ pub struct StartedStepd {
     pub wire: Option<String>,
 }
 
-/// A user's name and primary group.
-pub type Account = (String, u32);
+/// A user, as groups are looked up by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserAccount {
+    /// Its name.
+    pub name: String,
+    /// The primary group.
+    pub gid: u32,
+}
 
 /// What is asked about processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
@@ -326,7 +332,7 @@ pub enum Timer {
     /// A process that writes a message of a job or removes its directories is late.
     Writer(JobAttempt, i32),
     /// A look-up of groups is late.
-    LookUp(Account),
+    LookUp(UserAccount),
     /// A measurement is late.
     Measurement(u64),
     /// More signals wait than a wake-up delivers.
@@ -530,9 +536,9 @@ pub enum Action {
         dirs: Vec<PathBuf>,
     },
     /// Ask for the groups of a user.
-    LookUpGroups(Account),
+    LookUpGroups(UserAccount),
     /// Kill the look-up.
-    StopLookUp(Account),
+    StopLookUp(UserAccount),
     /// Have a job measured.
     Measure {
         /// Names the measurement.

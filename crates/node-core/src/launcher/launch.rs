@@ -6,7 +6,7 @@
 
 use super::context::Context;
 use super::interface::{
-    Account, Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, Timer,
+    Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, Timer, UserAccount,
 };
 use super::job::{JobEntry, Launch, Program, ScriptFiles};
 use super::launches::Launches;
@@ -337,7 +337,12 @@ impl Launches {
     }
 
     /// The groups of a user are known: what waited for them goes on.
-    pub(super) fn groups_found(&mut self, state: &mut State, account: &Account, groups: Vec<u32>) {
+    pub(super) fn groups_found(
+        &mut self,
+        state: &mut State,
+        account: &UserAccount,
+        groups: Vec<u32>,
+    ) {
         let now_ms = state.now.mono_ms;
         if !state
             .groups
@@ -345,7 +350,7 @@ impl Launches {
         {
             return;
         }
-        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
+        let is_of = |owner: &Owner| owner.user == account.name && owner.gid == account.gid;
         let waiting: Vec<_> = state.without_groups.iter().copied().collect();
         for attempt in waiting {
             let grant = state.jobs.get(&attempt).and_then(|e| e.grant.as_ref());

@@ -167,7 +167,7 @@ struct World {
     stepds: BTreeMap<StepdConnId, Connection>,
     /// Numbers that have gone to other processes, with when those started.
     started_ms: BTreeMap<i32, u64>,
-    look_ups: BTreeSet<Account>,
+    look_ups: BTreeSet<UserAccount>,
     last_id: u64,
     /// Processes cannot be started for now.
     lacks: bool,

@@ -25,7 +25,7 @@ use muster_node_core::launcher::interface::{
     ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{
-    Account, JobProcesses, Launcher, RecordedAttempt, Records, Setup, Wanted,
+    JobProcesses, Launcher, RecordedAttempt, Records, Setup, UserAccount, Wanted,
 };
 use muster_node_core::messages::{Attach, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
@@ -54,7 +54,7 @@ struct QueryProcess {
 /// What it is to answer.
 #[derive(Clone, PartialEq, Eq)]
 enum About {
-    Groups(Account),
+    Groups(UserAccount),
     Measurement(u64),
 }
 
@@ -560,12 +560,12 @@ impl LauncherExecutor {
         })
     }
 
-    fn look_up_groups(&mut self, account: Account) {
+    fn look_up_groups(&mut self, account: UserAccount) {
         match groups::start(&account) {
             Ok(started) => self.ask(started, About::Groups(account)),
             Err(e) => {
-                eprintln!("no process to look up the groups of {}: {e}", account.0);
-                let groups = vec![account.1];
+                eprintln!("no process to look up the groups of {}: {e}", account.name);
+                let groups = vec![account.gid];
                 self.events.push_back(Event::GroupsFound(account, groups));
             }
         }

@@ -320,7 +320,11 @@ pub(crate) fn invariant_no_task_starts_twice(world: &World, node: usize, key: Ta
     if !world.truth.tasks.contains(&key) {
         return Ok(());
     }
-    let (attempt, step, task) = key;
+    let TaskKey {
+        attempt,
+        step,
+        task,
+    } = key;
     broken(
         "invariant_no_task_starts_twice",
         format!(

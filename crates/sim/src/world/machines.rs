@@ -174,12 +174,9 @@ impl Machines<'_> {
         if let Kind::Script(attempt) = kind {
             self.world.sruns().lose_script(node, attempt);
         }
-        if let Kind::Task(attempt, step, task) = kind {
+        if let Kind::Task(key) = kind {
             let exit = exit_status(status);
-            self.world
-                .truth
-                .task_ends
-                .insert((attempt, step, task), exit);
+            self.world.truth.task_ends.insert(key, exit);
         }
         match parent {
             Parent::Launcher => self.world.launchers().wake_soon(node),

@@ -252,7 +252,7 @@ impl Machines<'_> {
             .collect();
         truth
             .tasks
-            .retain(|(attempt, step, _)| !lost.contains(&AttemptStep::new(*attempt, *step)));
+            .retain(|key| !lost.contains(&AttemptStep::new(key.attempt, key.step)));
     }
 
     /// The launcher is killed; what it has started goes on without it.
