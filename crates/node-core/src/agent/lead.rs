@@ -241,11 +241,11 @@ impl Steps {
     /// The job is forgotten.
     pub(super) fn forget_steps(&mut self, state: &mut AgentState, attempt: JobAttempt) {
         let placed = self.led.placed.iter();
-        let of_run: Vec<StepId> = placed
+        let of_attempt: Vec<StepId> = placed
             .filter(|(_, s)| s.attempt == attempt)
             .map(|(key, _)| *key)
             .collect();
-        for key in of_run {
+        for key in of_attempt {
             let was_created = self.led.is_created(key);
             if self.led.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
                 // Its srun would wait for an answer for ever: the connection stays.
@@ -301,8 +301,8 @@ impl Steps {
         if let Some(next) = self.led.numbers.get(&attempt.job).map(StepNumbers::next) {
             state.out.keep(attempt, KEPT_NEXT, encode(&next));
         }
-        let of_run = self.led.placed.iter().filter(|(_, s)| s.attempt == attempt);
-        let records: Vec<(u32, ByteVec)> = of_run
+        let of_attempt = self.led.placed.iter().filter(|(_, s)| s.attempt == attempt);
+        let records: Vec<(u32, ByteVec)> = of_attempt
             .map(|(key, s)| (key.step.0, encode(&s.record)))
             .collect();
         for (step, record) in records {

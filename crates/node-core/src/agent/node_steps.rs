@@ -189,11 +189,11 @@ impl NodeSteps {
 
     pub(super) fn forget(&mut self, attempt: JobAttempt) {
         self.used.remove(&attempt);
-        let of_run = self
+        let of_attempt = self
             .parts
             .iter()
             .filter(|(_, step)| step.part.attempt == attempt);
-        let keys: Vec<StepId> = of_run.map(|(key, _)| *key).collect();
+        let keys: Vec<StepId> = of_attempt.map(|(key, _)| *key).collect();
         for key in keys {
             self.step(key, attempt, NodeStepEvent::Forgotten);
         }

@@ -75,8 +75,8 @@ impl Stepds {
     /// Steps that run here but are not among those that the launcher knows.
     pub(super) fn unknown_to(&self, known: &[KnownJob]) -> Vec<(JobAttempt, StepNo, i32)> {
         let knows = |attempt: JobAttempt, step: StepNo| {
-            let mut of_run = known.iter().filter(|k| k.attempt == attempt);
-            of_run.any(|k| k.steps.contains(&step))
+            let mut of_attempt = known.iter().filter(|k| k.attempt == attempt);
+            of_attempt.any(|k| k.steps.contains(&step))
         };
         let running = self
             .all
@@ -196,8 +196,8 @@ impl Stepds {
         if !is_open || (stepd.step.is_none() && stepd.retired) {
             return self.close(out, id);
         }
-        let of_run = self.all.values().filter(|d| d.attempt == attempt);
-        let waiting = of_run.filter(|d| d.step.is_none()).count();
+        let of_attempt = self.all.values().filter(|d| d.attempt == attempt);
+        let waiting = of_attempt.filter(|d| d.step.is_none()).count();
         let place = stepd.place.clone();
         if ended
             && waiting > SPARES_MAX
