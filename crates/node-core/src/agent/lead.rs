@@ -126,7 +126,7 @@ impl Waiting {
 
 impl LedSteps {
     /// Something else than the end of a step lets waiting ones start, or refuses them.
-    pub(super) fn may_fit(&mut self) {
+    pub(super) fn retry_waiting(&mut self) {
         self.dirty = true;
     }
 
@@ -312,12 +312,7 @@ impl Steps {
     }
 
     /// What is kept of a step, for its daemon.
-    pub(super) fn kept_entries(
-        &self,
-        _state: &AgentState,
-        attempt: JobAttempt,
-        step: StepNo,
-    ) -> KeptEntries {
+    pub(super) fn kept_entries(&self, attempt: JobAttempt, step: StepNo) -> KeptEntries {
         let key = StepId::new(attempt.job, step);
         let placed = self.led.placed.get(&key);
         let record = placed.map(|s| (step.0, encode(&s.record)));

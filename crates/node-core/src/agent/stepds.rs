@@ -122,7 +122,7 @@ impl Stepds {
     }
 
     /// A daemon has sent that this step is over; whether it had it.
-    fn has_ended(&mut self, id: StepdChannelId, step: StepNo) -> bool {
+    fn take_end(&mut self, id: StepdChannelId, step: StepNo) -> bool {
         let stepd = self.all.get_mut(&id);
         stepd.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
     }
@@ -223,7 +223,7 @@ impl Agent {
         let mut ended = false;
         for event in events {
             match event {
-                StepdEvent::StepEnded(step, end) if self.steps.stepds.has_ended(id, step) => {
+                StepdEvent::StepEnded(step, end) if self.steps.stepds.take_end(id, step) => {
                     ended = true;
                     let key: StepId = StepId::new(attempt.job, step);
                     self.steps.led.exit_delivered_directly(&mut self.state, key);

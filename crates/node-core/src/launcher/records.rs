@@ -465,7 +465,7 @@ impl Records {
         let at = self.pending.0.len();
         self.pending.begin(attempt, kind);
         writeln!(self.pending.0, " {rest}").expect("writing to memory cannot fail");
-        self.is_live(attempt, at);
+        self.keep_pending(attempt, at);
     }
 
     fn line_of_bytes(&mut self, attempt: JobAttempt, kind: u8, bytes: &[u8]) {
@@ -474,11 +474,11 @@ impl Records {
         self.pending.0.push(b' ');
         self.pending.bytes(bytes);
         self.pending.0.push(b'\n');
-        self.is_live(attempt, at);
+        self.keep_pending(attempt, at);
     }
 
-    /// What is pending from there on belongs to what has to stay.
-    fn is_live(&mut self, attempt: JobAttempt, at: usize) {
+    /// Keeps what is pending from there on: it belongs to what has to stay.
+    fn keep_pending(&mut self, attempt: JobAttempt, at: usize) {
         let lines = &mut self.live.entry(attempt).or_default().lines;
         lines.extend_from_slice(&self.pending.0[at..]);
     }
