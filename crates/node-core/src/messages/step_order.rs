@@ -129,7 +129,7 @@ pub struct MemoryPolicy {
 }
 
 /// What the PMIx host of a step needs beyond the launch.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct PmixOrder {
     /// Name space: unique in the cluster.
