@@ -458,7 +458,7 @@ impl LauncherExecutor {
                 None
             }
             Action::SignalGroup(pid, signal) => {
-                sys::kill(-pid, signal);
+                search.signal_group(pid, signal);
                 None
             }
             Action::SignalScript { of, script, signal } => {
@@ -669,39 +669,45 @@ impl LauncherExecutor {
         self.deliver(Event::Attached(Box::new(attach), machine));
     }
 
-    /// Children have ended, or may have.
+    /// Children have ended, or may have. Each is reported before the next is collected: what is done to a number whose end is not
+    /// known yet is done to no other process.
     pub(super) fn reap(&mut self) {
-        let mut ended = Vec::new();
-        let after = reaping::each_ended(sys::reap, |child| ended.push(child));
+        let after = reaping::each_ended(sys::ended_child, |pid| self.collect(pid));
         self.may_have_ended = after == After::Burst;
-        self.read_stepds();
-        for child in ended {
-            self.search.forget_helper(child.pid);
-            self.tmp_dirs.ended(child.pid);
-            self.note_script_end(child.pid);
-            let failure = self.script_starter.ended(child.pid);
-            let mut usage = Usage {
-                user_us: child.user_us,
-                system_us: child.system_us,
-                max_rss_kib: child.max_rss_kib,
-                pages: child.pages,
-                disk_read_bytes: child.blocks_in * 512,
-                disk_write_bytes: child.blocks_out * 512,
-                ..Usage::default()
-            };
-            let script = self.launcher.job_of_script(child.pid);
-            if let Some(used) =
-                script.and_then(|attempt| self.search.groups.usage_of_script(attempt))
-            {
-                used.raise(&mut usage);
-            }
-            self.deliver(Event::ChildEnded {
-                pid: child.pid,
-                status: child.status,
-                usage: Box::new(usage),
-                failure,
-            });
+    }
+
+    /// Collects a child that has ended, and reports it.
+    fn collect(&mut self, pid: i32) {
+        if self.launcher.knows_process(pid) {
+            self.read_stepds();
         }
+        self.note_script_end(pid);
+        let script = self.launcher.job_of_script(pid);
+        let used = script.and_then(|attempt| self.search.groups.usage_of_script(attempt));
+        let Some(child) = sys::reap_child(pid) else {
+            return;
+        };
+        self.search.forget_helper(pid);
+        self.tmp_dirs.ended(pid);
+        let failure = self.script_starter.ended(pid);
+        let mut usage = Usage {
+            user_us: child.user_us,
+            system_us: child.system_us,
+            max_rss_kib: child.max_rss_kib,
+            pages: child.pages,
+            disk_read_bytes: child.blocks_in * 512,
+            disk_write_bytes: child.blocks_out * 512,
+            ..Usage::default()
+        };
+        if let Some(used) = used {
+            used.raise(&mut usage);
+        }
+        self.deliver(Event::ChildEnded {
+            pid,
+            status: child.status,
+            usage: Box::new(usage),
+            failure,
+        });
     }
 
     /// Delivers timers that are due, and has the launcher settle what the wake-up has brought.
