@@ -6,9 +6,6 @@ use muster_model::ids::{JobId, StepId};
 use muster_proto::hello::JobCredential;
 use muster_trust::{JobKeyUse, derive_job_key};
 
-/// How the names of step daemons' sockets begin.
-const STEPD_SOCKET_PREFIX: &str = "step-";
-
 /// Who has the key of a credential.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelPeer {
@@ -37,8 +34,8 @@ pub enum ChannelRefusal {
     /// The job or step may be on its way here.
     #[error("the job or step is not known here")]
     NotHere,
-    /// There is no such socket.
-    #[error("this is not a step daemon's socket")]
+    /// There is no such socket, or it is another job's.
+    #[error("this is not the socket of a step daemon of the job")]
     NoSocket,
 }
 
@@ -63,7 +60,7 @@ impl Agent {
             JobCredential::Step { job, step, path } => {
                 let part = self.steps.node_steps.part(StepId::new(*job, *step));
                 let step_key = part.and_then(|part| part.step_key.clone());
-                if !self.is_stepd_socket(path) {
+                if !self.is_stepd_socket(*job, path) {
                     return Err(ChannelRefusal::NoSocket);
                 }
                 Ok(ChannelPeer {
@@ -82,14 +79,15 @@ impl Agent {
         Ok((grant.key.clone(), grant.spec.owner.uid))
     }
 
-    /// Whether a path is that of a step daemon's socket in this node's spool directory.
-    fn is_stepd_socket(&self, path: &str) -> bool {
+    /// Whether a path is that of a socket in this node's spool directory of a step daemon of this job. It may be named after an
+    /// earlier step: a daemon serves one after the other.
+    fn is_stepd_socket(&self, job: JobId, path: &str) -> bool {
         let spool = self.state.node.config.spool_dir.to_string_lossy();
         let name = path.strip_prefix(&*spool).and_then(|p| p.strip_prefix('/'));
         name.is_some_and(|name| {
-            let number = name.strip_prefix(STEPD_SOCKET_PREFIX);
-            let number = number.and_then(|name| name.strip_suffix(".sock"));
-            number.is_some_and(|n| !n.is_empty() && !n.contains('/'))
+            let step = name.strip_prefix(&format!("step-{job}."));
+            let step = step.and_then(|name| name.strip_suffix(".sock"));
+            step.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         })
     }
 }
