@@ -22,8 +22,8 @@ pub struct ChannelPeer {
 pub enum ChannelTarget {
     /// This agent, for the owner of a job, and for what concerns that job.
     Agent(JobId),
-    /// This agent, for the agent of another node.
-    AgentOf(String),
+    /// This agent, for the agent of another node of this job.
+    AgentOf(JobId, String),
     /// A step daemon's socket.
     Stepd(String),
 }
@@ -37,6 +37,9 @@ pub enum ChannelRefusal {
     /// There is no such socket, or it is another job's.
     #[error("this is not the socket of a step daemon of the job")]
     NoSocket,
+    /// Who has the key of a job speaks for its other nodes, and for no others.
+    #[error("this is none of the job's other nodes")]
+    NoNode,
 }
 
 impl Agent {
@@ -52,11 +55,19 @@ impl Agent {
                 uid,
                 target: ChannelTarget::Agent(*job),
             }),
-            JobCredential::Node { node, .. } => Ok(ChannelPeer {
-                key,
-                uid: 0,
-                target: ChannelTarget::AgentOf(node.clone()),
-            }),
+            JobCredential::Node { job, node } => {
+                // Or one that it was before the job was made smaller.
+                let of_job = self.state.jobs.latest(*job);
+                let is_its = of_job.is_some_and(|(_, job)| job.has_node(node));
+                if !is_its || *node == self.state.node.config.name {
+                    return Err(ChannelRefusal::NoNode);
+                }
+                Ok(ChannelPeer {
+                    key,
+                    uid: 0,
+                    target: ChannelTarget::AgentOf(*job, node.clone()),
+                })
+            }
             JobCredential::Step { job, step, path } => {
                 let part = self.steps.node_steps.part(StepId::new(*job, *step));
                 let step_key = part.and_then(|part| part.step_key.clone());

@@ -391,7 +391,7 @@ impl Agent {
             // A job that was made smaller has less from now on.
             let had = known.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
-                known.grant = Some(Rc::clone(grant));
+                known.shrink(grant);
                 self.steps.led.may_fit();
                 self.steps.grant_came(&mut self.state, grant.job);
             }

@@ -3,6 +3,33 @@
 use super::*;
 use muster_proto::hello::JobCredential;
 
+/// Who has the key of a job could speak for any name, and had a new share of this node's memory with each.
+#[test]
+fn the_agents_of_a_job_speak_for_its_other_nodes() {
+    let mut bench = Bench::with_job(1);
+    let peer = |bench: &Bench, job: JobId, node: &str| {
+        let node = node.to_owned();
+        let peer = bench.agent.channel_peer(&JobCredential::Node { job, node });
+        peer.map(|peer| peer.target)
+    };
+    let target = |node: &str| Ok(ChannelTarget::AgentOf(RUN.job, node.to_owned()));
+    assert_eq!(peer(&bench, RUN.job, "n2"), target("n2"));
+    for other in ["n1", "n3", "", "n2 "] {
+        let refused = peer(&bench, RUN.job, other);
+        assert_eq!(refused, Err(ChannelRefusal::NoNode), "{other}");
+    }
+    let unknown = peer(&bench, JobId(8), "n2");
+    assert_eq!(unknown, Err(ChannelRefusal::NotHere), "it may come");
+    // A node that the job has left has to say how its steps have ended.
+    let smaller = JobGrant {
+        resizes: 1,
+        ..grant_of(1, 0)
+    };
+    bench.order(Order::Launch(Box::new(smaller)));
+    assert_eq!(peer(&bench, RUN.job, "n2"), target("n2"));
+    assert_eq!(peer(&bench, RUN.job, "n3"), Err(ChannelRefusal::NoNode));
+}
+
 /// The relay may connect to all step daemons of the node: the key of a step led to those of others, whose connections and memory it
 /// could take.
 #[test]
