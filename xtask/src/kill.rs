@@ -9,6 +9,8 @@ use crate::build::target;
 use crate::cluster::Cluster;
 use crate::hostile::Attackers;
 use anyhow::{Context, Result, bail, ensure};
+use muster_hostile::network::NetworkDaemons;
+use muster_hostile::target::{PORT_NODE, Target};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,13 +96,6 @@ const VICTIMS: [Victim; 5] = [
     Victim::Everything,
 ];
 
-/// The process that a supervisor has started and waits for.
-fn child_of(supervisor: i32) -> Option<i32> {
-    let file = format!("/proc/{supervisor}/task/{supervisor}/children");
-    let children = fs::read_to_string(file).ok()?;
-    children.split_whitespace().next()?.parse().ok()
-}
-
 /// What is killed when everything is.
 #[derive(Clone, Copy)]
 enum Process {
@@ -111,6 +106,8 @@ enum Process {
 /// What clients and killer share.
 struct Test<'a> {
     cluster: &'a Cluster,
+    /// The same, as it is attacked.
+    target: Target,
     options: &'a KillOptions,
     /// How the whole cluster is started.
     up: Vec<String>,
@@ -139,11 +136,18 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     };
     let words: Vec<&str> = up.iter().map(String::as_str).collect();
     cluster.start(&place, &words)?;
+    let target = Target::new(&cluster.home);
+    // Other hosts' attacks need an agent's port and sackd.
+    let _network = match options.hostile {
+        true => Some(NetworkDaemons::start(&target).context("SlurmdPort and sackd")?),
+        false => None,
+    };
     let attackers = options
         .hostile
         .then(|| Attackers::start(&cluster, options.seed));
     let test = Test {
         up,
+        target,
         cluster: &cluster,
         options: &options,
         ran: cluster.home.join("ran"),
@@ -278,7 +282,7 @@ impl Test<'_> {
             }
         };
         match victim {
-            Victim::Agent => kill(&pids.iter().filter_map(|p| child_of(*p)).collect::<Vec<_>>()),
+            Victim::Agent => kill(Vec::from_iter(self.target.agent_process(node)).as_slice()),
             _ => kill(&pids),
         }
         if victim == Victim::Everything {
@@ -299,19 +303,29 @@ impl Test<'_> {
         })?;
         let again = match victim {
             Victim::Controller => "slurmctld".to_owned(),
-            Victim::Supervisor | Victim::Agent => format!("slurmd -N {node}"),
+            Victim::Supervisor | Victim::Agent => self.target.agent_command(node),
             Victim::Daemons => {
-                let all = names.iter().map(|n| format!(" && slurmd -N {n}"));
+                let agent = |n: &String| format!(" && {}", self.target.agent_command(n));
+                let all = names.iter().map(agent);
                 format!("slurmctld{}", all.collect::<String>())
             }
             Victim::Everything => {
                 let output = self.cluster.command(&["up"]).args(&self.up).output()?;
                 ensure!(output.status.success(), "muster up: {}", said(&output));
-                return Ok(());
+                return self.serve_port_again();
             }
         };
         let output = self.shell(&again)?;
         ensure!(output.status.success(), "{again}: {}", said(&output));
+        Ok(())
+    }
+
+    /// Starts the agent again that serves its port to attackers, if there are any: `muster up` has started it without.
+    fn serve_port_again(&self) -> Result<()> {
+        if self.options.hostile {
+            let again = self.target.restart_agent(PORT_NODE);
+            ensure!(again.code == 0, "slurmd: {}", again.err);
+        }
         Ok(())
     }
 

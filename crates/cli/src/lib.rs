@@ -8,6 +8,7 @@ mod grid_engine;
 pub mod library;
 mod listing;
 mod logs;
+mod measure;
 pub mod options;
 mod own_step;
 mod people;

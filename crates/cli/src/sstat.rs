@@ -1,11 +1,11 @@
 //! sstat: what the steps of running jobs use now, as the agents of their nodes measure it.
 
 use crate::SLURM_VERSION;
-use crate::agent::AgentStream;
 use crate::connect::{Client, unexpected};
 use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, complain, print};
+use crate::measure::AgentQueries;
 use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
 use crate::sacct::fields::{AcctField, find};
 use crate::sacct::{Separation, cell, names_in_rows};
@@ -354,29 +354,10 @@ fn processes(info: &AllocationInfo, job: JobId) -> Pids {
 fn each_agent(
     info: &AllocationInfo,
     request: &AgentRequest,
-    mut take: impl FnMut(&str, AgentReply) -> bool,
+    take: impl FnMut(&str, AgentReply) -> bool,
 ) {
-    let nodes = info.job.alloc.iter().flat_map(|alloc| &alloc.nodes);
-    for (node, address) in nodes.zip(&info.addresses) {
-        let answer = AgentStream::connect_agent(address, info.job.id, Some(&info.key));
-        let answer = answer.and_then(|mut agent| {
-            agent.send(request)?;
-            agent.receive()
-        });
-        let why = match answer {
-            Ok(AgentReply::Refused(refusal)) => refusal.to_string(),
-            Ok(reply) => {
-                if take(&node.name, reply) {
-                    continue;
-                }
-                "an answer to another question".to_owned()
-            }
-            Err(e) => e.to_string(),
-        };
-        complain(&format!(
-            "sstat: error: {}: the agent at {address} cannot be asked: {why}",
-            node.name
-        ));
+    for failure in AgentQueries::default().ask(info, request, take) {
+        complain(&format!("sstat: error: {failure}"));
     }
 }
 
@@ -441,6 +422,7 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         alloc_mem_mib: 0,
         gres: Vec::new(),
         req_gres: Vec::new(),
+        grid_engine: Vec::new(),
         nodelist: alloc.map_or_else(String::new, |a| {
             let names: Vec<&str> = a.nodes.iter().map(|n| n.name.as_str()).collect();
             hostlist::compress(&names)

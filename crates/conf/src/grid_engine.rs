@@ -145,7 +145,7 @@ pub struct Mapping {
     pub jsv_allowed_mod: Option<Vec<String>>,
     /// Users, and groups with `@` before them, who may reserve cores for themselves.
     pub reservation_users: Vec<String>,
-    /// Whether jobs have a temporary directory to themselves in `TmpFS`; no without the line.
+    /// Whether jobs have a temporary directory to themselves in `TmpFS`; yes without the line.
     pub job_tmp_dirs: Option<bool>,
 }
 

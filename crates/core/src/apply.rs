@@ -71,10 +71,10 @@ impl State {
                 if let JobChange::Spec(spec) | JobChange::ReservationGone { spec, .. } = change {
                     self.change_spec(*id, spec);
                 }
-                self.turn_job(*id, event);
+                self.apply_to_job(*id, event);
             }
             Event::JobStarted { id, alloc, .. } => {
-                self.turn_job(*id, event);
+                self.apply_to_job(*id, event);
                 for share in &alloc.nodes {
                     let power = self.power_key(share.node);
                     node::take(self.node_mut(share.node), *id, share, alloc);
@@ -82,20 +82,10 @@ impl State {
                 }
             }
             Event::NodeReleased { id, position, at } => {
-                let alloc = self.alloc_of(*id, event);
-                let share = alloc
-                    .nodes
-                    .get(*position as usize)
-                    .unwrap_or_else(|| panic!("job {id} has no node {position}: {event:?}"));
-                let lent = self.give_up(*id, *position, event);
-                let power = self.power_key(share.node);
-                if let Some(node) = self.nodes.get_mut(share.node.0 as usize) {
-                    node::give_back(node, *id, (share, &alloc), lent, *at);
-                }
-                self.power_moved(share.node, power);
+                release_node(self, *id, *position, *at, event);
             }
             Event::JobEnding { id, at, .. } => {
-                self.turn_job(*id, event);
+                self.apply_to_job(*id, event);
                 if let Some(job) = self.jobs.get(id) {
                     self.run_times.ended(job, *at);
                 }
@@ -108,31 +98,17 @@ impl State {
                         .map(|job| job.cpus_released_by_preemption)
                 };
                 let before = lent(self);
-                self.turn_job(*id, event);
+                self.apply_to_job(*id, event);
                 if before != lent(self) {
                     self.lend_or_hold_cpus(*id);
                 }
             }
             Event::JobRequeued { id, .. }
             | Event::StepStarted { id, .. }
-            | Event::StepEnded { id, .. } => self.turn_job(*id, event),
+            | Event::StepEnded { id, .. } => self.apply_to_job(*id, event),
             Event::JobsPurged { ids } => ids.iter().for_each(|id| self.purge(*id, event)),
-            Event::NodeRegistered { node, .. } | Event::NodeChanged { node, .. } => {
-                self.turn_node(*node, event);
-                let has_others = matches!(
-                    event,
-                    Event::NodeChanged {
-                        change: NodeChange::Features(_),
-                        ..
-                    }
-                );
-                let node = self.nodes.get(node.0 as usize);
-                if has_others && node.is_some_and(|node| node.config.dynamic) {
-                    self.keep_priorities();
-                    self.evaluated.clear();
-                    dynamic::follow_membership(self);
-                }
-            }
+            Event::NodeRegistered { node, .. } => self.apply_to_node(*node, event),
+            Event::NodeChanged { node, change, .. } => change_node(self, *node, change, event),
             Event::NodesCreated { nodes, at } => {
                 self.keep_priorities();
                 self.evaluated.clear();
@@ -153,22 +129,7 @@ impl State {
                 self.evaluated.clear();
                 self.rebuild_indexes();
             }
-            Event::AccountsChanged { changes, at, .. } => {
-                self.keep_priorities();
-                for change in changes {
-                    if let AccountsChange::JobIdsReserved(last) = change {
-                        self.next_job_id = self.next_job_id.max(last.0.saturating_add(1));
-                    }
-                    accounts::apply_change(&mut self.accounts, change, *at);
-                    accounts::assign_ids(&mut self.accounts);
-                }
-                if self.keeps_limits() {
-                    // Who is below whom, and the QOS of jobs that name none, may have changed.
-                    self.rebuild_indexes();
-                }
-                self.calculate_shares(*at);
-                self.scale = calculate_scale(self);
-            }
+            Event::AccountsChanged { changes, at, .. } => change_accounts(self, changes, *at),
             Event::PrioritiesCalculated { at } => {
                 self.keep_priorities();
                 self.calculate_shares(*at);
@@ -289,12 +250,12 @@ impl State {
         if job.completing && job.nodes_held.len() > 1 {
             job::apply_event(job, event);
         } else {
-            self.turn_job(id, event);
+            self.apply_to_job(id, event);
         }
         lent
     }
 
-    fn turn_job(&mut self, id: JobId, event: &Event) {
+    fn apply_to_job(&mut self, id: JobId, event: &Event) {
         let job = self
             .jobs
             .get(&id)
@@ -631,6 +592,50 @@ impl State {
         self.rebuild_indexes();
         self.follow_partitions();
     }
+}
+
+/// A node gets back what a job had of it.
+fn release_node(state: &mut State, id: JobId, position: u32, at: Timestamp, event: &Event) {
+    let alloc = state.alloc_of(id, event);
+    let share = alloc
+        .nodes
+        .get(position as usize)
+        .unwrap_or_else(|| panic!("job {id} has no node {position}: {event:?}"));
+    let lent = state.give_up(id, position, event);
+    let power = state.power_key(share.node);
+    if let Some(node) = state.nodes.get_mut(share.node.0 as usize) {
+        node::give_back(node, id, (share, &alloc), lent, at);
+    }
+    state.power_moved(share.node, power);
+}
+
+/// A node changes. With its features a dynamic node may come to be in other partitions.
+fn change_node(state: &mut State, idx: NodeIdx, change: &NodeChange, event: &Event) {
+    state.apply_to_node(idx, event);
+    let changes_features = matches!(change, NodeChange::Features(_));
+    let node = state.nodes.get(idx.0 as usize);
+    if changes_features && node.is_some_and(|node| node.config.dynamic) {
+        state.keep_priorities();
+        state.evaluated.clear();
+        dynamic::follow_membership(state);
+    }
+}
+
+fn change_accounts(state: &mut State, changes: &[AccountsChange], at: Timestamp) {
+    state.keep_priorities();
+    for change in changes {
+        if let AccountsChange::JobIdsReserved(last) = change {
+            state.next_job_id = state.next_job_id.max(last.0.saturating_add(1));
+        }
+        accounts::apply_change(&mut state.accounts, change, at);
+        accounts::assign_ids(&mut state.accounts);
+    }
+    if state.keeps_limits() {
+        // Who is below whom, and the QOS of jobs that name none, may have changed.
+        state.rebuild_indexes();
+    }
+    state.calculate_shares(at);
+    state.scale = calculate_scale(state);
 }
 
 /// `PriorityDecayHalfLife` where none is configured.

@@ -2,9 +2,9 @@
 //! date by every event. An event on one job costs O(log jobs).
 
 use crate::policy::priority::calculate_scale;
-use crate::state::State;
 use crate::state::limit_use::{AccrualTurn, Counted};
 use crate::state::queue_size::QueueSize;
+use crate::state::{DependencyKey, State};
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{Allocation, ArrayInfo, ArrayRole, Job, JobState, Phase};
 use muster_model::node::{Node, NodeLink};
@@ -103,9 +103,6 @@ impl Counts {
     }
 }
 
-/// A record that others wait for: a job or array, or a task of it.
-pub(crate) type DependencyKey = (JobId, Option<u32>);
-
 /// The key under which `job` waits for what `term` names; `None` for `singleton`.
 pub(crate) fn dependency_key(job: &Job, term: &DependencyTerm) -> Option<DependencyKey> {
     match term {
@@ -115,10 +112,10 @@ pub(crate) fn dependency_key(job: &Job, term: &DependencyTerm) -> Option<Depende
             job: target,
             task: None,
             ..
-        } => Some((*target, job.task_index())),
+        } => Some(DependencyKey::new(*target, job.task_index())),
         DependencyTerm::Job {
             job: target, task, ..
-        } => Some((*target, *task)),
+        } => Some(DependencyKey::new(*target, *task)),
     }
 }
 

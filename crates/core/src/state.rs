@@ -75,9 +75,8 @@ pub struct State {
     pub by_begin: BTreeSet<(Timestamp, JobId)>,
     /// Index: stopped jobs that wait for their turn on CPUs that others have too, by when it may come.
     pub by_turn: BTreeSet<(Timestamp, JobId)>,
-    /// Index: who waits on a job (or on the array of that number).
-    /// The key is the job or array that is named and the task, if one is.
-    pub dependents: BTreeMap<(JobId, Option<u32>), BTreeSet<JobId>>,
+    /// Index: who waits on a job, on the array of that number, or on a task of it.
+    pub dependents: BTreeMap<DependencyKey, BTreeSet<JobId>>,
     /// Index: pending records, by number.
     pub pending: BTreeSet<JobId>,
     /// Index: records that hold nodes (running, suspended, completing).
@@ -114,6 +113,21 @@ pub struct State {
     pub stored_bytes: StoredBytes,
     /// Index: positions in `partitions` of the partitions that each node is in.
     pub partitions_of: Vec<Vec<usize>>,
+}
+
+/// A record that others wait for: a job or array, or a task of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DependencyKey {
+    /// The job or array.
+    pub job: JobId,
+    /// The task.
+    pub task: Option<u32>,
+}
+
+impl DependencyKey {
+    pub(crate) fn new(job: JobId, task: Option<u32>) -> DependencyKey {
+        DependencyKey { job, task }
+    }
 }
 
 impl State {

@@ -288,7 +288,7 @@ fn settings(config: &Config) -> NodeSettings {
         job_tmp_dirs: grid_engine_mapping(&config.path)
             .ok()
             .and_then(|mapping| mapping.job_tmp_dirs)
-            .unwrap_or(false),
+            .unwrap_or(true),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod connections;
+mod controller_port;
 mod descriptors;
 mod files;
 mod identity;
@@ -80,6 +81,7 @@ pub const ATTACKS: &[Attack] = attacks![
     rest::malformed_requests;
     rest::taken_places;
     connections::many_connections;
+    controller_port::requests_by_token;
     node_port::wrong_openings;
     node_port::recorded_channel;
     node_port::jobs_of_others;

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 pub struct Load {
     /// Its name, for the table.
     pub name: &'static str,
+    /// It is of a user who has a name, as tokens need one.
+    is_named: bool,
     run: fn(&Target, &mut Random, &Budget) -> Outcome,
 }
 
@@ -42,50 +44,72 @@ impl Budget {
 pub const LOADS: &[Load] = &[
     Load {
         name: "load: submissions",
+        is_named: false,
         run: requests::submissions,
     },
     Load {
         name: "load: queries",
+        is_named: false,
         run: requests::queries,
     },
     Load {
         name: "load: HTTP",
+        is_named: false,
         run: rest::requests,
     },
     Load {
         name: "load: wrong values",
+        is_named: false,
         run: values::to_controller,
     },
     Load {
         name: "load: wrong values to an agent",
+        is_named: false,
         run: values::to_agent,
     },
     Load {
         name: "load: connections",
+        is_named: false,
         run: bytes::connections,
     },
     Load {
         name: "load: parts of frames",
+        is_named: false,
         run: bytes::parts,
     },
     Load {
         name: "load: answers that nobody reads",
+        is_named: false,
         run: requests::unread,
     },
     Load {
         name: "load: answers of an agent that nobody reads",
+        is_named: false,
         run: requests::unread_of_agent,
     },
     Load {
         name: "load: descriptors",
+        is_named: false,
         run: descriptors::wrong,
     },
     Load {
         name: "load: steps",
+        is_named: false,
         run: requests::steps,
     },
     Load {
+        name: "load: wrong values by SlurmctldPort",
+        is_named: true,
+        run: values::to_controller_port,
+    },
+    Load {
+        name: "load: parts of frames by SlurmctldPort",
+        is_named: true,
+        run: bytes::parts_by_port,
+    },
+    Load {
         name: "load: from other hosts",
+        is_named: false,
         run: network::from_other_hosts,
     },
 ];
@@ -133,9 +157,9 @@ impl Task {
     }
 
     /// The user that a task is carried out as.
-    fn user(&self) -> User {
+    fn user(&self, load: &Load) -> User {
         match self.seed % 3 {
-            0 => NAMELESS,
+            0 if !load.is_named => NAMELESS,
             _ => ATTACKER,
         }
     }
@@ -149,7 +173,7 @@ impl Task {
             until: Instant::now() + self.time,
             requests: self.requests,
         };
-        as_user(self.user(), || {
+        as_user(self.user(load), || {
             (load.run)(target, &mut Random::new(self.seed), &budget)
         })
     }

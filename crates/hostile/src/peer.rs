@@ -141,6 +141,15 @@ impl Peer {
         Ok(peer)
     }
 
+    /// Over a socket that is connected; writes have a limit.
+    ///
+    /// # Errors
+    /// Those of setsockopt(2).
+    pub fn over(stream: UnixStream, patience: Duration) -> io::Result<Peer> {
+        stream.set_write_timeout(Some(patience))?;
+        Ok(Peer { stream })
+    }
+
     fn connect_by(kind: SockType, socket: &Path, patience: Duration) -> io::Result<Peer> {
         let fd = nix::sys::socket::socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
         let stream = UnixStream::from(fd);

@@ -16,7 +16,7 @@ use crate::target::Target;
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{ArraySpec, JobSpec};
-use muster_proto::client::Response;
+use muster_proto::client::{RequestBody, Response};
 
 /// What root is not asked to do: it would stop the cluster, or a node.
 const NOT_BY_ROOT: [&str; 6] = [
@@ -38,7 +38,7 @@ const STATE: &str = "squeue -h -a -o '%i %T %r %u %j %k' | sort; scontrol -o sho
                      sacctmgr -n -P show account; sacctmgr -n -P show user; sacctmgr -n -P show qos; true";
 
 /// Jobs of a user that requests name.
-fn jobs(target: &Target, user: User, outcome: &mut Outcome) -> Option<Ids> {
+pub(crate) fn jobs(target: &Target, user: User, outcome: &mut Outcome) -> Option<Ids> {
     let held = || JobSpec {
         hold: true,
         ..small_job(target, user)
@@ -65,7 +65,8 @@ pub(crate) fn every_request(target: &Target, _: &mut Random) -> Outcome {
         return outcome;
     };
     for user in [ATTACKER, NAMELESS] {
-        by_outsider(target, user, &ids, &mut outcome);
+        let ask = |body: RequestBody| target.ask(user, body);
+        by_outsider(target, user, &ask, &ids, &mut outcome);
     }
     agent_by_outsider(target, ids.running, &mut outcome);
     clear(target, VICTIM, &mut outcome);
@@ -87,10 +88,16 @@ fn of_rights(ids: &Ids, rights: impl Fn(Rights) -> bool) -> Vec<Sample> {
     samples
 }
 
-/// Somebody who has nothing to do with the jobs.
-fn by_outsider(target: &Target, user: User, ids: &Ids, outcome: &mut Outcome) {
+/// Somebody who has nothing to do with the jobs, and asks in this way.
+pub(crate) fn by_outsider(
+    target: &Target,
+    user: User,
+    ask: &dyn Fn(RequestBody) -> Answer<Response>,
+    ids: &Ids,
+    outcome: &mut Outcome,
+) {
     for sample in of_rights(ids, |rights| rights == Rights::Anyone) {
-        let answer = target.ask(user, sample.body);
+        let answer = ask(sample.body);
         let what = format!("{} of user {}", sample.name, user.uid);
         outcome.count(&what, &answer);
         // A token names its user.
@@ -102,7 +109,7 @@ fn by_outsider(target: &Target, user: User, ids: &Ids, outcome: &mut Outcome) {
     clear(target, user, outcome);
     let before = target.run(ROOT, STATE).out;
     for sample in of_rights(ids, |rights| rights != Rights::Anyone) {
-        let answer = target.ask(user, sample.body);
+        let answer = ask(sample.body);
         let what = format!("{} of user {}", sample.name, user.uid);
         outcome.must_refuse(&what, &answer);
         if answer == Answer::Closed {

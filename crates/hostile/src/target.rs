@@ -248,7 +248,7 @@ impl Target {
             .map(|(name, file)| Some((name, self.pid(&file)?)));
         let mut daemons: Vec<(String, i32)> = pids.flatten().collect();
         for node in self.nodes() {
-            if let Some(agent) = self.child(&node, "muster-agent") {
+            if let Some(agent) = self.agent_process(&node) {
                 daemons.push((format!("agent {node}"), agent));
             }
         }
@@ -261,6 +261,11 @@ impl Target {
             }
         }
         daemons
+    }
+
+    /// The process of a node's agent.
+    pub fn agent_process(&self, node: &str) -> Option<i32> {
+        self.child(node, "muster-agent")
     }
 
     /// The process of a name that a node's supervisor has started: its agent, or its relay if it has one.
@@ -323,13 +328,18 @@ impl Target {
         if let Some(pid) = self.pid(&format!("run/noded.{node}.pid")) {
             self.kill(pid);
         }
+        self.run(crate::sys::ROOT, &self.agent_command(node))
+    }
+
+    /// What starts a node's agent.
+    pub fn agent_command(&self, node: &str) -> String {
         // The node whose port is attacked keeps it: its configuration is another.
         let conf = self.network_configuration();
         let options = match node == PORT_NODE && conf.exists() {
             true => format!("-f {} ", conf.display()),
             false => String::new(),
         };
-        self.run(crate::sys::ROOT, &format!("slurmd {options}-N {node}"))
+        format!("slurmd {options}-N {node}")
     }
 
     /// The configuration by which the agent of [`PORT_NODE`] serves its port, once

@@ -1,6 +1,7 @@
 //! What a job that `qsub` submitted says beyond the options of sbatch. The values are among [`JobSpec::shown`], each under a name of
 //! its own. `job_env` has the variables of such a job.
 
+use crate::job::NodeShare;
 use crate::spec::JobSpec;
 
 /// Marks a job of the Grid Engine commands. Its value is the name of the command: qsub, qrsh, qlogin.
@@ -23,8 +24,15 @@ pub const BINARY: &str = "ge-binary";
 /// The queues that `-q` names, as they were given; absent without it.
 pub const HARD_QUEUES: &str = "ge-hard-queues";
 
+/// Slots of the parallel environment as they were given, where that is more than one number: `2-8`.
+pub const PE_RANGE: &str = "ge-pe-range";
+/// Directory in which the command was called.
+pub const SUBMIT_DIR: &str = "ge-submit-dir";
+/// The shell that `-S` names.
+pub const SHELL: &str = "ge-shell";
+
 /// All of these names.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 12] = [
     COMMAND,
     QUEUE,
     PE,
@@ -34,12 +42,29 @@ pub const NAMES: [&str; 9] = [
     HOLD_JID,
     BINARY,
     HARD_QUEUES,
+    PE_RANGE,
+    SUBMIT_DIR,
+    SHELL,
 ];
+
+/// Those that accounting keeps.
+pub const ACCOUNTED: [&str; 6] = [COMMAND, PE, PE_RANGE, HARD, SOFT, HARD_QUEUES];
 
 /// The value under a name.
 pub fn value<'a>(spec: &'a JobSpec, name: &str) -> Option<&'a str> {
     let found = spec.shown.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
+}
+
+/// The parallel environment that was asked for, and its slots as they were given.
+pub fn parallel_environment(spec: &JobSpec) -> Option<(&str, &str)> {
+    let (name, least) = value(spec, PE)?.split_once(' ')?;
+    Some((name, value(spec, PE_RANGE).unwrap_or(least)))
+}
+
+/// Slots of a job on one host. A job may hold more CPUs there than it has slots, since cores are given as a whole.
+pub fn slots_on(spec: &JobSpec, share: &NodeShare) -> u64 {
+    u64::from(share.tasks.max(1)) * u64::from(spec.ask.cpus_of_task())
 }
 
 /// Whether one of the Grid Engine commands submitted the job.

@@ -395,6 +395,7 @@ fn start(args: Args) -> Result<ExitCode> {
         conf: conf.display().to_string(),
         fetch,
         dynamic: args.dynamic.then(|| Box::new(found.config(&[]))),
+        spool_pattern: paths.slurmd_spool_dir.clone(),
     };
     let _pid_file = PidFile::take(&pid_file)?;
     ready.tell();

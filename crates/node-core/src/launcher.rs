@@ -42,14 +42,13 @@ mod step_process;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod tmp_dirs;
 mod waiting;
 mod writers;
 
 pub use checks::check_agent;
 pub use containers::CONTAINER_LACK_STATUS;
 pub use end::{EncodedEnd, StepdEventRef};
-pub use interface::{Account, JobProcesses, Wanted};
+pub use interface::{JobProcesses, UserAccount, Wanted};
 pub use membership::known_jobs;
 pub use node::Setup;
 pub use phase::{Move, Phase};
@@ -138,10 +137,6 @@ impl Launcher {
                 }
             }
             Event::WatchedEnded { pid, status } => self.watched_ended(pid, status),
-            Event::DirsRemoved(attempt) => self.launches.dirs_removed(&mut self.state, attempt),
-            Event::TmpDirsPrepared { parent, is_there } => {
-                tmp_dirs::prepared(&mut self.state, parent, is_there);
-            }
             Event::LaunchPrepared(attempt, files) => {
                 self.launches
                     .launch_prepared(&mut self.state, attempt, files)
@@ -262,12 +257,10 @@ impl Launcher {
                 .launches
                 .signals
                 .stop_announced(&mut self.state, attempt),
-            Timer::Programs(attempt) => {
-                let (launches, state) = (&mut self.launches, &mut self.state);
-                if !tmp_dirs::leave_late(launches, state, attempt) {
-                    launches.programs.programs_late(state, attempt);
-                }
-            }
+            Timer::Programs(attempt) => self
+                .launches
+                .programs
+                .programs_late(&mut self.state, attempt),
             Timer::Writer(attempt, pid) => {
                 self.launches
                     .writers
@@ -398,7 +391,6 @@ impl Launcher {
         // The one before belonged to a connection of the agent before.
         self.session = ControllerSession::default();
         self.site.forget(&mut self.state.actions);
-        tmp_dirs::prepare(&mut self.state);
         self.state.actions.is_attached = true;
         self.launches.daemons.take_back(&mut self.state);
         let mut events = known::all_known(&self.state);
@@ -478,17 +470,12 @@ impl Launcher {
                 self.launches
                     .container_made(&mut self.state, attempt, status)
             }
-            Some(Role::TmpDir(attempt)) => {
-                tmp_dirs::made(&mut self.launches, &mut self.state, attempt, status)
-            }
             Some(Role::ContainerRemoval(attempt)) => self
                 .launches
                 .programs
                 .container_gone(&mut self.state, attempt),
             Some(Role::Site) => self.site.ended(pid, status, &mut self.state.actions),
-            // It may be one that makes a temporary directory and was late.
-            Some(Role::Other) => drop(self.state.node.late_tmp_dirs.remove(&pid)),
-            None => {}
+            Some(Role::Other) | None => {}
         }
     }
 
@@ -516,7 +503,6 @@ impl Launcher {
                 | Role::Prolog(_)
                 | Role::Epilog(_)
                 | Role::Container(_)
-                | Role::TmpDir(_)
                 | Role::ContainerRemoval(_)
                 | Role::Site
                 | Role::Other,

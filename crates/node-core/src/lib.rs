@@ -25,7 +25,7 @@ pub mod step_numbers;
 pub mod step_variables;
 pub mod stepd;
 pub mod stepd_reuse;
-mod tmp_dir;
+pub mod tmp_dir;
 
 pub use job_container::JobContainer;
 pub use prolog_epilog::PrologEpilog;

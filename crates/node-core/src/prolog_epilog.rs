@@ -27,14 +27,7 @@ pub struct PrologEpilog {
     /// Directories that are made between prolog and job, and removed after the epilog.
     #[n(5)]
     pub container: Option<Box<JobContainer>>,
-    /// The temporary directory of a Grid Engine job, made and removed at the same times.
+    /// The temporary directory of a Grid Engine job, which its processes make and which is removed after it.
     #[n(6)]
     pub tmp_dir: Option<Box<JobTmpDir>>,
-}
-
-impl PrologEpilog {
-    /// Whether anything has to be made before the job.
-    pub fn has_dirs(&self) -> bool {
-        self.container.is_some() || self.tmp_dir.is_some()
-    }
 }

@@ -188,6 +188,7 @@ impl Stepd {
         let result = result_path(&setup.spool, setup.attempt, next.order.launch.step);
         next.result = result.to_string_lossy().into_owned();
         next.order.user = setup.bounds.user.clone();
+        next.order.tmp_dir = setup.bounds.tmp_dir.clone();
         Ok(())
     }
 

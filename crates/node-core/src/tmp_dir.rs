@@ -1,5 +1,5 @@
-//! The temporary directory that a job of the Grid Engine commands has on each of its nodes: `JOB.TASK.QUEUE` in a directory of
-//! root's in `TmpFS`.
+//! The temporary directory that a job of the Grid Engine commands has on each of its nodes: `JOB.TASK.QUEUE` in `TmpFS`. The processes of
+//! the job make it themselves, as its user (`muster_script::tmp_dir`).
 
 use crate::job_view::job_view;
 use minicbor::{Decode, Encode};
@@ -7,10 +7,14 @@ use muster_model::job_env;
 use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;
 use muster_proto::node::{JobGrant, NodeSettings};
-use std::path::PathBuf;
+use muster_trust::{JobKeyUse, derive_job_key};
+use std::path::{Path, PathBuf};
 
 /// The variables that name it.
-pub(crate) const VARIABLES: [&str; 2] = ["TMPDIR", "TMP"];
+pub const VARIABLES: [&str; 2] = ["TMPDIR", "TMP"];
+
+/// Bytes of a key, as digits, in the name that others cannot guess.
+const SUFFIX_BYTES: usize = 8;
 
 /// A job's temporary directory on this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
@@ -25,15 +29,29 @@ pub struct JobTmpDir {
     /// See above.
     #[n(2)]
     pub gid: u32,
+    /// What is put after its name where something else has that.
+    #[n(3)]
+    #[cbor(default)]
+    pub suffix: String,
 }
 
-/// Where directories of jobs of this node are: a directory of root's in `TmpFS`, so that nobody else decides what is at a name in it.
-pub(crate) fn parent(cluster: &str, settings: &NodeSettings, node: &str) -> PathBuf {
-    base(settings, node).join(format!("muster.{cluster}.{node}"))
+impl JobTmpDir {
+    /// Where it is if something else has its usual path.
+    pub fn other_path(&self) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".");
+        path.push(&self.suffix);
+        path.into()
+    }
+
+    /// The directory above.
+    pub fn above(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
 }
 
 /// `TmpFS` of this node.
-pub(crate) fn base(settings: &NodeSettings, node: &str) -> PathBuf {
+fn base(settings: &NodeSettings, node: &str) -> PathBuf {
     let base = settings.tmp_fs.replace("%n", node).replace("%h", node);
     match base.starts_with('/') {
         true => PathBuf::from(base),
@@ -41,17 +59,46 @@ pub(crate) fn base(settings: &NodeSettings, node: &str) -> PathBuf {
     }
 }
 
-/// The directory of a job on the node of this name; none if the job has none of its own. Each attempt has another: what an earlier one
-/// has left may still be being removed.
-pub(crate) fn path(
+/// What `TMPDIR` is for a job of the Grid Engine commands where it has no directory of its own; none for jobs of others, whose users say
+/// what it is.
+pub(crate) fn shared(
     grant: &JobGrant,
     cluster: &str,
     settings: &NodeSettings,
     node: &str,
 ) -> Option<PathBuf> {
+    job_env::tmp_dir_name(&job_view(grant, cluster, settings))?;
+    Some(base(settings, node))
+}
+
+/// The directory of a job on the node of this name; none if the job has none of its own. Each attempt has another: what an earlier one
+/// has left may still be being removed.
+pub(crate) fn of_job(
+    grant: &JobGrant,
+    cluster: &str,
+    settings: &NodeSettings,
+    node: &str,
+) -> Option<Box<JobTmpDir>> {
+    if !settings.job_tmp_dirs {
+        return None;
+    }
     let mut name = job_env::tmp_dir_name(&job_view(grant, cluster, settings))?;
     if grant.attempt.0 > 1 {
         name.push_str(&format!(".{}", grant.attempt.0));
     }
-    Some(parent(cluster, settings, node).join(name))
+    let owner = &grant.spec.owner;
+    Some(Box::new(JobTmpDir {
+        path: base(settings, node).join(name),
+        uid: owner.uid,
+        gid: owner.gid,
+        suffix: suffix(grant, node),
+    }))
+}
+
+/// What only nodes of the job know, and is another on each, where others may have seen it.
+fn suffix(grant: &JobGrant, node: &str) -> String {
+    let key = derive_job_key(&grant.key, JobKeyUse::TmpDir);
+    let of_node = derive_job_key(&[&key[..], node.as_bytes()].concat(), JobKeyUse::TmpDir);
+    let digits = of_node.iter().take(SUFFIX_BYTES);
+    digits.map(|byte| format!("{byte:02x}")).collect()
 }

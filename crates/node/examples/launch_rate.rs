@@ -80,6 +80,7 @@ fn agent(dir: &Path) -> anyhow::Result<()> {
         conf: String::new(),
         fetch: Vec::new(),
         dynamic: None,
+        spool_pattern: String::new(),
     };
     let log = AgentLog {
         file: None,

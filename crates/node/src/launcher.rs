@@ -71,6 +71,7 @@ pub fn launcher_main(args: impl IntoIterator<Item = String>) -> ExitCode {
         Some(files::MESSAGE_ARGUMENT) => return files::message_main(),
         Some(removal::REMOVAL_ARGUMENT) => return removal::removal_main(),
         Some(removal::CONTENT_ARGUMENT) => return removal::content_main(),
+        Some(removal::OWN_ARGUMENT) => return removal::own_main(),
         Some(groups::GROUPS_ARGUMENT) => return groups::groups_main(),
         Some(measure::MEASURE_ARGUMENT) => return measure::measure_main(),
         _ => {}

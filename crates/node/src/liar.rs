@@ -135,6 +135,7 @@ impl StepLie {
             },
             pmix: self.mpi.as_ref().map(|(base, name)| pmix(base, name)),
             direct: self.mpi.is_none() && self.tasks == 1,
+            tmp_dir: None,
         }
     }
 }

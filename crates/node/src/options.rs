@@ -58,6 +58,10 @@ pub struct AgentOptions {
     /// What the node says of itself, where no file needs to name it (`slurmd -Z`).
     #[n(14)]
     pub dynamic: Option<Box<NodeConfig>>,
+    /// `SlurmdSpoolDir` as slurm.conf has it, with `%n` and `%h`: where agents of other nodes on this machine are.
+    #[n(15)]
+    #[cbor(default)]
+    pub spool_pattern: String,
 }
 
 /// How an agent reaches a controller on another host.

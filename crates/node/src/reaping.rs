@@ -1,9 +1,9 @@
 //! Collects children that have ended, a bounded number at a time: orphans of a user's that end as fast as they are collected
 //! must not keep a daemon from everything else.
 
-use crate::sys::{Reap, Reaped};
+use crate::sys::Reap;
 
-/// How many are collected in one go.
+/// How many are collected in one turn.
 const BURST: usize = 256;
 
 /// Why [`each_ended`] stopped.
@@ -18,7 +18,7 @@ pub(crate) enum After {
 }
 
 /// Takes what `next` gives, up to a bound.
-pub(crate) fn each_ended(mut next: impl FnMut() -> Reap, mut take: impl FnMut(Reaped)) -> After {
+pub(crate) fn each_ended<T>(mut next: impl FnMut() -> Reap<T>, mut take: impl FnMut(T)) -> After {
     for _ in 0..BURST {
         match next() {
             Reap::Ended(ended) => take(ended),
@@ -33,17 +33,8 @@ pub(crate) fn each_ended(mut next: impl FnMut() -> Reap, mut take: impl FnMut(Re
 mod tests {
     use super::*;
 
-    fn ended() -> Reap {
-        Reap::Ended(Reaped {
-            pid: 1,
-            status: 0,
-            user_us: 0,
-            system_us: 0,
-            max_rss_kib: 0,
-            pages: 0,
-            blocks_in: 0,
-            blocks_out: 0,
-        })
+    fn ended() -> Reap<i32> {
+        Reap::Ended(1)
     }
 
     #[test]
@@ -65,6 +56,9 @@ mod tests {
         let mut taken = 0;
         let after = each_ended(|| found.next().unwrap(), |_| taken += 1);
         assert_eq!((after, taken), (After::Running, 2));
-        assert_eq!(each_ended(|| Reap::Childless, |_| ()), After::Childless);
+        assert_eq!(
+            each_ended(|| Reap::<i32>::Childless, |_| ()),
+            After::Childless
+        );
     }
 }

@@ -22,7 +22,7 @@ use muster_channel::{Opening, Responder, SECRET, Scheme, UnconfirmedChannel};
 use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
-use shares::Shares;
+use shares::{Owner, Shares};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -111,7 +111,7 @@ struct Verified {
     secret: [u8; SECRET],
     /// To this socket; to the agent itself if absent.
     path: Option<String>,
-    uid: u32,
+    owner: Owner,
 }
 
 /// Somebody who has the key, and what comes of that.
@@ -120,7 +120,7 @@ struct Met {
     /// What is sent first.
     answer: Vec<u8>,
     channel: UnconfirmedChannel,
-    uid: u32,
+    owner: Owner,
 }
 
 struct Relay {
@@ -195,9 +195,14 @@ impl Relay {
                     secret,
                     path,
                     uid,
+                    agent,
                 } => {
-                    let secret = *secret;
-                    (number, Ok(Verified { secret, path, uid }))
+                    let verified = Verified {
+                        secret: *secret,
+                        path,
+                        owner: agent.map_or(Owner::User(uid), Owner::Agent),
+                    };
+                    (number, Ok(verified))
                 }
                 ToRelay::Refused { number, why } => (number, Err(why)),
             };
@@ -228,7 +233,7 @@ impl Relay {
                 let sent = tcp.write_all(&met.answer).await;
                 sent.map_err(|e| e.to_string())?;
                 let channel = confirmed(&mut tcp, met.channel).await?;
-                let share = self.shares.take(met.uid)?;
+                let share = self.shares.take(met.owner)?;
                 let local = match met.place {
                     Destination::Stepd(socket) => socket,
                     Destination::Agent => {
@@ -258,7 +263,11 @@ impl Relay {
         if opening.scheme != Scheme::Job {
             return Err("nodes are reached with the key of a job".to_owned());
         }
-        let Verified { secret, path, uid } = self.ask_agent(asked, &opening.credential).await?;
+        let Verified {
+            secret,
+            path,
+            owner,
+        } = self.ask_agent(asked, &opening.credential).await?;
         let (responder, hello) = Responder::accept(opening, &secret).map_err(|e| e.to_string())?;
         let hello: ChannelHello =
             frame::decode(&hello).map_err(|e| format!("its greeting cannot be read: {e}"))?;
@@ -284,7 +293,7 @@ impl Relay {
             place,
             answer,
             channel,
-            uid,
+            owner,
         })
     }
 

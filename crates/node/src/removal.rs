@@ -21,6 +21,8 @@ use std::time::Duration;
 /// The argument with which the launcher's program removes directories instead, and the one for what is in them.
 pub(crate) const REMOVAL_ARGUMENT: &str = "--remove";
 pub(crate) const CONTENT_ARGUMENT: &str = "--remove-content";
+/// The argument with which it removes directories of a user's, as that user, with what is in them.
+pub(crate) const OWN_ARGUMENT: &str = "--remove-own";
 
 /// A group that has rights to nothing: what counts is the owner.
 const NO_GROUP: u32 = 65534;
@@ -82,7 +84,7 @@ fn start(argument: &str, user: &User, order: &RemovalOrder, outlives: bool) -> i
         order: minicbor::to_vec(order).expect("writing to memory cannot fail"),
         // The log is root's: what is the user's has no descriptor of it.
         errors: (argument == REMOVAL_ARGUMENT).then_some(libc::STDERR_FILENO),
-        is_untraceable: argument == CONTENT_ARGUMENT,
+        is_untraceable: argument != REMOVAL_ARGUMENT,
         kept: Vec::new(),
         outlives,
         namespace: None,
@@ -90,19 +92,35 @@ fn start(argument: &str, user: &User, order: &RemovalOrder, outlives: bool) -> i
     started.start()
 }
 
-/// Starts a process of this user and group, and no other groups, that removes what is in directories.
-pub(crate) fn start_emptying(uid: u32, gid: u32, dirs: &[PathBuf]) -> io::Result<i32> {
-    let user = User {
-        uid,
-        gid,
-        groups: Vec::new(),
-        name: String::new(),
-    };
+/// Starts a process of this user that removes what is in directories.
+fn start_emptying(uid: u32, dirs: &[PathBuf]) -> io::Result<i32> {
     let order = RemovalOrder {
         owner: uid,
         dirs: dirs.to_vec(),
     };
-    start(CONTENT_ARGUMENT, &user, &order, false)
+    start(
+        CONTENT_ARGUMENT,
+        &in_one_group(uid, NO_GROUP),
+        &order,
+        false,
+    )
+}
+
+/// Starts a process of this user and group that removes those of these that are the user's, with what is in them. It goes on when this
+/// process is gone.
+pub(crate) fn start_removing_own(uid: u32, gid: u32, dirs: Vec<PathBuf>) -> io::Result<i32> {
+    let order = RemovalOrder { owner: uid, dirs };
+    start(OWN_ARGUMENT, &in_one_group(uid, gid), &order, true)
+}
+
+/// A user, without what other groups may do.
+fn in_one_group(uid: u32, gid: u32) -> User {
+    User {
+        uid,
+        gid,
+        groups: Vec::new(),
+        name: String::new(),
+    }
 }
 
 /// Gives a directory of this user another name; that. Where the directory above has no sticky bit, another user may have put what
@@ -141,7 +159,7 @@ pub(crate) fn removal_main() -> ExitCode {
     if dirs.is_empty() {
         return ExitCode::SUCCESS;
     }
-    let emptied = start_emptying(owner, NO_GROUP, &dirs);
+    let emptied = start_emptying(owner, &dirs);
     match emptied {
         Ok(pid) => drop(sys::exit_code_of(pid)),
         Err(e) => eprintln!("{}: it cannot be emptied: {e}", dirs[0].display()),
@@ -165,6 +183,22 @@ pub(crate) fn content_main() -> ExitCode {
     };
     // Where the owner may not remove the directory itself, root does that.
     let failed = dirs.iter().filter(|dir| tree_removal::empty(dir).is_err());
+    match failed.count() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// The process that removes directories of its user's.
+pub(crate) fn own_main() -> ExitCode {
+    let Ok(RemovalOrder { dirs, .. }) = read_order() else {
+        return ExitCode::FAILURE;
+    };
+    // What a job has left may be much, and it is over.
+    sys::lower_priority();
+    let failed = dirs
+        .iter()
+        .filter(|dir| tree_removal::remove_own(dir).is_err());
     match failed.count() {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,

@@ -23,6 +23,7 @@ mod start;
 mod streams;
 mod task;
 mod task_set;
+mod tmp_dir;
 
 use crate::descriptors::SrunStdio;
 use crate::{now, stepd_log, sys};

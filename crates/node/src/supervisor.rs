@@ -6,16 +6,18 @@
 //! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, and to the agent
 //! of another node on this machine, and a credential for this node, by which a controller on another host knows it. With
 //! auth/slurm it starts the process that makes tokens for users, too. The only path in a request is that of another agent's
-//! socket, which is checked, and no descriptor can come with one. Lines of the agent's log come by another link
+//! socket, of which the agent chooses a node's name at most ([`peers`]), and no descriptor can come with one. Lines of the agent's log come by another link
 //! ([`agent_lines`]). SIGTERM and SIGINT are passed on. When the agent ends, the supervisor ends with its status; when the
 //! supervisor is killed, the kernel kills the agent.
 
 mod account;
 mod agent_lines;
 mod launcher;
+mod line_budget;
 pub(crate) mod lines;
 mod network;
 mod order;
+mod peers;
 mod sockets;
 mod spool;
 
@@ -27,7 +29,6 @@ pub use spool::make_spool;
 use crate::credential;
 use crate::cross_memory;
 use crate::failure;
-use crate::info;
 use crate::options::AgentOptions;
 use crate::role::{self, AGENT_NAME};
 use crate::root_files::open_log;
@@ -36,6 +37,7 @@ use crate::sys;
 use agent_lines::AgentLines;
 use anyhow::Context as _;
 use launcher::{LauncherLink, Starting};
+use line_budget::LineBudget;
 use lines::{
     CONFIGURATION, LAUNCHER_EVENTS, LAUNCHER_ORDERS, RequestReceiver, SupervisorRequest, answer,
     answers,
@@ -45,19 +47,15 @@ use muster_node_core::messages::User;
 use muster_proto::PROTOCOL;
 use muster_proto::client::{Request, RequestBody, daemon_socket};
 use muster_proto::frame;
-use muster_proto::step::AgentRequest;
-use muster_proto::version::Versions;
-use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::stat::Mode;
 use order::AgentOrder;
+use peers::PeerPlaces;
 use sockets::NodeSocket;
 use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -85,8 +83,8 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     let cross_memory = probe.finish();
     let socket = NodeSocket::open(&options.spool_dir)?;
     network::name_host(&options, &account).context("cannot write the host name file")?;
-    let (of_agent, agents_log) = AgentLines::open()?;
-    let (of_relay, relays_log) = AgentLines::open()?;
+    let (of_agent, agents_log) = AgentLines::open("agent")?;
+    let (of_relay, relays_log) = AgentLines::open("relay")?;
     let relay = network::start_relay(&options, &account, &relays_log)?;
     drop(relays_log);
     let signals = watch_signals().context("signals")?;
@@ -162,6 +160,8 @@ struct Supervisor {
     launcher: OwnedFd,
     controller: OwnedFd,
     peers: OwnedFd,
+    /// Where other agents of this machine are.
+    peer_places: PeerPlaces,
     /// Where what becomes of the configuration is said.
     news: OwnedFd,
     log: AgentLog,
@@ -179,9 +179,14 @@ struct Supervisor {
     fetch_again: bool,
     /// The last attempt failed.
     fetch_failed: bool,
+    /// What may still be logged about attempts.
+    fetch_lines: LineBudget,
     /// The process that makes tokens for users.
     sack: Option<SackProcess>,
 }
+
+/// Bytes of a line about the configuration, more or less.
+const FETCH_LINE: usize = 128;
 
 /// The verb, in place of `fetch`, with which the configuration is fetched after a pause.
 pub const FETCH_LATER: &str = "fetch-later";
@@ -221,6 +226,7 @@ impl Supervisor {
         let agent = start.start().context("the agent cannot be started")?;
         log::info!("the agent is process {agent}, of uid {}", account.uid);
         Ok(Supervisor {
+            peer_places: PeerPlaces::new(&options.spool_pattern),
             options,
             signals,
             agent,
@@ -237,6 +243,7 @@ impl Supervisor {
             fetching: None,
             fetch_again: false,
             fetch_failed: false,
+            fetch_lines: LineBudget::new(Instant::now()),
             sack: None,
         })
     }
@@ -252,9 +259,11 @@ impl Supervisor {
                 events: libc::POLLIN,
                 revents: 0,
             });
-            sys::poll(&mut fds, -1)?;
+            let due = self.lines.iter_mut().filter_map(AgentLines::due_in).min();
+            sys::poll(&mut fds, poll_timeout(due))?;
             let [signals, requests, agents, relays] = fds.map(|fd| fd.revents != 0);
             for (lines, have_come) in self.lines.iter_mut().zip([agents, relays]) {
+                lines.report_left_out();
                 if have_come {
                     lines.pass_on(self.log.append);
                 }
@@ -284,7 +293,7 @@ impl Supervisor {
             }
             SupervisorRequest::Configuration => self.fetch_configuration(),
             SupervisorRequest::Peer { number, path } => {
-                let connected = connect_to_peer(&path, &self.options.name);
+                let connected = self.peer_places.connect(&path, &self.options.name);
                 answer(&self.peers, number, connected);
             }
         }
@@ -329,7 +338,10 @@ impl Supervisor {
 
     fn configuration_fetched(&mut self, status: i32) {
         self.fetching = None;
+        // The agent may ask on and on.
+        let is_logged = self.fetch_lines.admit(FETCH_LINE, Instant::now());
         match status {
+            _ if !is_logged => {}
             0 => log::info!("the controller's configuration is in {}", self.options.conf),
             _ => log::error!(
                 "the configuration was not fetched; that in {} is an earlier one",
@@ -444,37 +456,11 @@ impl Supervisor {
     }
 }
 
-/// Connects to the agent of another node of this machine: to a socket of this process's user, with an agent's name, in a
-/// directory in which nobody else can make names. The directory is held open, so that what was checked is connected to. That
-/// agent sees root, so it is first ordered to take nothing from this connection but what the agent of this node may ask.
-fn connect_to_peer(path: &str, node: &str) -> io::Result<OwnedFd> {
-    let refused = || io::Error::other("that is not a socket of an agent of this user");
-    let socket = Path::new(path);
-    let (Some(dir), Some(name)) = (socket.parent(), socket.file_name()) else {
-        return Err(refused());
-    };
-    if !info::is_agent_socket(path) {
-        return Err(refused());
-    }
-    let dir = nix::fcntl::open(
-        dir,
-        OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )?;
-    let own = nix::unistd::geteuid().as_raw();
-    let of_dir = nix::sys::stat::fstat(&dir)?;
-    let of_socket = nix::sys::stat::fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-    let is_closed = of_dir.st_uid == own && of_dir.st_mode & 0o022 == 0;
-    let is_socket = of_socket.st_mode & libc::S_IFMT == libc::S_IFSOCK;
-    if !is_closed || !is_socket || of_socket.st_uid != own {
-        return Err(refused());
-    }
-    let held = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-    let connection = lines::connect(&held.join(name))?;
-    let greeting = Some(Versions::CLUSTER.greeting());
-    let restricted = frame::encode(&AgentRequest::ServeNode(node.to_owned(), greeting));
-    write_first(&connection, &restricted)?;
-    Ok(connection)
+/// A time as poll(2) has it, which is not before it.
+fn poll_timeout(due: Option<Duration>) -> i32 {
+    due.map_or(-1, |due| {
+        i32::try_from(due.as_millis() + 1).unwrap_or(i32::MAX)
+    })
 }
 
 /// Writes what a connection begins with.
@@ -521,7 +507,6 @@ fn status(wait_status: i32) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::os::unix::net::UnixListener;
 
     /// As many users as there is room for wait at the controller's socket, which does not accept.
@@ -545,6 +530,7 @@ mod tests {
             conf: String::new(),
             fetch: Vec::new(),
             dynamic: None,
+            spool_pattern: String::new(),
         };
         let serves = |listener: &UnixListener| {
             let (mut accepted, _) = listener.accept().unwrap();
@@ -567,36 +553,5 @@ mod tests {
         connect_to_controller(&options).unwrap();
         serves(&daemons);
         std::fs::remove_dir_all(&dir).unwrap();
-    }
-
-    /// A link to another socket, and a directory where others make names, would have root connect anywhere.
-    #[test]
-    fn only_agents_of_this_user_are_connected_to() {
-        let home = std::env::temp_dir().join(format!("muster-peer-{}", std::process::id()));
-        let dir = |name: &str, mode: u32| {
-            let dir = home.join(name);
-            std::fs::create_dir_all(&dir).unwrap();
-            std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
-            dir
-        };
-        let (own, peer, open) = (dir("a", 0o711), dir("b", 0o711), dir("c", 0o777));
-        let at = |dir: &Path| dir.join("noded.sock");
-        let listeners = [&peer, &open].map(|dir| UnixListener::bind(at(dir)).unwrap());
-        let connects = |socket: &Path| connect_to_peer(socket.to_str().unwrap(), "n1").is_ok();
-        assert!(connects(&at(&peer)));
-        // Before the agent can say anything, its supervisor has said for whom it speaks.
-        let (mut accepted, _) = listeners[0].accept().unwrap();
-        let first: AgentRequest = frame::read(&mut accepted).unwrap();
-        let greeting = Some(Versions::CLUSTER.greeting());
-        assert_eq!(first, AgentRequest::ServeNode("n1".to_owned(), greeting));
-        assert!(!connects(&at(&open)), "others make names there");
-        symlink(at(&peer), at(&own)).unwrap();
-        assert!(!connects(&at(&own)), "a link");
-        let _other = UnixListener::bind(peer.join("docker.sock")).unwrap();
-        assert!(!connects(&peer.join("docker.sock")), "no agent's name");
-        std::fs::write(own.join("file"), "").unwrap();
-        std::fs::rename(own.join("file"), at(&own)).unwrap();
-        assert!(!connects(&at(&own)), "no socket");
-        std::fs::remove_dir_all(&home).unwrap();
     }
 }

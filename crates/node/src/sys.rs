@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod cells;
+mod children;
 mod file_kind;
 mod identity;
 mod limits;
@@ -17,6 +18,9 @@ mod slots;
 pub(crate) mod stalled_memory;
 pub(crate) mod vm_clone;
 
+pub(crate) use children::{
+    Reap, Reaped, ended_child, exit_code_of, exit_code_within, reap, reap_child,
+};
 pub(crate) use file_kind::kind_of;
 pub(crate) use identity::{
     acting_as, become_untraceable_user, become_user, refuse_privileges, set_undumpable,
@@ -39,104 +43,6 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-
-/// A process that ended, from wait4(2).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reaped {
-    /// Which.
-    pub(crate) pid: i32,
-    /// Its wait status.
-    pub(crate) status: i32,
-    /// User time, microseconds.
-    pub(crate) user_us: u64,
-    /// System time, microseconds.
-    pub(crate) system_us: u64,
-    /// Largest resident set, KiB.
-    pub(crate) max_rss_kib: u64,
-    /// Major page faults.
-    pub(crate) pages: u64,
-    /// Blocks of 512 bytes read.
-    pub(crate) blocks_in: u64,
-    /// Blocks of 512 bytes written.
-    pub(crate) blocks_out: u64,
-}
-
-/// What [`reap`] found.
-pub(crate) enum Reap {
-    /// A child ended.
-    Ended(Reaped),
-    /// Children run, none has ended.
-    Running,
-    /// There are no children.
-    Childless,
-}
-
-/// Collects a child that has ended, if any.
-pub(crate) fn reap() -> Reap {
-    let mut status = 0;
-    // SAFETY: an all-zero rusage is a valid value of that plain C struct.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    loop {
-        // SAFETY: both pointers lead to live locals of the right types.
-        let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
-        if pid > 0 {
-            return Reap::Ended(Reaped {
-                pid,
-                status,
-                user_us: micros(usage.ru_utime),
-                system_us: micros(usage.ru_stime),
-                max_rss_kib: number(usage.ru_maxrss),
-                pages: number(usage.ru_majflt),
-                blocks_in: number(usage.ru_inblock),
-                blocks_out: number(usage.ru_oublock),
-            });
-        }
-        if pid == 0 {
-            return Reap::Running;
-        }
-        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return Reap::Childless;
-        }
-    }
-}
-
-/// Waits for a child; its exit code, if it has one.
-pub(crate) fn exit_code_of(pid: i32) -> Option<i32> {
-    let mut status = 0;
-    loop {
-        // SAFETY: the pointer leads to a live local of the right type.
-        if unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid {
-            return libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
-        }
-        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return None;
-        }
-    }
-}
-
-/// Waits for a child to end, but not for ever: its exit code, or -1 for one that a signal has ended; none if it goes on.
-pub(crate) fn exit_code_within(pid: i32, wait: std::time::Duration) -> Option<i32> {
-    let end = pidfd(pid).ok()?;
-    let mut fds = [libc::pollfd {
-        fd: end.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    }];
-    let until = std::time::Instant::now() + wait;
-    while fds[0].revents == 0 {
-        let left = until.saturating_duration_since(std::time::Instant::now());
-        let left_ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
-        poll(&mut fds, left_ms).ok()?;
-        if left_ms == 0 && fds[0].revents == 0 {
-            return None;
-        }
-    }
-    Some(exit_code_of(pid).unwrap_or(-1))
-}
-
-fn micros(t: libc::timeval) -> u64 {
-    number(t.tv_sec) * 1_000_000 + number(t.tv_usec)
-}
 
 fn number(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)

@@ -5,6 +5,7 @@
 //! A process of the user outside of the job may still have directories open. Before one is emptied it becomes root's alone, so that nothing is
 //! added to it meanwhile.
 
+use crate::sys::quiet_stat;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, fstat};
@@ -63,6 +64,37 @@ pub(crate) fn empty(path: &Path) -> io::Result<()> {
     let mut tree = Tree::of(top)?;
     while tree.empty_top()? {}
     tree.first_error.map_or(Ok(()), Err)
+}
+
+/// Removes a directory of this process's user, with what is in it. What is somebody else's, another file system's or no directory is left
+/// alone; such a file system, which may never answer, is not asked either.
+///
+/// # Errors
+/// Something of it stays; all else is gone.
+pub(crate) fn remove_own(path: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let above = nix::fcntl::open(above, flags, Mode::empty())?;
+    let found = match quiet_stat::of_name(&above, name) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    if !found.is_dir() || found.uid != geteuid().as_raw() {
+        return Ok(());
+    }
+    if found.device != quiet_stat::of_descriptor(&above)?.device {
+        return Err(io::Error::other("another file system is mounted there"));
+    }
+    let top = open_own_dir(&above, name)?;
+    fchmod(&top, Mode::S_IRWXU)?;
+    let mut tree = Tree::of(top)?;
+    while tree.empty_top()? {}
+    match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Err(e) => Err(tree.first_error.unwrap_or_else(|| e.into())),
+    }
 }
 
 struct Tree {
@@ -316,6 +348,42 @@ mod tests {
         let files = left.filter(|name| name.as_encoded_bytes().starts_with(b"file"));
         assert_eq!(files.count(), 0);
         remove(&tree).unwrap();
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    /// A process of root removes what is root's as one of a user does what is his.
+    #[test]
+    fn what_is_anothers_or_mounted_is_left_alone() {
+        if !geteuid().is_root() {
+            eprintln!("only root has files of others; this test looked at nothing");
+            return;
+        }
+        let place = place("own");
+        let own = place.join("own");
+        fs::create_dir_all(own.join("x/y")).unwrap();
+        fs::write(own.join("x/y/file"), "").unwrap();
+        symlink("/", own.join("x/link")).unwrap();
+        fs::set_permissions(own.join("x"), fs::Permissions::from_mode(0o555)).unwrap();
+        remove_own(&own).unwrap();
+        assert!(!own.exists());
+        remove_own(&own).unwrap();
+        let anothers = place.join("anothers");
+        fs::create_dir_all(anothers.join("inner")).unwrap();
+        std::os::unix::fs::chown(&anothers, Some(65_533), None).unwrap();
+        let (link, file) = (place.join("link"), place.join("file"));
+        symlink(place.join("tree"), &link).unwrap();
+        fs::write(&file, "").unwrap();
+        for left in [&anothers, &link, &file] {
+            remove_own(left).unwrap();
+            assert!(fs::symlink_metadata(left).is_ok());
+        }
+        fs::create_dir(&own).unwrap();
+        crate::sys::mounts::mount_memory(&own).unwrap();
+        fs::create_dir(own.join("inner")).unwrap();
+        let refused = remove_own(&own);
+        let is_kept = own.join("inner").is_dir();
+        crate::sys::mounts::unmount(&own).unwrap();
+        assert!(refused.is_err() && is_kept && place.join("tree").is_dir());
         fs::remove_dir_all(place).unwrap();
     }
 

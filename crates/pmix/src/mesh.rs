@@ -105,7 +105,7 @@ impl Mesh {
     }
 
     /// A host is new. One that was at its address before and has gone was another one: ports are used again.
-    pub(crate) fn is_new(&mut self, host: &str) {
+    pub(crate) fn add_host(&mut self, host: &str) {
         self.gone.remove(host);
     }
 

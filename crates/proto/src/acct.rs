@@ -172,6 +172,10 @@ pub struct AcctJob {
     #[n(49)]
     #[cbor(default)]
     pub req_gres: Vec<(String, u64)>,
+    /// What a job of the Grid Engine commands asked for, under the names of [`muster_model::grid_engine::ACCOUNTED`].
+    #[n(50)]
+    #[cbor(default)]
+    pub grid_engine: Vec<(String, String)>,
 }
 
 /// A step.

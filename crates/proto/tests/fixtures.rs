@@ -50,8 +50,8 @@ fn messages_of_agents_and_controller_are_read() {
 #[test]
 fn messages_to_and_between_agents_are_read() {
     let roots = [
-        Root::new("proto::step::AgentRequest", message::<AgentRequest>),
-        Root::new("proto::step::AgentReply", message::<AgentReply>),
+        Root::new("proto::step::agent::AgentRequest", message::<AgentRequest>),
+        Root::new("proto::step::agent::AgentReply", message::<AgentReply>),
     ];
     check(PACKAGE, "tests/fixtures/agent.txt", &roots, "");
 }
@@ -59,8 +59,8 @@ fn messages_to_and_between_agents_are_read() {
 #[test]
 fn messages_of_srun_and_step_daemons_are_read() {
     let roots = [
-        Root::new("proto::step::ToStepd", message::<ToStepd>),
-        Root::new("proto::step::FromStepd", message::<FromStepd>),
+        Root::new("proto::step::stepd::ToStepd", message::<ToStepd>),
+        Root::new("proto::step::stepd::FromStepd", message::<FromStepd>),
     ];
     check(PACKAGE, "tests/fixtures/stepd.txt", &roots, "");
 }

@@ -105,6 +105,7 @@ fn order(dir: &Path, script: &Path) -> PathBuf {
         umask: 0o022,
         limits: &limits,
         slot: 0,
+        tmp_dir: None,
     };
     let file = dir.join("order");
     fs::write(&file, order.to_bytes()).expect("a file is written");

@@ -153,10 +153,76 @@ pub fn set_soft_limit(resource: u32, soft: u64) -> Result<()> {
     .map(drop)
 }
 
-/// See umask(2).
-pub fn umask(mask: u32) {
+/// See umask(2); gives the one before.
+pub fn umask(mask: u32) -> u32 {
     // SAFETY: takes a number.
-    let _ = unsafe { call(kernel::SYS_umask, [mask as usize]) };
+    let before = unsafe { call(kernel::SYS_umask, [mask as usize]) };
+    before.ok().and_then(|m| u32::try_from(m).ok()).unwrap_or(0)
+}
+
+/// See geteuid(2).
+pub fn effective_user() -> u32 {
+    // SAFETY: no arguments.
+    let uid = unsafe { call(kernel::SYS_geteuid, []) };
+    // There is nobody with the number that means none.
+    uid.ok()
+        .and_then(|u| u32::try_from(u).ok())
+        .unwrap_or(u32::MAX)
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// The user that has it.
+    pub uid: u32,
+    /// Kind and permissions.
+    pub mode: u32,
+    /// The file system that it is on.
+    pub device: u64,
+}
+
+/// The kernel's struct statx, as far as it is used.
+#[repr(C)]
+struct Statx {
+    before_uid: [u32; 5],
+    uid: u32,
+    gid: u32,
+    mode: u16,
+    before_device: [u16; 53],
+    device: [u32; 2],
+    rest: [u32; 28],
+}
+
+const _: () = assert!(size_of::<Statx>() == 256 && core::mem::offset_of!(Statx, device) == 136);
+
+/// See statx(2). Nothing is mounted for it, and a file system over a network or of a user's, which may never answer, is not asked.
+pub fn look_at(path: &CStr, flags: i32) -> Result<FileInfo> {
+    let mut found = Statx {
+        before_uid: [0; 5],
+        uid: 0,
+        gid: 0,
+        mode: 0,
+        before_device: [0; 53],
+        device: [0; 2],
+        rest: [0; 28],
+    };
+    let flags = flags | kernel::AT_NO_AUTOMOUNT | kernel::AT_STATX_DONT_SYNC;
+    let wanted = kernel::STATX_BASIC_STATS as usize;
+    let args = [
+        int(kernel::AT_FDCWD),
+        at(path),
+        int(flags),
+        wanted,
+        (&raw mut found) as usize,
+    ];
+    // SAFETY: the string ends with a zero byte, and the struct is as long as the kernel's.
+    unsafe { call(kernel::SYS_statx, args) }?;
+    let [major, minor] = found.device.map(u64::from);
+    Ok(FileInfo {
+        uid: found.uid,
+        mode: found.mode.into(),
+        device: major << 32 | minor,
+    })
 }
 
 /// See chdir(2).

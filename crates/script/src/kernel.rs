@@ -35,6 +35,7 @@ numbers! {
     SYS_execveat: c_long = by_machine(322, 281);
     SYS_exit_group: c_long = by_machine(231, 94);
     SYS_fcntl: c_long = by_machine(72, 25);
+    SYS_geteuid: c_long = by_machine(107, 175);
     SYS_getpid: c_long = by_machine(39, 172);
     SYS_lseek: c_long = by_machine(8, 62);
     SYS_mkdirat: c_long = by_machine(258, 34);
@@ -52,10 +53,14 @@ numbers! {
     SYS_setresgid: c_long = by_machine(119, 149);
     SYS_setresuid: c_long = by_machine(117, 147);
     SYS_setsid: c_long = by_machine(112, 157);
+    SYS_statx: c_long = by_machine(332, 291);
     SYS_umask: c_long = by_machine(95, 166);
     SYS_write: c_long = by_machine(1, 64);
     AT_FDCWD: c_int = -100;
     AT_EMPTY_PATH: c_int = 0x1000;
+    AT_NO_AUTOMOUNT: c_int = 0x800;
+    AT_STATX_DONT_SYNC: c_int = 0x4000;
+    AT_SYMLINK_NOFOLLOW: c_int = 0x100;
     O_RDONLY: c_int = 0;
     O_WRONLY: c_int = 1;
     O_RDWR: c_int = 2;
@@ -80,6 +85,9 @@ numbers! {
     SIGHUP: c_int = 1;
     SIGPIPE: c_int = 13;
     PATH_MAX: c_int = 4096;
+    STATX_BASIC_STATS: c_uint = 0x7ff;
+    S_IFDIR: c_uint = 0o040_000;
+    S_IFMT: c_uint = 0o170_000;
     ENOENT: c_int = 2;
     EBADF: c_int = 9;
     EEXIST: c_int = 17;

@@ -30,6 +30,7 @@ mod line;
 pub mod oom;
 mod order;
 mod process;
+pub mod tmp_dir;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 use libc as kernel;

@@ -1,7 +1,11 @@
 //! The order for the process that becomes a script: a file of 64-bit numbers, then zero-terminated strings. It is read where the
 //! kernel maps it, without a heap. Writer and reader are of one build, so the format has no version.
 
+use crate::tmp_dir::TmpDirNames;
 use core::ffi::CStr;
+
+/// How many variables may be added to the environment: the process id, and the two that name the temporary directory.
+const ADDED_VARIABLES: usize = 3;
 
 /// How many numbers the file begins with: the fields of [`Head`].
 const HEAD: usize = 11;
@@ -109,11 +113,14 @@ pub struct Order<'a> {
     pub limits: &'a [ResourceLimit],
     /// Where a failure before the exec is reported.
     pub slot: usize,
+    /// The job's temporary directory, if it has one: its usual path, the one for where something else is there, and the directory
+    /// above.
+    pub tmp_dir: Option<[&'a str; 3]>,
 }
 
 #[cfg(not(freestanding))]
 mod writer {
-    use super::{HEAD, Head, Order};
+    use super::{ADDED_VARIABLES, HEAD, Head, Order};
     use alloc::format;
     use alloc::string::String;
     use alloc::vec::Vec;
@@ -155,8 +162,9 @@ mod writer {
     }
 
     impl Order<'_> {
-        fn paths(&self) -> [&str; 6] {
+        fn paths(&self) -> [&str; 9] {
             let stderr = self.stderr.unwrap_or_default();
+            let [usual, other, above] = self.tmp_dir.unwrap_or_default();
             [
                 self.path,
                 self.user_name,
@@ -164,6 +172,9 @@ mod writer {
                 self.stdin,
                 self.stdout,
                 stderr,
+                usual,
+                other,
+                above,
             ]
         }
 
@@ -211,8 +222,8 @@ mod writer {
             self.env
                 .iter()
                 .for_each(|e| e.places(&mut length, &mut words));
-            // Room for the process id, and the end.
-            words.extend([0, 0]);
+            // Room for more, and the end.
+            words.extend([0; ADDED_VARIABLES + 1]);
             let mut bytes = Vec::with_capacity(8 * words.len() + length + 8);
             words
                 .iter()
@@ -239,7 +250,7 @@ pub(crate) struct MappedOrder {
     pub(crate) path: &'static CStr,
     /// Addresses of the arguments, and a null.
     pub(crate) argv: &'static mut [u64],
-    /// Those of the environment, and two nulls: one variable may be added.
+    /// Those of the environment, then nulls: room for more variables, and the end.
     pub(crate) env: &'static mut [u64],
     pub(crate) user: Option<(u32, u32, &'static [u32])>,
     pub(crate) user_name: &'static CStr,
@@ -252,6 +263,7 @@ pub(crate) struct MappedOrder {
     /// Resources and their soft limits, one after the other.
     pub(crate) limits: &'static [u64],
     pub(crate) slot: usize,
+    pub(crate) tmp_dir: Option<TmpDirNames<'static>>,
 }
 
 /// Splits the first `count` elements off a slice.
@@ -277,7 +289,8 @@ impl MappedOrder {
         let limits = take(&mut words, head.limits.checked_mul(2)?)?;
         let groups = take(&mut words, head.groups.div_ceil(2))?;
         let args = take(&mut words, head.args.checked_add(1)?)?;
-        let env = take(&mut words, head.env.checked_add(2)?)?;
+        let nulls = ADDED_VARIABLES + 1;
+        let env = take(&mut words, head.env.checked_add(nulls as u64)?)?;
         let mut bytes = bytes_of(words);
         let strings = bytes;
         let mut next = || string(&mut bytes);
@@ -285,7 +298,7 @@ impl MappedOrder {
         let order = MappedOrder {
             path,
             argv: addresses(args, 1, strings)?,
-            env: addresses(env, 2, strings)?,
+            env: addresses(env, nulls, strings)?,
             user: None,
             user_name: next()?,
             work_dir: next()?,
@@ -296,6 +309,12 @@ impl MappedOrder {
             umask: u32::try_from(head.umask).ok()?,
             limits,
             slot: usize::try_from(head.slot).ok()?,
+            tmp_dir: Some(TmpDirNames {
+                usual: next()?,
+                other: next()?,
+                above: next()?,
+            })
+            .filter(|names| !names.usual.is_empty()),
         };
         let id = |word: u64| u32::try_from(word).ok();
         let groups = halves_of(groups).get(..usize::try_from(head.groups).ok()?)?;
@@ -306,6 +325,15 @@ impl MappedOrder {
             },
             ..order
         })
+    }
+
+    /// Adds a variable to the environment; no more than there is room for are.
+    pub(crate) fn add_variable(&mut self, variable: &CStr) {
+        let room = self.env.split_last_mut().map(|(_, room)| room);
+        let mut free = room.into_iter().flatten().filter(|at| **at == 0);
+        if let Some(place) = free.next() {
+            *place = variable.as_ptr().expose_provenance() as u64;
+        }
     }
 }
 
@@ -373,6 +401,7 @@ mod tests {
                 },
             ],
             slot: usize::MAX,
+            tmp_dir: Some(["/tmp/usual", "/tmp/other", "/tmp"]),
         }
     }
 
@@ -398,12 +427,20 @@ mod tests {
         first.push(&[b"B=", b"2"]);
         let second = Strings::of([&b"C="[..]]);
         let bytes = example(&args, [&first, &second]).to_bytes();
-        let order = MappedOrder::read(words(&bytes)).expect("it is whole");
+        let mut order = MappedOrder::read(words(&bytes)).expect("it is whole");
         assert_eq!(order.path, c"/script");
         assert_eq!(texts(order.argv), ["/script", "", "two words"]);
         assert_eq!(order.argv.len(), 4);
         assert_eq!(texts(order.env), ["A=1", "B=2", "C="]);
-        assert_eq!(order.env.len(), 5);
+        assert_eq!(order.env.len(), 7);
+        for _ in 0..=ADDED_VARIABLES {
+            order.add_variable(c"NEW=");
+        }
+        assert_eq!(texts(order.env)[3..], ["NEW="; 3]);
+        assert_eq!(order.env.last(), Some(&0));
+        let names = order.tmp_dir.expect("it has one");
+        let names = [names.usual, names.other, names.above];
+        assert_eq!(names, [c"/tmp/usual", c"/tmp/other", c"/tmp"]);
         assert_eq!(order.user, Some((1, 2, &[3, 4, 5][..])));
         let paths = [order.user_name, order.work_dir, order.stdin, order.stdout];
         assert_eq!(paths, [c"name", c"/dir", c"in", c""]);
@@ -419,13 +456,14 @@ mod tests {
             stderr: Some("err"),
             append: false,
             limits: &[],
+            tmp_dir: None,
             ..example(&args, [&empty, &empty])
         };
         let order = MappedOrder::read(words(&other.to_bytes())).expect("it is whole");
         assert_eq!((order.user, order.stderr), (None, Some(c"err")));
-        assert!(order.limits.is_empty() && !order.append);
+        assert!(order.limits.is_empty() && !order.append && order.tmp_dir.is_none());
         assert_eq!(texts(order.env), Vec::<&str>::new());
-        assert_eq!(order.env, [0, 0]);
+        assert_eq!(order.env, [0; 4]);
     }
 
     #[test]

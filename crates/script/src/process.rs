@@ -2,6 +2,7 @@
 
 use crate::bare::{self, Errno, Line};
 use crate::order::MappedOrder;
+use crate::tmp_dir::{self, TmpDirNames};
 use crate::{identity, kernel, oom};
 use core::ffi::{CStr, c_char};
 
@@ -142,14 +143,14 @@ impl Script {
     /// Executes the script, or ends as one that cannot be executed.
     fn exec(&mut self) -> ! {
         let pid = bare::getpid();
-        // The buffer is longer than any such line, so a zero byte follows.
-        let task_pid = Line::<32>::of(format_args!("SLURM_TASK_PID={pid}\0"));
-        if let [.., last, _] = &mut *self.0.env {
-            *last = task_pid.as_bytes().as_ptr().expose_provenance() as u64;
-        }
+        let added = Variables {
+            task_pid: Line::of(format_args!("SLURM_TASK_PID={pid}\0")),
+            tmp_dir: self.0.tmp_dir.map(|names| tmp_dir_variables(&names)),
+        };
+        added.add_to(&mut self.0);
         let lists = [&*self.0.argv, &*self.0.env].map(|list| list.as_ptr().cast::<*const c_char>());
         let [argv, env] = lists;
-        // SAFETY: both are of addresses of strings that stay as they are, and end with a null; the line lives until exec.
+        // SAFETY: both are of addresses of strings that stay as they are, and end with a null; the lines live until exec.
         #[allow(unsafe_code)]
         let e = unsafe { bare::execve(self.0.path, argv, env) };
         let path = Shown(self.0.path);
@@ -157,6 +158,40 @@ impl Script {
         // Slurm makes the errno the exit code.
         bare::exit(e.0)
     }
+}
+
+/// Bytes of a variable that names a path.
+const PATH_VARIABLE: usize = kernel::PATH_MAX as usize + 16;
+
+/// Variables that are known last, each with a zero byte after it.
+struct Variables {
+    task_pid: Line<32>,
+    /// Those that name the job's temporary directory.
+    tmp_dir: Option<[Line<PATH_VARIABLE>; 2]>,
+}
+
+impl Variables {
+    /// Adds those that are whole.
+    fn add_to(&self, order: &mut MappedOrder) {
+        let of_tmp_dir = self.tmp_dir.iter().flatten().map(Line::as_bytes);
+        let all = of_tmp_dir.chain([self.task_pid.as_bytes()]);
+        let whole = all.filter_map(|bytes| CStr::from_bytes_with_nul(bytes).ok());
+        whole.for_each(|variable| order.add_variable(variable));
+    }
+}
+
+/// Makes the job's temporary directory, and gives the variables that name it, or the one above where it cannot be made: that is for the
+/// job to know, and not to fail by.
+fn tmp_dir_variables(names: &TmpDirNames<'_>) -> [Line<PATH_VARIABLE>; 2] {
+    let path = tmp_dir::make(names).unwrap_or_else(|e| {
+        let (usual, above) = (Shown(names.usual), Shown(names.above));
+        say(&message!(
+            "temporary directory {usual} cannot be made: {e}: TMPDIR is {above}"
+        ));
+        names.above
+    });
+    let path = Shown(path);
+    [message!("TMPDIR={path}\0"), message!("TMP={path}\0")]
 }
 
 /// Flags of output files: always append, so that several writers do not overwrite each other.

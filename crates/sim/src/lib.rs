@@ -67,6 +67,8 @@ pub enum Plant {
     LostLaunch,
     /// Now and then a launch names CPUs that another job has.
     CoreGivenTwice,
+    /// Now and then a launch names devices that another job has.
+    DeviceGivenTwice,
     /// Now and then an agent receives that a job is gone while its processes run.
     EarlyRelease,
     /// Now and then the end of a step is lost between an agent and its connection.

@@ -28,8 +28,14 @@ use muster_node_core::launcher::known_jobs;
 use muster_proto::node::{NodeHello, NumberedReport, Report};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A part of a step that began.
-pub(crate) type TaskKey = (JobAttempt, StepNo, u32);
+/// A task of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TaskKey {
+    pub(crate) attempt: JobAttempt,
+    pub(crate) step: StepNo,
+    /// Its global number.
+    pub(crate) task: u32,
+}
 
 /// Acknowledged reports that are remembered.
 const REMEMBERED: usize = 40;

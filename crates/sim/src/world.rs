@@ -8,6 +8,7 @@ pub(crate) mod attackers;
 pub(crate) mod clients;
 mod clocks;
 mod control_channels;
+mod devices;
 mod disks;
 mod drawn_config;
 pub(crate) mod events;
@@ -44,6 +45,7 @@ use crate::random::Random;
 use crate::trace::Trace;
 use crate::{Options, Plant, Report, Violation};
 use clients::Clients;
+use devices::Devices;
 use events::{NodeEvent, SrunId, SrunWorldEvent};
 use faults::Faults;
 use muster_ctld::clock::SteadyClock;
@@ -234,6 +236,8 @@ pub(crate) struct World {
     /// Chance of the classes of faults, apart: what is drawn for them changes nothing else.
     pub(crate) chaos: Random,
     classes: Vec<FaultClass>,
+    /// Devices of the nodes, with chance of their own.
+    pub(crate) devices: Devices,
     pub(crate) trace: Trace,
     pub(crate) config: Arc<ClusterConfig>,
     pub(crate) storage: MemStorage,
@@ -273,7 +277,8 @@ impl World {
         let mut chaos = Random::new(seed, 2);
         let drawn = classes::draw(&mut chaos);
         let classes = options.classes.clone().unwrap_or(drawn);
-        let config = drawn_config::configuration(&mut random, options.nodes);
+        let mut config = drawn_config::configuration(&mut random, options.nodes);
+        let devices = Devices::draw(Random::new(seed, 3), &mut config);
         let settings = nodes::settings(&mut random);
         let deaths_in = chaos.between(6, 120);
         let nodes = config
@@ -296,6 +301,7 @@ impl World {
             random,
             chaos,
             classes,
+            devices,
             trace: Trace::new(options.trace, options.trace_node),
             config: Arc::new(config),
             storage: MemStorage::new(),

@@ -59,6 +59,8 @@ pub enum JobKeyUse {
     /// Agents of a heterogeneous job's components know by it, derived from the leader's key, that the leader's agent has
     /// given out the number of a step: see [`prove_step_number`].
     HetSteps,
+    /// It is in the name that a job's temporary directory has where something else has the usual one, which others can guess.
+    TmpDir,
 }
 
 /// Derives a key from the key by which the agents of a job know each other (HMAC-SHA256, cut to 16 bytes).
@@ -67,6 +69,7 @@ pub fn derive_job_key(job_key: &[u8], used_for: JobKeyUse) -> Vec<u8> {
         JobKeyUse::Owner => b"muster: key of a job for its owner, 1",
         JobKeyUse::Pmix => b"muster: key of a job for PMIx hosts, 1",
         JobKeyUse::HetSteps => b"muster: key of a heterogeneous job for numbers of steps, 1",
+        JobKeyUse::TmpDir => b"muster: key of a job for the name of a directory, 1",
     };
     let mut derived = keyed(job_key);
     derived.update(label);
@@ -384,14 +387,16 @@ mod tests {
     #[test]
     fn keys_for_different_uses_differ() {
         let job = [9; 16];
-        let (owner, pmix, het) = (
+        let (owner, pmix, het, tmp_dir) = (
             derive_job_key(&job, JobKeyUse::Owner),
             derive_job_key(&job, JobKeyUse::Pmix),
             derive_job_key(&job, JobKeyUse::HetSteps),
+            derive_job_key(&job, JobKeyUse::TmpDir),
         );
         assert_eq!((owner.len(), pmix.len(), het.len()), (16, 16, 16));
-        assert!(owner != pmix && owner != job && pmix != job);
-        assert!(het != owner && het != pmix && het != job);
+        let all = [&job[..], &owner, &pmix, &het, &tmp_dir];
+        let different: std::collections::BTreeSet<_> = all.into_iter().collect();
+        assert_eq!(different.len(), all.len());
         assert_ne!(owner, derive_job_key(&[8; 16], JobKeyUse::Owner));
         assert!(is_same_key(&owner, &derive_job_key(&job, JobKeyUse::Owner)));
         assert!(!is_same_key(&owner, &pmix));

@@ -596,6 +596,7 @@ pub(crate) fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Resul
             spec.ask.ntasks = Some(1);
             spec.ask.cpus_per_task = None;
             set_mark(spec, marks::PE, "", is_grid_engine);
+            set_mark(spec, marks::PE_RANGE, "", is_grid_engine);
             return Ok(());
         }
         Some(name) => name.to_owned(),
@@ -641,6 +642,7 @@ pub(crate) fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Resul
         }
     }
     set_mark(spec, marks::PE, &format!("{name} {count}"), is_grid_engine);
+    set_mark(spec, marks::PE_RANGE, "", is_grid_engine);
     Ok(())
 }
 

@@ -88,12 +88,12 @@ version that it does not speak, with a text that names both.
             (
                 "Agents, and who asks them: srun, sstat, scontrol, other agents",
                 "",
-                &["proto::step::AgentRequest", "proto::step::AgentReply"],
+                &["proto::step::agent::AgentRequest", "proto::step::agent::AgentReply"],
             ),
             (
                 "srun and step daemons, and step daemons among themselves",
                 "",
-                &["proto::step::ToStepd", "proto::step::FromStepd"],
+                &["proto::step::stepd::ToStepd", "proto::step::stepd::FromStepd"],
             ),
             (
                 "MPI hosts of a step among themselves",

@@ -5,8 +5,8 @@ use crate::source::product;
 use std::collections::BTreeMap;
 use syn::{Fields, FnArg, GenericArgument, ImplItem, Item, Pat, PathArguments, Type};
 
-/// Parameters that are taken apart where they come in, and fields of structures that have a tuple in them, by crate. Pairs of texts
-/// are names and values.
+/// Parameters that are taken apart where they come in, and fields of structures and names of types that have a tuple in them, by
+/// crate. Pairs of texts are names and values.
 #[test]
 fn tuples_are_not_types_of_the_field() {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -14,7 +14,12 @@ fn tuples_are_not_types_of_the_field() {
         let file = syn::parse_file(&source.text).expect("Rust");
         let mut found = Found::default();
         file.items.iter().for_each(|item| found.look_at(item));
-        for (what, count) in [("parameters", found.parameters), ("fields", found.fields)] {
+        let found = [
+            ("parameters", found.parameters),
+            ("fields", found.fields),
+            ("aliases", found.aliases),
+        ];
+        for (what, count) in found {
             if count > 0 {
                 *counts
                     .entry(format!("{} {what}", source.package))
@@ -29,6 +34,7 @@ fn tuples_are_not_types_of_the_field() {
 struct Found {
     parameters: usize,
     fields: usize,
+    aliases: usize,
 }
 
 impl Found {
@@ -47,6 +53,7 @@ impl Found {
                 let variants = of.variants.iter();
                 variants.for_each(|variant| self.count_fields(&variant.fields));
             }
+            Item::Type(of) if has_tuple(&of.ty) => self.aliases += 1,
             _ => {}
         }
     }
@@ -105,13 +112,15 @@ fn is_text(of: &Type) -> bool {
 fn tuples_are_found() {
     let text = "fn f((a, b): (u32, u64), c: (u8, u8)) {}\n\
                 struct S { a: Vec<(u32, Option<u64>)>, b: Vec<(String, String)>, c: u32 }\n\
-                impl S { fn g(&self, (a, b): (u8, u8)) {} }";
+                impl S { fn g(&self, (a, b): (u8, u8)) {} }\n\
+                type A<'a> = (&'a str, u32); type B = (String, String); type C = Vec<u8>;";
     let file = syn::parse_file(text).expect("Rust");
     let mut found = Found::default();
     file.items.iter().for_each(|item| found.look_at(item));
     let expected = Found {
         parameters: 2,
         fields: 1,
+        aliases: 1,
     };
     assert_eq!(found, expected);
 }

@@ -84,6 +84,7 @@ impl Records<'_> {
             reservation: context.reservation,
             class: context.class,
             req_gres: context.req_gres,
+            grid_engine: context.grid_engine,
             ntasks: small(run.ntasks),
             backfilled: run.backfilled == Some(1),
             stdio: context.stdio,

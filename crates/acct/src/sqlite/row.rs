@@ -231,6 +231,10 @@ pub(super) struct Context {
     #[n(6)]
     #[cbor(default)]
     pub(super) req_gres: Vec<(String, u64)>,
+    /// What a job of the Grid Engine commands asked for, under the names of `model::grid_engine`.
+    #[n(7)]
+    #[cbor(default)]
+    pub(super) grid_engine: Vec<(String, String)>,
 }
 
 /// A value as CBOR.

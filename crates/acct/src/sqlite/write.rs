@@ -11,6 +11,7 @@ use super::text::Interned;
 use crate::change::{JobRow, NodeNow};
 use crate::store::StoreError;
 use muster_model::accounts::{JobNote, Transaction};
+use muster_model::grid_engine;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Allocation, ExitStatus, JobState, Step, StepEnd};
 use muster_model::limits::TEXT_BYTES_MAX;
@@ -285,6 +286,7 @@ impl Writer<'_> {
                 .as_ref()
                 .map_or_else(String::new, |own| own.name.clone()),
             req_gres: asked_devices(&spec.ask, spec.ask.min_nodes),
+            grid_engine: grid_engine_requests(spec),
         });
         // What one submission says once is not kept in full for each task and each further run.
         let repeats = job.array.is_some() || job.key.number > 0;
@@ -556,6 +558,18 @@ fn devices(alloc: &Allocation) -> Option<Vec<u8>> {
     let counts = shares.map(|share| (share.name.as_str(), share.kind.as_deref(), share.ids.len()));
     let sums = sum_devices(counts.map(|(name, kind, count)| (name, kind, u64::from(count))));
     (!sums.is_empty()).then(|| cbor(&sums))
+}
+
+/// What a job of the Grid Engine commands asked for.
+fn grid_engine_requests(spec: &JobSpec) -> Vec<(String, String)> {
+    let kept = |name: &&str| {
+        let text = grid_engine::value(spec, name)?;
+        Some(((*name).to_owned(), cut(text, PATH_BYTES_MAX).to_owned()))
+    };
+    grid_engine::ACCOUNTED
+        .iter()
+        .filter_map(|own| kept(&own))
+        .collect()
 }
 
 /// Devices that a job asks for over all nodes.

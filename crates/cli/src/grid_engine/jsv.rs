@@ -440,6 +440,7 @@ fn together(outcome: &Outcome, request: &mut Request) -> Result<(), String> {
         let slots = super::request::Slots {
             least,
             is_range: false,
+            text: least.to_string(),
         };
         request.pe = Some((name, slots));
     }

@@ -181,6 +181,7 @@ mod tests {
         let slots = Slots {
             least: 2,
             is_range: false,
+            text: "2".to_owned(),
         };
         let parallel = Request {
             pe: Some(("mpi".to_owned(), slots)),

@@ -7,12 +7,14 @@ use crate::listing::context::{Ctx, uid_of};
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::zone::{self, LocalZone};
-use muster_conf::grid_engine::Mapping;
+use muster_conf::grid_engine::{Mapping, resources};
 use muster_conf::options::values::time;
+use muster_model::grid_engine as marks;
 use muster_model::job::{ExitStatus, JobState};
 use muster_model::time::Timestamp;
 use muster_node_core::signals::signal_text;
 use muster_proto::acct::{AcctJob, AcctQuery};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -28,15 +30,13 @@ pub(crate) static SPEC: Spec = Spec {
 };
 
 static OPTIONS: &[Opt] = &[
-    opt("ar", "id", "jobs of reservations")
-        .optional()
-        .refused("use sacct -o ALL"),
+    opt("ar", "id", "jobs of advance reservations").optional(),
     opt("A", "account_string", "jobs of this account string").optional(),
     opt("b", "time", "jobs started after"),
     opt("d", "days", "jobs started during the last days"),
     opt("D", "department", "jobs of departments")
         .optional()
-        .refused("there are no departments"),
+        .partly("all are of defaultdepartment"),
     opt("e", "time", "jobs started before"),
     flag("E", "the end of a job counts, not its start"),
     opt("f", "file", "another accounting file")
@@ -48,9 +48,7 @@ static OPTIONS: &[Opt] = &[
     flag("m", "master tasks only").stored("a job has one record"),
     opt("o", "owner", "jobs of this user").optional(),
     opt("u", "owner", "as -o").optional(),
-    opt("pe", "name", "jobs of parallel environments")
-        .optional()
-        .refused("accounting does not keep them"),
+    opt("pe", "name", "jobs of parallel environments").optional(),
     opt("P", "project", "jobs of this project").optional(),
     opt("q", "queue", "jobs of this queue").optional(),
     opt("slots", "slots", "jobs with so many slots").optional(),
@@ -79,9 +77,11 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     if !named.is_empty() && named.iter().all(is_plain) {
         query.names = named.iter().map(|one| one.text.clone()).collect();
     }
-    if let Some(name) = owner(parsed) {
-        let uid = uid_of(name).ok_or_else(|| wrong(format!("unknown user \"{name}\"")))?;
-        query.uids = vec![uid];
+    // A name that no user has any more may still be that of jobs.
+    query.uids.extend(owner(parsed).and_then(uid_of));
+    if parsed.has("t") && wanted.is_empty() {
+        let text = "error: -t option requires -j option with an argument";
+        return Err(fail(text, 1));
     }
     let tasks = parsed
         .last("t")
@@ -129,7 +129,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         }
     }
     // Records are followed by the sums where an option says of what.
-    if !parsed.has("j") || SUMMED.iter().any(|name| parsed.has(name)) {
+    if !parsed.has("j") || COLUMNS.iter().any(|own| own.is_asked_for(parsed)) {
         text.push_str(&summary(parsed, &jobs, &mapping, &ctx));
     }
     crate::listing::print(&text);
@@ -177,18 +177,17 @@ fn host(job: &AcctJob) -> String {
         .unwrap_or_else(|| "NONE".to_owned())
 }
 
+/// Whether a job has what the options say of its fields.
 fn fields_fit(parsed: &Parsed, job: &AcctJob, mapping: &Mapping, ctx: &Ctx) -> bool {
-    let fields = [
-        ("A", account(job).to_owned()),
-        ("g", job.group.clone()),
-        ("h", host(job)),
-        ("P", job.account.clone()),
-        ("q", queue(job, mapping, ctx)),
-        ("slots", slots(job).to_string()),
-    ];
-    fields.iter().all(|(name, own)| match parsed.last(name) {
-        None | Some("") => true,
-        Some(pattern) => fits(pattern, own),
+    COLUMNS.iter().all(|column| match column.pattern(parsed) {
+        None => true,
+        Some(pattern) => {
+            let value = (column.value)(job, mapping, ctx);
+            match pattern.split_once('@').filter(|_| column.options == ["q"]) {
+                Some((queue, at)) => fits(queue, &value) && fits(at, &host(job)),
+                None => fits(pattern, &value),
+            }
+        }
     })
 }
 
@@ -198,6 +197,74 @@ fn account(job: &AcctJob) -> &str {
     } else {
         &job.comment
     }
+}
+
+/// The department of all users.
+const DEPARTMENT: &str = "defaultdepartment";
+
+fn project(job: &AcctJob) -> &str {
+    match job.account.as_str() {
+        "" => "NONE",
+        account => account,
+    }
+}
+
+/// Of what a job of the Grid Engine commands asked for.
+fn asked<'j>(job: &'j AcctJob, name: &str) -> Option<&'j str> {
+    let found = job.grid_engine.iter().find(|(key, _)| key == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+fn granted_pe(job: &AcctJob) -> &str {
+    let pe = asked(job, marks::PE).and_then(|pe| pe.split(' ').next());
+    pe.unwrap_or("NONE")
+}
+
+/// The number of the advance reservation that the job was of.
+fn reservation(job: &AcctJob) -> Option<u64> {
+    job.reservation.parse().ok()
+}
+
+/// What Grid Engine's scheduler knows jobs of one kind by: the requests, in its order and with times in seconds.
+fn category(job: &AcctJob) -> String {
+    let mut parts = Vec::new();
+    if let Some(queues) = asked(job, marks::HARD_QUEUES) {
+        parts.push(format!("-q {queues}"));
+    }
+    if let Some(list) = asked(job, marks::HARD) {
+        parts.push(format!("-l {}", in_category(list)));
+    }
+    if let Some(list) = asked(job, marks::SOFT) {
+        parts.push(format!("-soft -l {}", in_category(list)));
+    }
+    if asked(job, marks::COMMAND).is_some_and(|command| command != "qsub") {
+        parts.push("-I y".to_owned());
+    }
+    if let Some((pe, least)) = asked(job, marks::PE).and_then(|pe| pe.split_once(' ')) {
+        let slots = asked(job, marks::PE_RANGE).unwrap_or(least);
+        parts.push(format!("-pe {pe} {slots}"));
+    }
+    match parts.is_empty() {
+        true => "NONE".to_owned(),
+        false => parts.join(" "),
+    }
+}
+
+fn in_category(list: &str) -> String {
+    let mut requests: Vec<String> = list
+        .split(',')
+        .map(|request| {
+            let (name, value) = request.split_once('=').unwrap_or((request, "TRUE"));
+            let is_time = ["h_rt", "s_rt", "h_cpu", "s_cpu"].contains(&name);
+            let seconds = is_time.then(|| resources::time(name, Some(value)));
+            match seconds {
+                Some(Ok(Some(seconds))) => format!("{name}={seconds}"),
+                _ => format!("{name}={value}"),
+            }
+        })
+        .collect();
+    requests.sort();
+    requests.join(",")
 }
 
 fn slots(job: &AcctJob) -> u32 {
@@ -210,7 +277,8 @@ struct Used {
     user_s: f64,
     system_s: f64,
     max_rss_kib: u64,
-    read_bytes: u64,
+    io_bytes: u64,
+    major_faults: u64,
 }
 
 fn used(job: &AcctJob) -> Used {
@@ -226,9 +294,10 @@ fn used(job: &AcctJob) -> Used {
         user_s: seconds(usages().map(|usage| usage.user_us).sum()),
         system_s: seconds(usages().map(|usage| usage.system_us).sum()),
         max_rss_kib: usages().map(|usage| usage.max_rss_kib).max().unwrap_or(0),
-        read_bytes: usages()
+        io_bytes: usages()
             .map(|usage| usage.disk_read_bytes + usage.disk_write_bytes)
             .sum(),
+        major_faults: usages().map(|usage| usage.pages).sum(),
     }
 }
 
@@ -288,18 +357,17 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
     text.push_str("==============================================================\n");
     let wide = |value: &str| format!("{value:<20}");
     let zero = wide("0");
-    let project = if job.account.is_empty() {
-        "NONE"
-    } else {
-        &job.account
+    let (arid, ar_sub_time) = match reservation(job) {
+        Some(number) => (wide(&number.to_string()), "undefined".to_owned()),
+        None => ("undefined".to_owned(), "undefined".to_owned()),
     };
     let rows = [
         ("qname", wide(&queue(job, mapping, ctx))),
         ("hostname", wide(&host(job))),
         ("group", wide(&job.group)),
         ("owner", wide(&job.user)),
-        ("project", wide(project)),
-        ("department", wide("defaultdepartment")),
+        ("project", wide(project(job))),
+        ("department", wide(DEPARTMENT)),
         ("jobname", wide(&job.name)),
         ("jobnumber", wide(&number.to_string())),
         ("taskid", task),
@@ -308,7 +376,7 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("qsub_time", date(Some(job.submit))),
         ("start_time", date(job.start)),
         ("end_time", date(job.end)),
-        ("granted_pe", wide("NONE")),
+        ("granted_pe", wide(granted_pe(job))),
         ("slots", wide(&slots(job).to_string())),
         ("failed", failed(job.state).to_owned()),
         ("exit_status", exit_status(job.exit)),
@@ -321,7 +389,7 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("ru_idrss", size(0)),
         ("ru_isrss", size(0)),
         ("ru_minflt", zero.clone()),
-        ("ru_majflt", zero.clone()),
+        ("ru_majflt", wide(&used.major_faults.to_string())),
         ("ru_nswap", zero.clone()),
         ("ru_inblock", zero.clone()),
         ("ru_oublock", zero.clone()),
@@ -332,77 +400,183 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("ru_nivcsw", zero),
         ("cpu", format!("{:.3}s", used.user_s + used.system_s)),
         ("mem", "0.000Bs".to_owned()),
-        ("io", size(used.read_bytes)),
+        ("io", size(used.io_bytes)),
         ("iow", "0.000s".to_owned()),
         ("maxvmem", size(used.max_rss_kib * 1024)),
-        ("arid", "undefined".to_owned()),
-        ("ar_sub_time", "undefined".to_owned()),
-        ("category", "NONE".to_owned()),
+        ("arid", arid),
+        ("ar_sub_time", ar_sub_time),
+        ("category", category(job)),
     ];
     for (key, value) in rows {
         let _ = writeln!(text, "{key:<12} {value}");
     }
 }
 
-/// Options whose field has sums.
-const SUMMED: [&str; 7] = ["o", "u", "h", "q", "P", "g", "slots"];
+/// A field that jobs are chosen by, and that has sums.
+struct SumColumn {
+    options: &'static [&'static str],
+    title: &'static str,
+    is_number: bool,
+    value: fn(&AcctJob, &Mapping, &Ctx) -> String,
+}
 
-/// Sums, for each value of the field that an option without a value names.
-fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> String {
-    type Key<'k> = &'k dyn Fn(&AcctJob) -> String;
-    let by_queue = |job: &AcctJob| queue(job, mapping, ctx);
-    let fields: [(&str, &str, Key<'_>); 7] = [
-        ("o", "OWNER", &|job| job.user.clone()),
-        ("u", "OWNER", &|job| job.user.clone()),
-        ("h", "HOST", &host),
-        ("q", "CLUSTER QUEUE", &by_queue),
-        ("P", "PROJECT", &|job| job.account.clone()),
-        ("g", "GROUP", &|job| job.group.clone()),
-        ("slots", "SLOTS", &|job| slots(job).to_string()),
-    ];
-    let grouped = fields.iter().find(|(name, ..)| parsed.has(name));
-    let mut sums: Vec<(String, u64, f64, f64)> = Vec::new();
-    for job in jobs {
-        let key = grouped.map(|(_, _, key)| key(job)).unwrap_or_default();
-        let used = used(job);
-        let at = sums
-            .iter()
-            .position(|(known, ..)| *known == key)
-            .unwrap_or_else(|| {
-                sums.push((key, 0, 0.0, 0.0));
-                sums.len() - 1
-            });
-        let sum = &mut sums[at];
-        sum.1 += used.wall_s;
-        sum.2 += used.user_s;
-        sum.3 += used.system_s;
-    }
-    sums.sort_by(|a, b| a.0.cmp(&b.0));
-    let title = grouped.map_or("", |(_, title, _)| *title);
-    let widest = sums.iter().map(|(key, ..)| key.len()).max().unwrap_or(0);
-    let width = if title.is_empty() {
-        0
-    } else {
-        widest.max(title.len()) + 1
-    };
-    let head = format!(
-        "{title:<width$}{:>13}{:>14}{:>14}{:>14}{:>19}{:>19}{:>19}",
-        "WALLCLOCK", "UTIME", "STIME", "CPU", "MEMORY", "IO", "IOW"
-    );
-    let mut text = String::new();
-    if title.is_empty() {
-        text.push_str("Total System Usage\n");
-        if sums.is_empty() {
-            sums.push((String::new(), 0, 0.0, 0.0));
+impl SumColumn {
+    const fn text(
+        options: &'static [&'static str],
+        title: &'static str,
+        value: fn(&AcctJob, &Mapping, &Ctx) -> String,
+    ) -> SumColumn {
+        SumColumn {
+            options,
+            title,
+            is_number: false,
+            value,
         }
     }
+
+    const fn number(
+        options: &'static [&'static str],
+        title: &'static str,
+        value: fn(&AcctJob, &Mapping, &Ctx) -> String,
+    ) -> SumColumn {
+        SumColumn {
+            options,
+            title,
+            is_number: true,
+            value,
+        }
+    }
+
+    /// What an option says that it is to be.
+    fn pattern<'p>(&'p self, parsed: &'p Parsed) -> Option<&'p str> {
+        let given = self.options.iter().rev().find_map(|own| parsed.last(own));
+        given.filter(|pattern| !pattern.is_empty())
+    }
+
+    fn is_asked_for(&self, parsed: &Parsed) -> bool {
+        // Queues that are named may be those of hosts.
+        let of_queue = self.title == "HOST" && parsed.last("q").is_some_and(|own| !own.is_empty());
+        of_queue || self.options.iter().any(|own| parsed.has(own))
+    }
+}
+
+/// In Grid Engine's order.
+static COLUMNS: [SumColumn; 10] = [
+    SumColumn::text(&["h"], "HOST", |job, _, _| host(job)),
+    SumColumn::text(&["q"], "CLUSTER QUEUE", queue),
+    SumColumn::text(&["g"], "GROUP", |job, _, _| job.group.clone()),
+    SumColumn::text(&["o", "u"], "OWNER", |job, _, _| job.user.clone()),
+    SumColumn::text(&["P"], "PROJECT", |job, _, _| project(job).to_owned()),
+    SumColumn::text(&["D"], "DEPARTMENT", |_, _, _| DEPARTMENT.to_owned()),
+    SumColumn::text(&["pe"], "PE", |job, _, _| granted_pe(job).to_owned()),
+    SumColumn::number(&["slots"], "SLOTS", |job, _, _| slots(job).to_string()),
+    SumColumn::number(&["ar"], "AR", |job, _, _| {
+        reservation(job).unwrap_or(0).to_string()
+    }),
+    SumColumn::text(&["A"], "ACCOUNT", |job, _, _| account(job).to_owned()),
+];
+
+/// What jobs that have the same values of the columns used.
+struct UsageSum {
+    key: Vec<String>,
+    wall_s: u64,
+    user_s: f64,
+    system_s: f64,
+    io_gib: f64,
+}
+
+fn sums(columns: &[&SumColumn], jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> Vec<UsageSum> {
+    let mut sums: BTreeMap<Vec<String>, UsageSum> = BTreeMap::new();
+    for job in jobs {
+        let used = used(job);
+        let key: Vec<String> = columns
+            .iter()
+            .map(|column| match (column.value)(job, mapping, ctx) {
+                number if column.is_number => format!("{number:>5}"),
+                text => text,
+            })
+            .collect();
+        let sum = sums.entry(key.clone()).or_insert_with(|| UsageSum {
+            key,
+            wall_s: 0,
+            user_s: 0.0,
+            system_s: 0.0,
+            io_gib: 0.0,
+        });
+        sum.wall_s += used.wall_s;
+        sum.user_s += used.user_s;
+        sum.system_s += used.system_s;
+        #[allow(clippy::cast_precision_loss)]
+        let io_bytes = used.io_bytes as f64;
+        sum.io_gib += io_bytes / f64::from(1 << 30);
+    }
+    sums.into_values().collect()
+}
+
+/// Sums, for all values of the fields that options name.
+fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> String {
+    let all = COLUMNS.iter();
+    let columns: Vec<&SumColumn> = all.filter(|own| own.is_asked_for(parsed)).collect();
+    let sums = sums(&columns, jobs, mapping, ctx);
+    let width = |(at, column): (usize, &&SumColumn)| -> usize {
+        let widest = sums.iter().map(|sum| sum.key[at].chars().count()).max();
+        let given = column
+            .pattern(parsed)
+            .map_or(0, |text| text.chars().count());
+        match column.is_number {
+            true => 5.max(widest.unwrap_or(0)),
+            false => column.title.len().max(given).max(widest.unwrap_or(0)),
+        }
+    };
+    let widths: Vec<usize> = columns.iter().enumerate().map(width).collect();
+    let line = |cells: &[&str]| -> String {
+        let mut text = String::new();
+        for ((cell, width), column) in cells.iter().zip(&widths).zip(&columns) {
+            let _ = write!(text, "{cell:<width$}");
+            // Grid Engine has no blank behind a number of slots that was asked for.
+            if column.title != "SLOTS" || column.pattern(parsed).is_none() {
+                text.push(' ');
+            }
+        }
+        text
+    };
+    let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
+    let head = format!(
+        "{}{:>13}{:>14}{:>14}{:>14}{:>19}{:>19}{:>19}",
+        line(&titles),
+        "WALLCLOCK",
+        "UTIME",
+        "STIME",
+        "CPU",
+        "MEMORY",
+        "IO",
+        "IOW"
+    );
+    let mut text = String::new();
+    if columns.is_empty() {
+        text.push_str("Total System Usage\n");
+    }
     let _ = writeln!(text, "{head}\n{}", "=".repeat(head.len()));
-    let none = 0.0;
-    for (key, wall, user, system) in sums {
-        let cpu = user + system;
+    let nothing = UsageSum {
+        key: Vec::new(),
+        wall_s: 0,
+        user_s: 0.0,
+        system_s: 0.0,
+        io_gib: 0.0,
+    };
+    let is_empty = columns.is_empty() && sums.is_empty();
+    for sum in sums.iter().chain(is_empty.then_some(&nothing)) {
+        let key: Vec<&str> = sum.key.iter().map(String::as_str).collect();
+        let (user, system) = (sum.user_s, sum.system_s);
         let _ = writeln!(
             text,
-            "{key:<width$}{wall:>13}{user:>14.3}{system:>14.3}{cpu:>14.3}{none:>19.3}{none:>19.3}{none:>19.3}"
+            "{}{:>13}{user:>14.3}{system:>14.3}{:>14.3}{:>19.3}{:>19.3}{:>19.3}",
+            line(&key),
+            sum.wall_s,
+            user + system,
+            0.0,
+            sum.io_gib,
+            0.0
         );
     }
     text
@@ -421,5 +595,99 @@ mod tests {
             "138                  (User defined signal 1)"
         );
         assert_eq!(status(0, 9), "137                  (Killed)");
+    }
+
+    fn ended(account: &str, slots: u32, asked: &[(&str, &str)]) -> AcctJob {
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let mut job = crate::sacct::tests::job(7, "x", JobState::Completed, (0, 0));
+        (job.comment, job.ntasks) = (account.to_owned(), slots);
+        (job.user, job.group) = ("geuser".to_owned(), "geuser".to_owned());
+        (job.start, job.end) = (Some(Timestamp(0)), Some(Timestamp(30_000)));
+        (job.suspended_ms, job.steps) = (0, Vec::new());
+        job.grid_engine = asked.iter().map(own).collect();
+        job
+    }
+
+    #[test]
+    fn requests_are_the_category() {
+        let category = |asked| super::category(&ended("", 1, asked));
+        assert_eq!(category(&[]), "NONE");
+        assert_eq!(
+            category(&[
+                (marks::HARD, "h_vmem=1G,h_rt=0:5:0"),
+                (marks::SOFT, "arch=lx-amd64"),
+            ]),
+            "-l h_rt=300,h_vmem=1G -soft -l arch=lx-amd64"
+        );
+        assert_eq!(
+            category(&[
+                (marks::HARD_QUEUES, "all.q,b.q"),
+                (marks::HARD, "h_rt=100,h_vmem=1G"),
+                (marks::PE, "mpi 5"),
+            ]),
+            "-q all.q,b.q -l h_rt=100,h_vmem=1G -pe mpi 5"
+        );
+        assert_eq!(
+            category(&[(marks::PE, "smp 2"), (marks::PE_RANGE, "2-4")]),
+            "-pe smp 2-4"
+        );
+        assert_eq!(
+            category(&[(marks::COMMAND, "qrsh"), (marks::HARD, "gpu=1")]),
+            "-l gpu=1 -I y"
+        );
+    }
+
+    /// Heads and lines that Grid Engine 8.1.9 printed.
+    #[test]
+    fn sums_have_a_column_for_each_field_that_is_named() {
+        let jobs = [
+            ended("", 3, &[(marks::PE, "mpi 3")]),
+            ended("acct", 5, &[(marks::PE, "mpi 5")]),
+        ];
+        let summary = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let words_of = crate::grid_engine::arguments::Words::Mixed;
+            let parsed = crate::grid_engine::arguments::parse(&SPEC, &words, words_of).unwrap();
+            let ctx = Ctx::bare("c", jiff::tz::TimeZone::UTC);
+            super::summary(&parsed, &jobs, &Mapping::default(), &ctx)
+        };
+        let lines = |line: &str| -> Vec<String> {
+            let text = summary(line);
+            let lines = text.lines().filter(|line| !line.starts_with('='));
+            lines
+                .map(|line| line[..line.len() - 99].to_owned())
+                .collect()
+        };
+        assert_eq!(
+            lines("-slots -A"),
+            [
+                "SLOTS ACCOUNT     WALLCLOCK",
+                "    3 sge                30",
+                "    5 acct               30"
+            ]
+        );
+        assert_eq!(
+            lines("-slots"),
+            [
+                "SLOTS     WALLCLOCK",
+                "    3            30",
+                "    5            30"
+            ]
+        );
+        assert_eq!(lines("-slots 5")[0], "SLOTS    WALLCLOCK");
+        assert_eq!(lines("-pe"), ["PE      WALLCLOCK", "mpi            60"]);
+        assert_eq!(
+            lines("-D"),
+            [
+                "DEPARTMENT            WALLCLOCK",
+                "defaultdepartment            60"
+            ]
+        );
+        assert_eq!(lines("-ar"), ["AR        WALLCLOCK", "    0            60"]);
+        assert_eq!(
+            lines("-o nosuchusername")[0],
+            "OWNER              WALLCLOCK"
+        );
+        assert!(summary("").starts_with("Total System Usage\n    WALLCLOCK "));
     }
 }

@@ -2,6 +2,7 @@
 //! with the place where it is changed.
 
 mod change;
+mod settings;
 mod tables;
 mod users;
 
@@ -15,6 +16,7 @@ use crate::say;
 use muster_conf::grid_engine::{Mapping, Per, Target};
 use muster_model::config::PartitionConfig;
 use muster_model::time::TimeLimit;
+use settings::ShownSettings;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -69,11 +71,13 @@ static OPTIONS: &[Opt] = &[
     flag("shgrpl", "host groups").partly("@allhosts"),
     opt("sjc", "class", "a job class"),
     flag("sjcl", "job classes"),
-    flag("ssconf", "configuration of the scheduler"),
-    opt("sconf", "host", "configuration").optional(),
+    flag("ssconf", "configuration of the scheduler").partly("what slurm.conf has of it"),
+    opt("sconf", "hosts", "configuration")
+        .optional()
+        .partly("what slurm.conf and sge.conf have of it; hosts have none of their own"),
     flag("sconfl", "hosts with a configuration of their own"),
     flag("sstree", "share tree"),
-    flag("secl", "event clients"),
+    flag("secl", "event clients").partly("the scheduler"),
     flag("sss", "host of the scheduler"),
     flag("sds", "detached settings").refused("no attribute is said of single hosts of a queue"),
     opt(
@@ -296,7 +300,7 @@ impl Shown {
             )),
             "sprj" => self.project(name),
             "scall" => none("calendar"),
-            "scal" => Err(format!("calendar \"{name}\" does not exist")),
+            "scal" => Err(format!("{name} is not a calendar")),
             "sckpt" => Err(format!(
                 "ckpt interface definition \"{name}\" does not exist"
             )),
@@ -318,9 +322,9 @@ impl Shown {
             "sjc" | "sjcl" => classes(given),
             "sconfl" => none("config"),
             "sstree" => Err("no sharetree element; shares are shown by sshare".to_owned()),
-            "secl" => Err("no event clients registered".to_owned()),
-            "ssconf" => Ok(self.scheduler()),
-            _ => Ok(self.configuration()),
+            "secl" => Ok(self.event_clients()),
+            "ssconf" => Ok(self.settings().scheduler()),
+            _ => self.configuration(name),
         }
     }
 
@@ -544,7 +548,7 @@ impl Shown {
 
     fn project(&self, name: &str) -> Result<String, String> {
         let found = self.mapping.projects.iter().find(|(own, _)| own == name);
-        let (_, account) = found.ok_or_else(|| format!("project \"{name}\" is not known"))?;
+        let (_, account) = found.ok_or_else(|| format!("{name} is not known as a project"))?;
         Ok(format!(
             "name {name}\noticket 0\nfshare 0\nacl NONE\nxacl NONE\naccount {account}\n"
         ))
@@ -558,40 +562,40 @@ impl Shown {
         found.map_or("none", |(_, value)| value)
     }
 
-    fn scheduler(&self) -> String {
-        let rows = [
-            ("algorithm", self.setting("SchedulerType")),
-            ("schedule_interval", "0:0:0"),
-            ("maxujobs", "0"),
-            ("queue_sort_method", "load"),
-            ("schedd_job_info", "true"),
-            ("params", self.setting("SchedulerParameters")),
-            ("policy", self.setting("PriorityType")),
-            ("weight_waiting_time", self.setting("PriorityWeightAge")),
-            ("weight_priority", self.setting("PriorityWeightQOS")),
-            ("default_duration", "INFINITY"),
-        ];
-        rows.iter()
-            .map(|(key, value)| format!("{key:<33} {value}\n"))
-            .collect()
+    fn settings(&self) -> ShownSettings<'_> {
+        ShownSettings {
+            pairs: &self.settings,
+            mapping: &self.mapping,
+            partitions: self.ctx.partitions.len(),
+        }
     }
 
-    fn configuration(&self) -> String {
-        let rows = [
-            ("execd_spool_dir", self.setting("SlurmdSpoolDir")),
-            ("mailer", self.setting("MailProg")),
-            ("prolog", self.setting("Prolog")),
-            ("epilog", self.setting("Epilog")),
-            ("shell_start_mode", "unix_behavior"),
-            ("finished_jobs", self.setting("MinJobAge")),
-            ("max_aj_tasks", self.setting("MaxArraySize")),
-            ("max_jobs", self.setting("MaxJobCount")),
-            ("jsv_url", self.mapping.jsv.as_deref().unwrap_or("none")),
-        ];
-        let text: String = rows
-            .iter()
-            .map(|(key, value)| format!("{key:<28} {value}\n"))
-            .collect();
-        format!("#global:\n{text}")
+    /// The configuration of all hosts; none has one of its own.
+    fn configuration(&self, names: &str) -> Result<String, String> {
+        let mut text = String::new();
+        for name in names.split(',') {
+            let is_host = self.ctx.nodes.iter().any(|node| node.config.name == name);
+            match name {
+                "" | "global" => text.push_str(&self.settings().global()),
+                name if is_host => return Err(format!("configuration {name} not defined")),
+                name => {
+                    return Err(format!(
+                        "can't resolve hostname \"{name}\": can't resolve host name"
+                    ));
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    /// The only part of the controller that Grid Engine would list: its scheduler.
+    fn event_clients(&self) -> String {
+        let host = self.hosts.first().map_or("", String::as_str);
+        let head = format!("{:>8} {:<15} {:<25}", "ID", "NAME", "HOST");
+        let dashes = "-".repeat(head.len());
+        format!(
+            "{head}\n{dashes}\n{:>8} {:<15} {host:<25}\n",
+            1, "scheduler"
+        )
     }
 }

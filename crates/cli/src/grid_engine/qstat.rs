@@ -3,7 +3,9 @@
 mod detail;
 mod detail_xml;
 pub(super) mod lines;
+mod messages;
 pub(super) mod queues;
+mod usage;
 pub(super) mod xml;
 
 use super::arguments::Parsed;
@@ -12,11 +14,11 @@ use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
-use lines::{Entry, View};
-use muster_conf::grid_engine::Mapping;
+use lines::{Entry, EntrySource, View};
 use muster_model::job::Job;
 use muster_proto::client::JobFilter;
 use std::process::ExitCode;
+use usage::Measured;
 
 /// qstat.
 pub(crate) static SPEC: Spec = Spec {
@@ -30,7 +32,8 @@ pub(crate) static SPEC: Spec = Spec {
 };
 
 static OPTIONS: &[Opt] = &[
-    flag("ext", "more columns").partly("usage of running jobs is NA, and there are no tickets"),
+    flag("ext", "more columns")
+        .partly("there are no tickets; use is that of one's own jobs, of 100 at most, without mem"),
     opt("explain", "a|c|A|E", "reasons of states of queues")
         .partly("the reason of a node that is out of service"),
     flag("f", "queues with their jobs"),
@@ -40,7 +43,7 @@ static OPTIONS: &[Opt] = &[
     opt(
         "g",
         "c|d|t",
-        "c: a line for each queue; d: each task; t: each host of a parallel job",
+        "c: a line for each queue; d: each task; t: each slot of a parallel job",
     ),
     opt("j", "jobs", "all of these jobs; what pending jobs wait for").optional(),
     opt("l", "resources", "only queues with these resources").refused("use qselect -l"),
@@ -65,7 +68,8 @@ static OPTIONS: &[Opt] = &[
         "states",
         "only pending, running, suspended, ended, held jobs: p r s z h hu ho hs hd hj ha a",
     ),
-    flag("t", "as -g t, with the tasks of each job"),
+    flag("t", "as -g t, with what runs in the slots")
+        .partly("the steps of one's own jobs, of 100 at most"),
     opt("u", "users", "jobs of these users; * is all"),
     opt("U", "users", "only queues that these users may use").refused("look at qconf -sq NAME"),
     flag("urg", "columns of urgency").refused("there are no urgencies; use -pri"),
@@ -94,7 +98,22 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         || parsed.has("qs");
     let loaded = load(&mut client, &wanted, with_queues);
     let (ctx, jobs) = loaded.map_err(|e| unreachable(&e))?;
-    let mut entries = entries(&ctx, &mapping, &jobs, &wanted, &view);
+    let measured = match view.ext || view.steps {
+        true => {
+            let shown = jobs
+                .iter()
+                .filter(|job| wanted.has(job, &lines::state(job)));
+            Measured::of(&mut client, shown)
+        }
+        false => Measured::default(),
+    };
+    let source = EntrySource {
+        ctx: &ctx,
+        mapping: &mapping,
+        view: &view,
+        measured: &measured,
+    };
+    let mut entries = entries(source, &jobs, &wanted);
     if let Some(list) = parsed.last("q") {
         let known = queues::of_cluster(&ctx, &mapping, &jobs);
         let chosen = queues::chosen(&known, list);
@@ -176,6 +195,14 @@ impl Wanted {
     }
 
     fn has(&self, job: &Job, state: &str) -> bool {
+        let is_theirs = self
+            .uids
+            .as_ref()
+            .is_none_or(|uids| uids.contains(&job.spec.owner.uid));
+        is_theirs && self.has_state(job, state)
+    }
+
+    fn has_state(&self, job: &Job, state: &str) -> bool {
         if job.state.is_ended() && !job.completing {
             return self.ended;
         }
@@ -215,22 +242,12 @@ fn load(
     Ok((ctx, jobs))
 }
 
-fn entries<'a>(
-    ctx: &Ctx,
-    mapping: &Mapping,
-    jobs: &'a [Job],
-    wanted: &Wanted,
-    view: &View,
-) -> Vec<Entry<'a>> {
+fn entries<'a>(source: EntrySource<'_>, jobs: &'a [Job], wanted: &Wanted) -> Vec<Entry<'a>> {
     let mut all: Vec<Entry<'a>> = Vec::new();
     for job in jobs {
         let state = lines::state(job);
-        let is_theirs = wanted
-            .uids
-            .as_ref()
-            .is_none_or(|uids| uids.contains(&job.spec.owner.uid));
-        if is_theirs && wanted.has(job, &state) {
-            all.extend(Entry::of(job, state, ctx, mapping, view));
+        if wanted.has(job, &state) {
+            all.extend(Entry::of(job, state, source));
         }
     }
     lines::sort(&mut all);

@@ -80,12 +80,14 @@ pub(super) struct Request {
 }
 
 /// Slots of a parallel environment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slots {
     /// The least number that will do.
     pub(super) least: u32,
     /// Whether more would do, too.
     pub(super) is_range: bool,
+    /// All that were given, as Grid Engine writes them: `2,4-6`.
+    pub(super) text: String,
 }
 
 /// `-t`.
@@ -150,7 +152,7 @@ impl Request {
             "r" => self.rerun = Some(yes(given)?),
             "S" => self.shell = Some(path(given)?),
             "shell" => self.without_shell = !yes(given)?,
-            "sync" => self.sync = yes(given)?,
+            "sync" => self.sync = waits_for_end(given)?,
             "t" => self.tasks = Some(tasks(value)?),
             "tc" => self.task_limit = Some(task_limit(value)?),
             "terse" => self.terse = true,
@@ -203,6 +205,17 @@ fn yes(given: &Given) -> Result<bool, Refused> {
             "invalid argument \"{other}\" to -{}: it is y[es] or n[o]",
             given.name
         ))),
+    }
+}
+
+/// Whether `-sync` waits for the end: `y`, or `x` as newer releases have it.
+fn waits_for_end(given: &Given) -> Result<bool, Refused> {
+    match given.value() {
+        "x" => Ok(true),
+        "r" | "rx" => Err(Refused::usage(
+            "-sync r is not supported: use -sync x, or ask qstat for the state".to_owned(),
+        )),
+        _ => yes(given),
     }
 }
 
@@ -360,6 +373,9 @@ fn task_limit(text: &str) -> Result<u32, Refused> {
     plain_number(text).ok_or_else(wrong)
 }
 
+/// What Grid Engine has as the end of a range without one.
+const SLOTS_MAX: u32 = 9_999_999;
+
 /// `N`, `N-M`, `N-`, `-M`, and lists of them.
 fn parallel_environment(values: &[String]) -> Result<(String, Slots), Refused> {
     let [name, range] = values else {
@@ -374,31 +390,30 @@ fn parallel_environment(values: &[String]) -> Result<(String, Slots), Refused> {
         Some(number) => Ok(number),
         None => Err(wrong()),
     };
-    let (mut least, mut parts) = (u32::MAX, 0);
-    let mut is_range = false;
+    let mut least = u32::MAX;
+    let mut texts = Vec::new();
     for part in range.split(',') {
-        parts += 1;
-        let first = match part.split_once('-') {
-            None => number(part)?,
+        let (first, last) = match part.split_once('-') {
+            None => (number(part)?, number(part)?),
             Some(("", "")) => return Err(wrong()),
-            Some(("", last)) => {
-                is_range |= number(last)? > 1;
-                1
-            }
-            Some((first, "")) => {
-                is_range = true;
-                number(first)?
-            }
-            Some((first, last)) => {
-                let (first, last) = (number(first)?, number(last)?);
-                is_range |= first != last;
-                first.min(last)
-            }
+            Some(("", last)) => (1, number(last)?),
+            Some((first, "")) => (number(first)?, SLOTS_MAX),
+            Some((first, last)) => (number(first)?, number(last)?),
         };
+        let (first, last) = (first.min(last), first.max(last));
         least = least.min(first);
+        texts.push(match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        });
     }
-    is_range |= parts > 1;
-    Ok((object_name(name)?, Slots { least, is_range }))
+    let text = texts.join(",");
+    let slots = Slots {
+        least,
+        is_range: text != least.to_string(),
+        text,
+    };
+    Ok((object_name(name)?, slots))
 }
 
 /// `[[CC]YY]MMDDhhmm[.SS]` as `YYYY-MM-DDThh:mm:ss`. Without a year it is this one, so the year is left to the caller as `0000`.
@@ -465,34 +480,39 @@ mod tests {
         let r = request("-N a -l gpu=1 -clear -j y").unwrap();
         assert_eq!((r.name, r.hard.len(), r.merge), (None, 0, true));
         assert_eq!(request("-t 5-3").unwrap().tasks.unwrap().text(), "3-5:1");
+        assert!(request("-sync x").unwrap().sync && !request("-sync n").unwrap().sync);
         assert_eq!(request("-t 7").unwrap().tasks.unwrap().text(), "7-7:1");
         let pe = |line: &str| request(line).unwrap().pe.unwrap().1;
         assert_eq!(
             pe("-pe smp 4"),
             Slots {
                 least: 4,
-                is_range: false
+                is_range: false,
+                text: "4".to_owned(),
             }
         );
         assert_eq!(
             pe("-pe smp 8-2"),
             Slots {
                 least: 2,
-                is_range: true
+                is_range: true,
+                text: "2-8".to_owned(),
             }
         );
         assert_eq!(
             pe("-pe smp -4"),
             Slots {
                 least: 1,
-                is_range: true
+                is_range: true,
+                text: "1-4".to_owned(),
             }
         );
         assert_eq!(
             pe("-pe smp 4,16"),
             Slots {
                 least: 4,
-                is_range: true
+                is_range: true,
+                text: "4,16".to_owned(),
             }
         );
         assert_eq!(
@@ -565,6 +585,10 @@ mod tests {
             (
                 "-j 1",
                 line("invalid argument \"1\" to -j: it is y[es] or n[o]"),
+            ),
+            (
+                "-sync r",
+                line("-sync r is not supported: use -sync x, or ask qstat for the state"),
             ),
             (
                 "-m bx",

@@ -144,6 +144,15 @@ pub(super) fn users<'a>(lists: impl Iterator<Item = &'a str>) -> Result<Option<V
     Ok((!all).then_some(uids))
 }
 
+/// Tasks of an array as listings have them: like [`ranges`], but two tasks are `1,2`.
+pub(super) fn task_list(indices: impl IntoIterator<Item = u32>) -> String {
+    let all: Vec<u32> = indices.into_iter().collect();
+    match all.as_slice() {
+        [first, last] => format!("{first},{last}"),
+        _ => ranges(all),
+    }
+}
+
 /// Groups of indices as Grid Engine writes them: `1-5:2`, `3,7`, `2`.
 pub(super) fn ranges(indices: impl IntoIterator<Item = u32>) -> String {
     let all: Vec<u32> = indices.into_iter().collect();
@@ -169,6 +178,13 @@ pub(super) fn ranges(indices: impl IntoIterator<Item = u32>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_tasks_are_no_range_in_a_listing() {
+        assert_eq!(task_list([1, 2]), "1,2");
+        assert_eq!(task_list([1, 2, 3]), "1-3:1");
+        assert_eq!(task_list([5]), "5");
+    }
 
     #[test]
     fn words_and_ranges() {

@@ -506,6 +506,15 @@ fn mark(spec: &mut JobSpec, request: &Request) {
     mark(marks::COMMAND, "qsub".to_owned());
     if let Some((pe, slots)) = &request.pe {
         mark(marks::PE, format!("{pe} {}", slots.least));
+        if slots.is_range {
+            mark(marks::PE_RANGE, slots.text.clone());
+        }
+    }
+    if let Ok(here) = std::env::current_dir() {
+        mark(marks::SUBMIT_DIR, here.to_string_lossy().into_owned());
+    }
+    if let Some(shell) = &request.shell {
+        mark(marks::SHELL, shell.clone());
     }
     for (key, requests) in [(marks::HARD, &request.hard), (marks::SOFT, &request.soft)] {
         if !requests.is_empty() {

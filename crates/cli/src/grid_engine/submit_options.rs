@@ -153,8 +153,8 @@ pub(super) static OPTIONS: &[Opt] = &[
         .partly("for features of nodes only; the others cause a warning"),
     opt(
         "sync",
-        "y|n",
-        "wait for the end; the exit status is the job's",
+        "y|n|x",
+        "wait for the end, as y and x are; the exit status is the job's",
     ),
     opt(
         "t",

@@ -47,6 +47,7 @@ pub(crate) fn job(id: u64, name: &str, state: JobState, exit: (u32, u32)) -> Acc
         alloc_mem_mib: 0,
         gres: Vec::new(),
         req_gres: Vec::new(),
+        grid_engine: Vec::new(),
         nodelist: "n1".to_owned(),
         work_dir: "/tmp".to_owned(),
         submit_line: format!("sbatch {name}"),

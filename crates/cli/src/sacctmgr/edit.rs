@@ -4,7 +4,7 @@ use super::book::{Association, Book};
 use super::settings::{ASSOCIATION, AssociationSettings};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::account_limits::Limits;
+use muster_model::account_limits::{LimitAsk, Limits};
 use muster_model::accounts::{QosDelta, ROOT, Terms};
 use muster_model::command::ListEdit;
 use muster_model::command::TermsAsk;
@@ -141,11 +141,11 @@ fn sets(own: &Terms, ask: &TermsAsk) -> bool {
     let mut asked = Limits::default();
     for limit in &ask.limits {
         // A limit that is cleared is compared as one that is set.
-        let value = match limit.1.as_str() {
+        let value = match limit.value.as_str() {
             "-1" => "1".to_owned(),
             other => other.replace("=-1", "=1"),
         };
-        let _ = asked.set(&(limit.0.clone(), value), false);
+        let _ = asked.set(&LimitAsk::new(limit.name.clone(), value), false);
     }
     let o = &own.limits;
     let count = |asked: Option<u32>, own: Option<u32>| asked.is_none() || own.is_some();

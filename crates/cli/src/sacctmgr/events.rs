@@ -8,6 +8,7 @@ use crate::listing::table::{Cell, Column, Table};
 use crate::listing::{Failure, query, text, time_input};
 use jiff::Zoned;
 use muster_model::accounts::Accounts;
+use muster_model::node_state::ServiceState;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{NodeEvent, NodeEventQuery};
 
@@ -128,9 +129,9 @@ impl EventConditions {
 }
 
 fn state(event: &NodeEvent) -> &'static str {
-    match event {
-        e if e.down => "DOWN",
-        e if e.drain => "DRAIN",
+    match event.service() {
+        ServiceState { down: true, .. } => "DOWN",
+        ServiceState { drain: true, .. } => "DRAIN",
         _ => "FAIL",
     }
 }
@@ -212,8 +213,10 @@ fn cell(name: &str, event: &NodeEvent, ctx: &Ctx) -> String {
         ctx.time_or(&mut out, at, "Unknown");
         out
     };
-    let raw =
-        || 2 * u32::from(event.down) + 512 * u32::from(event.drain) + 8192 * u32::from(event.fail);
+    let raw = || {
+        let ServiceState { down, drain, fail } = event.service();
+        2 * u32::from(down) + 512 * u32::from(drain) + 8192 * u32::from(fail)
+    };
     match name {
         "Cluster" => ctx.cluster.clone(),
         "NodeName" => event.node.clone(),

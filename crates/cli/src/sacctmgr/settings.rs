@@ -8,7 +8,7 @@ pub(super) use qos::{QOS, QosSettings, flags_text};
 use super::book::Book;
 use super::words::Word;
 use super::{amounts_text, clock_of_minutes};
-use muster_model::account_limits::{Amounts, Limits};
+use muster_model::account_limits::{Amounts, LimitAsk, Limits};
 use muster_model::accounts::PARENT_SHARES;
 use muster_model::command::ListEdit;
 use muster_model::command::{QosAsk, TermsAsk};
@@ -280,7 +280,7 @@ fn printed(all: &[(&str, usize, String)]) -> String {
     out
 }
 
-fn limits(asked: &[(String, String)], qos: bool) -> Limits {
+fn limits(asked: &[LimitAsk], qos: bool) -> Limits {
     let mut all = Limits::default();
     for ask in asked {
         // They were read before.
@@ -294,7 +294,7 @@ fn limit_asks(
     (name, form): (&'static str, LimitForm),
     word: &Word,
     cleared: &mut Vec<(String, String)>,
-) -> Result<Option<(String, String)>, String> {
+) -> Result<Option<LimitAsk>, String> {
     let value = word.value.as_str();
     let clears = ["-1", "none", "unlimited", "infinite"]
         .iter()
@@ -303,7 +303,7 @@ fn limit_asks(
     match form {
         LimitForm::Count if clears => {
             cleared.push((name.to_owned(), String::new()));
-            return Ok(Some((key, "-1".to_owned())));
+            return Ok(Some(LimitAsk::new(key, "-1")));
         }
         LimitForm::Count => {
             let wanted = match name {
@@ -315,7 +315,7 @@ fn limit_asks(
         }
         LimitForm::Time if clears => {
             cleared.push((name.to_owned(), String::new()));
-            return Ok(Some((key, "-1".to_owned())));
+            return Ok(Some(LimitAsk::new(key, "-1")));
         }
         LimitForm::Time => {
             let read: Result<muster_model::time::TimeLimit, _> = value.parse();
@@ -323,7 +323,7 @@ fn limit_asks(
         }
         LimitForm::Tres => check_tres(name, word, cleared)?,
     }
-    Ok(Some((key, value.to_owned())))
+    Ok(Some(LimitAsk::new(key, value)))
 }
 
 /// The settings of an association that keys of sacctmgr name.
@@ -362,15 +362,14 @@ fn check_tres(name: &str, word: &Word, cleared: &mut Vec<(String, String)>) -> R
         let Some((tres, count)) = item.split_once('=') else {
             return Err(format!("{error} no TRES id found for {item}"));
         };
-        let ask = (name.to_ascii_lowercase(), format!("{tres}={count}"));
+        let ask = |count| LimitAsk::new(name.to_ascii_lowercase(), format!("{tres}={count}"));
         if count == "-1" {
             cleared.push((name.to_owned(), tres.to_ascii_lowercase()));
         }
-        if Limits::default().set(&ask, true).is_ok() {
+        if Limits::default().set(&ask(count), true).is_ok() {
             continue;
         }
-        let zero = (ask.0, format!("{tres}=0"));
-        if Limits::default().set(&zero, true).is_err() {
+        if Limits::default().set(&ask("0"), true).is_err() {
             return Err(format!("{error} no TRES known by type {tres}"));
         }
         let unit = count.chars().find(|c| !c.is_ascii_digit()).unwrap_or('?');

@@ -145,7 +145,7 @@ impl Session {
                         }
                         let (local, global) = task.map_or_else(
                             || ("-".to_owned(), "-".to_owned()),
-                            |(l, g)| (l.to_string(), g.to_string()),
+                            |task| (task.local.to_string(), task.global.to_string()),
                         );
                         let _ = writeln!(
                             text,

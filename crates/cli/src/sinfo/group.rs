@@ -77,8 +77,8 @@ pub(super) fn rows<'a>(
 }
 
 fn wanted(options: &Options, view: &NodeView<'_>) -> bool {
-    let with_reason = !options.reasons
-        || view.node.reason.is_some() && (view.node.down || view.node.drain || view.node.fail);
+    let with_reason =
+        !options.reasons || view.node.reason.is_some() && !view.node.service().is_in_service();
     with_reason && options.selection.wants_node(view)
 }
 

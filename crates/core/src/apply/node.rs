@@ -17,7 +17,7 @@ use muster_model::time::Timestamp;
 
 impl State {
     /// Applies an event about a node and keeps the index of lost nodes.
-    pub(crate) fn turn_node(&mut self, idx: NodeIdx, event: &Event) {
+    pub(crate) fn apply_to_node(&mut self, idx: NodeIdx, event: &Event) {
         let node = self
             .nodes
             .get_mut(idx.0 as usize)

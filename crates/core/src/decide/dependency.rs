@@ -5,6 +5,7 @@ use super::draft::Draft;
 use super::ending;
 use crate::event::JobChange;
 use crate::index::dependency_key;
+use crate::state::DependencyKey;
 use muster_model::ids::JobId;
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ArrayRole, Job, JobState, Phase, Reason};
@@ -295,16 +296,19 @@ fn find_dependents(
     let (submission, over) = (job.submission(), job.is_over());
     let mut waiting: BTreeSet<JobId> = BTreeSet::new();
     let index = &draft.state.dependents;
-    let mut look =
-        |key: (JobId, Option<u32>)| waiting.extend(index.get(&key).into_iter().flatten());
-    look((id, None));
-    look((submission, None));
+    let mut look = |job, task| {
+        let of_key = index.get(&DependencyKey::new(job, task));
+        waiting.extend(of_key.into_iter().flatten());
+    };
+    look(id, None);
+    look(submission, None);
     // With the last task the array is over, for which tasks without a counterpart wait.
     let all_over = draft.counts(submission).is_some_and(|c| c.unfinished == 0);
     match &job.array {
-        ArrayRole::Task { index, .. } if !all_over => look((submission, Some(*index))),
+        ArrayRole::Task { index, .. } if !all_over => look(submission, Some(*index)),
         _ => {
-            let of_tasks = (submission, Some(0))..=(submission, Some(u32::MAX));
+            let key = |task| DependencyKey::new(submission, Some(task));
+            let of_tasks = key(0)..=key(u32::MAX);
             waiting.extend(index.range(of_tasks).flat_map(|(_, ids)| ids));
         }
     }
@@ -401,7 +405,7 @@ fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> Outcome {
         return singleton_outcome(draft, job);
     };
     let delay_s = u64::from(*delay_minutes) * 60;
-    let task = dependency_key(job, term).and_then(|(_, task)| task);
+    let task = dependency_key(job, term).and_then(|key| key.task);
     match (draft.counts(*target), task) {
         (Some(_), Some(index)) => match draft.task_record(*target, index) {
             Some(id) => record_outcome(draft.job(id), *kind, delay_s, draft.now),

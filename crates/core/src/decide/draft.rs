@@ -317,7 +317,7 @@ impl<'a> Draft<'a> {
             Event::TaskSplit { base, index, id } => self.split(*base, *index, *id, &event),
             Event::JobStarted { id, alloc, .. } => {
                 self.count(*id, alloc);
-                self.turn_job(*id, &event);
+                self.apply_to_job(*id, &event);
                 for (name, count) in &alloc.licenses {
                     let reservation = alloc.reservation.as_deref();
                     let pool = self.state.license_pool(name, reservation).to_owned();
@@ -331,7 +331,7 @@ impl<'a> Draft<'a> {
             Event::NodeReleased { id, position, .. } => {
                 self.give_back(*id, *position);
                 if !self.jobs.release(*id, *position, self.state) {
-                    self.turn_job(*id, &event);
+                    self.apply_to_job(*id, &event);
                 }
             }
             Event::JobChanged {
@@ -352,12 +352,12 @@ impl<'a> Draft<'a> {
             | Event::JobEnding { id, .. }
             | Event::JobRequeued { id, .. }
             | Event::StepStarted { id, .. }
-            | Event::StepEnded { id, .. } => self.turn_job(*id, &event),
+            | Event::StepEnded { id, .. } => self.apply_to_job(*id, &event),
             Event::JobSuspended { id, .. } | Event::JobResumed { id, .. } => {
                 self.stops |= matches!(event, Event::JobSuspended { .. });
                 let lent = |draft: &Self| draft.job(*id).map(|job| job.cpus_released_by_preemption);
                 let before = lent(self);
-                self.turn_job(*id, &event);
+                self.apply_to_job(*id, &event);
                 if before != lent(self) {
                     self.lend_or_hold_cpus(*id);
                 }
@@ -402,7 +402,7 @@ impl<'a> Draft<'a> {
             self.touched_names.insert(entry);
         }
         let change = JobChange::Spec(spec);
-        self.turn_job(id, &Event::JobChanged { id, change, at });
+        self.apply_to_job(id, &Event::JobChanged { id, change, at });
     }
 
     /// A change of a job, now.
@@ -482,7 +482,7 @@ impl<'a> Draft<'a> {
         self.tasks.insert((base, index), id);
         if id == base {
             self.own(base);
-            self.turn_job(base, event);
+            self.apply_to_job(base, event);
             return;
         }
         self.next_job_id = self.next_job_id.max(id.0 + 1);
@@ -513,7 +513,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn turn_job(&mut self, id: JobId, event: &Event) {
+    fn apply_to_job(&mut self, id: JobId, event: &Event) {
         let Some(job) = self.own(id) else {
             return;
         };

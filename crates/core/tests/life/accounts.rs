@@ -3,6 +3,7 @@
 use crate::world::{World, config, spec, target};
 use muster_core::event::{AccountsChange, Event};
 use muster_core::state::State;
+use muster_model::account_limits::LimitAsk;
 use muster_model::accounts::{JobNote, PARENT_SHARES};
 use muster_model::command::ListEdit;
 use muster_model::command::{
@@ -661,7 +662,7 @@ fn limits_of_an_association_of_a_partition_count_there_alone() {
     w.must(0, edit(&["a"], account("")));
     for (partition, jobs) in [("short", "1"), ("", "5")] {
         let terms = TermsAsk {
-            limits: vec![("maxsubmit".to_owned(), jobs.to_owned())],
+            limits: vec![LimitAsk::new("maxsubmit", jobs)],
             ..TermsAsk::default()
         };
         let mut added = users("a", terms);
@@ -686,7 +687,7 @@ fn clusters_are_records_and_the_own_ones_settings_those_of_root() {
     let ask = |limits: &str| ClusterAsk {
         classification: Some("Capacity".into()),
         terms: TermsAsk {
-            limits: vec![("maxjobs".to_owned(), limits.to_owned())],
+            limits: vec![LimitAsk::new("maxjobs", limits)],
             ..TermsAsk::default()
         },
     };

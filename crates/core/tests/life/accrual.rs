@@ -3,7 +3,7 @@
 use crate::world::{World, array, config, spec, target};
 use muster_core::event::{AccountsChange, Event};
 use muster_core::state::State;
-use muster_model::account_limits::Limits;
+use muster_model::account_limits::{LimitAsk, Limits};
 use muster_model::accounts::{Account, Qos, Terms, User};
 use muster_model::ids::JobId;
 use muster_model::order_config::Multifactor;
@@ -33,7 +33,7 @@ fn limit(world: &mut World, (a, b, user, q, p): (&str, &str, &str, &str, &str)) 
         for word in text.split_whitespace() {
             let (key, value) = word.split_once('=').expect("a limit and its value");
             limits
-                .set(&(key.into(), value.into()), qos)
+                .set(&LimitAsk::new(key, value), qos)
                 .expect("a limit");
         }
         limits

@@ -2,6 +2,7 @@
 
 use crate::accounts::{account, edit, users};
 use crate::world::World;
+use muster_model::account_limits::LimitAsk;
 use muster_model::command::{AccountsAsk, AccountsEdit, ClusterAsk, TermsAsk, UserCommand};
 use muster_model::refusal::RefusalCode;
 
@@ -22,7 +23,7 @@ fn records_of_another_cluster_are_kept_beside_the_own_ones_and_change_nothing_he
     assert_eq!(w.must(0, edit_in("West", &["bio"], account(""))), 1);
     assert_eq!(w.must(0, edit_in("west", &["Bio"], account(""))), 0);
     let terms = TermsAsk {
-        limits: vec![("maxjobs".to_owned(), "3".to_owned())],
+        limits: vec![LimitAsk::new("maxjobs", "3")],
         ..TermsAsk::default()
     };
     w.must(0, edit_in("west", &["amy"], users("bio", terms)));

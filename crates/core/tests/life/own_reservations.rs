@@ -1,6 +1,7 @@
 //! Reservations that ordinary users make for themselves where the site lets them: what they may be, and whose may be deleted.
 
 use crate::world::{World, config, partition, spec};
+use muster_model::account_limits::LimitAsk;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, NameList, Reply, ReservationAsk, TermsAsk, UserCommand,
 };
@@ -201,7 +202,7 @@ fn world_with_accounts() -> World {
         default_account: String::new(),
         admin_level: String::new(),
         terms: TermsAsk {
-            limits: vec![("grptres".into(), "cpu=2".into())],
+            limits: vec![LimitAsk::new("grptres", "cpu=2")],
             ..TermsAsk::default()
         },
         wckeys: Default::default(),

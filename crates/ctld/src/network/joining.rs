@@ -16,7 +16,7 @@ use muster_proto::version::Versions;
 use muster_trust::join::JoinOffer;
 use muster_trust::node_key::now_s;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque, hash_map};
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -54,36 +54,73 @@ impl FailedTries {
     }
 }
 
-/// Since when, and how many.
+/// Attempts of a host within the time.
 #[derive(Debug)]
-struct Tries<K>(HashMap<K, (Instant, u32)>);
+struct HostTries {
+    since: Instant,
+    count: u32,
+}
+
+/// Attempts by host. Notes cost the same however many hosts are known: what is over is forgotten in the order in which it began.
+#[derive(Debug)]
+struct Tries<K> {
+    of_hosts: HashMap<K, HostTries>,
+    /// The same hosts, by the time of their first attempt.
+    in_order: VecDeque<K>,
+}
 
 impl<K> Default for Tries<K> {
     fn default() -> Tries<K> {
-        Tries(HashMap::new())
+        Tries {
+            of_hosts: HashMap::new(),
+            in_order: VecDeque::new(),
+        }
     }
 }
 
-impl<K: Eq + Hash> Tries<K> {
+impl HostTries {
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= TRIES_TIME
+    }
+}
+
+impl<K: Copy + Eq + Hash> Tries<K> {
     fn count(&self, from: K, now: Instant) -> u32 {
-        let is_over = |since: &Instant| now.saturating_duration_since(*since) >= TRIES_TIME;
-        let counted = self.0.get(&from).filter(|(since, _)| !is_over(since));
-        counted.map_or(0, |(_, count)| *count)
+        let counted = self.of_hosts.get(&from).filter(|tries| !tries.is_over(now));
+        counted.map_or(0, |tries| tries.count)
     }
 
     fn note(&mut self, from: K, now: Instant) {
-        let is_over = |since: &Instant| now.saturating_duration_since(*since) >= TRIES_TIME;
-        if self.0.len() >= ADDRESSES_MAX {
-            self.0.retain(|_, (since, _)| !is_over(since));
+        self.forget_old(now);
+        let is_full = self.of_hosts.len() >= ADDRESSES_MAX;
+        match self.of_hosts.entry(from) {
+            hash_map::Entry::Occupied(mut known) => {
+                let tries = known.get_mut();
+                tries.count = tries.count.saturating_add(1);
+            }
+            hash_map::Entry::Vacant(_) if is_full => {}
+            hash_map::Entry::Vacant(room) => {
+                self.in_order.push_back(from);
+                room.insert(HostTries {
+                    since: now,
+                    count: 1,
+                });
+            }
         }
-        if self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(&from) {
-            return;
+    }
+
+    /// Forgets the hosts whose time is over; gives how many it has looked at: one more than these at most.
+    fn forget_old(&mut self, now: Instant) -> usize {
+        let mut looked_at = 0;
+        while let Some(first) = self.in_order.front() {
+            looked_at += 1;
+            if self.of_hosts.get(first).is_some_and(|t| !t.is_over(now)) {
+                break;
+            }
+            self.of_hosts.remove(first);
+            self.in_order.pop_front();
         }
-        let (since, count) = self.0.entry(from).or_insert((now, 0));
-        if is_over(since) {
-            (*since, *count) = (now, 0);
-        }
-        *count += 1;
+        looked_at
     }
 }
 
@@ -316,7 +353,7 @@ mod tests {
         for last in 0..100_000 {
             tries.note(from(last), later);
         }
-        assert!(tries.of_addresses.0.len() <= ADDRESSES_MAX);
+        assert!(tries.of_addresses.of_hosts.len() <= ADDRESSES_MAX);
         let (mut tries, of_host) = (FailedTries::default(), |last: u16| {
             IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last])
         });
@@ -331,6 +368,31 @@ mod tests {
             !tries.may_try(of_host(2000), now),
             "a host has many addresses"
         );
+    }
+
+    /// Each attempt went through all hosts once 4096 were known.
+    #[test]
+    fn an_attempt_costs_the_same_however_many_hosts_are_known() {
+        let (mut tries, now) = (Tries::default(), Instant::now());
+        let hosts = u32::try_from(ADDRESSES_MAX).unwrap();
+        let at = |ms: u32| now + Duration::from_millis(ms.into());
+        (0..hosts).for_each(|host| tries.note(host, at(host)));
+        let mut looked_at = 0;
+        for host in 0..hosts {
+            looked_at += tries.forget_old(at(hosts));
+            tries.note(host, at(hosts));
+            assert_eq!(tries.count(host, at(hosts)), 2);
+        }
+        assert_eq!(looked_at, ADDRESSES_MAX, "one for each attempt");
+        tries.note(hosts, at(hosts));
+        assert_eq!(tries.count(hosts, at(hosts)), 0, "there is no room");
+        // Each is forgotten once, when its time is over.
+        let over = |host: u32| at(host) + TRIES_TIME;
+        let all: usize = (0..hosts).map(|host| tries.forget_old(over(host))).sum();
+        assert_eq!(all, 2 * ADDRESSES_MAX - 1);
+        assert!(tries.of_hosts.is_empty() && tries.in_order.is_empty());
+        tries.note(hosts, over(hosts));
+        assert_eq!(tries.count(hosts, over(hosts)), 1);
     }
 
     /// Who replays an offer that was overheard says nothing further: the server ends the connection, and the attempt with it.

@@ -357,6 +357,7 @@ impl<'a> JobReader<'a> {
             alloc_mem_mib: count(&alloc, tres::MEMORY),
             gres: devices(&self.source.tres, &alloc),
             req_gres: devices(&self.source.tres, &asked),
+            grid_engine: Vec::new(),
             nodelist: nodelist.unwrap_or_default(),
             work_dir,
             submit_line,

@@ -354,7 +354,7 @@ fn limits_ask(wanted: &Limits, own: Option<&Limits>, is_qos: bool) -> Vec<LimitA
     for ((name, wanted), (_, own)) in of_wanted.iter().zip(&of_own) {
         if wanted != own {
             let value = wanted.map_or("-1".to_owned(), |count| count.to_string());
-            asks.push(((*name).to_owned(), value));
+            asks.push(LimitAsk::new(*name, value));
         }
     }
     let (of_wanted, of_own) = (amounts(wanted, is_qos), amounts(own, is_qos));
@@ -365,7 +365,7 @@ fn limits_ask(wanted: &Limits, own: Option<&Limits>, is_qos: bool) -> Vec<LimitA
         let set = wanted.iter().map(|(tres, count)| format!("{tres}={count}"));
         let words: Vec<String> = set.chain(gone).collect();
         if wanted != own && !words.is_empty() {
-            asks.push(((*name).to_owned(), words.join(",")));
+            asks.push(LimitAsk::new(*name, words.join(",")));
         }
     }
     asks

@@ -1,13 +1,16 @@
 //! Bytes that are no requests, or not yet.
 
 use super::Budget;
+use crate::controller_port::ControllerPort;
 use crate::outcome::Outcome;
 use crate::peer::{self, Peer, framed};
 use crate::random::Random;
 use crate::requests::{self, Ids, submit};
+use crate::rest::ATTACKER_NAME;
 use crate::target::Target;
 use muster_model::ids::JobId;
 use muster_proto::step::AgentRequest;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,17 +55,43 @@ pub(super) fn connections(target: &Target, random: &mut Random, budget: &Budget)
 
 /// Valid messages, and ones that are none, cut at any byte; byte by byte; with lengths that lie.
 pub(super) fn parts(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
-    let mut outcome = Outcome::default();
     let sockets = sockets(target);
     let frames = [frames_to_controller(), frames_to_agent()];
+    let connect = |which: usize| Peer::connect_within(&sockets[which], WAIT);
+    parts_of(&frames, &connect, random, budget)
+}
+
+/// Those to the controller by the port for other hosts, in a channel that is whole.
+pub(super) fn parts_by_port(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
+    match ControllerPort::of(target, ATTACKER_NAME) {
+        Some(port) => {
+            let connect = |_| port.connect(WAIT);
+            parts_of(&[frames_to_controller()], &connect, random, budget)
+        }
+        // Another load may keep the controller busy, or it is being killed.
+        None => Outcome {
+            skipped: vec!["a user gets no token".to_owned()],
+            ..Outcome::default()
+        },
+    }
+}
+
+/// Parts of these frames, to the daemons that they are for.
+fn parts_of(
+    frames: &[Vec<Vec<u8>>],
+    connect: &dyn Fn(usize) -> io::Result<Peer>,
+    random: &mut Random,
+    budget: &Budget,
+) -> Outcome {
+    let mut outcome = Outcome::default();
     let mut open = Vec::new();
     while budget.lasts(&outcome) {
-        let which = random.below(2);
+        let which = random.below(frames.len());
         let Some(frame) = random.pick(&frames[which]) else {
             break;
         };
         outcome.sent += 1;
-        let Ok(mut peer) = Peer::connect_within(&sockets[which], WAIT) else {
+        let Ok(mut peer) = connect(which) else {
             outcome.refused += 1;
             continue;
         };

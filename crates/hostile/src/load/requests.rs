@@ -38,20 +38,20 @@ fn asks(
     answer
 }
 
-/// Cancels all jobs of the calling thread's user.
-pub(super) fn cancel_all(outcome: &mut Outcome, socket: &Path) {
+/// What cancels all jobs of who sends it.
+pub(super) fn cancel_own() -> RequestBody {
     let all = UserCommand::Cancel {
         selection: JobSelection {
             only_own: true,
             ..JobSelection::default()
         },
     };
-    asks(
-        outcome,
-        &mut None,
-        socket,
-        RequestBody::Command(Box::new(all)),
-    );
+    RequestBody::Command(Box::new(all))
+}
+
+/// Cancels all jobs of the calling thread's user.
+pub(super) fn cancel_all(outcome: &mut Outcome, socket: &Path) {
+    asks(outcome, &mut None, socket, cancel_own());
 }
 
 /// Jobs and arrays, one after the other, all cancelled from time to time.

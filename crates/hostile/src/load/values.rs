@@ -1,19 +1,21 @@
 //! Messages with wrong values, to every decoder.
 
 use super::Budget;
-use super::requests::{cancel_all, own_job};
+use super::requests::{cancel_all, cancel_own, own_job};
 use crate::cbor::Value;
+use crate::controller_port::ControllerPort;
 use crate::mutate;
 use crate::outcome::Outcome;
-use crate::peer::{self, Answer, Peer, Reading, framed};
+use crate::peer::{self, ANSWER_MAX, Answer, Peer, Reading, framed};
 use crate::random::Random;
 use crate::requests::{self, Ids, submit};
+use crate::rest::ATTACKER_NAME;
 use crate::target::{Target, alive};
 use muster_model::ids::JobId;
 use muster_proto::client::{Query, RequestBody, Response};
 use muster_proto::step::{AgentReply, AgentRequest};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::io;
 use std::time::Duration;
 
 /// How long an answer is waited for. Some requests are answered when something happens; a daemon that hangs is found by
@@ -24,9 +26,12 @@ const BETWEEN: u64 = 64;
 /// Bytes of a message that are printed.
 const SHOWN: usize = 2000;
 
+/// How a daemon is connected to.
+type Connector<'a> = &'a dyn Fn() -> io::Result<Peer>;
+
 /// Sends one message; whether it was answered or refused.
-fn try_one<T: Reading>(socket: &Path, bytes: &[u8], peer: &mut Option<Peer>) -> Answer<T> {
-    let Ok(mut open) = peer.take().map_or_else(|| Peer::connect(socket), Ok) else {
+fn try_one<T: Reading>(connect: Connector<'_>, bytes: &[u8], peer: &mut Option<Peer>) -> Answer<T> {
+    let Ok(mut open) = peer.take().map_or_else(connect, Ok) else {
         return Answer::Closed;
     };
     let answer = match open.send_raw(&framed(bytes)) {
@@ -70,10 +75,39 @@ fn changed(message: &Value, random: &mut Random) -> Vec<u8> {
     }
 }
 
+/// Asks over a connection of its own.
+fn ask(connect: Connector<'_>, message: &Value) -> Answer<Response> {
+    match connect() {
+        Ok(mut peer) => peer.ask(&framed(&message.encode())),
+        Err(_) => Answer::Closed,
+    }
+}
+
 /// Every kind of request to the controller, with wrong values anywhere.
 pub(super) fn to_controller(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
-    let (mut outcome, mut peer) = (Outcome::default(), None);
     let socket = target.controller();
+    to_controller_by(&|| Peer::connect(&socket), target, random, budget)
+}
+
+/// The same by the port for other hosts.
+pub(super) fn to_controller_port(target: &Target, random: &mut Random, budget: &Budget) -> Outcome {
+    match ControllerPort::of(target, ATTACKER_NAME) {
+        Some(port) => to_controller_by(&|| port.connect(ANSWER_MAX), target, random, budget),
+        // Another load may keep the controller busy, or it is being killed.
+        None => Outcome {
+            skipped: vec!["a user gets no token".to_owned()],
+            ..Outcome::default()
+        },
+    }
+}
+
+fn to_controller_by(
+    connect: Connector<'_>,
+    target: &Target,
+    random: &mut Random,
+    budget: &Budget,
+) -> Outcome {
+    let (mut outcome, mut peer) = (Outcome::default(), None);
     let ids = Ids {
         pending: JobId(1),
         array: JobId(2),
@@ -92,29 +126,28 @@ pub(super) fn to_controller(target: &Target, random: &mut Random, budget: &Budge
         messages.push(peer::request(submit(requests::job("/"), "#!/bin/sh\n")));
     }
     let ping = peer::request(RequestBody::Query(Box::new(Query::Ping)));
+    let cancel = peer::request(cancel_own());
     let mut last = Vec::new();
     while budget.lasts(&outcome) {
         let Some(message) = random.pick(&messages) else {
             break;
         };
         last = changed(message, random);
-        let answer: Answer<Response> = try_one(&socket, &last, &mut peer);
+        let answer: Answer<Response> = try_one(connect, &last, &mut peer);
         tally(&mut outcome, &answer);
         let unsure = matches!(answer, Answer::Silent | Answer::Unreadable(_));
-        if unsure || outcome.sent.is_multiple_of(BETWEEN) {
-            let there = peer::ask_controller(&socket, &ping);
-            if there == Answer::Silent {
-                outcome.finding(format!("the controller hangs after {}", shown(&last)));
-            }
+        if (unsure || outcome.sent.is_multiple_of(BETWEEN)) && ask(connect, &ping) == Answer::Silent
+        {
+            outcome.finding(format!("the controller hangs after {}", shown(&last)));
         }
         if outcome.sent.is_multiple_of(500) {
-            cancel_all(&mut outcome, &socket);
+            outcome.count("scancel", &ask(connect, &cancel));
         }
     }
     if is_gone(target, "run/ctld.pid") {
         outcome.finding(format!("the controller is gone after {}", shown(&last)));
     }
-    cancel_all(&mut outcome, &socket);
+    outcome.count("scancel", &ask(connect, &cancel));
     outcome
 }
 
@@ -142,7 +175,7 @@ pub(super) fn to_agent(target: &Target, random: &mut Random, budget: &Budget) ->
             break;
         };
         last = changed(message, random);
-        let answer: Answer<AgentReply> = try_one(&agent, &last, &mut None);
+        let answer: Answer<AgentReply> = try_one(&|| Peer::connect(&agent), &last, &mut None);
         tally(&mut outcome, &answer);
         if (answer == Answer::Silent || outcome.sent.is_multiple_of(BETWEEN))
             && peer::ask_agent(&agent, &inspect) == Answer::Silent

@@ -2,12 +2,30 @@
 
 use super::{Amounts, Limits};
 use crate::time::TimeLimit;
+use crate::validate::Validate;
+use minicbor::{Decode, Encode};
 
 /// The refusal for limits that cannot be set.
 pub const NOT_KEPT: &str = "is not kept here";
 
-/// One edit of limits: the limit's name in lower case, and its value; -1 clears.
-pub type LimitAsk = (String, String);
+/// One edit of limits.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct LimitAsk {
+    /// The limit's name in lower case.
+    #[n(0)]
+    pub name: String,
+    /// Its value; -1 clears.
+    #[n(1)]
+    pub value: String,
+}
+
+impl LimitAsk {
+    /// Sets a limit to this.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> LimitAsk {
+        let (name, value) = (name.into(), value.into());
+        LimitAsk { name, value }
+    }
+}
 
 /// Limits of one resource as they were written before there were others, and how they are written now.
 const OLD_NAMES: [(&str, &str, &str); 13] = [
@@ -69,14 +87,15 @@ impl Limits {
     ///
     /// # Errors
     /// Why not, naming the limit.
-    pub fn set(&mut self, (key, value): &LimitAsk, qos: bool) -> Result<(), String> {
+    pub fn set(&mut self, ask: &LimitAsk, qos: bool) -> Result<(), String> {
+        let LimitAsk { name: key, value } = ask;
         let number = || match value.as_str() {
             "-1" => Ok(None),
             _ => (value.parse().map(Some))
                 .map_err(|_| format!("{key}={value}: expected a number, or -1 for none")),
         };
         if let Some((_, key, tres)) = OLD_NAMES.iter().find(|(old, ..)| *old == key.as_str()) {
-            return self.set(&((*key).to_owned(), format!("{tres}={value}")), qos);
+            return self.set(&LimitAsk::new(*key, format!("{tres}={value}")), qos);
         }
         match key.as_str() {
             "grpjobs" => self.grp_jobs = number()?,
@@ -231,7 +250,7 @@ mod tests {
     use super::*;
 
     fn set(limits: &mut Limits, key: &str, value: &str) -> Result<(), String> {
-        limits.set(&(key.to_owned(), value.to_owned()), false)
+        limits.set(&LimitAsk::new(key, value), false)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The variables that Grid Engine promises to its jobs.
 
 use super::{JobView, Variables};
-use crate::grid_engine::{HOSTS, PE, QUEUE, value};
+use crate::grid_engine::{HOSTS, PE, QUEUE, slots_on, value};
 use crate::job::{ArrayRole, NodeShare};
 use crate::spec::JobSpec;
 
@@ -63,11 +63,6 @@ pub(super) fn tmp_dir_name(view: &JobView) -> String {
     let is_name = |text: &&str| text.len() <= QUEUE_NAME_MAX && !text.contains(['/', '\0', '\n']);
     let queue = value(view.spec, QUEUE).filter(is_name);
     format!("{job}.{task}.{}", queue.unwrap_or(&view.alloc.partition))
-}
-
-/// Slots of a job on one host. A job may hold more CPUs there than it has slots, since cores are given as a whole.
-fn slots_on(spec: &JobSpec, share: &NodeShare) -> u64 {
-    u64::from(share.tasks.max(1)) * u64::from(spec.ask.cpus_of_task())
 }
 
 fn host_line(spec: &JobSpec, share: &NodeShare, queue: &str) -> String {

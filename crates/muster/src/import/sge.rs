@@ -169,6 +169,7 @@ fn settings(dump: &Dump, controller: &str, resources: &hosts::Resources, made: &
         }
     }
     note_settings(dump, made);
+    queues::write_tmp_fs(dump, made);
     made.slurm.push('\n');
 }
 

@@ -442,10 +442,8 @@ fn a_job_of_qsub_has_its_temporary_directory_among_them() {
         "job.sh",
         "#!/bin/sh\n#$ -cwd -j y -N tmp\necho $TMPDIR; stat -c '%u %a' $TMPDIR; echo text >$TMPDIR/file\n",
     );
-    c.ok("echo 'job_tmpdir yes' >\"$(dirname $SLURM_CONF)/sge.conf\"");
     let conf = c.path("slurm.conf");
     let beside = c.path("tmp.n1");
-    let cluster = c.ok("scontrol show config | sed -n 's/^ClusterName *= *//p'");
     for (number, place) in [(1, beside.as_path()), (2, Path::new("/tmp"))] {
         c.ok(&format!(
             "sed -i '/^TmpFS=/d' {0}; echo TmpFS={1} >>{0}; scontrol reconfigure",
@@ -454,7 +452,7 @@ fn a_job_of_qsub_has_its_temporary_directory_among_them() {
         ));
         let ran = c.run(&as_nobody("qsub -sync y job.sh"));
         assert_eq!(ran.code, 0, "{ran:?}");
-        let path = place.join(format!("muster.{cluster}.n1/{number}.1.all.q"));
+        let path = place.join(format!("{number}.1.all.q"));
         assert_eq!(
             c.read(&format!("tmp.o{number}")),
             format!("{}\n65534 700\n", path.display())

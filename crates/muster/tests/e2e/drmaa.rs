@@ -1,4 +1,4 @@
-//! DRMAA 1.0: a program in C that calls all functions of the library, which this build made.
+//! DRMAA 1.0: programs in C and Python that call all functions of the library, which this build made.
 
 use crate::cluster::Cluster;
 
@@ -30,4 +30,23 @@ fn a_program_in_c_does_all_that_the_standard_has() {
          nm -D --defined-only libdrmaa.so.1.0 | grep -oE '\\bdrmaa_[a-zA-Z_]+' | sort -u >have; comm -3 want have"
     ));
     assert_eq!(names, "");
+}
+
+#[test]
+fn the_drmaa_of_python_does_all_that_programs_call() {
+    let Some(packages) = crate::packages::installed("drmaa==0.7.9") else {
+        return;
+    };
+    let c = Cluster::start(2, 4);
+    let library = std::env::current_exe()
+        .unwrap()
+        .with_file_name("libdrmaa.so");
+    let ran = c.run(&format!(
+        "PLACE=$PWD DRMAA_LIBRARY_PATH='{}' timeout 100 '{}/bin/python' '{}/tests/e2e/drmaa/session.py'",
+        library.display(),
+        packages.display(),
+        env!("CARGO_MANIFEST_DIR")
+    ));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "done\n"), "{}", ran.err);
+    assert!(c.read("py.out").contains("a,b=c two words\n"));
 }

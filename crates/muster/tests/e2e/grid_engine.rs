@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 
 /// Times, the user's name and columns that depend on the machine, as the same text everywhere.
-fn normalised(text: &str, user: &str) -> String {
+pub(crate) fn normalised(text: &str, user: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
         let mut line = line.replace(&format!(" {user:<12} "), " USER         ");
@@ -35,7 +35,7 @@ fn normalised(text: &str, user: &str) -> String {
     out
 }
 
-fn user(c: &Cluster) -> String {
+pub(crate) fn user(c: &Cluster) -> String {
     c.ok("id -un").trim().to_owned()
 }
 
@@ -388,9 +388,11 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
         "jobname      ended               ",
         "jobnumber    1                   ",
         "taskid       undefined",
+        "granted_pe   pair                ",
         "slots        4                   ",
         "failed       0    ",
         "exit_status  3                   ",
+        "category     -q short.q -l slotmem=10M -pe pair 4",
     ] {
         assert!(record.lines().any(|own| own == line), "{line}: {record}");
     }
@@ -401,6 +403,18 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
     );
     let sums = c.ok("qacct -o");
     assert!(sums.starts_with("OWNER "), "{sums}");
+    let by_pe = c.ok("qacct -pe pair -P -slots");
+    assert!(by_pe.starts_with("PROJECT "), "{by_pe}");
+    assert!(
+        by_pe.lines().nth(2).unwrap().contains(" pair     4 "),
+        "{by_pe}"
+    );
+    assert_eq!(c.ok("qacct -pe smp").lines().count(), 2);
+    let of_task = c.run("qacct -t 1");
+    assert_eq!(
+        of_task.err,
+        "error: -t option requires -j option with an argument\n"
+    );
     assert!(sums.lines().any(|line| line.starts_with(&user)), "{sums}");
     assert!(
         c.ok("qacct")
@@ -739,46 +753,5 @@ fn users_of_arusers_reserve_for_themselves() {
     assert_eq!(
         c.ok(&as_nobody("qrdel 1")),
         "nobody has deleted advance reservation \"1\""
-    );
-}
-
-#[test]
-fn qconf_changes_users_lists_projects_and_shares() {
-    let c = Cluster::start(1, 2);
-    c.write("sge_conf", "project p12 physics\n");
-    c.ok("cp sge_conf \"$(dirname $SLURM_CONF)/sge.conf\"");
-    c.write(
-        "project",
-        "name p12\noticket 0\nfshare 0\nacl NONE\nxacl NONE\n",
-    );
-    c.ok("qconf -Aprj project");
-    c.ok("qconf -au nobody p12");
-    c.ok("qconf -ao nobody");
-    c.ok("qconf -mstnode /p12=30,/p12/user:nobody=5");
-    assert_eq!(
-        c.ok("sacctmgr -n -P show assoc where account=physics format=account,user,share"),
-        "physics||30\nphysics|nobody|5"
-    );
-    let level = "sacctmgr -n -P show user nobody format=adminlevel";
-    assert_eq!(c.ok(level), "Operator");
-    c.ok("qconf -do nobody");
-    assert_eq!(c.ok(level), "None");
-    c.ok("qconf -du nobody p12");
-    c.ok("qconf -dprj p12");
-    assert_eq!(
-        c.ok("sacctmgr -n -P show assoc where account=physics format=account"),
-        ""
-    );
-    let unknown = c.run("qconf -am nosuchuser");
-    assert_ne!(unknown.code, 0, "{unknown:?}");
-    let malformed = c.run("qconf -am 'a b'");
-    assert_eq!(
-        malformed.err,
-        "qconf: \"a b\" is not a valid list of names\n"
-    );
-    let in_file = c.run("qconf -aq new.q");
-    assert!(
-        in_file.err.contains("PartitionName lines of slurm.conf"),
-        "{in_file:?}"
     );
 }

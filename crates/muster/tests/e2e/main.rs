@@ -21,6 +21,8 @@ mod given_conf;
 mod governance;
 mod gpus;
 mod grid_engine;
+mod grid_engine_qconf;
+mod grid_engine_qstat;
 mod grid_engine_tmpdir;
 mod het;
 mod hostile;

@@ -6,9 +6,6 @@ use muster_model::ids::{JobId, StepId};
 use muster_proto::hello::JobCredential;
 use muster_trust::{JobKeyUse, derive_job_key};
 
-/// How the names of step daemons' sockets begin.
-const STEPD_SOCKET_PREFIX: &str = "step-";
-
 /// Who has the key of a credential.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelPeer {
@@ -25,8 +22,8 @@ pub struct ChannelPeer {
 pub enum ChannelTarget {
     /// This agent, for the owner of a job, and for what concerns that job.
     Agent(JobId),
-    /// This agent, for the agent of another node.
-    AgentOf(String),
+    /// This agent, for the agent of another node of this job.
+    AgentOf(JobId, String),
     /// A step daemon's socket.
     Stepd(String),
 }
@@ -37,9 +34,12 @@ pub enum ChannelRefusal {
     /// The job or step may be on its way here.
     #[error("the job or step is not known here")]
     NotHere,
-    /// There is no such socket.
-    #[error("this is not a step daemon's socket")]
+    /// There is no such socket, or it is another job's.
+    #[error("this is not the socket of a step daemon of the job")]
     NoSocket,
+    /// Who has the key of a job speaks for its other nodes, and for no others.
+    #[error("this is none of the job's other nodes")]
+    NoNode,
 }
 
 impl Agent {
@@ -55,15 +55,23 @@ impl Agent {
                 uid,
                 target: ChannelTarget::Agent(*job),
             }),
-            JobCredential::Node { node, .. } => Ok(ChannelPeer {
-                key,
-                uid: 0,
-                target: ChannelTarget::AgentOf(node.clone()),
-            }),
+            JobCredential::Node { job, node } => {
+                // Or one that it was before the job was made smaller.
+                let of_job = self.state.jobs.latest(*job);
+                let is_its = of_job.is_some_and(|(_, job)| job.has_node(node));
+                if !is_its || *node == self.state.node.config.name {
+                    return Err(ChannelRefusal::NoNode);
+                }
+                Ok(ChannelPeer {
+                    key,
+                    uid: 0,
+                    target: ChannelTarget::AgentOf(*job, node.clone()),
+                })
+            }
             JobCredential::Step { job, step, path } => {
                 let part = self.steps.node_steps.part(StepId::new(*job, *step));
                 let step_key = part.and_then(|part| part.step_key.clone());
-                if !self.is_stepd_socket(path) {
+                if !self.is_stepd_socket(*job, path) {
                     return Err(ChannelRefusal::NoSocket);
                 }
                 Ok(ChannelPeer {
@@ -82,14 +90,15 @@ impl Agent {
         Ok((grant.key.clone(), grant.spec.owner.uid))
     }
 
-    /// Whether a path is that of a step daemon's socket in this node's spool directory.
-    fn is_stepd_socket(&self, path: &str) -> bool {
+    /// Whether a path is that of a socket in this node's spool directory of a step daemon of this job. It may be named after an
+    /// earlier step: a daemon serves one after the other.
+    fn is_stepd_socket(&self, job: JobId, path: &str) -> bool {
         let spool = self.state.node.config.spool_dir.to_string_lossy();
         let name = path.strip_prefix(&*spool).and_then(|p| p.strip_prefix('/'));
         name.is_some_and(|name| {
-            let number = name.strip_prefix(STEPD_SOCKET_PREFIX);
-            let number = number.and_then(|name| name.strip_suffix(".sock"));
-            number.is_some_and(|n| !n.is_empty() && !n.contains('/'))
+            let step = name.strip_prefix(&format!("step-{job}."));
+            let step = step.and_then(|name| name.strip_suffix(".sock"));
+            step.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
         })
     }
 }

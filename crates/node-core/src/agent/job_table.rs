@@ -8,7 +8,7 @@ use muster_model::ids::{Attempt, JobAttempt, JobId};
 use muster_model::job::NodeShare;
 use muster_proto::node::{JobGrant, Report};
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A launch of a job here.
@@ -20,12 +20,27 @@ pub(super) struct Job {
     pub(super) state: NodeJobState,
     /// The controller has suspended it: others may have its CPUs.
     pub(super) suspended: bool,
+    /// Nodes that it had before it was made smaller. They have to say yet how its steps have ended there.
+    former_nodes: BTreeSet<String>,
 }
 
 impl Job {
     /// Whether this node leads it.
     pub(super) fn leads(&self) -> bool {
         self.grant.as_ref().is_some_and(|g| g.position == 0)
+    }
+
+    /// It has less from now on.
+    pub(super) fn shrink(&mut self, grant: &Rc<JobGrant>) {
+        let before = self.grant.replace(Rc::clone(grant));
+        let before = before.iter().flat_map(|had| &had.alloc.nodes);
+        self.former_nodes.extend(before.map(|n| n.name.clone()));
+    }
+
+    /// Whether a node is one of its nodes, or was.
+    pub(super) fn has_node(&self, name: &str) -> bool {
+        let mut nodes = self.grant.iter().flat_map(|grant| &grant.alloc.nodes);
+        nodes.any(|n| n.name == name) || self.former_nodes.contains(name)
     }
 
     /// Its share of this node.

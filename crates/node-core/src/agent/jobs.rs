@@ -373,7 +373,7 @@ impl Agent {
                         .jobs
                         .signalled(JobAttempt::new(job, attempt), signal)
                     {
-                        self.steps.led.may_fit();
+                        self.steps.led.retry_waiting();
                     }
                 }
                 Order::Signal { .. }
@@ -391,8 +391,8 @@ impl Agent {
             // A job that was made smaller has less from now on.
             let had = known.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
-                known.grant = Some(Rc::clone(grant));
-                self.steps.led.may_fit();
+                known.shrink(grant);
+                self.steps.led.retry_waiting();
                 self.steps.grant_came(&mut self.state, grant.job);
             }
             return;
@@ -425,7 +425,7 @@ impl Agent {
     pub(super) fn acknowledged(&mut self, seq: u64) {
         let known = self.state.reports.acknowledge(seq);
         // Steps may have waited for that.
-        self.steps.led.may_fit();
+        self.steps.led.retry_waiting();
         for report in known {
             let attempt = JobAttempt::new(report.job, report.attempt);
             match report.report {

@@ -126,7 +126,7 @@ impl Waiting {
 
 impl LedSteps {
     /// Something else than the end of a step lets waiting ones start, or refuses them.
-    pub(super) fn may_fit(&mut self) {
+    pub(super) fn retry_waiting(&mut self) {
         self.dirty = true;
     }
 
@@ -241,11 +241,11 @@ impl Steps {
     /// The job is forgotten.
     pub(super) fn forget_steps(&mut self, state: &mut AgentState, attempt: JobAttempt) {
         let placed = self.led.placed.iter();
-        let of_run: Vec<StepId> = placed
+        let of_attempt: Vec<StepId> = placed
             .filter(|(_, s)| s.attempt == attempt)
             .map(|(key, _)| *key)
             .collect();
-        for key in of_run {
+        for key in of_attempt {
             let was_created = self.led.is_created(key);
             if self.led.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
                 // Its srun would wait for an answer for ever: the connection stays.
@@ -302,8 +302,8 @@ impl Steps {
         if let Some(next) = self.led.numbers.get(&attempt.job).map(StepNumbers::next) {
             state.out.keep(attempt, KEPT_NEXT, encode(&next));
         }
-        let of_run = self.led.placed.iter().filter(|(_, s)| s.attempt == attempt);
-        let records: Vec<(u32, ByteVec)> = of_run
+        let of_attempt = self.led.placed.iter().filter(|(_, s)| s.attempt == attempt);
+        let records: Vec<(u32, ByteVec)> = of_attempt
             .map(|(key, s)| (key.step.0, encode(&s.record)))
             .collect();
         for (step, record) in records {
@@ -313,12 +313,7 @@ impl Steps {
     }
 
     /// What is kept of a step, for its daemon.
-    pub(super) fn kept_entries(
-        &self,
-        _state: &AgentState,
-        attempt: JobAttempt,
-        step: StepNo,
-    ) -> KeptEntries {
+    pub(super) fn kept_entries(&self, attempt: JobAttempt, step: StepNo) -> KeptEntries {
         let key = StepId::new(attempt.job, step);
         let placed = self.led.placed.get(&key);
         let record = placed.map(|s| (step.0, encode(&s.record)));

@@ -100,6 +100,8 @@ impl Node {
             task_epilog: self.settings.task_epilog.clone(),
             pmix: self.pmix_order(grant, &launch),
             direct: false,
+            // The launcher's to say.
+            tmp_dir: None,
             launch,
         }
     }
@@ -132,7 +134,8 @@ impl Node {
         ];
         let scratch = self.settings.job_scratch();
         let scratch = scratch.map(|dir| (SCRATCH, dir.to_owned()));
-        let tmp_dir = tmp_dir::path(
+        // Who starts a task knows the job's own.
+        let tmp_dir = tmp_dir::shared(
             grant,
             &self.config.cluster,
             &self.settings,

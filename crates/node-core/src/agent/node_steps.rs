@@ -87,7 +87,7 @@ pub(super) struct Listening {
 #[derive(Debug, Default)]
 pub(super) struct NodeSteps {
     /// Daemons that are being started.
-    starting: BTreeMap<AttemptStep, Starting>,
+    starting: BTreeMap<AttemptStep, StartRequest>,
     /// Requests that came before the job.
     early: BTreeMap<u64, Early>,
     parts: HashMap<StepId, NodeStep>,
@@ -96,10 +96,10 @@ pub(super) struct NodeSteps {
     next_wait: u64,
 }
 
-/// The part of a step whose daemon is being started.
+/// A part of a step that is to get a daemon.
 #[derive(Debug)]
-struct Starting {
-    /// For another launcher, should this one be lost before it answers.
+pub(super) struct StartRequest {
+    /// What the daemon is given: by this launcher, or by another, should this one be lost before it answers.
     order: Box<StepOrder>,
     position: u32,
     origin: Origin,
@@ -189,11 +189,11 @@ impl NodeSteps {
 
     pub(super) fn forget(&mut self, attempt: JobAttempt) {
         self.used.remove(&attempt);
-        let of_run = self
+        let of_attempt = self
             .parts
             .iter()
             .filter(|(_, step)| step.part.attempt == attempt);
-        let keys: Vec<StepId> = of_run.map(|(key, _)| *key).collect();
+        let keys: Vec<StepId> = of_attempt.map(|(key, _)| *key).collect();
         for key in keys {
             self.step(key, attempt, NodeStepEvent::Forgotten);
         }
@@ -366,36 +366,48 @@ impl Steps {
                 None
             }
         };
-        self.offer_or_start(state, order, stdio, (position, origin));
+        let request = StartRequest {
+            order,
+            position,
+            origin,
+            stdio,
+        };
+        self.offer_or_start(state, request);
     }
 
     /// Gives a step to a daemon of its job that waits for one. If there is none, the launcher starts one.
-    pub(super) fn offer_or_start(
-        &mut self,
-        state: &mut AgentState,
-        order: Box<StepOrder>,
-        stdio: Option<StdioId>,
-        (position, origin): (u32, Origin),
-    ) {
-        let (attempt, step) = (order.attempt, order.launch.step);
-        let possible = state.is_synced && order.pmix.is_none();
+    pub(super) fn offer_or_start(&mut self, state: &mut AgentState, request: StartRequest) {
+        let (attempt, step) = (request.order.attempt, request.order.launch.step);
+        let possible = state.is_synced && request.order.pmix.is_none();
         let Some(stepd) = self.stepds.idle(attempt).filter(|_| possible) else {
-            return self.start_by_launcher(state, order, stdio, (position, origin));
+            return self.start_by_launcher(state, request);
         };
         let kill_wait_ms = match state.node.settings.kill_wait_s {
             0 => KILL_WAIT_MS,
             seconds => u64::from(seconds) * 1000,
         };
         let result = result_path(&state.node.config.spool_dir, attempt, step);
+        let StartRequest {
+            order,
+            position,
+            origin,
+            stdio,
+        } = request;
         let next = NextStep {
             order,
             kill_wait_ms,
             result: result.to_string_lossy().into_owned(),
-            kept: self.kept_entries(state, attempt, step),
+            kept: self.kept_entries(attempt, step),
         };
         let frame = next.as_command();
         if frame.len() > ORDER_MAX {
-            return self.start_by_launcher(state, next.order, stdio, (position, origin));
+            let request = StartRequest {
+                order: next.order,
+                position,
+                origin,
+                stdio,
+            };
+            return self.start_by_launcher(state, request);
         }
         let offer = Offer {
             next,
@@ -436,7 +448,13 @@ impl Steps {
         let (attempt, step, direct) = (order.attempt, order.launch.step, order.direct);
         if !is_written {
             self.stepds.close(&mut state.out, stepd);
-            return self.offer_or_start(state, order, stdio, (position, origin));
+            let request = StartRequest {
+                order,
+                position,
+                origin,
+                stdio,
+            };
+            return self.offer_or_start(state, request);
         }
         self.stepds.set_step(stepd, step);
         state.out.close_stdio(stdio);
@@ -454,24 +472,13 @@ impl Steps {
     }
 
     /// Has the launcher find a daemon for a step.
-    pub(super) fn start_by_launcher(
-        &mut self,
-        state: &mut AgentState,
-        order: Box<StepOrder>,
-        stdio: Option<StdioId>,
-        (position, origin): (u32, Origin),
-    ) {
+    fn start_by_launcher(&mut self, state: &mut AgentState, request: StartRequest) {
+        let order = request.order.clone();
         let (attempt, step) = (order.attempt, order.launch.step);
-        let starting = Starting {
-            order: order.clone(),
-            position,
-            origin,
-            stdio,
-        };
         let before = self
             .node_steps
             .starting
-            .insert(AttemptStep::new(attempt, step), starting);
+            .insert(AttemptStep::new(attempt, step), request);
         if let Some(before) = before {
             // The state says that this does not happen; the streams would be held for ever.
             state.out.close_stdio(before.stdio);
@@ -564,21 +571,20 @@ impl Steps {
     /// Has another launcher start the daemons that a lost one did not answer for. A step that is known has had a daemon whose
     /// place nobody knows, and fails; the launcher refuses a number that was used.
     pub(super) fn repeat_starts(&mut self, state: &mut AgentState, known: &HashSet<AttemptStep>) {
-        for (AttemptStep { attempt, step }, starting) in
+        for (AttemptStep { attempt, step }, request) in
             std::mem::take(&mut self.node_steps.starting)
         {
-            let (position, origin) = (starting.position, starting.origin);
             self.stepds.close_unplaced(&mut state.out, attempt, step);
             let key = StepId::new(attempt.job, step);
             self.node_steps
                 .step(key, attempt, NodeStepEvent::LauncherLost);
             if known.contains(&AttemptStep::new(attempt, step)) {
-                state.out.close_stdio(starting.stdio);
+                state.out.close_stdio(request.stdio);
                 self.node_steps.step(key, attempt, NodeStepEvent::Started);
                 let result = Err("the node's launcher was lost".to_owned());
-                self.answer_start(state, key, position, origin, result);
+                self.answer_start(state, key, request.position, request.origin, result);
             } else {
-                self.start_by_launcher(state, starting.order, starting.stdio, (position, origin));
+                self.start_by_launcher(state, request);
             }
         }
     }
@@ -599,20 +605,20 @@ impl Steps {
         if self.node_steps.step(key, attempt, event) && result.is_err() {
             state.out.drop_kept(attempt, kept_of_node(step));
         }
-        let Some(starting) = self
+        let Some(request) = self
             .node_steps
             .starting
             .remove(&AttemptStep::new(attempt, step))
         else {
             return;
         };
-        if let (Ok(_), Some(stdio)) = (&result, starting.stdio)
+        if let (Ok(_), Some(stdio)) = (&result, request.stdio)
             && let Some(stepd) = self.stepds.started_with(attempt, step)
         {
             state.out.push(Action::SendStdio { stepd, stdio });
         }
-        state.out.close_stdio(starting.stdio);
-        self.answer_start(state, key, starting.position, starting.origin, result);
+        state.out.close_stdio(request.stdio);
+        self.answer_start(state, key, request.position, request.origin, result);
     }
 
     /// A daemon ended: the lead must know, however long it takes.

@@ -75,8 +75,8 @@ impl Stepds {
     /// Steps that run here but are not among those that the launcher knows.
     pub(super) fn unknown_to(&self, known: &[KnownJob]) -> Vec<(JobAttempt, StepNo, i32)> {
         let knows = |attempt: JobAttempt, step: StepNo| {
-            let mut of_run = known.iter().filter(|k| k.attempt == attempt);
-            of_run.any(|k| k.steps.contains(&step))
+            let mut of_attempt = known.iter().filter(|k| k.attempt == attempt);
+            of_attempt.any(|k| k.steps.contains(&step))
         };
         let running = self
             .all
@@ -122,7 +122,7 @@ impl Stepds {
     }
 
     /// A daemon has sent that this step is over; whether it had it.
-    fn has_ended(&mut self, id: StepdChannelId, step: StepNo) -> bool {
+    fn take_end(&mut self, id: StepdChannelId, step: StepNo) -> bool {
         let stepd = self.all.get_mut(&id);
         stepd.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
     }
@@ -196,8 +196,8 @@ impl Stepds {
         if !is_open || (stepd.step.is_none() && stepd.retired) {
             return self.close(out, id);
         }
-        let of_run = self.all.values().filter(|d| d.attempt == attempt);
-        let waiting = of_run.filter(|d| d.step.is_none()).count();
+        let of_attempt = self.all.values().filter(|d| d.attempt == attempt);
+        let waiting = of_attempt.filter(|d| d.step.is_none()).count();
         let place = stepd.place.clone();
         if ended
             && waiting > SPARES_MAX
@@ -223,7 +223,7 @@ impl Agent {
         let mut ended = false;
         for event in events {
             match event {
-                StepdEvent::StepEnded(step, end) if self.steps.stepds.has_ended(id, step) => {
+                StepdEvent::StepEnded(step, end) if self.steps.stepds.take_end(id, step) => {
                     ended = true;
                     let key: StepId = StepId::new(attempt.job, step);
                     self.steps.led.exit_delivered_directly(&mut self.state, key);

@@ -1,5 +1,6 @@
 //! The machine driven by events, with an executor that keeps account of what the machine holds.
 
+mod channels;
 mod floods;
 mod parts;
 mod random;

@@ -53,6 +53,7 @@ impl Node {
             node: self.place.node.clone(),
             max_step_count: max_step_count(&self.settings),
             max_tasks: max_tasks_per_node(&self.settings),
+            tmp_dir: entry.tmp_dir().cloned().map(Box::new),
         })
     }
 
@@ -87,7 +88,7 @@ impl Node {
             self.confine_pmix(attempt, step, pmix)?;
         }
         order.user = bounds.user.clone();
-        self.correct_tmp_dir(entry, order);
+        order.tmp_dir = bounds.tmp_dir.clone();
         Ok(bounds)
     }
 

@@ -126,32 +126,13 @@ impl Launches {
             );
             state.actions.log(format!("job {}: {error}", attempt.job));
             self.fail(state, attempt, error, fault);
-        } else if goes_on && self.programs.start_tmp_dir(state, attempt) {
-            return;
-        }
-        self.dirs_are_made(state, attempt);
-    }
-
-    /// Nothing more is made for a job: it begins, if it has not failed and does not end.
-    pub(super) fn dirs_are_made(&mut self, state: &mut State, attempt: JobAttempt) {
-        let entry = state.jobs.get(&attempt);
-        if let Some(entry) = entry.filter(|e| e.phase == Phase::Prolog) {
-            let lacks = entry.has_no_tmp_dir;
-            state.records.prolog_over(attempt, state.now.mono_ms, lacks);
+        } else if goes_on {
+            state.records.prolog_over(attempt, state.now.mono_ms);
             self.start_script(state, attempt);
         }
         // These are refused where the job is ending now.
         state.start_early_steps(attempt);
         state.is_unsettled = true;
-    }
-
-    /// They are removed, in the turn in which nothing else of the job was found: it is released.
-    pub(super) fn dirs_removed(&mut self, state: &mut State, attempt: JobAttempt) {
-        self.programs.container_gone(state, attempt);
-        let is_over = |e: &JobEntry| e.phase.is_ending() && !e.is_busy();
-        if state.jobs.get(&attempt).is_some_and(is_over) {
-            self.release(state, attempt);
-        }
     }
 
     /// What removes them runs, or could not be started.
@@ -205,13 +186,9 @@ impl Programs {
             return;
         };
         let programs = entry.prolog_epilog.as_ref();
-        let Some(programs) = programs.filter(|p| p.has_dirs()) else {
+        let Some(programs) = programs.filter(|p| p.container.is_some()) else {
             return;
         };
-        if programs.container.is_none() {
-            self.start_tmp_dir(state, attempt);
-            return;
-        }
         let action = Action::MakeContainer(attempt, programs.clone());
         entry.program = Program::Starting;
         state.actions.push(action);
@@ -226,7 +203,10 @@ impl Programs {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return false;
         };
-        let programs = entry.prolog_epilog.as_ref().filter(|p| p.has_dirs());
+        let programs = entry
+            .prolog_epilog
+            .as_ref()
+            .filter(|p| p.container.is_some());
         let Some(programs) = programs.filter(|_| !entry.has_no_container).cloned() else {
             return false;
         };

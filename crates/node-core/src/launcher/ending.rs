@@ -77,8 +77,7 @@ impl Launches {
                     "*** JOB {} ON {} {text} ***",
                     attempt.job, state.node.place.node
                 );
-                let outlet = (&mut state.jobs, &mut state.actions);
-                (self.writers.notices).print(outlet, attempt, Some(text), MessageKind::BeforeTerm)
+                (self.writers.notices).print(state, attempt, Some(text), MessageKind::BeforeTerm)
             });
             if !is_printed {
                 state.ask_to_end(attempt);
@@ -228,6 +227,8 @@ impl Launches {
         state.actions.push(Action::RemoveGroups(attempt));
         if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.files = None;
+            let removal = entry.tmp_dir_to_remove().cloned();
+            state.actions.extend(removal.map(Action::RemoveTmpDir));
         }
         // Those that still wait for the groups of their user are refused now.
         state.start_early_steps(attempt);

@@ -2,7 +2,7 @@
 //! and nobody but the user waits. This says when; the look-up itself is a process of its own.
 
 use super::actions::Actions;
-use super::interface::{Account, Action, Timer};
+use super::interface::{Action, Timer, UserAccount};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
@@ -19,17 +19,17 @@ const LOOKUP_WAIT_MS: u64 = 120_000;
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     /// With the time of the answer.
-    known: HashMap<Account, (u64, Rc<[u32]>)>,
-    asked: BTreeSet<Account>,
+    known: HashMap<UserAccount, (u64, Rc<[u32]>)>,
+    asked: BTreeSet<UserAccount>,
     /// Are asked when there is room.
-    waiting: VecDeque<Account>,
+    waiting: VecDeque<UserAccount>,
 }
 
 impl Groups {
     /// All groups of a user, if they are known; else a look-up will give them.
     pub(super) fn get(
         &mut self,
-        account: &Account,
+        account: &UserAccount,
         now_ms: u64,
         actions: &mut Actions,
     ) -> Option<Rc<[u32]>> {
@@ -42,7 +42,7 @@ impl Groups {
         groups.filter(|_| age.is_some_and(|age| age < USABLE_MS))
     }
 
-    fn ask(&mut self, account: Account, now_ms: u64, actions: &mut Actions) {
+    fn ask(&mut self, account: UserAccount, now_ms: u64, actions: &mut Actions) {
         if self.asked.contains(&account) || self.waiting.contains(&account) {
             return;
         }
@@ -64,7 +64,7 @@ impl Groups {
     /// Takes an answer; whether one was expected.
     pub(super) fn found(
         &mut self,
-        account: &Account,
+        account: &UserAccount,
         groups: Vec<u32>,
         now_ms: u64,
         actions: &mut Actions,
@@ -81,11 +81,11 @@ impl Groups {
     }
 
     /// Begins a look-up anew that has taken too long, after those that wait.
-    pub(super) fn repeat_late(&mut self, account: Account, now_ms: u64, actions: &mut Actions) {
+    pub(super) fn repeat_late(&mut self, account: UserAccount, now_ms: u64, actions: &mut Actions) {
         if !self.asked.remove(&account) {
             return;
         }
-        let user = &account.0;
+        let user = &account.name;
         let line = format!("looking up the groups of {user} takes too long");
         actions.push(Action::Log(line));
         actions.push(Action::StopLookUp(account.clone()));
@@ -98,13 +98,16 @@ impl Groups {
 mod tests {
     use super::*;
 
-    fn account(number: u32) -> Account {
-        (format!("u{number}"), number)
+    fn account(number: u32) -> UserAccount {
+        UserAccount {
+            name: format!("u{number}"),
+            gid: number,
+        }
     }
 
     fn asked(actions: &mut Actions) -> Vec<u32> {
         let all = actions.list.drain(..).filter_map(|action| match action {
-            Action::LookUpGroups((_, gid)) => Some(gid),
+            Action::LookUpGroups(account) => Some(account.gid),
             _ => None,
         });
         all.collect()

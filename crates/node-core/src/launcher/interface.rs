@@ -3,13 +3,13 @@
 
 use super::end::EncodedEnd;
 use super::records::RecordedAttempt;
-use crate::PrologEpilog;
 use crate::binding::Machine;
 use crate::cgroup::Confinement;
 use crate::messages::{
     Attach, FirstOrder, KeptEntries, LauncherCommand, LauncherEvent, RunningStep, StepOrder,
     StepdCommand, User,
 };
+use crate::{JobTmpDir, PrologEpilog};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
@@ -119,17 +119,8 @@ pub enum Event {
     LaunchPrepared(JobAttempt, Result<LaunchFiles, Failure>),
     /// To [`Action::StartScript`]: the process.
     ScriptStarted(JobAttempt, Result<i32, ScriptNotStarted>),
-    /// To [`Action::StartPrograms`], [`Action::MakeContainer`], [`Action::MakeTmpDir`], [`Action::RemoveContainer`]: the process.
+    /// To [`Action::StartPrograms`], [`Action::MakeContainer`], [`Action::RemoveContainer`]: the process.
     ProgramsStarted(JobAttempt, ProgramKind, Result<i32, Failure>),
-    /// To [`Action::RemoveContainer`], where no process is waited for.
-    DirsRemoved(JobAttempt),
-    /// To [`Action::PrepareTmpDirs`].
-    TmpDirsPrepared {
-        /// The directory that was asked for.
-        parent: PathBuf,
-        /// Whether it is there, root's and nobody else's to change.
-        is_there: bool,
-    },
     /// To [`Action::StartMessage`]: the process.
     MessageStarted(JobAttempt, MessageKind, Result<i32, String>),
     /// To [`Action::RemoveDirs`]: the process.
@@ -174,7 +165,7 @@ pub enum Event {
     /// To [`Action::RewriteRecords`].
     RecordsRewritten(Result<(), String>),
     /// To [`Action::LookUpGroups`]; only the primary one where they cannot be found out.
-    GroupsFound(Account, Vec<u32>),
+    GroupsFound(UserAccount, Vec<u32>),
     /// To [`Action::Measure`]: nothing if it failed.
     Measured(u64, Option<Vec<u8>>),
     /// To [`Action::FindLeftovers`].
@@ -239,8 +230,14 @@ pub struct StartedStepd {
     pub wire: Option<String>,
 }
 
-/// A user's name and primary group.
-pub type Account = (String, u32);
+/// A user, as groups are looked up by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserAccount {
+    /// Its name.
+    pub name: String,
+    /// The primary group.
+    pub gid: u32,
+}
 
 /// What is asked about processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
@@ -273,8 +270,6 @@ pub enum ProgramKind {
     Unkillable,
     /// The launcher's own, which makes directories of a job.
     Container,
-    /// The launcher's own, which makes a job's temporary directory.
-    TmpDir,
     /// Which removes them.
     ContainerRemoval,
 }
@@ -326,7 +321,7 @@ pub enum Timer {
     /// A process that writes a message of a job or removes its directories is late.
     Writer(JobAttempt, i32),
     /// A look-up of groups is late.
-    LookUp(Account),
+    LookUp(UserAccount),
     /// A measurement is late.
     Measurement(u64),
     /// More signals wait than a wake-up delivers.
@@ -404,6 +399,8 @@ pub struct ScriptLaunch {
     pub confinement: Option<Box<Confinement>>,
     /// The file of its mount namespace.
     pub namespace: Option<PathBuf>,
+    /// Its job's temporary directory, if it has one to itself: `TMPDIR` and `TMP` are not in the environment then.
+    pub tmp_dir: Option<JobTmpDir>,
 }
 
 /// A job's script as a file.
@@ -476,8 +473,6 @@ pub enum Action {
     },
     /// Make the directories that a job has to itself, and its mount namespace.
     MakeContainer(JobAttempt, Box<PrologEpilog>),
-    /// Make its temporary directory, in the directories that it has to itself, if it has such.
-    MakeTmpDir(JobAttempt, Box<PrologEpilog>),
     /// Remove them.
     RemoveContainer(JobAttempt, Box<PrologEpilog>),
     /// Remove directories of jobs that are not in the list.
@@ -487,13 +482,8 @@ pub enum Action {
         /// Names of those that stay.
         kept: BTreeSet<String>,
     },
-    /// Make the directory that temporary directories of jobs are in, and remove those of jobs that are not in the list.
-    PrepareTmpDirs {
-        /// Where it is to be.
-        parent: PathBuf,
-        /// Names of those that stay.
-        kept: BTreeSet<String>,
-    },
+    /// Have the temporary directory of a job that is over removed, in time, by a process of its user's for which nobody waits.
+    RemoveTmpDir(JobTmpDir),
     /// Write lines into a file of a job's, as its user, which may not come to its end.
     StartMessage {
         /// The job.
@@ -530,9 +520,9 @@ pub enum Action {
         dirs: Vec<PathBuf>,
     },
     /// Ask for the groups of a user.
-    LookUpGroups(Account),
+    LookUpGroups(UserAccount),
     /// Kill the look-up.
-    StopLookUp(Account),
+    StopLookUp(UserAccount),
     /// Have a job measured.
     Measure {
         /// Names the measurement.

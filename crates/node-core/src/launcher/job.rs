@@ -3,9 +3,9 @@
 use super::context::Context;
 use super::phase::Phase;
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
-use crate::PrologEpilog;
 use crate::messages::{LauncherEvent, StepOrder, User};
 use crate::step_numbers::UsedStepNumbers;
+use crate::{JobTmpDir, PrologEpilog};
 use muster_model::ids::{BlobId, StepNo};
 use muster_model::job::NodeShare;
 use muster_proto::node::JobGrant;
@@ -61,8 +61,6 @@ pub(super) struct JobEntry {
     pub(super) is_past_prolog: bool,
     /// Its own directories are removed.
     pub(super) has_no_container: bool,
-    /// Its temporary directory could not be made: it has that of all.
-    pub(super) has_no_tmp_dir: bool,
     /// How often its prolog or script could not be started.
     pub(super) tries: u32,
     /// The job was stopped: a script that starts later is, too.
@@ -174,6 +172,19 @@ impl JobEntry {
         is_about_to
     }
 
+    /// Its temporary directory.
+    pub(super) fn tmp_dir(&self) -> Option<&JobTmpDir> {
+        self.prolog_epilog.as_ref()?.tmp_dir.as_deref()
+    }
+
+    /// The temporary directory that is removed after it; one in a directory of the job's own goes with that.
+    pub(super) fn tmp_dir_to_remove(&self) -> Option<&JobTmpDir> {
+        let own = self.container().into_iter();
+        let mut own = own.flat_map(|of| &of.settings.dirs);
+        self.tmp_dir()
+            .filter(|dir| !own.any(|own| dir.path.starts_with(own)))
+    }
+
     /// What the job has of this node.
     pub(super) fn share(&self) -> Option<&NodeShare> {
         let grant = self.grant.as_ref()?;
@@ -184,7 +195,7 @@ impl JobEntry {
     pub(super) fn has_prolog(&self) -> bool {
         self.prolog_epilog
             .as_ref()
-            .is_some_and(|p| !p.prolog.is_empty() || p.has_dirs())
+            .is_some_and(|p| !p.prolog.is_empty() || p.container.is_some())
     }
 
     /// A step is here.

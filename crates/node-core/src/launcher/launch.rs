@@ -6,7 +6,7 @@
 
 use super::context::Context;
 use super::interface::{
-    Account, Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, Timer,
+    Action, Failure, LaunchFiles, ScriptFile, ScriptLaunch, ScriptNotStarted, Timer, UserAccount,
 };
 use super::job::{JobEntry, Launch, Program, ScriptFiles};
 use super::launches::Launches;
@@ -19,13 +19,14 @@ use crate::job_container::SCRATCH;
 use crate::job_view::{job_view, propagated_limits};
 use crate::messages::LauncherEvent;
 use crate::pattern::{Symbols, expand};
-use crate::signals;
+use crate::{signals, tmp_dir};
 use muster_model::environment::Environment;
 use muster_model::ids::{Attempt, JobAttempt};
 use muster_model::job::{GresShare, NodeShare};
 use muster_model::job_env;
 use muster_model::spec::{JobKind, Owner};
 use muster_proto::node::JobGrant;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// Whether a grant is for the node that runs the job's script.
@@ -337,7 +338,12 @@ impl Launches {
     }
 
     /// The groups of a user are known: what waited for them goes on.
-    pub(super) fn groups_found(&mut self, state: &mut State, account: &Account, groups: Vec<u32>) {
+    pub(super) fn groups_found(
+        &mut self,
+        state: &mut State,
+        account: &UserAccount,
+        groups: Vec<u32>,
+    ) {
         let now_ms = state.now.mono_ms;
         if !state
             .groups
@@ -345,7 +351,7 @@ impl Launches {
         {
             return;
         }
-        let is_of = |owner: &Owner| (&owner.user, owner.gid) == (&account.0, account.1);
+        let is_of = |owner: &Owner| owner.user == account.name && owner.gid == account.gid;
         let waiting: Vec<_> = state.without_groups.iter().copied().collect();
         for attempt in waiting {
             let grant = state.jobs.get(&attempt).and_then(|e| e.grant.as_ref());
@@ -469,8 +475,14 @@ impl Node {
             cpus: machine.and_then(|m| m.threads(&share?.cpus, &self.settings)),
             confinement: self.confinement(entry),
             namespace: entry.namespace(),
+            tmp_dir: entry.tmp_dir().cloned(),
             context: Rc::clone(&batch.context),
         })
+    }
+
+    fn shared_tmp_dir(&self, grant: &JobGrant) -> Option<PathBuf> {
+        let place = &self.place;
+        tmp_dir::shared(grant, &place.cluster, &self.settings, &place.node)
     }
 
     fn batch_env(&self, entry: &JobEntry, grant: &JobGrant, context: &Context) -> Environment {
@@ -491,10 +503,20 @@ impl Node {
         if let Some(dir) = self.settings.job_scratch() {
             env.push(&[SCRATCH.as_bytes(), b"=", dir.as_bytes()]);
         }
-        if !self.set_tmp_dir(entry, grant, &mut env) {
-            context.tmp_env.iter().for_each(|own| env.push(&[own]));
-            if context.tmp_env.value(b"TMPDIR").is_none() {
-                env.push(&[b"TMPDIR=/tmp"]);
+        match self.shared_tmp_dir(grant) {
+            // Who makes it says where it is.
+            Some(_) if entry.tmp_dir().is_some() => {}
+            Some(shared) => {
+                let value = shared.to_string_lossy();
+                for name in tmp_dir::VARIABLES {
+                    env.push(&[name.as_bytes(), b"=", value.as_bytes()]);
+                }
+            }
+            None => {
+                context.tmp_env.iter().for_each(|own| env.push(&[own]));
+                if context.tmp_env.value(b"TMPDIR").is_none() {
+                    env.push(&[b"TMPDIR=/tmp"]);
+                }
             }
         }
         env

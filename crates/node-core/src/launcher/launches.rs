@@ -59,8 +59,7 @@ impl Launches {
         let oom_kills = state.jobs.get(&attempt).map_or(0, |e| e.oom_kills);
         if oom_kills > 0 {
             let line = oom_line(attempt.job, StepNo::BATCH, oom_kills);
-            let outlet = (&mut state.jobs, &mut state.actions);
-            (self.writers.notices).print(outlet, attempt, Some(line), MessageKind::Notice);
+            (self.writers.notices).print(state, attempt, Some(line), MessageKind::Notice);
         }
         let ended = ScriptEnd {
             status,

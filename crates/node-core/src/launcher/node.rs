@@ -7,7 +7,6 @@ use crate::cgroup::{Confinement, denied_devices};
 use crate::messages::MachineClaim;
 use muster_model::spec::SoftLimit;
 use muster_proto::node::NodeSettings;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// `KillWait` where nothing else is said.
@@ -30,15 +29,6 @@ pub struct Setup {
     pub host: String,
 }
 
-/// What the log says of jobs without a temporary directory of their own.
-#[derive(Debug, Default)]
-pub(super) struct LackLog {
-    /// Jobs that are not in it.
-    pub(super) unlogged: u64,
-    /// When the last one was logged.
-    pub(super) logged_ms: Option<u64>,
-}
-
 /// The node.
 pub(super) struct Node {
     pub(super) setup: Setup,
@@ -53,14 +43,6 @@ pub(super) struct Node {
     pub(super) kill_wait_ms: u64,
     /// How long after SIGKILL processes count as unkillable, and what is run then.
     pub(super) unkillable: Option<(u64, Option<String>)>,
-    /// Where temporary directories of Grid Engine jobs can be made; none if nowhere.
-    pub(super) tmp_parent: Option<PathBuf>,
-    /// Where that was tried last in vain, and is in the log.
-    pub(super) failed_tmp_parent: Option<PathBuf>,
-    /// Processes that make one and that nobody waits for any more.
-    pub(super) late_tmp_dirs: BTreeSet<i32>,
-    /// What the log says of jobs without theirs.
-    pub(super) tmp_dir_lacks: LackLog,
 }
 
 impl Node {
@@ -74,10 +56,6 @@ impl Node {
             settings: NodeSettings::default(),
             kill_wait_ms: KILL_WAIT_MS,
             unkillable: None,
-            tmp_parent: None,
-            failed_tmp_parent: None,
-            late_tmp_dirs: BTreeSet::new(),
-            tmp_dir_lacks: LackLog::default(),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Notices for the standard error of jobs' scripts. A process writes them, as the job's user, and starting one takes long: each
 //! user has one at a time, and of what waits for a job meanwhile the last lines count.
 
-use super::JobEntry;
-use super::actions::Actions;
 use super::interface::{Action, MessageKind};
+use super::state::State;
 use muster_model::ids::JobAttempt;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,13 +26,10 @@ pub(super) struct Notices {
     writing: BTreeMap<u32, JobAttempt>,
 }
 
-/// What of the launcher they are written by.
-pub(super) type Outlet<'a> = (&'a mut BTreeMap<JobAttempt, JobEntry>, &'a mut Actions);
-
 impl Notices {
     /// Prints a line for a script when it is its turn.
-    pub(super) fn add(&mut self, outlet: Outlet<'_>, attempt: JobAttempt, text: String) {
-        let Some(job) = outlet.0.get(&attempt).filter(|e| e.script.is_some()) else {
+    pub(super) fn add(&mut self, state: &mut State, attempt: JobAttempt, text: String) {
+        let Some(job) = state.jobs.get(&attempt).filter(|e| e.script.is_some()) else {
             return;
         };
         let uid = job.uid;
@@ -46,25 +42,25 @@ impl Notices {
             waiting.lines.pop_front();
             waiting.dropped += 1;
         }
-        self.write_next(outlet, uid);
+        self.write_next(state, uid);
     }
 
     /// The process that wrote for a job has ended, or has not begun.
-    pub(super) fn written(&mut self, outlet: Outlet<'_>, attempt: JobAttempt) {
+    pub(super) fn written(&mut self, state: &mut State, attempt: JobAttempt) {
         let writing = self.writing.iter().find(|(_, of)| **of == attempt);
         if let Some(uid) = writing.map(|(uid, _)| *uid) {
             self.writing.remove(&uid);
-            self.write_next(outlet, uid);
+            self.write_next(state, uid);
         }
     }
 
-    fn write_next(&mut self, (jobs, actions): Outlet<'_>, uid: u32) {
+    fn write_next(&mut self, state: &mut State, uid: u32) {
         if self.writing.contains_key(&uid) {
             return;
         }
         while let Some(attempt) = self.turns.get_mut(&uid).and_then(VecDeque::pop_front) {
             // Its script may have ended.
-            if self.print((jobs, actions), attempt, None, MessageKind::Notice) {
+            if self.print(state, attempt, None, MessageKind::Notice) {
                 self.writing.insert(uid, attempt);
                 return;
             }
@@ -76,20 +72,20 @@ impl Notices {
     /// whether there is such a script.
     pub(super) fn print(
         &mut self,
-        (jobs, actions): Outlet<'_>,
+        state: &mut State,
         attempt: JobAttempt,
         last: Option<String>,
         kind: MessageKind,
     ) -> bool {
         let WaitingLines { lines, dropped } = self.drop_waiting(attempt);
-        let Some(job) = jobs.get_mut(&attempt).filter(|e| e.script.is_some()) else {
+        let Some(job) = state.jobs.get_mut(&attempt).filter(|e| e.script.is_some()) else {
             return false;
         };
         let Some(files) = &job.files else {
             return false;
         };
         if dropped > 0 {
-            actions.log_refusal(&format!(
+            state.actions.log_refusal(&format!(
                 "job {}: {dropped} notices are dropped",
                 attempt.job
             ));
@@ -97,7 +93,7 @@ impl Notices {
         job.starting_writers += 1;
         let namespace = job.namespace();
         let lines = lines.into_iter().chain(last);
-        actions.push(Action::StartMessage {
+        state.actions.push(Action::StartMessage {
             attempt,
             kind,
             user: files.user.clone(),

@@ -2,7 +2,6 @@
 
 use super::Launcher;
 use super::interface::Action;
-use super::tmp_dirs;
 use crate::messages::LauncherEvent;
 use muster_model::effect::TerminateReason;
 use muster_model::ids::JobAttempt;
@@ -115,7 +114,6 @@ impl Launcher {
             self.state.log_lack_of_containers();
             self.state.sweep_containers();
         }
-        tmp_dirs::prepare(&mut self.state);
         self.site.configure(wanted, &mut self.state.actions);
     }
 }

@@ -7,7 +7,6 @@ use super::programs::describe;
 use super::records::Fault;
 use super::retry::{RETRY_MS, TRIES_MAX, fault_of};
 use super::state::{Role, State};
-use super::tmp_dirs;
 use super::{Move, Phase};
 use muster_model::ids::JobAttempt;
 
@@ -50,7 +49,6 @@ impl Launches {
             (ProgramKind::Container, Err(e)) => {
                 self.prolog_not_started(state, attempt, "JobContainerType", &e)
             }
-            (ProgramKind::TmpDir, started) => tmp_dirs::started(self, state, attempt, started),
             (ProgramKind::ContainerRemoval, started) => {
                 self.container_removal_started(state, attempt, started)
             }
@@ -108,16 +106,16 @@ impl Launches {
         };
         entry.is_past_prolog = true;
         let programs = entry.prolog_epilog.as_ref();
-        let has_dirs = programs.is_some_and(|p| p.has_dirs());
+        let has_container = programs.is_some_and(|p| p.container.is_some());
         if status != 0 && !self.programs.is_killing {
             let programs = programs.map_or_else(String::new, |p| p.prolog.join(", "));
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
             state.actions.log(format!("job {}: {error}", attempt.job));
             self.fail(state, attempt, error, Fault::Prolog);
-        } else if entry.phase == Phase::Prolog && has_dirs {
+        } else if entry.phase == Phase::Prolog && has_container {
             self.programs.start_prolog(state, attempt);
         } else if entry.phase == Phase::Prolog {
-            state.records.prolog_over(attempt, state.now.mono_ms, false);
+            state.records.prolog_over(attempt, state.now.mono_ms);
             self.start_script(state, attempt);
         }
         // These are refused where the job is ending now.

@@ -11,7 +11,7 @@ use crate::PrologEpilog;
 use crate::exit_status::exit_status;
 use crate::job_view::job_view;
 use crate::messages::LauncherEvent;
-use crate::signals;
+use crate::{signals, tmp_dir};
 use muster_model::ids::JobAttempt;
 use muster_model::job_env;
 use muster_proto::node::JobGrant;
@@ -26,7 +26,8 @@ impl Node {
     ) -> Option<Box<PrologEpilog>> {
         let settings = &self.settings;
         let container = self.container_of(grant);
-        let tmp_dir = self.tmp_dir_of(grant);
+        let place = &self.place;
+        let tmp_dir = tmp_dir::of_job(grant, &place.cluster, settings, &place.node);
         let has_programs = settings.prolog.is_some() || settings.epilog.is_some();
         if !has_programs && container.is_none() && tmp_dir.is_none() {
             return None;

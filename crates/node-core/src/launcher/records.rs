@@ -86,8 +86,6 @@ pub struct RecordedAttempt {
     pub prolog_epilog: Option<Box<PrologEpilog>>,
     /// The one before it has ended well.
     pub prolog_over: bool,
-    /// It has no temporary directory of its own, as that could not be made.
-    pub has_no_tmp_dir: bool,
 }
 
 /// What the file has to hold of an attempt that is not forgotten.
@@ -368,9 +366,8 @@ impl Records {
     }
 
     /// The one before it has ended well: its script is about to be forked.
-    pub(super) fn prolog_over(&mut self, attempt: JobAttempt, boot_ms: u64, has_no_tmp_dir: bool) {
-        let has_none = u8::from(has_no_tmp_dir);
-        self.line(attempt, b'O', format_args!("{boot_ms} {has_none}"));
+    pub(super) fn prolog_over(&mut self, attempt: JobAttempt, boot_ms: u64) {
+        self.line(attempt, b'O', format_args!("{boot_ms}"));
     }
 
     /// Its script was forked.
@@ -465,7 +462,7 @@ impl Records {
         let at = self.pending.0.len();
         self.pending.begin(attempt, kind);
         writeln!(self.pending.0, " {rest}").expect("writing to memory cannot fail");
-        self.is_live(attempt, at);
+        self.keep_pending(attempt, at);
     }
 
     fn line_of_bytes(&mut self, attempt: JobAttempt, kind: u8, bytes: &[u8]) {
@@ -474,11 +471,11 @@ impl Records {
         self.pending.0.push(b' ');
         self.pending.bytes(bytes);
         self.pending.0.push(b'\n');
-        self.is_live(attempt, at);
+        self.keep_pending(attempt, at);
     }
 
-    /// What is pending from there on belongs to what has to stay.
-    fn is_live(&mut self, attempt: JobAttempt, at: usize) {
+    /// Keeps what is pending from there on: it belongs to what has to stay.
+    fn keep_pending(&mut self, attempt: JobAttempt, at: usize) {
         let lines = &mut self.live.entry(attempt).or_default().lines;
         lines.extend_from_slice(&self.pending.0[at..]);
     }
@@ -616,7 +613,6 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
         "O" => {
             entry.prolog_over = true;
             entry.boot_ms = unsigned(0);
-            entry.has_no_tmp_dir = number(1) == 1;
         }
         "X" => entry.ending = true,
         "R" => entry.released = true,
@@ -724,7 +720,7 @@ mod tests {
         };
         records.prolog_epilog(attempt_of(1), &programs);
         records.prolog_epilog(attempt_of(3), &programs);
-        records.prolog_over(attempt_of(3), 99, true);
+        records.prolog_over(attempt_of(3), 99);
         records.came(attempt_of(4), 0, true, 80);
         records.ending(attempt_of(4));
         records.released(attempt_of(4));
@@ -781,7 +777,6 @@ mod tests {
         assert_is_read(&example());
         let (_, old, _) = Records::read(&example(), "boot-1");
         assert_eq!(old[&attempt_of(1)].steps_at_ms[&StepNo(0)], 77_000);
-        assert!(old[&attempt_of(3)].has_no_tmp_dir);
     }
 
     /// A launcher reads what those before it wrote: lines may be added to the fixture, and none change.

@@ -66,7 +66,6 @@ impl Launcher {
             is_recovered: same_boot,
             grant,
             prolog_epilog: old.prolog_epilog.clone(),
-            has_no_tmp_dir: old.has_no_tmp_dir,
             forgotten_steps: old.steps_gone.clone(),
             ..JobEntry::default()
         };
@@ -111,7 +110,7 @@ impl Launcher {
             }
         }
         let programs = old.prolog_epilog.as_ref();
-        let has_prolog = programs.is_some_and(|p| !p.prolog.is_empty() || p.has_dirs());
+        let has_prolog = programs.is_some_and(|p| !p.prolog.is_empty() || p.container.is_some());
         let in_prolog = has_prolog && !old.prolog_over;
         if old.batch || in_prolog || !same_boot {
             self.conclude(attempt, LauncherEvent::Vanished(attempt), old.released);

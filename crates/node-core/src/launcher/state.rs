@@ -2,7 +2,7 @@
 
 use super::actions::Actions;
 use super::groups::Groups;
-use super::interface::{Account, MessageKind};
+use super::interface::{MessageKind, UserAccount};
 use super::job::JobEntry;
 use super::node::{Node, Setup};
 use super::phase::Move;
@@ -33,8 +33,6 @@ pub(super) enum Role {
     Epilog(JobAttempt),
     /// Makes directories of a job.
     Container(JobAttempt),
-    /// Makes a job's temporary directory.
-    TmpDir(JobAttempt),
     /// Removes them.
     ContainerRemoval(JobAttempt),
     /// A program of the site that has to do with the node itself.
@@ -104,7 +102,10 @@ impl State {
 
     /// The identity of a job's owner, if the groups are known; else [`super::launches::Launches::groups_found`] comes.
     pub(super) fn user_of(&mut self, owner: &Owner) -> Option<Rc<User>> {
-        let account = (owner.user.clone(), owner.gid);
+        let account = UserAccount {
+            name: owner.user.clone(),
+            gid: owner.gid,
+        };
         let groups = self
             .groups
             .get(&account, self.now.mono_ms, &mut self.actions);
@@ -116,7 +117,7 @@ impl State {
         }))
     }
 
-    pub(super) fn look_up_late(&mut self, account: Account) {
+    pub(super) fn look_up_late(&mut self, account: UserAccount) {
         let now_ms = self.now.mono_ms;
         self.groups.repeat_late(account, now_ms, &mut self.actions);
     }

@@ -12,6 +12,7 @@ use super::interface::{
     StartedStepd, StepdConnId,
 };
 use super::*;
+use crate::JobTmpDir;
 use crate::messages::{RunningStep, StepOrder, StepdCommand, TaskBinding, User, VERSIONS};
 use crate::signals::{SIGKILL, SIGTERM};
 use muster_model::cpuset::CpuSet;
@@ -120,6 +121,7 @@ fn step_order(attempt: JobAttempt, step: StepNo) -> Box<StepOrder> {
         binding: TaskBinding::default(),
         pmix: None,
         direct: false,
+        tmp_dir: None,
     })
 }
 
@@ -167,7 +169,7 @@ struct World {
     stepds: BTreeMap<StepdConnId, Connection>,
     /// Numbers that have gone to other processes, with when those started.
     started_ms: BTreeMap<i32, u64>,
-    look_ups: BTreeSet<Account>,
+    look_ups: BTreeSet<UserAccount>,
     last_id: u64,
     /// Processes cannot be started for now.
     lacks: bool,
@@ -201,6 +203,10 @@ struct World {
     /// Jobs have directories to themselves.
     has_containers: bool,
     has_tmp_dirs: bool,
+    /// Temporary directories that scripts were given.
+    tmp_dirs: BTreeMap<JobAttempt, JobTmpDir>,
+    /// Those that are to be removed.
+    removed_tmp_dirs: Vec<JobTmpDir>,
     /// Jobs whose directories are there.
     containers: BTreeSet<JobAttempt>,
     /// What step daemons say of their version.
@@ -249,6 +255,8 @@ impl World {
             is_serial: false,
             has_containers: false,
             has_tmp_dirs: false,
+            tmp_dirs: BTreeMap::new(),
+            removed_tmp_dirs: Vec::new(),
             containers: BTreeSet::new(),
             stepd_greeting: Some(VERSIONS.greeting()),
         };
@@ -299,7 +307,10 @@ impl World {
             job_tmp_dirs: self.has_tmp_dirs,
             tmp_fs: "/tmp".to_owned(),
             containers: match self.has_containers {
-                true => vec![ContainerSettings::default()],
+                true => vec![ContainerSettings {
+                    dirs: vec!["/tmp".to_owned()],
+                    ..ContainerSettings::default()
+                }],
                 false => Vec::new(),
             },
             ..NodeSettings::default()

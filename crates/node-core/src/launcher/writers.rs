@@ -27,10 +27,9 @@ impl Writers {
         text: String,
         kill: bool,
     ) {
-        let outlet = (&mut state.jobs, &mut state.actions);
         if !kill {
-            self.notices.add(outlet, attempt, text);
-        } else if !(self.notices).print(outlet, attempt, Some(text), MessageKind::BeforeKill) {
+            self.notices.add(state, attempt, text);
+        } else if !(self.notices).print(state, attempt, Some(text), MessageKind::BeforeKill) {
             state.signal_script(attempt, signals::SIGKILL);
         }
     }
@@ -74,8 +73,7 @@ impl Writers {
     ) {
         match kind {
             MessageKind::Notice => {
-                let outlet = (&mut state.jobs, &mut state.actions);
-                self.notices.written(outlet, attempt);
+                self.notices.written(state, attempt);
             }
             MessageKind::BeforeTerm => state.ask_to_end(attempt),
             MessageKind::BeforeKill => state.signal_script(attempt, signals::SIGKILL),

@@ -2,6 +2,7 @@
 //! over the daemon's own socket after the launcher was started anew.
 
 use super::{KeptEntries, NextStep, User};
+use crate::JobTmpDir;
 use crate::cgroup::StepGroups;
 use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
@@ -160,4 +161,7 @@ pub struct StepBounds {
     /// Tasks of a step here.
     #[n(7)]
     pub max_tasks: u32,
+    /// The job's temporary directory here, if it has one to itself.
+    #[n(8)]
+    pub tmp_dir: Option<Box<JobTmpDir>>,
 }

@@ -5,6 +5,7 @@ use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
 use muster_model::ids::StepNo;
 use muster_model::validate::Validate;
+use muster_proto::step::TaskNumbers;
 
 /// A process of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Validate)]
@@ -13,8 +14,8 @@ pub struct Process {
     pub pid: u32,
     /// Its step.
     pub step: StepNo,
-    /// For a task, its local and its global number.
-    pub task: Option<(u32, u32)>,
+    /// For a task, its numbers.
+    pub task: Option<TaskNumbers>,
 }
 
 /// An array of three, also where the last is absent: a derived one would leave that out, and agent and launcher may be of two
@@ -48,7 +49,7 @@ mod tests {
             let process = Process {
                 pid: 44,
                 step,
-                task,
+                task: task.map(|(local, global)| TaskNumbers { local, global }),
             };
             let bytes = minicbor::to_vec(process).unwrap();
             assert_eq!(bytes, minicbor::to_vec((44_u32, 3_u32, task)).unwrap());

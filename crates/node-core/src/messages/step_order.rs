@@ -1,5 +1,6 @@
 //! What a step daemon has to run, as the agent orders it and the launcher and the daemon check it.
 
+use crate::JobTmpDir;
 use minicbor::{Decode, Encode};
 use muster_model::cpuset::CpuSet;
 use muster_model::environment::Environment;
@@ -73,6 +74,9 @@ pub struct StepOrder {
     #[n(12)]
     #[cbor(default)]
     pub direct: bool,
+    /// The job's temporary directory here, if it has one to itself. What an agent says of it does not count.
+    #[n(13)]
+    pub tmp_dir: Option<Box<JobTmpDir>>,
 }
 
 /// Where the tasks of a step on one node may run, by the kernel's numbers.
@@ -129,7 +133,7 @@ pub struct MemoryPolicy {
 }
 
 /// What the PMIx host of a step needs beyond the launch.
-#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct PmixOrder {
     /// Name space: unique in the cluster.

@@ -1,7 +1,7 @@
 //! The actions that follow from an event, as they are gathered.
 
 use super::interface::Action;
-use super::tree::Below;
+use super::tree::FrameBelow;
 use crate::now::Now;
 
 /// All of them, in order.
@@ -20,8 +20,8 @@ impl Actions {
         self.push(Action::Log(line.into()));
     }
 
-    pub(super) fn send_below(&mut self, frames: impl IntoIterator<Item = Below>) {
-        let send = |(position, frame)| Action::SendBelow(position, frame);
+    pub(super) fn send_below(&mut self, frames: impl IntoIterator<Item = FrameBelow>) {
+        let send = |below: FrameBelow| Action::SendBelow(below.position, below.frame);
         self.list.extend(frames.into_iter().map(send));
     }
 

@@ -78,6 +78,7 @@ fn order(step: StepNo, kind: Kind) -> StepOrder {
         binding: TaskBinding::default(),
         pmix: kind.has_host.then(pmix),
         direct: kind.is_direct,
+        tmp_dir: None,
     }
 }
 

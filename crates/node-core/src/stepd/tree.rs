@@ -54,8 +54,21 @@ pub struct BranchHead {
     pub key: ByteVec,
 }
 
-/// A frame for the node below at a position.
-pub type Below = (u32, Rc<Vec<u8>>);
+/// A frame for a node below.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FrameBelow {
+    /// The node's position.
+    pub position: u32,
+    /// What it is sent.
+    pub frame: Rc<Vec<u8>>,
+}
+
+impl FrameBelow {
+    fn new(position: usize, frame: Rc<Vec<u8>>) -> FrameBelow {
+        let position = number(position);
+        FrameBelow { position, frame }
+    }
+}
 
 fn number(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
@@ -135,7 +148,7 @@ impl Tree {
         number: u64,
         message: ToStepd,
         launch: &StepLaunch,
-    ) -> (Option<ToStepd>, Vec<Below>) {
+    ) -> (Option<ToStepd>, Vec<FrameBelow>) {
         let only = match &message {
             ToStepd::Stdin {
                 task: Some(task), ..
@@ -154,7 +167,7 @@ impl Tree {
                         Rc::new(frame::encode(&nothing))
                     }
                 };
-                (u32::try_from(branch.start).unwrap_or(u32::MAX), frame)
+                FrameBelow::new(branch.start, frame)
             }));
         }
         let ToStepd::Down(_, message) = down else {
@@ -180,12 +193,12 @@ impl Tree {
     }
 
     /// srun has the first so many messages of a node: of one below, where that is passed on to.
-    pub fn seen(&mut self, position: u32, count: u64) -> Option<Below> {
+    pub fn seen(&mut self, position: u32, count: u64) -> Option<FrameBelow> {
         if position as usize != self.position {
             let is_to = |b: &&Range<usize>| b.contains(&(position as usize));
             let branch = self.branches.iter().find(is_to)?;
             let frame = frame::encode(&ToStepd::Seen(position, count));
-            return Some((number(branch.start), Rc::new(frame)));
+            return Some(FrameBelow::new(branch.start, Rc::new(frame)));
         }
         while self.first < count
             && let Some(frame) = self.kept.pop_front()
@@ -198,12 +211,12 @@ impl Tree {
 
     /// srun wants again what comes after so many messages, of this node and those below: what this one has said, and what those
     /// are asked.
-    pub fn again(&mut self, seen: &[u64]) -> (Vec<u8>, Vec<Below>) {
+    pub fn again(&mut self, seen: &[u64]) -> (Vec<u8>, Vec<FrameBelow>) {
         let ask = |branch: &Range<usize>| {
             let (from, to) = (branch.start - self.position, branch.end - self.position);
             let of_branch = seen.get(from..to).unwrap_or_default().to_vec();
             let frame = frame::encode(&ToStepd::Again(of_branch));
-            (number(branch.start), Rc::new(frame))
+            FrameBelow::new(branch.start, Rc::new(frame))
         };
         let below = self.branches.iter().map(ask).collect();
         let own = number(self.position);
@@ -213,11 +226,11 @@ impl Tree {
     }
 
     /// srun is gone: those below learn of it.
-    pub fn leave(&mut self) -> Vec<Below> {
+    pub fn leave(&mut self) -> Vec<FrameBelow> {
         self.has_left = true;
         let frame = Rc::new(frame::encode(&ToStepd::Left));
-        let tell = |b: &Range<usize>| (number(b.start), Rc::clone(&frame));
-        self.branches.iter().map(tell).collect()
+        let to = |b: &Range<usize>| FrameBelow::new(b.start, Rc::clone(&frame));
+        self.branches.iter().map(to).collect()
     }
 
     /// srun has received all that this node sends, and those below are over.
@@ -320,7 +333,7 @@ mod tests {
         let (own, passed) = take(0);
         assert_eq!(own, Some(message.clone()));
         assert_eq!(
-            decoded::<ToStepd>(&passed[0].1),
+            decoded::<ToStepd>(&passed[0].frame),
             ToStepd::Down(0, Box::new(message.clone()))
         );
         // A duplicate is passed on: those below may not have had it.

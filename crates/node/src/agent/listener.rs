@@ -7,6 +7,7 @@ use super::replies::{self, Outbox};
 use super::socket::Socket;
 use super::{ClientInput, Input};
 use crate::descriptors::SrunStdio;
+use crate::relay::control::JobAgent;
 use crate::sys;
 use muster_channel::admission::NoRoom;
 use muster_model::ids::JobId;
@@ -39,6 +40,8 @@ const REQUESTS_MAX: u32 = 64;
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// For how long one may be that has sent a part of a request.
 const HALF_SENT_MAX: Duration = Duration::from_secs(10);
+/// The same of another agent, whose requests are longer. Between them it may be silent: connections are kept.
+const AGENTS_HALF_SENT_MAX: Duration = Duration::from_secs(60);
 
 /// Serves the sockets of the agent in the background. Gives what serves connections that come otherwise.
 pub(super) fn listen(
@@ -86,8 +89,8 @@ pub(super) struct Caller {
 pub(super) enum CallerOf {
     /// This job, and no other of its owner's, who may be root.
     Job(JobId),
-    /// The agent of this node.
-    Node(String),
+    /// The agent of this node, for this job.
+    Node(JobAgent),
 }
 
 /// What is known of a connection that is served.
@@ -102,17 +105,22 @@ struct Connected {
 impl Server {
     /// Serves a connection from another host.
     pub(super) fn serve_remote(&self, stream: UnixStream, caller: Caller, address: Option<IpAddr>) {
-        let client = self.quotas.client(caller.uid);
-        let connected = client.and_then(|mut client| {
-            let only_job = match &caller.of {
-                CallerOf::Job(job) => Some(*job),
-                CallerOf::Node(node) => client.become_agent(node).then_some(None)?,
-            };
-            Some(Connected {
-                client,
-                place: ClientPlace::Host(address),
-                only_job,
-            })
+        let (client, only_job) = match &caller.of {
+            CallerOf::Job(job) => (self.quotas.client_of_job(caller.uid), Some(*job)),
+            CallerOf::Node(agent) => {
+                let client = self.quotas.client(caller.uid);
+                let becomes_one = |client: &mut Client| client.become_agent(&agent.to_string());
+                (
+                    client.and_then(|mut c| becomes_one(&mut c).then_some(c)),
+                    None,
+                )
+            }
+        };
+        let place = ClientPlace::Host(address);
+        let connected = client.map(|client| Connected {
+            client,
+            place,
+            only_job,
         });
         match connected {
             Some(connected) => self.serve(stream, connected),
@@ -323,20 +331,11 @@ impl Reader {
     /// Waits for more, for a limited time if the client is to say something.
     async fn receive(&mut self) -> Result<usize, Ended> {
         loop {
-            let limit = match self.buffered {
-                0 => {
-                    self.began = None;
-                    IDLE_MAX
-                }
-                _ => {
-                    let began = *self.began.get_or_insert_with(Instant::now);
-                    HALF_SENT_MAX.saturating_sub(began.elapsed())
-                }
-            };
+            let limit = self.patience();
             let received = self.socket.receive(&mut self.frames, &mut self.descriptors);
-            if !self.client.is_limited() {
+            let Some(limit) = limit else {
                 return Ok(received.await?);
-            }
+            };
             match tokio::time::timeout(limit, received).await {
                 Ok(received) => return Ok(received?),
                 Err(_) if self.buffered > 0 => {
@@ -350,6 +349,21 @@ impl Reader {
                 Err(_) => return Err(Ended::refused(RefusalCode::Busy, "no request came")),
             }
         }
+    }
+
+    /// How long is waited for more, if not for ever.
+    fn patience(&mut self) -> Option<Duration> {
+        if self.buffered == 0 {
+            self.began = None;
+            return self.client.is_limited().then_some(IDLE_MAX);
+        }
+        let limit = match (self.client.is_limited(), self.client.is_agent()) {
+            (true, _) => HALF_SENT_MAX,
+            (false, true) => AGENTS_HALF_SENT_MAX,
+            (false, false) => return None,
+        };
+        let began = *self.began.get_or_insert_with(Instant::now);
+        Some(limit.saturating_sub(began.elapsed()))
     }
 
     /// Hands on the requests that are complete.

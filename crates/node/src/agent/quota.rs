@@ -1,7 +1,7 @@
 //! What the clients of one user may have at a time, and those of all users together: connections, bytes of requests
-//! that are incomplete or wait, and bytes of replies that are not read. Root is not limited, since connections of other agents
-//! are its, nor is the supervisor's user. Each other agent has a share of its own: it may have been taken over. Reserved
-//! descriptors are for these, launcher, controller and the agent's files.
+//! that are incomplete or wait, and bytes of replies that are not read. Root on this host is not limited, nor is the supervisor's
+//! user. Each other agent has a share of its own, on another host one for each job by whose key it comes: it may have been taken
+//! over. Reserved descriptors are for these, launcher, controller and the agent's files.
 
 use super::replies::{UNREAD, UNREAD_OF_AGENTS};
 use muster_channel::admission::{ByteBounds, ByteCount, NoRoom};
@@ -29,8 +29,8 @@ const REQUESTS: ByteBounds = ByteBounds {
 /// The same of each other agent, which sends those of several users.
 const REQUESTS_OF_AGENTS: ByteBounds = ByteBounds {
     own: 128 << 20,
-    all: usize::MAX,
-    few: 128 << 20,
+    all: 1 << 30,
+    few: 2 << 20,
 };
 
 /// Requests of one user, or of one other agent, that wait for their turn. Further ones are not read.
@@ -218,8 +218,20 @@ impl Quotas {
 
     /// A client has come; none if its user, or all together, have as many as they may.
     pub(crate) fn client(&self, uid: u32) -> Option<Client> {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.supervisor_uid;
+        drop(inner);
+        self.admit(uid, limited)
+    }
+
+    /// The same by the key of a job of this user's, which agents of the job have as well: there is nobody without limits, not
+    /// even root.
+    pub(crate) fn client_of_job(&self, uid: u32) -> Option<Client> {
+        self.admit(uid, true)
+    }
+
+    fn admit(&self, uid: u32, limited: bool) -> Option<Client> {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let precedence = match limited && uid != inner.slurm_uid {
             true => Precedence::Users,
             false => Precedence::First,
@@ -472,6 +484,41 @@ mod tests {
         assert_eq!(user.charge().set(REQUESTS.own), Ok(()));
         drop((held, more, second));
         assert!(quotas.0.lock().unwrap().agents.is_empty());
+    }
+
+    /// Root's job has a key like any other, and its agents have that.
+    #[test]
+    fn who_comes_by_the_key_of_roots_job_has_limits() {
+        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
+        let clients = std::iter::from_fn(|| quotas.client_of_job(0)).take(100);
+        let clients: Vec<Client> = clients.collect();
+        assert_eq!(clients.len(), 15);
+        assert!(clients.iter().all(Client::is_limited));
+        assert!(!quotas.client(0).unwrap().is_limited());
+        drop(clients);
+        assert_eq!(quotas.0.lock().unwrap().all_clients, 0);
+    }
+
+    /// Each name that one gave itself had a share of its own, without end.
+    #[test]
+    fn all_agents_together_have_a_bound() {
+        let quotas = Quotas::new(0, 20_000);
+        let mut held = Vec::new();
+        for job in 0..64 {
+            let mut client = quotas.client(0).unwrap();
+            assert!(client.become_agent(&format!("n2 (job {job})")));
+            let mut charge = client.charge();
+            let mut bytes = 0;
+            while charge.set(bytes + (16 << 20)).is_ok() {
+                bytes += 16 << 20;
+            }
+            held.push((client, charge));
+        }
+        let all = quotas.0.lock().unwrap().of_agents.requests.all();
+        assert!(all < 1 << 30, "{all}");
+        let mut another = quotas.client(0).unwrap();
+        assert!(another.become_agent("n3"));
+        assert_eq!(another.charge().set(REQUESTS_OF_AGENTS.few), Ok(()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Input;
 use super::listener::{Caller, CallerOf, Server};
 use crate::relay::STRANGER_MAX;
-use crate::relay::control::{Control, ToAgent, ToRelay};
+use crate::relay::control::{Control, JobAgent, ToAgent, ToRelay};
 use muster_channel::SECRET;
 use muster_node_core::agent::{ChannelPeer, ChannelTarget};
 use muster_proto::frame;
@@ -105,8 +105,14 @@ impl Question {
         let secret: [u8; SECRET] = channel_secret(&peer.key);
         let (path, of) = match peer.target {
             ChannelTarget::Agent(job) => (None, Some(CallerOf::Job(job))),
-            ChannelTarget::AgentOf(node) => (None, Some(CallerOf::Node(node))),
+            ChannelTarget::AgentOf(job, node) => {
+                (None, Some(CallerOf::Node(JobAgent { job, node })))
+            }
             ChannelTarget::Stepd(path) => (Some(path), None),
+        };
+        let agent = match &of {
+            Some(CallerOf::Node(agent)) => Some(agent.clone()),
+            Some(CallerOf::Job(_)) | None => None,
         };
         if let Some(of) = of {
             let mut verified = self.link.verified();
@@ -129,6 +135,7 @@ impl Question {
             secret: secret.into(),
             path,
             uid: peer.uid,
+            agent,
         };
         self.link.send(answer, self.place);
     }

@@ -21,8 +21,8 @@ pub(super) const UNREAD: ByteBounds = ByteBounds {
 /// Bytes for each other agent, which asks for several users.
 pub(super) const UNREAD_OF_AGENTS: ByteBounds = ByteBounds {
     own: 2 * UNREAD_BYTES_MAX,
-    all: usize::MAX,
-    few: 2 * UNREAD_BYTES_MAX,
+    all: 1 << 30,
+    few: 1 << 20,
 };
 /// Room that there has to be for a request to be served: about a reply on a step of ten thousand tasks.
 const REPLY_BYTES: usize = 64 << 10;

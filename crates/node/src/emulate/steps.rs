@@ -495,9 +495,9 @@ impl NodePosition {
         Ok(out)
     }
 
-    fn pass_on(&mut self, frames: impl IntoIterator<Item = tree::Below>) {
-        for (position, frame) in frames {
-            self.below.send(position, &frame);
+    fn pass_on(&mut self, frames: impl IntoIterator<Item = tree::FrameBelow>) {
+        for below in frames {
+            self.below.send(below.position, &below.frame);
         }
     }
 }

@@ -6,13 +6,12 @@
 //! All of this is done by processes of the launcher's: they wait for programs of the site, and for disks.
 
 use super::programs::leave_launcher;
-use super::tmp_dirs;
 use crate::root_files::only_root_leads_to;
 use crate::sys::bare::{self, Errno};
 use crate::sys::{self, mounts};
 use crate::tree_removal;
 use muster_node_core::launcher::CONTAINER_LACK_STATUS;
-use muster_node_core::{JobContainer, JobTmpDir, PrologEpilog};
+use muster_node_core::{JobContainer, PrologEpilog};
 use muster_proto::job_container::SHARED_MEMORY;
 use nix::sys::stat::Mode;
 use std::collections::BTreeSet;
@@ -27,10 +26,6 @@ use std::time::Duration;
 
 /// How long `InitScript` may take, as in Slurm.
 const INIT_WAIT_S: u32 = 10;
-/// How long the launcher waits for the directory that temporary directories of jobs are in.
-const PREPARATION_MAX: Duration = Duration::from_secs(5);
-/// How long those that a user has left may take before the next user's follow.
-const TURN_MAX: Duration = Duration::from_secs(10);
 
 /// A job's mount namespace, for its processes to join.
 #[derive(Debug, Default)]
@@ -87,82 +82,6 @@ pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
         }
         made
     })
-}
-
-/// Starts one that makes a job's temporary directory, where the job will find it: it may be held up by whatever users do there.
-pub(super) fn start_making_tmp_dir(programs: &PrologEpilog) -> io::Result<i32> {
-    in_child(|| {
-        let Some(tmp_dir) = &programs.tmp_dir else {
-            return Ok(());
-        };
-        let namespace = programs.container.as_ref().map(|of| of.namespace());
-        let namespace = Namespace::open(namespace.as_deref())?;
-        namespace
-            .join()
-            .map_err(|e| io::Error::from_raw_os_error(e.0))?;
-        tmp_dirs::make(tmp_dir).map_err(about(tmp_dir.path.display()))
-    })
-}
-
-/// The temporary directory that has to be removed after the job; one in a directory of the job's own goes with that.
-pub(super) fn tmp_dir_to_remove(programs: &PrologEpilog) -> Option<&JobTmpDir> {
-    let tmp_dir = programs.tmp_dir.as_deref()?;
-    let container = programs.container.as_deref().into_iter();
-    let mut own = container.flat_map(|of| &of.settings.dirs);
-    Some(tmp_dir).filter(|dir| !own.any(|own| dir.path.starts_with(own)))
-}
-
-/// Has the directory made that temporary directories of jobs are in, and those removed that are left over; whether it is there.
-pub(super) fn prepare_tmp_dirs(parent: &Path, kept: &BTreeSet<String>) -> bool {
-    let started = in_child(|| {
-        tmp_dirs::make_parent(parent, None).map_err(about(parent.display()))?;
-        let left = tmp_dirs::removal::names_left_over(parent, kept);
-        if left.is_empty() {
-            return Ok(());
-        }
-        // The launcher goes on as soon as it is known what is left over, and not when users let go of it.
-        if let Ok(sys::Fork::Child) = sys::fork() {
-            sys::lower_priority();
-            remove_left_over(&tmp_dirs::removal::by_user(parent, left));
-            sys::exit_now(0);
-        }
-        Ok(())
-    });
-    match started {
-        Ok(pid) => {
-            let code = sys::exit_code_within(pid, PREPARATION_MAX);
-            if code.is_none() {
-                // It is collected with other children.
-                sys::kill(pid, libc::SIGKILL);
-            }
-            code == Some(0)
-        }
-        Err(e) => {
-            eprintln!("{}: {e}", parent.display());
-            false
-        }
-    }
-}
-
-/// Removes directories of jobs, user by user. One whose file systems do not answer is not waited for.
-fn remove_left_over(left: &[Vec<JobTmpDir>]) {
-    for of_user in left {
-        if let Some(first) = of_user.first() {
-            let more = of_user.len() - 1;
-            eprintln!(
-                "{} and {more} more of its user's: left over, and removed",
-                first.path.display()
-            );
-        }
-        match sys::fork() {
-            Ok(sys::Fork::Child) => {
-                tmp_dirs::removal::remove_all(of_user);
-                sys::exit_now(0);
-            }
-            Ok(sys::Fork::Parent(pid)) => drop(sys::exit_code_within(pid, TURN_MAX)),
-            Err(e) => eprintln!("what is left over stays: {e}"),
-        }
-    }
 }
 
 /// Starts a process that removes them.

@@ -10,7 +10,7 @@ use super::scripts::{Scripts, is_temporary};
 use super::search::Search;
 use super::stepds::{self, Stepds};
 use super::timers::Timers;
-use super::tmp_dirs::queue::Removals;
+use super::tmp_dirs::Removals;
 use super::{controller_key, groups, measure, programs};
 use crate::cgroup::jobs::Jobs as JobGroups;
 use crate::reaping::{self, After};
@@ -19,13 +19,12 @@ use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_model::visible_text::debug_beginning;
-use muster_node_core::PrologEpilog;
 use muster_node_core::launcher::interface::{
     Action, Event, Failure, LaunchFiles, ProgramKind, Recovered, RootConnId, ScriptFile,
     ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{
-    Account, JobProcesses, Launcher, RecordedAttempt, Records, Setup, Wanted,
+    JobProcesses, Launcher, RecordedAttempt, Records, Setup, UserAccount, Wanted,
 };
 use muster_node_core::messages::{Attach, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
@@ -54,7 +53,7 @@ struct QueryProcess {
 /// What it is to answer.
 #[derive(Clone, PartialEq, Eq)]
 enum About {
-    Groups(Account),
+    Groups(UserAccount),
     Measurement(u64),
 }
 
@@ -286,16 +285,11 @@ impl LauncherExecutor {
                 let started = containers::start_making(&around);
                 self.programs_started(attempt, ProgramKind::Container, started);
             }
-            Action::MakeTmpDir(attempt, around) => {
-                let started = containers::start_making_tmp_dir(&around);
-                self.programs_started(attempt, ProgramKind::TmpDir, started);
+            Action::RemoveContainer(attempt, around) => {
+                let started = containers::start_removal(&around);
+                self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
             }
-            Action::RemoveContainer(attempt, around) => self.remove_dirs(attempt, &around),
-            Action::PrepareTmpDirs { parent, kept } => {
-                let is_there = containers::prepare_tmp_dirs(&parent, &kept);
-                self.events
-                    .push_back(Event::TmpDirsPrepared { parent, is_there });
-            }
+            Action::RemoveTmpDir(dir) => self.tmp_dirs.add(dir, sys::boot_ms()),
             Action::SweepContainers { base, kept } => containers::sweep(&base, &kept),
             Action::StartMessage {
                 attempt,
@@ -338,17 +332,6 @@ impl LauncherExecutor {
             Action::StopMeasurement(id) => self.drop_question(&About::Measurement(id)),
             other => self.handle_stepds(other),
         }
-    }
-
-    fn remove_dirs(&mut self, attempt: JobAttempt, around: &PrologEpilog) {
-        if let Some(dir) = containers::tmp_dir_to_remove(around) {
-            self.tmp_dirs.add(dir, sys::boot_ms());
-        }
-        if around.container.is_none() {
-            return self.events.push_back(Event::DirsRemoved(attempt));
-        }
-        let started = containers::start_removal(around);
-        self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
     }
 
     /// Has temporary directories of jobs removed that have waited long enough for others.
@@ -458,7 +441,7 @@ impl LauncherExecutor {
                 None
             }
             Action::SignalGroup(pid, signal) => {
-                sys::kill(-pid, signal);
+                search.signal_group(pid, signal);
                 None
             }
             Action::SignalScript { of, script, signal } => {
@@ -560,12 +543,12 @@ impl LauncherExecutor {
         })
     }
 
-    fn look_up_groups(&mut self, account: Account) {
+    fn look_up_groups(&mut self, account: UserAccount) {
         match groups::start(&account) {
             Ok(started) => self.ask(started, About::Groups(account)),
             Err(e) => {
-                eprintln!("no process to look up the groups of {}: {e}", account.0);
-                let groups = vec![account.1];
+                eprintln!("no process to look up the groups of {}: {e}", account.name);
+                let groups = vec![account.gid];
                 self.events.push_back(Event::GroupsFound(account, groups));
             }
         }
@@ -669,39 +652,45 @@ impl LauncherExecutor {
         self.deliver(Event::Attached(Box::new(attach), machine));
     }
 
-    /// Children have ended, or may have.
+    /// Children have ended, or may have. Each is reported before the next is collected: what is done to a number whose end is not
+    /// known yet is done to no other process.
     pub(super) fn reap(&mut self) {
-        let mut ended = Vec::new();
-        let after = reaping::each_ended(sys::reap, |child| ended.push(child));
+        let after = reaping::each_ended(sys::ended_child, |pid| self.collect(pid));
         self.may_have_ended = after == After::Burst;
-        self.read_stepds();
-        for child in ended {
-            self.search.forget_helper(child.pid);
-            self.tmp_dirs.ended(child.pid);
-            self.note_script_end(child.pid);
-            let failure = self.script_starter.ended(child.pid);
-            let mut usage = Usage {
-                user_us: child.user_us,
-                system_us: child.system_us,
-                max_rss_kib: child.max_rss_kib,
-                pages: child.pages,
-                disk_read_bytes: child.blocks_in * 512,
-                disk_write_bytes: child.blocks_out * 512,
-                ..Usage::default()
-            };
-            let script = self.launcher.job_of_script(child.pid);
-            if let Some(used) =
-                script.and_then(|attempt| self.search.groups.usage_of_script(attempt))
-            {
-                used.raise(&mut usage);
-            }
-            self.deliver(Event::ChildEnded {
-                pid: child.pid,
-                status: child.status,
-                usage: Box::new(usage),
-                failure,
-            });
+    }
+
+    /// Collects a child that has ended, and reports it.
+    fn collect(&mut self, pid: i32) {
+        if self.launcher.knows_process(pid) {
+            self.read_stepds();
         }
+        self.note_script_end(pid);
+        let script = self.launcher.job_of_script(pid);
+        let used = script.and_then(|attempt| self.search.groups.usage_of_script(attempt));
+        let Some(child) = sys::reap_child(pid) else {
+            return;
+        };
+        self.search.forget_helper(pid);
+        self.tmp_dirs.ended(pid, child.status);
+        let failure = self.script_starter.ended(pid);
+        let mut usage = Usage {
+            user_us: child.user_us,
+            system_us: child.system_us,
+            max_rss_kib: child.max_rss_kib,
+            pages: child.pages,
+            disk_read_bytes: child.blocks_in * 512,
+            disk_write_bytes: child.blocks_out * 512,
+            ..Usage::default()
+        };
+        if let Some(used) = used {
+            used.raise(&mut usage);
+        }
+        self.deliver(Event::ChildEnded {
+            pid,
+            status: child.status,
+            usage: Box::new(usage),
+            failure,
+        });
     }
 
     /// Delivers timers that are due, and has the launcher settle what the wake-up has brought.
@@ -709,6 +698,7 @@ impl LauncherExecutor {
         while let Some(key) = self.timers.take_due(sys::boot_ms()) {
             self.deliver(Event::TimerDue(key));
         }
+        self.tmp_dirs.kill_late(sys::boot_ms());
         self.remove_tmp_dirs(sys::boot_ms());
         self.search.kill_more_remnants(&self.launcher);
         self.search.groups.remove_left();

@@ -2,7 +2,7 @@
 //! that is executed afresh without privileges.
 
 use crate::role::{self, LAUNCHER_NAME, NO_ACCOUNT, Start};
-use muster_node_core::launcher::Account;
+use muster_node_core::launcher::UserAccount;
 use muster_node_core::messages::User;
 use nix::unistd::{Gid, getgrouplist};
 use std::ffi::CString;
@@ -15,22 +15,23 @@ use std::process::ExitCode;
 /// The argument with which the launcher's program looks up groups instead.
 pub(super) const GROUPS_ARGUMENT: &str = "--groups";
 /// The groups that an answer names, if it is whole; else only the primary one.
-pub(super) fn groups_of((name, gid): &Account, answer: &[u8]) -> Vec<u32> {
+pub(super) fn groups_of(account: &UserAccount, answer: &[u8]) -> Vec<u32> {
     minicbor::decode(answer).unwrap_or_else(|_| {
-        eprintln!("the groups of {name} cannot be looked up");
-        vec![*gid]
+        eprintln!("the groups of {} cannot be looked up", account.name);
+        vec![account.gid]
     })
 }
 
 /// Starts a look-up; gives its process and where it answers.
-pub(super) fn start(account: &Account) -> io::Result<(i32, UnixStream)> {
+pub(super) fn start(account: &UserAccount) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
     answer.set_nonblocking(true)?;
     let pid = Start {
         words: &[LAUNCHER_NAME, GROUPS_ARGUMENT],
         environment: Vec::new(),
         user: &look_up_user(),
-        order: minicbor::to_vec(account).expect("writing to memory cannot fail"),
+        order: minicbor::to_vec((&account.name, account.gid))
+            .expect("writing to memory cannot fail"),
         errors: None,
         is_untraceable: true,
         kept: vec![far_end.as_raw_fd()],
@@ -52,12 +53,12 @@ fn look_up_user() -> User {
 }
 
 /// All groups of a user, the primary one included. One who is not in the database has only that.
-fn look_up((user, gid): &Account) -> Vec<u32> {
-    let found = CString::new(user.as_str())
+fn look_up(account: &UserAccount) -> Vec<u32> {
+    let found = CString::new(account.name.as_str())
         .ok()
-        .and_then(|name| getgrouplist(&name, Gid::from_raw(*gid)).ok());
+        .and_then(|name| getgrouplist(&name, Gid::from_raw(account.gid)).ok());
     found.map_or_else(
-        || vec![*gid],
+        || vec![account.gid],
         |all| all.into_iter().map(Gid::as_raw).collect(),
     )
 }
@@ -65,7 +66,8 @@ fn look_up((user, gid): &Account) -> Vec<u32> {
 /// The process that looks up groups.
 pub(super) fn groups_main() -> ExitCode {
     let answer = || -> io::Result<()> {
-        let account: Account = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
+        let (name, gid) = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
+        let account = UserAccount { name, gid };
         let mut answer = File::from(role::take_descriptor(role::FIRST_FD)?);
         let groups = look_up(&account);
         answer.write_all(&minicbor::to_vec(groups).map_err(io::Error::other)?)

@@ -11,6 +11,7 @@ use minicbor::{Decode, Encode};
 use muster_model::ids::StepNo;
 use muster_node_core::launcher::{JobProcesses, Wanted};
 use muster_node_core::messages::{Process, User};
+use muster_proto::step::TaskNumbers;
 use nix::unistd::{getegid, geteuid};
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -40,7 +41,11 @@ pub(super) fn list(tree: &ProcessTree, of: &JobProcesses) -> Listed {
         }
     }
     if let Some(script) = of.script {
-        add(script, StepNo::BATCH, Some((0, 0)));
+        let first = TaskNumbers {
+            local: 0,
+            global: 0,
+        };
+        add(script, StepNo::BATCH, Some(first));
         for pid in tree.below(&[script]) {
             add(pid, StepNo::BATCH, None);
         }
@@ -69,11 +74,14 @@ struct MeasureOrder {
     wanted: Wanted,
 }
 
-/// Local and global number of a task, from the environment that it was started with.
-fn task_of(pid: u32) -> Option<(u32, u32)> {
+/// The numbers of a task, from the environment that it was started with.
+fn task_of(pid: u32) -> Option<TaskNumbers> {
     let pid = i32::try_from(pid).ok()?;
     let [local, global] = processes::variables(pid, ["SLURM_LOCALID", "SLURM_PROCID"]);
-    Some((local?.parse().ok()?, global?.parse().ok()?))
+    Some(TaskNumbers {
+        local: local?.parse().ok()?,
+        global: global?.parse().ok()?,
+    })
 }
 
 /// Starts the process that measures; gives it, and where it answers.

@@ -32,7 +32,7 @@ pub(super) fn start(
         ProgramKind::Epilog(_) => "epilog_slurmd",
         ProgramKind::Unkillable => "unkillable_step",
         // These are no programs.
-        ProgramKind::Container | ProgramKind::TmpDir | ProgramKind::ContainerRemoval => "",
+        ProgramKind::Container | ProgramKind::ContainerRemoval => "",
     };
     env.push(format!("{CONTEXT}={context}"));
     if let ProgramKind::Epilog(Some(status)) = kind {

@@ -16,6 +16,7 @@ use crate::sys::vm_clone::VmCloneSpawner;
 use crate::sys::{self, SharedSlots, Words};
 use muster_model::environment::Environment;
 use muster_model::spec::SoftLimit;
+use muster_node_core::JobTmpDir;
 use muster_node_core::launcher::context::Context;
 use muster_node_core::launcher::interface::{
     Failure, ScriptFailure, ScriptLaunch, ScriptNotStarted,
@@ -166,6 +167,7 @@ impl ScriptStarter {
             self.last_context = (Rc::clone(context), strings(&context.env));
         }
         let user = &launch.user;
+        let tmp_dir = launch.tmp_dir.as_ref().map(tmp_dir_paths).transpose()?;
         let order = Order {
             path: &launch.script,
             args: &Strings::of(args.map(|s| s.as_bytes())),
@@ -182,6 +184,9 @@ impl ScriptStarter {
             umask: context.umask & 0o777,
             limits: &resource_limits(&launch.limits),
             slot,
+            tmp_dir: tmp_dir
+                .as_ref()
+                .map(|paths| paths.each_ref().map(String::as_str)),
         };
         match order.wrong_path() {
             Some(wrong) => Err(wrong),
@@ -194,6 +199,20 @@ impl ScriptStarter {
         let slot = self.used_slots.remove(&pid)?;
         self.free_slots.push(slot);
         self.slots.take(slot).map(|text| failure(&text))
+    }
+}
+
+/// Where a job's temporary directory may be, as its order has it.
+///
+/// # Errors
+/// It is not text.
+fn tmp_dir_paths(dir: &JobTmpDir) -> Result<[String; 3], String> {
+    let other = dir.other_path();
+    let paths = [dir.path.as_path(), &other, dir.above()];
+    let texts = paths.map(|path| path.to_str().map(str::to_owned));
+    match texts {
+        [Some(usual), Some(other), Some(above)] => Ok([usual, other, above]),
+        _ => Err(format!("TmpFS: {}: it is not UTF-8", dir.path.display())),
     }
 }
 

@@ -133,7 +133,15 @@ impl Search {
         match self.watched.iter().find(|watched| watched.pid == pid) {
             // It may have ended.
             Some(watched) => drop(sys::cells::signal_by(&watched.pidfd, signal)),
-            None => drop(sys::kill(pid, signal)),
+            None if is_child(pid) => drop(sys::kill(pid, signal)),
+            None => {}
+        }
+    }
+
+    /// Signals the group of a child, which it leads.
+    pub(super) fn signal_group(&self, pid: i32, signal: i32) {
+        if is_child(pid) {
+            sys::kill(-pid, signal);
         }
     }
 
@@ -255,7 +263,6 @@ impl Search {
             false => self.members.signal(of.attempt, pid, signal),
         };
         // What was found may also be a member of the job's groups that is below another process.
-        let is_child = |pid| Stat::of(pid).is_some_and(|stat| stat.parent == own_pid());
         for pid in roots {
             match !of.is_recovered && is_child(*pid) {
                 true => drop(sys::kill(*pid, signal)),
@@ -408,6 +415,11 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
+/// Whether a process is this one's child: from then on its number is its own, until this process collects it.
+fn is_child(pid: i32) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.parent == own_pid())
+}
+
 fn of_job(orphans: &[(i32, Option<JobAttempt>)], attempt: JobAttempt) -> impl Iterator<Item = i32> {
     let of_job = orphans
         .iter()
@@ -444,7 +456,8 @@ fn signal_foreign(pid: i32, signal: i32, since_ms: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command};
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Child, Command, Stdio};
 
     fn search_in(spool: &std::path::Path) -> Search {
         let groups = JobGroups::open(spool, &[]).unwrap();
@@ -467,6 +480,28 @@ mod tests {
     fn end(mut child: Child) {
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// As if a child had been collected, and its number had gone to another process.
+    #[test]
+    fn what_is_no_child_is_not_signalled_by_its_number() {
+        let spool = std::env::temp_dir().join(format!("muster-no-child.{}", std::process::id()));
+        std::fs::create_dir_all(&spool).unwrap();
+        let search = search_in(&spool);
+        let script = "setsid sleep 600 & echo $!; wait $!";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped());
+        let mut parent = command.spawn().unwrap();
+        let mut number = String::new();
+        let said = parent.stdout.take().unwrap();
+        BufReader::new(said).read_line(&mut number).unwrap();
+        let other: i32 = number.trim().parse().unwrap();
+        search.signal(other, libc::SIGKILL);
+        search.signal_group(other, libc::SIGKILL);
+        sys::kill(other, libc::SIGTERM);
+        let status = parent.wait().unwrap().code();
+        assert_eq!(status, Some(128 + libc::SIGTERM), "how the other ended");
+        std::fs::remove_dir_all(&spool).unwrap();
     }
 
     /// A user may send all signals that there are, to all that a job has.

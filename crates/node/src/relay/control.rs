@@ -5,10 +5,12 @@ use crate::sys;
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use muster_channel::SECRET;
+use muster_model::ids::JobId;
 use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -40,6 +42,22 @@ pub(crate) enum ToAgent {
     Gone(#[n(0)] u64),
 }
 
+/// The agent of another node, as who has the key of a job can say.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
+pub(crate) struct JobAgent {
+    #[n(0)]
+    pub(crate) job: JobId,
+    /// One of the job's.
+    #[n(1)]
+    pub(crate) node: String,
+}
+
+impl fmt::Display for JobAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (job {})", self.node, self.job)
+    }
+}
+
 /// From the agent to the relay.
 #[derive(Debug, Encode, Decode, Validate)]
 pub(crate) enum ToRelay {
@@ -56,6 +74,9 @@ pub(crate) enum ToRelay {
         /// The user.
         #[n(3)]
         uid: u32,
+        /// It is not the user's but an agent's.
+        #[n(4)]
+        agent: Option<JobAgent>,
     },
     /// Nobody may.
     #[n(1)]

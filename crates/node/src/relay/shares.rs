@@ -1,62 +1,101 @@
-//! How many connections of a user a relay carries at a time: each costs it descriptors, of which others need some.
+//! How many connections of somebody a relay carries at a time: each costs it descriptors, of which others need some.
 
-use std::cell::RefCell;
+use super::control::JobAgent;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::fmt;
 use std::rc::Rc;
 
 /// Descriptors of a connection that is carried.
 const DESCRIPTORS: u64 = 2;
-/// Part of all descriptors that one user may have.
+/// Part of all descriptors that one user, or one agent, may have.
 const PART: u64 = 8;
+/// Part that all agents may have: with the keys of many jobs one can speak for many.
+const AGENTS_PART: u64 = 2;
 
-/// The connections of each user that has any.
-#[derive(Debug)]
-pub(super) struct Shares {
-    of_uid: RefCell<HashMap<u32, u64>>,
-    max: u64,
+/// Whose a connection is: what the key proves that it was opened with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Owner {
+    /// The owner of a job, root too.
+    User(u32),
+    /// The agent of another node of a job.
+    Agent(JobAgent),
 }
 
-/// A connection that counts as its user's until this is dropped.
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::User(uid) => write!(f, "uid {uid}"),
+            Owner::Agent(agent) => write!(f, "the agent of {agent}"),
+        }
+    }
+}
+
+/// The connections of each owner that has any.
+#[derive(Debug)]
+pub(super) struct Shares {
+    counts: RefCell<HashMap<Owner, u64>>,
+    /// Those of all agents.
+    agents: Cell<u64>,
+    max: u64,
+    agents_max: u64,
+}
+
+/// A connection that counts as its owner's until this is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     shares: Rc<Shares>,
-    uid: u32,
+    owner: Owner,
 }
 
 impl Shares {
-    /// Shares a limit of `descriptors` among users.
+    /// Shares a limit of `descriptors`.
     pub(super) fn of(descriptors: u64) -> Rc<Shares> {
         Rc::new(Shares {
-            of_uid: RefCell::default(),
+            counts: RefCell::default(),
+            agents: Cell::new(0),
             max: descriptors / PART / DESCRIPTORS,
+            agents_max: descriptors / AGENTS_PART / DESCRIPTORS,
         })
     }
 
-    /// Counts a connection. Root has no limits.
+    /// Counts a connection.
     ///
     /// # Errors
-    /// The user has too many.
-    pub(super) fn take(self: &Rc<Shares>, uid: u32) -> Result<Share, String> {
-        let mut of_uid = self.of_uid.borrow_mut();
-        let count = of_uid.entry(uid).or_default();
-        if *count >= self.max && uid != 0 {
+    /// The owner has too many, or all agents have.
+    pub(super) fn take(self: &Rc<Shares>, owner: Owner) -> Result<Share, String> {
+        let mut counts = self.counts.borrow_mut();
+        let count = counts.get(&owner).copied().unwrap_or(0);
+        if count >= self.max {
             return Err(format!(
-                "uid {uid} has {count} connections to this node, which is the limit of one user"
+                "{owner} has {count} connections to this node, which is the limit of one"
             ));
         }
-        *count += 1;
+        if let Owner::Agent(_) = owner {
+            let agents = self.agents.get();
+            if agents >= self.agents_max {
+                return Err(format!(
+                    "agents have {agents} connections to this node, which is the limit of all"
+                ));
+            }
+            self.agents.set(agents + 1);
+        }
+        counts.insert(owner.clone(), count + 1);
         let shares = Rc::clone(self);
-        Ok(Share { shares, uid })
+        Ok(Share { shares, owner })
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut of_uid = self.shares.of_uid.borrow_mut();
-        if let Some(count) = of_uid.get_mut(&self.uid) {
+        if let Owner::Agent(_) = self.owner {
+            self.shares.agents.set(self.shares.agents.get() - 1);
+        }
+        let mut counts = self.shares.counts.borrow_mut();
+        if let Some(count) = counts.get_mut(&self.owner) {
             *count -= 1;
             if *count == 0 {
-                of_uid.remove(&self.uid);
+                counts.remove(&self.owner);
             }
         }
     }
@@ -65,17 +104,54 @@ impl Drop for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::ids::JobId;
 
     #[test]
     fn a_user_gets_a_part_and_gives_it_back() {
         let shares = Shares::of(32);
-        let own = [shares.take(7).unwrap(), shares.take(7).unwrap()];
-        let refused = shares.take(7).unwrap_err();
-        assert!(refused.contains("uid 7 has 2"), "{refused}");
-        let _other = shares.take(8).unwrap();
-        let _root: Vec<_> = (0..9).map(|_| shares.take(0).unwrap()).collect();
-        drop(own);
-        shares.take(7).unwrap();
-        assert!(!shares.of_uid.borrow().contains_key(&7));
+        let take = |uid| shares.take(Owner::User(uid));
+        for uid in [7, 0] {
+            let own = [take(uid).unwrap(), take(uid).unwrap()];
+            let refused = take(uid).unwrap_err();
+            let expected = format!("uid {uid} has 2");
+            assert!(refused.contains(&expected), "{refused}");
+            let _other = take(8).unwrap();
+            drop(own);
+            take(uid).unwrap();
+        }
+        assert!(shares.counts.borrow().is_empty());
+    }
+
+    /// They counted as root's, who had no limit.
+    #[test]
+    fn an_agent_gets_a_part_of_what_agents_get() {
+        let shares = Shares::of(32);
+        let take = |job, node: &str| {
+            let (job, node) = (JobId(job), node.to_owned());
+            shares.take(Owner::Agent(JobAgent { job, node }))
+        };
+        let mut all = vec![take(1, "n2").unwrap(), take(1, "n2").unwrap()];
+        let refused = take(1, "n2").unwrap_err();
+        assert!(
+            refused.contains("the agent of n2 (job 1) has 2"),
+            "{refused}"
+        );
+        for (job, node) in [
+            (1, "n3"),
+            (1, "n3"),
+            (2, "n2"),
+            (2, "n2"),
+            (3, "n2"),
+            (3, "n2"),
+        ] {
+            all.push(take(job, node).unwrap());
+        }
+        let refused = take(4, "n2").unwrap_err();
+        assert!(refused.contains("agents have 8"), "{refused}");
+        let _user = shares.take(Owner::User(7)).unwrap();
+        all.pop();
+        all.push(take(4, "n2").unwrap());
+        drop(all);
+        assert_eq!((shares.agents.get(), shares.counts.borrow().len()), (0, 1));
     }
 }

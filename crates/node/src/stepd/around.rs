@@ -89,7 +89,9 @@ impl TaskSet {
         }
         // An epilog in /tmp is better than none.
         let _ = go_to(&self.order.launch.spec.work_dir);
-        let mut env = self.task_env(local, global);
+        // The log is not for it.
+        let tmp_dir = self.make_tmp_dir(|_| {});
+        let mut env = self.task_env(local, global, tmp_dir.as_deref());
         env.extend(own_pid());
         // The node's log is not for texts of users. The daemon tells the user by this.
         let mut failed = 0;

@@ -12,16 +12,26 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 /// Connections that have not shown the key. With more, the oldest is closed: srun shows it at once.
 const STRANGERS_MAX: usize = 64;
+/// How long a connection may be one of them, in milliseconds: as long as a daemon waits for srun.
+const STRANGER_MAX_MS: u64 = 30_000;
 /// Output that a reader has not taken: with more it is dropped. Tasks do not wait for it.
 const READER_BYTES_MAX: usize = 4 << 20;
 /// Bytes of the first message of a connection: a key, and the addresses of the nodes below.
 const GREETING_BYTES_MAX: usize = 4 << 20;
 
+/// A connection that has not shown the key.
+pub(super) struct Stranger {
+    id: ClientId,
+    pub(super) client: StepClient,
+    /// When it is closed, in milliseconds of the clock that never goes back.
+    until_ms: u64,
+}
+
 /// See the module.
 pub(super) struct Connections {
     pub(super) listener: UnixListener,
     /// Those that have not shown the key.
-    pub(super) strangers: Vec<(ClientId, StepClient)>,
+    pub(super) strangers: Vec<Stranger>,
     /// The client whose first message the machine is checking.
     greeted: Option<(ClientId, StepClient)>,
     client: Option<(ClientId, StepClient)>,
@@ -71,8 +81,8 @@ impl Connections {
         self.client.as_mut().map(|(_, client)| client)
     }
 
-    /// Takes in who has connected.
-    pub(super) fn accept(&mut self) {
+    /// Takes in who has connected, at this time.
+    pub(super) fn accept(&mut self, now_ms: u64) {
         // Others have their turn before the next so many.
         for _ in 0..STRANGERS_MAX {
             let Ok((stream, _)) = self.listener.accept() else {
@@ -83,26 +93,43 @@ impl Connections {
             }
             if let Ok(client) = StepClient::new(stream) {
                 let id = self.next_id();
-                self.strangers.push((id, client));
+                let until_ms = now_ms.saturating_add(STRANGER_MAX_MS);
+                self.strangers.push(Stranger {
+                    id,
+                    client,
+                    until_ms,
+                });
             }
         }
+    }
+
+    /// When the next of those that have not shown the key is to be [closed](Connections::close_late).
+    pub(super) fn next_late_ms(&self) -> Option<u64> {
+        self.strangers.iter().map(|one| one.until_ms).min()
+    }
+
+    /// Closes those that have had their time to show the key.
+    pub(super) fn close_late(&mut self, now_ms: u64) {
+        self.strangers.retain(|one| one.until_ms > now_ms);
     }
 
     /// Reads the first message of a connection, which waits for what is decided about it; and whether an [`ToStepd::Adopt`] is of
     /// this process's user.
     pub(super) fn read_stranger(&mut self, at: usize) -> Option<(ClientId, ToStepd, bool)> {
-        let (id, mut stranger) = self.strangers.swap_remove(at);
-        stranger.wire.read();
-        let Some(message) = stranger.next() else {
+        let mut stranger = self.strangers.swap_remove(at);
+        let client = &mut stranger.client;
+        client.wire.read();
+        let Some(message) = client.next() else {
             // Too much without a message: the connection is dropped.
-            if stranger.wire.open && stranger.wire.received <= GREETING_BYTES_MAX {
-                self.strangers.push((id, stranger));
+            if client.wire.open && client.wire.received <= GREETING_BYTES_MAX {
+                self.strangers.push(stranger);
             }
             return None;
         };
         let is_own =
-            matches!(message, ToStepd::Adopt(_)) && stranger.wire.local().is_some_and(is_own);
-        self.greeted = Some((id, stranger));
+            matches!(message, ToStepd::Adopt(_)) && client.wire.local().is_some_and(is_own);
+        let id = stranger.id;
+        self.greeted = Some((id, stranger.client));
         Some((id, message, is_own))
     }
 
@@ -233,4 +260,41 @@ impl Connections {
 fn is_own(stream: &UnixStream) -> bool {
     let peer = getsockopt(stream, PeerCredentials);
     peer.is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_proto::frame;
+    use std::io::Write as _;
+
+    /// A stranger kept its place, and the memory of half a message, for as long as the step ran.
+    #[test]
+    fn who_does_not_show_the_key_in_time_is_closed() {
+        let path = std::env::temp_dir().join(format!("muster-late.{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut connections = Connections::new(listener);
+        let mut first = UnixStream::connect(&path).unwrap();
+        connections.accept(1_000);
+        first.write_all(&[0, 0, 1]).unwrap();
+        assert!(connections.read_stranger(0).is_none(), "half a message");
+        let mut second = UnixStream::connect(&path).unwrap();
+        connections.accept(2_000);
+        assert_eq!(
+            connections.next_late_ms(),
+            Some(1_000 + STRANGER_MAX_MS),
+            "what it sends gives it no more time"
+        );
+        connections.close_late(999 + STRANGER_MAX_MS);
+        assert_eq!(connections.strangers.len(), 2);
+        connections.close_late(1_000 + STRANGER_MAX_MS);
+        assert!(first.write_all(&[0]).is_err());
+        frame::write(&mut second, &ToStepd::Left).unwrap();
+        let (_, message, _) = connections.read_stranger(0).unwrap();
+        assert_eq!(message, ToStepd::Left);
+        assert_eq!(connections.next_late_ms(), None);
+        std::fs::remove_file(path).unwrap();
+    }
 }

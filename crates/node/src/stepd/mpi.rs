@@ -76,7 +76,8 @@ const READS_AT_ONCE: usize = 16;
 pub(super) struct Pmix {
     /// Its process.
     pub(super) pid: i32,
-    control: UnixStream,
+    /// Absent once nothing more is read by it: others may hold the host's end, also when the host is gone.
+    control: Option<UnixStream>,
     input: Frames,
     /// What it has not been sent yet.
     output: Vec<u8>,
@@ -89,7 +90,7 @@ pub(super) struct Pmix {
     sockets: Vec<OwnedFd>,
     /// They are written.
     ready: bool,
-    /// It has exited.
+    /// It was collected: its number may be another process's.
     pub(super) ended: bool,
     /// For files of tasks and library, and, last, for memory that tasks share; they may be one.
     dirs: Vec<PathBuf>,
@@ -162,7 +163,7 @@ impl Pmix {
         control.set_nonblocking(true)?;
         Ok(Pmix {
             pid: started.pid,
-            control,
+            control: Some(control),
             input: Frames::default(),
             output: Vec::new(),
             incomplete: 0,
@@ -181,33 +182,36 @@ impl Pmix {
 
     /// What to poll for. While srun is behind with its output (`full`), the host waits.
     pub(super) fn interest(&self, full: bool) -> (i32, i16) {
-        if self.ended {
+        let Some(control) = self.control.as_ref().filter(|_| !self.ended) else {
             return (-1, 0);
-        }
+        };
         let reading = if full { 0 } else { libc::POLLIN };
         let writing = if self.output.is_empty() {
             0
         } else {
             libc::POLLOUT
         };
-        (self.control.as_raw_fd(), reading | writing)
+        (control.as_raw_fd(), reading | writing)
     }
 
     /// Sends the host a message, or keeps it until the host reads. The host is the user's process, which may be stopped.
     fn send(&mut self, message: &ToHost) {
-        if self.ended {
+        if self.ended || self.control.is_none() {
             return;
         }
         frame::encode_into(message, &mut self.output);
         if self.output.len() > UNSENT_MAX {
-            self.give_up("does not read");
+            return self.give_up("does not read");
         }
         self.flush();
     }
 
     fn flush(&mut self) {
+        let Some(control) = &mut self.control else {
+            return;
+        };
         while !self.output.is_empty() {
-            match self.control.write(&self.output) {
+            match control.write(&self.output) {
                 Ok(sent) => drop(self.output.drain(..sent)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
@@ -217,13 +221,30 @@ impl Pmix {
         }
     }
 
-    /// Kills a host that does not behave as one.
+    /// Kills a host that does not behave as one, unless it has ended and it was another process that has its socket.
     fn give_up(&mut self, why: &str) {
-        stepd_log::line(&format!("the PMIx host {} {why} and is killed", self.pid));
+        let what = match self.ended {
+            true => "",
+            false => " and is killed",
+        };
+        stepd_log::line(&format!("the PMIx host {} {why}{what}", self.pid));
+        self.close();
+        self.kill();
+    }
+
+    /// Nothing more is read from the host, nor sent to it.
+    fn close(&mut self) {
+        self.control = None;
         self.output.clear();
         self.input = Frames::default();
         self.incomplete = 0;
-        sys::kill(self.pid, libc::SIGKILL);
+    }
+
+    /// Kills the host, unless it was collected: only until then the number is its own.
+    fn kill(&self) {
+        if !self.ended {
+            sys::kill(self.pid, libc::SIGKILL);
+        }
     }
 
     /// Carries out what is decided about the host, and about memory of the tasks, which are `user`'s.
@@ -233,8 +254,10 @@ impl Pmix {
             Action::SendHost(HostCommand::TaskFailed(rank)) => {
                 self.send(&ToHost::TaskFailed { rank });
             }
+            // One that has closed its end cannot be asked.
+            Action::SendHost(HostCommand::Stop) if self.control.is_none() => self.kill(),
             Action::SendHost(HostCommand::Stop) => self.send(&ToHost::Stop),
-            Action::KillHost => drop(sys::kill(self.pid, libc::SIGKILL)),
+            Action::KillHost => self.kill(),
             Action::RemoveLeftovers { is_searched } => {
                 if is_searched {
                     leftovers::find(self.since, user, &mut self.shared);
@@ -261,6 +284,10 @@ impl Pmix {
     pub(super) fn receive(&mut self) -> Vec<HostEvent> {
         self.flush();
         let messages = self.read();
+        if self.ended {
+            // What it wrote itself is read.
+            self.close();
+        }
         messages.into_iter().map(|m| self.event(m)).collect()
     }
 
@@ -284,17 +311,36 @@ impl Pmix {
 
     /// Messages that have come, as many as are read at once.
     fn read(&mut self) -> Vec<FromHost> {
+        let is_open = self.read_bytes();
+        let messages = self.take_messages();
+        if !is_open {
+            self.close();
+        }
+        self.errors.log();
+        messages
+    }
+
+    /// Takes in what has come; whether more may come.
+    fn read_bytes(&mut self) -> bool {
+        let Some(control) = &mut self.control else {
+            return false;
+        };
         let mut chunk = [0; 64 << 10];
         for _ in 0..READS_AT_ONCE {
-            match self.control.read(&mut chunk) {
-                Ok(n) if n > 0 => {
+            match control.read(&mut chunk) {
+                Ok(0) => return false,
+                Ok(n) => {
                     self.input.push(&chunk[..n]);
                     self.incomplete += n;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                _ => break,
+                Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
             }
         }
+        true
+    }
+
+    fn take_messages(&mut self) -> Vec<FromHost> {
         let mut out = Vec::new();
         loop {
             match self.input.take() {
@@ -313,7 +359,6 @@ impl Pmix {
                 }
             }
         }
-        self.errors.log();
         out
     }
 
@@ -423,6 +468,71 @@ mod tests {
     use super::*;
     use nix::unistd::{getegid, geteuid};
     use std::os::unix::fs::{MetadataExt, chown, symlink};
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Child, Command};
+
+    /// A host that is this process, and its end of the socket.
+    fn host_of(child: &Child) -> (Pmix, UnixStream) {
+        let (control, far) = UnixStream::pair().unwrap();
+        control.set_nonblocking(true).unwrap();
+        let pmix = Pmix {
+            pid: child.id().try_into().unwrap(),
+            control: Some(control),
+            input: Frames::default(),
+            output: Vec::new(),
+            incomplete: 0,
+            errors: host::Errors::none(),
+            environments: File::from(sys::memory_file(c"test").unwrap()),
+            sockets: Vec::new(),
+            ready: false,
+            ended: false,
+            dirs: Vec::new(),
+            shared: BTreeSet::new(),
+            since: SystemTime::now(),
+            order: PmixOrder::default(),
+            crowded: false,
+        };
+        (pmix, far)
+    }
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    /// A process that the host had left wrote nonsense to the host's socket after the host was collected: the process that had its
+    /// number by then was killed, by root.
+    #[test]
+    fn a_host_that_was_collected_is_not_killed() {
+        // The one that has the number now.
+        let mut other = sleeper();
+        let (mut pmix, mut left) = host_of(&other);
+        pmix.ended = true;
+        left.write_all(&[0xff; 4]).unwrap();
+        assert!(pmix.receive().is_empty());
+        pmix.execute(Action::KillHost, 0);
+        pmix.execute(Action::SendHost(HostCommand::Stop), 0);
+        assert!(left.write_all(&[0]).is_err(), "nothing more is read");
+        sys::kill(pmix.pid, libc::SIGTERM);
+        assert_eq!(other.wait().unwrap().signal(), Some(libc::SIGTERM));
+        let mut child = sleeper();
+        host_of(&child).0.execute(Action::KillHost, 0);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
+
+    /// The socket was ready for ever, and root's daemon in a loop.
+    #[test]
+    fn a_host_that_has_closed_its_end_is_not_looked_at_again() {
+        let mut child = sleeper();
+        let (mut pmix, mut far) = host_of(&child);
+        frame::write(&mut far, &FromHost::Connected(3)).unwrap();
+        drop(far);
+        assert_eq!(pmix.interest(false).1, libc::POLLIN);
+        assert_eq!(pmix.receive(), [HostEvent::Connected(3)]);
+        assert_eq!(pmix.interest(false), (-1, 0));
+        // It cannot be asked to end.
+        pmix.execute(Action::SendHost(HostCommand::Stop), 0);
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
 
     #[test]
     fn a_directory_that_was_put_in_the_place_of_the_steps_is_not_given_away() {

@@ -59,7 +59,8 @@ fn wait_for_step(executor: &mut StepdExecutor) -> io::Result<()> {
     // Who has come for the next step has come after the word of it, which is read after this. To find nobody costs as much as
     // a connection.
     if fds[1].revents != 0 {
-        executor.connections.accept();
+        let now_ms = executor.now_ms();
+        executor.connections.accept(now_ms);
     }
     if fds[2].revents != 0 {
         executor.read_launcher();
@@ -129,6 +130,8 @@ fn wait_in_step(executor: &mut StepdExecutor) -> io::Result<()> {
             executor.read_stranger(at);
         }
     }
+    let now_ms = executor.now_ms();
+    executor.connections.close_late(now_ms);
     if seen(LAUNCHER) != 0 {
         executor.read_launcher();
     }
@@ -139,7 +142,8 @@ fn wait_in_step(executor: &mut StepdExecutor) -> io::Result<()> {
         executor.read_signals();
     }
     if seen(LISTENER) != 0 {
-        executor.connections.accept();
+        let now_ms = executor.now_ms();
+        executor.connections.accept(now_ms);
     }
     Ok(())
 }
@@ -174,8 +178,8 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
     fds.push(entry(Some(host), events));
     let agent = executor.agent.as_ref().map(|a| a.stream.as_raw_fd());
     fds.push(input(agent));
-    for (_, stranger) in &executor.connections.strangers {
-        fds.push(input(Some(stranger.wire.number())));
+    for stranger in &executor.connections.strangers {
+        fds.push(input(Some(stranger.client.wire.number())));
     }
     let before = fds.len();
     let below = tasks.into_iter().flat_map(|t| t.below.interests(is_choked));
@@ -208,7 +212,8 @@ fn timeout_ms(executor: &mut StepdExecutor) -> i32 {
     let company = client.and_then(StepClient::waits_until);
     let company = company.map(|until| until.saturating_duration_since(Instant::now()));
     let reading = executor.stepd.has_unread().then_some(READ_WAIT);
-    let deadline = executor.stepd.deadline();
+    let late = executor.connections.next_late_ms();
+    let deadline = executor.stepd.deadline().into_iter().chain(late).min();
     let deadline = deadline.map(|at| Duration::from_millis(at.saturating_sub(executor.now_ms())));
     let first = [company, reading, deadline].into_iter().flatten().min();
     first.map_or(-1, |wait| {

@@ -7,6 +7,7 @@ use super::mpi;
 use super::program::{self, Program};
 use super::streams::Kind;
 use super::task_set::{LimitCache, TaskSet};
+use super::tmp_dir;
 use crate::cgroup::steps::JobGroups;
 use crate::job_files::{go_to, open_as, output_flags, say};
 use crate::sys::{self, Words};
@@ -150,13 +151,8 @@ impl TaskSet {
     fn start_alone(&mut self, global: u32, limits: &mut LimitCache) -> io::Result<i32> {
         let ends = self.ends(0, global)?;
         let daemon = std::process::id();
-        let own = self.own_env(0, global);
-        let inherited = inherited(&self.order, &own);
-        let of_task = own.iter().cloned().filter_map(variable).collect();
-        let found = self.order.launch.spec.program_file.as_deref();
-        let found = found.filter(|_| self.order.direct);
-        let program = Program::new(self.argv(global), Words::with(inherited, of_task));
-        let mut program = program.found_at(found);
+        let expected = self.usual_tmp_dir();
+        let mut program = self.program_alone(global, expected.as_deref());
         let limits = limits.missing(&self.order.limits);
         let place = ChildContext {
             local: 0,
@@ -174,10 +170,27 @@ impl TaskSet {
                         say(&text);
                         1
                     }
-                    Ok(()) => program.exec(global, || Ok(())),
+                    Ok(()) => {
+                        let made = self.make_tmp_dir(say);
+                        if made != expected {
+                            program = self.program_alone(global, made.as_deref());
+                        }
+                        program.exec(global, || Ok(()))
+                    }
                 })
             }
         }
+    }
+
+    /// The program of a task that is alone.
+    fn program_alone(&self, global: u32, tmp_dir: Option<&str>) -> Program<'_> {
+        let own = self.own_env(0, global, tmp_dir);
+        let inherited = inherited(&self.order, &own);
+        let of_task = own.iter().cloned().filter_map(variable).collect();
+        let found = self.order.launch.spec.program_file.as_deref();
+        let found = found.filter(|_| self.order.direct);
+        let program = Program::new(self.argv(global), Words::with(inherited, of_task));
+        program.found_at(found)
     }
 
     /// Makes the streams of a task; the daemon's ends go into `self.streams`.
@@ -396,7 +409,8 @@ impl TaskSet {
 
     /// Executes the program of a task that was forked; gives an exit code if it cannot be.
     fn exec_task(&self, local: u32, global: u32) -> i32 {
-        let mut env = self.task_env(local, global);
+        let tmp_dir = self.make_tmp_dir(say);
+        let mut env = self.task_env(local, global, tmp_dir.as_deref());
         if let Err(status) = self.run_prologs(&mut env) {
             return status;
         }
@@ -417,8 +431,8 @@ impl TaskSet {
     }
 
     /// The environment of one task, but for its process id.
-    pub(super) fn task_env(&self, local: u32, global: u32) -> Vec<CString> {
-        let own = self.own_env(local, global);
+    pub(super) fn task_env(&self, local: u32, global: u32, tmp_dir: Option<&str>) -> Vec<CString> {
+        let own = self.own_env(local, global, tmp_dir);
         let mut env: Vec<CString> = inherited(&self.order, &own).map(CStr::to_owned).collect();
         env.extend(own.into_iter().filter_map(variable));
         if let Some(pmix) = &self.pmix {
@@ -428,9 +442,10 @@ impl TaskSet {
     }
 
     /// What differs by task.
-    fn own_env(&self, local: u32, global: u32) -> Variables {
+    fn own_env(&self, local: u32, global: u32, tmp_dir: Option<&str>) -> Variables {
         let mut own = job_env::task_env(global, local);
         own.extend(self.gpu_env(local));
+        own.extend(tmp_dir::variables(tmp_dir));
         own
     }
 }

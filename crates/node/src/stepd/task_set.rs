@@ -153,13 +153,14 @@ fn signal_found(found: &[i32], signal: i32) {
     for pid in found {
         // Held before it is looked at again: from then on the number is no other's.
         let held = sys::pidfd(*pid);
-        if !parent_of(*pid).is_some_and(|parent| parents.contains(&parent)) {
-            continue;
-        }
-        match held {
-            Ok(held) => drop(sys::cells::signal_by(&held, signal)),
-            // Out of descriptors, or a kernel without such; none of a process that is gone.
-            Err(_) => drop(sys::kill(*pid, signal)),
+        let parent = parent_of(*pid).filter(|parent| parents.contains(parent));
+        match (held, parent) {
+            (_, None) => {}
+            (Ok(held), Some(_)) => drop(sys::cells::signal_by(&held, signal)),
+            // Out of descriptors: the number of a child is its own until this process collects it. What its children leave becomes
+            // its child.
+            (Err(_), Some(parent)) if parent == own_pid() => drop(sys::kill(*pid, signal)),
+            (Err(_), Some(_)) => {}
         }
     }
 }

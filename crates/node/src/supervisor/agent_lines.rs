@@ -1,6 +1,8 @@
 //! The lines that agent and relay log: their standard error is a one-way link to the supervisor, which writes them to its log. They have
-//! no file of root's, which somebody who has taken one of them over could cut, or hold while others want to write.
+//! no file of root's, which somebody who has taken one of them over could cut, or hold while others want to write; nor can that fill
+//! the disk: what is logged of each is bounded ([`LineBudget`]).
 
+use super::line_budget::LineBudget;
 use crate::one_way_link::OneWayLink;
 use muster_model::visible_text::visible;
 use nix::errno::Errno;
@@ -20,19 +22,24 @@ const LAST_MAX: Duration = Duration::from_secs(1);
 /// The supervisor's end.
 #[derive(Debug)]
 pub(super) struct AgentLines {
+    /// What the process is.
+    process: &'static str,
     /// None once all others are closed.
     link: Option<OwnedFd>,
     /// The beginning of a line.
     input: Vec<u8>,
+    budget: LineBudget,
 }
 
 impl AgentLines {
-    /// Makes the link: this end, and the one to write to.
-    pub(super) fn open() -> io::Result<(AgentLines, OwnedFd)> {
+    /// Makes the link of a process: this end, and the one to write to.
+    pub(super) fn open(process: &'static str) -> io::Result<(AgentLines, OwnedFd)> {
         let link = OneWayLink::open()?;
         let lines = AgentLines {
+            process,
             link: Some(link.reader),
             input: Vec::new(),
+            budget: LineBudget::new(Instant::now()),
         };
         Ok((lines, link.writer))
     }
@@ -42,7 +49,26 @@ impl AgentLines {
         self.link.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Passes on the whole lines that have come.
+    /// When it is to be reported that lines were left out, if some were.
+    pub(super) fn due_in(&mut self) -> Option<Duration> {
+        self.budget.due_in(Instant::now())
+    }
+
+    /// Logs how many lines were left out, if it is time to.
+    pub(super) fn report_left_out(&mut self) {
+        if let Some(count) = self.budget.take_left_out(Instant::now()) {
+            self.log_left_out(count);
+        }
+    }
+
+    fn log_left_out(&self, count: u64) {
+        log::warn!(
+            "{count} lines of the {}'s log were left out: it has written more than is kept",
+            self.process
+        );
+    }
+
+    /// Passes on the whole lines that have come, as far as there is room for them in the log.
     pub(super) fn pass_on(&mut self, append: fn(&str)) {
         let Some(link) = &self.link else {
             return;
@@ -54,9 +80,15 @@ impl AgentLines {
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(_) => self.link = None,
         }
+        let now = Instant::now();
         let mut rest = &self.input[..];
         while let Some((line, behind)) = next_line(rest, self.link.is_none()) {
-            append(&visible(&String::from_utf8_lossy(line)));
+            let line = String::from_utf8_lossy(line);
+            let line = visible(&line);
+            // As it is written, with its end.
+            if self.budget.admit(line.len() + 1, now) {
+                append(&line);
+            }
             rest = behind;
         }
         let taken = self.input.len() - rest.len();
@@ -65,6 +97,13 @@ impl AgentLines {
 
     /// The agent has ended: passes on what it has written last.
     pub(super) fn finish(&mut self, append: fn(&str)) {
+        self.pass_on_last(append);
+        if let Some(count) = self.budget.finish() {
+            self.log_left_out(count);
+        }
+    }
+
+    fn pass_on_last(&mut self, append: fn(&str)) {
         let until = Instant::now() + LAST_MAX;
         while let Some(link) = &self.link {
             let left = until.saturating_duration_since(Instant::now());
@@ -92,10 +131,12 @@ fn next_line(input: &[u8], is_all: bool) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::line_budget::BYTES_MAX;
     use super::*;
     use std::cell::RefCell;
     use std::fs::File;
     use std::io::Write as _;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     thread_local! {
         static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -107,7 +148,7 @@ mod tests {
 
     #[test]
     fn lines_come_whole_visible_and_to_the_last() {
-        let (mut lines, writer) = AgentLines::open().unwrap();
+        let (mut lines, writer) = AgentLines::open("agent").unwrap();
         let mut writer = File::from(writer);
         writer.write_all(b"one\nt\x1b[2Jwo\nthr").unwrap();
         while LINES.with_borrow(Vec::len) < 2 {
@@ -120,5 +161,37 @@ mod tests {
         assert_eq!(lines.number(), -1);
         let long = "x".repeat(LINE_MAX);
         assert_eq!(LINES.take(), ["one", "t?[2Jwo", "three", &long, "xxx"]);
+    }
+
+    /// An agent that was taken over filled the disk.
+    #[test]
+    fn what_a_process_writes_without_end_is_left_out() {
+        static BYTES: AtomicU64 = AtomicU64::new(0);
+        fn count(line: &str) {
+            BYTES.fetch_add(line.len() as u64 + 1, Ordering::Relaxed);
+        }
+        let (mut lines, writer) = AgentLines::open("agent").unwrap();
+        let mut writer = File::from(writer);
+        // Bytes that are no characters become longer.
+        let chunk = [b"x\n".repeat(1000), [0xff, b'\n'].repeat(1000)].concat();
+        let writing = std::thread::spawn(move || {
+            for _ in 0..5000 {
+                writer.write_all(&chunk).unwrap();
+            }
+        });
+        let started = Instant::now();
+        while lines.number() >= 0 {
+            lines.pass_on(count);
+        }
+        writing.join().unwrap();
+        let written = BYTES.load(Ordering::Relaxed);
+        let most = BYTES_MAX + started.elapsed().as_secs() * (16 << 10) + (16 << 10);
+        assert!(
+            written <= most && written > BYTES_MAX / 2,
+            "{written} bytes"
+        );
+        assert!(lines.due_in().is_some(), "it is reported later");
+        lines.finish(count);
+        assert!(lines.due_in().is_none(), "it is reported at the end");
     }
 }

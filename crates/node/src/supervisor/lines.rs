@@ -21,6 +21,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest message.
 const MESSAGE_MAX: usize = 1024;
@@ -187,6 +188,9 @@ impl Message for SupervisorAnswer {
     const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
+/// Answers that could not be sent.
+static UNANSWERED: AtomicU64 = AtomicU64::new(0);
+
 /// Answers the agent. An agent that does not read its answers gets no more of them.
 pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
     let (with, refused) = match &result {
@@ -198,7 +202,11 @@ pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
     };
     let bytes = minicbor::to_vec(SupervisorAnswer { number, refused }).unwrap_or_default();
     if let Err(e) = descriptors::send(line, &bytes, &with) {
-        log::warn!("the agent cannot be answered: {e}");
+        // It may ask on and on: of many failures there are few lines.
+        let count = UNANSWERED.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            log::warn!("the agent cannot be answered ({count} times so far): {e}");
+        }
     }
 }
 

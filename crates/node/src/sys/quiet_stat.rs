@@ -21,11 +21,6 @@ impl Found {
     pub(crate) fn is_dir(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
     }
-
-    /// Whether others than its user and group may add names to it.
-    pub(crate) fn is_for_others(&self) -> bool {
-        self.mode & 0o022 != 0
-    }
 }
 
 /// What has a name in a directory; links are not followed, and nothing is mounted for it.

@@ -39,7 +39,7 @@ const WAITS: &str = "a_script_that_waits_for_its_file_has_nothing_of_the_shims";
 
 const NOBODY: u32 = 65534;
 
-fn nobodys(id: u64, dir: &Dir, script: &str) -> JobMaker {
+pub fn nobodys(id: u64, dir: &Dir, script: &str) -> JobMaker {
     let mut job = JobMaker::new(id, &dir.0, script);
     job.spec.owner = Owner {
         uid: NOBODY,
@@ -51,19 +51,19 @@ fn nobodys(id: u64, dir: &Dir, script: &str) -> JobMaker {
 }
 
 /// A directory of `nobody`'s.
-fn dir_of_nobody(name: &str) -> Dir {
+pub fn dir_of_nobody(name: &str) -> Dir {
     let dir = Dir::new(name);
     dir.open();
     dir
 }
 
 /// A FIFO that `nobody` may open.
-fn open_fifo(path: &Path) {
+pub fn open_fifo(path: &Path) {
     fifo(path);
     nix::unistd::chown(path, Some(NOBODY.into()), Some(NOBODY.into())).unwrap();
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
         assert!(started.elapsed() < PATIENCE, "gave up waiting until {what}");

@@ -18,6 +18,7 @@ mod privileges;
 mod secrets;
 mod step_strangers;
 mod steps;
+mod tmp_dirs;
 mod versions;
 
 use log::LevelFilter;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         lies::TESTS,
         secrets::TESTS,
         dumpable::TESTS,
+        tmp_dirs::TESTS,
         versions::TESTS,
     ]
     .concat();
@@ -163,6 +165,7 @@ fn options(name: &str, controller_socket: &Path, spool_dir: &Path) -> AgentOptio
         conf: String::new(),
         fetch: Vec::new(),
         dynamic: None,
+        spool_pattern: spool_dir.with_file_name("spool.%n").display().to_string(),
     }
 }
 

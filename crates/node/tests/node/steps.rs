@@ -11,7 +11,7 @@ use muster_model::time::TimeLimit;
 use muster_proto::frame;
 use muster_proto::node::{Order, Report};
 use muster_proto::step::{
-    AgentReply, AgentRequest, FromStepd, StdinTask, StepCreated, StepSpec, ToStepd,
+    AgentReply, AgentRequest, FromStepd, StdinTask, StepCreated, StepSpec, TaskNumbers, ToStepd,
 };
 use muster_trust::{JobKeyUse, derive_job_key};
 use std::collections::BTreeMap;
@@ -487,8 +487,16 @@ fn wait_for_child(pid: nix::unistd::Pid) {
     }
 }
 
-/// A process: its number, its step, and for a task its local and global number.
-type Process = (u32, StepNo, Option<(u32, u32)>);
+/// A process: its number, its step, and for a task its numbers.
+type Process = (u32, StepNo, Option<TaskNumbers>);
+
+/// The only node's task of this number.
+fn task(number: u32) -> TaskNumbers {
+    TaskNumbers {
+        local: number,
+        global: number,
+    }
+}
 
 fn inspect(node: &Node, job: u64) -> Vec<Process> {
     let mut stream = connect(node);
@@ -633,11 +641,11 @@ fn listed() {
     }
     let list = inspect(&node, 1);
     assert!(
-        list.contains(&(pids[0], StepNo(0), Some((0, 0)))),
+        list.contains(&(pids[0], StepNo(0), Some(task(0)))),
         "{list:?}"
     );
     assert!(
-        list.contains(&(pids[1], StepNo(0), Some((1, 1)))),
+        list.contains(&(pids[1], StepNo(0), Some(task(1)))),
         "{list:?}"
     );
     let batch = list

@@ -222,7 +222,7 @@ impl MpiHost {
                 eprintln!("name space {} cannot be registered: {e}", job.nspace);
             }
             for host in &job.hosts {
-                self.mesh.is_new(host);
+                self.mesh.add_host(host);
             }
             self.jobs.insert(job.nspace.clone(), job);
         }

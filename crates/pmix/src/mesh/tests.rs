@@ -24,7 +24,7 @@ fn a_new_host_at_the_address_of_one_that_is_gone_is_there() {
     let happened = next(&mut mesh);
     assert!(matches!(&happened[..], [MeshEvent::Gone(h, false)] if h == host));
     assert!(mesh.is_gone(host));
-    mesh.is_new(host);
+    mesh.add_host(host);
     assert!(!mesh.is_gone(host));
     // It may go as well, which is reported again.
     mesh.send(host, &Wire::Bye);

@@ -4,7 +4,7 @@ use crate::world::{World, cluster, job, nodes, wide};
 use muster_core::event::{AccountsChange, Event};
 use muster_core::policy::access::privacy::View;
 use muster_core::state::State;
-use muster_model::account_limits::{Limits, Scope};
+use muster_model::account_limits::{LimitAsk, Limits, Scope};
 use muster_model::accounts::{Account, Qos, Terms, User};
 use muster_model::command::{Command, Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
@@ -19,7 +19,7 @@ fn limits(text: &str, qos: bool) -> Limits {
     let mut limits = Limits::default();
     for word in text.split_whitespace() {
         let (key, value) = word.split_once('=').unwrap();
-        limits.set(&(key.into(), value.into()), qos).unwrap();
+        limits.set(&LimitAsk::new(key, value), qos).unwrap();
     }
     limits
 }

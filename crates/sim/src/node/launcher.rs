@@ -3,7 +3,7 @@
 use super::agent::ToLauncher;
 use super::machine::ChannelId;
 use muster_node_core::launcher::interface::{Event, StepdConnId, Timer};
-use muster_node_core::launcher::{Account, Launcher};
+use muster_node_core::launcher::{Launcher, UserAccount};
 use muster_node_core::messages::{LauncherEvent, StepdEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -47,7 +47,7 @@ pub(crate) struct LauncherProcess {
     /// Daemons that may have sent more than was delivered.
     pub(crate) unread: Vec<StepdConnId>,
     /// Groups that are looked up.
-    pub(crate) look_ups: BTreeSet<Account>,
+    pub(crate) look_ups: BTreeSet<UserAccount>,
     pub(crate) output: Vec<LauncherEvent>,
     /// The link of the agent that is attached.
     pub(crate) attached: Option<u64>,

@@ -1,10 +1,11 @@
 //! A machine that is on: its processes, as far as the kernel shows them, and the sockets between those of Muster.
 
+use super::TaskKey;
 use super::step_link::StepLinkId;
 use super::stepd::StepdProcess;
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
-use muster_model::job::ExitStatus;
+use muster_model::ids::{AttemptStep, JobAttempt};
+use muster_model::job::{ExitStatus, GresShare};
 use muster_node_core::launcher::interface::{Belongs, ProcessTraits, ProgramKind, ScriptFailure};
 use muster_node_core::messages::{StepdCommand, StepdEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,8 +21,8 @@ pub(crate) enum Kind {
     Script(JobAttempt),
     /// A step daemon.
     Stepd(JobAttempt),
-    /// A task of a step, by its global number.
-    Task(JobAttempt, StepNo, u32),
+    /// A task of a step.
+    Task(TaskKey),
     /// Programs of the site around a job.
     Programs(JobAttempt, ProgramKind),
     /// A process that serves the launcher itself.
@@ -34,9 +35,8 @@ impl Kind {
     /// The job whose CPUs it uses.
     pub(crate) fn attempt(self) -> Option<JobAttempt> {
         match self {
-            Kind::Script(attempt) | Kind::Task(attempt, ..) | Kind::Orphan(attempt, _) => {
-                Some(attempt)
-            }
+            Kind::Script(attempt) | Kind::Orphan(attempt, _) => Some(attempt),
+            Kind::Task(key) => Some(key.attempt),
             Kind::Stepd(_) | Kind::Programs(..) | Kind::Helper => None,
         }
     }
@@ -45,7 +45,7 @@ impl Kind {
     fn belongs(self) -> Belongs {
         match self {
             Kind::Script(attempt)
-            | Kind::Task(attempt, ..)
+            | Kind::Task(TaskKey { attempt, .. })
             | Kind::Orphan(attempt, _)
             | Kind::Stepd(attempt) => Belongs::To(attempt),
             Kind::Programs(..) => Belongs::ToSite,
@@ -65,13 +65,15 @@ pub(crate) enum Parent {
     Init,
 }
 
-/// The CPUs of a process.
+/// What a process has of its node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
-    /// They.
+    /// CPUs.
     pub(crate) cpus: CpuSet,
     /// The partition whose jobs may have them, too.
     pub(crate) shared_with: Option<String>,
+    /// Devices, which are never shared.
+    pub(crate) devices: Vec<GresShare>,
 }
 
 /// A process.
@@ -230,6 +232,21 @@ impl Machine {
         };
         let all = self.processes.values();
         all.filter(uses).filter_map(|p| p.kind.attempt()).collect()
+    }
+
+    /// Launches whose processes have one of these devices, those that are stopped included.
+    pub(crate) fn using_devices(&self, devices: &[GresShare]) -> BTreeSet<JobAttempt> {
+        let is_same = |a: &GresShare, b: &GresShare| {
+            a.name == b.name && a.kind == b.kind && a.ids.intersects(&b.ids)
+        };
+        let mut attempts = BTreeSet::new();
+        for process in self.processes.values().filter(|p| p.is_alive()) {
+            let mut own = process.share.devices.iter();
+            if own.any(|own| devices.iter().any(|other| is_same(own, other))) {
+                attempts.extend(process.kind.attempt());
+            }
+        }
+        attempts
     }
 }
 

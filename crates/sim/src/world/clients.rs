@@ -350,7 +350,8 @@ impl Users<'_> {
         let random = &mut self.world.random;
         let few = random.one_in(4);
         let partition = &self.world.config.partitions[usize::from(few)];
-        let ask = make_ask(random, partition, &self.world.config.nodes);
+        let mut ask = make_ask(random, partition, &self.world.config.nodes);
+        ask.gres = self.world.devices.requested();
         let array = random.one_in(6).then(|| make_array(random));
         let kind = if array.is_none() && random.one_in(10) {
             JobKind::Allocation

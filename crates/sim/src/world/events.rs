@@ -2,7 +2,7 @@
 
 use muster_model::ids::JobAttempt;
 use muster_node_core::agent::{PeerRequestId, Timer};
-use muster_node_core::launcher::Account;
+use muster_node_core::launcher::UserAccount;
 use muster_node_core::messages::LauncherEvent;
 use muster_node_core::srun::interface::AgentId;
 use muster_proto::step::{AgentReply, AgentRequest};
@@ -38,7 +38,7 @@ pub(crate) enum NodeEvent {
     },
     GroupsFound {
         life: u64,
-        account: Account,
+        account: UserAccount,
     },
     /// A step daemon answers a launcher late.
     StepdAnswers {

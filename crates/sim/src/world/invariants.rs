@@ -2,10 +2,12 @@
 //! ([`crate::ledger`]); those that look at nodes compare orders with what really runs there.
 
 mod at_end;
+mod devices;
 mod time_limits;
 mod within_time;
 
 pub(crate) use at_end::{invariant_everything_ends, invariant_nothing_is_left};
+pub(crate) use devices::invariant_no_device_is_used_twice;
 pub(crate) use time_limits::{invariant_limits_are_enforced, invariant_limits_are_not_early};
 pub(crate) use within_time::{
     invariant_nothing_is_held_by_nothing, invariant_requests_are_answered,
@@ -318,7 +320,11 @@ pub(crate) fn invariant_no_task_starts_twice(world: &World, node: usize, key: Ta
     if !world.truth.tasks.contains(&key) {
         return Ok(());
     }
-    let (attempt, step, task) = key;
+    let TaskKey {
+        attempt,
+        step,
+        task,
+    } = key;
     broken(
         "invariant_no_task_starts_twice",
         format!(

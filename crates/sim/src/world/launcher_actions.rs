@@ -182,18 +182,11 @@ impl LauncherExecutor<'_> {
             Action::MakeContainer(attempt, _) => {
                 self.start_programs(node, attempt, ProgramKind::Container)
             }
-            Action::MakeTmpDir(attempt, _) => {
-                self.start_programs(node, attempt, ProgramKind::TmpDir)
-            }
             Action::RemoveContainer(attempt, _) => {
                 self.start_programs(node, attempt, ProgramKind::ContainerRemoval);
             }
             // Machines of the simulator have no directories.
-            Action::SweepContainers { .. } => {}
-            Action::PrepareTmpDirs { parent, .. } => {
-                let is_there = true;
-                self.answer(node, Event::TmpDirsPrepared { parent, is_there });
-            }
+            Action::SweepContainers { .. } | Action::RemoveTmpDir(_) => {}
             Action::StartMessage { attempt, kind, .. } => {
                 let started = match self.lack(node) {
                     Some(failure) => Err(failure.error),

@@ -10,7 +10,9 @@ use muster_model::ids::JobAttempt;
 use muster_model::job::Usage;
 use muster_node_core::binding::Machine;
 use muster_node_core::launcher::interface::{Action, Event, Recovered};
-use muster_node_core::launcher::{Account, EncodedEnd, Launcher, RecordedAttempt, Records, Setup};
+use muster_node_core::launcher::{
+    EncodedEnd, Launcher, RecordedAttempt, Records, Setup, UserAccount,
+};
 use muster_node_core::messages::{LauncherCommand, LauncherEvent, StepdEvent, VERSIONS};
 use muster_node_core::now::Now;
 use std::collections::BTreeMap;
@@ -435,7 +437,7 @@ impl LauncherExecutor<'_> {
         Ok(())
     }
 
-    pub(super) fn groups_found(&mut self, node: usize, life: u64, account: Account) -> Outcome {
+    pub(super) fn groups_found(&mut self, node: usize, life: u64, account: UserAccount) -> Outcome {
         let launcher = self.world.nodes[node].launcher.as_mut();
         let Some(launcher) = launcher.filter(|l| l.life == life) else {
             return Ok(());
@@ -443,7 +445,7 @@ impl LauncherExecutor<'_> {
         if !launcher.look_ups.remove(&account) {
             return Ok(());
         }
-        let groups = vec![account.1, 7];
+        let groups = vec![account.gid, 7];
         self.deliver(node, Event::GroupsFound(account, groups))?;
         self.finish_wakeup(node, life)
     }

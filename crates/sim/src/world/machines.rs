@@ -68,7 +68,7 @@ impl Machines<'_> {
         pid
     }
 
-    /// Starts a process of a job's, on its CPUs.
+    /// Starts a process of a job's, with its CPUs and devices.
     pub(super) fn spawn_of_job(
         &mut self,
         node: usize,
@@ -77,6 +77,12 @@ impl Machines<'_> {
     ) -> Result<i32, Violation> {
         if let Some(attempt) = process.kind.attempt() {
             invariants::invariant_no_cpu_is_used_twice(self.world, node, attempt, &process.share)?;
+            invariants::invariant_no_device_is_used_twice(
+                self.world,
+                node,
+                attempt,
+                &process.share,
+            )?;
             invariants::invariant_one_attempt_runs_at_once(self.world, node, attempt)?;
             invariants::invariant_nothing_starts_in_a_released_job(self.world, node, attempt)?;
         }
@@ -168,12 +174,9 @@ impl Machines<'_> {
         if let Kind::Script(attempt) = kind {
             self.world.sruns().lose_script(node, attempt);
         }
-        if let Kind::Task(attempt, step, task) = kind {
+        if let Kind::Task(key) = kind {
             let exit = exit_status(status);
-            self.world
-                .truth
-                .task_ends
-                .insert((attempt, step, task), exit);
+            self.world.truth.task_ends.insert(key, exit);
         }
         match parent {
             Parent::Launcher => self.world.launchers().wake_soon(node),

@@ -9,6 +9,7 @@ use crate::controller::keys;
 use crate::outlets::{Conn, lock};
 use muster_ctld::mail::{Link, ToLink, ToWriter};
 use muster_ctld::node_link::Outgoing;
+use muster_model::cpuset::CpuSet;
 use muster_model::ids::NodeIdx;
 use muster_model::refusal::Refusal;
 use muster_proto::node::{NodeHello, NumberedReport, Order};
@@ -248,7 +249,8 @@ impl Network<'_> {
                 !is_launch || !random.one_in(6)
             });
         }
-        if !self.world.planted(Plant::CoreGivenTwice) {
+        let is_core = self.world.planted(Plant::CoreGivenTwice);
+        if !is_core && !self.world.planted(Plant::DeviceGivenTwice) {
             return;
         }
         for message in messages {
@@ -257,7 +259,13 @@ impl Network<'_> {
             {
                 let mut alloc = (*grant.alloc).clone();
                 for share in &mut alloc.nodes {
-                    share.cpus = muster_model::cpuset::CpuSet::first(share.cpus.len());
+                    if is_core {
+                        share.cpus = CpuSet::first(share.cpus.len());
+                        continue;
+                    }
+                    for device in &mut share.gres {
+                        device.ids = CpuSet::first(device.ids.len());
+                    }
                 }
                 grant.alloc = alloc.into();
             }

@@ -14,7 +14,7 @@ use muster_proto::node::{JobGrant, NodeSettings};
 use std::collections::{BTreeSet, VecDeque};
 
 impl World {
-    /// The CPUs of a job on a node.
+    /// What a job has of a node.
     pub(super) fn share_of(&self, node: usize, attempt: JobAttempt) -> Share {
         self.truth
             .shares
@@ -252,7 +252,7 @@ impl Machines<'_> {
             .collect();
         truth
             .tasks
-            .retain(|(attempt, step, _)| !lost.contains(&AttemptStep::new(*attempt, *step)));
+            .retain(|key| !lost.contains(&AttemptStep::new(key.attempt, key.step)));
     }
 
     /// The launcher is killed; what it has started goes on without it.
@@ -405,6 +405,7 @@ pub(crate) fn share(grant: &JobGrant) -> Share {
     Share {
         cpus: share.map(|share| share.cpus.clone()).unwrap_or_default(),
         shared_with: (grant.alloc.sharers > 1).then(|| grant.alloc.partition.clone()),
+        devices: share.map(|share| share.gres.clone()).unwrap_or_default(),
     }
 }
 

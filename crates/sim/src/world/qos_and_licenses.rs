@@ -2,13 +2,14 @@
 
 use super::accounting::{CAPPED, CAPPED_JOBS, LICENSE, capped};
 use super::clients::Users;
+use muster_model::account_limits::LimitAsk;
 use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, UserCommand};
 use muster_model::spec::JobSpec;
 
 impl Users<'_> {
     /// An administrator makes the QOS with limits; it is never changed, so that nothing that runs can be over them.
     pub(super) fn make_qos(&mut self) {
-        let limit = |name: &str, most: u32| (name.to_owned(), most.to_string());
+        let limit = |name: &str, most: u32| LimitAsk::new(name, most.to_string());
         let qos = QosAsk {
             limits: vec![
                 limit("grpjobs", CAPPED_JOBS.0),

@@ -293,9 +293,16 @@ impl SrunExecutor<'_> {
         };
         for task in tasks.iter().filter(|_| code == 0) {
             // A job that was requeued meanwhile may have had the step in a later launch.
-            let mut ends = self.world.truth.task_ends.range((attempt, *step, *task)..);
-            let is_it =
-                |(of, at, number): &TaskKey| of.job == attempt.job && (at, number) == (step, task);
+            let (step, task) = (*step, *task);
+            let first = TaskKey {
+                attempt,
+                step,
+                task,
+            };
+            let mut ends = self.world.truth.task_ends.range(first..);
+            let is_it = |key: &TaskKey| {
+                key.attempt.job == attempt.job && key.step == step && key.task == task
+            };
             if !ends.any(|(key, end)| is_it(key) && end.is_ok()) {
                 let detail = format!(
                     "srun {srun} ends well, task {task} of step {}.{step} has not",

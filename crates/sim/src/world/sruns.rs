@@ -145,6 +145,10 @@ impl Sruns<'_> {
     fn step_spec(&mut self, attempt: JobAttempt) -> Option<StepSpec> {
         let launch = self.world.ledger.launch(attempt.job, attempt.attempt)?;
         let most = u32::try_from(launch.nodes().len()).ok()?;
+        let (gres, memory) = (
+            self.world.devices.requested(),
+            self.world.devices.requested_memory(),
+        );
         let random = &mut self.world.random;
         let nodes = match random.one_in(2) {
             true => most.max(1),
@@ -160,6 +164,8 @@ impl Sruns<'_> {
             min_nodes: Some(nodes),
             max_nodes: Some(nodes),
             ntasks: Some(ntasks),
+            memory,
+            gres,
             overlap: random.one_in(4),
             exact: random.one_in(2),
             overcommit: random.one_in(3),

@@ -4,7 +4,7 @@ use super::stepds::StepdExecutor;
 use super::{Outcome, trace};
 use crate::node::{
     BelowNode, Direction, Kind, LinkClient, Parent, Process, Share, StepTasks, StepdProcess,
-    wait_status,
+    TaskKey, wait_status,
 };
 use crate::world::invariants;
 use crate::{Plant, Violation};
@@ -178,17 +178,23 @@ fn start_task(
 ) -> Result<(i32, u64), Violation> {
     let (node, attempt, step) = (executor.node, order.attempt, order.launch.step);
     let world = &mut *executor.world;
-    invariants::invariant_no_task_starts_twice(world, node, (attempt, step, number))?;
-    world.truth.tasks.insert((attempt, step, number));
+    let key = TaskKey {
+        attempt,
+        step,
+        task: number,
+    };
+    invariants::invariant_no_task_starts_twice(world, node, key)?;
+    world.truth.tasks.insert(key);
     // The tasks of a daemon that had its order before the job was stopped begin all the same.
     let stopped = world.truth.stopped.get(&(node, attempt));
     let begun = world.truth.begun.get(&(node, attempt, step));
     let is_late = stopped.is_some_and(|at| begun.is_some_and(|begun| begun <= at));
-    let kind = Kind::Task(attempt, step, number);
+    let kind = Kind::Task(key);
     let (uid, start_ms) = (order.user.uid, world.boot_ms(node));
     let mut process = Process::new(kind, Parent::Stepd(executor.pid), uid, start_ms);
     process.share = Share {
         cpus: order.launch.cpus.clone(),
+        devices: order.launch.gres.clone(),
         ..world.share_of(node, attempt)
     };
     process.ignores_term = world.random.one_in(5);
@@ -235,7 +241,7 @@ pub(super) fn child_ended(
     status: i32,
     uid: u32,
 ) {
-    if let Kind::Task(attempt, ..) = kind
+    if let Kind::Task(TaskKey { attempt, .. }) = kind
         && executor.world.random.one_in(6)
     {
         let start_ms = executor.world.boot_ms(executor.node);

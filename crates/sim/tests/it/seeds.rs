@@ -137,6 +137,15 @@ fn a_core_given_twice_is_found() {
 }
 
 #[test]
+fn a_device_given_twice_is_found() {
+    found_by(
+        Plant::DeviceGivenTwice,
+        60,
+        &["invariant_no_device_is_used_twice"],
+    );
+}
+
+#[test]
 fn an_early_release_is_found() {
     found_by(
         Plant::EarlyRelease,

@@ -156,12 +156,14 @@ fn of_shown(key: &str) -> Options {
         "mailtype" => &["m"],
         _ if key == marks::HARD || key == marks::SOFT => &["l"],
         _ if key == marks::QUEUE || key == marks::HARD_QUEUES => &["q"],
-        _ if key == marks::PE => &["pe"],
+        _ if key == marks::PE || key == marks::PE_RANGE => &["pe"],
         _ if key == marks::HOLD_JID => &["hold_jid", "hold_jid_ad"],
         _ if key == marks::MERGE => &["e", "j"],
         _ if key == marks::BINARY => &["b"],
         // No option of qalter changes it, so none that a site may list.
-        _ if key == marks::COMMAND => &["command"],
+        _ if key == marks::COMMAND || key == marks::SUBMIT_DIR || key == marks::SHELL => {
+            &["command"]
+        }
         _ => &["ac"],
     }
 }

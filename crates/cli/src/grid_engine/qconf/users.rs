@@ -66,7 +66,7 @@ pub(super) fn list(
 /// There is none of that name.
 pub(super) fn user(accounts: &Accounts, name: &str) -> Result<String, String> {
     let found = accounts.users.get(name);
-    let found = found.ok_or_else(|| format!("user \"{name}\" does not exist"))?;
+    let found = found.ok_or_else(|| format!("{name} is not known as a user"))?;
     let project = match found.default_account.as_str() {
         "" => "NONE",
         account => account,

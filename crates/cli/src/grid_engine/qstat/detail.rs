@@ -1,7 +1,9 @@
 //! `qstat -j`: all of a job.
 
-use super::detail_xml;
 use super::lines::{self, is_pending};
+use super::messages::{self, Waits};
+use super::usage::{self, Measured};
+use super::{detail_xml, queues};
 use crate::connect::Client;
 use crate::grid_engine::arguments::Parsed;
 use crate::grid_engine::{fail, selection, site, unreachable};
@@ -11,14 +13,26 @@ use crate::listing::query;
 use crate::people;
 use muster_conf::grid_engine::Mapping;
 use muster_model::grid_engine as marks;
+use muster_model::ids::JobId;
 use muster_model::job::Job;
-use muster_model::spec::JobSpec;
+use muster_model::spec::{DependencyKind, DependencyTerm, JobSpec};
 use muster_model::time::Timestamp;
 use muster_proto::client::JobFilter;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 const BAR: &str = "==============================================================\n";
+
+/// What the texts about jobs are made of.
+struct DetailSource<'s> {
+    ctx: &'s Ctx,
+    mapping: &'s Mapping,
+    /// All jobs that have not ended.
+    jobs: &'s [Job],
+    measured: Measured,
+    /// What is said of queues.
+    messages: Vec<String>,
+}
 
 /// Shows the jobs that `-j` names, or what all jobs wait for.
 pub(super) fn show(
@@ -32,13 +46,15 @@ pub(super) fn show(
         ..JobFilter::default()
     };
     let listed = query::jobs(client, &mut ctx, filter).map_err(|e| unreachable(&e))?;
-    let jobs: Vec<&Job> = listed.jobs.iter().collect();
+    let jobs: Vec<Job> = listed.jobs.iter().cloned().collect();
+    query::cluster(client, &mut ctx).map_err(|e| unreachable(&e))?;
+    let queues = queues::of_cluster(&ctx, mapping, &jobs);
     let list = parsed.last("j").unwrap_or_default();
     let as_xml = parsed.has("xml");
     if list.is_empty() {
         crate::listing::print(&match as_xml {
-            true => detail_xml::waiting(&jobs),
-            false => waiting(&jobs),
+            true => detail_xml::waiting(&jobs, &queues),
+            false => waiting(&jobs, &messages::of_queues(&queues)),
         });
         return Ok(ExitCode::SUCCESS);
     }
@@ -49,7 +65,7 @@ pub(super) fn show(
         .map(|one| one.text.as_str())
         .collect();
     let found: Vec<&Job> = jobs
-        .into_iter()
+        .iter()
         .filter(|job| named.iter().any(|one| one.is(job)))
         .collect();
     let mut numbers: Vec<_> = found.iter().map(|job| selection::number(job)).collect();
@@ -62,14 +78,21 @@ pub(super) fn show(
     if as_xml {
         let all: Vec<Vec<&Job>> = numbers.into_iter().map(records).collect();
         crate::listing::print(&match missing.is_empty() {
-            true => detail_xml::jobs(&all),
+            true => detail_xml::jobs(&all, &queues),
             false => detail_xml::unknown(&missing),
         });
         return Ok(ExitCode::SUCCESS);
     }
+    let source = DetailSource {
+        ctx: &ctx,
+        mapping,
+        jobs: &jobs,
+        measured: Measured::of(client, found.iter().copied()),
+        messages: messages::of_queues(&queues),
+    };
     let mut text = String::new();
     for number in numbers {
-        job(&mut text, &records(number), &ctx, mapping);
+        job(&mut text, &records(number), &source);
     }
     crate::listing::print(&text);
     if missing.is_empty() {
@@ -86,18 +109,43 @@ pub(in crate::grid_engine) fn long_date(ctx: &Ctx, at: Timestamp) -> String {
     ctx.zoned(at).strftime("%a %b %e %H:%M:%S %Y").to_string()
 }
 
+/// Writes a line with a key.
+fn row(text: &mut String, key: &str, value: &str) {
+    let key = format!("{key}:");
+    let _ = writeln!(text, "{key:<27} {value}");
+}
+
 /// All records of one job.
-fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
+fn job(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
     let Some(first) = records.first() else { return };
+    let spec = &first.spec;
+    text.push_str(BAR);
+    submission(text, first, source.ctx);
+    request(text, first);
+    if let Some((pe, slots)) = marks::parallel_environment(spec) {
+        let _ = writeln!(text, "parallel environment:  {pe} range: {slots}");
+    }
+    waits(text, records, source.jobs);
+    if let Some(project) = &spec.account {
+        row(text, "project", project);
+    }
+    arrays(text, records);
+    row(text, "binding", "NONE");
+    let is_binary = marks::value(spec, marks::BINARY).is_some();
+    row(text, "job_type", if is_binary { "binary" } else { "NONE" });
+    if !spec.submit_line.is_empty() {
+        row(text, "submit_cmd", &spec.submit_line);
+    }
+    running(text, records, source);
+    reasons(text, records, source);
+}
+
+/// Who submitted the job, where and when, and how it is accounted.
+fn submission(text: &mut String, first: &Job, ctx: &Ctx) {
     let spec = &first.spec;
     let number = selection::number(first);
     let user = people::user_of_uid(spec.owner.uid);
-    text.push_str(BAR);
-    let mut row = |key: &str, value: &str| {
-        let key = format!("{key}:");
-        let _ = writeln!(text, "{key:<27} {value}");
-    };
-    let mark = |key| marks::value(spec, key);
+    let mut row = |key: &str, value: &str| row(text, key, value);
     row("job_number", &number.to_string());
     row("exec_file", &format!("job_scripts/{number}"));
     row("submission_time", &long_date(ctx, first.submit_time));
@@ -110,13 +158,27 @@ fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
         row("sge_o_log_name", &user.name);
         row("sge_o_shell", &user.shell.to_string_lossy());
     }
+    if let Some(directory) = marks::value(spec, marks::SUBMIT_DIR) {
+        row("sge_o_workdir", directory);
+    }
     row("sge_o_host", &spec.submit_host);
     if let Some(begin) = spec.begin {
         row("execution_time", &long_date(ctx, begin));
     }
     row("account", spec.comment.as_deref().unwrap_or("sge"));
+}
+
+/// What the options ask for, in Grid Engine's order.
+fn request(text: &mut String, first: &Job) {
+    let spec = &first.spec;
+    let mut row = |key: &str, value: &str| row(text, key, value);
+    let mark = |key| marks::value(spec, key);
+    let merges = mark(marks::MERGE).is_some();
     row("cwd", &spec.work_dir);
-    if mark(marks::MERGE).is_some() {
+    if let Some(path) = given_path(first, Stdio::Err).filter(|_| !merges) {
+        row("stderr_path_list", &format!("NONE:NONE:{path}"));
+    }
+    if merges {
         row("merge", "y");
     }
     for (key, name) in [
@@ -131,32 +193,18 @@ fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
     if !options.is_empty() {
         row("mail_options", &options);
     }
-    let mail = spec
-        .mail
-        .as_ref()
-        .map(|(_, to)| to.as_str())
-        .filter(|to| !to.is_empty());
+    let mail = spec.mail.as_ref().map(|(_, to)| to.as_str());
     let default_mail = format!("{}@{}", spec.owner.user, spec.submit_host);
-    row("mail_list", mail.unwrap_or(&default_mail));
-    row(
-        "notify",
-        if spec.warn_signal.is_some() {
-            "TRUE"
-        } else {
-            "FALSE"
-        },
-    );
+    let mail = mail.filter(|to| !to.is_empty()).unwrap_or(&default_mail);
+    row("mail_list", mail);
+    let warns = spec.warn_signal.is_some();
+    row("notify", if warns { "TRUE" } else { "FALSE" });
     row("job_name", &spec.name);
-    if let Some(priority) = Some(-spec.nice).filter(|priority| *priority != 0) {
-        row("priority", &priority.to_string());
+    if let Some(path) = given_path(first, Stdio::Out) {
+        row("stdout_path_list", &format!("NONE:NONE:{path}"));
     }
-    for (key, which) in [
-        ("stdout_path_list", Stdio::Out),
-        ("stderr_path_list", Stdio::Err),
-    ] {
-        if let Some(path) = JobRow::new(first, None).stdio_path(which) {
-            row(key, &format!("NONE:NONE:{path}"));
-        }
+    if spec.nice != 0 {
+        row("priority", &(-spec.nice).to_string());
     }
     row("jobshare", "0");
     if let Some(queues) = mark(marks::HARD_QUEUES) {
@@ -165,43 +213,33 @@ fn job(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
     if let Some(again) = spec.requeue {
         row("restart", if again { "y" } else { "n" });
     }
+    if let Some(shell) = mark(marks::SHELL) {
+        row("shell_list", &format!("NONE:{shell}"));
+    }
     if let Some(class) = &spec.class {
         row("job class", &class.name);
     }
     if !spec.argv.is_empty() {
         row("job_args", &spec.argv.join(","));
     }
-    row(
-        "script_file",
-        if spec.command.is_empty() {
-            "STDIN"
-        } else {
-            &spec.command
-        },
-    );
-    if let Some((pe, slots)) = mark(marks::PE).and_then(|pe| pe.split_once(' ')) {
-        let _ = writeln!(text, "parallel environment:  {pe} range: {slots}");
-    }
-    arrays(text, records);
-    waits(text, records);
-    let mut row = |key: &str, value: &str| {
-        let key = format!("{key}:");
-        let _ = writeln!(text, "{key:<27} {value}");
+    let script = match spec.command.as_str() {
+        "" => "STDIN",
+        command => command,
     };
-    if let Some(project) = &spec.account {
-        row("project", project);
-    }
-    row("binding", "NONE");
-    row(
-        "job_type",
-        if mark(marks::BINARY).is_some() {
-            "binary"
-        } else {
-            "NONE"
-        },
-    );
-    running(text, records, ctx, mapping);
-    reasons(text, records);
+    row("script_file", script);
+}
+
+/// Where a stream goes, if that was said.
+pub(super) fn given_path(job: &Job, which: Stdio) -> Option<String> {
+    let given = match which {
+        Stdio::Out => job.spec.stdio.stdout.as_deref(),
+        Stdio::Err => job.spec.stdio.stderr.as_deref(),
+        Stdio::In => job.spec.stdio.stdin.as_deref(),
+    };
+    // What qsub makes of a job without -o and -e.
+    let usual = ["%x.o%j", "%x.o%A.%a", "%x.e%j", "%x.e%A.%a"];
+    given.filter(|given| !usual.contains(given))?;
+    JobRow::new(job, None).stdio_path(which)
 }
 
 /// Letters of `-m`.
@@ -224,49 +262,86 @@ fn arrays(text: &mut String, records: &[&Job]) {
     }
 }
 
-fn waits(text: &mut String, records: &[&Job]) {
-    let mut before: Vec<String> = records
-        .iter()
-        .flat_map(|job| lines::predecessors(job))
-        .collect();
-    before.dedup();
-    if let Some(asked) = records
-        .iter()
-        .find_map(|job| marks::value(&job.spec, marks::HOLD_JID))
-    {
-        let _ = writeln!(text, "{:<27} {asked}", "jid_predecessor_list (req):");
+/// Jobs that this one waits for, and those that wait for it.
+fn waits(text: &mut String, records: &[&Job], jobs: &[Job]) {
+    let Some(first) = records.first() else { return };
+    let number = selection::number(first);
+    let by_task = |kind: DependencyKind| kind == DependencyKind::AfterCorr;
+    let mut before = (Vec::new(), Vec::new());
+    for term in records.iter().flat_map(|job| &job.waiting_on) {
+        if let DependencyTerm::Job { kind, job, .. } = term {
+            match by_task(*kind) {
+                true => before.1.push(*job),
+                false => before.0.push(*job),
+            }
+        }
     }
-    if !before.is_empty() {
-        let _ = writeln!(text, "{:<27} {}", "jid_predecessor_list:", before.join(","));
+    let mut after = (Vec::new(), Vec::new());
+    for waiting in jobs {
+        for term in &waiting.waiting_on {
+            match term {
+                DependencyTerm::Job { kind, job, .. } if *job == number => match by_task(*kind) {
+                    true => after.1.push(selection::number(waiting)),
+                    false => after.0.push(selection::number(waiting)),
+                },
+                DependencyTerm::Job { .. } | DependencyTerm::Singleton => {}
+            }
+        }
+    }
+    let asked = records
+        .iter()
+        .find_map(|job| marks::value(&job.spec, marks::HOLD_JID));
+    if let Some(asked) = asked {
+        row(text, "jid_predecessor_list (req)", asked);
+    }
+    for (key, mut numbers) in [
+        ("jid_predecessor_list", before.0),
+        ("jid_successor_list", after.0),
+        ("ja_ad_predecessor_list", before.1),
+        ("ja_ad_successor_list", after.1),
+    ] {
+        numbers.sort_unstable();
+        numbers.dedup();
+        let numbers: Vec<String> = numbers.iter().map(JobId::to_string).collect();
+        if !numbers.is_empty() {
+            row(text, key, &numbers.join(","));
+        }
     }
 }
 
 /// Lines of each task that runs: its number stands in the key.
-fn running(text: &mut String, records: &[&Job], ctx: &Ctx, mapping: &Mapping) {
-    let tasks = records.iter().filter(|job| !is_pending(job));
-    for job in tasks {
-        let number = selection::task(job).unwrap_or(1);
-        let seconds = job.run_time_ms(ctx.now) / 1000;
-        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        let key = format!("usage{number:>10}:");
-        let _ = writeln!(
-            text,
-            "{key:<27} wallclock={hours:02}:{minutes:02}:{seconds:02}, cpu=N/A, mem=N/A, io=N/A, vmem=N/A, maxvmem=N/A"
-        );
-        let key = format!("binding{number:>8}:");
-        let _ = writeln!(text, "{key:<27} NONE");
+fn running(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
+    let running: Vec<&&Job> = records.iter().filter(|job| !is_pending(job)).collect();
+    let number = |job: &Job| selection::task(job).unwrap_or(1);
+    for job in &running {
+        let used = match source.measured.total(job) {
+            None => "cpu=N/A, mem=N/A, io=N/A, vmem=N/A, maxvmem=N/A".to_owned(),
+            Some(used) => format!(
+                "cpu={}, mem=N/A, io={:.5} GB, vmem=N/A, maxvmem={}",
+                usage::clock(usage::cpu_s(&used)),
+                usage::io_gib(&used),
+                usage::memory(used.max_rss_kib)
+            ),
+        };
+        row(text, &format!("usage{:>10}", number(job)), &used);
+    }
+    for job in &running {
+        row(text, &format!("binding{:>8}", number(job)), "NONE");
+    }
+    for job in &running {
         let granted = resource_map(job);
         if !granted.is_empty() {
-            let key = format!("resource map{number:>3}:");
-            let _ = writeln!(text, "{key:<27} {granted}");
+            row(text, &format!("resource map{:>3}", number(job)), &granted);
         }
-        let queue = site::queue_of(mapping, &ctx.partitions, &job.partition);
+    }
+    for job in &running {
+        let queue = site::queue_of(source.mapping, &source.ctx.partitions, &job.partition);
         let hosts: Vec<String> = lines::hosts(job)
             .iter()
             .map(|host| format!("{queue}@{host}"))
             .collect();
-        let key = format!("exec_host_list{number:>3}:");
-        let _ = writeln!(text, "{key:<27} {}", hosts.join(","));
+        let key = format!("exec_host_list{:>3}", number(job));
+        row(text, &key, &hosts.join(","));
     }
 }
 
@@ -284,7 +359,7 @@ pub(super) fn resource_map(job: &Job) -> String {
     parts.join(",")
 }
 
-fn reasons(text: &mut String, records: &[&Job]) {
+fn reasons(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
     for job in records.iter().filter(|job| lines::is_in_error(job)) {
         let number = selection::task(job).unwrap_or(1);
         let why = job
@@ -293,45 +368,32 @@ fn reasons(text: &mut String, records: &[&Job]) {
             .unwrap_or("the job asked for it by its exit status");
         let _ = writeln!(text, "error reason{number:>11}:      {why}");
     }
+    let own = records.iter().filter(|job| is_pending(job));
+    let own = own.map(|job| Waits::of(job).text(job));
+    scheduling(text, source.messages.iter().cloned().chain(own));
+}
+
+/// The lines of `scheduling info`.
+fn scheduling(text: &mut String, lines: impl Iterator<Item = String>) {
     let mut key = "scheduling info:";
-    for job in records.iter().filter(|job| is_pending(job)) {
-        let reason = JobRow::new(job, None).reason();
-        let info = match lines::is_in_error(job) {
-            true => "Job is in error state".to_owned(),
-            false => format!("Job waits: {reason}"),
-        };
-        let _ = writeln!(text, "{key:<27} {info}");
+    for line in lines {
+        let _ = writeln!(text, "{key:<27} {line}");
         key = "";
     }
 }
 
 /// `-j` without a job.
-fn waiting(jobs: &[&Job]) -> String {
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for job in jobs.iter().filter(|job| is_pending(job)) {
-        let reason = match job {
-            job if lines::is_held(job, 'd') => "Job dropped because of job dependencies".to_owned(),
-            job if lines::is_held(job, 'a') => {
-                "Jobs can not run because execution time not reached".to_owned()
-            }
-            job if lines::is_held(job, 'u') || lines::is_held(job, 'o') => {
-                "Jobs dropped because of hold state".to_owned()
-            }
-            job => format!("Jobs wait: {}", JobRow::new(job, None).reason()),
-        };
-        let number = selection::number(job).to_string();
-        match groups.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, numbers)) => numbers.push(number),
-            None => groups.push((reason, vec![number])),
-        }
+fn waiting(jobs: &[Job], of_queues: &[String]) -> String {
+    let groups = messages::groups(jobs);
+    let mut text = String::new();
+    scheduling(&mut text, of_queues.iter().cloned());
+    if groups.is_empty() && text.is_empty() {
+        return "scheduling info:            no pending jobs\n".to_owned();
     }
-    let mut text = String::from("scheduling info:            ");
-    if groups.is_empty() {
-        text.push_str("no pending jobs");
-    }
-    text.push('\n');
-    for (reason, numbers) in groups {
-        let _ = writeln!(text, "\n{reason}\n\t{}", numbers.join(",\t"));
+    for group in groups {
+        let blank = if text.is_empty() { "" } else { "\n" };
+        let numbers = group.numbers.join(",\t");
+        let _ = writeln!(text, "{blank}{}\n\t{numbers}", group.text);
     }
     text
 }

@@ -1,11 +1,13 @@
 //! `qstat -j -xml`: all of a job, in the elements of Grid Engine 8.1.9's detailed_job_info.xsd and in their order. Variables that were
 //! given to a job by `-v` or `-V` are not among them: the controller keeps them to the owner.
 
-use super::detail::resource_map;
+use super::detail::{given_path, resource_map};
 use super::lines::{self, is_pending};
+use super::messages::{self, Waits};
+use super::queues::Instance;
 use super::xml::escaped;
 use crate::grid_engine::selection;
-use crate::listing::job::{JobRow, Stdio};
+use crate::listing::job::Stdio;
 use crate::people;
 use muster_conf::grid_engine::resources;
 use muster_model::grid_engine as marks;
@@ -65,7 +67,7 @@ impl Xml {
 }
 
 /// Jobs, each with all of its records, and why those wait that do.
-pub(super) fn jobs(all: &[Vec<&Job>]) -> String {
+pub(super) fn jobs(all: &[Vec<&Job>], queues: &[Instance]) -> String {
     let mut xml = Xml::new();
     xml.root("detailed_job_info", "detailed_job_info", |xml| {
         xml.element("djob_info", |xml| {
@@ -75,8 +77,14 @@ pub(super) fn jobs(all: &[Vec<&Job>]) -> String {
                 }
             }
         });
-        let records: Vec<&Job> = all.iter().flatten().copied().collect();
-        xml.element("messages", |xml| messages(xml, &records));
+        xml.element("messages", |xml| {
+            xml.element("element", |xml| {
+                let waiting = all.iter().flatten().filter(|job| is_pending(job));
+                let own: Vec<WaitMessage> = waiting.map(|job| WaitMessage::of(job)).collect();
+                of_jobs(xml, &own);
+                of_queues(xml, queues);
+            });
+        });
     });
     xml.text
 }
@@ -91,53 +99,97 @@ pub(super) fn unknown(missing: &[&str]) -> String {
 }
 
 /// What all jobs wait for: `-j` without a job.
-pub(super) fn waiting(jobs: &[&Job]) -> String {
+pub(super) fn waiting(jobs: &[Job], queues: &[Instance]) -> String {
     let mut xml = Xml::new();
-    xml.root("message", "message", |xml| messages(xml, jobs));
+    xml.root("message", "message", |xml| {
+        xml.element("element", |xml| {
+            let groups = messages::groups(jobs);
+            let groups: Vec<WaitMessage> = groups
+                .into_iter()
+                .map(|own| WaitMessage {
+                    number: number_of(own.waits),
+                    jobs: own.numbers,
+                    text: own.text,
+                })
+                .collect();
+            of_jobs(xml, &groups);
+            of_queues(xml, queues);
+        });
+    });
     xml.text
 }
 
-/// A reason of Grid Engine's list, by its number there; reasons that it does not have are the last, in Muster's words.
-fn reason(job: &Job) -> (u32, String) {
-    match job {
-        job if lines::is_in_error(job) => (32, "Job is in error state".to_owned()),
-        job if lines::is_held(job, 'd') => {
-            (35, "job dropped because of job dependencies".to_owned())
-        }
-        job if lines::is_held(job, 'a') => (
-            33,
-            "job can not run because execution time not reached".to_owned(),
-        ),
-        job if lines::is_held(job, 'u') || lines::is_held(job, 'o') => {
-            (34, "job dropped because of hold state".to_owned())
-        }
-        job => (
-            28,
-            format!("Job waits: {}", JobRow::new(job, None).reason()),
-        ),
+/// The number of a reason in Grid Engine's list; reasons that it does not have are the last, in Muster's words.
+fn number_of(waits: Waits) -> u32 {
+    match waits {
+        Waits::Time => 31,
+        Waits::Error => 32,
+        Waits::Hold => 33,
+        Waits::Predecessors => 35,
+        Waits::ArrayLimit => 45,
+        Waits::Other => 28,
     }
 }
 
-fn messages(xml: &mut Xml, jobs: &[&Job]) {
-    let waiting: Vec<&&Job> = jobs.iter().filter(|job| is_pending(job)).collect();
-    xml.element("element", |xml| {
-        if waiting.is_empty() {
-            return;
+/// Why jobs wait.
+struct WaitMessage {
+    number: u32,
+    jobs: Vec<String>,
+    text: String,
+}
+
+impl WaitMessage {
+    fn of(job: &Job) -> WaitMessage {
+        let waits = Waits::of(job);
+        WaitMessage {
+            number: number_of(waits),
+            jobs: vec![selection::number(job).to_string()],
+            text: waits.text(job),
         }
-        xml.element("SME_message_list", |xml| {
-            for job in waiting {
-                let (number, text) = reason(job);
-                xml.element("element", |xml| {
-                    xml.element("MES_job_number_list", |xml| {
-                        xml.element("ulong_sublist", |xml| {
-                            xml.leaf("ULNG_value", selection::number(job));
-                        });
-                    });
-                    xml.leaf("MES_message_number", number);
-                    xml.leaf("MES_message", text);
+    }
+}
+
+fn of_jobs(xml: &mut Xml, all: &[WaitMessage]) {
+    if all.is_empty() {
+        return;
+    }
+    xml.element("SME_message_list", |xml| {
+        for own in all {
+            xml.element("element", |xml| {
+                xml.element("MES_job_number_list", |xml| {
+                    for job in &own.jobs {
+                        xml.element("ulong_sublist", |xml| xml.leaf("ULNG_value", job));
+                    }
                 });
-            }
-        });
+                xml.leaf("MES_message_number", own.number);
+                xml.leaf("MES_message", &own.text);
+            });
+        }
+    });
+}
+
+/// Why queues take no jobs.
+fn of_queues(xml: &mut Xml, queues: &[Instance]) {
+    let mut all: Vec<(u32, String)> = Vec::new();
+    for queue in queues {
+        if let Some(text) = messages::of_queue(queue) {
+            let is_full = queue.states.is_empty();
+            all.push((if is_full { 37 } else { 39 }, text));
+        }
+    }
+    if messages::all_dropped(queues) {
+        all.push((28, messages::ALL_DROPPED.to_owned()));
+    }
+    if all.is_empty() {
+        return;
+    }
+    xml.element("SME_global_message_list", |xml| {
+        for (number, text) in all {
+            xml.element("element", |xml| {
+                xml.leaf("MES_message_number", number);
+                xml.leaf("MES_message", text);
+            });
+        }
     });
 }
 
@@ -184,6 +236,9 @@ fn job(xml: &mut Xml, first: &Job, records: &[&Job]) {
                 xml.element("destin_ident_list", |xml| xml.leaf("QR_name", queue));
             }
         });
+    }
+    if let Some(shell) = mark(marks::SHELL) {
+        path_list(xml, "JB_shell_list", shell);
     }
     variables(xml, spec);
     if !spec.argv.is_empty() {
@@ -233,23 +288,16 @@ fn addressees(xml: &mut Xml, spec: &JobSpec) {
 
 /// Where a stream goes, if it was said.
 fn path(xml: &mut Xml, name: &str, job: &Job, which: Stdio) {
-    let given = match which {
-        Stdio::Out => job.spec.stdio.stdout.as_deref(),
-        _ => job.spec.stdio.stderr.as_deref(),
-    };
-    // What qsub makes of a job without -o and -e.
-    let is_usual =
-        given.is_none_or(|given| ["%x.o%j", "%x.o%A.%a", "%x.e%j", "%x.e%A.%a"].contains(&given));
-    let Some(path) = JobRow::new(job, None)
-        .stdio_path(which)
-        .filter(|_| !is_usual)
-    else {
-        return;
-    };
+    if let Some(path) = given_path(job, which) {
+        path_list(xml, name, &path);
+    }
+}
+
+fn path_list(xml: &mut Xml, name: &str, path: &str) {
     xml.element(name, |xml| {
         xml.element("path_list", |xml| {
             xml.leaves(&[
-                ("PN_path", &path),
+                ("PN_path", path),
                 ("PN_host", ""),
                 ("PN_file_host", ""),
                 ("PN_file_staging", "false"),
@@ -323,6 +371,9 @@ fn variables(xml: &mut Xml, spec: &JobSpec) {
         all.push(("SHELL", user.shell.to_string_lossy().into_owned()));
     }
     all.push(("HOST", spec.submit_host.clone()));
+    if let Some(directory) = marks::value(spec, marks::SUBMIT_DIR) {
+        all.push(("WORKDIR", directory.to_owned()));
+    }
     xml.element("JB_env_list", |xml| {
         for (name, value) in all {
             xml.element("job_sublist", |xml| {
@@ -439,12 +490,15 @@ fn settings(xml: &mut Xml, spec: &JobSpec, records: &[&Job]) {
         spec.requeue.map_or(0, |again| if again { 1 } else { 2 }),
     );
     xml.leaves(&[("JB_verify", "0"), ("JB_script_size", "0")]);
-    if let Some((pe, slots)) = mark(marks::PE).and_then(|pe| pe.split_once(' ')) {
+    if let Some((pe, slots)) = marks::parallel_environment(spec) {
         xml.leaf("JB_pe", pe);
         xml.element("JB_pe_range", |xml| {
-            xml.element("ranges", |xml| {
-                xml.leaves(&[("RN_min", slots), ("RN_max", slots), ("RN_step", "1")]);
-            });
+            for part in slots.split(',') {
+                let (least, most) = part.split_once('-').unwrap_or((part, part));
+                xml.element("ranges", |xml| {
+                    xml.leaves(&[("RN_min", least), ("RN_max", most), ("RN_step", "1")]);
+                });
+            }
         });
     }
     if let Some(class) = &spec.class {

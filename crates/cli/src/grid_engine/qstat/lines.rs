@@ -1,11 +1,12 @@
-//! Jobs as lines: qstat plain, `-ext`, `-pri`, `-r`, `-g d`, `-g t`.
+//! Jobs as lines: qstat plain, `-ext`, `-pri`, `-r`, `-g d`, `-g t`, `-t`.
 
+use super::usage::{self, Measured};
 use crate::grid_engine::arguments::Parsed;
 use crate::grid_engine::{selection, site};
 use crate::listing::context::Ctx;
 use muster_conf::grid_engine::Mapping;
 use muster_model::grid_engine as marks;
-use muster_model::job::{ArrayRole, Hold, Job, JobState};
+use muster_model::job::{ArrayRole, Hold, Job, JobState, NodeShare, Usage};
 use muster_model::spec::DependencyTerm;
 use muster_model::time::Timestamp;
 use std::fmt::Write as _;
@@ -17,7 +18,9 @@ pub(super) struct View {
     pub(super) pri: bool,
     pub(super) requests: bool,
     pub(super) each_task: bool,
-    pub(super) each_host: bool,
+    pub(super) each_slot: bool,
+    /// What steps use stands behind the line of a slot.
+    pub(super) steps: bool,
     pub(super) without_binding: bool,
 }
 
@@ -28,14 +31,32 @@ impl View {
             pri: parsed.has("pri"),
             requests: parsed.has("r"),
             each_task: parsed.all("g").any(|kind| kind.contains('d')),
-            each_host: parsed.has("t") || parsed.all("g").any(|kind| kind.contains('t')),
+            each_slot: parsed.has("t") || parsed.all("g").any(|kind| kind.contains('t')),
+            steps: parsed.has("t"),
             without_binding: parsed.has("ncb"),
         }
     }
 }
 
+/// What lines about jobs are made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EntrySource<'s> {
+    pub(super) ctx: &'s Ctx,
+    pub(super) mapping: &'s Mapping,
+    pub(super) view: &'s View,
+    pub(super) measured: &'s Measured,
+}
+
+/// What runs in a slot, behind its line with `-t`.
+#[derive(Clone, Debug)]
+pub(super) struct SlotTask {
+    /// `STEP.HOST`; empty for the job's script.
+    name: String,
+    usage: Usage,
+}
+
 /// A line about a job.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry<'a> {
     pub(super) job: &'a Job,
     pub(super) state: String,
@@ -50,55 +71,115 @@ pub(crate) struct Entry<'a> {
     /// `MASTER` or `SLAVE`, with `-g t`.
     pub(super) role: &'static str,
     pub(super) slots: u64,
+    /// A further slot of the line before: what the job is stands there.
+    pub(super) repeats: bool,
+    /// What is used, as far as it is known.
+    pub(super) usage: Option<Usage>,
+    pub(super) slot_task: Option<SlotTask>,
 }
 
 impl<'a> Entry<'a> {
     /// The lines about a record.
-    pub(super) fn of(
-        job: &'a Job,
-        state: String,
-        ctx: &Ctx,
-        mapping: &Mapping,
-        view: &View,
-    ) -> Vec<Entry<'a>> {
+    pub(super) fn of(job: &'a Job, state: String, source: EntrySource<'_>) -> Vec<Entry<'a>> {
+        let (ctx, view) = (source.ctx, source.view);
         let runs = job.start_time.filter(|_| !is_pending(job));
         let at = runs.unwrap_or(job.submit_time);
-        let slots = slots(job);
-        let entry = |queue: String, tasks: String, role| Entry {
+        let only = Entry {
             job,
-            state: state.clone(),
+            state,
             at: date(ctx, at),
             at_iso: ctx.zoned(at).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
-            queue,
-            tasks,
-            role,
-            slots,
+            queue: String::new(),
+            tasks: String::new(),
+            role: "",
+            slots: slots(job),
+            repeats: false,
+            usage: source.measured.total(job),
+            slot_task: None,
         };
-        let hosts = hosts(job);
-        let queue = site::queue_of(mapping, &ctx.partitions, &job.partition);
+        let with_tasks = |tasks: String| Entry {
+            tasks,
+            ..only.clone()
+        };
         match &job.array {
             ArrayRole::Pending { indices } if view.each_task => {
-                let each = |index: u32| entry(String::new(), index.to_string(), "");
+                let each = |index: u32| with_tasks(index.to_string());
                 indices.iter().map(each).collect()
             }
             ArrayRole::Pending { indices } => {
-                vec![entry(String::new(), selection::ranges(indices.iter()), "")]
+                vec![with_tasks(selection::task_list(indices.iter()))]
             }
             ArrayRole::None | ArrayRole::Task { .. } => {
-                let task = selection::task(job)
-                    .map(|index| index.to_string())
-                    .unwrap_or_default();
-                let on = |(number, host): (usize, &String)| {
-                    let role = if number == 0 { "MASTER" } else { "SLAVE" };
-                    entry(format!("{queue}@{host}"), task.clone(), role)
-                };
-                let shown = if view.each_host { hosts.len() } else { 1 };
-                match runs.is_some() && !hosts.is_empty() {
-                    true => hosts.iter().take(shown).enumerate().map(on).collect(),
-                    false => vec![entry(String::new(), task, "")],
+                let task = selection::task(job).map(|index| index.to_string());
+                let own = with_tasks(task.unwrap_or_default());
+                let shares = runs.map_or(&[][..], |_| shares(job));
+                let queue = site::queue_of(source.mapping, &ctx.partitions, &job.partition);
+                match shares {
+                    [] => vec![own],
+                    _ if view.each_slot => own.in_each_slot(&queue, shares, source),
+                    [first, ..] => vec![Entry {
+                        queue: format!("{queue}@{}", first.name),
+                        ..own
+                    }],
                 }
             }
         }
+    }
+
+    /// A line for each slot of each host, and for what runs there: the script in the first one, each step in one of its host.
+    fn in_each_slot(
+        self,
+        queue: &str,
+        shares: &[NodeShare],
+        source: EntrySource<'_>,
+    ) -> Vec<Entry<'a>> {
+        let measured = source.measured.steps(self.job);
+        let has_steps = measured.iter().any(|own| usage::is_numbered(own.step));
+        let mut all = Vec::new();
+        for (number, share) in shares.iter().enumerate() {
+            let here = measured.iter().filter(|own| own.node == share.name);
+            let (steps, script): (Vec<_>, Vec<_>) =
+                here.partition(|own| usage::is_numbered(own.step));
+            let mut tasks: Vec<Option<SlotTask>> = Vec::new();
+            if number == 0 {
+                let mut script = script.into_iter().map(|own| own.usage.clone());
+                let first = script.next().map(|mut sum| {
+                    script.for_each(|own| sum.add(&own));
+                    SlotTask {
+                        name: String::new(),
+                        usage: sum,
+                    }
+                });
+                tasks.push(first.filter(|_| has_steps));
+            }
+            tasks.extend(steps.into_iter().map(|own| {
+                Some(SlotTask {
+                    name: format!("{}.{}", own.step, own.node),
+                    usage: own.usage.clone(),
+                })
+            }));
+            let slots = usize::try_from(marks::slots_on(&self.job.spec, share));
+            let lines = slots.unwrap_or(usize::MAX).max(tasks.len());
+            tasks.resize(lines, None);
+            for (at, slot_task) in tasks.into_iter().enumerate() {
+                let is_master = number == 0 && at == 0;
+                let usage = match (&slot_task, is_master) {
+                    (Some(task), _) => Some(task.usage.clone()),
+                    (None, true) => self.usage.clone(),
+                    (None, false) => None,
+                };
+                all.push(Entry {
+                    queue: format!("{queue}@{}", share.name),
+                    role: if is_master { "MASTER" } else { "SLAVE" },
+                    slots: 1,
+                    repeats: at > 0,
+                    usage,
+                    slot_task: slot_task.filter(|_| source.view.steps),
+                    ..self.clone()
+                });
+            }
+        }
+        all
     }
 }
 
@@ -107,11 +188,15 @@ pub(in crate::grid_engine) fn slots(job: &Job) -> u64 {
     u64::from(job.spec.ask.task_count()) * u64::from(job.spec.ask.cpus_of_task())
 }
 
+/// What a job has on each of its hosts.
+fn shares(job: &Job) -> &[NodeShare] {
+    let alloc = job.alloc.as_deref().filter(|_| !is_pending(job));
+    alloc.map_or(&[], |alloc| &alloc.nodes)
+}
+
 /// Hosts of a job that has its allocation.
 pub(in crate::grid_engine) fn hosts(job: &Job) -> Vec<String> {
-    let alloc = job.alloc.as_deref().filter(|_| !is_pending(job));
-    let nodes = alloc.into_iter().flat_map(|alloc| &alloc.nodes);
-    nodes.map(|share| share.name.clone()).collect()
+    shares(job).iter().map(|share| share.name.clone()).collect()
 }
 
 /// Whether it waits.
@@ -228,19 +313,58 @@ fn head(view: &View) -> String {
         text.push_str("nurg    npprior ntckts   ppri ");
     }
     if view.ext {
-        text.push_str("ntckts  name       user         project          department state cpu        mem     io      ");
-        text.push_str("tckts ovrts otckt ftckt stckt share ");
+        text.push_str("ntckts  name       user         project          department state ");
+        if view.steps {
+            text.push_str("submit/start at     ");
+        }
+        text.push_str("cpu        mem     io      tckts ovrts otckt ftckt stckt share ");
     } else {
         text.push_str("name       user         state submit/start at     ");
     }
-    let slots = if view.each_host { "master" } else { "slots" };
+    let slots = if view.each_slot { "master" } else { "slots" };
     let _ = write!(text, "{:<30} {slots} ja-task-ID ", "queue");
+    if view.steps {
+        text.push_str("task-ID state cpu        mem     io      stat failed ");
+    }
     let dashes = "-".repeat(text.len() - 1);
     text + "\n" + &dashes + "\n"
 }
 
 /// One line; `queue` is whether it has the column of queues.
 pub(super) fn line(text: &mut String, entry: &Entry, view: &View, queue: bool) {
+    let begin = text.len();
+    job_columns(text, entry, view);
+    if entry.repeats {
+        // Grid Engine has twelve blanks more than the columns are wide.
+        let more = if view.pri && !view.ext { 12 } else { 0 };
+        let width = text[begin..].chars().count() + more;
+        text.truncate(begin);
+        let _ = write!(text, "{:width$}", "");
+    }
+    if view.ext {
+        usage_columns(text, entry);
+    }
+    if queue {
+        let _ = write!(text, "{:<30.30} ", entry.queue);
+    }
+    if view.each_slot {
+        let _ = write!(text, "{:<6} ", entry.role);
+    } else {
+        let _ = write!(text, "{:>5} ", entry.slots);
+    }
+    match &entry.slot_task {
+        Some(task) => slot_task(text, entry, task),
+        None if entry.tasks.is_empty() => text.push_str("       "),
+        None => text.push_str(&entry.tasks),
+    }
+    text.push('\n');
+    if view.requests && !entry.repeats {
+        requests(text, entry, view);
+    }
+}
+
+/// The columns that are the same for all slots of a job on a host.
+fn job_columns(text: &mut String, entry: &Entry, view: &View) {
     let job = entry.job;
     let (name, user) = (&job.spec.name, &job.spec.owner.user);
     let prior = prior(job);
@@ -254,17 +378,15 @@ pub(super) fn line(text: &mut String, entry: &Entry, view: &View, queue: bool) {
     }
     if view.ext {
         let project = job.spec.account.as_deref().unwrap_or("NA");
-        let used = if is_pending(job) { "" } else { "NA" };
+        let department = "defaultdep";
         let _ = write!(
             text,
-            "{:.5} {name:<10.10} {user:<12.12} {project:<16.16} {:<10.10} {:<5.5} {used:<10} {used:<7} {used:<7} ",
-            0.0, "defaultdepartment", entry.state
+            "{:.5} {name:<10.10} {user:<12.12} {project:<16.16} {department} {:<5.5} ",
+            0.0, entry.state
         );
-        let _ = write!(
-            text,
-            "{0:>5} {0:>5} {0:>5} {0:>5} {0:>5} {1:<5} ",
-            0, "0.00"
-        );
+        if view.steps {
+            let _ = write!(text, "{} ", entry.at);
+        }
     } else {
         let _ = write!(
             text,
@@ -272,23 +394,40 @@ pub(super) fn line(text: &mut String, entry: &Entry, view: &View, queue: bool) {
             entry.state, entry.at
         );
     }
-    if queue {
-        let _ = write!(text, "{:<30.30} ", entry.queue);
-    }
-    if view.each_host {
-        let _ = write!(text, "{:<6} ", entry.role);
-    } else {
-        let _ = write!(text, "{:>5} ", entry.slots);
-    }
-    let tasks = if entry.tasks.is_empty() {
-        "       "
-    } else {
-        &entry.tasks
+}
+
+/// The columns of `-ext` that say what is used; tickets there are none.
+fn usage_columns(text: &mut String, entry: &Entry) {
+    let [cpu, mem, io] = match &entry.usage {
+        _ if is_pending(entry.job) => ["", "", ""].map(str::to_owned),
+        None => ["NA"; 3].map(str::to_owned),
+        Some(used) => [
+            usage::days_and_clock(usage::cpu_s(used)),
+            "NA".to_owned(),
+            format!("{:.5}", usage::io_gib(used)),
+        ],
     };
-    let _ = writeln!(text, "{tasks}");
-    if view.requests {
-        requests(text, entry, view);
+    let _ = write!(text, "{cpu:<10} {mem:<7} {io:<7} ");
+    for _ in 0..5 {
+        let _ = write!(text, "{:>5} ", 0);
     }
+    let _ = write!(text, "{:<5} ", "0.00");
+}
+
+/// What runs in a slot: its name, state and use. An exit status has only what has ended, and is not shown any more.
+fn slot_task(text: &mut String, entry: &Entry, task: &SlotTask) {
+    let state = match entry.job.state {
+        JobState::Suspended => "s",
+        _ => "r",
+    };
+    let cpu = usage::clock(usage::cpu_s(&task.usage));
+    let io = usage::io_gib(&task.usage);
+    let (tasks, name) = (&entry.tasks, &task.name);
+    let _ = write!(
+        text,
+        "{tasks:<10}{name:<12} {state:<5} {cpu} {:<7} {io:.5} ",
+        "NA"
+    );
 }
 
 /// The lines of `-r`.
@@ -301,10 +440,10 @@ fn requests(text: &mut String, entry: &Entry, view: &View) {
     if !entry.queue.is_empty() {
         row("Master Queue:", &entry.queue);
     }
-    if let Some(pe) = marks::value(spec, marks::PE) {
-        row("Requested PE:", pe);
+    if let Some((pe, slots)) = marks::parallel_environment(spec) {
+        row("Requested PE:", &format!("{pe} {slots}"));
         if !entry.queue.is_empty() {
-            row("Granted PE:", pe);
+            row("Granted PE:", &format!("{pe} {}", self::slots(entry.job)));
         }
     }
     let hard = marks::value(spec, marks::HARD).unwrap_or_default();
@@ -347,8 +486,11 @@ pub(super) fn predecessors(job: &Job) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::StepUsage;
     use jiff::tz::TimeZone;
-    use muster_model::ids::JobId;
+    use muster_model::cpuset::CpuSet;
+    use muster_model::ids::{JobId, NodeIdx, StepNo};
+    use muster_model::job::Allocation;
     use muster_model::spec::{JobSpec, Owner};
     use muster_model::time::TimeLimit;
     use std::sync::Arc;
@@ -374,10 +516,129 @@ mod tests {
         job
     }
 
+    /// A job of a parallel environment with 3 slots on one host and 2 on another, and a step on each.
+    fn parallel_job() -> (Job, Measured) {
+        let mut job = job("PAR", JobState::Running);
+        let share = |(name, tasks): (&str, u32)| NodeShare {
+            node: NodeIdx(0),
+            name: name.to_owned(),
+            cpus: CpuSet::default(),
+            memory_mib: 0,
+            tasks,
+            gres: Vec::new(),
+        };
+        job.alloc = Some(Arc::new(Allocation {
+            nodes: [("vm", 3), ("wm", 2)].map(share).into(),
+            ..Allocation::default()
+        }));
+        job.priority = u32::MAX / 4 * 3 + 1;
+        job.partition = "all.q".to_owned();
+        let used = |node: &str, step, user_us, bytes| StepUsage {
+            node: node.to_owned(),
+            step,
+            usage: Usage {
+                user_us,
+                disk_read_bytes: bytes,
+                ..Usage::default()
+            },
+        };
+        let steps = vec![
+            used("vm", StepNo::BATCH, 1_500_000, 816_043),
+            used("vm", StepNo(1), 61_000_000, 42_950),
+            used("wm", StepNo(1), 90_061_000_000, 0),
+        ];
+        let measured = Measured::from_steps(job.id, steps);
+        (job, measured)
+    }
+
+    fn shown(view: &View) -> Vec<String> {
+        let (job, measured) = parallel_job();
+        let (ctx, mapping) = (Ctx::bare("c", TimeZone::UTC), Mapping::default());
+        let source = EntrySource {
+            ctx: &ctx,
+            mapping: &mapping,
+            view,
+            measured: &measured,
+        };
+        let entries = Entry::of(&job, state(&job), source);
+        let text = table(&entries, view);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What stands where is from Grid Engine 8.1.9, except for the memory over time, which is not known.
+    #[test]
+    fn each_slot_has_a_line_with_what_runs_there() {
+        let slots = View {
+            each_slot: true,
+            ..View::default()
+        };
+        let master = "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@vm                       MASTER        ";
+        let slave = "                                                                  all.q@vm                       SLAVE         ";
+        let other = "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@wm                       SLAVE         ";
+        let last = "                                                                  all.q@wm                       SLAVE         ";
+        assert_eq!(shown(&slots)[2..], [master, slave, slave, other, last]);
+        let with_steps = View {
+            steps: true,
+            ..slots
+        };
+        assert_eq!(
+            shown(&with_steps),
+            [
+                "job-ID  prior   name       user         state submit/start at     queue                          master ja-task-ID task-ID state cpu        mem     io      stat failed ",
+                "-----------------------------------------------------------------------------------------------------------------------------------------------------------------------",
+                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@vm                       MASTER                        r     00:00:01 NA      0.00076 ",
+                "                                                                  all.q@vm                       SLAVE            1.vm         r     00:01:01 NA      0.00004 ",
+                slave,
+                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@wm                       SLAVE            1.wm         r     25:01:01 NA      0.00000 ",
+                last,
+            ]
+        );
+        let pri = View { pri: true, ..slots };
+        let blanks = shown(&pri)[3].chars().take_while(|c| *c == ' ').count();
+        assert_eq!(blanks, 108);
+    }
+
+    #[test]
+    fn what_jobs_use_is_among_the_further_columns() {
+        let ext = View {
+            ext: true,
+            ..View::default()
+        };
+        assert_eq!(
+            shown(&ext)[2],
+            "      4 0.75000 0.00000 PAR        geuser       NA               defaultdep r     1:01:02:03 NA      0.00080     0     0     0     0     0 0.00  all.q@vm                           1        "
+        );
+        let with_steps = View {
+            steps: true,
+            each_slot: true,
+            ..ext
+        };
+        let lines = shown(&with_steps);
+        assert_eq!(
+            lines[0],
+            "job-ID  prior   ntckts  name       user         project          department state submit/start at     cpu        mem     io      tckts ovrts otckt ftckt stckt share queue                          master ja-task-ID task-ID state cpu        mem     io      stat failed "
+        );
+        assert_eq!(
+            lines[3],
+            "                                                                                                      0:00:01:01 NA      0.00004     0     0     0     0     0 0.00  all.q@vm                       SLAVE            1.vm         r     00:01:01 NA      0.00004 "
+        );
+        assert_eq!(
+            lines[4],
+            "                                                                                                      NA         NA      NA          0     0     0     0     0 0.00  all.q@vm                       SLAVE         "
+        );
+    }
+
     fn lines(job: &Job, view: &View, queue: &str, tasks: &str) -> String {
         let ctx = Ctx::bare("c", TimeZone::UTC);
         let mapping = Mapping::default();
-        let mut entries = Entry::of(job, state(job), &ctx, &mapping, view);
+        let measured = Measured::default();
+        let source = EntrySource {
+            ctx: &ctx,
+            mapping: &mapping,
+            view,
+            measured: &measured,
+        };
+        let mut entries = Entry::of(job, state(job), source);
         for entry in &mut entries {
             (entry.queue, entry.tasks) = (queue.to_owned(), tasks.to_owned());
         }
@@ -412,7 +673,7 @@ mod tests {
             "      4 0.25014 0.00000 HELLO      geuser       NA               defaultdep r     NA         NA      NA          0     0     0     0     0 0.00  all.q@vm                           1        "
         );
         let hosts = View {
-            each_host: true,
+            each_slot: true,
             ..View::default()
         };
         let text = lines(&job("PE", JobState::Pending), &hosts, "", "");

@@ -1,6 +1,7 @@
 //! qstat as XML.
 
 use super::lines::{Entry, View, is_pending, predecessors, prior};
+use super::usage;
 use crate::grid_engine::selection;
 use muster_model::grid_engine as marks;
 use muster_model::visible_text::is_control;
@@ -71,6 +72,11 @@ pub(super) fn job(text: &mut String, entry: &Entry, view: &View, indent: usize, 
         element("JB_department", "defaultdepartment");
     }
     element("state", &entry.state);
+    if let Some(used) = entry.usage.as_ref().filter(|_| view.ext && !waits) {
+        #[allow(clippy::cast_precision_loss)]
+        element("cpu_usage", &format!("{:.5}", usage::cpu_s(used) as f64));
+        element("io_usage", &format!("{:.5}", usage::io_gib(used)));
+    }
     match (view.ext, waits) {
         // There are no tickets here, and the columns of times make room for them.
         (true, _) => {
@@ -92,7 +98,7 @@ pub(super) fn job(text: &mut String, entry: &Entry, view: &View, indent: usize, 
     if queue {
         element("queue_name", &entry.queue);
     }
-    if view.each_host {
+    if view.each_slot {
         element("master", entry.role);
     }
     element("slots", &entry.slots.to_string());
@@ -117,10 +123,11 @@ fn requests(text: &mut String, entry: &Entry, view: &View, indent: usize) {
     };
     let mark = |key| marks::value(spec, key).unwrap_or_default();
     element("full_job_name", &[], &spec.name);
-    if let Some((pe, slots)) = mark(marks::PE).split_once(' ') {
+    if let Some((pe, slots)) = marks::parallel_environment(spec) {
         element("requested_pe", &[("name", pe)], slots);
         if !is_pending(entry.job) {
-            element("granted_pe", &[("name", pe)], slots);
+            let granted = super::lines::slots(entry.job).to_string();
+            element("granted_pe", &[("name", pe)], &granted);
         }
     }
     let split = |list: &'static str| {

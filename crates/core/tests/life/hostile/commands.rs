@@ -178,8 +178,8 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
         ..reservation.clone()
     };
     let limits: Vec<LimitAsk> = vec![
-        ("grptres".to_owned(), "cpu=4,mem=4G".to_owned()),
-        ("maxwall".to_owned(), "1-0".to_owned()),
+        LimitAsk::new("grptres", "cpu=4,mem=4G"),
+        LimitAsk::new("maxwall", "1-0"),
     ];
     let terms = TermsAsk {
         shares: Some(Some(3)),

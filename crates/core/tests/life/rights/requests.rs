@@ -1,6 +1,7 @@
 //! A request of each row of the table of rights, and the parts of requests that have rows of their own.
 
 use crate::world::{spec, target};
+use muster_model::account_limits::LimitAsk;
 use muster_model::command::ListEdit;
 use muster_model::command::{
     AccountsAsk, AccountsEdit, ClusterAsk, JobSelection, JobUpdate, NodeUpdate, QosAsk,
@@ -75,7 +76,7 @@ pub(super) fn shares(n: u32) -> TermsAsk {
 
 pub(super) fn limit(key: &str, value: &str) -> TermsAsk {
     TermsAsk {
-        limits: vec![(key.into(), value.into())],
+        limits: vec![LimitAsk::new(key, value)],
         ..TermsAsk::default()
     }
 }

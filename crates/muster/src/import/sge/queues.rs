@@ -1,7 +1,7 @@
 //! Queues and parallel environments: partitions, and their names in sge.conf.
 
-use super::Made;
 use super::dump::{Dump, KnownHosts, Object};
+use super::{Made, is_path};
 use muster_model::hostlist;
 use std::collections::BTreeSet;
 
@@ -46,16 +46,14 @@ const WITHOUT: [(&str, &str); 14] = [
         "give it to jobs by a job class or a verifier: -l s_rt",
     ),
 ];
+/// `TmpFS` where nothing is said, and what queues of Grid Engine have.
+const TMP_FS_DEFAULT: &str = "/tmp";
 /// What says nothing.
 const USUAL: [&str; 4] = ["np_load_avg=1.75", "SIGSTOP", "SIGKILL", "SIGCONT"];
 
 /// Lines of partitions, and of sge.conf.
 pub(super) fn write(dump: &Dump, made: &mut Made) {
-    let default = dump
-        .queues
-        .iter()
-        .position(|queue| queue.name() == "all.q")
-        .unwrap_or(0);
+    let default = default_queue(dump);
     let known = dump.known_hosts();
     for (number, queue) in dump.queues.iter().enumerate() {
         write_queue(dump, &known, queue, number == default, made);
@@ -63,6 +61,38 @@ pub(super) fn write(dump: &Dump, made: &mut Made) {
     for environment in &dump.environments {
         write_environment(environment, made);
     }
+}
+
+/// Where jobs have their temporary directories: that of the default queue.
+pub(super) fn write_tmp_fs(dump: &Dump, made: &mut Made) {
+    let default = default_queue(dump);
+    let of = |queue: &Object| queue.list("tmpdir").0.into_iter().next();
+    let chosen = dump.queues.get(default).and_then(of);
+    let chosen = chosen.filter(|dir| is_path(dir));
+    let tmp_fs = chosen.as_deref().unwrap_or(TMP_FS_DEFAULT);
+    if tmp_fs != TMP_FS_DEFAULT {
+        made.slurm.push_str(&format!("TmpFS={tmp_fs}\n"));
+    }
+    for queue in &dump.queues {
+        let (dirs, is_by_host) = queue.list("tmpdir");
+        if is_by_host || dirs.first().is_some_and(|dir| dir != tmp_fs) {
+            let (own, value) = (queue.name(), queue.get("tmpdir").unwrap_or_default());
+            made.note(
+                &format!("queue {own}: tmpdir {value}"),
+                &format!(
+                    "jobs of all partitions have their temporary directories in TmpFS of slurm.conf, which is {tmp_fs}"
+                ),
+            );
+        }
+    }
+}
+
+/// The position of the queue that becomes the default partition.
+fn default_queue(dump: &Dump) -> usize {
+    let mut queues = dump.queues.iter();
+    queues
+        .position(|queue| queue.name() == "all.q")
+        .unwrap_or(0)
 }
 
 fn write_queue(

@@ -23,8 +23,8 @@ impl LedSteps {
     pub(super) fn held(&self, grant: &JobGrant) -> Vec<Held> {
         let mut held = vec![Held::default(); grant.alloc.nodes.len()];
         let attempt = JobAttempt::new(grant.job, grant.attempt);
-        let of_run = self.placed.values().filter(|s| s.attempt == attempt);
-        let of_steps = of_run
+        let of_attempt = self.placed.values().filter(|s| s.attempt == attempt);
+        let of_steps = of_attempt
             .filter(|s| s.record.holds)
             .flat_map(|s| s.record.nodes.iter().filter(|n| n.end.is_none()));
         for node in of_steps {

@@ -50,6 +50,9 @@ impl World {
             }
             Action::StartScript(launch) => {
                 self.check_namespace(launch.attempt, launch.namespace.is_some());
+                if let Some(dir) = launch.tmp_dir {
+                    self.tmp_dirs.insert(launch.attempt, dir);
+                }
                 self.start_script(launch.attempt);
             }
             Action::MakeContainer(attempt, _) => {
@@ -61,12 +64,7 @@ impl World {
                 let event = Event::ProgramsStarted(attempt, ProgramKind::Container, started);
                 self.events.push_back(event);
             }
-            Action::MakeTmpDir(attempt, _) => {
-                self.check_recorded(attempt);
-                let started = self.spawn(Kind::Programs(attempt, ProgramKind::TmpDir));
-                let event = Event::ProgramsStarted(attempt, ProgramKind::TmpDir, started);
-                self.events.push_back(event);
-            }
+            Action::RemoveTmpDir(dir) => self.removed_tmp_dirs.push(dir),
             Action::RemoveContainer(attempt, _) => {
                 assert!(self.pids(|kind| *kind == Kind::Script(attempt)).is_empty());
                 let kind = ProgramKind::ContainerRemoval;
@@ -76,11 +74,6 @@ impl World {
                 }
                 self.events
                     .push_back(Event::ProgramsStarted(attempt, kind, started));
-            }
-            Action::PrepareTmpDirs { parent, .. } => {
-                let is_there = true;
-                self.events
-                    .push_back(Event::TmpDirsPrepared { parent, is_there });
             }
             Action::SweepContainers { kept, .. } => {
                 let name = |attempt: &JobAttempt| format!("{}.{}", attempt.job, attempt.attempt.0);

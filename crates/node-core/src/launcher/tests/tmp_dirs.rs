@@ -3,16 +3,14 @@
 use super::*;
 use muster_model::grid_engine::COMMAND;
 
-/// One whose directory is being made.
-fn launch(world: &mut World, job: u64) -> JobAttempt {
-    let attempt = attempt_of(job);
+/// A job of qsub.
+fn launch(world: &mut World, attempt: JobAttempt) {
     let mut of = grant(attempt, JobKind::Batch);
     let mut spec = (*of.spec).clone();
     spec.shown.push((COMMAND.to_owned(), "qsub".to_owned()));
     of.spec = std::sync::Arc::new(spec);
     world.order(Order::Launch(Box::new(of)));
     world.answer_look_ups();
-    attempt
 }
 
 fn world(has_containers: bool) -> World {
@@ -23,73 +21,90 @@ fn world(has_containers: bool) -> World {
     world
 }
 
-fn makers(world: &World) -> Vec<i32> {
-    world.pids(|kind| matches!(kind, Kind::Programs(_, ProgramKind::TmpDir)))
-}
-
-fn has_none(world: &World, job: JobAttempt) -> bool {
-    world.launcher.state.jobs[&job].has_no_tmp_dir
+fn path(dir: &JobTmpDir) -> &str {
+    dir.path.to_str().unwrap()
 }
 
 #[test]
-fn none_is_made_unless_the_site_wants_it() {
-    let mut world = World::new();
-    world.attach();
-    launch(&mut world, 1);
-    assert_eq!((makers(&world).len(), world.scripts.len()), (0, 1));
-}
-
-/// A user who had put something in the way of a temporary directory had jobs of others fail, and nodes drained.
-#[test]
-fn a_temporary_directory_that_cannot_be_made_is_no_fault_of_the_node() {
-    for has_containers in [false, true] {
-        for status in [0, 1 << 8, 75 << 8, 9] {
-            let mut world = world(has_containers);
-            let job = launch(&mut world, 1);
-            if has_containers {
-                world.end_and_reap(world.program(job), 0);
-            }
-            assert_eq!((makers(&world).len(), world.scripts.len()), (1, 0));
-            world.end_and_reap(world.program(job), status);
-            assert_eq!(has_none(&world, job), status != 0);
-            assert!(world.scripts.len() == 1 && world.outcome(job).is_none());
-            // Steps that a launcher started meanwhile is given know it, too.
-            world.crash();
-            assert_eq!(has_none(&world, job), status != 0);
-        }
-    }
-}
-
-/// What makes a directory may be held in the kernel by another user: jobs waited for it, or failed.
-#[test]
-fn a_job_does_not_wait_for_a_late_temporary_directory() {
+fn one_is_for_jobs_of_qsub_alone_and_where_the_site_wants_it() {
+    let mut none = World::new();
+    none.attach();
+    launch(&mut none, attempt_of(1));
+    assert!(none.tmp_dirs.is_empty() && none.scripts.len() == 1);
     let mut world = world(false);
-    for number in 1..=8 {
-        let job = launch(&mut world, number);
-        assert!(!world.scripts.contains_key(&job));
-        while !world.scripts.contains_key(&job) {
-            assert!(world.fire_timer());
-        }
-        assert!(has_none(&world, job) && world.outcome(job).is_none());
+    world.launch(attempt_of(1), JobKind::Batch);
+    assert!(world.tmp_dirs.is_empty());
+    for job in [none.script(attempt_of(1)), world.script(attempt_of(1))] {
+        none.end_and_reap(job, 0);
+        world.end_and_reap(job, 0);
     }
-    // As many wait in the kernel as may: nothing is tried again.
-    let late = world.launcher.state.node.late_tmp_dirs.clone();
-    assert_eq!(late.len(), 8);
-    let job = launch(&mut world, 9);
-    assert!(world.scripts.contains_key(&job));
-    let first = late.first().copied().unwrap();
-    world.end_and_reap(first, 9);
-    let job = launch(&mut world, 10);
-    assert!(!world.scripts.contains_key(&job));
+    assert!(none.removed_tmp_dirs.is_empty() && world.removed_tmp_dirs.is_empty());
 }
 
+/// The launcher starts nothing for it before the job, and waits for nothing after it.
 #[test]
-fn a_job_begins_without_where_no_process_can_be_started() {
-    let mut world = world(true);
-    let job = launch(&mut world, 1);
-    world.lacks = true;
-    world.end(world.program(job), 0);
-    world.lacks = true;
+fn nothing_waits_for_a_temporary_directory() {
+    let mut world = world(false);
+    let job = attempt_of(1);
+    launch(&mut world, job);
+    assert!(world.scripts.contains_key(&job));
+    let dir = world.tmp_dirs[&job].clone();
+    assert!(path(&dir).starts_with("/tmp/1.1.") && dir.uid == UID);
+    world.end(world.script(job), 0);
+    assert!(world.removed_tmp_dirs.is_empty());
     world.reap();
-    assert!(has_none(&world, job) && makers(&world).is_empty());
+    assert!(world.is_released(job));
+    assert_eq!(world.removed_tmp_dirs, [dir]);
+}
+
+/// What others can guess is not all that a job may use, and an attempt uses nothing of one before.
+#[test]
+fn names_differ_by_attempt_and_what_others_cannot_know() {
+    let mut world = world(false);
+    let first = attempt_of(1);
+    let second = JobAttempt::new(first.job, Attempt(2));
+    launch(&mut world, first);
+    world.end_and_reap(world.script(first), 0);
+    launch(&mut world, second);
+    let dirs = [first, second].map(|attempt| world.tmp_dirs[&attempt].clone());
+    assert_eq!(path(&dirs[1]), format!("{}.2", path(&dirs[0])));
+    for dir in &dirs {
+        let other = dir.other_path();
+        let suffix = other.to_str().unwrap().strip_prefix(path(dir)).unwrap();
+        assert_eq!((suffix.len(), dir.suffix.len()), (17, 16));
+        assert_eq!(other.parent(), dir.path.parent());
+    }
+}
+
+/// Steps are given the directory by the launcher, whatever an agent says; a launcher that was started meanwhile knows it, too, and has it
+/// removed, also where `TmpFS` is another now.
+#[test]
+fn a_job_keeps_its_directory_when_the_launcher_is_started_anew() {
+    let mut world = world(false);
+    let job = attempt_of(1);
+    launch(&mut world, job);
+    let dir = world.tmp_dirs[&job].clone();
+    world.crash();
+    world.has_tmp_dirs = false;
+    world.attach();
+    let entry = &world.launcher.state.jobs[&job];
+    assert_eq!(entry.tmp_dir(), Some(&dir));
+    world.end_and_reap(world.script(job), 0);
+    world.reap();
+    assert!(world.is_released(job));
+    assert_eq!(world.removed_tmp_dirs, [dir]);
+}
+
+/// It is in the job's own /tmp, and goes with that.
+#[test]
+fn one_in_a_directory_of_the_jobs_own_is_not_removed() {
+    let mut world = world(true);
+    let job = attempt_of(1);
+    launch(&mut world, job);
+    world.end_and_reap(world.program(job), 0);
+    assert_eq!(path(&world.tmp_dirs[&job]), "/tmp/1.1.");
+    world.end_and_reap(world.script(job), 0);
+    world.end_and_reap(world.program(job), 0);
+    world.reap();
+    assert!(world.is_released(job) && world.removed_tmp_dirs.is_empty());
 }

@@ -23,6 +23,7 @@ fn executor() -> Executor {
         conf: String::new(),
         fetch: Vec::new(),
         dynamic: None,
+        spool_pattern: String::new(),
     };
     let (inputs, _) = mpsc::unbounded_channel();
     Executor::new(options, NodeProbe::default(), Peers::direct("n1"), inputs)

@@ -178,6 +178,34 @@ async fn another_version_is_refused_by_name() {
     }
 }
 
+/// Another agent could leave any number of half requests here for as long as it liked.
+#[tokio::test(start_paused = true)]
+async fn half_a_request_of_another_agent_has_a_time_limit() {
+    let quotas = Quotas::new(0, 20_000);
+    let connect = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        let mut client = quotas.client(0).unwrap();
+        assert!(client.become_agent("n2 (job 7)"));
+        let connected = Connected {
+            client,
+            place: ClientPlace::Host(None),
+            only_job: None,
+        };
+        let (inputs, _inbox) = mpsc::unbounded_channel();
+        (tokio::spawn(serve(near, connected, 1, inputs)), far)
+    };
+    let (served, mut far) = connect();
+    far.write_all(&[0, 0, 1]).unwrap();
+    let began = tokio::time::Instant::now();
+    let within = tokio::time::timeout(2 * AGENTS_HALF_SENT_MAX, served).await;
+    within.expect("it is closed").unwrap();
+    assert!(began.elapsed() >= AGENTS_HALF_SENT_MAX);
+    // One that is kept for the next request.
+    let (served, _far) = connect();
+    let within = tokio::time::timeout(10 * AGENTS_HALF_SENT_MAX, served).await;
+    assert!(within.is_err());
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_requests_end_a_connection() {
     let one = frame::encode(&AgentRequest::Inspect { job: JobId(1) });

@@ -36,7 +36,7 @@ fn by_task(list: &[Process], memory_kib: impl Fn(u32, &Reading) -> u64) -> Tasks
         .collect();
     let numbers: HashMap<u32, u32> = list
         .iter()
-        .filter_map(|process| Some((process.pid, process.task?.1)))
+        .filter_map(|process| Some((process.pid, process.task?.global)))
         .collect();
     let mut tasks = Tasks::new();
     for Process { pid, step, .. } in list {
@@ -134,9 +134,11 @@ fn value(text: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_proto::step::TaskNumbers;
 
     fn process(pid: u32, task: Option<(u32, u32)>) -> Process {
         let step = StepNo(3);
+        let task = task.map(|(local, global)| TaskNumbers { local, global });
         Process { pid, step, task }
     }
 

@@ -138,6 +138,15 @@ pub(super) struct Errors {
 }
 
 impl Errors {
+    /// Of a host that writes none.
+    #[cfg(test)]
+    pub(super) fn none() -> Errors {
+        Errors {
+            step: String::new(),
+            pipe: File::open("/dev/null").expect("it is always there"),
+        }
+    }
+
     /// Logs what has come.
     pub(super) fn log(&mut self) {
         let mut bytes = [0; LOGGED_MAX];

@@ -18,7 +18,9 @@ pub(crate) fn invariant_nothing_is_left(world: &World) -> Outcome {
     invariant_no_acknowledged_job_is_lost(world)?;
     for node in &controller.writer.state().nodes {
         let all = node.config.job_cpus();
-        if node.free_cpus != all || node.used_mib != 0 || node.exclusive || !node.jobs.is_empty() {
+        let has_devices = node.used_gres.iter().any(|used| !used.is_empty());
+        let has_resources = node.free_cpus != all || node.used_mib != 0 || has_devices;
+        if has_resources || node.exclusive || !node.jobs.is_empty() {
             return broken(
                 name,
                 format!("node {} still has something in use: {node:?}", node.idx.0),

@@ -152,7 +152,7 @@ fn elements_are_those_of_grid_engine_in_its_order() {
     let mut failed = job(spec());
     (failed.special_exit, failed.hold) = (true, Hold::Admin);
     for one in [&waiting, &running, &failed] {
-        let text = jobs(&[vec![one]]);
+        let text = jobs(&[vec![one]], &[]);
         has(&text, "QR_name", "long.q@vm");
         let names: Vec<String> = elements(&text)
             .into_iter()
@@ -170,7 +170,7 @@ fn elements_are_those_of_grid_engine_in_its_order() {
         has(&text, "JB_mail_options", "1572864");
         has(&text, "MR_user", "a");
     }
-    let text = jobs(&[vec![&running]]);
+    let text = jobs(&[vec![&running]], &[]);
     for (element, value) in [
         ("JAT_status", "128"),
         ("JAT_start_time", "1795287906"),
@@ -181,9 +181,9 @@ fn elements_are_those_of_grid_engine_in_its_order() {
     ] {
         has(&text, element, value);
     }
-    has(&jobs(&[vec![&failed]]), "MES_message_number", "32");
-    has(&jobs(&[vec![&waiting]]), "MES_message_number", "35");
-    assert!(!jobs(&[vec![&waiting]]).contains("JB_ja_tasks"));
+    has(&jobs(&[vec![&failed]], &[]), "MES_message_number", "32");
+    has(&jobs(&[vec![&waiting]], &[]), "MES_message_number", "35");
+    assert!(!jobs(&[vec![&waiting]], &[]).contains("JB_ja_tasks"));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn what_is_not_there_and_what_waits() {
     );
     let mut held = job(spec());
     held.hold = Hold::User;
-    let text = waiting(&[&held]);
+    let text = waiting(&[held], &[]);
     let names: Vec<String> = elements(&text).into_iter().map(|(_, name)| name).collect();
     assert_eq!(
         names,

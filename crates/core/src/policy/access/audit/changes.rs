@@ -73,9 +73,16 @@ impl Subject {
     }
 
     /// Adds pairs as the client wrote them.
-    pub(super) fn pairs(self, pairs: &[LimitAsk]) -> Subject {
-        let add = |subject: Subject, (key, value): &LimitAsk| subject.pair(&text(key), value);
-        pairs.iter().fold(self, add)
+    pub(super) fn pairs(self, pairs: &[(String, String)]) -> Subject {
+        pairs.iter().fold(self, |subject, (key, value)| {
+            subject.pair(&text(key), value)
+        })
+    }
+
+    /// Adds limits likewise.
+    fn limits(self, limits: &[LimitAsk]) -> Subject {
+        let add = |subject: Subject, ask: &LimitAsk| subject.pair(&text(&ask.name), &ask.value);
+        limits.iter().fold(self, add)
     }
 
     fn pair(mut self, key: &str, value: &str) -> Subject {
@@ -391,7 +398,7 @@ pub(super) fn terms(subject: Subject, terms: &TermsAsk) -> Subject {
         .key("DefaultQOS", default_qos.as_ref())
         .edit("QosLevel", qos.as_ref())
         .list("QosLevel-", qos_less)
-        .pairs(limits)
+        .limits(limits)
 }
 
 /// Workload characterization keys of users.
@@ -433,6 +440,6 @@ pub(super) fn qos(subject: Subject, ask: &QosAsk) -> Subject {
         .key("UsageFactor", factor)
         .key("UsageThreshold", usage_threshold_millionths.map(or_none))
         .key("LimitFactor", limit_factor_millionths.map(or_none))
-        .pairs(limits)
+        .limits(limits)
         .edit("Flags", flags.as_ref())
 }

@@ -1,6 +1,7 @@
 //! What lines say of commands, and that they have an end.
 
 use super::*;
+use muster_model::account_limits::LimitAsk;
 use muster_model::command::{
     JobUpdate, NameList, NodeUpdate, QosAsk, ReservationAsk, TermsAsk, WckeysAsk,
 };
@@ -88,7 +89,7 @@ fn a_subject_has_the_changed_keys_with_their_values() {
 fn a_subject_of_accounting_says_what_is_done_where() {
     let terms = TermsAsk {
         shares: Some(Some(7)),
-        limits: pairs(&[("MaxJobs", "5")]),
+        limits: vec![LimitAsk::new("MaxJobs", "5")],
         ..TermsAsk::default()
     };
     let account = AccountsAsk::ModifyAccounts {

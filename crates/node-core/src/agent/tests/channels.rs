@@ -1,0 +1,67 @@
+//! Whom a credential of another host leads where.
+
+use super::*;
+use muster_proto::hello::JobCredential;
+
+/// Who has the key of a job could speak for any name, and had a new share of this node's memory with each.
+#[test]
+fn the_agents_of_a_job_speak_for_its_other_nodes() {
+    let mut bench = Bench::with_job(1);
+    let peer = |bench: &Bench, job: JobId, node: &str| {
+        let node = node.to_owned();
+        let peer = bench.agent.channel_peer(&JobCredential::Node { job, node });
+        peer.map(|peer| peer.target)
+    };
+    let target = |node: &str| Ok(ChannelTarget::AgentOf(RUN.job, node.to_owned()));
+    assert_eq!(peer(&bench, RUN.job, "n2"), target("n2"));
+    for other in ["n1", "n3", "", "n2 "] {
+        let refused = peer(&bench, RUN.job, other);
+        assert_eq!(refused, Err(ChannelRefusal::NoNode), "{other}");
+    }
+    let unknown = peer(&bench, JobId(8), "n2");
+    assert_eq!(unknown, Err(ChannelRefusal::NotHere), "it may come");
+    // A node that the job has left has to say how its steps have ended.
+    let smaller = JobGrant {
+        resizes: 1,
+        ..grant_of(1, 0)
+    };
+    bench.order(Order::Launch(Box::new(smaller)));
+    assert_eq!(peer(&bench, RUN.job, "n2"), target("n2"));
+    assert_eq!(peer(&bench, RUN.job, "n3"), Err(ChannelRefusal::NoNode));
+}
+
+/// The relay may connect to all step daemons of the node: the key of a step led to those of others, whose connections and memory it
+/// could take.
+#[test]
+fn the_key_of_a_step_leads_to_step_daemons_of_its_job() {
+    let mut bench = Bench::with_job(1);
+    bench.create(1, step_spec(1));
+    bench.start_ready();
+    let peer = |path: &str| {
+        bench.agent.channel_peer(&JobCredential::Step {
+            job: RUN.job,
+            step: StepNo(0),
+            path: path.to_owned(),
+        })
+    };
+    for own in ["/spool/n1/step-7.0.sock", "/spool/n1/step-7.12.sock"] {
+        let target = peer(own).map(|peer| peer.target);
+        assert_eq!(target, Ok(ChannelTarget::Stepd(own.to_owned())));
+    }
+    for other in [
+        "step-8.0.sock",
+        "step-77.0.sock",
+        "step-7.sock",
+        "step-7..sock",
+        "step-.sock",
+        "step-7.0.end",
+        "step-7.0/../step-8.0.sock",
+        "step-7.0.sock/x.sock",
+        "run/step-7.0.sock",
+    ] {
+        let path = format!("/spool/n1/{other}");
+        assert_eq!(peer(&path), Err(ChannelRefusal::NoSocket), "{path}");
+    }
+    let elsewhere = peer("/spool/n2/step-7.0.sock");
+    assert_eq!(elsewhere, Err(ChannelRefusal::NoSocket));
+}
