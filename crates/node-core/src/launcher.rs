@@ -48,7 +48,7 @@ mod writers;
 pub use checks::check_agent;
 pub use containers::CONTAINER_LACK_STATUS;
 pub use end::{EncodedEnd, StepdEventRef};
-pub use interface::{JobProcesses, UserAccount, Wanted};
+pub use interface::{JobProcesses, ProcessQuery, UserAccount};
 pub use membership::known_jobs;
 pub use node::Setup;
 pub use phase::{Move, Phase};
@@ -56,7 +56,7 @@ pub use records::{Fault, RecordedAttempt, Records};
 pub use steps::{is_step_dir, step_of_result};
 
 use crate::binding::Machine;
-use crate::messages::{Attach, LauncherCommand, LauncherEvent, MachineClaim};
+use crate::messages::{AttachAgent, LauncherCommand, LauncherEvent, MachineClaim};
 use crate::now::Now;
 use interface::{Action, Event, RootConnId, Timer};
 use job::JobEntry;
@@ -69,12 +69,12 @@ use muster_model::job::Usage;
 use muster_proto::node::JobGrant;
 use session::{ControllerSession, Place};
 use site::SitePrograms;
-use state::{Role, State};
+use state::{LauncherState, Role};
 use waiting::Delivery;
 
 /// See the module. It routes events to its parts, and does what concerns more than one of them.
 pub struct Launcher {
-    state: State,
+    state: LauncherState,
     session: ControllerSession,
     measurements: Measurements,
     site: SitePrograms,
@@ -86,7 +86,7 @@ impl Launcher {
     /// A launcher with these records, which does nothing before [`Event::Recovered`].
     pub fn new(setup: Setup, records: Records) -> Launcher {
         Launcher {
-            state: State::new(setup, records),
+            state: LauncherState::new(setup, records),
             session: ControllerSession::default(),
             measurements: Measurements::default(),
             site: SitePrograms::default(),
@@ -347,11 +347,11 @@ impl Launcher {
             }
             LauncherCommand::Inspect { job, tag } => {
                 self.measurements
-                    .measure(&mut self.state, job, tag, Wanted::List)
+                    .measure(&mut self.state, job, tag, ProcessQuery::List)
             }
             LauncherCommand::Measure { job, tag, memory } => {
                 self.measurements
-                    .measure(&mut self.state, job, tag, Wanted::Usage(memory));
+                    .measure(&mut self.state, job, tag, ProcessQuery::Usage(memory));
             }
         }
     }
@@ -377,7 +377,7 @@ impl Launcher {
     }
 
     /// A new agent: it is sent everything that was not forgotten.
-    fn attach(&mut self, attach: Attach, machine: Option<Machine>) {
+    fn attach(&mut self, attach: AttachAgent, machine: Option<Machine>) {
         self.measurements.stop_measurements(&mut self.state);
         self.state.node.place = Place {
             cluster: attach.cluster,

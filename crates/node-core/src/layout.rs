@@ -27,7 +27,7 @@ const EXCLUDED_MAX: usize = 65_536;
 
 /// What running steps hold of one node of the allocation.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct StepUse {
     /// CPUs.
     pub cpus: CpuSet,
     /// MiB.
@@ -38,7 +38,7 @@ pub struct Held {
 
 /// A step's share of one node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Placed {
+pub struct NodePlacement {
     /// Position of the node in the allocation.
     pub node: usize,
     /// CPUs.
@@ -64,10 +64,10 @@ pub enum NoLayout {
 pub fn lay_out(
     alloc: &Allocation,
     spec: &StepSpec,
-    held: &[Held],
+    held: &[StepUse],
     tasks_per_node: u32,
-) -> Result<Vec<Placed>, NoLayout> {
-    let nothing = vec![Held::default(); alloc.nodes.len()];
+) -> Result<Vec<NodePlacement>, NoLayout> {
+    let nothing = vec![StepUse::default(); alloc.nodes.len()];
     let place = |held| Layout::new(alloc, spec, held, tasks_per_node).and_then(Layout::place);
     match place(&nothing) {
         Err(refusal) => Err(NoLayout::Never(refusal)),
@@ -79,7 +79,7 @@ pub fn lay_out(
 struct Layout<'a> {
     alloc: &'a Allocation,
     spec: &'a StepSpec,
-    held: &'a [Held],
+    held: &'a [StepUse],
     /// Most tasks of a step on a node.
     tasks_per_node: u32,
     spread: NodeSpread,
@@ -100,7 +100,7 @@ impl<'a> Layout<'a> {
     fn new(
         alloc: &'a Allocation,
         spec: &'a StepSpec,
-        held: &'a [Held],
+        held: &'a [StepUse],
         tasks_per_node: u32,
     ) -> Result<Layout<'a>, Refusal> {
         let text = spec.distribution.as_deref().unwrap_or("");
@@ -155,7 +155,7 @@ impl<'a> Layout<'a> {
         Ok(layout)
     }
 
-    fn place(self) -> Result<Vec<Placed>, Refusal> {
+    fn place(self) -> Result<Vec<NodePlacement>, Refusal> {
         if self.allowed.is_empty() {
             return refuse(RefusalCode::InvalidNodeCount, "no node of the job is left");
         }
@@ -314,7 +314,7 @@ impl<'a> Layout<'a> {
         slots.min(self.slots_by_devices(node))
     }
 
-    fn taken_memory(&self, held: &Held) -> u64 {
+    fn taken_memory(&self, held: &StepUse) -> u64 {
         if self.spec.overlap {
             0
         } else {
@@ -344,7 +344,7 @@ impl<'a> Layout<'a> {
     /// does not ask. `of_step` says how many the node gives of those that are counted over all nodes.
     fn devices(
         &self,
-        (share, held): (&NodeShare, &Held),
+        (share, held): (&NodeShare, &StepUse),
         tasks: u32,
         of_step: &[u64],
     ) -> Option<Vec<GresShare>> {
@@ -397,7 +397,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Devices of a share that no other step holds.
-    fn free_of(&self, have: &GresShare, held: &Held) -> CpuSet {
+    fn free_of(&self, have: &GresShare, held: &StepUse) -> CpuSet {
         let mut free = have.ids.clone();
         let same = |h: &&GresShare| h.name == have.name && h.kind == have.kind;
         if !self.spec.overlap {
@@ -492,7 +492,12 @@ impl<'a> Layout<'a> {
         out
     }
 
-    fn share(&self, node: usize, tasks: Vec<u32>, of_step: &[u64]) -> Result<Placed, Refusal> {
+    fn share(
+        &self,
+        node: usize,
+        tasks: Vec<u32>,
+        of_step: &[u64],
+    ) -> Result<NodePlacement, Refusal> {
         let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
         let free = self.free(node);
         let needed = count_of(tasks.len()).saturating_mul(self.spec.cpus_per_task.unwrap_or(1));
@@ -511,7 +516,7 @@ impl<'a> Layout<'a> {
         let gres = self
             .devices((share, held), count_of(tasks.len()), of_step)
             .ok_or_else(|| Refusal::from(RefusalCode::InvalidGres))?;
-        Ok(Placed {
+        Ok(NodePlacement {
             node,
             cpus: if self.spec.exact && !self.spec.whole {
                 free.lowest(needed)

@@ -8,7 +8,7 @@ mod process;
 mod step_order;
 
 pub use agent_launcher::{
-    Attach, KnownJob, LauncherCommand, LauncherEvent, MachineClaim, TaskUsage,
+    AttachAgent, KnownJob, LauncherCommand, LauncherEvent, MachineClaim, TaskUsage,
 };
 pub use agent_stepd::NextStep;
 pub use launcher_stepd::{FirstOrder, RunningStep, StepBounds, StepdCommand, StepdEvent};

@@ -82,7 +82,7 @@ impl Record {
         step: StepNo,
         spec: &StepSpec,
         key: ByteVec,
-        (placed, names): (&[layout::Placed], &[String]),
+        (placed, names): (&[layout::NodePlacement], &[String]),
         now: Timestamp,
     ) -> Record {
         let nodes = placed.iter().zip(names);
@@ -118,7 +118,7 @@ impl Record {
 /// The step as listings show it.
 fn describe(
     (step, spec): (StepNo, &StepSpec),
-    placed: &[layout::Placed],
+    placed: &[layout::NodePlacement],
     names: &[String],
     now: Timestamp,
 ) -> Step {

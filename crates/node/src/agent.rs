@@ -75,7 +75,7 @@ enum Input {
     /// The relay asks who may connect from another host.
     ChannelAsked(relay_link::Question),
     /// Who did is gone, or has no key.
-    ChannelGone(relay_link::Gone),
+    ChannelGone(relay_link::ClosedRelayConn),
     /// A connection was closed for want of rights to this.
     Denied(audit::AuditedRequest, Refusal),
     /// Lines of the audit log were left out a while ago.

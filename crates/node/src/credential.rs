@@ -49,7 +49,7 @@ struct CredentialOrder {
 
 /// What it says.
 #[derive(Debug, Encode, Decode)]
-enum Said {
+enum CredentialAnswer {
     /// The credential.
     #[n(0)]
     Made {
@@ -114,12 +114,12 @@ fn make() -> anyhow::Result<()> {
     let order: CredentialOrder = minicbor::decode(&role::read_order()?).context("its order")?;
     let mut link = File::from(role::take_descriptor(FIRST_FD)?);
     let said = match make_proof(&order) {
-        Ok(proof) => Said::Made {
+        Ok(proof) => CredentialAnswer::Made {
             scheme: proof.scheme.number(),
             credential: proof.credential,
             secret: Some(proof.secret.into()).filter(|made| made != &order.secret),
         },
-        Err(e) => Said::Failed(format!("{e:#}")),
+        Err(e) => CredentialAnswer::Failed(format!("{e:#}")),
     };
     link.write_all(&minicbor::to_vec(&said)?)?;
     Ok(())
@@ -165,7 +165,7 @@ pub(crate) struct Credential {
 /// It made none, for the reason that the error gives.
 pub(crate) fn read(said: &[u8]) -> anyhow::Result<Credential> {
     match minicbor::decode(said).context("no credential was made")? {
-        Said::Made {
+        CredentialAnswer::Made {
             scheme,
             credential,
             secret,
@@ -178,6 +178,6 @@ pub(crate) fn read(said: &[u8]) -> anyhow::Result<Credential> {
                 secret: secret.map(|secret| *secret),
             })
         }
-        Said::Failed(why) => Err(anyhow::Error::msg(why)),
+        CredentialAnswer::Failed(why) => Err(anyhow::Error::msg(why)),
     }
 }

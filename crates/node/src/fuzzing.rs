@@ -5,7 +5,7 @@ use crate::relay::control::{ToAgent, ToRelay};
 use crate::supervisor::lines::{SupervisorAnswer, SupervisorRequest};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::Allocation;
-use muster_node_core::layout::{self, Held};
+use muster_node_core::layout::{self, StepUse};
 use muster_node_core::messages::{
     LauncherCommand, LauncherEvent, RunningStep, StepdCommand, StepdEvent,
 };
@@ -73,12 +73,12 @@ pub struct Placed {
 
 /// Lays a step out in an allocation of which other steps have something; none if it cannot be.
 pub fn lay_out(alloc: &Allocation, spec: &StepSpec, in_use: &[InUse]) -> Option<Vec<Placed>> {
-    let held = |use_: &InUse| Held {
+    let held = |use_: &InUse| StepUse {
         cpus: use_.cpus.clone(),
         memory_mib: use_.memory_mib,
         gres: Vec::new(),
     };
-    let held: Vec<Held> = in_use.iter().map(held).collect();
+    let held: Vec<StepUse> = in_use.iter().map(held).collect();
     let placed = layout::lay_out(alloc, spec, &held, layout::TASKS_PER_NODE_DEFAULT).ok()?;
     let shown = placed.into_iter().map(|part| Placed {
         node: part.node,

@@ -37,7 +37,7 @@ use log::Log;
 use muster_model::visible_text::debug_beginning;
 use muster_node_core::launcher::check_agent;
 use muster_node_core::launcher::interface::{Event, RootConnId};
-use muster_node_core::messages::{Attach, LauncherCommand, LauncherEvent, VERSIONS};
+use muster_node_core::messages::{AttachAgent, LauncherCommand, LauncherEvent, VERSIONS};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -334,7 +334,7 @@ impl Loop {
     }
 
     /// The agent is here, or a new one: only the latest receives what happens.
-    fn attach(&mut self, at: usize, attach: Attach) {
+    fn attach(&mut self, at: usize, attach: AttachAgent) {
         if let Err(why) = check_agent(&attach) {
             return self.refuse(at, &format!("{why}; update slurmd"));
         }
@@ -423,7 +423,7 @@ fn is_trusted(stream: &UnixStream) -> bool {
 
 /// What a process that connects to the launcher says first, before an agent gets the connection.
 pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
-    let attach = Attach {
+    let attach = AttachAgent {
         node: options.name.clone(),
         cluster: options.cluster.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -8,7 +8,7 @@ const BURST: usize = 256;
 
 /// Why [`each_ended`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum ReapResult {
     /// It has collected as many as it may: more may have ended, and no signal will say so.
     Burst,
     /// Children run.
@@ -18,15 +18,18 @@ pub(crate) enum After {
 }
 
 /// Takes what `next` gives, up to a bound.
-pub(crate) fn each_ended<T>(mut next: impl FnMut() -> Reap<T>, mut take: impl FnMut(T)) -> After {
+pub(crate) fn each_ended<T>(
+    mut next: impl FnMut() -> Reap<T>,
+    mut take: impl FnMut(T),
+) -> ReapResult {
     for _ in 0..BURST {
         match next() {
             Reap::Ended(ended) => take(ended),
-            Reap::Running => return After::Running,
-            Reap::Childless => return After::Childless,
+            Reap::Running => return ReapResult::Running,
+            Reap::Childless => return ReapResult::Childless,
         }
     }
-    After::Burst
+    ReapResult::Burst
 }
 
 #[cfg(test)]
@@ -46,7 +49,7 @@ mod tests {
             if orphans == 0 { Reap::Running } else { ended() }
         };
         let mut taken = 0;
-        assert_eq!(each_ended(endless, |_| taken += 1), After::Burst);
+        assert_eq!(each_ended(endless, |_| taken += 1), ReapResult::Burst);
         assert_eq!(taken, BURST);
     }
 
@@ -55,10 +58,10 @@ mod tests {
         let mut found = [Reap::Running, ended(), ended()].into_iter().rev();
         let mut taken = 0;
         let after = each_ended(|| found.next().unwrap(), |_| taken += 1);
-        assert_eq!((after, taken), (After::Running, 2));
+        assert_eq!((after, taken), (ReapResult::Running, 2));
         assert_eq!(
             each_ended(|| Reap::<i32>::Childless, |_| ()),
-            After::Childless
+            ReapResult::Childless
         );
     }
 }

@@ -104,10 +104,10 @@ fn run() -> anyhow::Result<()> {
 }
 
 /// Where the agent's answer to a question goes.
-type Answer = oneshot::Sender<Result<Verified, String>>;
+type Answer = oneshot::Sender<Result<VerifiedPeer, String>>;
 
 /// Who may connect.
-struct Verified {
+struct VerifiedPeer {
     secret: [u8; SECRET],
     /// To this socket; to the agent itself if absent.
     path: Option<String>,
@@ -115,7 +115,7 @@ struct Verified {
 }
 
 /// Somebody who has the key, and what comes of that.
-struct Met {
+struct AuthenticatedPeer {
     place: Destination,
     /// What is sent first.
     answer: Vec<u8>,
@@ -141,14 +141,14 @@ enum Destination {
 }
 
 /// A question to the agent: it need not keep an answer for a connection that is gone, or has no key.
-struct Asked<'r> {
+struct PendingQuestion<'r> {
     relay: &'r Relay,
     id: StrangerId,
     /// It is on its way.
     is_sent: Cell<bool>,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
         self.relay.answers.borrow_mut().remove(&self.id);
         if self.is_sent.get() {
@@ -197,7 +197,7 @@ impl Relay {
                     uid,
                     agent,
                 } => {
-                    let verified = Verified {
+                    let verified = VerifiedPeer {
                         secret: *secret,
                         path,
                         owner: agent.map_or(Owner::User(uid), Owner::Agent),
@@ -223,7 +223,7 @@ impl Relay {
     ) -> Result<IdentifiedConnection, String> {
         tcp.set_nodelay(true).map_err(|e| e.to_string())?;
         let opening = read_opening(&mut tcp).await?;
-        let asked = Asked {
+        let asked = PendingQuestion {
             relay: self,
             id,
             is_sent: Cell::new(false),
@@ -259,11 +259,15 @@ impl Relay {
         }
     }
 
-    async fn connect(&self, asked: &Asked<'_>, opening: &Opening) -> Result<Met, String> {
+    async fn connect(
+        &self,
+        asked: &PendingQuestion<'_>,
+        opening: &Opening,
+    ) -> Result<AuthenticatedPeer, String> {
         if opening.scheme != Scheme::Job {
             return Err("nodes are reached with the key of a job".to_owned());
         }
-        let Verified {
+        let VerifiedPeer {
             secret,
             path,
             owner,
@@ -289,7 +293,7 @@ impl Relay {
         });
         let said = said.get(4..).unwrap_or_default();
         let (answer, channel) = responder.answer(said).map_err(|e| e.to_string())?;
-        Ok(Met {
+        Ok(AuthenticatedPeer {
             place,
             answer,
             channel,
@@ -297,7 +301,11 @@ impl Relay {
         })
     }
 
-    async fn ask_agent(&self, asked: &Asked<'_>, credential: &[u8]) -> Result<Verified, String> {
+    async fn ask_agent(
+        &self,
+        asked: &PendingQuestion<'_>,
+        credential: &[u8],
+    ) -> Result<VerifiedPeer, String> {
         let (answer, answered) = oneshot::channel();
         self.answers.borrow_mut().insert(asked.id, answer);
         let question = ToAgent::Verify {
@@ -344,7 +352,7 @@ mod tests {
         for (id, is_sent) in [(7, false), (8, true), (9, true)] {
             let is_sent = Cell::new(is_sent);
             let relay = &relay;
-            drop(Asked { relay, id, is_sent });
+            drop(PendingQuestion { relay, id, is_sent });
         }
         let reported = async {
             let mut ids = Vec::new();

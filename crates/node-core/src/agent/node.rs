@@ -18,16 +18,16 @@ use muster_trust::{JobKeyUse, derive_job_key};
 
 /// The node.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct AgentNode {
     pub(super) config: AgentConfig,
     /// The controller's.
     pub(super) settings: NodeSettings,
     site_binding: SiteBinding,
 }
 
-impl Node {
-    pub(super) fn new(config: AgentConfig) -> Node {
-        Node {
+impl AgentNode {
+    pub(super) fn new(config: AgentConfig) -> AgentNode {
+        AgentNode {
             config,
             settings: NodeSettings::default(),
             site_binding: SiteBinding::default(),

@@ -1,6 +1,6 @@
 //! Whether a step's tasks find each other by PMIx or PMI, and with which settings.
 
-use super::node::Node;
+use super::node::AgentNode;
 use crate::messages::{PmixOrder, UcxOrder};
 use crate::pmix_place;
 use muster_model::ids::JobAttempt;
@@ -8,7 +8,7 @@ use muster_proto::address::Address;
 use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};
 
-impl Node {
+impl AgentNode {
     /// What the step's host receives; nothing if the step has none. The executor fills in what the machine has:
     /// `tmp_base`, and whether networks and GPUs are absent.
     pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {

@@ -2,7 +2,7 @@
 
 use super::actions::Actions;
 use super::job_table::Jobs;
-use super::node::Node;
+use super::node::AgentNode;
 use super::reports::Reports;
 use super::{AgentConfig, Event};
 use crate::messages::KnownJob;
@@ -21,7 +21,7 @@ pub(super) enum AfterRead {
 
 /// See the module.
 pub(super) struct AgentState {
-    pub(super) node: Node,
+    pub(super) node: AgentNode,
     pub(super) now: Now,
     /// Actions of the event that is being handled.
     pub(super) out: Actions,
@@ -45,7 +45,7 @@ pub(super) struct AgentState {
 impl AgentState {
     pub(super) fn new(config: AgentConfig, started: Timestamp) -> AgentState {
         AgentState {
-            node: Node::new(config),
+            node: AgentNode::new(config),
             now: Now::default(),
             out: Actions::default(),
             reading: None,

@@ -29,7 +29,7 @@ const DELIVERY_MAX_MS: u64 = 5000;
 pub(super) struct StepTree {
     next: u64,
     /// What was asked.
-    asked: BTreeMap<PeerRequestId, Asked>,
+    asked: BTreeMap<PeerRequestId, PeerRequest>,
     /// Starts of this node and of those below it.
     starts: BTreeMap<u64, TreeStart>,
     /// Ends on their way up, by step.
@@ -38,7 +38,7 @@ pub(super) struct StepTree {
 
 /// What another agent was asked.
 #[derive(Debug)]
-enum Asked {
+enum PeerRequest {
     /// To start a branch of a step that is led here.
     LedBranch(StepId, Branch),
     /// To start a branch below this node.
@@ -101,7 +101,7 @@ struct EndReport {
 }
 
 impl StepTree {
-    fn ask(&mut self, out: &mut Actions, asked: Asked, address: String, body: AgentRequest) {
+    fn ask(&mut self, out: &mut Actions, asked: PeerRequest, address: String, body: AgentRequest) {
         let request = PeerRequestId(self.next);
         self.next += 1;
         self.asked.insert(request, asked);
@@ -121,7 +121,7 @@ impl StepTree {
         if let AgentRequest::SignalStep { below, .. } = &mut request {
             *below = rest.to_vec();
         }
-        let asked = Asked::Signal(Box::new(request.clone()), first.clone(), rest.to_vec());
+        let asked = PeerRequest::Signal(Box::new(request.clone()), first.clone(), rest.to_vec());
         self.ask(out, asked, first.clone(), request);
     }
 
@@ -138,7 +138,7 @@ impl StepTree {
             key: job_key.clone(),
             step: key.step,
         };
-        self.ask(out, Asked::Part(key, position), address, request);
+        self.ask(out, PeerRequest::Part(key, position), address, request);
     }
 
     /// Reports ends to the lead, however long it takes.
@@ -146,7 +146,7 @@ impl StepTree {
         let delivery = self.endings.get(&key);
         if let Some(delivery) = delivery.and_then(|e| e.delivery.as_ref()) {
             let (lead, request) = (delivery.lead.clone(), (*delivery.request).clone());
-            self.ask(out, Asked::EndsLead(key), lead, request);
+            self.ask(out, PeerRequest::EndsLead(key), lead, request);
         }
     }
 
@@ -183,11 +183,11 @@ impl Steps {
             return;
         };
         match asked {
-            Asked::LedBranch(key, branch) => {
+            PeerRequest::LedBranch(key, branch) => {
                 let started = branch.answers(answer);
                 self.branch_answered(state, key, branch.position, started);
             }
-            Asked::BranchBelow { start, at, branch } => {
+            PeerRequest::BranchBelow { start, at, branch } => {
                 let started = branch.answers(answer);
                 if let Some(start) = self.tree.starts.get_mut(&start)
                     && let Some(slot) = start.below.get_mut(at)
@@ -196,21 +196,21 @@ impl Steps {
                 }
                 self.finish_start(state, start);
             }
-            Asked::EndsAbove(key) => match answer {
+            PeerRequest::EndsAbove(key) => match answer {
                 Ok(AgentReply::Done) => self.ends_delivered(state, key),
                 Ok(_) | Err(_) => self.tree.report_to_lead(&mut state.out, key),
             },
-            Asked::EndsLead(key) => match answer {
+            PeerRequest::EndsLead(key) => match answer {
                 Ok(_) => self.ends_delivered(state, key),
                 Err(error) => self.tree.delivery_failed(&mut state.out, key, &error),
             },
-            Asked::Part(key, position) => {
+            PeerRequest::Part(key, position) => {
                 let end = self.led.part_found(state, key, position, answer);
                 if let Some(end) = end {
                     self.nodes_ended(state, key, vec![end]);
                 }
             }
-            Asked::Signal(request, address, rest) => {
+            PeerRequest::Signal(request, address, rest) => {
                 if let Err(error) = answer {
                     log::warn!("{address}: a step cannot be signalled: {error}");
                     self.tree.signal_branch(&mut state.out, *request, &rest);
@@ -246,7 +246,7 @@ impl Steps {
                 let address = branch.address.clone();
                 self.tree.ask(
                     &mut state.out,
-                    Asked::LedBranch(key, branch),
+                    PeerRequest::LedBranch(key, branch),
                     address,
                     request,
                 );
@@ -377,7 +377,7 @@ impl Steps {
             Some(above) => {
                 let request = ends_request(key, &grant.key, &ends, true);
                 self.tree
-                    .ask(&mut state.out, Asked::EndsAbove(key), above, request);
+                    .ask(&mut state.out, PeerRequest::EndsAbove(key), above, request);
             }
             None => self.tree.report_to_lead(&mut state.out, key),
         }
@@ -429,7 +429,7 @@ impl StepTree {
             let address = branch.address.clone();
             self.ask(
                 &mut state.out,
-                Asked::BranchBelow { start, at, branch },
+                PeerRequest::BranchBelow { start, at, branch },
                 address,
                 request,
             );

@@ -5,8 +5,10 @@
 use super::Launcher;
 use super::job::JobEntry;
 use super::known::kept_of_user;
-use super::node::Node;
-use crate::messages::{Attach, LauncherCommand, PmixOrder, StepBounds, StepOrder, User, VERSIONS};
+use super::node::LauncherNode;
+use crate::messages::{
+    AttachAgent, LauncherCommand, PmixOrder, StepBounds, StepOrder, User, VERSIONS,
+};
 use crate::pmix_place;
 use crate::signals;
 use crate::step_bounds::{max_step_count, max_tasks_per_node};
@@ -28,7 +30,7 @@ const SHOWN_MAX: usize = 200;
 ///
 /// # Errors
 /// It is too old: which versions both speak.
-pub fn check_agent(attach: &Attach) -> Result<(), String> {
+pub fn check_agent(attach: &AttachAgent) -> Result<(), String> {
     let theirs = attach.greeting.clone().unwrap_or_default();
     if VERSIONS.is_too_old(&theirs) {
         let they = format!("the agent of node {}", attach.node);
@@ -37,7 +39,7 @@ pub fn check_agent(attach: &Attach) -> Result<(), String> {
     Ok(())
 }
 
-impl Node {
+impl LauncherNode {
     /// What steps of a job may be here, once its user's groups are known.
     fn step_bounds(&self, entry: &JobEntry) -> Result<StepBounds, String> {
         let (Some(share), Some(user)) = (entry.share(), &entry.user) else {

@@ -4,11 +4,11 @@
 use super::interface::{Action, Failure, Timer};
 use super::job::{JobEntry, Program};
 use super::launches::Launches;
-use super::node::Node;
+use super::node::LauncherNode;
 use super::programs::{Programs, describe};
 use super::records::Fault;
 use super::retry::RETRY_MS;
-use super::state::{Role, State};
+use super::state::{LauncherState, Role};
 use super::{Move, Phase};
 use crate::JobContainer;
 use crate::exit_status::exit_status;
@@ -24,7 +24,7 @@ const REMOVAL_WAIT_MS: u64 = 30_000;
 /// Exit status of the process that makes them if there is no room for them, which jobs can use up: `EX_TEMPFAIL` of sysexits(3).
 pub const CONTAINER_LACK_STATUS: u32 = 75;
 
-impl Node {
+impl LauncherNode {
     /// Whether the site asks for directories that cannot be made.
     pub(super) fn lacks_containers(&self) -> bool {
         !self.settings.containers.is_empty() && self.setup.uid != 0
@@ -71,7 +71,7 @@ impl JobEntry {
     }
 }
 
-impl State {
+impl LauncherState {
     /// Says what is not done, as the launcher is not root.
     pub(super) fn log_lack_of_containers(&mut self) {
         if self.node.lacks_containers() {
@@ -113,7 +113,12 @@ fn fault_of_making(status: i32, is_late: bool) -> Fault {
 
 impl Launches {
     /// They are there, or cannot be made.
-    pub(super) fn container_made(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
+    pub(super) fn container_made(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        status: i32,
+    ) {
         let is_late = self.programs.program_ended(state, attempt);
         self.programs.go_on_in_turn(state);
         let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
@@ -138,7 +143,7 @@ impl Launches {
     /// What removes them runs, or could not be started.
     pub(super) fn container_removal_started(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         started: Result<i32, Failure>,
     ) {
@@ -181,7 +186,7 @@ impl Launches {
 
 impl Programs {
     /// Makes the directories of a job whose prolog, if it has one, is over.
-    pub(super) fn start_container(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn start_container(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
@@ -197,7 +202,7 @@ impl Programs {
     /// The last of a job is gone and its epilog is over: whether its directories have to be removed, and are from now on.
     pub(super) fn start_container_removal(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
     ) -> bool {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
@@ -218,7 +223,7 @@ impl Programs {
     }
 
     /// The directories of a job are removed, or that is not waited for any more.
-    pub(super) fn container_gone(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn container_gone(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         self.program_ended(state, attempt);
         if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.has_no_container = true;
@@ -228,7 +233,7 @@ impl Programs {
     }
 
     /// Lets a process go on without the job that removes the job's directories; whether this is one.
-    pub(super) fn leave_removal(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+    pub(super) fn leave_removal(&mut self, state: &mut LauncherState, attempt: JobAttempt) -> bool {
         let program = state.jobs.get(&attempt).map(|e| e.program);
         let Some(Program::Running { pid, .. }) = program else {
             return false;

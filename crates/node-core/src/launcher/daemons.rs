@@ -7,7 +7,7 @@ use super::end::EncodedEnd;
 use super::end::lost;
 use super::interface::StartedStepd;
 use super::interface::{Action, Belongs, ResultPurpose, StepdConnId};
-use super::state::{Role, State};
+use super::state::{LauncherState, Role};
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::messages::{KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
 use crate::signals;
@@ -36,7 +36,7 @@ impl StepDaemons {
     /// A step daemon was started, or could not be.
     pub(super) fn stepd_started(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: StepNo,
         started: Result<StartedStepd, String>,
@@ -67,7 +67,7 @@ impl StepDaemons {
     /// Whether a daemon that has had a step has got this one.
     pub(super) fn step_given(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: StepNo,
         is_sent: bool,
@@ -94,7 +94,7 @@ impl StepDaemons {
 
     pub(super) fn step_ready(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         AttemptStep { attempt, step }: AttemptStep,
         stepd: ConnectedStepd,
         placing: Placing,
@@ -124,7 +124,7 @@ impl StepDaemons {
     /// A step runs in a daemon to which there is a connection.
     pub(super) fn enter_step(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: StepNo,
         stepd: ConnectedStepd,
@@ -147,7 +147,7 @@ impl StepDaemons {
     /// A step daemon reports that a step has ended.
     pub(super) fn step_reported(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         id: StepdConnId,
         step: StepNo,
         end: EncodedEnd,
@@ -176,7 +176,7 @@ impl StepDaemons {
 
     pub(super) fn result_read(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         AttemptStep { attempt, step }: AttemptStep,
         purpose: ResultPurpose,
         result: Option<(StepEnd, KeptEntries)>,
@@ -212,7 +212,7 @@ impl StepDaemons {
     /// forgotten: the agent may be lost before it has reported the end.
     fn assigned_ended(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: StepNo,
         end: StepEnd,
@@ -237,7 +237,7 @@ impl StepDaemons {
     /// `is_known`: the agent knows of it.
     pub(super) fn end_of_step(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: StepNo,
         end: EncodedEnd,
@@ -266,7 +266,12 @@ impl StepDaemons {
     }
 
     /// A daemon does not take what was sent: what has to reach it reaches it by a signal.
-    pub(super) fn not_sent(&mut self, state: &mut State, id: StepdConnId, command: &StepdCommand) {
+    pub(super) fn not_sent(
+        &mut self,
+        state: &mut LauncherState,
+        id: StepdConnId,
+        command: &StepdCommand,
+    ) {
         let Some(StepdPlace::Step(attempt, step)) = self.stepds.get(&id).copied() else {
             return;
         };
@@ -283,7 +288,7 @@ impl StepDaemons {
     /// Keeps a daemon whose step has ended, unless there are enough.
     pub(super) fn keep_spare(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         stepd: ConnectedStepd,
     ) {
@@ -302,7 +307,7 @@ impl StepDaemons {
     }
 
     /// Has a daemon without a step end.
-    pub(super) fn dismiss(&mut self, state: &mut State, stepd: ConnectedStepd) {
+    pub(super) fn dismiss(&mut self, state: &mut LauncherState, stepd: ConnectedStepd) {
         if let Some(Role::Spare(attempt)) = state.roles.get(&stepd.pid)
             && let Some(entry) = state.jobs.get_mut(attempt)
         {
@@ -316,7 +321,7 @@ impl StepDaemons {
         self.close_stepd(state, stepd.id);
     }
 
-    pub(super) fn close_stepd(&mut self, state: &mut State, id: StepdConnId) {
+    pub(super) fn close_stepd(&mut self, state: &mut LauncherState, id: StepdConnId) {
         self.stepds.remove(&id);
         state.actions.push(Action::CloseStepd(id));
     }
@@ -324,7 +329,7 @@ impl StepDaemons {
     /// The agent was lost or replaced, and with it its connections to daemons. It may have given a waiting daemon a step without
     /// reporting it. So the launcher closes its connections too: a daemon without a step exits, one with a step reports it as to a
     /// new launcher.
-    pub(super) fn take_back(&mut self, state: &mut State) {
+    pub(super) fn take_back(&mut self, state: &mut LauncherState) {
         let mut sockets = Vec::new();
         let mut closed = Vec::new();
         for entry in state.jobs.values_mut() {
@@ -346,7 +351,7 @@ impl StepDaemons {
     }
 
     /// Has the daemons of a job that wait for another step end.
-    pub(super) fn dismiss_spares(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn dismiss_spares(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let entry = state.jobs.get_mut(&attempt);
         let spares = entry.map(|e| std::mem::take(&mut e.spares));
         for spare in spares.into_iter().flatten() {
@@ -355,14 +360,19 @@ impl StepDaemons {
     }
 
     /// The agent has daemons enough that wait for a step.
-    pub(super) fn release_stepd(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+    pub(super) fn release_stepd(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        pid: i32,
+    ) {
         if let Some(spare) = state.jobs.get_mut(&attempt).and_then(|e| e.take_spare(pid)) {
             self.dismiss(state, spare);
         }
     }
 
     /// A daemon without a step has ended.
-    pub(super) fn spare_ended(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+    pub(super) fn spare_ended(&mut self, state: &mut LauncherState, attempt: JobAttempt, pid: i32) {
         if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.dismissed.remove(&pid);
         }
@@ -375,7 +385,7 @@ impl StepDaemons {
     /// The agent has given a step to a daemon that waited for one.
     pub(super) fn step_assigned(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: StepNo,
         pid: i32,
@@ -412,7 +422,7 @@ impl StepDaemons {
     /// Whether a step daemon that an earlier launcher has started is there, and whose it is.
     pub(super) fn stepd_watched(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         AttemptStep { attempt, step }: AttemptStep,
         pid: i32,
         belongs: Option<Belongs>,
@@ -448,7 +458,7 @@ impl StepDaemons {
     /// A daemon of a version not spoken here is left alone: it leaves a result file when its step and process end.
     pub(super) fn adopt(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         id: StepdConnId,
         socket: PathBuf,
         running: RunningStep,
@@ -530,7 +540,7 @@ impl StepDaemons {
 
     pub(super) fn step_found(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: StepNo,
         end: &StepEnd,
@@ -548,7 +558,7 @@ impl StepDaemons {
 
 /// Steps that a daemon had before this one have ended, which the launcher before had not received. A daemon that goes on
 /// to another step leaves what was not received.
-fn end_steps_before(state: &mut State, attempt: JobAttempt, step: StepNo, pid: i32) {
+fn end_steps_before(state: &mut LauncherState, attempt: JobAttempt, step: StepNo, pid: i32) {
     let entry = state.jobs.get(&attempt);
     for earlier in entry.map_or_else(Vec::new, |e| e.live_steps_in(pid)) {
         if earlier != step {
@@ -561,7 +571,7 @@ fn end_steps_before(state: &mut State, attempt: JobAttempt, step: StepNo, pid: i
 }
 
 /// What was to be kept of a step that nobody had reported.
-fn note_found(state: &mut State, attempt: JobAttempt, step: StepNo, kept: KeptEntries) {
+fn note_found(state: &mut LauncherState, attempt: JobAttempt, step: StepNo, kept: KeptEntries) {
     state
         .actions
         .log(format!("step {}.{} was not on file", attempt.job, step.0));

@@ -2,14 +2,14 @@
 
 use super::interface::Action;
 use super::job::JobEntry;
-use super::state::State;
+use super::state::LauncherState;
 use crate::messages::LauncherEvent;
 use crate::signals;
 use muster_model::command::SignalScope;
 use muster_model::ids::{JobAttempt, StepNo};
 use std::path::PathBuf;
 
-impl State {
+impl LauncherState {
     /// Signals the script that it should end.
     pub(super) fn ask_to_end(&mut self, attempt: JobAttempt) {
         self.signal_script(attempt, signals::SIGCONT);

@@ -1,6 +1,6 @@
 //! Steps that come before their job has begun, whose prolog may take long: how much of them is kept.
 
-use super::state::State;
+use super::state::LauncherState;
 use crate::messages::StepOrder;
 use minicbor::encode::Write;
 use muster_model::ids::JobAttempt;
@@ -39,7 +39,11 @@ pub(super) fn bytes_of(order: &StepOrder) -> usize {
 ///
 /// # Errors
 /// Why not.
-pub(super) fn may_wait(state: &State, attempt: JobAttempt, bytes: usize) -> Result<(), String> {
+pub(super) fn may_wait(
+    state: &LauncherState,
+    attempt: JobAttempt,
+    bytes: usize,
+) -> Result<(), String> {
     let Some(entry) = state.jobs.get(&attempt) else {
         return Ok(());
     };

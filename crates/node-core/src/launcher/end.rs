@@ -14,7 +14,7 @@ use std::rc::Rc;
 pub enum StepdEventRef<'b> {
     /// A step has ended.
     #[n(0)]
-    StepEnded(#[n(0)] StepNo, #[b(1)] Raw<'b>),
+    StepEnded(#[n(0)] StepNo, #[b(1)] RawCbor<'b>),
     /// An answer to a question that this launcher has not asked.
     #[n(1)]
     StepRunning,
@@ -32,18 +32,18 @@ impl Message for StepdEventRef<'_> {}
 
 /// A value as it came.
 #[derive(Clone, Copy, Debug)]
-pub struct Raw<'b>(&'b [u8]);
+pub struct RawCbor<'b>(&'b [u8]);
 
-impl<'b, C> Decode<'b, C> for Raw<'b> {
+impl<'b, C> Decode<'b, C> for RawCbor<'b> {
     fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, Error> {
         let from = d.position();
         d.skip()?;
-        Ok(Raw(&d.input()[from..d.position()]))
+        Ok(RawCbor(&d.input()[from..d.position()]))
     }
 }
 
 /// It is kept and passed on; what looks into it decodes and validates it.
-impl Validate for Raw<'_> {
+impl Validate for RawCbor<'_> {
     fn validate_within(&self, _: &Bounds) -> Result<(), Invalid> {
         Ok(())
     }
@@ -61,7 +61,7 @@ impl EncodedEnd {
     }
 
     /// As a daemon has sent it, which is of this program.
-    pub fn from_daemon(raw: Raw) -> EncodedEnd {
+    pub fn from_daemon(raw: RawCbor) -> EncodedEnd {
         EncodedEnd(raw.0.into())
     }
 

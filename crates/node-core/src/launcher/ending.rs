@@ -6,7 +6,7 @@
 use super::interface::{Action, MessageKind, Timer};
 use super::job::{JobEntry, Program};
 use super::launches::Launches;
-use super::state::State;
+use super::state::LauncherState;
 use super::{Move, Phase};
 use crate::messages::LauncherEvent;
 use crate::signals;
@@ -17,7 +17,12 @@ const AFTER_KILL_MS: u64 = 10_000;
 
 impl Launches {
     /// A job is on its way out.
-    pub(super) fn begin_end(&mut self, state: &mut State, attempt: JobAttempt, happens: Move) {
+    pub(super) fn begin_end(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        happens: Move,
+    ) {
         if !state.advance(attempt, happens) {
             return;
         }
@@ -44,7 +49,7 @@ impl Launches {
 
     pub(super) fn terminate(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         at_once: bool,
         message: Option<String>,
@@ -87,7 +92,7 @@ impl Launches {
     }
 
     /// Kills everything of a job but its step daemons, which end by themselves once their tasks are gone.
-    pub(super) fn kill_job(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn kill_job(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         if !state.advance(attempt, Move::Kill) {
             return;
         }
@@ -121,7 +126,7 @@ impl Launches {
     }
 
     /// `KillWait` is over, or SIGKILL has not helped for a while.
-    pub(super) fn kill_wait_over(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn kill_wait_over(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let Some(phase) = state.jobs.get(&attempt).map(|e| e.phase) else {
             return;
         };
@@ -146,7 +151,7 @@ impl Launches {
     }
 
     /// Processes that SIGKILL does not end make a node unfit: it is reported once, and the site's program is run.
-    pub(super) fn report_if_unkillable(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn report_if_unkillable(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let Some((timeout_ms, program)) = state.node.unkillable.clone() else {
             return;
         };
@@ -170,7 +175,7 @@ impl Launches {
     }
 
     /// Looks for what is left of jobs that are ending and have no process that is known; whether there are such jobs.
-    pub(super) fn settle(&mut self, state: &mut State) -> bool {
+    pub(super) fn settle(&mut self, state: &mut LauncherState) -> bool {
         let is_done = |attempt: &&JobAttempt| state.jobs.get(attempt).is_none_or(|e| !e.is_busy());
         let done = state.ending.iter().filter(is_done);
         let done: Vec<_> = done.map(|attempt| state.members(*attempt)).collect();
@@ -184,7 +189,7 @@ impl Launches {
     /// Releases jobs of which nothing is left, and kills what survived scripts that have ended.
     pub(super) fn leftovers_found(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         left: Vec<(JobAttempt, Vec<i32>)>,
         is_unclear: bool,
         since_ms: u64,
@@ -218,7 +223,7 @@ impl Launches {
         }
     }
 
-    pub(super) fn release(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn release(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         if !state.advance(attempt, Move::Release) {
             return;
         }

@@ -6,7 +6,7 @@ use super::records::RecordedAttempt;
 use crate::binding::Machine;
 use crate::cgroup::Confinement;
 use crate::messages::{
-    Attach, FirstOrder, KeptEntries, LauncherCommand, LauncherEvent, RunningStep, StepOrder,
+    AttachAgent, FirstOrder, KeptEntries, LauncherCommand, LauncherEvent, RunningStep, StepOrder,
     StepdCommand, User,
 };
 use crate::{JobTmpDir, PrologEpilog};
@@ -56,7 +56,7 @@ pub enum Event {
     /// The launcher begins: what an earlier one has left.
     Recovered(Box<Recovered>),
     /// Root has given a connection to an agent; and the machine, if [`super::Launcher::needs_machine`] said so.
-    Attached(Box<Attach>, Option<Box<Machine>>),
+    Attached(Box<AttachAgent>, Option<Box<Machine>>),
     /// No agent is connected.
     AgentLost,
     /// Root wants this process to end.
@@ -241,7 +241,7 @@ pub struct UserAccount {
 
 /// What is asked about processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
-pub enum Wanted {
+pub enum ProcessQuery {
     /// Memory and CPU use of tasks, with memory counted so. `None`: the peak of resident memory.
     #[n(0)]
     Usage(#[n(0)] Option<MemoryCount>),
@@ -528,7 +528,7 @@ pub enum Action {
         /// Names the measurement.
         id: u64,
         /// What is asked.
-        wanted: Wanted,
+        wanted: ProcessQuery,
         /// The job's processes.
         of: JobProcesses,
     },

@@ -18,7 +18,7 @@ const EARLY_SIGNALS_MAX: usize = 64;
 /// A job here.
 #[derive(Debug, Default)]
 pub(super) struct JobEntry {
-    /// Changed by [`super::state::State::advance`] alone.
+    /// Changed by [`super::state::LauncherState::advance`] alone.
     pub(super) phase: Phase,
     pub(super) uid: u32,
     /// Its share, as the controller has sealed it; none if what is on file of it cannot be read.

@@ -1,7 +1,7 @@
 //! What the launcher knows, as a new agent is sent it: in parts, as one frame does not take all that users' jobs may have here.
 
 use super::encoded;
-use super::state::State;
+use super::state::LauncherState;
 use crate::messages::{KnownJob, LauncherEvent};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::JobAttempt;
@@ -36,7 +36,7 @@ impl Parts {
         &mut self.last[at]
     }
 
-    fn add(&mut self, state: &State, attempt: JobAttempt) {
+    fn add(&mut self, state: &LauncherState, attempt: JobAttempt) {
         let Some(entry) = state.jobs.get(&attempt) else {
             return;
         };
@@ -54,7 +54,7 @@ impl Parts {
 }
 
 /// How many bytes are kept of all jobs of the user whose job this is.
-pub(super) fn kept_of_user(state: &State, attempt: JobAttempt) -> usize {
+pub(super) fn kept_of_user(state: &LauncherState, attempt: JobAttempt) -> usize {
     let uid = state.jobs.get(&attempt).map(|entry| entry.uid);
     let its = state.jobs.iter().filter(|(_, e)| Some(e.uid) == uid);
     its.map(|(attempt, _)| state.records.kept_bytes(*attempt))
@@ -62,7 +62,7 @@ pub(super) fn kept_of_user(state: &State, attempt: JobAttempt) -> usize {
 }
 
 /// Everything that was not forgotten, for an agent.
-pub(super) fn all_known(state: &State) -> Vec<LauncherEvent> {
+pub(super) fn all_known(state: &LauncherState) -> Vec<LauncherEvent> {
     let mut parts = Parts::default();
     for attempt in state.jobs.keys() {
         parts.add(state, *attempt);

@@ -10,10 +10,10 @@ use super::interface::{
 };
 use super::job::{JobEntry, Launch, Program, ScriptFiles};
 use super::launches::Launches;
-use super::node::Node;
+use super::node::LauncherNode;
 use super::records::Fault;
-use super::retry::{RETRY_MS, Refused, TRIES_MAX, fault_of};
-use super::state::{Role, State};
+use super::retry::{LaunchRefusal, RETRY_MS, TRIES_MAX, fault_of};
+use super::state::{LauncherState, Role};
 use super::{Move, Phase, encoded};
 use crate::job_container::SCRATCH;
 use crate::job_view::{job_view, propagated_limits};
@@ -36,7 +36,7 @@ fn has_script(grant: &JobGrant) -> bool {
 
 impl Launches {
     /// The node is part of a job now. An attempt that is known, or older than one that is, has been launched.
-    pub(super) fn launch_job(&mut self, state: &mut State, grant: Rc<JobGrant>) {
+    pub(super) fn launch_job(&mut self, state: &mut LauncherState, grant: Rc<JobGrant>) {
         let attempt = JobAttempt::new(grant.job, grant.attempt);
         if let Some(entry) = state.jobs.get_mut(&attempt) {
             // A job that was made smaller has less from now on.
@@ -59,7 +59,7 @@ impl Launches {
             false => Ok(None),
         };
         let may_run = state.node.check_user(grant.spec.owner.uid);
-        let may_run = may_run.map_err(Refused::of_job);
+        let may_run = may_run.map_err(LaunchRefusal::of_job);
         let entry = JobEntry {
             uid: grant.spec.owner.uid,
             grant: Some(grant),
@@ -87,7 +87,7 @@ impl Launches {
     }
 
     /// Asks for what a launch needs besides its share: groups, then files.
-    pub(super) fn prepare(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn prepare(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let entry = state.jobs.get(&attempt);
         let Some(grant) = entry.and_then(|e| e.grant.clone()) else {
             return;
@@ -126,7 +126,7 @@ impl Launches {
     /// The files of a launch are there, or cannot be had.
     pub(super) fn launch_prepared(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         files: Result<LaunchFiles, Failure>,
     ) {
@@ -146,7 +146,7 @@ impl Launches {
                 self.try_later(state, attempt, &e.error);
             }
             Err(e) => {
-                let refused = Refused {
+                let refused = LaunchRefusal {
                     error: e.error,
                     fault: fault_of(e.is_temporary),
                 };
@@ -156,7 +156,12 @@ impl Launches {
     }
 
     /// Queues the job's entry for the record file, once per job.
-    pub(super) fn note(&mut self, state: &mut State, attempt: JobAttempt, files: LaunchFiles) {
+    pub(super) fn note(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        files: LaunchFiles,
+    ) {
         let entry = state.jobs.get(&attempt);
         let grant = entry.and_then(|e| e.grant.as_ref());
         let programs = grant.and_then(|grant| state.node.programs_of(grant, files));
@@ -179,7 +184,12 @@ impl Launches {
         }
     }
 
-    pub(super) fn try_later(&mut self, state: &mut State, attempt: JobAttempt, error: &str) {
+    pub(super) fn try_later(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        error: &str,
+    ) {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
@@ -195,7 +205,12 @@ impl Launches {
     }
 
     /// The record file could not be written.
-    pub(super) fn not_on_file(&mut self, state: &mut State, attempt: JobAttempt, e: &Failure) {
+    pub(super) fn not_on_file(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        e: &Failure,
+    ) {
         let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
         let Some(entry) = state.jobs.get(&attempt).filter(is_recording) else {
             return;
@@ -212,9 +227,9 @@ impl Launches {
     /// A launch fails before anything of it has begun.
     pub(super) fn refuse(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
-        Refused { error, fault }: Refused,
+        LaunchRefusal { error, fault }: LaunchRefusal,
     ) {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
@@ -231,7 +246,7 @@ impl Launches {
     }
 
     /// Begins a job that is on file.
-    pub(super) fn begin(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn begin(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
         match state.jobs.get(&attempt).filter(is_recording) {
             Some(entry) if entry.has_prolog() => self.programs.start_prolog(state, attempt),
@@ -241,7 +256,7 @@ impl Launches {
     }
 
     /// Starts the script of a job that is on file and has no prolog before it, if it has one here; its steps may start.
-    pub(super) fn start_script(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn start_script(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let entry = state.jobs.get(&attempt);
         let Some(launch) = entry.and_then(|e| state.node.script_launch(attempt, e)) else {
             if state.advance(attempt, Move::Begin) {
@@ -267,7 +282,7 @@ impl Launches {
 
     pub(super) fn script_started(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         started: Result<i32, ScriptNotStarted>,
     ) {
@@ -300,7 +315,12 @@ impl Launches {
         }
     }
 
-    pub(super) fn script_lacks(&mut self, state: &mut State, attempt: JobAttempt, e: &Failure) {
+    pub(super) fn script_lacks(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        e: &Failure,
+    ) {
         state.actions.push(Action::ForgetScript(attempt));
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
@@ -326,7 +346,7 @@ impl Launches {
     }
 
     /// What was lacking may be there now.
-    pub(super) fn retry(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn retry(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         // An epilog may be what is tried again.
         state.is_unsettled = true;
         match state.jobs.get(&attempt).map(|e| (e.phase, e.program)) {
@@ -340,7 +360,7 @@ impl Launches {
     /// The groups of a user are known: what waited for them goes on.
     pub(super) fn groups_found(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         account: &UserAccount,
         groups: Vec<u32>,
     ) {
@@ -363,7 +383,7 @@ impl Launches {
     }
 
     /// The groups of its user are known: a launch goes on, or steps of a job that an earlier launcher has begun.
-    pub(super) fn go_on_with_groups(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn go_on_with_groups(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         match state.jobs.get(&attempt) {
             Some(entry) if entry.phase == Phase::Waiting => self.prepare(state, attempt),
             _ => state.start_early_steps(attempt),
@@ -371,7 +391,7 @@ impl Launches {
     }
 
     /// Jobs have left their shares: launches that waited for these go on.
-    pub(super) fn go_on_with_queued(&mut self, state: &mut State) {
+    pub(super) fn go_on_with_queued(&mut self, state: &mut LauncherState) {
         for attempt in std::mem::take(&mut self.queued) {
             if self.must_wait(state, attempt) {
                 self.queued.push(attempt);
@@ -382,7 +402,7 @@ impl Launches {
     }
 
     /// Ends a launch of which nothing has begun; whether it was one.
-    pub(super) fn end_unbegun(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+    pub(super) fn end_unbegun(&mut self, state: &mut LauncherState, attempt: JobAttempt) -> bool {
         let Some(entry) = state.jobs.get(&attempt) else {
             return false;
         };
@@ -405,7 +425,7 @@ impl Launches {
     /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
     /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
     /// that is meant to be used by several at a time is not waited for.
-    pub(super) fn must_wait(&self, state: &State, attempt: JobAttempt) -> bool {
+    pub(super) fn must_wait(&self, state: &LauncherState, attempt: JobAttempt) -> bool {
         let wanted = state.jobs.get(&attempt).and_then(JobEntry::share);
         let Some(wanted) = wanted.filter(|_| !state.ending.is_empty()) else {
             return false;
@@ -426,7 +446,7 @@ impl Launches {
     }
 }
 
-impl State {
+impl LauncherState {
     /// Starts steps that have waited for their job, or refuses them where it is ending.
     pub(super) fn start_early_steps(&mut self, attempt: JobAttempt) {
         let entry = self.jobs.get_mut(&attempt);
@@ -437,7 +457,7 @@ impl State {
     }
 }
 
-impl Node {
+impl LauncherNode {
     /// The process of a job's script; none if that is on another node.
     fn script_launch(&self, attempt: JobAttempt, entry: &JobEntry) -> Option<ScriptLaunch> {
         let (grant, user) = (entry.grant.as_ref()?, entry.user.as_ref()?);

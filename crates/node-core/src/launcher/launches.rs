@@ -9,7 +9,7 @@ use super::programs::Programs;
 use super::records::Fault;
 use super::scripts::Scripts;
 use super::signals::Signals;
-use super::state::State;
+use super::state::LauncherState;
 use super::writers::Writers;
 use crate::cgroup::oom_line;
 use crate::messages::LauncherEvent;
@@ -40,7 +40,7 @@ impl Launches {
     /// A script ended, with a status if anyone knows it.
     pub(super) fn script_ended(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         status: Option<i32>,
         usage: Usage,
@@ -73,7 +73,7 @@ impl Launches {
 
     pub(super) fn fail(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         error: String,
         fault: Fault,
@@ -85,7 +85,7 @@ impl Launches {
     /// The script's part is over: reports it, and begins the job's end here.
     pub(super) fn finish(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         outcome: LauncherEvent,
     ) {
@@ -107,7 +107,7 @@ impl Launches {
         }
     }
 
-    pub(super) fn write_records(&mut self, state: &mut State) {
+    pub(super) fn write_records(&mut self, state: &mut LauncherState) {
         if let Some(lines) = state.records.take_pending() {
             self.being_recorded = std::mem::take(&mut self.recording);
             state.actions.push(Action::AppendRecords(lines));
@@ -122,7 +122,7 @@ impl Launches {
 
     pub(super) fn records_appended(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         written: Result<(), interface::Failure>,
     ) {
         let recorded = std::mem::take(&mut self.being_recorded);
@@ -148,7 +148,11 @@ impl Launches {
         }
     }
 
-    pub(super) fn records_rewritten(&mut self, state: &mut State, written: Result<(), String>) {
+    pub(super) fn records_rewritten(
+        &mut self,
+        state: &mut LauncherState,
+        written: Result<(), String>,
+    ) {
         if let Err(e) = written {
             let line = format!("{}: attempts: {e}", state.node.setup.spool.display());
             state.actions.log(line);

@@ -1,8 +1,8 @@
 //! What the processes of a job use, and which tasks they are: asked by the agent, and found out by a process of its own each time,
 //! as files of a process may be slow to read, and there may be very many processes.
 
-use super::interface::{Action, JobProcesses, Timer, Wanted};
-use super::state::State;
+use super::interface::{Action, JobProcesses, ProcessQuery, Timer};
+use super::state::LauncherState;
 use crate::messages::LauncherEvent;
 use muster_model::ids::JobId;
 use std::collections::BTreeMap;
@@ -19,18 +19,18 @@ pub(super) struct Measurement {
     tag: u64,
     /// The job's owner.
     uid: u32,
-    wanted: Wanted,
+    wanted: ProcessQuery,
 }
 
-impl Wanted {
+impl ProcessQuery {
     /// The answer, from what the process that measures has said.
     fn answer(self, tag: u64, bytes: &[u8]) -> LauncherEvent {
         match self {
-            Wanted::Usage(_) => LauncherEvent::Measured {
+            ProcessQuery::Usage(_) => LauncherEvent::Measured {
                 tag,
                 tasks: minicbor::decode(bytes).ok(),
             },
-            Wanted::List => LauncherEvent::Processes {
+            ProcessQuery::List => LauncherEvent::Processes {
                 tag,
                 list: minicbor::decode(bytes).unwrap_or_default(),
             },
@@ -47,7 +47,13 @@ pub(super) struct Measurements {
 
 impl Measurements {
     /// Has it measured what a job uses, or listed what it has. The answer comes later; at once if there is none.
-    pub(super) fn measure(&mut self, state: &mut State, job: JobId, tag: u64, wanted: Wanted) {
+    pub(super) fn measure(
+        &mut self,
+        state: &mut LauncherState,
+        job: JobId,
+        tag: u64,
+        wanted: ProcessQuery,
+    ) {
         let none = wanted.answer(tag, &[]);
         let owner = state.jobs.iter().find(|(attempt, _)| attempt.job == job);
         let Some(uid) = owner.map(|(_, entry)| entry.uid) else {
@@ -66,7 +72,7 @@ impl Measurements {
         state.actions.push(Action::Measure { id, wanted, of });
     }
 
-    pub(super) fn processes_of(&self, state: &State, job: JobId) -> JobProcesses {
+    pub(super) fn processes_of(&self, state: &LauncherState, job: JobId) -> JobProcesses {
         let mut of = JobProcesses::default();
         for (_, entry) in state.jobs.iter().filter(|(attempt, _)| attempt.job == job) {
             let live = entry.steps.iter().filter(|(_, p)| p.ended.is_none());
@@ -78,7 +84,7 @@ impl Measurements {
     }
 
     /// A measurement has ended; or is given up, where it has said nothing.
-    pub(super) fn measured(&mut self, state: &mut State, id: u64, bytes: Option<&[u8]>) {
+    pub(super) fn measured(&mut self, state: &mut LauncherState, id: u64, bytes: Option<&[u8]>) {
         let Some(Measurement { tag, wanted, .. }) = self.under_way.remove(&id) else {
             return;
         };
@@ -89,13 +95,13 @@ impl Measurements {
     }
 
     /// Ends a measurement that has taken too long.
-    pub(super) fn measurement_late(&mut self, state: &mut State, id: u64) {
+    pub(super) fn measurement_late(&mut self, state: &mut LauncherState, id: u64) {
         state.actions.push(Action::StopMeasurement(id));
         self.measured(state, id, None);
     }
 
     /// The agent that has asked for them is gone.
-    pub(super) fn stop_measurements(&mut self, state: &mut State) {
+    pub(super) fn stop_measurements(&mut self, state: &mut LauncherState) {
         for id in std::mem::take(&mut self.under_way).into_keys() {
             state.actions.stop_timer(Timer::Measurement(id));
             state.actions.push(Action::StopMeasurement(id));

@@ -2,7 +2,7 @@
 //! user serve, if there is only one.
 
 use super::interface::{Belongs, Members, ProcessTraits};
-use super::state::{Role, State};
+use super::state::{LauncherState, Role};
 use super::{JobEntry, Launcher};
 use muster_model::ids::JobAttempt;
 
@@ -69,7 +69,7 @@ impl Launcher {
     }
 }
 
-impl State {
+impl LauncherState {
     pub(super) fn members(&self, attempt: JobAttempt) -> Members {
         let entry = self.jobs.get(&attempt);
         Members {

@@ -30,7 +30,7 @@ pub struct Setup {
 }
 
 /// The node.
-pub(super) struct Node {
+pub(super) struct LauncherNode {
     pub(super) setup: Setup,
     /// Which it is, as root says.
     pub(super) place: Place,
@@ -45,9 +45,9 @@ pub(super) struct Node {
     pub(super) unkillable: Option<(u64, Option<String>)>,
 }
 
-impl Node {
-    pub(super) fn new(setup: Setup) -> Node {
-        Node {
+impl LauncherNode {
+    pub(super) fn new(setup: Setup) -> LauncherNode {
+        LauncherNode {
             setup,
             place: Place::default(),
             conf: String::new(),

@@ -2,7 +2,7 @@
 //! user has one at a time, and of what waits for a job meanwhile the last lines count.
 
 use super::interface::{Action, MessageKind};
-use super::state::State;
+use super::state::LauncherState;
 use muster_model::ids::JobAttempt;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,7 +28,7 @@ pub(super) struct Notices {
 
 impl Notices {
     /// Prints a line for a script when it is its turn.
-    pub(super) fn add(&mut self, state: &mut State, attempt: JobAttempt, text: String) {
+    pub(super) fn add(&mut self, state: &mut LauncherState, attempt: JobAttempt, text: String) {
         let Some(job) = state.jobs.get(&attempt).filter(|e| e.script.is_some()) else {
             return;
         };
@@ -46,7 +46,7 @@ impl Notices {
     }
 
     /// The process that wrote for a job has ended, or has not begun.
-    pub(super) fn written(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn written(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let writing = self.writing.iter().find(|(_, of)| **of == attempt);
         if let Some(uid) = writing.map(|(uid, _)| *uid) {
             self.writing.remove(&uid);
@@ -54,7 +54,7 @@ impl Notices {
         }
     }
 
-    fn write_next(&mut self, state: &mut State, uid: u32) {
+    fn write_next(&mut self, state: &mut LauncherState, uid: u32) {
         if self.writing.contains_key(&uid) {
             return;
         }
@@ -72,7 +72,7 @@ impl Notices {
     /// whether there is such a script.
     pub(super) fn print(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         last: Option<String>,
         kind: MessageKind,

@@ -6,7 +6,7 @@ use super::launches::Launches;
 use super::programs::describe;
 use super::records::Fault;
 use super::retry::{RETRY_MS, TRIES_MAX, fault_of};
-use super::state::{Role, State};
+use super::state::{LauncherState, Role};
 use super::{Move, Phase};
 use muster_model::ids::JobAttempt;
 
@@ -14,7 +14,7 @@ impl Launches {
     /// Programs around a job run, or could not be started.
     pub(super) fn programs_started(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         kind: ProgramKind,
         started: Result<i32, Failure>,
@@ -60,7 +60,7 @@ impl Launches {
     /// There are no processes left, as a rule, which users can use up: it is tried again for a while.
     pub(super) fn prolog_not_started(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         key: &str,
         e: &Failure,
@@ -98,7 +98,12 @@ impl Launches {
         state.start_early_steps(attempt);
     }
 
-    pub(super) fn prolog_ended(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
+    pub(super) fn prolog_ended(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        status: i32,
+    ) {
         let is_late = self.programs.program_ended(state, attempt);
         self.programs.go_on_in_turn(state);
         let Some(entry) = state.jobs.get_mut(&attempt) else {
@@ -125,7 +130,7 @@ impl Launches {
 
     pub(super) fn epilog_not_started(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         e: &Failure,
     ) {
@@ -148,7 +153,12 @@ impl Launches {
         }
     }
 
-    pub(super) fn epilog_ended(&mut self, state: &mut State, attempt: JobAttempt, status: i32) {
+    pub(super) fn epilog_ended(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        status: i32,
+    ) {
         let is_late = self.programs.program_ended(state, attempt);
         self.programs.go_on_in_turn(state);
         let entry = state.jobs.get(&attempt);

@@ -4,8 +4,8 @@
 
 use super::interface::{Action, LaunchFiles, ProgramKind, Timer};
 use super::job::{JobEntry, Program};
-use super::node::Node;
-use super::state::{Role, State};
+use super::node::LauncherNode;
+use super::state::{LauncherState, Role};
 use super::{Move, Phase};
 use crate::PrologEpilog;
 use crate::exit_status::exit_status;
@@ -17,7 +17,7 @@ use muster_model::job_env;
 use muster_proto::node::JobGrant;
 use std::collections::VecDeque;
 
-impl Node {
+impl LauncherNode {
     /// What the site runs around a job, if anything.
     pub(super) fn programs_of(
         &self,
@@ -69,7 +69,7 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Whether another job's prolog or epilog runs, and the site wants one at a time.
-    fn must_wait_turn(&self, state: &State, attempt: JobAttempt) -> bool {
+    fn must_wait_turn(&self, state: &LauncherState, attempt: JobAttempt) -> bool {
         let is_of_site = |program: Program, of: JobAttempt| match program {
             Program::None => false,
             Program::Starting => true,
@@ -83,7 +83,7 @@ impl Programs {
     }
 
     /// No prolog or epilog runs any more: the next that waits for that does.
-    pub(super) fn go_on_in_turn(&mut self, state: &mut State) {
+    pub(super) fn go_on_in_turn(&mut self, state: &mut LauncherState) {
         while let Some(next) = self.waiting.pop_front() {
             let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
             if state.jobs.get(&next).is_some_and(is_in_prolog) {
@@ -94,7 +94,7 @@ impl Programs {
 
     pub(super) fn start_programs(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         kind: ProgramKind,
         programs: Vec<String>,
@@ -115,7 +115,7 @@ impl Programs {
     }
 
     /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
-    pub(super) fn start_prolog(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn start_prolog(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let is_first = |phase| phase == Phase::Recording;
         if state.jobs.get(&attempt).is_some_and(|e| is_first(e.phase))
             && !state.advance(attempt, Move::StartProlog)
@@ -147,7 +147,7 @@ impl Programs {
 
     pub(super) fn program_runs(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         pid: i32,
         timeout_s: fn(&PrologEpilog) -> Option<u32>,
@@ -173,7 +173,7 @@ impl Programs {
     }
 
     /// The last of a job is gone: whether its epilog has to run, and does so from now on.
-    pub(super) fn start_epilog(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+    pub(super) fn start_epilog(&mut self, state: &mut LauncherState, attempt: JobAttempt) -> bool {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return false;
         };
@@ -201,7 +201,7 @@ impl Programs {
     }
 
     /// The programs around a job have ended; whether they had been killed because their time was over.
-    pub(super) fn program_ended(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+    pub(super) fn program_ended(&mut self, state: &mut LauncherState, attempt: JobAttempt) -> bool {
         state.actions.stop_timer(Timer::Programs(attempt));
         let entry = state.jobs.get_mut(&attempt);
         let program = entry.map(|e| std::mem::take(&mut e.program));
@@ -209,7 +209,7 @@ impl Programs {
     }
 
     /// Kills programs around a job whose time is over.
-    pub(super) fn programs_late(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn programs_late(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         if self.leave_removal(state, attempt) {
             return;
         }
@@ -228,7 +228,7 @@ impl Programs {
     /// Runs the site's program for processes of a job that survive SIGKILL.
     pub(super) fn run_unkillable(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         program: String,
     ) {
@@ -236,7 +236,7 @@ impl Programs {
     }
 
     /// Kills programs that run around jobs; no more are started.
-    pub(super) fn end_programs(&mut self, state: &mut State) {
+    pub(super) fn end_programs(&mut self, state: &mut LauncherState) {
         self.is_killing = true;
         let programs = state.jobs.values().map(|e| e.program);
         for program in programs.collect::<Vec<_>>() {

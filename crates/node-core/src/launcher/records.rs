@@ -90,7 +90,7 @@ pub struct RecordedAttempt {
 
 /// What the file has to hold of an attempt that is not forgotten.
 #[derive(Debug, Default)]
-struct Live {
+struct LiveRecord {
     /// Lines about the whole of it.
     lines: Vec<u8>,
     /// What the agent asked to keep.
@@ -112,7 +112,7 @@ struct LiveStep {
     end: Option<EncodedEnd>,
 }
 
-impl Live {
+impl LiveRecord {
     fn keep(&mut self, key: u32, bytes: ByteVec) {
         let more = bytes.len();
         let had = match more {
@@ -273,7 +273,7 @@ pub struct Records {
     size: u64,
     compact_at: u64,
     /// Of attempts that are not forgotten, for rewriting.
-    live: BTreeMap<JobAttempt, Live>,
+    live: BTreeMap<JobAttempt, LiveRecord>,
     pending: Lines,
     /// Lines that are being written.
     writing: Option<Rc<Vec<u8>>>,
@@ -527,10 +527,10 @@ fn parse(
     text: &str,
 ) -> (
     BTreeMap<JobAttempt, RecordedAttempt>,
-    BTreeMap<JobAttempt, Live>,
+    BTreeMap<JobAttempt, LiveRecord>,
 ) {
     let mut old: BTreeMap<JobAttempt, RecordedAttempt> = BTreeMap::new();
-    let mut live: BTreeMap<JobAttempt, Live> = BTreeMap::new();
+    let mut live: BTreeMap<JobAttempt, LiveRecord> = BTreeMap::new();
     // A line without its end was cut off by a crash and says nothing.
     for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
         let mut words = line.trim_end_matches('\n').splitn(4, ' ');
@@ -616,8 +616,8 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
         }
         "X" => entry.ending = true,
         "R" => entry.released = true,
-        // Lines about steps and kept entries are read by [`Live::add`]. Lines of newer versions are skipped: no launch is repeated
-        // for want of them.
+        // Lines about steps and kept entries are read by [`LiveRecord::add`]. Lines of newer versions are skipped: no launch is
+        // repeated for want of them.
         _ => {}
     }
 }

@@ -6,7 +6,7 @@
 use super::interface::{Action, Recovered, Timer};
 use super::job::{JobEntry, Launch};
 use super::records::RecordedAttempt;
-use super::state::{Role, State};
+use super::state::{LauncherState, Role};
 use super::step_process::StepProcess;
 use super::{Launcher, Move, Phase};
 use crate::messages::LauncherEvent;
@@ -130,7 +130,7 @@ impl Launcher {
     }
 }
 
-impl State {
+impl LauncherState {
     /// It was ordered to end: the wait before KILL starts again.
     pub(super) fn resume_ending(&mut self, attempt: JobAttempt) {
         let is_here = |e: &JobEntry| !e.phase.is_released();

@@ -8,21 +8,21 @@ pub(super) const RETRY_MS: u64 = 1000;
 pub(super) const TRIES_MAX: u32 = 60;
 
 /// Why a launch failed before anything of it began.
-pub(super) struct Refused {
+pub(super) struct LaunchRefusal {
     pub(super) error: String,
     pub(super) fault: Fault,
 }
 
-impl Refused {
-    pub(super) fn of_job(error: impl Into<String>) -> Refused {
-        Refused {
+impl LaunchRefusal {
+    pub(super) fn of_job(error: impl Into<String>) -> LaunchRefusal {
+        LaunchRefusal {
             error: error.into(),
             fault: Fault::Job,
         }
     }
 
-    pub(super) fn of_node(error: impl Into<String>) -> Refused {
-        Refused {
+    pub(super) fn of_node(error: impl Into<String>) -> LaunchRefusal {
+        LaunchRefusal {
             error: error.into(),
             fault: Fault::Node,
         }

@@ -3,8 +3,8 @@
 use super::context::Contexts;
 use super::interface::Action;
 use super::job::Batch;
-use super::retry::Refused;
-use super::state::State;
+use super::retry::LaunchRefusal;
+use super::state::LauncherState;
 use muster_model::ids::BlobId;
 use muster_proto::node::JobGrant;
 use std::collections::{HashMap, HashSet};
@@ -21,23 +21,25 @@ pub(super) struct Scripts {
 
 impl Scripts {
     /// What a batch job's script needs of what the controller has sent.
-    pub(super) fn batch_of(&mut self, grant: &JobGrant) -> Result<Batch, Refused> {
+    pub(super) fn batch_of(&mut self, grant: &JobGrant) -> Result<Batch, LaunchRefusal> {
         let spec = &grant.spec;
         let blob = |scripts: &Scripts, id, what: &str| {
             scripts.blobs.get(&id).cloned().ok_or_else(|| {
-                Refused::of_node(format!(
+                LaunchRefusal::of_node(format!(
                     "the controller did not send the job's {what} ({id:?})"
                 ))
             })
         };
         let id = spec.script;
-        let id = id.ok_or_else(|| Refused::of_job("the job has no script"))?;
+        let id = id.ok_or_else(|| LaunchRefusal::of_job("the job has no script"))?;
         let text = blob(self, id, "script")?;
         let context = match spec.context {
             None => Rc::default(),
             Some(id) => {
                 let bytes = blob(self, id, "execution context")?;
-                self.contexts.get(id, &bytes).map_err(Refused::of_job)?
+                self.contexts
+                    .get(id, &bytes)
+                    .map_err(LaunchRefusal::of_job)?
             }
         };
         Ok(Batch {
@@ -48,7 +50,7 @@ impl Scripts {
     }
 
     /// Removes scripts that no job here runs.
-    pub(super) fn drop_unused_scripts(&mut self, state: &mut State) {
+    pub(super) fn drop_unused_scripts(&mut self, state: &mut LauncherState) {
         let used: HashSet<(BlobId, u32)> = state
             .jobs
             .values()
@@ -61,7 +63,7 @@ impl Scripts {
     }
 
     /// Removes a script that the controller does not refer to any more, once no job here runs it.
-    pub(super) fn drop_script(&mut self, state: &mut State, id: BlobId) {
+    pub(super) fn drop_script(&mut self, state: &mut LauncherState, id: BlobId) {
         let mut grants = state.jobs.values().filter_map(|e| e.grant.as_ref());
         if grants.any(|grant| grant.spec.script == Some(id)) {
             self.stale_scripts.insert(id);

@@ -3,7 +3,7 @@
 
 use super::interface::Timer;
 use super::job::JobEntry;
-use super::state::State;
+use super::state::LauncherState;
 use super::waiting::{Delivery, Round, WaitingSignals};
 use crate::messages::StepdCommand;
 use crate::signals;
@@ -23,7 +23,7 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn signal_ordered(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: Option<StepNo>,
         signal: u32,
@@ -52,7 +52,11 @@ impl Signals {
     }
 
     /// Whether a job that is to be stopped gets a signal first that it can prepare itself at; then it is stopped later.
-    pub(super) fn stop_is_announced(&mut self, state: &mut State, attempt: JobAttempt) -> bool {
+    pub(super) fn stop_is_announced(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+    ) -> bool {
         let grace_ms = u64::from(state.node.settings.suspend_grace_s) * 1000;
         let begun = |e: &JobEntry| !e.phase.has_not_begun();
         if grace_ms == 0 || !state.jobs.get(&attempt).is_some_and(begun) {
@@ -65,7 +69,7 @@ impl Signals {
     }
 
     /// Stops a job to which that was announced, unless it goes on by now.
-    pub(super) fn stop_announced(&mut self, state: &mut State, attempt: JobAttempt) {
+    pub(super) fn stop_announced(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let is_here = |e: &JobEntry| !e.phase.is_released();
         if self.stops.remove(&attempt) && state.jobs.get(&attempt).is_some_and(is_here) {
             let delivery = Delivery::signal(None, signals::SIGSTOP, SignalScope::Full);
@@ -77,7 +81,7 @@ impl Signals {
     /// The tasks of a step may run for another time. Its daemon learns it when it is its turn, and of the last limit only.
     pub(super) fn limit_step(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         step: StepNo,
         limit: TimeLimit,
@@ -92,7 +96,7 @@ impl Signals {
     }
 
     /// Carries out what had to wait for its turn.
-    pub(super) fn deliver(&mut self, state: &mut State, round: Round) {
+    pub(super) fn deliver(&mut self, state: &mut LauncherState, round: Round) {
         for (attempt, delivery) in round {
             match delivery {
                 Delivery::Signal {

@@ -4,7 +4,7 @@
 
 use super::actions::Actions;
 use super::interface::{Action, SiteProgram, Timer};
-use super::state::State;
+use super::state::LauncherState;
 use crate::signals;
 use muster_proto::node::HealthCheck;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl SitePrograms {
 }
 
 impl SitePrograms {
-    pub(super) fn check_health(&mut self, state: &mut State) {
+    pub(super) fn check_health(&mut self, state: &mut LauncherState) {
         let Some(check) = self.health_check.clone() else {
             return;
         };
@@ -85,7 +85,7 @@ impl SitePrograms {
     }
 
     /// Runs `RebootProgram`. It may not come back.
-    pub(super) fn reboot(&mut self, state: &mut State) {
+    pub(super) fn reboot(&mut self, state: &mut LauncherState) {
         match state.node.settings.reboot_program.clone() {
             Some(program) => {
                 state
@@ -103,7 +103,7 @@ impl SitePrograms {
 
     pub(super) fn site_program_started(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         kind: SiteProgram,
         pid: Result<i32, String>,
     ) {
@@ -129,7 +129,7 @@ impl SitePrograms {
     }
 
     /// Whether the node is in one of these states: IDLE, MIXED, ALLOC; others fit always.
-    pub(super) fn is_in_state(&self, state: &State, states: &[String]) -> bool {
+    pub(super) fn is_in_state(&self, state: &LauncherState, states: &[String]) -> bool {
         let cpus = state.node.claim.cpus.unwrap_or(state.node.setup.cpus);
         let here = state.jobs.values().filter(|e| !e.phase.is_released());
         let shares = here.filter_map(|e| e.share());

@@ -4,7 +4,7 @@ use super::actions::Actions;
 use super::groups::Groups;
 use super::interface::{MessageKind, UserAccount};
 use super::job::JobEntry;
-use super::node::{Node, Setup};
+use super::node::{LauncherNode, Setup};
 use super::phase::Move;
 use super::records::Records;
 use crate::messages::User;
@@ -42,8 +42,8 @@ pub(super) enum Role {
 }
 
 /// See the module.
-pub(super) struct State {
-    pub(super) node: Node,
+pub(super) struct LauncherState {
+    pub(super) node: LauncherNode,
     pub(super) now: Now,
     pub(super) actions: Actions,
     pub(super) groups: Groups,
@@ -61,10 +61,10 @@ pub(super) struct State {
     pub(super) is_unsettled: bool,
 }
 
-impl State {
-    pub(super) fn new(setup: Setup, records: Records) -> State {
-        State {
-            node: Node::new(setup),
+impl LauncherState {
+    pub(super) fn new(setup: Setup, records: Records) -> LauncherState {
+        LauncherState {
+            node: LauncherNode::new(setup),
             now: Now::default(),
             actions: Actions::default(),
             groups: Groups::default(),

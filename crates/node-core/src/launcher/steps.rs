@@ -5,8 +5,8 @@ use super::Phase;
 use super::early_steps;
 use super::interface::{Action, ResultPurpose, StepdConnId};
 use super::job::{EarlyStep, JobEntry};
-use super::node::Node;
-use super::state::State;
+use super::node::LauncherNode;
+use super::state::LauncherState;
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::kept::is_kept_of;
 use crate::messages::StepBounds;
@@ -81,7 +81,7 @@ impl JobEntry {
     }
 }
 
-impl Node {
+impl LauncherNode {
     /// For files of the tasks and of what serves them, and for memory that they share. No other step on this machine
     /// has a directory of that name, not even of another cluster or emulated node, and nobody can make it first.
     fn step_dirs(&self, order: &StepOrder, pmix: &PmixOrder, random: u64) -> Vec<PathBuf> {
@@ -104,7 +104,7 @@ impl Node {
     }
 }
 
-impl State {
+impl LauncherState {
     /// Starts a step daemon, or gives one that is there a step.
     pub(super) fn start_step(&mut self, order: Box<StepOrder>, random: Option<u64>) {
         let early = EarlyStep {
@@ -240,7 +240,7 @@ impl State {
     }
 
     pub(super) fn start_stepd(&mut self, attempt: JobAttempt, step: StepNo) {
-        let placing = |state: &mut State| {
+        let placing = |state: &mut LauncherState| {
             let entry = state.jobs.get_mut(&attempt)?;
             let placing = entry.placing.get_mut(&step)?;
             Some((placing.next.take()?, placing.bounds.clone(), placing.random))

@@ -277,7 +277,7 @@ impl World {
     }
 
     fn attach(&mut self) {
-        let attach = Attach {
+        let attach = AttachAgent {
             conf: String::new(),
             node: "n1".to_owned(),
             cluster: "c".to_owned(),

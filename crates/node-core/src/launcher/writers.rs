@@ -3,7 +3,7 @@
 
 use super::interface::{Action, MessageKind, Timer};
 use super::notices::Notices;
-use super::state::{Role, State};
+use super::state::{LauncherState, Role};
 use crate::signals;
 use muster_model::ids::JobAttempt;
 
@@ -22,7 +22,7 @@ impl Writers {
     /// Prints a line for a script, and then kills it if that is wanted: it is printed before its end.
     pub(super) fn print_in_script(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         text: String,
         kill: bool,
@@ -36,7 +36,7 @@ impl Writers {
 
     pub(super) fn message_started(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         kind: MessageKind,
         started: Result<i32, String>,
@@ -67,7 +67,7 @@ impl Writers {
     /// A message was written, or cannot be.
     pub(super) fn message_written(
         &mut self,
-        state: &mut State,
+        state: &mut LauncherState,
         attempt: JobAttempt,
         kind: MessageKind,
     ) {
@@ -80,7 +80,12 @@ impl Writers {
         }
     }
 
-    pub(super) fn removal_started(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+    pub(super) fn removal_started(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        pid: i32,
+    ) {
         state.roles.insert(pid, Role::Remover(attempt));
         if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.removers.insert(pid);
@@ -91,7 +96,12 @@ impl Writers {
     }
 
     /// A process that wrote a message or removed directories has ended.
-    pub(super) fn writer_ended(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+    pub(super) fn writer_ended(
+        &mut self,
+        state: &mut LauncherState,
+        attempt: JobAttempt,
+        pid: i32,
+    ) {
         state.actions.stop_timer(Timer::Writer(attempt, pid));
         if let Some(entry) = state.jobs.get_mut(&attempt) {
             entry.writers.remove(&pid);
@@ -100,7 +110,7 @@ impl Writers {
     }
 
     /// Kills a process that has not written its message in time, or not removed its directories.
-    pub(super) fn writer_late(&mut self, state: &mut State, attempt: JobAttempt, pid: i32) {
+    pub(super) fn writer_late(&mut self, state: &mut LauncherState, attempt: JobAttempt, pid: i32) {
         let entry = state.jobs.get(&attempt);
         if entry.is_some_and(|e| e.writers.contains(&pid) || e.removers.contains(&pid)) {
             state.actions.push(Action::Signal(pid, signals::SIGKILL));

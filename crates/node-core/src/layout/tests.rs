@@ -19,7 +19,7 @@ fn alloc(cpus: &[u32]) -> Allocation {
 }
 
 /// `n1:0,1 n2:2` for the tasks, and the number of CPUs of each node.
-fn show(placed: &[Placed]) -> String {
+fn show(placed: &[NodePlacement]) -> String {
     let parts: Vec<String> = placed
         .iter()
         .map(|p| {
@@ -31,7 +31,7 @@ fn show(placed: &[Placed]) -> String {
 }
 
 fn idle(alloc: &Allocation, spec: &StepSpec) -> String {
-    let held = vec![Held::default(); alloc.nodes.len()];
+    let held = vec![StepUse::default(); alloc.nodes.len()];
     match lay_out(alloc, spec, &held, TASKS_PER_NODE_DEFAULT) {
         Ok(placed) => show(&placed),
         Err(NoLayout::Busy) => "busy".to_owned(),
@@ -112,7 +112,7 @@ fn tasks_go_where_slurm_puts_them() {
         let placed = lay_out(
             &a,
             &spec,
-            &vec![Held::default(); cpus.len()],
+            &vec![StepUse::default(); cpus.len()],
             TASKS_PER_NODE_DEFAULT,
         );
         let shown = placed.map_or_else(
@@ -222,7 +222,7 @@ fn devices_of_steps() {
         devices: Some(Box::new(devices)),
         ..spec(ntasks)
     };
-    let shown = |spec: &StepSpec, held: &[Held]| -> String {
+    let shown = |spec: &StepSpec, held: &[StepUse]| -> String {
         match lay_out(&a, spec, held, TASKS_PER_NODE_DEFAULT) {
             Ok(placed) => (placed.iter())
                 .map(|p| {
@@ -238,7 +238,7 @@ fn devices_of_steps() {
             Err(NoLayout::Never(r)) => format!("{:?}", r.code),
         }
     };
-    let mut held = vec![Held::default(), Held::default()];
+    let mut held = vec![StepUse::default(), StepUse::default()];
     let of_task = |count| DeviceAsk {
         per_task: gpus(count),
         ..DeviceAsk::default()
@@ -270,7 +270,7 @@ fn steps_beside_each_other() {
         cpus_per_task: Some(3),
         ..spec(1)
     };
-    let mut held = vec![Held::default()];
+    let mut held = vec![StepUse::default()];
     let first = lay_out(&a, &exact, &held, TASKS_PER_NODE_DEFAULT).unwrap();
     assert_eq!(show(&first), "n1:0/3");
     held[0].cpus.union_with(&first[0].cpus);
@@ -300,9 +300,9 @@ fn steps_beside_each_other() {
         exact: true,
         ..spec(1)
     };
-    held[0] = Held {
+    held[0] = StepUse {
         memory_mib: 500,
-        ..Held::default()
+        ..StepUse::default()
     };
     assert_eq!(
         lay_out(&a, &big, &held, TASKS_PER_NODE_DEFAULT),
@@ -340,7 +340,7 @@ fn numbers_without_measure_are_refused() {
     for ntasks in [1025, 2_000_000_000, u32::MAX] {
         assert_eq!(idle(&a, &many(ntasks)), "NodeConfigUnavailable");
     }
-    let held = vec![Held::default(); 2];
+    let held = vec![StepUse::default(); 2];
     let placed = lay_out(&a, &many(1024), &held, TASKS_PER_NODE_DEFAULT).unwrap();
     assert_eq!(
         placed.iter().map(|p| p.tasks.len()).collect::<Vec<_>>(),
@@ -385,14 +385,14 @@ fn the_least_number_of_nodes_is_found() {
     assert_eq!(idle(&a, &range(16, 1)), "NodeConfigUnavailable");
     // A required node without room is not used where fewer nodes do.
     let held = vec![
-        Held::default(),
-        Held {
+        StepUse::default(),
+        StepUse {
             cpus: CpuSet::first(1),
-            ..Held::default()
+            ..StepUse::default()
         },
-        Held::default(),
-        Held::default(),
-        Held::default(),
+        StepUse::default(),
+        StepUse::default(),
+        StepUse::default(),
     ];
     let listed = StepSpec {
         nodelist: Some("n1,n2".to_owned()),

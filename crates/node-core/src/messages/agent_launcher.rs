@@ -25,7 +25,7 @@ pub enum LauncherCommand {
     /// with this. Answered by [`LauncherEvent::Greeting`] and all parts of [`LauncherEvent::State`], then by every outcome that was not
     /// forgotten; or by [`LauncherEvent::Refused`].
     #[n(0)]
-    Attach(#[n(0)] Box<Attach>),
+    Attach(#[n(0)] Box<AttachAgent>),
     /// The agent dials the controller: answered by [`LauncherEvent::SessionKey`].
     #[n(16)]
     OpenSession,
@@ -174,7 +174,7 @@ impl LauncherCommand {
 /// What root says of the node when an agent attaches.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
-pub struct Attach {
+pub struct AttachAgent {
     /// `NodeName`.
     #[n(0)]
     pub node: String,

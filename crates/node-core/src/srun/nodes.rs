@@ -28,9 +28,9 @@ pub(super) enum NodeEvent {
     Lost(usize),
 }
 
-/// A node.
+/// A node of the step, and how far messages have come.
 #[derive(Debug)]
-struct Node {
+struct StepNodeState {
     node: StepNode,
     part: usize,
     /// It has sent everything.
@@ -78,7 +78,7 @@ struct Peer {
 /// A bug that tests plant, to see that they find it.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plant {
+pub(super) enum PlantedBug {
     /// A message that comes again is taken for another one.
     TakesRepeated,
     /// What a lost node had not passed on is not sent again.
@@ -89,8 +89,8 @@ pub(super) enum Plant {
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     #[cfg(test)]
-    pub(super) plant: Option<Plant>,
-    nodes: Vec<Node>,
+    pub(super) plant: Option<PlantedBug>,
+    nodes: Vec<StepNodeState>,
     parts: Vec<Part>,
     /// How many parts were begun to be connected.
     begun: usize,
@@ -117,7 +117,7 @@ impl Nodes {
             let width = created.tree_width();
             self.meshed |= !created.wires.is_empty();
             self.nodes
-                .extend(created.nodes.into_iter().map(|node| Node {
+                .extend(created.nodes.into_iter().map(|node| StepNodeState {
                     node,
                     part: number,
                     closed: false,
@@ -217,7 +217,7 @@ impl Nodes {
             return;
         }
         let part = &self.parts[part];
-        for Node { node, .. } in &self.nodes[part.nodes.clone()] {
+        for StepNodeState { node, .. } in &self.nodes[part.nodes.clone()] {
             out.verbose(&format!(
                 "launching StepId={}.{} on host {}, {} tasks: {}",
                 part.job,
@@ -299,7 +299,7 @@ impl Nodes {
         let acknowledged = acknowledged.unwrap_or(self.first);
         #[cfg(test)]
         let acknowledged = match self.plant {
-            Some(Plant::SendsNothingAgain) => u64::MAX,
+            Some(PlantedBug::SendsNothingAgain) => u64::MAX,
             _ => acknowledged,
         };
         let sent = (self.first..).zip(&self.sent);
@@ -354,8 +354,8 @@ impl Nodes {
         // One that is being connected gets it then.
         for peer in self.peers.iter().filter(|peer| peer.is_connected) {
             let of_peer = &nodes[peer.nodes.clone()];
-            let has_task = |n: &Node| task.is_none_or(|t| n.node.tasks.contains(&t));
-            let in_part = |n: &Node| part.is_none_or(|p| p == n.part);
+            let has_task = |n: &StepNodeState| task.is_none_or(|t| n.node.tasks.contains(&t));
+            let in_part = |n: &StepNodeState| part.is_none_or(|p| p == n.part);
             let wanted = of_peer.iter().any(|n| in_part(n) && has_task(n));
             match (peer.tree, wanted) {
                 (false, true) => plain.push(peer.id),
@@ -442,7 +442,7 @@ impl Nodes {
         node.acknowledged = node.acknowledged.max(acknowledged);
         let is_next = number == node.received;
         #[cfg(test)]
-        let is_next = is_next || self.plant == Some(Plant::TakesRepeated);
+        let is_next = is_next || self.plant == Some(PlantedBug::TakesRepeated);
         // A duplicate, or a message after a lost one; both will be sent again.
         if !is_next {
             return;

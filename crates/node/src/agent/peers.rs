@@ -25,14 +25,14 @@ pub(crate) struct Peers {
     kept: Arc<Mutex<HashMap<String, Vec<Socket>>>>,
     /// Most that are kept to an agent.
     most: usize,
-    way: Way,
+    way: DialMethod,
     /// The node that asks.
     node: Arc<str>,
 }
 
 /// How connections are made. Either way they begin with the name of the node that asks.
 #[derive(Clone, Debug)]
-enum Way {
+enum DialMethod {
     /// By the supervisor: this process may not reach all sockets, nor be believed for which node it speaks.
     Supervisor(Arc<PeerDialer>),
     /// By this process, which has the supervisor's user.
@@ -45,7 +45,7 @@ impl Peers {
         Peers {
             most: KEPT_MAX,
             node: node.into(),
-            way: Way::Supervisor(Arc::new(dialer)),
+            way: DialMethod::Supervisor(Arc::new(dialer)),
             kept: Arc::default(),
         }
     }
@@ -53,7 +53,7 @@ impl Peers {
     /// Makes a connection for each request, for this node.
     pub(crate) fn direct(node: &str) -> Peers {
         Peers {
-            way: Way::Direct,
+            way: DialMethod::Direct,
             node: node.into(),
             kept: Arc::default(),
             most: 0,
@@ -111,8 +111,8 @@ impl Peers {
             "{path} is not an agent's socket"
         );
         match &self.way {
-            Way::Supervisor(dialer) => Ok(dialer.connect(path).await?),
-            Way::Direct => {
+            DialMethod::Supervisor(dialer) => Ok(dialer.connect(path).await?),
+            DialMethod::Direct => {
                 let socket = Socket::connect(Path::new(path)).await?;
                 let greeting = Some(Versions::CLUSTER.greeting());
                 let serve = AgentRequest::ServeNode(self.node.to_string(), greeting);

@@ -58,19 +58,19 @@ struct Inner {
     clients_max: usize,
     user_clients_max: usize,
     all_clients: usize,
-    users: HashMap<u32, Used>,
+    users: HashMap<u32, ClientUse>,
     /// What other agents have, by node.
-    agents: HashMap<Arc<str>, Used>,
+    agents: HashMap<Arc<str>, ClientUse>,
     /// Counts from which those of users, and of agents, are made.
-    of_users: Kept,
-    of_agents: Kept,
+    of_users: ByteQuotas,
+    of_agents: ByteQuotas,
     /// That users have all connections was logged.
     is_full_logged: bool,
 }
 
 /// What is kept for somebody. Clones are the same counts.
 #[derive(Clone, Debug)]
-struct Kept {
+struct ByteQuotas {
     /// Bytes of requests.
     requests: ByteCount,
     /// Bytes of replies that are not read.
@@ -79,17 +79,17 @@ struct Kept {
     waiting: Arc<Semaphore>,
 }
 
-impl Kept {
-    fn new(requests: ByteBounds, unread: ByteBounds) -> Kept {
-        Kept {
+impl ByteQuotas {
+    fn new(requests: ByteBounds, unread: ByteBounds) -> ByteQuotas {
+        ByteQuotas {
             requests: ByteCount::new(requests),
             unread: ByteCount::new(unread),
             waiting: Arc::new(Semaphore::new(WAITING_MAX)),
         }
     }
 
-    fn of_another(&self) -> Kept {
-        Kept {
+    fn of_another(&self) -> ByteQuotas {
+        ByteQuotas {
             requests: self.requests.of_another(),
             unread: self.unread.of_another(),
             waiting: Arc::new(Semaphore::new(WAITING_MAX)),
@@ -97,17 +97,18 @@ impl Kept {
     }
 }
 
+/// What a client has: a user, or an agent of another node.
 #[derive(Debug)]
-struct Used {
+struct ClientUse {
     clients: usize,
-    kept: Kept,
+    kept: ByteQuotas,
     /// A refusal was logged, and the user has not been without connections since.
     logged: bool,
 }
 
-impl Used {
-    fn new(one: &Kept) -> Used {
-        Used {
+impl ClientUse {
+    fn new(one: &ByteQuotas) -> ClientUse {
+        ClientUse {
             clients: 0,
             kept: one.of_another(),
             logged: false,
@@ -121,19 +122,19 @@ impl Used {
 
 impl Inner {
     /// What a user has.
-    fn of_user(&mut self, uid: u32) -> &mut Used {
+    fn of_user(&mut self, uid: u32) -> &mut ClientUse {
         let users = self.users.entry(uid);
-        users.or_insert_with(|| Used::new(&self.of_users))
+        users.or_insert_with(|| ClientUse::new(&self.of_users))
     }
 
     /// What the agent of a node has.
-    fn of_agent(&mut self, node: &Arc<str>) -> &mut Used {
+    fn of_agent(&mut self, node: &Arc<str>) -> &mut ClientUse {
         let agents = self.agents.entry(Arc::clone(node));
-        agents.or_insert_with(|| Used::new(&self.of_agents))
+        agents.or_insert_with(|| ClientUse::new(&self.of_agents))
     }
 
     /// What a client has, or what is counted with it.
-    fn of(&mut self, sender: &Sender) -> &mut Used {
+    fn of(&mut self, sender: &Sender) -> &mut ClientUse {
         match sender {
             Sender::User(uid) => self.of_user(*uid),
             Sender::Agent(node) => self.of_agent(node),
@@ -150,7 +151,7 @@ impl Inner {
 
     /// A request is refused: who has most bytes is said, once while that user or agent has connections.
     fn log_no_room(&mut self, sender: &Sender, why: NoRoom) {
-        let mib = |used: &Used| used.kept.requests.own() >> 20;
+        let mib = |used: &ClientUse| used.kept.requests.own() >> 20;
         let most = match (sender, why) {
             (Sender::User(_), NoRoom::All) => {
                 let most = self.users.iter_mut().max_by_key(|(_, used)| mib(used));
@@ -196,8 +197,8 @@ impl Quotas {
             all_clients: 0,
             users: HashMap::new(),
             agents: HashMap::new(),
-            of_users: Kept::new(REQUESTS, UNREAD),
-            of_agents: Kept::new(REQUESTS_OF_AGENTS, UNREAD_OF_AGENTS),
+            of_users: ByteQuotas::new(REQUESTS, UNREAD),
+            of_agents: ByteQuotas::new(REQUESTS_OF_AGENTS, UNREAD_OF_AGENTS),
             is_full_logged: false,
         })))
     }
@@ -295,7 +296,7 @@ pub(crate) struct Client {
     /// The node for whose agent it is.
     node: Option<Arc<str>>,
     /// Absent if it has no limits.
-    kept: Option<Kept>,
+    kept: Option<ByteQuotas>,
 }
 
 impl Client {

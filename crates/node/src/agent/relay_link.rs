@@ -51,13 +51,13 @@ struct ExpectedPeer {
 
 /// A connection that the relay has closed, or whose user has no key.
 #[derive(Debug)]
-pub(super) struct Gone {
+pub(super) struct ClosedRelayConn {
     pub(super) number: u64,
     link: RelayLink,
     _place: Place,
 }
 
-impl Gone {
+impl ClosedRelayConn {
     /// Forgets who it was. To be done after its question has been answered, which comes by the same queue.
     pub(super) fn forget(self) {
         self.link.verified().remove(&self.number);
@@ -198,7 +198,7 @@ async fn serve(
             }
             ToAgent::Gone(number) => {
                 let link = link.clone();
-                let _ = inputs.send(Input::ChannelGone(Gone {
+                let _ = inputs.send(Input::ChannelGone(ClosedRelayConn {
                     number,
                     link,
                     _place: place,
@@ -241,7 +241,7 @@ mod tests {
         let (link, _relay) = link();
         verify(&link, 1);
         assert_eq!(link.verified().len(), 1);
-        let gone = Gone {
+        let gone = ClosedRelayConn {
             number: 1,
             link: link.clone(),
             _place: link.place().await.unwrap(),

@@ -13,7 +13,7 @@ use super::timers::Timers;
 use super::tmp_dirs::Removals;
 use super::{controller_key, groups, measure, programs};
 use crate::cgroup::jobs::Jobs as JobGroups;
-use crate::reaping::{self, After};
+use crate::reaping::{self, ReapResult};
 use crate::removal::Removal;
 use crate::{now, step_result, sys};
 use muster_model::ids::{JobAttempt, JobId, StepNo};
@@ -24,9 +24,9 @@ use muster_node_core::launcher::interface::{
     ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{
-    JobProcesses, Launcher, RecordedAttempt, Records, Setup, UserAccount, Wanted,
+    JobProcesses, Launcher, ProcessQuery, RecordedAttempt, Records, Setup, UserAccount,
 };
-use muster_node_core::messages::{Attach, FirstOrder, LauncherEvent};
+use muster_node_core::messages::{AttachAgent, FirstOrder, LauncherEvent};
 use muster_node_core::now::Now;
 use muster_node_core::stepd_reuse::result_path;
 use nix::unistd::geteuid;
@@ -353,7 +353,7 @@ impl LauncherExecutor {
             .push_back(Event::ProgramsStarted(attempt, kind, started));
     }
 
-    fn start_measurement(&mut self, id: u64, wanted: Wanted, of: &JobProcesses) {
+    fn start_measurement(&mut self, id: u64, wanted: ProcessQuery, of: &JobProcesses) {
         let listed = measure::list(self.search.tree(), of);
         match measure::start(listed, wanted) {
             Ok(started) => self.ask(started, About::Measurement(id)),
@@ -645,7 +645,7 @@ impl LauncherExecutor {
     }
 
     /// Another agent is here; what the one before has missed, this one receives.
-    pub(super) fn attach(&mut self, attach: Attach) {
+    pub(super) fn attach(&mut self, attach: AttachAgent) {
         self.output.clear();
         let is_needed = self.launcher.needs_machine(&attach.claim);
         let machine = is_needed.then(|| Box::new(crate::topology::read_machine(attach.claim)));
@@ -656,7 +656,7 @@ impl LauncherExecutor {
     /// known yet is done to no other process.
     pub(super) fn reap(&mut self) {
         let after = reaping::each_ended(sys::ended_child, |pid| self.collect(pid));
-        self.may_have_ended = after == After::Burst;
+        self.may_have_ended = after == ReapResult::Burst;
     }
 
     /// Collects a child that has ended, and reports it.

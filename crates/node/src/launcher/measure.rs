@@ -9,7 +9,7 @@ use crate::role::{self, LAUNCHER_NAME, Start};
 use crate::sys;
 use minicbor::{Decode, Encode};
 use muster_model::ids::StepNo;
-use muster_node_core::launcher::{JobProcesses, Wanted};
+use muster_node_core::launcher::{JobProcesses, ProcessQuery};
 use muster_node_core::messages::{Process, User};
 use muster_proto::step::TaskNumbers;
 use nix::unistd::{getegid, geteuid};
@@ -26,8 +26,8 @@ pub(super) const MEASURE_ARGUMENT: &str = "--measure";
 const MEMORY_MAX: u64 = 1 << 30;
 
 /// The processes of a job. Nothing is read of them that they could keep from being read.
-pub(super) fn list(tree: &ProcessTree, of: &JobProcesses) -> Listed {
-    let mut listed = Listed::default();
+pub(super) fn list(tree: &ProcessTree, of: &JobProcesses) -> ProcessList {
+    let mut listed = ProcessList::default();
     let mut add = |pid: i32, step, task| {
         let pid = pid.unsigned_abs();
         listed.all.push(Process { pid, step, task });
@@ -55,7 +55,7 @@ pub(super) fn list(tree: &ProcessTree, of: &JobProcesses) -> Listed {
 
 /// Processes of a job.
 #[derive(Clone, Debug, Default, Encode, Decode)]
-pub(super) struct Listed {
+pub(super) struct ProcessList {
     #[n(0)]
     pub(super) all: Vec<Process>,
     /// Those that are the first of a task, whose numbers are still to be read.
@@ -68,10 +68,10 @@ pub(super) struct Listed {
 struct MeasureOrder {
     /// Which processes.
     #[n(0)]
-    listed: Listed,
+    listed: ProcessList,
     /// What of them.
     #[n(1)]
-    wanted: Wanted,
+    wanted: ProcessQuery,
 }
 
 /// The numbers of a task, from the environment that it was started with.
@@ -85,7 +85,7 @@ fn task_of(pid: u32) -> Option<TaskNumbers> {
 }
 
 /// Starts the process that measures; gives it, and where it answers.
-pub(super) fn start(listed: Listed, wanted: Wanted) -> io::Result<(i32, UnixStream)> {
+pub(super) fn start(listed: ProcessList, wanted: ProcessQuery) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
     answer.set_nonblocking(true)?;
     let own = User {
@@ -115,7 +115,7 @@ pub(super) fn measure_main() -> ExitCode {
         sys::set_soft_limit(libc::RLIMIT_AS, MEMORY_MAX)?;
         let order = role::read_order()?;
         let MeasureOrder { listed, wanted } = minicbor::decode(&order).map_err(io::Error::other)?;
-        let Listed { mut all, tasks } = listed;
+        let ProcessList { mut all, tasks } = listed;
         let mut answer = File::from(role::take_descriptor(role::FIRST_FD)?);
         for process in &mut all {
             if tasks.contains(&process.pid) {
@@ -123,8 +123,8 @@ pub(super) fn measure_main() -> ExitCode {
             }
         }
         let bytes = match wanted {
-            Wanted::Usage(count) => minicbor::to_vec(reading::tasks(&all, count)),
-            Wanted::List => minicbor::to_vec(all),
+            ProcessQuery::Usage(count) => minicbor::to_vec(reading::tasks(&all, count)),
+            ProcessQuery::List => minicbor::to_vec(all),
         };
         answer.write_all(&bytes.map_err(io::Error::other)?)
     };

@@ -8,7 +8,7 @@
 //! them ends.
 
 use crate::sys::bare;
-use crate::sys::cells::{Cells, Noted};
+use crate::sys::cells::{Cells, RowValue};
 use crate::{audit_session, sys};
 use muster_model::ids::{Attempt, JobAttempt, JobId};
 use muster_node_core::launcher::interface::Belongs;
@@ -38,7 +38,7 @@ pub(super) struct Membership {
     /// This process's session, which is that of the site's programs.
     own: Option<u32>,
     /// Rows of an earlier launcher's.
-    old: Vec<(usize, Noted)>,
+    old: Vec<(usize, RowValue)>,
 }
 
 /// A row, for the child that it is about.
@@ -80,7 +80,7 @@ impl Membership {
     fn on(file: &File) -> io::Result<Membership> {
         let cells = Cells::new(file, ROWS)?;
         let noted = |at: usize| Some((at, cells.read(at))).filter(|(_, n)| n.kind != 0);
-        let old: Vec<(usize, Noted)> = (0..cells.count()).filter_map(noted).collect();
+        let old: Vec<(usize, RowValue)> = (0..cells.count()).filter_map(noted).collect();
         let taken: BTreeSet<usize> = old.iter().map(|(at, _)| *at).collect();
         let free = (0..cells.count()).rev().filter(|at| !taken.contains(at));
         let works = can_begin_sessions()?;
@@ -122,7 +122,7 @@ impl Membership {
         if at < self.cells.count() {
             self.rows.entry(attempt).or_default().push(at);
         }
-        let noted = Noted {
+        let noted = RowValue {
             job: attempt.job.0,
             attempt: attempt.attempt.0,
             kind,
@@ -158,7 +158,7 @@ impl Membership {
         let Some(rows) = self.rows.get_mut(&attempt) else {
             return;
         };
-        let is_free = |noted: Noted| noted.kind == SCRIPT && noted.pid == 0;
+        let is_free = |noted: RowValue| noted.kind == SCRIPT && noted.pid == 0;
         let place = rows.iter().position(|at| is_free(self.cells.read(*at)));
         if let Some(at) = place.map(|place| rows.remove(place)) {
             self.release(at);
@@ -166,7 +166,7 @@ impl Membership {
     }
 
     fn release(&mut self, at: usize) {
-        let free = Noted {
+        let free = RowValue {
             job: 0,
             attempt: 0,
             kind: 0,
@@ -254,7 +254,7 @@ impl Membership {
     }
 }
 
-fn run_of(noted: Noted) -> JobAttempt {
+fn run_of(noted: RowValue) -> JobAttempt {
     JobAttempt::new(JobId(noted.job), Attempt(noted.attempt))
 }
 

@@ -472,8 +472,8 @@ impl StepdExecutor {
                 usage: Box::new(usage(&ended)),
             });
         });
-        self.may_have_ended = after == reaping::After::Burst;
-        let are_none = after == reaping::After::Childless;
+        self.may_have_ended = after == reaping::ReapResult::Burst;
+        let are_none = after == reaping::ReapResult::Childless;
         self.deliver(Event::ChildrenCollected { are_none });
     }
 }

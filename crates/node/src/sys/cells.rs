@@ -20,7 +20,7 @@ pub(crate) struct Cell {
 
 /// What a row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Noted {
+pub(crate) struct RowValue {
     pub(crate) job: u64,
     pub(crate) attempt: u32,
     pub(crate) kind: u32,
@@ -71,10 +71,10 @@ impl Cells {
     }
 
     /// What a row says.
-    pub(crate) fn read(&self, at: usize) -> Noted {
+    pub(crate) fn read(&self, at: usize) -> RowValue {
         let none = Cell::default();
         let cell = self.cell(at).unwrap_or(&none);
-        Noted {
+        RowValue {
             job: cell.job.load(Ordering::Acquire),
             attempt: cell.attempt.load(Ordering::Acquire),
             kind: cell.kind.load(Ordering::Acquire),
@@ -84,7 +84,7 @@ impl Cells {
     }
 
     /// Writes a row, before the child is started that it is for.
-    pub(crate) fn write(&self, at: usize, noted: Noted) {
+    pub(crate) fn write(&self, at: usize, noted: RowValue) {
         if let Some(cell) = self.cell(at) {
             cell.job.store(noted.job, Ordering::Release);
             cell.attempt.store(noted.attempt, Ordering::Release);

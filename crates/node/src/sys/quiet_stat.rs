@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 /// What is known of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FileAttributes {
     /// The user that has it.
     pub(crate) uid: u32,
     /// Kind and permissions.
@@ -17,24 +17,24 @@ pub(crate) struct Found {
     pub(crate) device: u64,
 }
 
-impl Found {
+impl FileAttributes {
     pub(crate) fn is_dir(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
     }
 }
 
 /// What has a name in a directory; links are not followed, and nothing is mounted for it.
-pub(crate) fn of_name(dir: &impl AsRawFd, name: &OsStr) -> io::Result<Found> {
+pub(crate) fn of_name(dir: &impl AsRawFd, name: &OsStr) -> io::Result<FileAttributes> {
     let name = CString::new(name.as_bytes())?;
     quiet_stat(dir.as_raw_fd(), &name, libc::AT_SYMLINK_NOFOLLOW)
 }
 
 /// What a descriptor is open for.
-pub(crate) fn of_descriptor(of: &impl AsRawFd) -> io::Result<Found> {
+pub(crate) fn of_descriptor(of: &impl AsRawFd) -> io::Result<FileAttributes> {
     quiet_stat(of.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
 }
 
-fn quiet_stat(dir: RawFd, name: &std::ffi::CStr, flags: i32) -> io::Result<Found> {
+fn quiet_stat(dir: RawFd, name: &std::ffi::CStr, flags: i32) -> io::Result<FileAttributes> {
     // AT_STATX_DONT_SYNC: a file system over a network or of a user's is not asked.
     const DONT_SYNC: i32 = 0x4000;
     const BASIC: u32 = 0x7ff;
@@ -53,7 +53,7 @@ fn quiet_stat(dir: RawFd, name: &std::ffi::CStr, flags: i32) -> io::Result<Found
         )
     };
     check(i32::try_from(done).unwrap_or(-1))?;
-    Ok(Found {
+    Ok(FileAttributes {
         uid: found.stx_uid,
         mode: found.stx_mode.into(),
         device: u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor),

@@ -7,7 +7,7 @@ use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::agent::{
     self, Agent, DialId, PeerRequestId, RequestId, StdioId, StepdChannelId, view,
 };
-use muster_node_core::messages::{Attach, LauncherCommand};
+use muster_node_core::messages::{AttachAgent, LauncherCommand};
 use muster_proto::frame::Frames;
 use muster_proto::node::NumberedReport;
 use muster_trust::{KeyPair, SealedSession};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Debug)]
 pub(crate) enum ToLauncher {
     /// By root, first on a link.
-    Attach(Box<Attach>),
+    Attach(Box<AttachAgent>),
     /// By the agent.
     Command(Box<LauncherCommand>),
     /// The link has ended.

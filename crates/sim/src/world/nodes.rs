@@ -8,7 +8,7 @@ use crate::classes::FaultClass;
 use crate::node::{AgentInput, Kind, Link, Parent, Share, ToLauncher};
 use crate::random::Random;
 use muster_model::ids::{AttemptStep, JobAttempt};
-use muster_node_core::messages::{Attach, LauncherEvent, MachineClaim, VERSIONS};
+use muster_node_core::messages::{AttachAgent, LauncherEvent, MachineClaim, VERSIONS};
 use muster_proto::job_container::ContainerSettings;
 use muster_proto::node::{JobGrant, NodeSettings};
 use std::collections::{BTreeSet, VecDeque};
@@ -124,7 +124,7 @@ impl Machines<'_> {
             to_launcher: VecDeque::new(),
             written: 0,
         });
-        let attach = Attach {
+        let attach = AttachAgent {
             conf: String::new(),
             node: self.world.nodes[node].name.clone(),
             cluster: crate::controller::CLUSTER.to_owned(),

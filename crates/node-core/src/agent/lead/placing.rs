@@ -4,7 +4,7 @@ use super::super::state::AgentState;
 use super::super::steps::Steps;
 use super::{LedStep, LedStepEvent, LedStepState, LedSteps, Waiting, next_led_step_state};
 use crate::agent::encode;
-use crate::layout::{self, Held};
+use crate::layout::{self, StepUse};
 use crate::record::Record;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{JobAttempt, StepId, StepNo};
@@ -20,8 +20,8 @@ const RECORDS_BYTES_MAX: usize = 32 << 20;
 
 impl LedSteps {
     /// What steps of a job hold, by node of the allocation.
-    pub(super) fn held(&self, grant: &JobGrant) -> Vec<Held> {
-        let mut held = vec![Held::default(); grant.alloc.nodes.len()];
+    pub(super) fn held(&self, grant: &JobGrant) -> Vec<StepUse> {
+        let mut held = vec![StepUse::default(); grant.alloc.nodes.len()];
         let attempt = JobAttempt::new(grant.job, grant.attempt);
         let of_attempt = self.placed.values().filter(|s| s.attempt == attempt);
         let of_steps = of_attempt
@@ -67,7 +67,7 @@ fn too_much_kept() -> Refusal {
 }
 
 /// What a step has of each of its nodes.
-fn shares_of(grant: &JobGrant, placed: Vec<layout::Placed>) -> Vec<StepShare> {
+fn shares_of(grant: &JobGrant, placed: Vec<layout::NodePlacement>) -> Vec<StepShare> {
     let shares = placed.into_iter().map(|place| StepShare {
         address: grant.addresses.get(place.node).cloned().unwrap_or_default(),
         cpus: place.cpus,
@@ -83,7 +83,7 @@ impl Steps {
         state: &mut AgentState,
         grant: &Rc<JobGrant>,
         waiting: Waiting,
-        mut placed: Vec<layout::Placed>,
+        mut placed: Vec<layout::NodePlacement>,
     ) {
         let het = waiting.spec.het.as_ref();
         let (given, first) = (het.map(|h| h.step), het.map_or(0, |h| h.first_task));

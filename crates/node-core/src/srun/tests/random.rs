@@ -7,7 +7,7 @@ mod world;
 use super::*;
 use crate::signals::{SIGCONT, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
 use crate::srun::config::NumberSource;
-use crate::srun::nodes::Plant;
+use crate::srun::nodes::PlantedBug;
 use muster_model::{hostlist, tree as branches};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -307,7 +307,7 @@ fn nth(tasks: &[u32], which: usize) -> Option<u32> {
     (!tasks.is_empty()).then(|| tasks[which % tasks.len()])
 }
 
-fn play(setup: Setup, moves: &[Move], plant: Option<Plant>) -> Result<(), TestCaseError> {
+fn play(setup: Setup, moves: &[Move], plant: Option<PlantedBug>) -> Result<(), TestCaseError> {
     let mut world = World::new(setup, plant);
     for what in moves {
         world.apply(*what);
@@ -325,7 +325,7 @@ proptest! {
 
 #[test]
 fn planted_bugs_are_found() {
-    for plant in [Plant::TakesRepeated, Plant::SendsNothingAgain] {
+    for plant in [PlantedBug::TakesRepeated, PlantedBug::SendsNothingAgain] {
         let mut runner = TestRunner::deterministic();
         let cases = (a_setup(), vec(a_move(), 0..150));
         let found = runner.run(&cases, |(setup, moves)| play(setup, &moves, Some(plant)));

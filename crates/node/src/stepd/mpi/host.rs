@@ -29,7 +29,7 @@ const LOGGED_MAX: usize = 4 << 10;
 
 /// What a host serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-enum Served {
+enum ServedApis {
     #[n(0)]
     Pmi,
     #[n(1)]
@@ -45,7 +45,7 @@ struct HostOrder {
     #[n(0)]
     step: String,
     #[n(1)]
-    served: Served,
+    served: ServedApis,
     #[n(2)]
     setup: HostSetup,
     /// Where spawned steps run if they do not say.
@@ -79,9 +79,9 @@ pub(super) fn start(
     let host_order = HostOrder {
         step: step.clone(),
         served: match (pmix.pmi, pmix.any) {
-            (true, _) => Served::Pmi,
-            (false, true) => Served::Both,
-            (false, false) => Served::Pmix,
+            (true, _) => ServedApis::Pmi,
+            (false, true) => ServedApis::Both,
+            (false, false) => ServedApis::Pmix,
         },
         setup,
         work_dir: order.launch.spec.work_dir.clone(),
@@ -199,8 +199,8 @@ fn serve() -> io::Result<()> {
         work_dir: order.work_dir,
     };
     match order.served {
-        Served::Pmi => muster_pmix::pmi::run(pmi, ends, sockets),
-        Served::Pmix => muster_pmix::run(setup, ends, None),
-        Served::Both => muster_pmix::run(setup, ends, Some((pmi, sockets))),
+        ServedApis::Pmi => muster_pmix::pmi::run(pmi, ends, sockets),
+        ServedApis::Pmix => muster_pmix::run(setup, ends, None),
+        ServedApis::Both => muster_pmix::run(setup, ends, Some((pmi, sockets))),
     }
 }

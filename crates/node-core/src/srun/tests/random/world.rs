@@ -74,7 +74,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(setup: Setup, plant: Option<Plant>) -> World {
+    pub(super) fn new(setup: Setup, plant: Option<PlantedBug>) -> World {
         let count: usize = setup.parts.iter().sum();
         let part = |number: usize| StepComponent {
             spec: Box::new(StepSpec {
