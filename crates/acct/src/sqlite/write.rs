@@ -566,10 +566,7 @@ fn grid_engine_requests(spec: &JobSpec) -> Vec<(String, String)> {
         let text = grid_engine::value(spec, name)?;
         Some(((*name).to_owned(), cut(text, PATH_BYTES_MAX).to_owned()))
     };
-    grid_engine::ACCOUNTED
-        .iter()
-        .filter_map(|own| kept(&own))
-        .collect()
+    grid_engine::ACCOUNTED.iter().filter_map(kept).collect()
 }
 
 /// Devices that a job asks for over all nodes.
