@@ -51,7 +51,7 @@ pub enum ConnectError {
     #[error("Socket timed out on send/recv operation")]
     Broken(#[source] io::Error),
     /// The controller refused the request.
-    #[error("{0}")]
+    #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
@@ -365,4 +365,20 @@ pub fn unexpected(response: &Response) -> ConnectError {
     let detail =
         format!("unexpected answer {response:.60?}; is the controller of another version?");
     Refusal::new(RefusalCode::ProtocolError, detail).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    /// `muster node list` printed a refusal twice, as an error and as its cause.
+    #[test]
+    fn a_refusal_is_printed_once() {
+        let refusal = Refusal::new(RefusalCode::AccessDenied, "for administrators");
+        let text = refusal.to_string();
+        let error = ConnectError::from(refusal);
+        assert_eq!(error.to_string(), text);
+        assert!(error.source().is_none());
+    }
 }

@@ -190,7 +190,7 @@ impl Spec {
     /// What to print on standard error: an unknown or ambiguous option, a value that misses or is too many, an option
     /// that is refused.
     pub(crate) fn parse(&self, args: &[String]) -> Result<Parsed, String> {
-        let name = self.name;
+        let name = self.call();
         let parsed = getopt::parse(self.options.iter(), args, Order::Mixed).map_err(|text| {
             format!("{name}: {text}\nTry \"{name} --help\" for more information")
         })?;
@@ -223,6 +223,11 @@ impl Spec {
         })
     }
 
+    /// How it is called: `muster why` has a manual page named muster-why.
+    fn call(&self) -> String {
+        self.name.replacen("muster-", "muster ", 1)
+    }
+
     /// Another name has the status of the usual one.
     fn status(&self, row: &Opt) -> Status {
         let usual = self.options.iter().find(|o| o.long == row.name);
@@ -231,7 +236,7 @@ impl Spec {
 
     /// What `--help` prints.
     pub fn help(&self) -> String {
-        let (name, about) = (self.name, self.about);
+        let (name, about) = (self.call(), self.about);
         let mut text = match self.form {
             HelpForm::Options => {
                 let operands = match self.operands {
@@ -273,7 +278,7 @@ impl Spec {
         }
         if !self.notes.is_empty() {
             text.push('\n');
-            text.push_str(self.notes);
+            push_wrapped(&mut text, self.notes);
         }
         text
     }
@@ -342,7 +347,7 @@ impl Spec {
                 return self.help();
             }
         }
-        let head = format!("Usage: {}", self.name);
+        let head = format!("Usage: {}", self.call());
         let indent = head.len() + 1;
         let shown = || {
             self.options
@@ -406,6 +411,32 @@ pub(crate) fn push_row(text: &mut String, left: &str, help: &str) {
     text.push('\n');
 }
 
+/// Notes, of which paragraphs that are one long line are broken; lines that were broken by hand stay.
+fn push_wrapped(text: &mut String, notes: &str) {
+    /// No line that was broken by hand is longer.
+    const BY_HAND_MAX: usize = 130;
+    for line in notes.lines() {
+        let mut column = 0;
+        let limit = match line.chars().count() > BY_HAND_MAX {
+            true => WIDTH,
+            false => BY_HAND_MAX,
+        };
+        for (at, word) in line.split(' ').enumerate() {
+            let length = word.chars().count();
+            if at > 0 && column + 1 + length > limit {
+                text.push('\n');
+                column = 0;
+            } else if at > 0 {
+                text.push(' ');
+                column += 1;
+            }
+            text.push_str(word);
+            column += length;
+        }
+        text.push('\n');
+    }
+}
+
 /// The environment variable's value, if it is set and not empty.
 pub(crate) fn env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
@@ -438,6 +469,21 @@ mod tests {
     fn parse(words: &[&str]) -> Result<Parsed, String> {
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
         SPEC.parse(&words)
+    }
+
+    /// It said `Usage: muster-why`, which is no command, and ended in one line of 400 characters without its end.
+    #[test]
+    fn help_names_the_command_and_breaks_lines() {
+        for spec in [&crate::why::SPEC, &crate::logs::SPEC] {
+            let command = spec.name.replace('-', " ");
+            for text in [spec.help(), spec.usage()] {
+                assert!(text.starts_with(&format!("Usage: {command} ")), "{text}");
+                assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+                assert!(text.ends_with(".\n") || text == spec.usage(), "{text}");
+            }
+            let unknown = spec.parse(&["--nosuch".to_owned()]).unwrap_err();
+            assert!(unknown.starts_with(&format!("{command}: ")), "{unknown}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::listing::{Failure, failed_call, print};
 use crate::options::{HelpForm, Spec, flag};
 use muster_model::explain::{Ahead, ExpectedStart, Explanation};
 use muster_model::ids::JobId;
+use muster_model::refusal::RefusalCode;
 use muster_model::time::Timestamp;
 use muster_proto::client::{Query, Response};
 use serde_json::{Value, json};
@@ -58,13 +59,25 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let failed = failed_call("muster why");
     let mut client = Client::connect().map_err(&failed)?;
     let ctx = Ctx::new(&client.endpoint.cluster);
-    let explanation = ask(&mut client, id).map_err(&failed)?;
+    let explanation = ask(&mut client, id).map_err(|error| not_explained(word, error))?;
     if has("json") {
         print(&format!("{:#}\n", document(&explanation)));
     } else {
         print(&text(&explanation, &ctx));
     }
     Ok(())
+}
+
+/// Why there is no answer about a job.
+fn not_explained(word: &str, error: ConnectError) -> Failure {
+    match error {
+        ConnectError::Refused(refusal) if refusal.code == RefusalCode::InvalidJobId => {
+            Failure::new(format!(
+                "muster why: there is no job {word} in the queue's memory; 'sacct -j {word}' has its record"
+            ))
+        }
+        other => failed_call("muster why")(other),
+    }
 }
 
 fn ask(client: &mut Client, id: JobId) -> Result<Box<Explanation>, ConnectError> {

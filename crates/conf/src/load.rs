@@ -132,7 +132,7 @@ impl<'a> Checker<'a> {
             None if is_global && keys::PARTITION.find(name).is_some() => {
                 format!("`{name}` belongs on a PartitionName line")
             }
-            None => "see the keys in slurm.conf(5); remove the key if it is not needed".to_owned(),
+            None => "docs/compat.md lists the keys; remove this one if it is not needed".to_owned(),
         };
         self.findings.error(origin, name, message, help);
     }

@@ -485,7 +485,7 @@ pub(crate) fn check(words: &[String], origin: &Origin, findings: &mut Findings) 
             let near = nearest_of(name, WORDS.iter().map(|known| known.name));
             let help = match near {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "see SchedulerParameters in slurm.conf(5)".to_owned(),
+                None => "docs/compat.md lists the words of SchedulerParameters".to_owned(),
             };
             let message = format!("{KEY}: unknown parameter `{name}`, which is ignored");
             findings.warn(origin, KEY, message, help);

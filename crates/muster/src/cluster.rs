@@ -6,6 +6,7 @@ use crate::given_configuration;
 use crate::home::Home;
 use crate::hosts;
 use crate::install;
+use crate::slurm_user;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_cli::connect::Client;
@@ -645,6 +646,9 @@ const BESIDE_SLURM_CONF: [&str; 5] = [
     "topology.conf",
 ];
 
+const CONFIG_USAGE: &str =
+    "usage: muster config check FILE, or muster config fetch HOST[:PORT][,...] DIRECTORY [USER]";
+
 /// `muster config check FILE`.
 pub(crate) fn config(args: &[String]) -> ExitCode {
     if let [verb, rest @ ..] = args
@@ -653,11 +657,11 @@ pub(crate) fn config(args: &[String]) -> ExitCode {
         return given_configuration::main(verb, rest);
     }
     let [verb, file] = args else {
-        complain!("usage: muster config check FILE");
+        complain!("{CONFIG_USAGE}");
         return ExitCode::from(1);
     };
     if verb != "check" {
-        complain!("muster: there is no 'config {verb}'; usage: muster config check FILE");
+        complain!("muster: there is no 'config {verb}'; {CONFIG_USAGE}");
         return ExitCode::from(1);
     }
     let path = Path::new(file);
@@ -670,7 +674,9 @@ pub(crate) fn config(args: &[String]) -> ExitCode {
         );
         return ExitCode::from(1);
     }
-    let report = muster_conf::check(path);
+    let mut report = muster_conf::check(path);
+    let account = slurm_user::check_account(&report.config);
+    report.diagnostics.extend(account);
     say!("{report}\n");
     ExitCode::from(u8::from(!report.is_usable()))
 }

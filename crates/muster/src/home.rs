@@ -151,14 +151,20 @@ fn check_entry(path: &Path, owners: &[u32], is_shared: bool) -> Result<()> {
     let found = fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
     let is_sticky = found.is_dir() && found.mode() & 0o1000 != 0;
     let others_write = found.mode() & 0o022 != 0 && !(is_shared && is_sticky);
-    if found.is_symlink() || !owners.contains(&found.uid()) || others_write {
-        bail!(
-            "{} belongs to uid {}, is a link, or others may write to it: remove it if you do not know it, or give another \
-             MUSTER_HOME",
-            path.display(),
-            found.uid()
-        );
-    }
+    let (shown, uid) = (path.display(), found.uid());
+    ensure!(
+        !found.is_symlink(),
+        "{shown} is a link, which is not followed: give another MUSTER_HOME"
+    );
+    ensure!(
+        owners.contains(&uid),
+        "{shown} belongs to another user (uid {uid}): give a MUSTER_HOME of your own"
+    );
+    ensure!(
+        !others_write,
+        "others may write to {shown} (mode {:o}): 'chmod go-w' changes that; or give another MUSTER_HOME",
+        found.mode() & 0o7777
+    );
     Ok(())
 }
 
@@ -187,36 +193,42 @@ mod tests {
         fs::create_dir(home.at("state")).unwrap();
         chown(home.at("state"), Some(65534), None).unwrap();
         home.check_owner().unwrap();
-        let refused = |what: &str| {
+        let refused = |what: &str, which: &str| {
             let why = home.check_owner().expect_err(what).to_string();
-            assert!(why.contains("MUSTER_HOME"), "{why}");
+            assert!(why.contains(which) && why.contains("MUSTER_HOME"), "{why}");
         };
         // As /tmp is: others would make what this home does not have yet.
         fs::set_permissions(&home.0, Permissions::from_mode(0o1777)).unwrap();
-        refused("a directory for all");
+        refused("a directory for all", "(mode 1777)");
         fs::set_permissions(&home.0, Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(home.at("hosts")).unwrap();
         chown(home.at("hosts"), Some(65534), None).unwrap();
-        refused("hosts of another user");
+        refused(
+            "hosts of another user",
+            "hosts belongs to another user (uid 65534)",
+        );
         fs::remove_dir(home.at("hosts")).unwrap();
         fs::create_dir(home.at("tmp.n2")).unwrap();
         fs::set_permissions(home.at("tmp.n2"), Permissions::from_mode(0o1777)).unwrap();
         home.check_owner().unwrap();
         symlink("/etc", home.at("tmp.n1")).unwrap();
-        refused("a link");
+        refused("a link", "is a link");
         assert!(home.make_dir("tmp.n1", 0o1777).is_err());
         fs::remove_file(home.at("tmp.n1")).unwrap();
         chown(home.conf(), Some(65534), None).unwrap();
-        refused("another user's slurm.conf");
+        refused(
+            "another user's slurm.conf",
+            "slurm.conf belongs to another user (uid 65534)",
+        );
         chown(home.conf(), Some(0), None).unwrap();
         fs::set_permissions(home.conf(), Permissions::from_mode(0o666)).unwrap();
-        refused("everybody's slurm.conf");
+        refused("everybody's slurm.conf", "(mode 666)");
         fs::set_permissions(home.conf(), Permissions::from_mode(0o644)).unwrap();
         chown(&home.0, Some(65534), None).unwrap();
-        refused("another user's home");
+        refused("another user's home", "home belongs to another user");
         chown(&home.0, Some(0), None).unwrap();
         chown(&place, Some(65534), None).unwrap();
-        refused("below another user's directory");
+        refused("below another user's directory", "other users own it");
         fs::remove_dir_all(&place).unwrap();
     }
 }

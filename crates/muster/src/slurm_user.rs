@@ -3,8 +3,8 @@
 
 use crate::daemon::lock_path;
 use anyhow::{Context, Result, ensure};
-use muster_conf::Config;
 use muster_conf::endpoint::controller_socket;
+use muster_conf::{Config, Diagnostic, Severity};
 use muster_node::only_root_leads_to;
 use nix::sys::prctl;
 use nix::unistd::{Gid, Uid, User, fchown, geteuid, initgroups, setresgid, setresuid};
@@ -38,11 +38,30 @@ pub(crate) fn assume(config: &Config, log: Option<&Path>) -> Result<()> {
     prctl::set_dumpable(false).context("cannot protect the controller's memory")
 }
 
-fn find(name: &str) -> Result<User> {
-    let found = match name.parse() {
+/// What `muster config check` says of a `SlurmUser` that has no account here. The file may be for another host.
+pub(crate) fn check_account(config: &Config) -> Option<Diagnostic> {
+    let setting = config.raw.get("SlurmUser")?;
+    let name = &config.slurm_user;
+    matches!(look_up(name), Ok(None)).then(|| Diagnostic {
+        severity: Severity::Warning,
+        origin: setting.origin.clone(),
+        key: "SlurmUser".to_owned(),
+        message: format!(
+            "SlurmUser={name}: this host has no such account; slurmctld would not start here"
+        ),
+        help: "make the account on the controller's host, or name another".to_owned(),
+    })
+}
+
+fn look_up(name: &str) -> nix::Result<Option<User>> {
+    match name.parse() {
         Ok(uid) => User::from_uid(Uid::from_raw(uid)),
         Err(_) => User::from_name(name),
-    };
+    }
+}
+
+fn find(name: &str) -> Result<User> {
+    let found = look_up(name);
     let found = found.with_context(|| format!("SlurmUser={name} cannot be looked up"))?;
     found.with_context(|| {
         format!("SlurmUser={name}: this host has no such account; make it, or name another in slurm.conf")
@@ -166,6 +185,26 @@ mod tests {
             error.contains("no-such-account") && error.contains("make it"),
             "{error}"
         );
+    }
+
+    /// `muster config check` found nothing in a file with which slurmctld did not start.
+    #[test]
+    fn a_check_says_that_the_account_is_not_there() {
+        let found = |line: &str| {
+            let (config, _) = muster_conf::load_text(
+                Path::new("slurm.conf"),
+                &format!("ClusterName=c\n{line}\n"),
+            );
+            check_account(&config).map(|finding| finding.to_string())
+        };
+        assert_eq!((found(""), found("SlurmUser=root")), (None, None));
+        let said = found("SlurmUser=no-such-account").unwrap();
+        for word in [
+            ":2:",
+            "warning: SlurmUser=no-such-account: this host has no such account",
+        ] {
+            assert!(said.contains(word), "{said}");
+        }
     }
 
     #[test]

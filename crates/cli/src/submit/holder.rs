@@ -8,11 +8,11 @@ use crate::connect::{Client, ConnectError, unexpected};
 use crate::say::Say;
 use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::JobId;
-use muster_model::job::{ExitStatus, JobState};
+use muster_model::job::{ExitStatus, JobState, Reason};
 use muster_model::job_env::{self, JobView, Variables};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
-use muster_proto::client::{AllocationInfo, RequestBody, Response};
+use muster_proto::client::{AllocationInfo, JobFilter, Query, RequestBody, Response};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -163,13 +163,8 @@ impl Holder {
             let readable = self.poll_with(signals.fd(), until);
             if !announced && Instant::now() >= announce {
                 announced = true;
-                if say.name == "salloc" {
-                    say.info(&format!("Pending job allocation {}", self.job));
-                }
-                say.info(&format!(
-                    "job {} queued and waiting for resources",
-                    self.job
-                ));
+                self.announce_wait()
+                    .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
             }
             if readable && let Some(signal) = signals.take() {
                 return Err(self.give_up(signal));
@@ -185,6 +180,55 @@ impl Holder {
             return Err(NotGranted(say.failed()));
         }
         Ok(())
+    }
+
+    /// Informs the user that the job waits, and why, if it may wait until somebody changes something.
+    fn announce_wait(&mut self) -> Result<(), ConnectError> {
+        let say = self.say;
+        if let Some(text) = self.find_reason()?.and_then(lasting_reason) {
+            say.info(text);
+        }
+        if say.name == "salloc" {
+            say.info(&format!("Pending job allocation {}", self.job));
+        }
+        say.info(&format!(
+            "job {} queued and waiting for resources",
+            self.job
+        ));
+        Ok(())
+    }
+
+    /// Why the job waits; nothing where the controller cannot be asked now.
+    fn find_reason(&mut self) -> Result<Option<Reason>, ConnectError> {
+        let filter = JobFilter {
+            ids: vec![self.job],
+            active: true,
+            ..JobFilter::default()
+        };
+        let query = RequestBody::Query(Box::new(Query::Jobs(filter)));
+        if self.retry.is_some() || self.client.send(query).is_err() {
+            return Ok(None);
+        }
+        let mut reason = None;
+        loop {
+            match self.next_blocking() {
+                Ok(Response::Jobs(part)) => {
+                    let is_last = !part.more;
+                    let mut waiting = part.jobs.into_jobs().into_iter();
+                    let found = waiting.find(|job| job.id == self.job);
+                    reason = reason.or(found.map(|job| job.reason));
+                    if is_last {
+                        return Ok(reason);
+                    }
+                }
+                // The user has asked too much of late.
+                Ok(Response::Refused(refusal)) if refusal.code == RefusalCode::Busy => {
+                    return Ok(None);
+                }
+                Ok(other) => self.on_response(other)?,
+                Err(_) => return Ok(None),
+            }
+        }
     }
 
     /// The user does not want to wait any longer.
@@ -359,6 +403,22 @@ impl Holder {
         self.info
             .as_deref()
             .map_or_else(Vec::new, |info| variables(info, &conf))
+    }
+}
+
+/// What Slurm says of a reason that does not pass when other jobs end.
+fn lasting_reason(reason: Reason) -> Option<&'static str> {
+    match reason {
+        Reason::PartitionConfig | Reason::PartitionNodeLimit | Reason::PartitionTimeLimit => {
+            Some("Requested partition configuration not available now")
+        }
+        Reason::JobHeldUser | Reason::JobHeldAdmin => {
+            Some("Job is in held state, pending scheduler release")
+        }
+        Reason::ReqNodeNotAvail | Reason::NodesUnavailable => {
+            Some("Required node not available (down, drained or reserved)")
+        }
+        _ => None,
     }
 }
 

@@ -164,6 +164,18 @@ fn mistakes_are_told_without_a_controller() {
             255,
         ),
         (
+            &["sbatch", "--nice=abc", "--wrap", "true"],
+            "sbatch: error: 'abc' is not a whole number such as 100 or -10\n\
+             sbatch: error: Invalid --nice specification\n",
+            255,
+        ),
+        (
+            &["sbatch", "--exclusive=bogus", "--wrap", "true"],
+            "sbatch: error: --exclusive takes nothing or 'user'\n\
+             sbatch: error: Invalid --exclusive specification\n",
+            255,
+        ),
+        (
             &["sbatch", "-n", "0", "--wrap", "true"],
             "sbatch: error: Invalid numeric value \"0\" for --ntasks.\n",
             1,

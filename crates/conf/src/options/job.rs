@@ -275,7 +275,11 @@ fn nice(chosen: &Chosen) -> Result<i32, OptionError> {
             Ok(_) => Err(OptionError::invalid(format!(
                 "Invalid nice value, must be between -{LIMIT} and {LIMIT}"
             ))),
-            Err(_) => Err(OptionError::invalid("Invalid --nice specification")),
+            Err(_) => Err(OptionError::bad_value(
+                "nice",
+                text,
+                "a whole number such as 100 or -10",
+            )),
         },
     }
 }
@@ -302,7 +306,8 @@ fn no_kill(chosen: &Chosen) -> Result<bool, OptionError> {
         Some(None) => Ok(true),
         Some(Some("off" | "no")) => Ok(false),
         Some(Some("set" | "yes" | "1")) => Ok(true),
-        Some(Some(text)) => Err(OptionError::bad_value("no-kill", text, "off")),
+        Some(Some(_)) => Err(OptionError::invalid("Invalid --no-kill specification")
+            .with_hint("--no-kill takes nothing or 'off'")),
     }
 }
 

@@ -58,7 +58,11 @@ fn a_job_that_waits_is_explained() {
         format!("Job {first} does not wait in the queue.\n  It runs on n1.")
     );
     let unknown = c.run(&format!("{muster} why 4711")).err;
-    assert!(unknown.contains("Invalid job id specified"), "{unknown}");
+    assert!(
+        unknown
+            .contains("there is no job 4711 in the queue's memory; 'sacct -j 4711' has its record"),
+        "{unknown}"
+    );
     // Reasons name the nodes that are meant.
     c.ok("scontrol update nodename=n2 state=drain reason=broken");
     let named = c.sbatch("-w n2 -t 5 -o /dev/null --wrap true");

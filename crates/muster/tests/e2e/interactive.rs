@@ -1,7 +1,7 @@
 //! srun and salloc.
 
 use crate::cluster::{Cluster, ran};
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::process::Stdio;
 
 #[test]
@@ -144,4 +144,37 @@ fn salloc_holds_an_allocation_for_a_command() {
     c.until_prints("squeue -h", "");
     // Whoever kills salloc like that has its command left.
     c.kill(c.read("held.pid").trim().parse().unwrap());
+}
+
+/// They printed that the job waits for resources, and then nothing for ever: no job's end gives them what they ask for.
+#[test]
+fn who_waits_for_what_does_not_come_is_informed_why() {
+    let c = Cluster::start(4, 4);
+    let too_large = "Requested partition configuration not available now";
+    let held = "Job is in held state, pending scheduler release";
+    for (number, (command, lines)) in [
+        ("srun -N9 hostname", vec![too_large]),
+        (
+            "salloc -N9 hostname",
+            vec![too_large, "Pending job allocation 2"],
+        ),
+        ("srun -H hostname", vec![held]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut child = c
+            .command(&format!("exec {command}"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (name, job) = (command.split(' ').next().unwrap(), number + 1);
+        let queued = format!("job {job} queued and waiting for resources");
+        let mut printed = BufReader::new(child.stderr.take().unwrap()).lines();
+        for line in lines.into_iter().chain([queued.as_str()]) {
+            assert_eq!(printed.next().unwrap().unwrap(), format!("{name}: {line}"));
+        }
+        c.ok(&format!("scancel {job}"));
+        child.wait().unwrap();
+    }
 }

@@ -293,7 +293,7 @@ fn private_jobs_are_in_no_listing() {
             format!("scontrol write batch_script {runs} -"),
             "Invalid job id",
         ),
-        (format!("muster why {waits}"), "Invalid job id"),
+        (format!("muster why {waits}"), "there is no job"),
     ] {
         let ran = as_user(&c, STRANGER, &command);
         assert!(

@@ -5,9 +5,10 @@ mod changes;
 
 use crate::demand::licenses::asked;
 use crate::forecast::{Bounds, Forecast, forecast, with_change};
+use crate::order::QueueOrder;
 use changes::changes;
 use muster_core::policy::access::privacy::View;
-use muster_core::state::State;
+use muster_core::state::{Scale, State};
 use muster_model::account_limits::Scope;
 use muster_model::explain::{Ahead, ExpectedStart, Explanation, Moment, Sooner};
 use muster_model::hostlist;
@@ -16,6 +17,7 @@ use muster_model::job::{Job, JobState, Phase, Reason};
 use muster_model::node::{Node, NodeLink};
 use muster_model::spec::{DependencyKind, DependencyTerm, MemoryAsk, Sharing};
 use muster_model::time::{TimeLimit, Timestamp};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs ahead that are listed.
@@ -560,12 +562,22 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
         }
     }
     running.sort_by_key(|a| (a.until.unwrap_or(Timestamp(i64::MAX)), a.job));
+    // Of those that are expected to start at the same time, who comes first in the queue is ahead.
+    let (order, scale) = (QueueOrder::new(state), Scale::new(state));
+    let place = |job: &Job| {
+        let tier = state
+            .partition(&job.partition)
+            .map_or(1, |p| p.priority_tier);
+        let level = order.level(job.spec.qos.as_deref());
+        let priority = state.priority_of(scale.as_ref(), job);
+        (Reverse(level), Reverse(tier), Reverse(priority), job.id)
+    };
     let mut waiting = Vec::new();
     for (id, theirs) in &found.starts {
         let Some(other) = state
             .jobs
             .get(id)
-            .filter(|_| *id != job.id && theirs.at <= start.at)
+            .filter(|other| *id != job.id && (theirs.at, place(other)) < (start.at, place(job)))
         else {
             continue;
         };

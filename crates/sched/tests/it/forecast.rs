@@ -186,6 +186,19 @@ fn a_shorter_limit_or_fewer_nodes_start_it_sooner() {
     assert!(!told.predicted && told.tried > 1);
 }
 
+/// One of lower priority was said to start first, at the same time.
+#[test]
+fn who_starts_at_the_same_time_is_ahead_by_the_order_of_the_queue() {
+    let mut world = World::simple(1, 2);
+    let runs = world.submit(wide(1, 2, 30));
+    let low = world.submit_with(job(1, 10), 10);
+    let high = world.submit_with(job(1, 10), 20);
+    assert_eq!(world.pass(), [runs]);
+    assert_eq!(foretold(&world, low), foretold(&world, high));
+    let ahead = |id| -> Vec<JobId> { why(&world, id).ahead.iter().map(|a| a.job).collect() };
+    assert_eq!((ahead(high), ahead(low)), (vec![runs], vec![runs, high]));
+}
+
 #[test]
 fn another_partition_may_be_free() {
     let mut config = cluster(nodes(2, 1));

@@ -223,7 +223,8 @@ fn sharing(chosen: &Chosen) -> Result<Sharing, OptionError> {
         Some(kind @ ("mcs" | "topo")) => Err(OptionError::fatal(format!(
             "--exclusive={kind} is not supported; use --exclusive or --exclusive=user"
         ))),
-        Some(kind) => Err(OptionError::bad_value("exclusive", kind, "user")),
+        Some(_) => Err(OptionError::invalid("Invalid --exclusive specification")
+            .with_hint("--exclusive takes nothing or 'user'")),
     }
 }
 
