@@ -3,17 +3,10 @@
 mod share_tree;
 
 use self::share_tree::Tree;
-use muster_model::accounts::{Accounts, ROOT, Usage};
+use muster_model::accounts::{Accounts, Usage};
 use muster_model::order_config::Multifactor;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
-
-/// Whether a user has a share in this account. Jobs may name others where associations are not enforced: what they use is the
-/// user's, see [`charge`].
-fn is_associated(accounts: &Accounts, account: &str, user: &str) -> bool {
-    let is_known = account == ROOT || accounts.accounts.contains_key(account);
-    is_known && accounts.has_association(account, user)
-}
 
 /// A user has a job: from now on the user has a share.
 pub(crate) fn ensure_association(
@@ -22,15 +15,12 @@ pub(crate) fn ensure_association(
     user: &str,
     at: Timestamp,
 ) {
-    let account = match is_associated(accounts, account, user) {
-        true => account,
-        false => user,
-    };
-    let users = accounts.fair.get(account);
+    let account = accounts.share_account(account, user);
+    let users = accounts.fair.get(&account);
     if users.is_some_and(|users| users.contains_key(user)) {
         return;
     }
-    let key = (account.to_owned(), user.to_owned());
+    let key = (account, user.to_owned());
     accounts.usage.entry(key).or_insert(Usage {
         at,
         ..Usage::default()
@@ -38,7 +28,8 @@ pub(crate) fn ensure_association(
 }
 
 /// A job of the user begins (or goes on) or ends (or stops): its billing units are added or taken away. What was used in an
-/// account in which the user has no association is the user's own once no job runs there: names that users make up do not stay.
+/// account in which the user has no share is moved to [`Accounts::share_account`] once no job runs there: names that users make up do
+/// not stay.
 pub(crate) fn charge(
     accounts: &mut Accounts,
     account: &str,
@@ -55,14 +46,20 @@ pub(crate) fn charge(
     let usage = accounts.usage.entry(key).or_insert(unused);
     *usage = usage.at(at, half_life_s);
     usage.rate_milli = usage.rate_milli.saturating_add(more).saturating_sub(less);
-    if usage.rate_milli > 0 || account == user || is_associated(accounts, account, user) {
+    if usage.rate_milli > 0 {
+        return;
+    }
+    let own = accounts.share_account(account, user);
+    if own == account {
         return;
     }
     let used = accounts
         .usage
         .remove(&(account.to_owned(), user.to_owned()));
-    let own = (user.to_owned(), user.to_owned());
-    let own = accounts.usage.entry(own).or_insert(unused);
+    let own = accounts
+        .usage
+        .entry((own, user.to_owned()))
+        .or_insert(unused);
     *own = own.at(at, half_life_s);
     own.raw += used.map_or(0.0, |used| used.raw);
 }
@@ -202,6 +199,36 @@ mod tests {
         assert_eq!(all.fair_share("never-named", user), last);
         assert_eq!(all.fair_share("a", user), last);
         assert_eq!(all.fair_share("a", "new"), 1.0);
+    }
+
+    /// Who has an association had a further share by each other name, and by one like the own name a better place in the own account.
+    #[test]
+    fn a_user_with_an_association_has_no_further_share_by_other_names() {
+        let tree = &[("depts", "root", 1), ("zed", "depts", 1)];
+        let users = &[("zed", "zed", 1, 500.0), ("b", "depts", 1, 1.0)];
+        let mut all = with(tree, users);
+        for account in ["made-up", "depts"] {
+            ensure_association(&mut all, account, "zed", Timestamp(0));
+            charge(&mut all, account, "zed", (1000, 0), Timestamp(0), 0);
+        }
+        fair(&mut all, true);
+        let of_zed = all.shares.iter().filter(|s| s.user == "zed");
+        let of_zed: Vec<_> = of_zed.map(|s| (s.account.as_str(), s.raw_usage)).collect();
+        assert_eq!(of_zed, [("zed", 500.0)]);
+        let own = all.fair_share("zed", "zed");
+        assert!(own < all.fair_share("depts", "b"));
+        assert_eq!(all.fair_share("made-up", "zed"), own);
+        assert_eq!(all.fair_share("depts", "zed"), own);
+        // What was used there is the user's own afterwards.
+        for account in ["made-up", "depts"] {
+            charge(&mut all, account, "zed", (0, 1000), Timestamp(10_000), 0);
+        }
+        let key = |account: &str, user: &str| (account.to_owned(), user.to_owned());
+        assert_eq!(
+            all.usage.keys().cloned().collect::<Vec<_>>(),
+            [key("depts", "b"), key("zed", "zed")]
+        );
+        assert_eq!(all.usage[&key("zed", "zed")].raw, 520.0);
     }
 
     #[test]

@@ -455,6 +455,11 @@ impl Connection {
 
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
         let _leave = self.share.command().await;
+        // Before what is looked at for the job that is named: the answer depends on nothing else. And after, since a verifier may
+        // set an address.
+        if let Some(refusal) = mail_address::refusal(&command) {
+            return self.refuse(refusal.code, refusal.detail).await;
+        }
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
             Err(refusal) => return self.refuse_command(command, refusal).await,

@@ -135,13 +135,13 @@ fn rename_user(accounts: &mut Accounts, from: &str, to: &str) {
     };
     to.clone_into(&mut user.name);
     accounts.users.insert(to.to_owned(), user);
-    let usage = std::mem::take(&mut accounts.usage).into_iter();
-    accounts.usage = usage
-        .map(|((account, user), usage)| {
-            let user = if user == from { to.to_owned() } else { user };
-            ((account, user), usage)
-        })
-        .collect();
+    for ((account, user), usage) in std::mem::take(&mut accounts.usage) {
+        let user = if user == from { to.to_owned() } else { user };
+        let sum = accounts.usage.entry((account, user)).or_default();
+        sum.raw += usage.raw;
+        sum.rate_milli = sum.rate_milli.saturating_add(usage.rate_milli);
+        sum.at = sum.at.max(usage.at);
+    }
 }
 
 /// Gives numbers to associations and QOS that have none: `root` and the user root in it have the first ones, `normal` has

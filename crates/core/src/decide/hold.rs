@@ -100,6 +100,9 @@ pub(super) fn top(
     identity: &Identity,
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
+    // Whether users may do this here says nothing of a job that they may not know of.
+    target::require(draft, (identity, AccessRequest::Top), target)?;
+    target::resolve(draft, target)?;
     let admin = access::may(draft.state, identity, AccessRequest::TopAnyway);
     let allowed = draft.state.config.as_ref().is_some_and(|config| {
         let parameters = &config.scheduler_parameters;

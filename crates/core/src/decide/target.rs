@@ -119,7 +119,7 @@ pub(super) fn text(target: &JobTarget) -> String {
 
 /// Refuses callers who may not act on this target at all. Runs before [`resolve`], so that a request without rights costs no
 /// work.
-fn require(
+pub(super) fn require(
     draft: &Draft<'_>,
     (identity, request): (&Identity, AccessRequest),
     target: &JobTarget,

@@ -52,17 +52,18 @@ impl Tree {
                 }
             }
         }
-        let mut by_key: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+        let mut by_key: BTreeMap<(String, &str), f64> = BTreeMap::new();
         let mut of_users: BTreeMap<&str, f64> = BTreeMap::new();
         for ((account, user), usage) in &accounts.usage {
             let raw = usage.at(now, half_life_s).raw;
-            match super::is_associated(accounts, account, user) {
-                true => *by_key.entry((account, user)).or_default() += raw,
+            let account = accounts.share_account(account, user);
+            match accounts.has_share(&account, user) {
+                true => *by_key.entry((account, user.as_str())).or_default() += raw,
                 false => *of_users.entry(user).or_default() += raw,
             }
         }
         for node in &mut tree.nodes {
-            let key = (node.share.account.as_str(), node.share.user.as_str());
+            let key = (node.share.account.clone(), node.share.user.as_str());
             if !node.share.user.is_empty() {
                 node.share.raw_usage = by_key.get(&key).copied().unwrap_or(0.0);
             }

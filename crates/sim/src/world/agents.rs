@@ -123,6 +123,9 @@ impl AgentExecutor<'_> {
 
     pub(super) fn timer_due(&mut self, node: usize, life: u64, timer: Timer) {
         if self.is_agent(node, life) {
+            if let Timer::Release(attempt) = timer {
+                self.world.truth.waits_over.insert((node, attempt));
+            }
             self.deliver(node, agent::Event::TimerDue(timer));
         }
     }
@@ -588,6 +591,12 @@ impl AgentExecutor<'_> {
     fn note_report(&mut self, node: usize, report: &NumberedReport) {
         if let Report::StepEnded { step, end } = &report.report {
             let attempt = JobAttempt::new(report.job, report.attempt);
+            // An end that comes after the longest wait, and after the node's release, may come after the controller's own.
+            if self.world.truth.waits_over.contains(&(node, attempt))
+                && self.is_released(node, attempt)
+            {
+                return;
+            }
             let boot = self.world.nodes[node].boot;
             let ends = self
                 .world
@@ -601,6 +610,15 @@ impl AgentExecutor<'_> {
             });
             ends.exits.push(end.exit);
         }
+    }
+
+    /// Whether the node has said that nothing of a launch is left there.
+    fn is_released(&self, node: usize, attempt: JobAttempt) -> bool {
+        let mut reports = self.world.nodes[node].reported.values();
+        reports.any(|report| {
+            let is_released = matches!(report.report, Report::Released);
+            is_released && JobAttempt::new(report.job, report.attempt) == attempt
+        })
     }
 
     fn flush_controller(&mut self, node: usize) {

@@ -169,6 +169,8 @@ pub(super) fn rename(
     if records.accounts.users.contains_key(to) {
         return Ok(Vec::new());
     }
+    // Their ends count under the old name.
+    refuse_active(records, |user, _| user == from.to_lowercase())?;
     Ok(vec![AccountsChange::UserRenamed {
         from: from.clone(),
         to: to.to_owned(),

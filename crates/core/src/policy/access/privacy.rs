@@ -196,6 +196,12 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
         }
     }
     let mine = coordinated(&all, me);
+    if usage || users {
+        // An account of a user's name that is no account holds the use of this user, who has no association.
+        let known = &all.accounts;
+        let is_own = |name: &str| name == ROOT || known.contains_key(name) || name == me;
+        all.shares.retain(|share| is_own(&share.account));
+    }
     let sees = |account: &str, user: &str| user == me || mine.contains(account);
     if usage {
         all.usage.retain(|(account, user), _| sees(account, user));
