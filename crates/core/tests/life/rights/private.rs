@@ -76,6 +76,7 @@ fn requests() -> Vec<fn(JobTarget) -> UserCommand> {
     vec![
         |target| UserCommand::Hold { target, user: true },
         |target| UserCommand::Release { target },
+        |target| UserCommand::Top { target },
         |target| UserCommand::Cancel {
             selection: select(target, None),
         },
