@@ -599,6 +599,12 @@ fn a_user_gets_another_name_with_all_that_it_has() {
     assert_eq!(w.must(0, edit(&["new"], rename("new"))), 0, "it is taken");
     let all = &w.state.accounts.users;
     assert!(!all.contains_key("old") && all["new"].accounts.contains_key("a"));
+    // What a job uses that ended under the old name would be used for ever under the new one.
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    let id = w.submit(spec("x"));
+    assert!(w.start(id, &[0]));
+    let refused = w.refused(0, edit(&["u1000"], rename("other")));
+    assert_eq!(refused, RefusalCode::JobsActive);
 }
 
 #[test]
