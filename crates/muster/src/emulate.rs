@@ -22,7 +22,8 @@ measuring. 'muster up -f FILE --emulate' starts a controller and this; it takes 
 
   --run-time T     how long jobs run, in seconds: SECONDS (default 0), exp:MEAN or uniform:LOW:HIGH
   --numa N[:L,S,R] nodes have N NUMA domains, at distances L to themselves, S within a socket, R else (10,16,32)
-  --steps DIR      take part in steps that a real node leads, without running anything; sockets are in DIR
+  --steps DIR      take part in steps that a real node leads, without running anything; DIR is the directory of the
+                   private cluster ($MUSTER_HOME), which has the sockets in spool.NODE
   -f FILE          slurm.conf (default: $SLURM_CONF, else /etc/slurm/slurm.conf)
   -D               stay in the foreground
   --pid-file FILE  write the process's number here

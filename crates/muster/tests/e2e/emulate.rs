@@ -91,7 +91,7 @@ fn a_step_of_a_thousand_nodes_starts_by_the_tree_and_costs_the_controller_nothin
     std::fs::create_dir_all(c.path("tmp.n1")).unwrap();
     c.ok(&format!(
         "slurmd -N n1 && muster emulate nodes 'e[1-999]' --steps {} --pid-file {}",
-        c.path("e").display(),
+        c.path("").display(),
         pid_file.display()
     ));
     c.until_prints("sinfo -h -o '%D %t'", "1000 idle");

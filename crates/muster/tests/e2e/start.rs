@@ -64,7 +64,11 @@ fn a_program_that_others_can_write_to_is_copied() {
         (file.uid(), file.mode() & 0o7777) == (0, 0o755)
     };
     for (uid, mode) in [(65534, 0o755), (0, 0o775)] {
-        std::fs::copy(env!("CARGO_BIN_EXE_muster"), &own).unwrap();
+        // Not by this process: a child of another test would have the file open for writing while it is run.
+        let copied = Command::new("cp")
+            .args([env!("CARGO_BIN_EXE_muster").as_ref(), own.as_os_str()])
+            .status();
+        assert!(copied.unwrap().success());
         std::os::unix::fs::chown(&own, Some(uid), None).unwrap();
         std::fs::set_permissions(&own, PermissionsExt::from_mode(mode)).unwrap();
         let muster = Command::new(&own)

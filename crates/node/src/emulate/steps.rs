@@ -105,7 +105,8 @@ impl Steps {
         grants: Rc<Grants>,
         quotas: Quotas,
     ) -> anyhow::Result<String> {
-        let dir = dir.join(name);
+        // Where `muster up` has the agent of a node of this name: another agent of the machine looks for it nowhere else.
+        let dir = dir.join(format!("spool.{name}"));
         std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         let path = info::agent_socket(&dir);
         let _ = std::fs::remove_file(&path);
@@ -547,7 +548,7 @@ mod tests {
             grants.insert(JobId(7), vec![1; 16].into());
             let quotas = Quotas::new(0, 1024);
             Steps::listen("n1", &dir, grants, quotas).unwrap();
-            let path = info::agent_socket(&dir.join("n1"));
+            let path = info::agent_socket(&dir.join("spool.n1"));
             let report = |key: Vec<u8>| AgentRequest::StepNodeEnded {
                 job: JobId(7),
                 key: key.into(),
