@@ -10,7 +10,7 @@ use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::{Mapping, resources};
 use muster_conf::options::values::time;
 use muster_model::grid_engine as marks;
-use muster_model::job::{ExitStatus, JobState};
+use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::time::Timestamp;
 use muster_node_core::signals::signal_text;
 use muster_proto::acct::{AcctJob, AcctQuery};
@@ -309,7 +309,9 @@ struct Used {
 }
 
 fn used(job: &AcctJob) -> Used {
-    let usages = || job.steps.iter().filter_map(|step| step.usage.as_ref());
+    let mut sum = Usage::default();
+    let usages = job.steps.iter().filter_map(|step| step.usage.as_ref());
+    usages.for_each(|usage| sum.add(usage));
     #[allow(clippy::cast_precision_loss)]
     let seconds = |us: u64| us as f64 / 1e6;
     let wall_ms = job
@@ -318,13 +320,11 @@ fn used(job: &AcctJob) -> Used {
         .map_or(0, |(end, start)| end.since_ms(start));
     Used {
         wall_s: wall_ms.saturating_sub(job.suspended_ms) / 1000,
-        user_s: seconds(usages().map(|usage| usage.user_us).sum()),
-        system_s: seconds(usages().map(|usage| usage.system_us).sum()),
-        max_rss_kib: usages().map(|usage| usage.max_rss_kib).max().unwrap_or(0),
-        io_bytes: usages()
-            .map(|usage| usage.disk_read_bytes + usage.disk_write_bytes)
-            .sum(),
-        major_faults: usages().map(|usage| usage.pages).sum(),
+        user_s: seconds(sum.user_us),
+        system_s: seconds(sum.system_us),
+        max_rss_kib: sum.max_rss_kib,
+        io_bytes: sum.disk_read_bytes.saturating_add(sum.disk_write_bytes),
+        major_faults: sum.pages,
     }
 }
 
@@ -410,7 +410,7 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("ru_wallclock", format!("{}s", used.wall_s)),
         ("ru_utime", format!("{:.3}s", used.user_s)),
         ("ru_stime", format!("{:.3}s", used.system_s)),
-        ("ru_maxrss", size(used.max_rss_kib * 1024)),
+        ("ru_maxrss", size(used.max_rss_kib.saturating_mul(1024))),
         ("ru_ixrss", size(0)),
         ("ru_ismrss", size(0)),
         ("ru_idrss", size(0)),
@@ -429,7 +429,7 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("mem", "0.000Bs".to_owned()),
         ("io", size(used.io_bytes)),
         ("iow", "0.000s".to_owned()),
-        ("maxvmem", size(used.max_rss_kib * 1024)),
+        ("maxvmem", size(used.max_rss_kib.saturating_mul(1024))),
         ("arid", arid),
         ("ar_sub_time", ar_sub_time),
         ("category", category(job)),
@@ -665,6 +665,31 @@ mod tests {
             category(&[(marks::COMMAND, "qrsh"), (marks::HARD, "gpu=1")]),
             "-l gpu=1 -I y"
         );
+    }
+
+    /// What the agents of two nodes said ended qacct of everybody.
+    #[test]
+    fn use_beyond_all_bounds_is_shown_as_the_greatest_number() {
+        use muster_model::ids::StepNo;
+        let usage = Usage {
+            user_us: u64::MAX,
+            pages: u64::MAX,
+            max_rss_kib: u64::MAX,
+            disk_read_bytes: u64::MAX,
+            disk_write_bytes: u64::MAX,
+            ..Usage::default()
+        };
+        let mut job = ended("", 1, &[]);
+        let (state, exit) = (JobState::Completed, (0, 0));
+        let mut step = crate::sacct::tests::step(StepNo(0), "s", state, exit, 1, 0);
+        step.usage = Some(usage);
+        job.steps = vec![step.clone(), step];
+        let used = used(&job);
+        assert_eq!((used.io_bytes, used.major_faults), (u64::MAX, u64::MAX));
+        let (ctx, mapping) = (Ctx::bare("c", jiff::tz::TimeZone::UTC), Mapping::default());
+        let mut text = String::new();
+        record(&mut text, &job, &ctx, &mapping);
+        assert!(text.contains("ru_majflt    18446744073709551615"), "{text}");
     }
 
     fn parsed(line: &str) -> Parsed {
