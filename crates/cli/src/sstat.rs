@@ -5,7 +5,7 @@ use crate::connect::{Client, unexpected};
 use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, complain, print};
-use crate::measure::AgentQueries;
+use crate::measure::ask_agents;
 use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
 use crate::sacct::fields::{AcctField, find};
 use crate::sacct::{Separation, cell, names_in_rows};
@@ -356,7 +356,7 @@ fn each_agent(
     request: &AgentRequest,
     take: impl FnMut(&str, AgentReply) -> bool,
 ) {
-    for failure in AgentQueries::default().ask(info, request, take) {
+    for failure in ask_agents(info, request, take) {
         complain(&format!("sstat: error: {failure}"));
     }
 }

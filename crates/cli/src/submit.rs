@@ -8,5 +8,6 @@ pub(crate) mod holder;
 pub(crate) mod incoming;
 pub(crate) mod line;
 mod login;
+mod reason;
 pub(crate) mod signals;
 pub(crate) mod verbose;

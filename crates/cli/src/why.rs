@@ -73,7 +73,7 @@ fn not_explained(word: &str, error: ConnectError) -> Failure {
     match error {
         ConnectError::Refused(refusal) if refusal.code == RefusalCode::InvalidJobId => {
             Failure::new(format!(
-                "muster why: there is no job {word} in the queue's memory; 'sacct -j {word}' has its record"
+                "muster why: there is no job {word} in the queue's memory; 'sacct -j {word}' may have its record"
             ))
         }
         other => failed_call("muster why")(other),

@@ -164,14 +164,15 @@ impl Usage {
         }
     }
 
-    /// Adds what other tasks used.
+    /// Adds what other tasks used. Agents say how much, and may say anything: sums stop at the greatest number.
     pub fn add(&mut self, more: &Usage) {
         if let Some(theirs) = &more.peaks {
             match &mut self.peaks {
                 None => self.peaks = Some(theirs.clone()),
                 Some(peaks) => {
                     peaks.vsize_kib.raise(&theirs.vsize_kib);
-                    peaks.total_vsize_kib += theirs.total_vsize_kib;
+                    peaks.total_vsize_kib =
+                        peaks.total_vsize_kib.saturating_add(theirs.total_vsize_kib);
                     peaks.pages.raise(&theirs.pages);
                     peaks.read_bytes.raise(&theirs.read_bytes);
                     peaks.write_bytes.raise(&theirs.write_bytes);
@@ -186,13 +187,17 @@ impl Usage {
             (_, 0) => self.min_cpu_us,
             _ => self.min_cpu_us.min(more.min_cpu_us),
         };
-        self.user_us += more.user_us;
-        self.system_us += more.system_us;
-        self.total_rss_kib += more.total_rss_kib;
-        self.pages += more.pages;
-        self.disk_read_bytes += more.disk_read_bytes;
-        self.disk_write_bytes += more.disk_write_bytes;
-        self.tasks += more.tasks;
+        for (sum, more) in [
+            (&mut self.user_us, more.user_us),
+            (&mut self.system_us, more.system_us),
+            (&mut self.total_rss_kib, more.total_rss_kib),
+            (&mut self.pages, more.pages),
+            (&mut self.disk_read_bytes, more.disk_read_bytes),
+            (&mut self.disk_write_bytes, more.disk_write_bytes),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        self.tasks = self.tasks.saturating_add(more.tasks);
         if more.max_rss_kib > self.max_rss_kib {
             self.max_rss_kib = more.max_rss_kib;
             self.max_rss_node.clone_from(&more.max_rss_node);
@@ -219,6 +224,28 @@ pub fn task_interval_s(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What an agent said ended root's qstat.
+    #[test]
+    fn sums_stop_at_the_greatest_number() {
+        let all = Usage {
+            user_us: u64::MAX,
+            system_us: u64::MAX,
+            total_rss_kib: u64::MAX,
+            pages: u64::MAX,
+            disk_read_bytes: u64::MAX,
+            disk_write_bytes: u64::MAX,
+            tasks: u32::MAX,
+            peaks: Some(Box::new(Peaks {
+                total_vsize_kib: u64::MAX,
+                ..Peaks::default()
+            })),
+            ..Usage::default()
+        };
+        let mut sum = all.clone();
+        sum.add(&all);
+        assert_eq!(sum, all);
+    }
 
     #[test]
     fn intervals() {

@@ -1,6 +1,6 @@
 //! qacct: what accounting knows of jobs that have ended.
 
-use super::arguments::Parsed;
+use super::arguments::{Given, Parsed};
 use super::{fail, fits, run_command, selection, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::{Ctx, uid_of};
@@ -10,7 +10,7 @@ use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::{Mapping, resources};
 use muster_conf::options::values::time;
 use muster_model::grid_engine as marks;
-use muster_model::job::{ExitStatus, JobState};
+use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::time::Timestamp;
 use muster_node_core::signals::signal_text;
 use muster_proto::acct::{AcctJob, AcctQuery};
@@ -77,8 +77,10 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     if !named.is_empty() && named.iter().all(is_plain) {
         query.names = named.iter().map(|one| one.text.clone()).collect();
     }
-    // A name that no user has any more may still be that of jobs.
-    query.uids.extend(owner(parsed).and_then(uid_of));
+    let owner = Owner::read(parsed);
+    if let Owner::Uid(uid) = owner {
+        query.uids.push(uid);
+    }
     if parsed.has("t") && wanted.is_empty() {
         let text = "error: -t option requires -j option with an argument";
         return Err(fail(text, 1));
@@ -111,6 +113,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             && in_window
             && is_named
             && is_task
+            && owner.has(job)
             && fields_fit(parsed, job, &mapping, &ctx)
     });
     jobs.sort_by_key(|job| job.end);
@@ -136,9 +139,32 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn owner(parsed: &Parsed) -> Option<&str> {
-    let given = parsed.last("o").or_else(|| parsed.last("u"));
-    given.filter(|name| !name.is_empty())
+/// Whose jobs `-o` or `-u` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner<'p> {
+    Any,
+    /// The user who is named, by name or number.
+    Uid(u32),
+    /// Users whose names fit, and one whom the system does not know any more: accounting keeps the names.
+    Named(&'p str),
+}
+
+impl Owner<'_> {
+    fn read(parsed: &Parsed) -> Owner<'_> {
+        match OWNER.pattern(parsed) {
+            None => Owner::Any,
+            Some(pattern) if super::is_pattern(pattern) => Owner::Named(pattern),
+            Some(name) => uid_of(name).map_or(Owner::Named(name), Owner::Uid),
+        }
+    }
+
+    fn has(self, job: &AcctJob) -> bool {
+        match self {
+            Owner::Any => true,
+            Owner::Uid(uid) => job.uid == uid,
+            Owner::Named(pattern) => fits(pattern, &job.user),
+        }
+    }
 }
 
 type Window = (Option<Timestamp>, Option<Timestamp>);
@@ -177,9 +203,10 @@ fn host(job: &AcctJob) -> String {
         .unwrap_or_else(|| "NONE".to_owned())
 }
 
-/// Whether a job has what the options say of its fields.
+/// Whether a job has what the options say of its fields, but for the owner.
 fn fields_fit(parsed: &Parsed, job: &AcctJob, mapping: &Mapping, ctx: &Ctx) -> bool {
-    COLUMNS.iter().all(|column| match column.pattern(parsed) {
+    let mut columns = COLUMNS.iter().filter(|own| own.title != OWNER.title);
+    columns.all(|column| match column.pattern(parsed) {
         None => true,
         Some(pattern) => {
             let value = (column.value)(job, mapping, ctx);
@@ -282,7 +309,9 @@ struct Used {
 }
 
 fn used(job: &AcctJob) -> Used {
-    let usages = || job.steps.iter().filter_map(|step| step.usage.as_ref());
+    let mut sum = Usage::default();
+    let usages = job.steps.iter().filter_map(|step| step.usage.as_ref());
+    usages.for_each(|usage| sum.add(usage));
     #[allow(clippy::cast_precision_loss)]
     let seconds = |us: u64| us as f64 / 1e6;
     let wall_ms = job
@@ -291,13 +320,11 @@ fn used(job: &AcctJob) -> Used {
         .map_or(0, |(end, start)| end.since_ms(start));
     Used {
         wall_s: wall_ms.saturating_sub(job.suspended_ms) / 1000,
-        user_s: seconds(usages().map(|usage| usage.user_us).sum()),
-        system_s: seconds(usages().map(|usage| usage.system_us).sum()),
-        max_rss_kib: usages().map(|usage| usage.max_rss_kib).max().unwrap_or(0),
-        io_bytes: usages()
-            .map(|usage| usage.disk_read_bytes + usage.disk_write_bytes)
-            .sum(),
-        major_faults: usages().map(|usage| usage.pages).sum(),
+        user_s: seconds(sum.user_us),
+        system_s: seconds(sum.system_us),
+        max_rss_kib: sum.max_rss_kib,
+        io_bytes: sum.disk_read_bytes.saturating_add(sum.disk_write_bytes),
+        major_faults: sum.pages,
     }
 }
 
@@ -383,7 +410,7 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("ru_wallclock", format!("{}s", used.wall_s)),
         ("ru_utime", format!("{:.3}s", used.user_s)),
         ("ru_stime", format!("{:.3}s", used.system_s)),
-        ("ru_maxrss", size(used.max_rss_kib * 1024)),
+        ("ru_maxrss", size(used.max_rss_kib.saturating_mul(1024))),
         ("ru_ixrss", size(0)),
         ("ru_ismrss", size(0)),
         ("ru_idrss", size(0)),
@@ -402,7 +429,7 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("mem", "0.000Bs".to_owned()),
         ("io", size(used.io_bytes)),
         ("iow", "0.000s".to_owned()),
-        ("maxvmem", size(used.max_rss_kib * 1024)),
+        ("maxvmem", size(used.max_rss_kib.saturating_mul(1024))),
         ("arid", arid),
         ("ar_sub_time", ar_sub_time),
         ("category", category(job)),
@@ -447,10 +474,11 @@ impl SumColumn {
         }
     }
 
-    /// What an option says that it is to be.
-    fn pattern<'p>(&'p self, parsed: &'p Parsed) -> Option<&'p str> {
-        let given = self.options.iter().rev().find_map(|own| parsed.last(own));
-        given.filter(|pattern| !pattern.is_empty())
+    /// What the last of its options says that it is to be.
+    fn pattern<'p>(&self, parsed: &'p Parsed) -> Option<&'p str> {
+        let mut given = parsed.options.iter().rev();
+        let last = given.find(|own| self.options.contains(&own.name));
+        last.map(Given::value).filter(|pattern| !pattern.is_empty())
     }
 
     fn is_asked_for(&self, parsed: &Parsed) -> bool {
@@ -460,12 +488,14 @@ impl SumColumn {
     }
 }
 
+const OWNER: SumColumn = SumColumn::text(&["o", "u"], "OWNER", |job, _, _| job.user.clone());
+
 /// In Grid Engine's order.
 static COLUMNS: [SumColumn; 10] = [
     SumColumn::text(&["h"], "HOST", |job, _, _| host(job)),
     SumColumn::text(&["q"], "CLUSTER QUEUE", queue),
     SumColumn::text(&["g"], "GROUP", |job, _, _| job.group.clone()),
-    SumColumn::text(&["o", "u"], "OWNER", |job, _, _| job.user.clone()),
+    OWNER,
     SumColumn::text(&["P"], "PROJECT", |job, _, _| project(job).to_owned()),
     SumColumn::text(&["D"], "DEPARTMENT", |_, _, _| DEPARTMENT.to_owned()),
     SumColumn::text(&["pe"], "PE", |job, _, _| granted_pe(job).to_owned()),
@@ -637,6 +667,62 @@ mod tests {
         );
     }
 
+    /// What the agents of two nodes said ended qacct of everybody.
+    #[test]
+    fn use_beyond_all_bounds_is_shown_as_the_greatest_number() {
+        use muster_model::ids::StepNo;
+        let usage = Usage {
+            user_us: u64::MAX,
+            pages: u64::MAX,
+            max_rss_kib: u64::MAX,
+            disk_read_bytes: u64::MAX,
+            disk_write_bytes: u64::MAX,
+            ..Usage::default()
+        };
+        let mut job = ended("", 1, &[]);
+        let (state, exit) = (JobState::Completed, (0, 0));
+        let mut step = crate::sacct::tests::step(StepNo(0), "s", state, exit, 1, 0);
+        step.usage = Some(usage);
+        job.steps = vec![step.clone(), step];
+        let used = used(&job);
+        assert_eq!((used.io_bytes, used.major_faults), (u64::MAX, u64::MAX));
+        let (ctx, mapping) = (Ctx::bare("c", jiff::tz::TimeZone::UTC), Mapping::default());
+        let mut text = String::new();
+        record(&mut text, &job, &ctx, &mapping);
+        assert!(text.contains("ru_majflt    18446744073709551615"), "{text}");
+    }
+
+    fn parsed(line: &str) -> Parsed {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let words_of = crate::grid_engine::arguments::Words::Mixed;
+        crate::grid_engine::arguments::parse(&SPEC, &words, words_of).unwrap()
+    }
+
+    /// The query and the choice of jobs read the options in two ways: a number found nothing, and `-o A -u B` asked for A and chose B.
+    #[test]
+    fn an_owner_is_a_name_or_a_number_and_the_last_one_counts() {
+        for (line, owner) in [
+            ("", Owner::Any),
+            ("-o", Owner::Any),
+            ("-o root", Owner::Uid(0)),
+            ("-u 0", Owner::Uid(0)),
+            ("-o 4000000000", Owner::Uid(4_000_000_000)),
+            ("-o root -u nosuchusername", Owner::Named("nosuchusername")),
+            ("-u nosuchusername -o root", Owner::Uid(0)),
+            ("-o ge*", Owner::Named("ge*")),
+        ] {
+            assert_eq!(Owner::read(&parsed(line)), owner, "{line}");
+        }
+        let mut job = ended("", 1, &[]);
+        job.uid = 7;
+        let (ctx, mapping) = (Ctx::bare("c", jiff::tz::TimeZone::UTC), Mapping::default());
+        for (line, has) in [("-o 7", true), ("-o root", false), ("-u ge*", true)] {
+            let parsed = parsed(line);
+            let fits = Owner::read(&parsed).has(&job) && fields_fit(&parsed, &job, &mapping, &ctx);
+            assert_eq!(fits, has, "{line}");
+        }
+    }
+
     /// Heads and lines that Grid Engine 8.1.9 printed.
     #[test]
     fn sums_have_a_column_for_each_field_that_is_named() {
@@ -645,11 +731,8 @@ mod tests {
             ended("acct", 5, &[(marks::PE, "mpi 5")]),
         ];
         let summary = |line: &str| {
-            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            let words_of = crate::grid_engine::arguments::Words::Mixed;
-            let parsed = crate::grid_engine::arguments::parse(&SPEC, &words, words_of).unwrap();
             let ctx = Ctx::bare("c", jiff::tz::TimeZone::UTC);
-            super::summary(&parsed, &jobs, &Mapping::default(), &ctx)
+            super::summary(&parsed(line), &jobs, &Mapping::default(), &ctx)
         };
         let lines = |line: &str| -> Vec<String> {
             let text = summary(line);

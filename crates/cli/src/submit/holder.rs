@@ -3,6 +3,7 @@
 
 use super::incoming::Incoming;
 use super::line::{self, Line};
+use super::reason::ReasonQuery;
 use super::signals::Signals;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::say::Say;
@@ -12,7 +13,7 @@ use muster_model::job::{ExitStatus, JobState, Reason};
 use muster_model::job_env::{self, JobView, Variables};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
-use muster_proto::client::{AllocationInfo, JobFilter, Query, RequestBody, Response};
+use muster_proto::client::{AllocationInfo, RequestBody, Response};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// How long a job may take to start before its user is informed that it waits.
 const SOON: Duration = Duration::from_millis(250);
+/// How long the announcement that a job waits may wait for the reason.
+const REASON_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a holder keeps trying to find a controller that went away, before it lets its command go on alone.
 const RECONNECT: Duration = Duration::from_millis(500);
 
@@ -31,12 +34,38 @@ pub(crate) struct Ended {
     pub(crate) state: JobState,
 }
 
+/// How far the user is informed that the job waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Announcement {
+    /// Not at all: until then the job may start at once.
+    Due(Instant),
+    /// When the reason is known, or then.
+    AwaitsReason(Instant),
+    /// The user is informed.
+    Made,
+}
+
+impl Announcement {
+    /// When there is something to do for it.
+    fn next(self) -> Option<Instant> {
+        match self {
+            Announcement::Due(at) | Announcement::AwaitsReason(at) => Some(at),
+            Announcement::Made => None,
+        }
+    }
+}
+
 /// A held allocation.
 pub(crate) struct Holder {
     client: Client,
     incoming: Incoming,
     /// The connection broke; when to try again.
     retry: Option<Instant>,
+    /// The hold was asked for and is not answered yet.
+    awaits_hold: bool,
+    reason_query: ReasonQuery,
+    /// Why the job waits, as far as it is known.
+    reason: Option<Reason>,
     /// The job.
     pub(crate) job: JobId,
     /// Its allocation; set when it has started.
@@ -115,6 +144,9 @@ impl Holder {
             client,
             incoming: Incoming::default(),
             retry: None,
+            awaits_hold: false,
+            reason_query: ReasonQuery::default(),
+            reason: None,
             job,
             info: None,
             ended: None,
@@ -130,6 +162,7 @@ impl Holder {
     fn ask(&mut self, hold: bool) -> Result<(), ConnectError> {
         if hold {
             self.client.send(RequestBody::Hold(self.job))?;
+            self.awaits_hold = true;
         }
         if self.info.is_none() {
             self.client.send(RequestBody::WaitStarted(self.job))?;
@@ -150,29 +183,26 @@ impl Holder {
             Signal::SIGALRM,
         ])
         .map_err(|e| NotGranted(say.fatal(&format!("signalfd: {e}"))))?;
-        let announce = match is_het {
+        let mut announcement = Announcement::Due(match is_het {
             true => Instant::now(),
             false => Instant::now() + SOON,
-        };
-        let mut announced = false;
-        while (self.info.is_none() || is_het && !announced) && self.ended.is_none() {
-            let mut until = self.retry;
-            if !announced {
-                until = Some(until.map_or(announce, |u| u.min(announce)));
-            }
+        });
+        while (self.info.is_none() || is_het && announcement != Announcement::Made)
+            && self.ended.is_none()
+        {
+            let until = [self.retry, announcement.next()]
+                .into_iter()
+                .flatten()
+                .min();
             let readable = self.poll_with(signals.fd(), until);
-            if !announced && Instant::now() >= announce {
-                announced = true;
-                self.announce_wait()
-                    .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
-            }
             if readable && let Some(signal) = signals.take() {
                 return Err(self.give_up(signal));
             }
             self.read()
                 .map_err(|e| NotGranted(say.connect_error(prefix, &e)))?;
+            announcement = self.proceed(announcement);
         }
-        if announced && self.info.is_some() {
+        if announcement == Announcement::Made && self.info.is_some() {
             say.info(&format!("job {} has been allocated resources", self.job));
         }
         if self.info.is_none() {
@@ -182,10 +212,31 @@ impl Holder {
         Ok(())
     }
 
+    /// Asks for the reason when it is time, and announces the wait when the reason is known or does not come.
+    fn proceed(&mut self, announcement: Announcement) -> Announcement {
+        let now = Instant::now();
+        match announcement {
+            Announcement::Due(at) if now >= at => {
+                self.query_reason();
+                self.proceed(Announcement::AwaitsReason(now + REASON_PATIENCE))
+            }
+            Announcement::AwaitsReason(until)
+                if now >= until
+                    || !self.reason_query.is_awaited()
+                    || self.info.is_some()
+                    || self.ended.is_some() =>
+            {
+                self.announce_wait();
+                Announcement::Made
+            }
+            other => other,
+        }
+    }
+
     /// Informs the user that the job waits, and why, if it may wait until somebody changes something.
-    fn announce_wait(&mut self) -> Result<(), ConnectError> {
+    fn announce_wait(&self) {
         let say = self.say;
-        if let Some(text) = self.find_reason()?.and_then(lasting_reason) {
+        if let Some(text) = self.reason.and_then(lasting_reason) {
             say.info(text);
         }
         if say.name == "salloc" {
@@ -195,39 +246,15 @@ impl Holder {
             "job {} queued and waiting for resources",
             self.job
         ));
-        Ok(())
     }
 
-    /// Why the job waits; nothing where the controller cannot be asked now.
-    fn find_reason(&mut self) -> Result<Option<Reason>, ConnectError> {
-        let filter = JobFilter {
-            ids: vec![self.job],
-            active: true,
-            ..JobFilter::default()
-        };
-        let query = RequestBody::Query(Box::new(Query::Jobs(filter)));
-        if self.retry.is_some() || self.client.send(query).is_err() {
-            return Ok(None);
+    /// Asks why the job waits, unless the controller cannot be asked now. The answer comes among the others.
+    fn query_reason(&mut self) {
+        if self.retry.is_some() || self.info.is_some() {
+            return;
         }
-        let mut reason = None;
-        loop {
-            match self.next_blocking() {
-                Ok(Response::Jobs(part)) => {
-                    let is_last = !part.more;
-                    let mut waiting = part.jobs.into_jobs().into_iter();
-                    let found = waiting.find(|job| job.id == self.job);
-                    reason = reason.or(found.map(|job| job.reason));
-                    if is_last {
-                        return Ok(reason);
-                    }
-                }
-                // The user has asked too much of late.
-                Ok(Response::Refused(refusal)) if refusal.code == RefusalCode::Busy => {
-                    return Ok(None);
-                }
-                Ok(other) => self.on_response(other)?,
-                Err(_) => return Ok(None),
-            }
+        if self.client.send(ReasonQuery::request(self.job)).is_ok() {
+            self.reason_query = ReasonQuery::Sent;
         }
     }
 
@@ -295,11 +322,27 @@ impl Holder {
 
     fn on_response(&mut self, response: Response) -> Result<(), ConnectError> {
         match response {
-            Response::JobStarted(info) => self.info = Some(info),
+            Response::JobStarted(info) => {
+                self.reason_query.on_started();
+                self.info = Some(info);
+            }
             Response::JobEnded { state, .. } => self.ended = Some(Ended { state }),
             Response::Notice(text) => self.say.info(&text),
-            Response::Held | Response::Reply(_) => {}
-            Response::Refused(refusal) if refusal.code == RefusalCode::AlreadyDone => {}
+            Response::Held => self.awaits_hold = false,
+            Response::Jobs(part) => {
+                let found = self.reason_query.on_jobs(self.job, *part)?;
+                self.reason = self.reason.or(found);
+            }
+            Response::Reply(_) => {}
+            Response::Refused(refusal) if refusal.code == RefusalCode::AlreadyDone => {
+                self.awaits_hold = false;
+            }
+            // The hold is answered first.
+            Response::Refused(refusal)
+                if refusal.code == RefusalCode::Busy && !self.awaits_hold =>
+            {
+                self.reason_query.on_busy(refusal)?;
+            }
             Response::Refused(refusal) => return Err(refusal.into()),
             other => return Err(unexpected(&other)),
         }
@@ -311,6 +354,9 @@ impl Holder {
             Ok(client) => {
                 self.client = client;
                 self.incoming = Incoming::default();
+                if self.reason_query != ReasonQuery::NotSent {
+                    self.reason_query = ReasonQuery::Over;
+                }
                 self.retry = None;
                 if self.ask(true).is_err() {
                     self.retry = Some(Instant::now() + RECONNECT);
@@ -482,5 +528,106 @@ pub(crate) fn timeout(until: Option<Instant>) -> PollTimeout {
             let ms = left.as_micros().div_ceil(1000);
             PollTimeout::try_from(i32::try_from(ms).unwrap_or(i32::MAX)).unwrap_or(PollTimeout::MAX)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::job::Job;
+    use muster_model::refusal::Refusal;
+    use muster_model::time::{TimeLimit, Timestamp};
+    use muster_proto::client::{JobsResponse, Request, WrittenJobsPage};
+    use muster_proto::frame;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    /// A holder, and the controller's end of its connection.
+    fn holder(test: &str) -> (Holder, UnixStream) {
+        let name = format!("muster-holder-{test}-{}", std::process::id());
+        let conf = std::env::temp_dir().join(name);
+        std::fs::write(&conf, "ClusterName=c\nSlurmctldHost=localhost\n").unwrap();
+        let (near, far) = UnixStream::pair().unwrap();
+        let client = Client::over(near, &conf).unwrap();
+        std::fs::remove_file(&conf).unwrap();
+        let say = Say {
+            quiet: true,
+            ..Say::new("srun")
+        };
+        let mut holder = Holder {
+            client,
+            incoming: Incoming::default(),
+            retry: None,
+            awaits_hold: false,
+            reason_query: ReasonQuery::default(),
+            reason: None,
+            job: JobId(1),
+            info: None,
+            ended: None,
+            say,
+        };
+        holder.ask(true).unwrap();
+        (holder, far)
+    }
+
+    fn started() -> Response {
+        let (limit, at) = (TimeLimit::Unlimited, Timestamp(0));
+        Response::JobStarted(Box::new(AllocationInfo {
+            job: Job::new(JobId(1), Arc::new(JobSpec::default()), limit, at),
+            array: None,
+            addresses: Vec::new(),
+            key: Vec::new().into(),
+            cluster: "c".to_owned(),
+            components: Vec::new(),
+        }))
+    }
+
+    fn busy() -> Response {
+        Response::Refused(Refusal::new(RefusalCode::Busy, "too much"))
+    }
+
+    fn requests(stream: &mut UnixStream, count: usize) {
+        for _ in 0..count {
+            let _: Request = frame::read(stream).unwrap();
+        }
+    }
+
+    /// The answer that came after the command had stopped waiting for it ended the command, and the allocation with it.
+    #[test]
+    fn a_late_answer_about_the_reason_does_not_end_the_wait() {
+        let (mut holder, mut controller) = holder("late");
+        let server = std::thread::spawn(move || {
+            requests(&mut controller, 2);
+            frame::write(&mut controller, &Response::Held).unwrap();
+            // The query.
+            requests(&mut controller, 1);
+            frame::write(&mut controller, &started()).unwrap();
+            controller
+        });
+        assert!(holder.wait_for_start("srun", false).is_ok());
+        let mut controller = server.join().unwrap();
+        let late = JobsResponse::Jobs(WrittenJobsPage::default());
+        frame::write(&mut controller, &late).unwrap();
+        assert!(holder.read().is_ok() && holder.info.is_some());
+        assert_eq!(holder.reason_query, ReasonQuery::Over);
+    }
+
+    /// A refusal of the query left the job alone, and so did one of the hold, which the job cannot be without.
+    #[test]
+    fn a_refusal_belongs_to_the_request_that_is_next() {
+        let (mut holder, _controller) = self::holder("hold");
+        holder.query_reason();
+        assert!(holder.on_response(busy()).is_err(), "that of the hold");
+        let (mut holder, _controller) = self::holder("query");
+        holder.on_response(Response::Held).unwrap();
+        holder.query_reason();
+        assert!(holder.on_response(busy()).is_ok(), "that of the query");
+        assert!(holder.on_response(started()).is_ok());
+        let (mut holder, _controller) = self::holder("wait");
+        holder.on_response(Response::Held).unwrap();
+        holder.query_reason();
+        holder.on_response(busy()).unwrap();
+        let answer = Response::Jobs(Box::default());
+        assert!(holder.on_response(answer).is_err(), "that of the wait");
     }
 }

@@ -59,8 +59,9 @@ fn a_job_that_waits_is_explained() {
     );
     let unknown = c.run(&format!("{muster} why 4711")).err;
     assert!(
-        unknown
-            .contains("there is no job 4711 in the queue's memory; 'sacct -j 4711' has its record"),
+        unknown.contains(
+            "there is no job 4711 in the queue's memory; 'sacct -j 4711' may have its record"
+        ),
         "{unknown}"
     );
     // Reasons name the nodes that are meant.

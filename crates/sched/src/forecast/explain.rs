@@ -584,13 +584,15 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
         if names(&theirs.nodes).is_disjoint(&nodes) {
             continue;
         }
-        waiting.push(Ahead {
+        let ahead = Ahead {
             cpus: theirs.cpus,
             until: Some(theirs.at),
             ..entry(other)
-        });
+        };
+        waiting.push(((theirs.at, place(other)), ahead));
     }
-    waiting.sort_by_key(|a| (a.until, a.job));
+    waiting.sort_by_key(|(order, _)| *order);
+    let mut waiting: Vec<Ahead> = waiting.into_iter().map(|(_, ahead)| ahead).collect();
     let count = u32::try_from(running.len() + waiting.len()).unwrap_or(u32::MAX);
     running.truncate(AHEAD_MAX);
     waiting.truncate(AHEAD_MAX);

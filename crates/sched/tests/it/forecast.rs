@@ -199,6 +199,23 @@ fn who_starts_at_the_same_time_is_ahead_by_the_order_of_the_queue() {
     assert_eq!((ahead(high), ahead(low)), (vec![runs], vec![runs, high]));
 }
 
+/// They were listed by number, and the first ten of these kept.
+#[test]
+fn who_waits_for_the_same_time_is_listed_in_the_order_of_the_queue() {
+    let mut world = World::simple(1, 20);
+    let runs = world.submit(wide(1, 20, 30));
+    let mut waiting: Vec<JobId> = (1..=12)
+        .map(|priority| world.submit_with(job(1, 10), 10 * priority))
+        .collect();
+    assert_eq!(world.pass(), [runs]);
+    let told = why(&world, waiting[0]);
+    let ahead: Vec<JobId> = told.ahead.iter().map(|a| a.job).collect();
+    waiting.reverse();
+    assert_eq!(ahead[..1], [runs]);
+    assert_eq!(ahead[1..], waiting[..10]);
+    assert_eq!(told.ahead_count, 12);
+}
+
 #[test]
 fn another_partition_may_be_free() {
     let mut config = cluster(nodes(2, 1));

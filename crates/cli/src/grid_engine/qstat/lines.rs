@@ -11,6 +11,9 @@ use muster_model::spec::DependencyTerm;
 use muster_model::time::Timestamp;
 use std::fmt::Write as _;
 
+/// Steps on one host that have lines with `-t`: how many there are is what the agent says.
+const SLOT_TASKS_MAX: usize = 1000;
+
 /// Which columns and lines there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
@@ -152,15 +155,13 @@ impl<'a> Entry<'a> {
                 });
                 tasks.push(first.filter(|_| has_steps));
             }
-            tasks.extend(steps.into_iter().map(|own| {
+            tasks.extend(steps.into_iter().take(SLOT_TASKS_MAX).map(|own| {
                 Some(SlotTask {
                     name: format!("{}.{}", own.step, own.node),
                     usage: own.usage.clone(),
                 })
             }));
-            let slots = usize::try_from(marks::slots_on(&self.job.spec, share));
-            let lines = slots.unwrap_or(usize::MAX).max(tasks.len());
-            tasks.resize(lines, None);
+            tasks.resize(slot_lines(self.job, share).max(tasks.len()), None);
             for (at, slot_task) in tasks.into_iter().enumerate() {
                 let is_master = number == 0 && at == 0;
                 let usage = match (&slot_task, is_master) {
@@ -181,6 +182,13 @@ impl<'a> Entry<'a> {
         }
         all
     }
+}
+
+/// Lines for the slots of a job on one host. With `--overcommit` a job may ask for any number of slots; it has a line for each CPU then.
+fn slot_lines(job: &Job, share: &NodeShare) -> usize {
+    let cpus = u64::from(share.cpus.len().max(1));
+    let slots = marks::slots_on(&job.spec, share).min(cpus);
+    usize::try_from(slots).unwrap_or(usize::MAX)
 }
 
 /// Slots that a job asks for.
@@ -522,7 +530,7 @@ mod tests {
         let share = |(name, tasks): (&str, u32)| NodeShare {
             node: NodeIdx(0),
             name: name.to_owned(),
-            cpus: CpuSet::default(),
+            cpus: CpuSet::first(tasks),
             memory_mib: 0,
             tasks,
             gres: Vec::new(),
@@ -596,6 +604,45 @@ mod tests {
         let pri = View { pri: true, ..slots };
         let blanks = shown(&pri)[3].chars().take_while(|c| *c == ' ').count();
         assert_eq!(blanks, 108);
+    }
+
+    /// It had one for each slot, however many were asked for: qstat took all memory.
+    #[test]
+    fn a_job_that_overcommits_has_a_line_for_each_cpu() {
+        let mut job = job("OVER", JobState::Running);
+        let share = NodeShare {
+            node: NodeIdx(0),
+            name: "vm".to_owned(),
+            cpus: CpuSet::first(2),
+            memory_mib: 0,
+            tasks: 1 << 20,
+            gres: Vec::new(),
+        };
+        Arc::make_mut(&mut job.spec).ask.cpus_per_task = Some(1 << 20);
+        job.alloc = Some(Arc::new(Allocation {
+            nodes: vec![share].into(),
+            ..Allocation::default()
+        }));
+        let step = |number| StepUsage {
+            node: "vm".to_owned(),
+            step: StepNo(number),
+            usage: Usage::default(),
+        };
+        let view = View {
+            each_slot: true,
+            ..View::default()
+        };
+        let count = |steps: u32| {
+            let measured = Measured::from_steps(job.id, (0..steps).map(step).collect());
+            let source = EntrySource {
+                ctx: &Ctx::bare("c", TimeZone::UTC),
+                mapping: &Mapping::default(),
+                view: &view,
+                measured: &measured,
+            };
+            Entry::of(&job, state(&job), source).len()
+        };
+        assert_eq!((count(0), count(5), count(9999)), (2, 6, 1001));
     }
 
     #[test]

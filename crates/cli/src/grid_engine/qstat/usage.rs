@@ -2,14 +2,17 @@
 //! over time is not known.
 
 use crate::connect::Client;
-use crate::measure::{AgentQueries, StepUsage};
+use crate::measure::{StepUsage, measure_jobs};
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Job, JobState, Usage};
 use muster_proto::client::{Query, Response};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Jobs of which one command asks the agents: each takes a connection to each of its nodes.
 const JOBS_MAX: usize = 100;
+/// How long one command waits for all agents. What is not known then is `NA`.
+const AGENTS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What steps use, by job. Jobs of others, and those beyond [`JOBS_MAX`], are not among them.
 #[derive(Debug, Default)]
@@ -22,12 +25,17 @@ impl Measured {
     pub(super) fn of<'a>(client: &mut Client, jobs: impl Iterator<Item = &'a Job>) -> Measured {
         let caller = nix::unistd::getuid();
         let may_ask = |job: &&Job| caller.is_root() || job.spec.owner.uid == caller.as_raw();
-        let mut agents = AgentQueries::default();
-        let mut measured = Measured::default();
+        let mut infos = Vec::new();
         for job in jobs.filter(may_ask).filter(runs).take(JOBS_MAX) {
             if let Ok(Response::JobStarted(info)) = client.query(Query::Allocation(job.id)) {
-                measured.jobs.insert(job.id, agents.measure(&info));
+                infos.push(info);
             }
+        }
+        let mut measured = Measured::default();
+        let infos = infos.iter().map(|info| &**info);
+        for node in measure_jobs(infos, AGENTS_PATIENCE) {
+            let steps = measured.jobs.entry(node.job).or_default();
+            steps.extend(node.steps);
         }
         measured
     }
