@@ -271,6 +271,7 @@ impl Steps {
             self.led.numbers.remove(&attempt.job);
         }
         self.node_steps.forget(attempt);
+        self.tree.limit_deliveries(state.now, attempt);
         self.stepds.forget(&mut state.out, attempt);
     }
 
