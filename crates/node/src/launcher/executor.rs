@@ -655,15 +655,16 @@ impl LauncherExecutor {
     /// Children have ended, or may have. Each is reported before the next is collected: what is done to a number whose end is not
     /// known yet is done to no other process.
     pub(super) fn reap(&mut self) {
+        self.read_stepds();
         let after = reaping::each_ended(sys::ended_child, |pid| self.collect(pid));
         self.may_have_ended = after == ReapResult::Burst;
     }
 
     /// Collects a child that has ended, and reports it.
     fn collect(&mut self, pid: i32) {
-        if self.launcher.knows_process(pid) {
-            self.read_stepds();
-        }
+        // Those that may have sent more since all were read. All again for each child would take longer with each job.
+        self.stepds.read(self.launcher.stepds_before(pid));
+        self.deliver_unread();
         self.note_script_end(pid);
         let script = self.launcher.job_of_script(pid);
         let used = script.and_then(|attempt| self.search.groups.usage_of_script(attempt));
