@@ -335,8 +335,8 @@ impl LauncherExecutor {
     }
 
     /// Has temporary directories of jobs removed that have waited long enough for others.
-    fn remove_tmp_dirs(&mut self, until_ms: u64) {
-        for pid in self.tmp_dirs.start_due(until_ms) {
+    fn remove_tmp_dirs(&mut self) {
+        for pid in self.tmp_dirs.start_due(sys::boot_ms()) {
             self.search.add_helper(pid);
         }
     }
@@ -700,7 +700,7 @@ impl LauncherExecutor {
             self.deliver(Event::TimerDue(key));
         }
         self.tmp_dirs.kill_late(sys::boot_ms());
-        self.remove_tmp_dirs(sys::boot_ms());
+        self.remove_tmp_dirs();
         self.search.kill_more_remnants(&self.launcher);
         self.search.groups.remove_left();
         if self.search.groups.take_emptied() {
@@ -725,7 +725,7 @@ impl LauncherExecutor {
 
     /// Before the launcher exits: nothing waits any more.
     pub(super) fn finish(&mut self) {
-        self.remove_tmp_dirs(u64::MAX);
+        self.tmp_dirs.start_all();
     }
 
     /// Milliseconds to the next timer; -1 when there is none.
