@@ -183,10 +183,8 @@ impl Agent {
             Timer::Release(attempt) => self.release_wait_over(attempt),
             Timer::Reports => self.state.reports.wait_over(),
             Timer::Sample => self.steps.samples.sample_due(&mut self.state),
-            Timer::EndDelivery(job, step) => {
-                self.steps
-                    .tree
-                    .report_to_lead(&mut self.state.out, StepId::new(job, step));
+            Timer::EndDelivery(key) => {
+                self.steps.tree.report_to_lead(&mut self.state.out, key);
             }
             Timer::FindParts(job, step) => {
                 self.steps

@@ -339,7 +339,7 @@ impl Supervisor {
     fn configuration_fetched(&mut self, status: i32) {
         self.fetching = None;
         // The agent may ask on and on.
-        let is_logged = self.fetch_lines.admit(FETCH_LINE, Instant::now());
+        let is_logged = admit_fetch_line(&mut self.fetch_lines, Instant::now());
         match status {
             _ if !is_logged => {}
             0 => log::info!("the controller's configuration is in {}", self.options.conf),
@@ -504,10 +504,31 @@ fn status(wait_status: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
+/// Whether a line about the configuration may be logged. Nothing else reports those that were left out.
+fn admit_fetch_line(lines: &mut LineBudget, now: Instant) -> bool {
+    if let Some(count) = lines.take_left_out(now) {
+        log::warn!("{count} lines on how the configuration was fetched were left out");
+    }
+    lines.admit(FETCH_LINE, now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+    use std::time::Duration;
+
+    /// After one that was left out there was none any more.
+    #[test]
+    fn lines_on_the_configuration_are_logged_again_after_a_while() {
+        let now = Instant::now();
+        let mut lines = LineBudget::new(now);
+        while admit_fetch_line(&mut lines, now) {}
+        assert!(!admit_fetch_line(&mut lines, now));
+        let later = now + Duration::from_secs(3600);
+        assert!(admit_fetch_line(&mut lines, later));
+        assert!(admit_fetch_line(&mut lines, later));
+    }
 
     /// As many users as there is room for wait at the controller's socket, which does not accept.
     #[test]

@@ -8,7 +8,7 @@ use super::{Action, Agent, ClientRequest, RequestId};
 use crate::messages::{LauncherCommand, Process};
 use crate::signals::SIGTERM;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, JobId, StepId, StepNo};
 use muster_model::refusal::RefusalCode;
 use muster_model::rights::{self, AccessRequest};
 use muster_proto::step::NodeEnd;
@@ -230,9 +230,10 @@ impl Agent {
             .state
             .jobs
             .with_key(key.job, job_key)
-            .map(|(_, job)| job.leads());
+            .map(|(attempt, job)| (attempt, job.leads()));
         match known {
-            Some(false) if onwards && self.steps.node_steps.part(key).is_some() => {
+            Some((attempt, false)) if onwards && self.steps.node_steps.part(key).is_some() => {
+                let key = AttemptStep::new(attempt, key.step);
                 self.steps
                     .deliver_ends(&mut self.state, key, ends, Some(request));
             }

@@ -4,7 +4,7 @@
 use crate::messages::{LauncherCommand, LauncherEvent, StepOrder, StepdEvent};
 
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobAttempt, JobId, StepNo};
+use muster_model::ids::{AttemptStep, JobAttempt, JobId, StepNo};
 use muster_proto::node::{NumberedReport, Orders, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest};
 
@@ -46,7 +46,7 @@ pub enum Timer {
     /// The next sample of what jobs use.
     Sample,
     /// Another try to report ends of a step to its lead.
-    EndDelivery(JobId, StepNo),
+    EndDelivery(AttemptStep),
     /// Another question to nodes of a step whether they have a part of it.
     FindParts(JobId, StepNo),
 }

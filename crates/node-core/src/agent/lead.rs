@@ -92,9 +92,20 @@ struct LedStep {
 impl LedSteps {
     /// Whether steps of a job are led from here that are not over on all nodes.
     pub(super) fn leads_any(&self, attempt: JobAttempt) -> bool {
+        self.led_steps(attempt).next().is_some()
+    }
+
+    /// Whether one of these steps is on a node, which the job may have given up.
+    pub(super) fn has_node(&self, attempt: JobAttempt, name: &str) -> bool {
+        let mut nodes = self.led_steps(attempt).flat_map(|step| &step.record.nodes);
+        nodes.any(|node| node.name == name)
+    }
+
+    fn led_steps(&self, attempt: JobAttempt) -> impl Iterator<Item = &LedStep> {
         let steps = self.placed.range(StepId::new(attempt.job, StepNo(0))..);
-        let mut steps = steps.take_while(|(StepId { job, .. }, _)| *job == attempt.job);
-        steps.any(|(_, step)| step.attempt == attempt)
+        let of_job = steps.take_while(move |(StepId { job, .. }, _)| *job == attempt.job);
+        let of_attempt = of_job.filter(move |(_, step)| step.attempt == attempt);
+        of_attempt.map(|(_, step)| step)
     }
 }
 
@@ -260,6 +271,7 @@ impl Steps {
             self.led.numbers.remove(&attempt.job);
         }
         self.node_steps.forget(attempt);
+        self.tree.limit_deliveries(state.now, attempt);
         self.stepds.forget(&mut state.out, attempt);
     }
 

@@ -647,6 +647,7 @@ impl Steps {
                 .command(LauncherCommand::ForgetStep(attempt, step));
         };
         self.node_steps.step(key, attempt, NodeStepEvent::Ended);
+        let of_attempt = AttemptStep::new(attempt, step);
         let job = state.jobs.get(attempt);
         if job.is_some_and(super::job_table::Job::leads) {
             if end == without_samples && self.led.only_node_ended(state, key, &end) {
@@ -660,15 +661,15 @@ impl Steps {
                     end,
                 }],
             );
-            return self.node_steps.end_delivered(state, key);
+            return self.node_steps.end_delivered(state, of_attempt);
         }
         if job.is_none_or(|j| j.grant.is_none()) {
             // Agent and launcher were both lost, and the key with them; the lead learns of the job's end otherwise.
-            return self.node_steps.end_delivered(state, key);
+            return self.node_steps.end_delivered(state, of_attempt);
         }
         self.deliver_ends(
             state,
-            key,
+            of_attempt,
             vec![NodeEnd {
                 position: part.position,
                 end,
@@ -707,14 +708,14 @@ impl NodeSteps {
     }
 
     /// The lead knows: the part is forgotten.
-    pub(super) fn end_delivered(&mut self, state: &mut AgentState, key: StepId) {
-        if let Some(attempt) = self.part(key).map(|part| part.attempt)
-            && self.step(key, attempt, NodeStepEvent::Delivered)
-        {
-            state.out.drop_kept(attempt, kept_of_node(key.step));
+    pub(super) fn end_delivered(&mut self, state: &mut AgentState, key: AttemptStep) {
+        let AttemptStep { attempt, step } = key;
+        let is_here = (self.part(key.id())).is_some_and(|part| part.attempt == attempt);
+        if is_here && self.step(key.id(), attempt, NodeStepEvent::Delivered) {
+            state.out.drop_kept(attempt, kept_of_node(step));
             state
                 .out
-                .command(LauncherCommand::ForgetStep(attempt, key.step));
+                .command(LauncherCommand::ForgetStep(attempt, step));
         }
     }
 }

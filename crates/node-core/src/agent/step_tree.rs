@@ -8,8 +8,9 @@ use super::node_steps::{Listening, Origin, started_reply};
 use super::state::AgentState;
 use super::steps::Steps;
 use super::{Action, PeerRequestId, RequestId, StdioId, Timer};
+use crate::now::Now;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::StepId;
+use muster_model::ids::{AttemptStep, JobAttempt, StepId};
 use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
 use muster_model::tree;
@@ -23,6 +24,8 @@ use std::ops::Range;
 const DELIVERY_MIN_MS: u64 = 50;
 /// Longest such wait.
 const DELIVERY_MAX_MS: u64 = 5000;
+/// How long the lead of a job that is forgotten here is tried: longer than an agent is away that is replaced by another.
+const FORGOTTEN_DELIVERY_MS: u64 = 3_600_000;
 
 /// What agents are asked, and what waits for their answers.
 #[derive(Debug, Default)]
@@ -32,8 +35,8 @@ pub(super) struct StepTree {
     asked: BTreeMap<PeerRequestId, PeerRequest>,
     /// Starts of this node and of those below it.
     starts: BTreeMap<u64, TreeStart>,
-    /// Ends on their way up, by step.
-    endings: BTreeMap<StepId, Ending>,
+    /// Ends on their way up. The step of a later attempt does not wait for the lead of an earlier one.
+    endings: BTreeMap<AttemptStep, Ending>,
 }
 
 /// What another agent was asked.
@@ -48,9 +51,9 @@ enum PeerRequest {
         branch: Branch,
     },
     /// To pass ends on.
-    EndsAbove(StepId),
+    EndsAbove(AttemptStep),
     /// To take note of ends.
-    EndsLead(StepId),
+    EndsLead(AttemptStep),
     /// Whether it has its part of a step that is led here, by its position.
     Part(StepId, u32),
     /// To signal a step, and to pass that on to these agents.
@@ -86,6 +89,8 @@ struct Ending {
     waiting: Vec<(Vec<NodeEnd>, Option<RequestId>)>,
     /// Earlier ones are being reported.
     delivery: Option<EndReport>,
+    /// The job is forgotten here: when it is tried no longer.
+    until_ms: Option<u64>,
 }
 
 /// Ends that are being reported.
@@ -141,8 +146,8 @@ impl StepTree {
         self.ask(out, PeerRequest::Part(key, position), address, request);
     }
 
-    /// Reports ends to the lead, however long it takes.
-    pub(super) fn report_to_lead(&mut self, out: &mut Actions, key: StepId) {
+    /// Reports ends to the lead, however long it takes while the job is known here.
+    pub(super) fn report_to_lead(&mut self, out: &mut Actions, key: AttemptStep) {
         let delivery = self.endings.get(&key);
         if let Some(delivery) = delivery.and_then(|e| e.delivery.as_ref()) {
             let (lead, request) = (delivery.lead.clone(), (*delivery.request).clone());
@@ -150,20 +155,49 @@ impl StepTree {
         }
     }
 
-    fn delivery_failed(&mut self, out: &mut Actions, key: StepId, error: &str) {
-        let ending = self.endings.get_mut(&key);
-        let Some(delivery) = ending.and_then(|e| e.delivery.as_mut()) else {
+    fn delivery_failed(&mut self, state: &mut AgentState, key: AttemptStep, error: &str) {
+        let Some(ending) = self.endings.get_mut(&key) else {
             return;
         };
-        log::warn!(
-            "{}: the end of step {}.{} cannot be reported: {error}",
-            delivery.lead,
-            key.job,
-            key.step
-        );
+        let Some(delivery) = &mut ending.delivery else {
+            return;
+        };
+        let (lead, step) = (&delivery.lead, key.id());
+        if ending.until_ms.is_some_and(|at| at <= state.now.mono_ms) {
+            log::error!("{lead}: the end of step {step} is not reported: {error}");
+            return self.give_up_delivery(&mut state.out, key);
+        }
         let wait_ms = delivery.wait_ms;
+        if wait_ms < DELIVERY_MAX_MS {
+            log::warn!("{lead}: the end of step {step} cannot be reported: {error}");
+        }
         delivery.wait_ms = (wait_ms * 2).min(DELIVERY_MAX_MS);
-        out.set_timer(Timer::EndDelivery(key.job, key.step), wait_ms);
+        state.out.set_timer(Timer::EndDelivery(key), wait_ms);
+    }
+
+    /// The agents that wait for an answer turn to the lead.
+    fn give_up_delivery(&mut self, out: &mut Actions, key: AttemptStep) {
+        let Some(ending) = self.endings.remove(&key) else {
+            return;
+        };
+        let waiting = ending.waiting.into_iter().filter_map(|(_, by)| by);
+        let reported = ending.delivery.into_iter().flat_map(|d| d.requests);
+        for request in reported.chain(waiting) {
+            out.refuse(request, RefusalCode::JobNotHere);
+        }
+    }
+
+    /// A job is forgotten here. Its lead may still not know how steps have ended, or may have forgotten it, too, and take no
+    /// reports.
+    pub(super) fn limit_deliveries(&mut self, now: Now, attempt: JobAttempt) {
+        let until_ms = now.mono_ms.saturating_add(FORGOTTEN_DELIVERY_MS);
+        let of_attempt = self
+            .endings
+            .iter_mut()
+            .filter(|(k, _)| k.attempt == attempt);
+        for (_, ending) in of_attempt {
+            ending.until_ms.get_or_insert(until_ms);
+        }
     }
 
     /// Nothing is asked, and nothing waits for an answer.
@@ -202,7 +236,7 @@ impl Steps {
             },
             PeerRequest::EndsLead(key) => match answer {
                 Ok(_) => self.ends_delivered(state, key),
-                Err(error) => self.tree.delivery_failed(&mut state.out, key, &error),
+                Err(error) => self.tree.delivery_failed(state, key, &error),
             },
             PeerRequest::Part(key, position) => {
                 let end = self.led.part_found(state, key, position, answer);
@@ -328,7 +362,7 @@ impl Steps {
     pub(super) fn deliver_ends(
         &mut self,
         state: &mut AgentState,
-        key: StepId,
+        key: AttemptStep,
         ends: Vec<NodeEnd>,
         request: Option<RequestId>,
     ) {
@@ -338,27 +372,20 @@ impl Steps {
     }
 
     /// Reports what waits, unless something is being reported: what comes meanwhile goes together.
-    pub(super) fn deliver_waiting(&mut self, state: &mut AgentState, key: StepId) {
-        let part = self.node_steps.part(key);
+    fn deliver_waiting(&mut self, state: &mut AgentState, key: AttemptStep) {
+        let part = self.node_steps.part(key.id());
+        let part = part.filter(|part| part.attempt == key.attempt);
         let way = part.map(|p| (p.above.clone(), p.lead.clone()));
-        let grant = state
-            .jobs
-            .latest(key.job)
-            .and_then(|(_, j)| j.grant.clone());
+        let grant = state.jobs.get(key.attempt).and_then(|j| j.grant.clone());
         let is_free = |e: &&mut Ending| e.delivery.is_none();
         let Some(ending) = self.tree.endings.get_mut(&key).filter(is_free) else {
             return;
         };
-        let waiting = std::mem::take(&mut ending.waiting);
-        let known = way.zip(grant).filter(|_| !waiting.is_empty());
+        let known = way.zip(grant).filter(|_| !ending.waiting.is_empty());
         let Some(((above, lead), grant)) = known else {
-            // The agents that wait for an answer turn to the lead.
-            self.tree.endings.remove(&key);
-            for request in waiting.into_iter().filter_map(|(_, request)| request) {
-                state.out.refuse(request, RefusalCode::JobNotHere);
-            }
-            return;
+            return self.tree.give_up_delivery(&mut state.out, key);
         };
+        let waiting = std::mem::take(&mut ending.waiting);
         let own = waiting.iter().any(|(_, request)| request.is_none());
         let (mut requests, mut ends) = (Vec::new(), Vec::new());
         for (more, request) in waiting {
@@ -367,7 +394,7 @@ impl Steps {
         }
         let delivery = EndReport {
             lead,
-            request: Box::new(ends_request(key, &grant.key, &ends, false)),
+            request: Box::new(ends_request(key.id(), &grant.key, &ends, false)),
             own,
             requests,
             wait_ms: DELIVERY_MIN_MS,
@@ -375,7 +402,7 @@ impl Steps {
         ending.delivery = Some(delivery);
         match above {
             Some(above) => {
-                let request = ends_request(key, &grant.key, &ends, true);
+                let request = ends_request(key.id(), &grant.key, &ends, true);
                 self.tree
                     .ask(&mut state.out, PeerRequest::EndsAbove(key), above, request);
             }
@@ -384,7 +411,7 @@ impl Steps {
     }
 
     /// The lead knows of ends.
-    pub(super) fn ends_delivered(&mut self, state: &mut AgentState, key: StepId) {
+    fn ends_delivered(&mut self, state: &mut AgentState, key: AttemptStep) {
         let ending = self.tree.endings.get_mut(&key);
         let Some(delivery) = ending.and_then(|e| e.delivery.take()) else {
             return;

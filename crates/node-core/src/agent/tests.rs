@@ -1,6 +1,7 @@
 //! The machine driven by events, with an executor that keeps account of what the machine holds.
 
 mod channels;
+mod deliveries;
 mod floods;
 mod parts;
 mod random;
@@ -12,7 +13,7 @@ use crate::messages::{
     KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand, StepdEvent,
 };
 use muster_model::cpuset::CpuSet;
-use muster_model::ids::{Attempt, JobAttempt, JobId, NodeIdx, StepNo};
+use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, NodeIdx, StepNo};
 use muster_model::job::{Allocation, ArrayRole, NodeShare, StepEnd};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;

@@ -1,7 +1,7 @@
 //! Whose a process is. The kernel says it, where there are audit sessions; else sessions of setsid(2) and the job of the process's
 //! user serve, if there is only one.
 
-use super::interface::{Belongs, Members, ProcessTraits};
+use super::interface::{Belongs, Members, ProcessTraits, StepdConnId};
 use super::state::{LauncherState, Role};
 use super::{JobEntry, Launcher};
 use muster_model::ids::JobAttempt;
@@ -53,6 +53,23 @@ impl Launcher {
     /// Whether a process is one that this launcher has started or watches.
     pub fn knows_process(&self, pid: i32) -> bool {
         self.state.roles.contains_key(&pid)
+    }
+
+    /// Step daemons that may have sent, before a process ended, what counts before its end: itself, or those of the job whose
+    /// script it is.
+    pub fn stepds_before(&self, pid: i32) -> Vec<StepdConnId> {
+        let (attempt, only) = match self.state.roles.get(&pid) {
+            Some(Role::Step(attempt, _) | Role::Spare(attempt)) => (attempt, Some(pid)),
+            Some(Role::Script(attempt)) => (attempt, None),
+            _ => return Vec::new(),
+        };
+        let entry = self.state.jobs.get(attempt);
+        let of_steps = entry.into_iter().flat_map(|e| e.steps.values());
+        let spares = entry.into_iter().flat_map(|e| &e.spares);
+        let all = of_steps.filter_map(|s| s.stepd.as_ref()).chain(spares);
+        all.filter(|stepd| only.is_none_or(|pid| stepd.pid == pid))
+            .map(|stepd| stepd.id)
+            .collect()
     }
 
     /// The job whose script a process is.

@@ -18,6 +18,8 @@ const CLIENTS_MAX: usize = 16_384;
 const USER_CLIENTS_MAX: usize = 4096;
 /// Descriptors that a client may take: its connection, and the streams that come with a request.
 const CLIENT_FDS: usize = 6;
+/// Descriptors that another agent's connection may take. There are as many of these as of users' connections at most.
+const AGENT_FDS: usize = 1;
 /// Descriptors that clients do not get.
 const RESERVED_FDS: usize = 256;
 /// Bytes of requests of users. What is there is counted, not what a client says that will come.
@@ -58,6 +60,8 @@ struct Inner {
     clients_max: usize,
     user_clients_max: usize,
     all_clients: usize,
+    /// Connections of other agents.
+    all_agents: usize,
     users: HashMap<u32, ClientUse>,
     /// What other agents have, by node.
     agents: HashMap<Arc<str>, ClientUse>,
@@ -186,7 +190,7 @@ impl Quotas {
     /// For an agent that may have so many descriptors, and whose supervisor is of this user.
     pub(crate) fn new(supervisor_uid: u32, descriptors: u64) -> Quotas {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let clients = descriptors.saturating_sub(RESERVED_FDS) / CLIENT_FDS;
+        let clients = descriptors.saturating_sub(RESERVED_FDS) / (CLIENT_FDS + AGENT_FDS);
         let clients_max = clients.clamp(16, CLIENTS_MAX);
         Quotas(Arc::new(Mutex::new(Inner {
             supervisor_uid,
@@ -195,6 +199,7 @@ impl Quotas {
             clients_max,
             user_clients_max: (clients_max / 2).min(USER_CLIENTS_MAX),
             all_clients: 0,
+            all_agents: 0,
             users: HashMap::new(),
             agents: HashMap::new(),
             of_users: ByteQuotas::new(REQUESTS, UNREAD),
@@ -276,9 +281,12 @@ impl Quotas {
     fn end_client(&self, sender: &Sender) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.of(sender).clients -= 1;
-        if let Sender::User(_) = sender {
-            inner.all_clients -= 1;
-            inner.is_full_logged &= inner.all_clients > inner.clients_max / 2;
+        match sender {
+            Sender::User(_) => {
+                inner.all_clients -= 1;
+                inner.is_full_logged &= inner.all_clients > inner.clients_max / 2;
+            }
+            Sender::Agent(_) => inner.all_agents -= 1,
         }
         inner.forget_unused(sender);
     }
@@ -300,16 +308,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// It is the agent of this node from now on, for good; whether that may have one more. Only what
+    /// It is the agent of this node from now on, for good; whether that may have one more, with what all agents have. Only what
     /// [is not limited](Client::is_limited) can be one.
     pub(crate) fn become_agent(&mut self, node: &str) -> bool {
         let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let most = inner.user_clients_max;
-        let has = inner.agents.get(node).map_or(0, |used| used.clients);
-        if self.limited || self.node.is_some() || has >= most {
+        let (all, all_max) = (inner.all_agents as u64, inner.clients_max as u64);
+        let own_max = inner.user_clients_max as u64;
+        let own = inner.agents.get(node).map_or(0, |used| used.clients) as u64;
+        if self.limited || self.node.is_some() || !may_connect(own, all, own_max, all_max) {
             return false;
         }
         let node: Arc<str> = node.into();
+        inner.all_agents += 1;
         let used = inner.of_agent(&node);
         used.clients += 1;
         self.kept = Some(used.kept.clone());
@@ -431,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_user_has_a_share_of_the_connections() {
-        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
+        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * (CLIENT_FDS + AGENT_FDS)) as u64);
         let first: Vec<Client> = std::iter::from_fn(|| quotas.client(1)).collect();
         assert_eq!(first.len(), 15);
         let second: Vec<Client> = std::iter::from_fn(|| quotas.client(2)).collect();
@@ -453,7 +463,7 @@ mod tests {
     #[test]
     fn the_agents_own_account_is_limited_like_any_other() {
         let own = nix::unistd::geteuid().as_raw().max(1);
-        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
+        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * (CLIENT_FDS + AGENT_FDS)) as u64);
         let clients: Vec<Client> = std::iter::from_fn(|| quotas.client(own)).collect();
         assert_eq!(clients.len(), 15);
         assert!(clients.iter().all(Client::is_limited));
@@ -461,13 +471,13 @@ mod tests {
 
     #[test]
     fn other_agents_are_counted_by_node() {
-        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
+        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * (CLIENT_FDS + AGENT_FDS)) as u64);
         let connect = |node: &str| {
             let mut client = quotas.client(0).unwrap();
             client.become_agent(node).then_some(client)
         };
         let first: Vec<Client> = std::iter::from_fn(|| connect("n1")).collect();
-        assert_eq!(first.len(), 20);
+        assert_eq!(first.len(), 15);
         let mut second = connect("n2").unwrap();
         assert!(second.is_agent() && !second.become_agent("n3"));
         assert!(!quotas.client(1000).unwrap().become_agent("n2"), "a user");
@@ -484,13 +494,35 @@ mod tests {
         let user = quotas.client(1).unwrap();
         assert_eq!(user.charge().set(REQUESTS.own), Ok(()));
         drop((held, more, second));
-        assert!(quotas.0.lock().unwrap().agents.is_empty());
+        let inner = quotas.0.lock().unwrap();
+        assert!(inner.agents.is_empty() && inner.all_agents == 0);
+    }
+
+    /// Each of the names that one had had as many as a user.
+    #[test]
+    fn other_agents_have_a_bound_together_and_leave_something_for_others() {
+        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * (CLIENT_FDS + AGENT_FDS)) as u64);
+        let connect = |node: &str| {
+            let mut client = quotas.client(0).unwrap();
+            client.become_agent(node).then_some(client)
+        };
+        let greedy: Vec<Client> = (1..=2)
+            .flat_map(|node| {
+                std::iter::from_fn(move || Some(node)).map_while(|n| connect(&format!("n{n}")))
+            })
+            .collect();
+        assert_eq!(greedy.len(), 23);
+        let others: Vec<Client> = (3..100)
+            .map_while(|node| connect(&format!("n{node}")))
+            .collect();
+        assert_eq!(others.len(), 17);
+        assert!(quotas.client(1).is_some(), "users have places of their own");
     }
 
     /// Root's job has a key like any other, and its agents have that.
     #[test]
     fn who_comes_by_the_key_of_roots_job_has_limits() {
-        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * CLIENT_FDS) as u64);
+        let quotas = Quotas::new(0, (RESERVED_FDS + 40 * (CLIENT_FDS + AGENT_FDS)) as u64);
         let clients = std::iter::from_fn(|| quotas.client_of_job(0)).take(100);
         let clients: Vec<Client> = clients.collect();
         assert_eq!(clients.len(), 15);

@@ -335,8 +335,8 @@ impl LauncherExecutor {
     }
 
     /// Has temporary directories of jobs removed that have waited long enough for others.
-    fn remove_tmp_dirs(&mut self, until_ms: u64) {
-        for pid in self.tmp_dirs.start_due(until_ms) {
+    fn remove_tmp_dirs(&mut self) {
+        for pid in self.tmp_dirs.start_due(sys::boot_ms()) {
             self.search.add_helper(pid);
         }
     }
@@ -655,15 +655,16 @@ impl LauncherExecutor {
     /// Children have ended, or may have. Each is reported before the next is collected: what is done to a number whose end is not
     /// known yet is done to no other process.
     pub(super) fn reap(&mut self) {
+        self.read_stepds();
         let after = reaping::each_ended(sys::ended_child, |pid| self.collect(pid));
         self.may_have_ended = after == ReapResult::Burst;
     }
 
     /// Collects a child that has ended, and reports it.
     fn collect(&mut self, pid: i32) {
-        if self.launcher.knows_process(pid) {
-            self.read_stepds();
-        }
+        // Those that may have sent more since all were read. All again for each child would take longer with each job.
+        self.stepds.read(self.launcher.stepds_before(pid));
+        self.deliver_unread();
         self.note_script_end(pid);
         let script = self.launcher.job_of_script(pid);
         let used = script.and_then(|attempt| self.search.groups.usage_of_script(attempt));
@@ -699,7 +700,7 @@ impl LauncherExecutor {
             self.deliver(Event::TimerDue(key));
         }
         self.tmp_dirs.kill_late(sys::boot_ms());
-        self.remove_tmp_dirs(sys::boot_ms());
+        self.remove_tmp_dirs();
         self.search.kill_more_remnants(&self.launcher);
         self.search.groups.remove_left();
         if self.search.groups.take_emptied() {
@@ -724,7 +725,7 @@ impl LauncherExecutor {
 
     /// Before the launcher exits: nothing waits any more.
     pub(super) fn finish(&mut self) {
-        self.remove_tmp_dirs(u64::MAX);
+        self.tmp_dirs.start_all();
     }
 
     /// Milliseconds to the next timer; -1 when there is none.

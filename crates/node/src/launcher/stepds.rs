@@ -215,6 +215,16 @@ impl Stepds {
         }
     }
 
+    /// Receives from these what has come, if they are listened to.
+    pub(super) fn read(&mut self, ids: Vec<StepdConnId>) {
+        for id in ids {
+            if let Some(channel) = self.channels.get_mut(&id).filter(|c| c.is_listening) {
+                channel.read();
+                self.unread.push(id);
+            }
+        }
+    }
+
     /// The next event of those that daemons have sent; one at a time, as the launcher may want to leave the rest unread.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         while let Some(id) = self.unread.last().copied() {

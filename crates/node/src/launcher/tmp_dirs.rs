@@ -76,6 +76,20 @@ impl Removals {
         due.filter_map(|of| of.start(now_ms)).collect()
     }
 
+    /// Starts processes for all that wait, whatever runs: the launcher ends. One for each group of a user; those.
+    pub(super) fn start_all(&mut self) -> Vec<i32> {
+        let mut of_groups: BTreeMap<(u32, u32), Vec<JobTmpDir>> = BTreeMap::new();
+        for dir in self.0.values_mut().flat_map(|of| of.waiting.drain(..)) {
+            of_groups.entry((dir.uid, dir.gid)).or_default().push(dir);
+        }
+        let started = of_groups.into_values().filter_map(|dirs| {
+            let started = start_removing(&dirs, u64::MAX);
+            let log = |e: &io::Error| eprintln!("{}: it stays: {e}", shown(&dirs));
+            started.inspect_err(log).ok()
+        });
+        started.map(|running| running.pid).collect()
+    }
+
     /// Kills processes that are late.
     pub(super) fn kill_late(&mut self, now_ms: u64) {
         for running in self.0.values_mut().filter_map(|of| of.running.as_mut()) {
@@ -136,24 +150,31 @@ fn start_removing(dirs: &[JobTmpDir], until_ms: u64) -> io::Result<RunningRemova
         .iter()
         .flat_map(|dir| [dir.path.clone(), dir.other_path()]);
     let pid = start_removing_own(first.uid, first.gid, paths.collect())?;
-    let shown = match dirs.len() {
-        1 => first.path.display().to_string(),
-        count => format!(
-            "{} and {} more of its user",
-            first.path.display(),
-            count - 1
-        ),
-    };
     Ok(RunningRemoval {
         pid,
         until_ms: Some(until_ms),
-        shown,
+        shown: shown(dirs),
     })
+}
+
+/// What the log calls directories of a user.
+fn shown(dirs: &[JobTmpDir]) -> String {
+    match dirs {
+        [] => String::new(),
+        [one] => one.path.display().to_string(),
+        [first, others @ ..] => format!(
+            "{} and {} more of its user",
+            first.path.display(),
+            others.len()
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
 
     fn dir(number: usize, uid: u32) -> JobTmpDir {
         JobTmpDir {
@@ -219,27 +240,45 @@ mod tests {
     #[test]
     fn a_late_process_is_killed_once() {
         let mut removals = Removals::default();
-        removals.add(dir(1, 7), 0);
-        let started = removals.start_due(DELAY_MS);
+        // It ends by itself, later.
+        let mut late = Command::new("sleep").arg("20").spawn().unwrap();
+        let pid = i32::try_from(late.id()).unwrap();
+        let running = RunningRemoval {
+            pid,
+            until_ms: Some(DELAY_MS + REMOVAL_MAX_MS),
+            shown: String::new(),
+        };
+        removals.0.entry(7).or_default().running = Some(running);
         removals.add(dir(2, 7), 2000);
         removals.kill_late(DELAY_MS + REMOVAL_MAX_MS - 1);
         assert_eq!(removals.next_ms(), Some(DELAY_MS + REMOVAL_MAX_MS));
         removals.kill_late(DELAY_MS + REMOVAL_MAX_MS);
         assert!(removals.start_due(u64::MAX).is_empty());
         assert_eq!(removals.next_ms(), None);
-        end(&mut removals, &started);
+        assert_eq!(late.wait().unwrap().signal(), Some(libc::SIGKILL));
+        removals.ended(pid, 9);
         assert_eq!(removals.next_ms(), Some(3000));
     }
 
-    /// At the launcher's end all are due, whatever the time is.
+    /// Those of a user whose process still ran, and those of a user's second group, stayed without a line in the log.
     #[test]
-    fn what_is_due_at_the_end_of_time_is_started_or_waits() {
+    fn at_the_launchers_end_all_are_removed_whatever_runs() {
         let mut removals = Removals::default();
-        removals.add(dir(1, 7), u64::MAX);
-        assert_eq!(removals.next_ms(), Some(u64::MAX));
-        let started = removals.start_due(u64::MAX);
-        assert_eq!(started.len(), 1);
-        end(&mut removals, &started);
+        removals.add(dir(1, 7), 0);
+        let first = removals.start_due(DELAY_MS);
+        assert_eq!(first.len(), 1);
+        let of_group = |number, uid, gid| JobTmpDir {
+            gid,
+            ..dir(number, uid)
+        };
+        for (number, uid, gid) in [(2, 7, 7), (3, 7, 8), (4, 7, 7), (5, 8, 8)] {
+            removals.add(of_group(number, uid, gid), u64::MAX);
+        }
+        let last = removals.start_all();
+        assert_eq!(last.len(), 3);
+        assert!(removals.start_all().is_empty());
+        end(&mut removals, &[first, last].concat());
+        assert!(removals.0.values().all(|of| of.waiting.is_empty()));
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! How many connections of somebody a relay carries at a time: each costs it descriptors, of which others need some.
 
 use super::control::JobAgent;
+use muster_model::ids::JobId;
+use muster_model::limits::may_connect;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 use std::rc::Rc;
 
 /// Descriptors of a connection that is carried.
 const DESCRIPTORS: u64 = 2;
 /// Part of all descriptors that one user, or one agent, may have.
 const PART: u64 = 8;
-/// Part that all agents may have: with the keys of many jobs one can speak for many.
+/// Part that all agents may have: with the key of a job one can speak for all its nodes. Those of one job get no more of it than
+/// leaves something for others.
 const AGENTS_PART: u64 = 2;
 
 /// Whose a connection is: what the key proves that it was opened with.
@@ -35,6 +39,8 @@ impl fmt::Display for Owner {
 #[derive(Debug)]
 pub(super) struct Shares {
     counts: RefCell<HashMap<Owner, u64>>,
+    /// Those of agents by job.
+    jobs: RefCell<HashMap<JobId, u64>>,
     /// Those of all agents.
     agents: Cell<u64>,
     max: u64,
@@ -53,6 +59,7 @@ impl Shares {
     pub(super) fn of(descriptors: u64) -> Rc<Shares> {
         Rc::new(Shares {
             counts: RefCell::default(),
+            jobs: RefCell::default(),
             agents: Cell::new(0),
             max: descriptors / PART / DESCRIPTORS,
             agents_max: descriptors / AGENTS_PART / DESCRIPTORS,
@@ -71,13 +78,16 @@ impl Shares {
                 "{owner} has {count} connections to this node, which is the limit of one"
             ));
         }
-        if let Owner::Agent(_) = owner {
-            let agents = self.agents.get();
-            if agents >= self.agents_max {
+        if let Owner::Agent(JobAgent { job, .. }) = owner {
+            let (agents, max) = (self.agents.get(), self.agents_max);
+            let mut jobs = self.jobs.borrow_mut();
+            let of_job = jobs.get(&job).copied().unwrap_or(0);
+            if !may_connect(of_job, agents, max, max) {
                 return Err(format!(
-                    "agents have {agents} connections to this node, which is the limit of all"
+                    "agents of job {job} have {of_job} connections to this node, of {agents} that all agents have, and get no more"
                 ));
             }
+            jobs.insert(job, of_job + 1);
             self.agents.set(agents + 1);
         }
         counts.insert(owner.clone(), count + 1);
@@ -88,15 +98,20 @@ impl Shares {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if let Owner::Agent(_) = self.owner {
+        if let Owner::Agent(JobAgent { job, .. }) = &self.owner {
             self.shares.agents.set(self.shares.agents.get() - 1);
+            give_back(&mut self.shares.jobs.borrow_mut(), job);
         }
-        let mut counts = self.shares.counts.borrow_mut();
-        if let Some(count) = counts.get_mut(&self.owner) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.owner);
-            }
+        give_back(&mut self.shares.counts.borrow_mut(), &self.owner);
+    }
+}
+
+/// Counts one less.
+fn give_back<K: Hash + Eq>(counts: &mut HashMap<K, u64>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }
@@ -104,7 +119,6 @@ impl Drop for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_model::ids::JobId;
 
     #[test]
     fn a_user_gets_a_part_and_gives_it_back() {
@@ -147,11 +161,36 @@ mod tests {
             all.push(take(job, node).unwrap());
         }
         let refused = take(4, "n2").unwrap_err();
-        assert!(refused.contains("agents have 8"), "{refused}");
+        assert!(refused.contains("of 8 that all agents have"), "{refused}");
         let _user = shares.take(Owner::User(7)).unwrap();
         all.pop();
         all.push(take(4, "n2").unwrap());
         drop(all);
         assert_eq!((shares.agents.get(), shares.counts.borrow().len()), (0, 1));
+        assert!(shares.jobs.borrow().is_empty());
+    }
+
+    /// Who had the key of one job of many nodes had the places of all agents.
+    #[test]
+    fn the_agents_of_a_job_leave_something_for_others() {
+        let shares = Shares::of(4096);
+        let take = |job: u64, node: usize| {
+            let (job, node) = (JobId(job), format!("n{node}"));
+            shares.take(Owner::Agent(JobAgent { job, node }))
+        };
+        let first: Vec<Share> = (0..2000).map_while(|node| take(1, node).ok()).collect();
+        let all = usize::try_from(shares.agents_max).unwrap();
+        assert!(
+            first.len() > all / 3,
+            "one alone gets much: {}",
+            first.len()
+        );
+        let second: Vec<Share> = (0..2000).map_while(|node| take(2, node).ok()).collect();
+        assert!(second.len() > all / 8, "{}", second.len());
+        let refused = take(1, 2001).unwrap_err();
+        assert!(refused.contains("agents of job 1 have"), "{refused}");
+        for job in 3..20 {
+            let _own = take(job, 1).unwrap();
+        }
     }
 }

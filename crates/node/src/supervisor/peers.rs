@@ -140,8 +140,8 @@ impl PeerPlaces {
             Err(Errno::EXDEV) => Err(io::Error::other(
                 "its SlurmdSpoolDir is a mount of its own: agents of one machine need one file system for theirs",
             )),
-            // Before Linux 5.6.
-            Err(Errno::ENOSYS) => {
+            // Before Linux 5.6, or a container's runtime that does not know it.
+            Err(Errno::ENOSYS | Errno::EPERM) => {
                 let flags = flags | OFlag::O_NOFOLLOW;
                 Ok(nix::fcntl::openat(&base, within, flags, Mode::empty())?)
             }

@@ -277,6 +277,15 @@ fn stuck() {
     node.run(&job(3, &dir, "#!/bin/sh\ntouch $TMPDIR/file\n"));
     assert_eq!(node.batch_exit(3), ExitStatus::default());
     node.released(3);
+    // One that is due later is gone.
+    others.id = 4;
+    node.run(&others);
+    assert_eq!(node.batch_exit(4), ExitStatus::default());
+    node.released(4);
+    until("the other's next directory is gone", || {
+        !tmp.join("4.1.batch").exists()
+    });
+    assert!(tmp.join("3.1.batch/file").exists());
     drop(locked);
     until("all directories are gone", || names(&tmp).is_empty());
 }

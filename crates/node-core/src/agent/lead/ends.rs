@@ -6,7 +6,7 @@ use super::super::steps::Steps;
 use super::{LedStepEvent, LedStepState};
 use crate::agent::{Action, encode};
 use crate::record::Record;
-use muster_model::ids::{Attempt, JobAttempt, StepId, StepNo};
+use muster_model::ids::{Attempt, AttemptStep, JobAttempt, StepId, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd};
 use muster_model::time::Timestamp;
 use muster_proto::node::Report;
@@ -124,11 +124,8 @@ impl Steps {
         step: StepNo,
     ) {
         state.out.drop_kept(attempt, step.0);
-        let key = StepId::new(attempt.job, step);
-        let part = self.node_steps.part(key);
-        if part.is_some_and(|part| part.attempt == attempt) {
-            self.node_steps.end_delivered(state, key);
-        }
+        self.node_steps
+            .end_delivered(state, AttemptStep::new(attempt, step));
     }
 }
 

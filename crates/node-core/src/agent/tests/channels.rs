@@ -30,6 +30,41 @@ fn the_agents_of_a_job_speak_for_its_other_nodes() {
     assert_eq!(peer(&bench, RUN.job, "n3"), Err(ChannelRefusal::NoNode));
 }
 
+/// Another agent knew the smaller grant alone, and the step that the node was part of never ended.
+#[test]
+fn a_node_that_the_job_gave_up_reports_to_an_agent_that_came_later() {
+    let mut old = Bench::with_job(1);
+    old.create(1, step_spec(2));
+    let mut kept = BTreeMap::new();
+    for command in &old.commands {
+        if let LauncherCommand::Keep { key, bytes, .. } = command {
+            kept.insert(*key, bytes.clone());
+        }
+    }
+    let smaller = JobGrant {
+        resizes: 1,
+        ..grant_of(1, 0)
+    };
+    let mut bench = Bench::of_node(1);
+    bench.connect_launcher(vec![KnownJob {
+        grant: Some(encode(&smaller)),
+        kept: kept.into_iter().collect(),
+        ..KnownJob::new(RUN)
+    }]);
+    let peer = |node: &str| {
+        let (job, node) = (RUN.job, node.to_owned());
+        let peer = bench.agent.channel_peer(&JobCredential::Node { job, node });
+        peer.map(|peer| peer.target)
+    };
+    assert_eq!(
+        peer("n2"),
+        Ok(ChannelTarget::AgentOf(RUN.job, "n2".to_owned()))
+    );
+    for other in ["n1", "n3"] {
+        assert_eq!(peer(other), Err(ChannelRefusal::NoNode), "{other}");
+    }
+}
+
 /// The relay may connect to all step daemons of the node: the key of a step led to those of others, whose connections and memory it
 /// could take.
 #[test]

@@ -464,7 +464,7 @@ fn the_lead_learns_of_an_end_however_long_it_takes() {
         let (to, body) = bench.answer(Err("it is gone".to_owned()));
         assert_eq!(to, address(1));
         assert!(matches!(body, AgentRequest::StepNodeEnded { .. }));
-        bench.timer(Timer::EndDelivery(RUN.job, STEP));
+        bench.timer(Timer::EndDelivery(AttemptStep::new(RUN, STEP)));
     }
     let states = bench.agent.steps.node_steps.states();
     assert_eq!(states, [(StepId::new(RUN.job, STEP), NodeStepState::Ended)]);

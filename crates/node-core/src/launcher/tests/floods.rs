@@ -358,3 +358,33 @@ fn steps_that_wait_for_a_prolog_are_bounded_by_user() {
     assert_eq!(waiting(&world), 7);
     assert_eq!(start(&mut world, 3, 0), None);
 }
+
+/// All daemons of the node were read for each process that had ended.
+#[test]
+fn the_end_of_a_process_waits_for_what_its_jobs_daemons_have_sent() {
+    let mut world = World::new();
+    world.attach();
+    let jobs = [1, 2].map(attempt_of);
+    for job in jobs {
+        world.launch(job, JobKind::Batch);
+        world.start_step(job, StepNo(0));
+        world.start_step(job, StepNo(1));
+    }
+    let before = |world: &World, pid: i32| -> Vec<i32> {
+        let ids = world.launcher.stepds_before(pid).into_iter();
+        ids.map(|id| world.stepds[&id].pid).collect()
+    };
+    for job in jobs {
+        let stepds = world.pids(|kind| matches!(kind, Kind::Stepd(of, _) if *of == job));
+        assert_eq!(stepds.len(), 2);
+        assert_eq!(before(&world, world.script(job)), stepds);
+        // One that waits for another step, too.
+        world.end_tasks(stepds[0]);
+        world.finish_wakeup();
+        assert_eq!(world.launcher.state.jobs[&job].spares.len(), 1);
+        for pid in stepds {
+            assert_eq!(before(&world, pid), [pid]);
+        }
+    }
+    assert!(before(&world, 1_000_000).is_empty(), "an orphan");
+}
