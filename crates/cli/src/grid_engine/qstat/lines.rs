@@ -620,7 +620,7 @@ mod tests {
         };
         Arc::make_mut(&mut job.spec).ask.cpus_per_task = Some(1 << 20);
         job.alloc = Some(Arc::new(Allocation {
-            nodes: vec![share].into(),
+            nodes: vec![share],
             ..Allocation::default()
         }));
         let step = |number| StepUsage {
