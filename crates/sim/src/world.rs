@@ -205,8 +205,8 @@ pub(crate) struct Truth {
     pub(crate) begun: BTreeMap<(usize, JobAttempt, StepNo), u64>,
     /// How tasks have ended.
     pub(crate) task_ends: BTreeMap<TaskKey, ExitStatus>,
-    /// Launches for which an agent has waited for the ends of steps on other nodes as long as it waits at most.
-    pub(crate) waits_over: BTreeSet<(usize, JobAttempt)>,
+    /// Launches for which the agent that leads their steps has waited for the ends of steps on other nodes as long as it waits at most.
+    pub(crate) waits_over: BTreeSet<JobAttempt>,
     /// How steps have ended, as agents that led them have reported; not those that came after such a wait and the release.
     pub(crate) step_ends: BTreeMap<AttemptStep, StepReports>,
     /// Since when scripts stand still whose jobs run as far as the controller knows, milliseconds.

@@ -124,7 +124,7 @@ impl AgentExecutor<'_> {
     pub(super) fn timer_due(&mut self, node: usize, life: u64, timer: Timer) {
         if self.is_agent(node, life) {
             if let Timer::Release(attempt) = timer {
-                self.world.truth.waits_over.insert((node, attempt));
+                self.world.truth.waits_over.insert(attempt);
             }
             self.deliver(node, agent::Event::TimerDue(timer));
         }
@@ -592,9 +592,7 @@ impl AgentExecutor<'_> {
         if let Report::StepEnded { step, end } = &report.report {
             let attempt = JobAttempt::new(report.job, report.attempt);
             // An end that comes after the longest wait, and after the node's release, may come after the controller's own.
-            if self.world.truth.waits_over.contains(&(node, attempt))
-                && self.is_released(node, attempt)
-            {
+            if self.world.truth.waits_over.contains(&attempt) && self.is_released(node, attempt) {
                 return;
             }
             let boot = self.world.nodes[node].boot;

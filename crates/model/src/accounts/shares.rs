@@ -1,0 +1,38 @@
+//! In which account a user's use counts, and what fair share follows from it.
+
+use super::{Accounts, ROOT};
+
+impl Accounts {
+    /// Whether a user has a share in an account: there is one, and the user has an association in it.
+    pub fn has_share(&self, account: &str, user: &str) -> bool {
+        let is_known = account == ROOT || self.accounts.contains_key(account);
+        is_known && self.has_association(account, user)
+    }
+
+    /// The account in which the use of a job counts. Where associations are not enforced jobs may name accounts in which the user has
+    /// none, or that there are not: that use is of the default account, or another of the user's; of who has none, it is in an
+    /// account of the own name, which is there for this alone.
+    pub fn share_account(&self, account: &str, user: &str) -> String {
+        if self.has_share(account, user) {
+            return account.to_owned();
+        }
+        let known = self.user(user);
+        let own = known.into_iter().flat_map(|known| {
+            let others = known.account_names();
+            std::iter::once(known.default_account.as_str()).chain(others)
+        });
+        let mut own = own.filter(|account| self.has_share(account, user));
+        own.next().unwrap_or(user).to_owned()
+    }
+
+    /// Fair share of a user's jobs in an account, 0 to 1.
+    pub fn fair_share(&self, account: &str, user: &str) -> f64 {
+        let of = |account: &str| self.fair.get(account).and_then(|users| users.get(user));
+        let known = match self.has_share(account, user) {
+            true => of(account),
+            false => of(&self.share_account(account, user)),
+        };
+        // Who has never run anything and is in no list has used nothing.
+        known.copied().unwrap_or(1.0)
+    }
+}
