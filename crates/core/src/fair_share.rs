@@ -15,12 +15,11 @@ pub(crate) fn ensure_association(
     user: &str,
     at: Timestamp,
 ) {
-    let account = accounts.share_account(account, user);
-    let users = accounts.fair.get(&account);
-    if users.is_some_and(|users| users.contains_key(user)) {
+    let key = accounts.share_key(account, user);
+    let users = accounts.fair.get(&key.0);
+    if users.is_some_and(|users| users.contains_key(&key.1)) {
         return;
     }
-    let key = (account, user.to_owned());
     accounts.usage.entry(key).or_insert(Usage {
         at,
         ..Usage::default()
@@ -28,7 +27,7 @@ pub(crate) fn ensure_association(
 }
 
 /// A job of the user begins (or goes on) or ends (or stops): its billing units are added or taken away. What was used in an
-/// account in which the user has no share is moved to [`Accounts::share_account`] once no job runs there: names that users make up do
+/// account in which the user has no share is moved to [`Accounts::share_key`] once no job runs there: names that users make up do
 /// not stay.
 pub(crate) fn charge(
     accounts: &mut Accounts,
@@ -49,17 +48,13 @@ pub(crate) fn charge(
     if usage.rate_milli > 0 {
         return;
     }
-    let own = accounts.share_account(account, user);
-    if own == account {
+    let own = accounts.share_key(account, user);
+    let key = (account.to_owned(), user.to_owned());
+    if own == key {
         return;
     }
-    let used = accounts
-        .usage
-        .remove(&(account.to_owned(), user.to_owned()));
-    let own = accounts
-        .usage
-        .entry((own, user.to_owned()))
-        .or_insert(unused);
+    let used = accounts.usage.remove(&key);
+    let own = accounts.usage.entry(own).or_insert(unused);
     *own = own.at(at, half_life_s);
     own.raw += used.map_or(0.0, |used| used.raw);
 }
@@ -229,6 +224,34 @@ mod tests {
             [key("depts", "b"), key("zed", "zed")]
         );
         assert_eq!(all.usage[&key("zed", "zed")].raw, 520.0);
+    }
+
+    /// Associations are kept in small letters: what a user used whose host has a capital in the name counted for nobody.
+    #[test]
+    fn a_user_with_capitals_has_the_share_of_the_name_that_is_kept() {
+        let mut all = with(
+            &[("a", "root", 1)],
+            &[("alice", "a", 1, 0.0), ("b", "a", 1, 1.0)],
+        );
+        for account in ["a", "made-up"] {
+            ensure_association(&mut all, account, "Alice", Timestamp(0));
+            charge(&mut all, account, "Alice", (1000, 0), Timestamp(0), 0);
+            charge(&mut all, account, "Alice", (0, 1000), Timestamp(10_000), 0);
+        }
+        fair(&mut all, true);
+        let used = |name: &str| {
+            all.shares
+                .iter()
+                .filter(|s| s.user == name)
+                .map(|s| s.raw_usage)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((used("alice"), used("Alice")), (vec![20.0], vec![]));
+        assert!(all.fair_share("a", "Alice") < all.fair_share("a", "b"));
+        assert_eq!(
+            all.fair_share("made-up", "Alice"),
+            all.fair_share("a", "alice")
+        );
     }
 
     #[test]

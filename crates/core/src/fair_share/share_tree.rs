@@ -52,18 +52,18 @@ impl Tree {
                 }
             }
         }
-        let mut by_key: BTreeMap<(String, &str), f64> = BTreeMap::new();
-        let mut of_users: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut by_key: BTreeMap<(String, String), f64> = BTreeMap::new();
+        let mut of_users: BTreeMap<String, f64> = BTreeMap::new();
         for ((account, user), usage) in &accounts.usage {
             let raw = usage.at(now, half_life_s).raw;
-            let account = accounts.share_account(account, user);
-            match accounts.has_share(&account, user) {
-                true => *by_key.entry((account, user.as_str())).or_default() += raw,
+            let (account, user) = accounts.share_key(account, user);
+            match accounts.has_share(&account, &user) {
+                true => *by_key.entry((account, user)).or_default() += raw,
                 false => *of_users.entry(user).or_default() += raw,
             }
         }
         for node in &mut tree.nodes {
-            let key = (node.share.account.clone(), node.share.user.as_str());
+            let key = (node.share.account.clone(), node.share.user.clone());
             if !node.share.user.is_empty() {
                 node.share.raw_usage = by_key.get(&key).copied().unwrap_or(0.0);
             }
@@ -74,7 +74,7 @@ impl Tree {
 
     /// Users who have run jobs without an association: each has one share beside the accounts, in an account of the own name,
     /// whatever accounts the jobs named. With one for each name a user could have as many shares as names.
-    fn add_users_of_jobs(&mut self, of_users: &BTreeMap<&str, f64>) {
+    fn add_users_of_jobs(&mut self, of_users: &BTreeMap<String, f64>) {
         for (user, raw_usage) in of_users {
             let place = self.add(Some(0), user, "", 1);
             let at = self.add(Some(place), user, user, 1);

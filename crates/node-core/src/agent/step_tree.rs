@@ -235,7 +235,18 @@ impl Steps {
                 Ok(_) | Err(_) => self.tree.report_to_lead(&mut state.out, key),
             },
             PeerRequest::EndsLead(key) => match answer {
-                Ok(_) => self.ends_delivered(state, key),
+                Ok(AgentReply::Done) => self.ends_delivered(state, key),
+                // The lead has a later launch of the job: nobody waits for an end of this one.
+                Ok(AgentReply::Refused(refusal)) if refusal.code == RefusalCode::AccessDenied => {
+                    self.ends_delivered(state, key);
+                }
+                // It may be busy.
+                Ok(AgentReply::Refused(refusal)) => {
+                    self.tree.delivery_failed(state, key, &refusal.to_string());
+                }
+                Ok(_) => self
+                    .tree
+                    .delivery_failed(state, key, "an answer to something else"),
                 Err(error) => self.tree.delivery_failed(state, key, &error),
             },
             PeerRequest::Part(key, position) => {

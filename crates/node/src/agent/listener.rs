@@ -2,6 +2,7 @@
 
 use super::audit::{AuditedRequest, ClientPlace};
 use super::closing::{self, Sender, Streams, WAITING_MAX};
+use super::peers::KEPT_IDLE_MAX;
 use super::quota::{Charge, Client, Quotas};
 use super::replies::{self, Outbox};
 use super::socket::Socket;
@@ -355,7 +356,11 @@ impl Reader {
     fn patience(&mut self) -> Option<Duration> {
         if self.buffered == 0 {
             self.began = None;
-            return self.client.is_limited().then_some(IDLE_MAX);
+            return match (self.client.is_limited(), self.client.is_agent()) {
+                (true, _) => Some(IDLE_MAX),
+                (false, true) => Some(2 * KEPT_IDLE_MAX),
+                (false, false) => None,
+            };
         }
         let limit = match (self.client.is_limited(), self.client.is_agent()) {
             (true, _) => HALF_SENT_MAX,

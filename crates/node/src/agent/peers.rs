@@ -15,14 +15,51 @@ use muster_proto::version::Versions;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Connections to an agent that are kept at most.
 const KEPT_MAX: usize = 4;
 
+/// How long a connection is kept without a request. The other agent, which has places for so many from all agents together, closes it
+/// after [twice that](super::listener).
+pub(super) const KEPT_IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// A connection that waits for a request.
+#[derive(Debug)]
+struct KeptSocket {
+    socket: Socket,
+    since: Instant,
+}
+
+/// Connections that wait for requests.
+#[derive(Debug, Default)]
+struct KeptSockets {
+    by_address: HashMap<String, Vec<KeptSocket>>,
+    /// When those that have waited too long were closed last.
+    closed_at: Option<Instant>,
+}
+
+impl KeptSockets {
+    /// Closes those that have waited too long: all are looked at once in that time.
+    fn close_idle(&mut self, now: Instant) {
+        if self
+            .closed_at
+            .is_some_and(|at| now.duration_since(at) < KEPT_IDLE_MAX)
+        {
+            return;
+        }
+        self.closed_at = Some(now);
+        self.by_address.retain(|_, sockets| {
+            sockets.retain(|kept| now.duration_since(kept.since) < KEPT_IDLE_MAX);
+            !sockets.is_empty()
+        });
+    }
+}
+
 /// Connections that wait for requests, by address. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
-    kept: Arc<Mutex<HashMap<String, Vec<Socket>>>>,
+    kept: Arc<Mutex<KeptSockets>>,
     /// Most that are kept to an agent.
     most: usize,
     way: DialMethod,
@@ -125,20 +162,23 @@ impl Peers {
 
     fn take(&self, address: &str) -> Option<Socket> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get_mut(address)?.pop()
+        let kept = kept.by_address.get_mut(address)?.pop()?;
+        (kept.since.elapsed() < KEPT_IDLE_MAX).then_some(kept.socket)
     }
 
     fn keep(&self, address: &str, socket: Socket) {
         if self.most == 0 {
             return;
         }
+        let now = Instant::now();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_address = match kept.get_mut(address) {
+        kept.close_idle(now);
+        let of_address = match kept.by_address.get_mut(address) {
             Some(sockets) => sockets,
-            None => kept.entry(address.to_owned()).or_default(),
+            None => kept.by_address.entry(address.to_owned()).or_default(),
         };
         if of_address.len() < self.most {
-            of_address.push(socket);
+            of_address.push(KeptSocket { socket, since: now });
         }
     }
 }
@@ -163,6 +203,33 @@ async fn exchange(socket: Socket, request: &[u8]) -> anyhow::Result<(AgentReply,
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[tokio::test]
+    async fn connections_that_wait_too_long_are_closed() {
+        let mut kept = KeptSockets::default();
+        let now = Instant::now();
+        let at = |seconds: u64| now + Duration::from_secs(seconds);
+        let mut far_ends = Vec::new();
+        for (address, since) in [("a", at(0)), ("a", at(50)), ("b", at(0))] {
+            let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+            far_ends.push(far);
+            let socket = Socket::new(near).unwrap();
+            let of_address = kept.by_address.entry(address.to_owned()).or_default();
+            of_address.push(KeptSocket { socket, since });
+        }
+        let left = |kept: &KeptSockets| {
+            let all = kept.by_address.iter();
+            all.map(|(address, sockets)| (address.clone(), sockets.len()))
+                .collect::<Vec<_>>()
+        };
+        kept.close_idle(at(61));
+        assert_eq!(left(&kept), [("a".to_owned(), 1)]);
+        // Not looked at again so soon.
+        kept.close_idle(at(112));
+        assert_eq!(left(&kept).len(), 1);
+        kept.close_idle(at(122));
+        assert!(left(&kept).is_empty());
+    }
 
     fn answer(stream: &mut std::os::unix::net::UnixStream) {
         let _: AgentRequest = frame::read(stream).unwrap();

@@ -58,6 +58,22 @@ fn the_lead_of_a_forgotten_job_is_tried_for_an_hour() {
     bench.assert_quiet();
 }
 
+/// Each answer counted as taken, also that the lead was too busy: the lead never got the node's end, and the step did not end.
+#[test]
+fn an_end_that_the_lead_refuses_is_reported_again() {
+    let mut bench = undelivered();
+    let refused = |code: RefusalCode| Ok(AgentReply::Refused(code.into()));
+    for _ in 0..3 {
+        bench.timer(DELIVERY);
+        bench.answer(refused(RefusalCode::Busy));
+    }
+    assert!(bench.timers.contains(&DELIVERY));
+    bench.timer(DELIVERY);
+    bench.answer(refused(RefusalCode::AccessDenied));
+    assert!(!bench.timers.contains(&DELIVERY), "a later launch is there");
+    bench.assert_quiet();
+}
+
 /// It waited for that of the step with the same number, and then counted as reported with it.
 #[test]
 fn the_end_of_a_step_does_not_wait_for_one_of_an_earlier_launch() {
