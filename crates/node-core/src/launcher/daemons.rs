@@ -332,12 +332,16 @@ impl StepDaemons {
     pub(super) fn take_back(&mut self, state: &mut LauncherState) {
         let mut sockets = Vec::new();
         let mut closed = Vec::new();
-        for entry in state.jobs.values_mut() {
+        for (attempt, entry) in &mut state.jobs {
             let running = entry.steps.values_mut();
             for stepd in running.filter_map(|process| process.stepd.as_mut()) {
                 stepd.is_owned = false;
             }
             for spare in entry.spares.extract_if(.., |spare| spare.is_owned) {
+                // The job is not over before it has ended or reported a step.
+                if state.roles.get(&spare.pid) == Some(&Role::Spare(*attempt)) {
+                    entry.dismissed.insert(spare.pid);
+                }
                 closed.push(spare.id);
                 sockets.push(spare.socket);
             }
@@ -500,6 +504,7 @@ impl StepDaemons {
                 .for_each(|stepd| self.dismiss(state, stepd));
         };
         let is_ending = entry.phase.is_ending();
+        entry.dismissed.remove(&pid);
         match entry.steps.get_mut(&step) {
             Some(process) if process.ended.is_some() => {
                 return stepd

@@ -65,7 +65,8 @@ pub(super) struct JobEntry {
     pub(super) tries: u32,
     /// The job was stopped: a script that starts later is, too.
     pub(super) is_stopped: bool,
-    /// Step daemons that have been ordered to end and have not: the agent may just have given one of them a step.
+    /// Step daemons that have been ordered to end, or lost their connections with the agent, and have not ended: the agent may just
+    /// have given one of them a step.
     pub(super) dismissed: BTreeSet<i32>,
     /// Processes of its script that the kernel has killed for want of memory.
     pub(super) oom_kills: u64,

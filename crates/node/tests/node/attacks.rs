@@ -427,7 +427,7 @@ fn emulated() {
         .spawn()
         .unwrap();
     let _nodes = Killed(nodes);
-    let socket = dir.path("n1/noded.sock");
+    let socket = dir.path("spool.n1/noded.sock");
     let until = Instant::now() + PATIENCE;
     while fs::metadata(&socket).is_ok_and(|file| file.mode() & 0o777 != 0o666) || !socket.exists() {
         assert!(Instant::now() < until, "nobody listens");
