@@ -208,12 +208,12 @@ fn who_waits_for_the_same_time_is_listed_in_the_order_of_the_queue() {
         .map(|priority| world.submit_with(job(1, 10), 10 * priority))
         .collect();
     assert_eq!(world.pass(), [runs]);
-    let told = why(&world, waiting[0]);
-    let ahead: Vec<JobId> = told.ahead.iter().map(|a| a.job).collect();
+    let answer = why(&world, waiting[0]);
+    let ahead: Vec<JobId> = answer.ahead.iter().map(|a| a.job).collect();
     waiting.reverse();
     assert_eq!(ahead[..1], [runs]);
     assert_eq!(ahead[1..], waiting[..10]);
-    assert_eq!(told.ahead_count, 12);
+    assert_eq!(answer.ahead_count, 12);
 }
 
 #[test]

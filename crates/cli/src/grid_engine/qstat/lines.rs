@@ -22,7 +22,7 @@ pub(super) struct View {
     pub(super) requests: bool,
     pub(super) each_task: bool,
     pub(super) each_slot: bool,
-    /// What steps use stands behind the line of a slot.
+    /// What steps use follows the line of a slot.
     pub(super) steps: bool,
     pub(super) without_binding: bool,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Entry<'a> {
     /// `MASTER` or `SLAVE`, with `-g t`.
     pub(super) role: &'static str,
     pub(super) slots: u64,
-    /// A further slot of the line before: what the job is stands there.
+    /// A further slot of the line before: what the job is, that line shows.
     pub(super) repeats: bool,
     /// What is used, as far as it is known.
     pub(super) usage: Option<Usage>,
@@ -573,7 +573,7 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What stands where is from Grid Engine 8.1.9, except for the memory over time, which is not known.
+    /// The order of columns is from Grid Engine 8.1.9, except for the memory over time, which is not known.
     #[test]
     fn each_slot_has_a_line_with_what_runs_there() {
         let slots = View {
