@@ -21,14 +21,20 @@ const KNOWN_MAX: usize = 4096;
 /// Look-ups at the same time.
 const LOOKUPS_MAX: usize = 64;
 
-type Key = (u32, u32);
+/// Whose identity is looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct UserAndGroup {
+    uid: u32,
+    gid: u32,
+}
+
 type LookUp = fn(u32, u32) -> Identity;
 
 /// Identities that were looked up lately.
 pub(crate) struct Directory {
-    known: RefCell<HashMap<Key, (Instant, Identity)>>,
+    known: RefCell<HashMap<UserAndGroup, (Instant, Identity)>>,
     /// Waiters for look-ups that are under way.
-    waiting: RefCell<HashMap<Key, Vec<oneshot::Sender<Identity>>>>,
+    waiting: RefCell<HashMap<UserAndGroup, Vec<oneshot::Sender<Identity>>>>,
     threads: Semaphore,
     look_up: LookUp,
 }
@@ -51,7 +57,7 @@ impl Directory {
 
     /// The identity behind a uid and gid.
     pub(crate) async fn identity(self: &Rc<Directory>, uid: u32, gid: u32) -> Identity {
-        let key = (uid, gid);
+        let key = UserAndGroup { uid, gid };
         let known = self.known.borrow().get(&key).cloned();
         match known {
             Some((at, identity)) if at.elapsed() < KEEP => return identity,
@@ -67,7 +73,7 @@ impl Directory {
     }
 
     /// Begins a look-up, if none is under way.
-    fn begin(self: &Rc<Directory>, key: Key, answer: Option<oneshot::Sender<Identity>>) {
+    fn begin(self: &Rc<Directory>, key: UserAndGroup, answer: Option<oneshot::Sender<Identity>>) {
         let mut waiting = self.waiting.borrow_mut();
         if let Some(others) = waiting.get_mut(&key) {
             others.extend(answer);
@@ -76,7 +82,7 @@ impl Directory {
         waiting.insert(key, answer.into_iter().collect());
         let directory = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let (uid, gid) = key;
+            let UserAndGroup { uid, gid } = key;
             let _permit = directory.threads.acquire().await;
             let look_up = directory.look_up;
             let found = tokio::task::spawn_blocking(move || look_up(uid, gid)).await;
@@ -92,7 +98,7 @@ impl Directory {
         });
     }
 
-    fn keep(&self, key: Key, identity: Identity) {
+    fn keep(&self, key: UserAndGroup, identity: Identity) {
         let mut known = self.known.borrow_mut();
         if known.len() >= KNOWN_MAX && !known.contains_key(&key) {
             let mut times: Vec<Instant> = known.values().map(|(at, _)| *at).collect();
@@ -237,9 +243,13 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let directory = Directory::new(nameless);
         for uid in 0..20_000 {
-            directory.keep((uid, 0), nameless(uid, 0));
+            directory.keep(UserAndGroup { uid, gid: 0 }, nameless(uid, 0));
         }
         assert!(directory.known.borrow().len() <= KNOWN_MAX);
-        assert!(directory.known.borrow().contains_key(&(19_999, 0)));
+        let last = UserAndGroup {
+            uid: 19_999,
+            gid: 0,
+        };
+        assert!(directory.known.borrow().contains_key(&last));
     }
 }

@@ -362,15 +362,20 @@ fn duration(ms: u64) -> String {
 /// Where what is done for users waits for their turns.
 type OfUsers<T> = Sender<(u32, T)>;
 
-/// A program, and the job that waits for it, if one does.
-type Run = (Invocation, Option<JobAttempt>);
+/// A program to run.
+struct Run {
+    invocation: Invocation,
+    /// The job that waits for it, as its prolog.
+    prolog: Option<JobAttempt>,
+}
 
 /// Runs the programs of users' jobs, which take turns by user: however many jobs of one end, those of others begin.
 fn run_all(waiting: &Receiver<(u32, Run)>, writer: &Sender<ToWriter>) {
     let room = Arc::new(Room::of(AT_ONCE));
-    take_turns(waiting, &room, usize::MAX, |(invocation, prolog)| {
+    take_turns(waiting, &room, usize::MAX, |run| {
         let writer = writer.clone();
-        start(invocation, &room, move |well| {
+        let prolog = run.prolog;
+        start(run.invocation, &room, move |well| {
             if let Some(JobAttempt { job, attempt }) = prolog {
                 let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
             }
@@ -393,9 +398,13 @@ fn dispatch(
             }
         };
         match task {
-            Ok(Task::Run(uid, invocation)) => drop(runs.send((uid, (invocation, None)))),
+            Ok(Task::Run(uid, invocation)) => {
+                let prolog = None;
+                drop(runs.send((uid, Run { invocation, prolog })));
+            }
             Ok(Task::Prolog(uid, invocation, job, attempt)) => {
-                drop(runs.send((uid, (invocation, Some(JobAttempt::new(job, attempt))))));
+                let prolog = Some(JobAttempt::new(job, attempt));
+                drop(runs.send((uid, Run { invocation, prolog })));
             }
             Ok(Task::Ready(job, attempt)) => {
                 let well = true;

@@ -144,16 +144,21 @@ impl CpuBind {
             });
         }
         match list {
-            Some(("map_cpu:", items)) => {
-                out.kind = Some(CpuBindKind::Map(numbers(items).map_err(fail)?))
+            Some(List {
+                kind: "map_cpu:",
+                items,
+            }) => out.kind = Some(CpuBindKind::Map(numbers(items).map_err(fail)?)),
+            Some(List {
+                kind: "mask_cpu:",
+                items,
+            }) => out.kind = Some(CpuBindKind::Mask(masks(items).map_err(fail)?)),
+            Some(List {
+                kind: "map_ldom:",
+                items,
+            }) => out.kind = Some(CpuBindKind::MapLdom(numbers(items).map_err(fail)?)),
+            Some(List { items, .. }) => {
+                out.kind = Some(CpuBindKind::MaskLdom(masks(items).map_err(fail)?))
             }
-            Some(("mask_cpu:", items)) => {
-                out.kind = Some(CpuBindKind::Mask(masks(items).map_err(fail)?))
-            }
-            Some(("map_ldom:", items)) => {
-                out.kind = Some(CpuBindKind::MapLdom(numbers(items).map_err(fail)?))
-            }
-            Some((_, items)) => out.kind = Some(CpuBindKind::MaskLdom(masks(items).map_err(fail)?)),
             None => {}
         }
         Ok(out)
@@ -292,10 +297,13 @@ impl MemBind {
             }
         }
         match list {
-            Some(("map_mem:", items)) => {
-                out.kind = Some(MemBindKind::Map(numbers(items).map_err(fail)?))
+            Some(List {
+                kind: "map_mem:",
+                items,
+            }) => out.kind = Some(MemBindKind::Map(numbers(items).map_err(fail)?)),
+            Some(List { items, .. }) => {
+                out.kind = Some(MemBindKind::Mask(masks(items).map_err(fail)?))
             }
-            Some((_, items)) => out.kind = Some(MemBindKind::Mask(masks(items).map_err(fail)?)),
             None => {}
         }
         Ok(out)
@@ -352,8 +360,11 @@ pub fn mask_text(set: &CpuSet, digits: usize) -> String {
 }
 
 type Lists = [(&'static str, bool)];
-/// A list's kind and elements.
-type List<'a> = (&'static str, Vec<&'a str>);
+/// A list of a binding.
+struct List<'a> {
+    kind: &'static str,
+    items: Vec<&'a str>,
+}
 
 /// Words before the list, and the list with its kind: it has commas of its own, so it comes last.
 fn split<'a>(text: &'a str, kinds: &Lists) -> Result<(Vec<&'a str>, Option<List<'a>>), Fault> {
@@ -370,7 +381,7 @@ fn split<'a>(text: &'a str, kinds: &Lists) -> Result<(Vec<&'a str>, Option<List<
     if items.is_empty() {
         return Err(Fault::NoList(kind));
     }
-    Ok((words(&text[..at]), Some((kind, items))))
+    Ok((words(&text[..at]), Some(List { kind, items })))
 }
 
 /// Most elements that a list may grow to by repetition.

@@ -7,8 +7,14 @@ use crate::wire::Wire;
 use minicbor::bytes::ByteVec;
 use std::collections::{BTreeMap, HashMap};
 
-/// Name and number of a collective.
-type CollectiveName = (Vec<u8>, u64);
+/// One collective.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CollectiveName {
+    /// Kind and members.
+    pub(crate) name: Vec<u8>,
+    /// How many with this name the host entered before.
+    pub(crate) number: u64,
+}
 
 /// The use of the result.
 #[derive(Debug)]
@@ -32,8 +38,14 @@ pub(crate) struct Outcome {
     pub(crate) finish: Finish,
 }
 
-/// A message to send, with its host.
-pub(crate) type Outgoing = (String, Wire);
+/// A message to send.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// Name of the host that it is for.
+    pub(crate) host: String,
+    /// The message.
+    pub(crate) message: Wire,
+}
 
 #[derive(Debug, Default)]
 struct OngoingCollective {
@@ -73,7 +85,10 @@ impl Collectives {
         is_gone: impl Fn(&str) -> bool,
     ) -> (Vec<Outgoing>, Option<Outcome>) {
         let counter = self.entered.entry(entry.name.clone()).or_default();
-        let name = (entry.name, *counter);
+        let name = CollectiveName {
+            name: entry.name,
+            number: *counter,
+        };
         *counter += 1;
         let index = entry.members.iter().position(|m| m == own).unwrap_or(0);
         let run = self.runs.entry(name.clone()).or_default();
@@ -131,13 +146,16 @@ impl Collectives {
             .into_iter()
             .map(|due| {
                 let message = Wire::Exchange {
-                    name: name.0.clone().into(),
-                    number: name.1,
+                    name: name.name.clone().into(),
+                    number: name.number,
                     round: due.round,
                     status: due.status,
                     parts: due.parts,
                 };
-                (run.members[due.to].clone(), message)
+                Outgoing {
+                    host: run.members[due.to].clone(),
+                    message,
+                }
             })
             .collect();
         let Some((status, parts)) = run.exchange.result() else {

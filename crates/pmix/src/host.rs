@@ -505,7 +505,7 @@ impl MpiHost {
     }
 
     fn post(&mut self, outgoing: Vec<Outgoing>) {
-        for (host, message) in outgoing {
+        for Outgoing { host, message } in outgoing {
             self.mesh.send(&host, &message);
         }
     }

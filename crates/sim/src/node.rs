@@ -17,7 +17,7 @@ pub(crate) use machine::{
 };
 pub(crate) use srun::{AgentConnection, SrunProcess};
 pub(crate) use step_link::{Direction, LinkArrival, LinkClient, LinkServer, StepLinkId, StepLinks};
-pub(crate) use stepd::{BelowNode, Greeted, StepTasks, StepdProcess};
+pub(crate) use stepd::{BelowNode, Greeted, StepTasks, StepdProcess, StreamKey};
 
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_model::job::{ExitStatus, JobState, StepEnd, Usage};

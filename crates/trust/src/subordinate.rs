@@ -17,14 +17,20 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 /// How often it is looked whether the file has changed.
 const LOOKED_EVERY: Duration = Duration::from_secs(1);
 
-/// What tells one state of the file from another.
-type Stamp = (u64, u64, i64, i64);
+/// What differs between two states of the file.
+#[derive(Debug, PartialEq, Eq)]
+struct FileStamp {
+    inode: u64,
+    bytes: u64,
+    modified_s: i64,
+    modified_ns: i64,
+}
 
 /// The ranges of this host.
 #[derive(Debug)]
 pub struct SubordinateUids {
     path: PathBuf,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     looked_at: Option<Instant>,
     /// First and last uid of each, in order; those that touch or overlap are one.
     ranges: Vec<(u32, u32)>,
@@ -70,7 +76,12 @@ impl SubordinateUids {
         }
         self.looked_at = Some(Instant::now());
         let found = fs::metadata(&self.path).ok();
-        let stamp = found.map(|file| (file.ino(), file.len(), file.mtime(), file.mtime_nsec()));
+        let stamp = found.map(|file| FileStamp {
+            inode: file.ino(),
+            bytes: file.len(),
+            modified_s: file.mtime(),
+            modified_ns: file.mtime_nsec(),
+        });
         if stamp == self.stamp {
             return;
         }

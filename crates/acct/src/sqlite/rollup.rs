@@ -137,8 +137,16 @@ impl Run {
     }
 }
 
-/// A row of `used`: length and beginning, whose, and of which device (0 for what all jobs have).
-type UsedKey = (Length, i64, Whose, i64);
+/// What identifies a row of `used`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct UsedKey {
+    length: Length,
+    /// Milliseconds since the epoch.
+    begin: i64,
+    whose: Whose,
+    /// The row of the device's name; 0 for what all jobs have.
+    device: i64,
+}
 
 /// Changes of sums that a transaction makes.
 #[derive(Debug, Default)]
@@ -185,7 +193,12 @@ impl Rollup {
             while begin < to {
                 let next = length.next(begin);
                 let part = run.within(begin.max(from), next, to);
-                let key = |device| (length, begin, run.whose, device);
+                let key = |device| UsedKey {
+                    length,
+                    begin,
+                    whose: run.whose,
+                    device,
+                };
                 self.used.entry(key(0)).or_default().add(part, sign);
                 for (device, count) in &devices {
                     let part = Amounts {
@@ -248,20 +261,20 @@ impl Rollup {
              mem_mib_ms = mem_mib_ms + excluded.mem_mib_ms, node_ms = node_ms + excluded.node_ms,
              planned_cpu_ms = planned_cpu_ms + excluded.planned_cpu_ms RETURNING id",
         )?;
-        for ((length, begin, whose, device), amounts) in std::mem::take(&mut self.used) {
+        for (key, amounts) in std::mem::take(&mut self.used) {
             if amounts == Amounts::default() {
                 continue;
             }
-            let keys = (length_key(length), begin, whose.account, whose.uid);
+            let whose = key.whose;
             let id: i64 = put.query_row(
                 rusqlite::params![
-                    keys.0,
-                    keys.1,
-                    keys.2,
-                    keys.3,
+                    length_key(key.length),
+                    key.begin,
+                    whose.account,
+                    whose.uid,
                     whose.owner,
                     whose.wckey,
-                    device,
+                    key.device,
                     amounts.run,
                     amounts.cpu,
                     amounts.mem,

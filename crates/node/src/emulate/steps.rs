@@ -47,8 +47,12 @@ const DELIVERY_MAX: Duration = Duration::from_secs(5);
 /// Memory for the stack of a thread that plays a step daemon.
 const STACK: usize = 256 << 10;
 
-/// Ends on their way up, and who waits for the answer.
-type Ends = (Vec<NodeEnd>, oneshot::Sender<()>);
+/// Ends that nodes below report.
+struct ReportedEnds {
+    ends: Vec<NodeEnd>,
+    /// Answered once they are reported further up.
+    done: oneshot::Sender<()>,
+}
 
 /// What a node knows of jobs that steps could be of.
 #[derive(Default)]
@@ -94,7 +98,7 @@ pub(super) struct Steps {
     dir: PathBuf,
     grants: Rc<Grants>,
     /// Ends of steps that are sent to the node above together, while earlier ones are on their way.
-    ends: RefCell<HashMap<StepId, mpsc::UnboundedSender<Ends>>>,
+    ends: RefCell<HashMap<StepId, mpsc::UnboundedSender<ReportedEnds>>>,
 }
 
 impl Steps {
@@ -171,7 +175,7 @@ impl Steps {
                 match known {
                     Some(up) => {
                         let (done, sent) = oneshot::channel();
-                        up.send((ends, done))?;
+                        up.send(ReportedEnds { ends, done })?;
                         sent.await?;
                         AgentReply::Done
                     }
@@ -244,7 +248,7 @@ impl Steps {
         launch: &StepLaunch,
         nodes: usize,
         mut own: oneshot::Receiver<anyhow::Result<()>>,
-        mut below: mpsc::UnboundedReceiver<Ends>,
+        mut below: mpsc::UnboundedReceiver<ReportedEnds>,
     ) {
         let (mut runs, mut left) = (true, nodes);
         while left > 0 {
@@ -255,14 +259,14 @@ impl Steps {
                     let well = matches!(ended, Ok(Ok(())));
                     ends.push(NodeEnd { position: launch.position, end: end(well) });
                 }
-                Some((more, done)) = below.recv() => {
-                    ends.extend(more);
-                    waiting.push(done);
+                Some(reported) = below.recv() => {
+                    ends.extend(reported.ends);
+                    waiting.push(reported.done);
                 }
             }
-            while let Ok((more, done)) = below.try_recv() {
-                ends.extend(more);
-                waiting.push(done);
+            while let Ok(reported) = below.try_recv() {
+                ends.extend(reported.ends);
+                waiting.push(reported.done);
             }
             left = left.saturating_sub(ends.len());
             report_ends(&Peers::direct(&self.name), launch, ends).await;

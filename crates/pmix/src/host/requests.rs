@@ -1,7 +1,7 @@
 //! Requests of clients, through the library, and of other hosts.
 
 use super::{Control, MpiHost, PendingAnswer};
-use crate::collective::Finish;
+use crate::collective::{CollectiveName, Finish};
 use crate::control::FromHost;
 use crate::info::{Infos, Packed, Value};
 use crate::upcall::{InfoReply, Modex, Upcall};
@@ -144,7 +144,8 @@ impl MpiHost {
                 status,
                 parts,
             } => {
-                let name = (name.into(), number);
+                let name = name.into();
+                let name = CollectiveName { name, number };
                 let (outgoing, outcome) = self.collectives.receive(name, round, status, parts);
                 self.post(outgoing);
                 outcome.into_iter().for_each(|o| self.finish(o));

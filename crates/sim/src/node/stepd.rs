@@ -40,8 +40,14 @@ impl StepdClients {
     }
 }
 
-/// A stream of a task that is read: of which task, and whether it is error output.
-pub(crate) type StreamKey = (u32, bool);
+/// A stream of a task that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StreamKey {
+    /// The task's number in its step.
+    pub(crate) task: u32,
+    /// Whether it is error output.
+    pub(crate) is_stderr: bool,
+}
 
 /// What a daemon has of the tasks of its step.
 #[derive(Debug, Default)]

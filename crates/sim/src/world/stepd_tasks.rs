@@ -4,7 +4,7 @@ use super::stepds::StepdExecutor;
 use super::{Outcome, trace};
 use crate::node::{
     BelowNode, Direction, Kind, LinkClient, Parent, Process, Share, StepTasks, StepdProcess,
-    TaskKey, wait_status,
+    StreamKey, TaskKey, wait_status,
 };
 use crate::world::invariants;
 use crate::{Plant, Violation};
@@ -150,12 +150,16 @@ fn start_tasks(
         }
         if !order.direct {
             let holders = BTreeSet::from([pid]);
-            tasks.streams.insert((number, false), holders.clone());
-            tasks.streams.insert((number, true), holders);
+            let stream = |is_stderr| StreamKey {
+                task: number,
+                is_stderr,
+            };
+            tasks.streams.insert(stream(false), holders.clone());
+            tasks.streams.insert(stream(true), holders);
             if executor.world.random.one_in(2) {
                 tasks
                     .output
-                    .push_back(((number, false), b"a line\n".to_vec()));
+                    .push_back((stream(false), b"a line\n".to_vec()));
             }
         }
     }

@@ -196,13 +196,11 @@ impl StepdExecutor<'_> {
 
     /// While a step runs.
     fn wait_in_step(&mut self) -> Outcome {
-        while let Some(((task, is_error), bytes)) =
-            self.process().and_then(|p| p.tasks.output.pop_front())
-        {
+        while let Some((stream, bytes)) = self.process().and_then(|p| p.tasks.output.pop_front()) {
             let bytes = bytes.into();
             self.deliver(Event::Output {
-                task,
-                is_error,
+                task: stream.task,
+                is_error: stream.is_stderr,
                 bytes,
             })?;
         }
