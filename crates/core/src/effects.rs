@@ -147,8 +147,7 @@ impl State {
             let there = present.contains(&JobAttempt::new(id, attempt));
             match job.phase() {
                 Phase::Running | Phase::Suspended if self.is_configuring(job) => {}
-                // The order with a smaller allocation may have been lost with the connection.
-                Phase::Running if !there || job.resize_time.is_some() => out.push(Effect::Launch {
+                Phase::Running if !there => out.push(Effect::Launch {
                     node,
                     job: id,
                     attempt,
@@ -178,8 +177,14 @@ impl State {
                     now: false,
                     why: why_ended(job),
                 }),
-                // The order to go on may have been lost with the connection, and limits may have been changed meanwhile.
+                // The orders with a smaller allocation and to go on may have been lost with the connection, and limits may have
+                // been changed meanwhile.
                 Phase::Running => {
+                    out.extend(job.resize_time.map(|_| Effect::Launch {
+                        node,
+                        job: id,
+                        attempt,
+                    }));
                     let was_stopped = job.suspended_ms > 0;
                     out.extend(was_stopped.then_some(Effect::Signal {
                         node,

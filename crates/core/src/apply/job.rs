@@ -420,9 +420,12 @@ fn was_stopped(job: &Job) -> bool {
     )
 }
 
+/// Adds the time for which a job was suspended: at least a millisecond, also where the clock was set back, since nodes that
+/// connect are ordered to let go on what was ever suspended.
 fn end_suspension(job: &mut Job, at: Timestamp) {
     if let Some(since) = job.suspend_time.take() {
-        job.suspended_ms = job.suspended_ms.saturating_add(at.since_ms(since));
+        let suspended_ms = at.since_ms(since).max(1);
+        job.suspended_ms = job.suspended_ms.saturating_add(suspended_ms);
     }
 }
 

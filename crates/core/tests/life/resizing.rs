@@ -162,3 +162,25 @@ fn jobs_keep_their_nodes_where_the_site_says_so() {
     // What names all that it has takes nothing away.
     world.must(1000, list(id, "n[1-3]"));
 }
+
+#[test]
+fn orders_to_go_on_that_were_lost_come_again_with_the_smaller_allocation() {
+    let (mut world, id) = running();
+    let fewer = nodes(&world, id, 2);
+    world.must(1000, fewer);
+    world.must(0, UserCommand::Suspend { target: target(id) });
+    // A clock that is set back gives the suspension no length.
+    world.must(0, UserCommand::Resume { target: target(id) });
+    let attempt = world.job(id).attempt;
+    let orders = world
+        .state
+        .orders_for_node(NodeIdx(0), &[JobAttempt::new(id, attempt)]);
+    assert!(
+        matches!(
+            orders[..],
+            [Effect::Launch { .. }, Effect::Signal { signal: 18, .. }]
+        ),
+        "{orders:?}"
+    );
+    world.check_replay();
+}
