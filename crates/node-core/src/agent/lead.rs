@@ -30,6 +30,8 @@ pub(super) struct LedSteps {
     waiting: VecDeque<Waiting>,
     placed: BTreeMap<StepId, LedStep>,
     numbers: HashMap<JobId, StepNumbers>,
+    /// Open connections by which a step was asked for that was let wait, or begin. Anybody opens and closes others.
+    clients: HashSet<ConnId>,
     /// Something changed that may let a waiting step start.
     dirty: bool,
     /// Jobs whose step daemons were read since then.
@@ -141,6 +143,9 @@ impl LedSteps {
     }
 
     fn of_client(&self, conn: ConnId) -> Option<(StepId, &LedStep)> {
+        if !self.clients.contains(&conn) {
+            return None;
+        }
         let is_of = |s: &LedStep| s.client.is_some_and(|(c, _)| c == conn);
         let mut placed = self.placed.iter();
         placed.find(|(_, s)| is_of(s)).map(|(key, s)| (*key, s))
