@@ -46,6 +46,8 @@ pub enum Sender {
     User(u32),
     /// The agent of a node, which may be somebody else's by now.
     Agent(Arc<str>),
+    /// The agents of a job's nodes, by the job's number: with its key one can be any of them.
+    AgentsOfJob(u64),
 }
 
 impl From<u32> for Sender {
@@ -59,6 +61,7 @@ impl fmt::Display for Sender {
         match self {
             Sender::User(uid) => write!(f, "uid {uid}"),
             Sender::Agent(node) => write!(f, "the agent of {node}"),
+            Sender::AgentsOfJob(job) => write!(f, "the agents of job {job}"),
         }
     }
 }
@@ -189,6 +192,7 @@ impl<T: Send + 'static> Closers<T> {
         let name = match sender {
             Sender::User(uid) => format!("close-{uid}"),
             Sender::Agent(node) => format!("close-{node}"),
+            Sender::AgentsOfJob(job) => format!("close-job-{job}"),
         };
         let (own, sender) = (self.clone(), sender.clone());
         (self.0.start_thread)(name, Box::new(move || own.close_all_of(&sender)))?;

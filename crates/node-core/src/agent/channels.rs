@@ -56,11 +56,8 @@ impl Agent {
                 target: ChannelTarget::Agent(*job),
             }),
             JobCredential::Node { job, node } => {
-                // Or one that it was before the job was made smaller. The agent that knew that may have been lost.
                 let of_job = self.state.jobs.latest(*job);
-                let is_its = of_job.is_some_and(|(attempt, job)| {
-                    job.has_node(node) || self.steps.led.has_node(attempt, node)
-                });
+                let is_its = of_job.is_some_and(|(_, job)| job.has_node(node));
                 if !is_its || *node == self.state.node.config.name {
                     return Err(ChannelRefusal::NoNode);
                 }

@@ -8,14 +8,17 @@ use muster_model::ids::{Attempt, JobAttempt, JobId};
 use muster_model::job::NodeShare;
 use muster_proto::node::{JobGrant, Report};
 use muster_trust::{JobKeyUse, derive_job_key, is_same_key};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A launch of a job here.
 #[derive(Debug, Default)]
 pub(super) struct Job {
-    /// Its share; absent when it is not known any more.
+    /// Its share; absent when it is not known any more. It is [set](Job::set_grant) with what follows from it.
     pub(super) grant: Option<Rc<JobGrant>>,
+    /// Positions of its nodes in the order of their names, once a node was looked for.
+    by_name: OnceCell<Vec<u32>>,
     /// Where it is in its life.
     pub(super) state: NodeJobState,
     /// The controller has suspended it: others may have its CPUs.
@@ -30,17 +33,47 @@ impl Job {
         self.grant.as_ref().is_some_and(|g| g.position == 0)
     }
 
+    /// Its share is known.
+    pub(super) fn set_grant(&mut self, grant: Rc<JobGrant>) {
+        self.by_name = OnceCell::new();
+        self.grant = Some(grant);
+    }
+
     /// It has less from now on.
     pub(super) fn shrink(&mut self, grant: &Rc<JobGrant>) {
-        let before = self.grant.replace(Rc::clone(grant));
+        let before = self.grant.take();
+        self.set_grant(Rc::clone(grant));
         let before = before.iter().flat_map(|had| &had.alloc.nodes);
         self.former_nodes.extend(before.map(|n| n.name.clone()));
     }
 
-    /// Whether a node is one of its nodes, or was.
+    /// A step of it that goes on is on these nodes. The job may have been made smaller while another agent was here.
+    pub(super) fn add_nodes_of_step<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+        if self.grant.as_ref().is_some_and(|grant| grant.resizes == 0) {
+            return;
+        }
+        for name in names {
+            if !self.has_node(name) {
+                self.former_nodes.insert(name.to_owned());
+            }
+        }
+    }
+
+    /// Whether a node is one of its nodes, or was. Who asks need not have shown the key: no list is gone through, but once for
+    /// each job.
     pub(super) fn has_node(&self, name: &str) -> bool {
-        let mut nodes = self.grant.iter().flat_map(|grant| &grant.alloc.nodes);
-        nodes.any(|n| n.name == name) || self.former_nodes.contains(name)
+        let is_granted = self.grant.as_ref().is_some_and(|grant| {
+            let nodes = &grant.alloc.nodes;
+            let name_at = |at: u32| nodes.get(at as usize).map(|node| node.name.as_str());
+            let by_name = self.by_name.get_or_init(|| {
+                let mut all: Vec<u32> = (0..).take(nodes.len()).collect();
+                all.sort_by_key(|at| name_at(*at));
+                all
+            });
+            let found = by_name.binary_search_by_key(&Some(name), |at| name_at(*at));
+            found.is_ok()
+        });
+        is_granted || self.former_nodes.contains(name)
     }
 
     /// Its share of this node.

@@ -268,7 +268,7 @@ impl Agent {
         let job = self.state.jobs.entry(attempt);
         if let (None, Some(bytes)) = (&job.grant, &known.grant) {
             match minicbor::decode(bytes) {
-                Ok(grant) => job.grant = Some(Rc::new(grant)),
+                Ok(grant) => job.set_grant(Rc::new(grant)),
                 Err(e) => log::error!("job {}: its grant cannot be read back: {e}", attempt.job),
             }
         }
@@ -405,7 +405,7 @@ impl Agent {
         {
             return;
         }
-        self.state.jobs.entry(attempt).grant = Some(Rc::clone(grant));
+        self.state.jobs.entry(attempt).set_grant(Rc::clone(grant));
         self.steps.samples.sample_from_now(&mut self.state, grant);
         self.steps.grant_came(&mut self.state, grant.job);
     }

@@ -30,6 +30,8 @@ pub(super) struct LedSteps {
     waiting: VecDeque<Waiting>,
     placed: BTreeMap<StepId, LedStep>,
     numbers: HashMap<JobId, StepNumbers>,
+    /// Open connections by which a step was asked for that was let wait, or begin. Anybody opens and closes others.
+    clients: HashSet<ConnId>,
     /// Something changed that may let a waiting step start.
     dirty: bool,
     /// Jobs whose step daemons were read since then.
@@ -92,20 +94,9 @@ struct LedStep {
 impl LedSteps {
     /// Whether steps of a job are led from here that are not over on all nodes.
     pub(super) fn leads_any(&self, attempt: JobAttempt) -> bool {
-        self.led_steps(attempt).next().is_some()
-    }
-
-    /// Whether one of these steps is on a node, which the job may have given up.
-    pub(super) fn has_node(&self, attempt: JobAttempt, name: &str) -> bool {
-        let mut nodes = self.led_steps(attempt).flat_map(|step| &step.record.nodes);
-        nodes.any(|node| node.name == name)
-    }
-
-    fn led_steps(&self, attempt: JobAttempt) -> impl Iterator<Item = &LedStep> {
         let steps = self.placed.range(StepId::new(attempt.job, StepNo(0))..);
-        let of_job = steps.take_while(move |(StepId { job, .. }, _)| *job == attempt.job);
-        let of_attempt = of_job.filter(move |(_, step)| step.attempt == attempt);
-        of_attempt.map(|(_, step)| step)
+        let mut of_job = steps.take_while(|(StepId { job, .. }, _)| *job == attempt.job);
+        of_job.any(|(_, step)| step.attempt == attempt)
     }
 }
 
@@ -152,6 +143,9 @@ impl LedSteps {
     }
 
     fn of_client(&self, conn: ConnId) -> Option<(StepId, &LedStep)> {
+        if !self.clients.contains(&conn) {
+            return None;
+        }
         let is_of = |s: &LedStep| s.client.is_some_and(|(c, _)| c == conn);
         let mut placed = self.placed.iter();
         placed.find(|(_, s)| is_of(s)).map(|(key, s)| (*key, s))
@@ -360,6 +354,9 @@ impl LedSteps {
                 state.report_end(key, attempt.attempt, &record);
             }
             return;
+        }
+        if let Some(job) = state.jobs.get_mut(attempt) {
+            job.add_nodes_of_step(record.nodes.iter().map(|node| node.name.as_str()));
         }
         // It may be known already; the controller ignores that.
         let started = Report::StepStarted(Box::new(record.step.clone()));

@@ -87,6 +87,7 @@ impl StepDaemons {
         state
             .actions
             .push(Action::Signal(spare.pid, signals::SIGKILL));
+        mark_dismissed(state, spare.pid);
         state.actions.push(Action::RemoveSocket(spare.socket));
         self.close_stepd(state, spare.id);
         state.find_stepd(attempt, step);
@@ -308,11 +309,7 @@ impl StepDaemons {
 
     /// Has a daemon without a step end.
     pub(super) fn dismiss(&mut self, state: &mut LauncherState, stepd: ConnectedStepd) {
-        if let Some(Role::Spare(attempt)) = state.roles.get(&stepd.pid)
-            && let Some(entry) = state.jobs.get_mut(attempt)
-        {
-            entry.dismissed.insert(stepd.pid);
-        }
+        mark_dismissed(state, stepd.pid);
         state.actions.push(Action::RemoveSocket(stepd.socket));
         // If it is gone already, there is nothing to do.
         state
@@ -558,6 +555,15 @@ impl StepDaemons {
         entry.enter_step(step, StepProcess::new(0, None));
         note_found(state, attempt, step, kept);
         self.end_of_step(state, attempt, step, EncodedEnd::of(end), false);
+    }
+}
+
+/// The job of a daemon that waited for a step is not over before it has ended.
+fn mark_dismissed(state: &mut LauncherState, pid: i32) {
+    if let Some(Role::Spare(attempt)) = state.roles.get(&pid)
+        && let Some(entry) = state.jobs.get_mut(attempt)
+    {
+        entry.dismissed.insert(pid);
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) struct JobEntry {
     /// The job was stopped: a script that starts later is, too.
     pub(super) is_stopped: bool,
     /// Step daemons that have been ordered to end, or lost their connections with the agent, and have not ended: the agent may just
-    /// have given one of them a step.
+    /// have given one of them a step. Each is a child of this process that was not collected.
     pub(super) dismissed: BTreeSet<i32>,
     /// Processes of its script that the kernel has killed for want of memory.
     pub(super) oom_kills: u64,

@@ -17,6 +17,7 @@ use crate::pmix_place::SHARED_MEMORY;
 use crate::signals;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
 use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, StepNo};
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
@@ -44,11 +45,15 @@ pub fn is_step_dir(path: &str) -> bool {
 }
 
 impl JobEntry {
-    /// Processes of its step daemons.
+    /// Processes of its step daemons, also of those that have no step and have not ended.
     pub(super) fn daemons(&self) -> Vec<i32> {
         let live = self.steps.values();
         let live = live.filter(|s| s.ended.is_none() && s.pid > 0);
-        live.map(|s| s.pid).collect()
+        let all: BTreeSet<i32> = live
+            .map(|s| s.pid)
+            .chain(self.dismissed.iter().copied())
+            .collect();
+        all.into_iter().collect()
     }
 
     /// Steps that have not ended as far as is known.

@@ -2,6 +2,7 @@
 //! checks with each action that nothing is started twice or before it is on file, and that each thing held is given back once.
 
 mod actions;
+mod dismissed;
 mod floods;
 mod random;
 mod scenarios;
@@ -146,6 +147,8 @@ struct Process {
     is_child: bool,
     /// It has ended so, and was not collected.
     ended: Option<i32>,
+    /// It does nothing any more: only SIGKILL ends it.
+    hangs: bool,
 }
 
 #[derive(Debug, Default)]
@@ -490,13 +493,16 @@ impl World {
             kind,
             is_child: true,
             ended: None,
+            hangs: false,
         };
         self.processes.insert(pid, process);
         Ok(pid)
     }
 
     fn end(&mut self, pid: i32, status: i32) {
-        if let Some(process) = self.processes.get_mut(&pid) {
+        if let Some(process) = self.processes.get_mut(&pid)
+            && (!process.hangs || status == SIGKILL)
+        {
             process.ended.get_or_insert(status);
         }
     }
@@ -516,7 +522,7 @@ impl World {
         let Kind::Stepd(attempt, Some(step)) = process.kind else {
             return;
         };
-        if process.ended.is_some() {
+        if process.ended.is_some() || process.hangs {
             return;
         }
         process.kind = Kind::Stepd(attempt, None);

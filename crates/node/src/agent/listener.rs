@@ -106,26 +106,31 @@ struct Connected {
 impl Server {
     /// Serves a connection from another host.
     pub(super) fn serve_remote(&self, stream: UnixStream, caller: Caller, address: Option<IpAddr>) {
-        let (client, only_job) = match &caller.of {
-            CallerOf::Job(job) => (self.quotas.client_of_job(caller.uid), Some(*job)),
+        let (client, only_job, sender) = match &caller.of {
+            CallerOf::Job(job) => {
+                let client = self.quotas.client_of_job(caller.uid);
+                let user = Sender::User(self.quotas.charged(caller.uid));
+                (client, Some(*job), user)
+            }
             CallerOf::Node(agent) => {
+                // Who has the job's key can name each of its nodes.
+                let agents = Sender::AgentsOfJob(agent.job.0);
                 let client = self.quotas.client(caller.uid);
-                let becomes_one = |client: &mut Client| client.become_agent(&agent.to_string());
-                (
-                    client.and_then(|mut c| becomes_one(&mut c).then_some(c)),
-                    None,
-                )
+                let client = client.and_then(|mut c| c.become_agent(agents.clone()).then_some(c));
+                (client, None, agents)
             }
         };
         let place = ClientPlace::Host(address);
-        let connected = client.map(|client| Connected {
-            client,
-            place,
-            only_job,
-        });
-        match connected {
-            Some(connected) => self.serve(stream, connected),
-            None => turn_away(stream, self.quotas.charged(caller.uid)),
+        match client.filter(may_send) {
+            Some(client) => {
+                let connected = Connected {
+                    client,
+                    place,
+                    only_job,
+                };
+                self.serve(stream, connected);
+            }
+            None => turn_away(stream, sender),
         }
     }
 
@@ -145,7 +150,6 @@ async fn welcome(
         match socket.async_io(Interest::READABLE, &accept).await {
             Ok((stream, uid)) => {
                 let client = server.quotas.client(uid);
-                let may_send = |client: &Client| closing::waiting_of(client.sender()) < WAITING_MAX;
                 match client.filter(may_send) {
                     Some(client) => {
                         let peer = getsockopt(&stream, PeerCredentials);
@@ -157,7 +161,7 @@ async fn welcome(
                         };
                         server.serve(stream, connected);
                     }
-                    None => turn_away(stream, server.quotas.charged(uid)),
+                    None => turn_away(stream, Sender::User(server.quotas.charged(uid))),
                 }
             }
             Err(e) => {
@@ -168,14 +172,26 @@ async fn welcome(
     }
 }
 
-/// Refuses a client whose user has too much here already.
-fn turn_away(stream: UnixStream, uid: u32) {
-    let text = "you or all users together have too many connections to the node's agent; try again when some have ended";
+/// Whether not too much of what a client's user, or agent, has sent waits to be closed.
+fn may_send(client: &Client) -> bool {
+    closing::waiting_of(client.sender()) < WAITING_MAX
+}
+
+/// Refuses a client whose user has too much here already, or one of the agents that have.
+fn turn_away(stream: UnixStream, sender: Sender) {
+    let text = match sender {
+        Sender::User(_) => {
+            "you or all users together have too many connections to the node's agent; try again when some have ended"
+        }
+        Sender::Agent(_) | Sender::AgentsOfJob(_) => {
+            "agents of the job, or all together, have too many connections to the node's agent"
+        }
+    };
     let refusal = AgentReply::Refused(Refusal::new(RefusalCode::Busy, text));
     // So little is taken at once, or the client is gone.
     let _ = stream.set_nonblocking(true);
     let _ = (&stream).write(&frame::encode(&refusal));
-    closing::close_connection(uid, stream);
+    closing::close_connection(sender, stream);
 }
 
 async fn serve(
@@ -459,8 +475,9 @@ impl Reader {
         greeting: Option<&Greeting>,
         rest: &mut Charge,
     ) -> Result<(), Ended> {
-        let is_full = closing::waiting_of(Sender::Agent(node.into())) >= WAITING_MAX;
-        if is_full || !self.client.become_agent(node) {
+        let agent = Sender::Agent(node.into());
+        let is_full = closing::waiting_of(agent.clone()) >= WAITING_MAX;
+        if is_full || !self.client.become_agent(agent) {
             let why = "this node's agent has too many connections here";
             return Err(Ended::refused(RefusalCode::Busy, why));
         }
@@ -475,12 +492,17 @@ impl Reader {
 
     /// Ends the connection since its bytes have no room.
     fn no_room(&self, why: NoRoom) -> Ended {
-        let why = match why {
-            NoRoom::Own if self.client.is_agent() => {
+        let why = match (why, self.client.sender()) {
+            (NoRoom::Own, Sender::Agent(_)) => {
                 "this node's agent has too many requests waiting here"
             }
-            NoRoom::Own => "this user has too many requests waiting on the node",
-            NoRoom::All => "the node has too many requests of other users waiting; try again later",
+            (NoRoom::Own, Sender::AgentsOfJob(_)) => {
+                "the agents of this job have too many requests waiting here"
+            }
+            (NoRoom::Own, Sender::User(_)) => "this user has too many requests waiting on the node",
+            (NoRoom::All, _) => {
+                "the node has too many requests of other users waiting; try again later"
+            }
         };
         Ended::refused(RefusalCode::Busy, why)
     }

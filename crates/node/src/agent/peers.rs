@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Connections to an agent that are kept at most.
-const KEPT_MAX: usize = 4;
+pub(super) const KEPT_MAX: usize = 4;
 
 /// How long a connection is kept without a request. The other agent, which has places for so many from all agents together, closes it
 /// after [twice that](super::listener).

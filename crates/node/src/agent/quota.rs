@@ -1,7 +1,7 @@
 //! What the clients of one user may have at a time, and those of all users together: connections, bytes of requests
 //! that are incomplete or wait, and bytes of replies that are not read. Root on this host is not limited, nor is the supervisor's
-//! user. Each other agent has a share of its own, on another host one for each job by whose key it comes: it may have been taken
-//! over. Reserved descriptors are for these, launcher, controller and the agent's files.
+//! user. Each other agent on this host has a share of its own: it may have been taken over. Those on other hosts have one for each
+//! job by whose key they come, with which one can be any of them. Reserved descriptors are for these, launcher, controller and the agent's files.
 
 use super::replies::{UNREAD, UNREAD_OF_AGENTS};
 use muster_channel::admission::{ByteBounds, ByteCount, NoRoom};
@@ -63,8 +63,8 @@ struct Inner {
     /// Connections of other agents.
     all_agents: usize,
     users: HashMap<u32, ClientUse>,
-    /// What other agents have, by node.
-    agents: HashMap<Arc<str>, ClientUse>,
+    /// What other agents have: each of this host, and those of each job.
+    agents: HashMap<Sender, ClientUse>,
     /// Counts from which those of users, and of agents, are made.
     of_users: ByteQuotas,
     of_agents: ByteQuotas,
@@ -101,7 +101,7 @@ impl ByteQuotas {
     }
 }
 
-/// What a client has: a user, or an agent of another node.
+/// What a client has: a user, an agent of another node, or those of a job.
 #[derive(Debug)]
 struct ClientUse {
     clients: usize,
@@ -131,25 +131,24 @@ impl Inner {
         users.or_insert_with(|| ClientUse::new(&self.of_users))
     }
 
-    /// What the agent of a node has.
-    fn of_agent(&mut self, node: &Arc<str>) -> &mut ClientUse {
-        let agents = self.agents.entry(Arc::clone(node));
-        agents.or_insert_with(|| ClientUse::new(&self.of_agents))
-    }
-
     /// What a client has, or what is counted with it.
     fn of(&mut self, sender: &Sender) -> &mut ClientUse {
         match sender {
             Sender::User(uid) => self.of_user(*uid),
-            Sender::Agent(node) => self.of_agent(node),
+            Sender::Agent(_) | Sender::AgentsOfJob(_) => {
+                let agents = self.agents.entry(sender.clone());
+                agents.or_insert_with(|| ClientUse::new(&self.of_agents))
+            }
         }
     }
 
     fn forget_unused(&mut self, sender: &Sender) {
+        if !self.of(sender).is_none() {
+            return;
+        }
         match sender {
-            Sender::User(uid) if self.of(sender).is_none() => drop(self.users.remove(uid)),
-            Sender::Agent(node) if self.of(sender).is_none() => drop(self.agents.remove(node)),
-            _ => {}
+            Sender::User(uid) => drop(self.users.remove(uid)),
+            Sender::Agent(_) | Sender::AgentsOfJob(_) => drop(self.agents.remove(sender)),
         }
     }
 
@@ -272,7 +271,7 @@ impl Quotas {
             charged,
             limited,
             precedence,
-            node: None,
+            agent: None,
             kept,
         })
     }
@@ -286,7 +285,7 @@ impl Quotas {
                 inner.all_clients -= 1;
                 inner.is_full_logged &= inner.all_clients > inner.clients_max / 2;
             }
-            Sender::Agent(_) => inner.all_agents -= 1,
+            Sender::Agent(_) | Sender::AgentsOfJob(_) => inner.all_agents -= 1,
         }
         inner.forget_unused(sender);
     }
@@ -301,35 +300,39 @@ pub(crate) struct Client {
     charged: u32,
     limited: bool,
     precedence: Precedence,
-    /// The node for whose agent it is.
-    node: Option<Arc<str>>,
+    /// The agent that it is, or those with which it is counted.
+    agent: Option<Sender>,
     /// Absent if it has no limits.
     kept: Option<ByteQuotas>,
 }
 
 impl Client {
-    /// It is the agent of this node from now on, for good; whether that may have one more, with what all agents have. Only what
+    /// It is this agent from now on, or one of these, for good; whether those may have one more, with what all agents have. Only what
     /// [is not limited](Client::is_limited) can be one.
-    pub(crate) fn become_agent(&mut self, node: &str) -> bool {
+    pub(crate) fn become_agent(&mut self, agent: Sender) -> bool {
         let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, all_max) = (inner.all_agents as u64, inner.clients_max as u64);
-        let own_max = inner.user_clients_max as u64;
-        let own = inner.agents.get(node).map_or(0, |used| used.clients) as u64;
-        if self.limited || self.node.is_some() || !may_connect(own, all, own_max, all_max) {
+        let own_max = match agent {
+            Sender::User(_) => return false,
+            Sender::Agent(_) => inner.user_clients_max as u64,
+            // The first node of a wide job has connections of all others, which report ends of steps.
+            Sender::AgentsOfJob(_) => all_max,
+        };
+        let own = inner.agents.get(&agent).map_or(0, |used| used.clients) as u64;
+        if self.limited || self.agent.is_some() || !may_connect(own, all, own_max, all_max) {
             return false;
         }
-        let node: Arc<str> = node.into();
         inner.all_agents += 1;
-        let used = inner.of_agent(&node);
+        let used = inner.of(&agent);
         used.clients += 1;
         self.kept = Some(used.kept.clone());
-        self.node = Some(node);
+        self.agent = Some(agent);
         true
     }
 
     /// Whether it is another agent.
     pub(crate) fn is_agent(&self) -> bool {
-        self.node.is_some()
+        self.agent.is_some()
     }
 
     /// Whether limits count for it.
@@ -348,10 +351,7 @@ impl Client {
 
     /// Whose what it sends is.
     pub(crate) fn sender(&self) -> Sender {
-        match &self.node {
-            Some(node) => Sender::Agent(Arc::clone(node)),
-            None => Sender::User(self.charged),
-        }
+        self.agent.clone().unwrap_or(Sender::User(self.charged))
     }
 
     /// What counts the bytes of replies to it, unless it has no limits.
@@ -437,7 +437,12 @@ impl Drop for Charge {
 
 #[cfg(test)]
 mod tests {
+    use super::super::peers::KEPT_MAX;
     use super::*;
+
+    fn of_node(name: &str) -> Sender {
+        Sender::Agent(name.into())
+    }
 
     #[test]
     fn a_user_has_a_share_of_the_connections() {
@@ -474,13 +479,15 @@ mod tests {
         let quotas = Quotas::new(0, (RESERVED_FDS + 40 * (CLIENT_FDS + AGENT_FDS)) as u64);
         let connect = |node: &str| {
             let mut client = quotas.client(0).unwrap();
-            client.become_agent(node).then_some(client)
+            client.become_agent(of_node(node)).then_some(client)
         };
         let first: Vec<Client> = std::iter::from_fn(|| connect("n1")).collect();
         assert_eq!(first.len(), 15);
         let mut second = connect("n2").unwrap();
-        assert!(second.is_agent() && !second.become_agent("n3"));
-        assert!(!quotas.client(1000).unwrap().become_agent("n2"), "a user");
+        assert!(second.is_agent() && !second.become_agent(of_node("n3")));
+        let mut user = quotas.client(1000).unwrap();
+        assert!(!user.become_agent(of_node("n2")), "a user");
+        drop(user);
         drop(first);
         assert!(connect("n1").is_some());
         // One that is taken over could have the others keep any number of half requests.
@@ -504,7 +511,7 @@ mod tests {
         let quotas = Quotas::new(0, (RESERVED_FDS + 40 * (CLIENT_FDS + AGENT_FDS)) as u64);
         let connect = |node: &str| {
             let mut client = quotas.client(0).unwrap();
-            client.become_agent(node).then_some(client)
+            client.become_agent(of_node(node)).then_some(client)
         };
         let greedy: Vec<Client> = (1..=2)
             .flat_map(|node| {
@@ -517,6 +524,36 @@ mod tests {
             .collect();
         assert_eq!(others.len(), 17);
         assert!(quotas.client(1).is_some(), "users have places of their own");
+    }
+
+    /// With the key of a job one can be each of its nodes: each name had a share of its own.
+    #[test]
+    fn agents_of_a_job_leave_connections_for_those_of_other_jobs() {
+        let quotas = Quotas::new(0, 524_288);
+        let connect = |job: u64| {
+            let mut client = quotas.client(0).unwrap();
+            let agents = Sender::AgentsOfJob(job);
+            client.become_agent(agents).then_some(client)
+        };
+        let first: Vec<Client> = std::iter::from_fn(|| connect(1)).collect();
+        assert!(first.len() < CLIENTS_MAX / 2, "{}", first.len());
+        // All that the nodes of a wide job keep to the one that leads it.
+        assert!(first.len() > 1000 * KEPT_MAX, "{}", first.len());
+        let second: Vec<Client> = std::iter::from_fn(|| connect(2)).collect();
+        assert!(second.len() > CLIENTS_MAX / 8, "{}", second.len());
+        let others: Vec<Client> = (3..500).map_while(connect).collect();
+        assert_eq!(others.len(), 497);
+        // Bytes are those of all of them, too.
+        let charge = |client: &Client, bytes: usize| {
+            let mut charge = client.charge();
+            charge.set(bytes).ok().map(|()| charge)
+        };
+        let held = charge(&first[0], REQUESTS_OF_AGENTS.own).unwrap();
+        assert!(charge(&first[1], 1).is_none());
+        assert!(charge(&others[0], REQUESTS_OF_AGENTS.own).is_some());
+        drop((held, first, second, others));
+        let inner = quotas.0.lock().unwrap();
+        assert!(inner.agents.is_empty() && inner.all_agents == 0);
     }
 
     /// Root's job has a key like any other, and its agents have that.
@@ -539,7 +576,7 @@ mod tests {
         let mut held = Vec::new();
         for job in 0..64 {
             let mut client = quotas.client(0).unwrap();
-            assert!(client.become_agent(&format!("n2 (job {job})")));
+            assert!(client.become_agent(Sender::AgentsOfJob(job)));
             let mut charge = client.charge();
             let mut bytes = 0;
             while charge.set(bytes + (16 << 20)).is_ok() {
@@ -550,7 +587,7 @@ mod tests {
         let all = quotas.0.lock().unwrap().of_agents.requests.all();
         assert!(all < 1 << 30, "{all}");
         let mut another = quotas.client(0).unwrap();
-        assert!(another.become_agent("n3"));
+        assert!(another.become_agent(of_node("n3")));
         assert_eq!(another.charge().set(REQUESTS_OF_AGENTS.few), Ok(()));
     }
 

@@ -51,6 +51,7 @@ impl Steps {
             false => (None, stdio),
         };
         state.out.close_stdio(unused);
+        self.led.clients.insert(conn);
         self.led.waiting.push_back(Waiting {
             id,
             conn,
@@ -128,8 +129,13 @@ impl Steps {
         true
     }
 
-    /// srun is gone: its step waits no more, or is ended.
+    /// A client is gone: its step, if it has asked for one, waits no more, or is ended.
     pub(in crate::agent) fn step_client_gone(&mut self, state: &mut AgentState, conn: ConnId) {
+        self.node_steps.forget_early(state, conn);
+        let key = self.led.of_client(conn).map(|(key, _)| key);
+        if !self.led.clients.remove(&conn) {
+            return;
+        }
         for waiting in std::mem::take(&mut self.led.waiting) {
             if waiting.conn == conn {
                 state.out.close_stdio(waiting.stdio);
@@ -138,9 +144,8 @@ impl Steps {
                 self.led.waiting.push_back(waiting);
             }
         }
-        self.node_steps.forget_early(state, conn);
         self.led.dirty = true;
-        let Some(key) = self.led.of_client(conn).map(|(key, _)| key) else {
+        let Some(key) = key else {
             return;
         };
         self.led.release_client(&mut state.out, key);

@@ -65,6 +65,55 @@ fn a_node_that_the_job_gave_up_reports_to_an_agent_that_came_later() {
     }
 }
 
+/// Who had shown no key had a wrong name looked for in all nodes of all steps that go on.
+#[test]
+fn looking_for_a_wrong_node_takes_as_long_however_many_steps_there_are() {
+    const NODES: u32 = 64;
+    let mut old = Bench::of_node(1);
+    old.connect_launcher(Vec::new());
+    old.connect_controller();
+    old.order(Order::Launch(Box::new(grant_of(NODES, 0))));
+    old.create(1, step_spec(NODES));
+    let record = old.commands.iter().find_map(|command| match command {
+        LauncherCommand::Keep { key: 0, bytes, .. } => Some(bytes.clone()),
+        _ => None,
+    });
+    let record = record.unwrap();
+    let with_steps = |count: u32| {
+        let mut bench = Bench::of_node(1);
+        let smaller = JobGrant {
+            resizes: 1,
+            ..grant_of(NODES / 2, 0)
+        };
+        bench.connect_launcher(vec![KnownJob {
+            grant: Some(encode(&smaller)),
+            kept: (0..count).map(|step| (step, record.clone())).collect(),
+            ..KnownJob::new(RUN)
+        }]);
+        assert_eq!(bench.agent.steps.led.states().len(), count as usize);
+        bench
+    };
+    let took = |bench: &Bench| {
+        let credential = |node: &str| JobCredential::Node {
+            job: RUN.job,
+            node: node.to_owned(),
+        };
+        assert!(bench.agent.channel_peer(&credential("n64")).is_ok());
+        let wrong = credential("n65");
+        let times = (0..50).map(|_| {
+            let began = std::time::Instant::now();
+            for _ in 0..20 {
+                let refused = bench.agent.channel_peer(&wrong);
+                assert_eq!(refused, Err(ChannelRefusal::NoNode));
+            }
+            began.elapsed()
+        });
+        times.min().unwrap()
+    };
+    let (few, many) = (took(&with_steps(1)), took(&with_steps(500)));
+    assert!(many < few * 10, "{few:?} with one step, {many:?} with many");
+}
+
 /// The relay may connect to all step daemons of the node: the key of a step led to those of others, whose connections and memory it
 /// could take.
 #[test]

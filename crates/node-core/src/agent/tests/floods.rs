@@ -73,3 +73,37 @@ fn bytes_count_until_the_launcher_has_answered() {
     }
     bench.end_job();
 }
+
+/// Anybody on the node opens and closes connections: each that closed had all steps that wait laid out again, and was looked for in
+/// all that go on.
+#[test]
+fn a_connection_that_asked_for_no_step_closes_without_work() {
+    let mut bench = Bench::with_job(1);
+    bench.create(1, step_spec(2));
+    bench.start_ready();
+    let waiting = bench.create(2, step_spec(2));
+    // The daemons of the job are read before a step is laid out again.
+    let lays_out = |bench: &mut Bench, conn: u64| {
+        bench.run(Event::ConnClosed(ConnId(conn)));
+        bench.run(Event::Idle)
+    };
+    let refused = bench.create(
+        3,
+        StepSpec {
+            job: JobId(8),
+            ..step_spec(1)
+        },
+    );
+    assert!(matches!(
+        bench.replies_to(refused)[..],
+        [AgentReply::Refused(_)]
+    ));
+    for other in [3, 99] {
+        assert!(!lays_out(&mut bench, other), "connection {other}");
+    }
+    assert!(bench.requests.contains(&waiting));
+    // Another that waits may begin when one before it is gone.
+    bench.create(4, step_spec(2));
+    assert!(lays_out(&mut bench, 2));
+    assert!(!bench.requests.contains(&waiting));
+}

@@ -318,6 +318,10 @@ impl World {
     fn signal(&mut self, action: Action) {
         match action {
             Action::Signal(pid, signal) => {
+                assert!(
+                    self.processes.contains_key(&pid),
+                    "{pid} was collected and is signalled"
+                );
                 self.signals.push((pid, signal));
                 match (signal, self.processes.get(&pid).map(|p| p.kind)) {
                     (SIGKILL, _) => self.end(pid, SIGKILL),

@@ -26,6 +26,8 @@ enum Incident {
     TasksEnd(usize),
     /// A process ends, or is killed.
     ProcessEnds(usize),
+    /// A step daemon does nothing any more.
+    DaemonHangs(usize),
     /// A script leaves a process behind.
     Orphan(u64),
     /// Ends of processes are collected.
@@ -62,6 +64,7 @@ fn incident() -> impl Strategy<Value = Incident> {
         5 => (job(), step()).prop_map(|(job, step)| Incident::StartStep { job, step }),
         5 => index().prop_map(Incident::TasksEnd),
         4 => index().prop_map(Incident::ProcessEnds),
+        1 => index().prop_map(Incident::DaemonHangs),
         1 => job().prop_map(Incident::Orphan),
         6 => Just(Incident::Reap),
         3 => (index(), step(), prop::bool::weighted(0.7)).prop_map(|(spare, step, is_reported)| {
@@ -129,6 +132,13 @@ impl World {
             Incident::ProcessEnds(which) => {
                 if let Some(pid) = choose(&self.pids(|_| true), which) {
                     self.end(pid, SIGKILL);
+                }
+            }
+            Incident::DaemonHangs(which) => {
+                let stepds = self.pids(|kind| matches!(kind, Kind::Stepd(..)));
+                let process = choose(&stepds, which).and_then(|pid| self.processes.get_mut(&pid));
+                if let Some(process) = process.filter(|p| p.is_child) {
+                    process.hangs = true;
                 }
             }
             Incident::Orphan(job) => {

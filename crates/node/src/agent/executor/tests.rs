@@ -97,7 +97,7 @@ async fn administrators_and_other_agents_are_served_before_users() {
         .collect();
     let mut first =
         [(0, 501), (0, 502), (SLURM_USER, 503)].map(|(uid, n)| Connection::new(&quotas, uid, n));
-    assert!(first[1].client.become_agent("n2"));
+    assert!(first[1].client.become_agent(Sender::Agent("n2".into())));
     for _ in 0..20 {
         users.iter().for_each(|one| one.asks(&mut executor));
     }

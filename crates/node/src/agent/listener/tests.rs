@@ -185,7 +185,7 @@ async fn half_a_request_of_another_agent_has_a_time_limit() {
     let connect = || {
         let (near, far) = UnixStream::pair().unwrap();
         let mut client = quotas.client(0).unwrap();
-        assert!(client.become_agent("n2 (job 7)"));
+        assert!(client.become_agent(Sender::AgentsOfJob(7)));
         let connected = Connected {
             client,
             place: ClientPlace::Host(None),
@@ -207,6 +207,34 @@ async fn half_a_request_of_another_agent_has_a_time_limit() {
     let within = tokio::time::timeout(10 * KEPT_IDLE_MAX, served).await;
     within.expect("it is closed").unwrap();
     assert!(began.elapsed() > KEPT_IDLE_MAX);
+}
+
+/// Who has the key of a job can name each of its nodes: each name had places of its own.
+#[tokio::test]
+async fn agents_of_one_job_leave_places_for_those_of_others() {
+    let (inputs, _inbox) = mpsc::unbounded_channel();
+    let server = Server {
+        next: Arc::default(),
+        quotas: Quotas::new(0, 536),
+        inputs,
+    };
+    let mut ends = Vec::new();
+    let mut is_served = |job: u64, node: usize| {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.set_nonblocking(true).unwrap();
+        let agent = JobAgent {
+            job: JobId(job),
+            node: format!("n{node}"),
+        };
+        let of = CallerOf::Node(agent);
+        server.serve_remote(near, Caller { uid: 0, of }, None);
+        let refused = far.read(&mut [0]);
+        ends.push(far);
+        refused.is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
+    };
+    let first = (0..100).filter(|node| is_served(1, *node)).count();
+    assert!((10..20).contains(&first), "{first} of 40 places");
+    assert!((0..4).all(|node| is_served(2, node)));
 }
 
 #[tokio::test(start_paused = true)]
