@@ -29,5 +29,6 @@ mod stored;
 mod submission;
 mod table;
 mod turns;
+mod user_names;
 mod verbs;
 mod world;
