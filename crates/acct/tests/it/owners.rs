@@ -4,7 +4,7 @@ use crate::query::Scene;
 use muster_model::job::JobState;
 use muster_proto::acct::AcctQuery;
 
-/// Whoever asked for a user by a name that the system does not know got all jobs.
+/// All jobs were read for a user whom the system does not know.
 #[test]
 fn owners_are_found_by_the_names_that_accounting_keeps() {
     let mut scene = Scene::new();
