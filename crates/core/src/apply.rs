@@ -638,6 +638,7 @@ fn change_accounts(state: &mut State, changes: &[AccountsChange], at: Timestamp)
     if state.keeps_limits() {
         // Who is below whom, and the QOS of jobs that name none, may have changed.
         state.rebuild_indexes();
+        limits::settle_rates(state, at);
     }
     state.calculate_shares(at);
     state.scale = calculate_scale(state);

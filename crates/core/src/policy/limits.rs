@@ -6,9 +6,11 @@
 //! [`muster_model::account_limits`].
 
 mod accrual;
+mod rates;
 mod user_names;
 mod verdict;
 
+pub(crate) use rates::settle_rates;
 pub(crate) use user_names::{fold_names, kept_name, rename_use};
 pub(crate) use verdict::over_beside;
 pub use verdict::{Over, checks_starts};

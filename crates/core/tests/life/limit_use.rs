@@ -1,8 +1,8 @@
-//! A user gets another name: what it has used, and what waits.
+//! What counts towards limits when a user gets another name, or an account another parent.
 
 use crate::accounts::{account, edit, users};
 use crate::world::{World, config, spec, target};
-use muster_model::account_limits::LimitAsk;
+use muster_model::account_limits::{LimitAsk, Scope};
 use muster_model::command::{AccountsAsk, TermsAsk};
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
@@ -67,6 +67,37 @@ fn what_a_user_has_used_counts_under_the_new_name() {
         let id = w.submit(on(partition));
         assert_eq!(waits_for(&w, id), None, "{partition}");
     }
+}
+
+/// A job counted for the account that it had been below, for ever, and not for the one that it was below when it ended.
+#[test]
+fn a_job_that_runs_counts_for_the_accounts_that_it_is_below() {
+    let mut config = config();
+    config.order.enforce_limits = true;
+    let mut w = World::with(config);
+    w.must(0, edit(&["left", "right"], account("")));
+    w.must(0, edit(&["a"], account("left")));
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    let id = w.submit(spec("x"));
+    assert!(w.start(id, &[0]));
+    w.now = w.now.plus_s(600);
+    let moved = AccountsAsk::ModifyAccounts {
+        parent: "right".into(),
+        description: String::new(),
+        organization: String::new(),
+        terms: TermsAsk::default(),
+    };
+    w.must(0, edit(&["a"], moved));
+    w.now = w.now.plus_s(300);
+    w.finish(id, 0);
+    w.now = w.now.plus_s(6000);
+    let minutes = |w: &World, name: &str| {
+        let usage = &w.state.accounts.tres_usage[&Scope::Account(name.to_owned())];
+        usage.minutes("wall", w.now, 0)
+    };
+    assert_eq!(minutes(&w, "left"), 10);
+    assert_eq!(minutes(&w, "right"), 5);
+    assert_eq!(minutes(&w, "a"), 15);
 }
 
 /// Jobs that waited counted under the old name: a user could submit as many again under the new one.
