@@ -9,12 +9,14 @@ use muster_proto::hello::{ChannelAnswer, ChannelHello, JobCredential};
 use muster_proto::step::{AgentReply, AgentRequest};
 use muster_proto::version::Versions;
 use muster_trust::channel_secret;
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, connect, sendmsg, socket,
+};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A request, after what says which version is spoken here: both are written at once.
 fn greeted(request: &AgentRequest) -> Vec<u8> {
@@ -61,22 +63,41 @@ impl AgentStream {
         })
     }
 
+    /// As [`AgentStream::connect_agent`], until that time at most. The lookup of a name has no limit.
+    pub(crate) fn connect_agent_until(
+        address: &str,
+        job: JobId,
+        key: &[u8],
+        until: Instant,
+    ) -> io::Result<AgentStream> {
+        let show = |_: &str| Some((JobCredential::Owner(job), key));
+        AgentStream::connect_until(address, Some(until), show)
+    }
+
     fn connect<'a>(
         address: &str,
+        show: impl FnOnce(&str) -> Option<ShownKey<'a>>,
+    ) -> io::Result<AgentStream> {
+        AgentStream::connect_until(address, None, show)
+    }
+
+    fn connect_until<'a>(
+        address: &str,
+        until: Option<Instant>,
         show: impl FnOnce(&str) -> Option<ShownKey<'a>>,
     ) -> io::Result<AgentStream> {
         let found = Address::parse(address)
             .ok_or_else(|| io::Error::other(format!("invalid node address '{address}'")))?;
         match found.remote_place() {
             None => Ok(AgentStream {
-                stream: UnixStream::connect(&found.path)?,
+                stream: connect_here(&found.path, until)?,
                 own_ip: None,
             }),
             Some(there) => {
                 let shown = show(&found.path).ok_or_else(|| {
                     io::Error::other(format!("{}: the key of the job is not known", there.place))
                 })?;
-                connect_remote(&there.place, &shown)
+                connect_remote(&there.place, &shown, until)
                     .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", there.place)))
             }
         }
@@ -117,6 +138,12 @@ impl AgentStream {
     /// Waits for one answer.
     pub(crate) fn receive(&mut self) -> io::Result<AgentReply> {
         await_answer(self);
+        self.read_reply()
+    }
+
+    /// Waits for one answer until that time.
+    pub(crate) fn receive_until(&mut self, until: Instant) -> io::Result<AgentReply> {
+        self.stream.set_read_timeout(Some(time_left(until)?))?;
         self.read_reply()
     }
 
@@ -163,14 +190,49 @@ impl AsFd for AgentStream {
     }
 }
 
+/// Connects to a socket of this host. A process that is stopped, with all places for connections taken, holds up who connects.
+fn connect_here(path: &str, until: Option<Instant>) -> io::Result<UnixStream> {
+    let Some(until) = until else {
+        return UnixStream::connect(path);
+    };
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let stream = UnixStream::from(socket(AddressFamily::Unix, SockType::Stream, flags, None)?);
+    // It is the limit of connect(2) as well.
+    stream.set_write_timeout(Some(time_left(until)?))?;
+    connect(stream.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(stream)
+}
+
 /// Connects to the relay of a node on another host.
-fn connect_remote(place: &str, (credential, key): &ShownKey<'_>) -> io::Result<AgentStream> {
-    let tcp = muster_channel::dial(place, CONNECT_PATIENCE)?;
-    begin(tcp, credential, key)
+fn connect_remote(
+    place: &str,
+    (credential, key): &ShownKey<'_>,
+    until: Option<Instant>,
+) -> io::Result<AgentStream> {
+    let within = |patience: Duration| match until {
+        Some(until) => time_left(until).map(|left| left.min(patience)),
+        None => Ok(patience),
+    };
+    let tcp = muster_channel::dial(place, within(CONNECT_PATIENCE)?)?;
+    begin(tcp, credential, key, within(PROOF_PATIENCE)?)
+}
+
+/// The time until then; an error if that is over.
+fn time_left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
 }
 
 /// Begins a channel on a connection.
-fn begin(tcp: TcpStream, credential: &JobCredential, key: &[u8]) -> io::Result<AgentStream> {
+fn begin(
+    tcp: TcpStream,
+    credential: &JobCredential,
+    key: &[u8],
+    patience: Duration,
+) -> io::Result<AgentStream> {
     let own_ip = tcp.local_addr()?.ip();
     let credential = frame::encode(credential);
     let credential = credential.get(4..).unwrap_or_default();
@@ -181,7 +243,7 @@ fn begin(tcp: TcpStream, credential: &JobCredential, key: &[u8]) -> io::Result<A
     let hello = hello.get(4..).unwrap_or_default();
     let secret = channel_secret(key);
     let proof = (Scheme::Job, credential, &secret);
-    let connected = muster_channel::connect(tcp, proof, hello, PROOF_PATIENCE)?;
+    let connected = muster_channel::connect(tcp, proof, hello, patience)?;
     let answer: ChannelAnswer = frame::decode(&connected.answer)?;
     Versions::CLUSTER
         .check(&answer.greeting, "the node's slurmd", "this command")

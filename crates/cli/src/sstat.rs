@@ -5,19 +5,19 @@ use crate::connect::{Client, unexpected};
 use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, complain, print};
-use crate::measure::ask_agents;
+use crate::measure::{self, AgentQuestion, MESSAGE_TIMEOUT, NodeAnswer, ask_agents, nodes_of};
 use crate::options::{Arg, HelpForm, Opt, Spec, also, flag, opt};
 use crate::sacct::fields::{AcctField, find};
 use crate::sacct::{Separation, cell, names_in_rows};
 use crate::targets::{job_target, step_number};
 use muster_model::command::JobTarget;
 use muster_model::hostlist;
-use muster_model::ids::{JobId, StepNo};
+use muster_model::ids::{JobId, StepId, StepNo};
 use muster_model::job::{Job, Step, Usage};
 use muster_proto::acct::{AcctJob, AcctStep};
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
-use muster_proto::step::{AgentReply, AgentRequest};
-use std::collections::BTreeMap;
+use muster_proto::step::AgentReply;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// sstat.
 pub(crate) static SPEC: Spec = Spec {
@@ -126,24 +126,34 @@ impl Options {
             self.header(&mut out, &columns);
         }
         let ctx = Ctx::new(&client.endpoint.cluster);
+        let mut chosen = Vec::new();
         for (text, target, step) in &named {
-            match self.measured(&mut client, (text, target), *step) {
-                Ok((job, pids)) => self.rows(&mut out, &columns, (&job, &pids), &ctx),
+            match self.chosen(&mut client, (text, target), *step) {
+                Ok(own) => chosen.push(own),
                 // A job that is gone is no failure of sstat's, as scripts that poll it expect.
                 Err(why) => complain(&format!("sstat: error: {why}")),
             }
+        }
+        let answers = self.ask(&chosen);
+        // As with Slurm's, nodes that do not answer do not change the exit status.
+        for failure in measure::failures(&answers) {
+            complain(&format!("sstat: error: {failure}"));
+        }
+        let measured = StepMeasurements::of(answers);
+        for own in &chosen {
+            self.rows(&mut out, &columns, (own, &measured), &ctx);
         }
         print(&out);
         Ok(())
     }
 
-    /// The steps that a word names, with what they use, or with their processes.
-    fn measured(
+    /// The steps that a word names.
+    fn chosen(
         &self,
         client: &mut Client,
         (text, target): (&str, &JobTarget),
         step: Option<StepNo>,
-    ) -> Result<(AcctJob, Pids), String> {
+    ) -> Result<ChosenSteps, String> {
         let id = match target.tasks {
             None => target.job,
             Some(_) => {
@@ -171,19 +181,26 @@ impl Options {
         if wanted.is_empty() {
             return Err(format!("no steps running for job {text}"));
         }
-        steps.retain(|s| wanted.contains(&s.step));
-        let mut pids = Pids::new();
-        let used = if self.processes {
-            pids = processes(&info, id);
-            BTreeMap::new()
-        } else {
-            usage(&info, id)
+        Ok(ChosenSteps {
+            info,
+            steps: wanted,
+        })
+    }
+
+    /// Asks the agents of all nodes that the steps run on, each once.
+    fn ask(&self, chosen: &[ChosenSteps]) -> Vec<NodeAnswer> {
+        let question = match self.processes {
+            true => AgentQuestion::Processes,
+            false => AgentQuestion::Usage,
         };
-        let rows = steps
-            .iter()
-            .map(|step| row(step, used.get(&step.step)))
-            .collect();
-        Ok((job_row(&info.job, rows), pids))
+        let mut asked = BTreeSet::new();
+        let mut nodes = Vec::new();
+        for own in chosen {
+            let of_steps = own.nodes();
+            let wanted = nodes_of(&own.info).filter(|one| of_steps.contains(&one.node));
+            nodes.extend(wanted.filter(|one| asked.insert((one.job, one.node.clone()))));
+        }
+        ask_agents(nodes, question, MESSAGE_TIMEOUT)
     }
 
     fn columns(&self) -> Result<Vec<(&'static AcctField, i32)>, Failure> {
@@ -218,10 +235,17 @@ impl Options {
         &self,
         out: &mut String,
         columns: &[(&'static AcctField, i32)],
-        (job, pids): (&AcctJob, &Pids),
+        (chosen, measured): (&ChosenSteps, &StepMeasurements),
         ctx: &Ctx,
     ) {
-        for step in &job.steps {
+        let id = chosen.info.job.id;
+        let job = &chosen.with_usage(measured);
+        let known = job.steps.iter().zip(chosen.records());
+        // What is known of some of its nodes is not what the step uses: Slurm's has no line for it.
+        let known = known.filter(|(_, step)| {
+            self.processes || !nodes_of_step(step).any(|node| measured.is_silent(id, &node))
+        });
+        for (step, _) in known {
             let row = AcctRow {
                 job,
                 step: Some(step),
@@ -233,8 +257,8 @@ impl Options {
                 });
                 continue;
             }
-            let of_step = pids.iter().filter(|((of, _), _)| *of == step.step);
-            for ((_, node), pids) in of_step {
+            let of_step = measured.pids.get(&StepId::new(id, step.step));
+            for (node, pids) in of_step.into_iter().flatten() {
                 self.line(out, &PROCESS_COLUMNS, |(name, _), out| match *name {
                     "JobID" => row.write_id(out),
                     "Nodes" => out.push_str(node),
@@ -302,8 +326,85 @@ fn width_of(field: &AcctField) -> i32 {
 /// Columns of `--pidformat`.
 const PROCESS_COLUMNS: [(&str, i32); 3] = [("JobID", -12), ("Nodes", -20), ("Pids", -20)];
 
-/// Numbers of processes, with commas between them, by step and node.
-type Pids = BTreeMap<(StepNo, String), String>;
+/// Steps of a job that are shown.
+struct ChosenSteps {
+    info: Box<AllocationInfo>,
+    steps: Vec<StepNo>,
+}
+
+impl ChosenSteps {
+    /// The nodes that they run on.
+    fn nodes(&self) -> BTreeSet<String> {
+        self.records().flat_map(nodes_of_step).collect()
+    }
+
+    fn records(&self) -> impl Iterator<Item = &Step> {
+        let all = &self.info.job.steps;
+        let numbers = self.steps.iter();
+        numbers.filter_map(|number| all.iter().find(|step| step.step == *number))
+    }
+
+    /// As much of the job as the columns need.
+    fn with_usage(&self, measured: &StepMeasurements) -> AcctJob {
+        let job = &self.info.job;
+        let shown = self.records().map(|step| {
+            let id = StepId::new(job.id, step.step);
+            row(step, measured.usage.get(&id))
+        });
+        job_row(job, shown.collect())
+    }
+}
+
+/// What agents said.
+#[derive(Default)]
+struct StepMeasurements {
+    /// What steps use on all nodes that have answered.
+    usage: BTreeMap<StepId, Usage>,
+    /// Numbers of processes, with commas between them, by step and node.
+    pids: BTreeMap<StepId, BTreeMap<String, String>>,
+    /// Nodes that have not answered.
+    silent: BTreeMap<JobId, BTreeSet<String>>,
+}
+
+impl StepMeasurements {
+    fn of(answers: Vec<NodeAnswer>) -> StepMeasurements {
+        let mut all = StepMeasurements::default();
+        for NodeAnswer { job, node, reply } in answers {
+            match reply {
+                Ok(Some(AgentReply::Measured(steps))) => {
+                    for (step, used) in steps {
+                        let sum = all.usage.entry(StepId::new(job, step)).or_default();
+                        sum.add(&used);
+                    }
+                }
+                Ok(Some(AgentReply::Processes(list))) => {
+                    for (pid, step, _) in list {
+                        let of_step = all.pids.entry(StepId::new(job, step)).or_default();
+                        let text = of_step.entry(node.clone()).or_default();
+                        if !text.is_empty() {
+                            text.push(',');
+                        }
+                        text.push_str(&pid.to_string());
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => drop(all.silent.entry(job).or_default().insert(node)),
+            }
+        }
+        all
+    }
+
+    fn is_silent(&self, job: JobId, node: &str) -> bool {
+        let silent = self.silent.get(&job);
+        silent.is_some_and(|silent| silent.contains(node))
+    }
+}
+
+/// The nodes that a step runs on.
+fn nodes_of_step(step: &Step) -> impl Iterator<Item = String> {
+    let names = hostlist::parse(&step.hostlist).unwrap_or_default();
+    names.into_iter()
+}
 
 /// The number of a task's own record.
 fn task_id(client: &mut Client, base: JobId, text: &str) -> Option<JobId> {
@@ -316,49 +417,6 @@ fn task_id(client: &mut Client, base: JobId, text: &str) -> Option<JobId> {
     let jobs = client.query_jobs(filter).ok()?;
     let task = jobs.iter().find(|job| job.task_index() == Some(index));
     task.map(|job| job.id)
-}
-
-/// Asks the agents of all nodes; one that does not answer is reported and left out.
-fn usage(info: &AllocationInfo, job: JobId) -> BTreeMap<StepNo, Usage> {
-    let mut sums: BTreeMap<StepNo, Usage> = BTreeMap::new();
-    each_agent(info, &AgentRequest::Measure { job }, |_, reply| {
-        let AgentReply::Measured(steps) = reply else {
-            return false;
-        };
-        for (step, used) in steps {
-            sums.entry(step).or_default().add(&used);
-        }
-        true
-    });
-    sums
-}
-
-fn processes(info: &AllocationInfo, job: JobId) -> Pids {
-    let mut pids = Pids::new();
-    each_agent(info, &AgentRequest::Inspect { job }, |node, reply| {
-        let AgentReply::Processes(list) = reply else {
-            return false;
-        };
-        for (pid, step, _) in list {
-            let text = pids.entry((step, node.to_owned())).or_default();
-            if !text.is_empty() {
-                text.push(',');
-            }
-            text.push_str(&pid.to_string());
-        }
-        true
-    });
-    pids
-}
-
-fn each_agent(
-    info: &AllocationInfo,
-    request: &AgentRequest,
-    take: impl FnMut(&str, AgentReply) -> bool,
-) {
-    for failure in ask_agents(info, request, take) {
-        complain(&format!("sstat: error: {failure}"));
-    }
 }
 
 fn row(step: &Step, usage: Option<&Usage>) -> AcctStep {
@@ -443,5 +501,46 @@ fn job_row(job: &Job, steps: Vec<AcctStep>) -> AcctJob {
         submit_host: String::new(),
         requeued: false,
         resized: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nodes_say_is_added_up_by_step() {
+        let answer = |job, node: &str, reply| NodeAnswer {
+            job: JobId(job),
+            node: node.to_owned(),
+            reply,
+        };
+        let used = |pages| {
+            let usage = Usage {
+                pages,
+                ..Usage::default()
+            };
+            Ok(Some(AgentReply::Measured(vec![(StepNo(0), usage)])))
+        };
+        let pids = vec![(7, StepNo(0), None), (8, StepNo(0), None)];
+        let answers = vec![
+            answer(1, "n1", used(2)),
+            answer(1, "n2", used(3)),
+            answer(1, "n3", Err("silent".to_owned())),
+            answer(2, "n1", used(9)),
+            answer(2, "n2", Ok(None)),
+            answer(2, "n3", Ok(Some(AgentReply::Processes(pids)))),
+        ];
+        let all = StepMeasurements::of(answers);
+        let sums = all
+            .usage
+            .iter()
+            .map(|(step, used)| (step.job.0, used.pages));
+        assert_eq!(sums.collect::<Vec<_>>(), [(1, 5), (2, 9)]);
+        let key = StepId::new(JobId(2), StepNo(0));
+        let of_step = BTreeMap::from([("n3".to_owned(), "7,8".to_owned())]);
+        assert_eq!(all.pids, BTreeMap::from([(key, of_step)]));
+        let silent = |job, node: &str| all.is_silent(JobId(job), node);
+        assert!(silent(1, "n3") && !silent(1, "n1") && !silent(2, "n3"));
     }
 }

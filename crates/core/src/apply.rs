@@ -10,7 +10,7 @@ mod specs;
 use crate::event::{AccountsChange, Event, JobChange, NodeChange};
 use crate::fair_share;
 use crate::index::{Counts, Keys};
-use crate::policy::limits::{Charge, charged};
+use crate::policy::limits::{self, Charge, charged};
 use crate::policy::priority::calculate_scale;
 use crate::state::limit_use::AccrualGroup;
 use crate::state::queue_size::in_record;
@@ -325,7 +325,8 @@ impl State {
         }
     }
 
-    fn half_life_s(&self) -> u64 {
+    /// How fast the use of fair share is forgotten.
+    pub(crate) fn half_life_s(&self) -> u64 {
         let settings = self
             .config
             .as_ref()
@@ -627,12 +628,17 @@ fn change_accounts(state: &mut State, changes: &[AccountsChange], at: Timestamp)
         if let AccountsChange::JobIdsReserved(last) = change {
             state.next_job_id = state.next_job_id.max(last.0.saturating_add(1));
         }
+        if let AccountsChange::UserRenamed { from, to } = change {
+            limits::rename_use(state, from, to);
+        }
         accounts::apply_change(&mut state.accounts, change, at);
         accounts::assign_ids(&mut state.accounts);
     }
+    limits::fold_names(state);
     if state.keeps_limits() {
         // Who is below whom, and the QOS of jobs that name none, may have changed.
         state.rebuild_indexes();
+        limits::settle_rates(state, at);
     }
     state.calculate_shares(at);
     state.scale = calculate_scale(state);

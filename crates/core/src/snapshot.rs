@@ -2,6 +2,7 @@
 //! left out and built anew.
 
 use crate::apply;
+use crate::policy::limits;
 use crate::state::stored_bytes::StoredBytes;
 use crate::state::{Blob, State};
 use minicbor::bytes::ByteVec;
@@ -129,6 +130,8 @@ impl State {
         state.check_nodes()?;
         // Snapshots of older releases do not say how often a CPU is used.
         state.recount_nodes();
+        // A version that kept use under names as hosts have them may have written it.
+        limits::fold_names(&mut state);
         state.rebuild_indexes();
         state.stored_bytes = StoredBytes::count(&state.jobs, &mut state.blobs);
         Ok(state)

@@ -130,6 +130,30 @@ pub enum Scope {
     PartitionAssociation(#[n(0)] String, #[n(1)] String, #[n(2)] String),
 }
 
+impl Scope {
+    /// The user whose use it is, where it is one user's.
+    pub fn user(&self) -> Option<&str> {
+        match self {
+            Scope::Association(_, user)
+            | Scope::PartitionAssociation(_, user, _)
+            | Scope::QosUser(_, user) => Some(user),
+            Scope::Account(_) | Scope::Qos(_) | Scope::QosAccount(..) => None,
+        }
+    }
+
+    /// The same of another user, where it is one user's.
+    #[must_use]
+    pub fn with_user(mut self, name: &str) -> Scope {
+        match &mut self {
+            Scope::Association(_, user)
+            | Scope::PartitionAssociation(_, user, _)
+            | Scope::QosUser(_, user) => name.clone_into(user),
+            Scope::Account(_) | Scope::Qos(_) | Scope::QosAccount(..) => {}
+        }
+        self
+    }
+}
+
 /// Use of a scope: over time, and now.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct TresUsage {
@@ -160,6 +184,24 @@ impl TresUsage {
         }
         for (name, rate) in &self.rate_millionths {
             *self.raw.entry(name.clone()).or_default() += *rate as f64 / 1e6 * grown;
+        }
+    }
+
+    /// Adds what another scope has used, as of the later of both times.
+    pub fn add(&mut self, mut other: TresUsage, half_life_s: u64) {
+        self.move_to(other.at, half_life_s);
+        other.move_to(self.at, half_life_s);
+        for (name, raw) in other.raw {
+            *self.raw.entry(name).or_default() += raw;
+        }
+        for (own, more) in [
+            (&mut self.rate, other.rate),
+            (&mut self.rate_millionths, other.rate_millionths),
+        ] {
+            for (name, rate) in more {
+                let sum = own.entry(name).or_default();
+                *sum = sum.saturating_add(rate);
+            }
         }
     }
 

@@ -287,6 +287,16 @@ pub struct AcctQuery {
     #[n(14)]
     #[cbor(default)]
     pub usage: bool,
+    /// Owners by name, as accounting keeps it: also those that the system does not know any more.
+    #[n(15)]
+    #[cbor(default)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
+    pub users: Vec<String>,
+    /// Groups by name, likewise.
+    #[n(16)]
+    #[cbor(default)]
+    #[valid(max_items = QUERY_ITEMS_MAX)]
+    pub groups: Vec<String>,
 }
 
 impl AcctQuery {
@@ -305,6 +315,8 @@ impl AcctQuery {
             &mut self.qos,
             &mut self.nodes,
             &mut self.wckeys,
+            &mut self.users,
+            &mut self.groups,
         ] {
             list.sort_unstable();
             list.dedup();

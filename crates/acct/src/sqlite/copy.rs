@@ -5,7 +5,7 @@
 
 use super::log::{self, Written};
 use super::read::bytes_of;
-use super::records::{RawJob, Records, job_columns, owner_name};
+use super::records::{RawJob, Records, job_columns, owner_names};
 use super::row::{small, step_key, time};
 use super::text::Texts;
 use super::usage::amount;
@@ -480,7 +480,7 @@ impl Selection<'_> {
             begin: Timestamp(row.get(1)?),
             account: self.text(row.get(2)?)?,
             uid: small(row.get(3)?),
-            user: owner_name(&owner),
+            user: owner_names(&owner).0,
             wckey: self.text(row.get(5)?)?,
             device: self.text(row.get(6)?)?,
             run_ms: amount(row, 7)?,

@@ -1,7 +1,7 @@
 //! Answering sacct from the file. Each query is one read transaction: the writer goes on beside it.
 
 use super::copy::logged_transaction;
-use super::records::{RawJob, Records, decode, job_columns};
+use super::records::{RawJob, Records, decode, job_columns, owner_names};
 use super::row::{first_row, last_row, row_run, small, time};
 use super::text::{Texts, find};
 use crate::array_text::pending_text;
@@ -69,6 +69,7 @@ impl History for Reader {
             window: Window::of(query),
             named: NamedTexts::find(&transaction, query)?,
             on_nodes: HashMap::new(),
+            owned: HashMap::new(),
             pages: Pages {
                 page,
                 page_len: page_len.max(1),
@@ -253,6 +254,8 @@ struct Search<'a> {
     named: NamedTexts,
     /// Whether a hostlist has one of the nodes asked for.
     on_nodes: HashMap<String, bool>,
+    /// Whether the text of an owner has a name of those asked for.
+    owned: HashMap<i64, bool>,
     pages: Pages<'a>,
 }
 
@@ -374,7 +377,7 @@ impl Search<'_> {
             && named(&self.named.accounts, Some(run.account))
             && named(&self.named.qos, Some(run.qos))
             && named(&self.named.wckeys, run.wckey);
-        if !plain {
+        if !plain || !self.is_owned(run.owner)? {
             return Ok(false);
         }
         let state = run.state()?;
@@ -397,6 +400,23 @@ impl Search<'_> {
             Some(error) => Err(error.into()),
             None => Ok(selected && (query.nodes.is_empty() || self.was_on_nodes(run.nodelist))),
         }
+    }
+
+    /// Whether the owner, whose names are in a text, is of those asked for by name.
+    fn is_owned(&mut self, owner: i64) -> Result<bool, StoreError> {
+        let AcctQuery { users, groups, .. } = self.query;
+        if users.is_empty() && groups.is_empty() {
+            return Ok(true);
+        }
+        if let Some(known) = self.owned.get(&owner) {
+            return Ok(*known);
+        }
+        let text = self.records.texts.text(self.connection, owner)?;
+        let (user, group) = owner_names(&text);
+        let named = |list: &[String], name| list.is_empty() || list.binary_search(&name).is_ok();
+        let is_owned = named(users, user) && named(groups, group);
+        self.owned.insert(owner, is_owned);
+        Ok(is_owned)
     }
 
     fn was_on_nodes(&mut self, nodelist: &str) -> bool {

@@ -150,9 +150,10 @@ pub(super) fn job_columns() -> String {
     columns.join(", ")
 }
 
-/// The user's name in a text of `owner`; empty of one that is damaged, which is reported where its job is read.
-pub(super) fn owner_name(text: &[u8]) -> String {
-    minicbor::decode(text).map_or_else(|_| String::new(), |owner: Owner| owner.user)
+/// The user's and the group's name in a text of `owner`; empty of one that is damaged, which is reported where its job is read.
+pub(super) fn owner_names(text: &[u8]) -> (String, String) {
+    let owner: Option<Owner> = minicbor::decode(text).ok();
+    owner.map_or_else(Default::default, |owner| (owner.user, owner.group))
 }
 
 pub(super) fn decode<'b, T: Decode<'b, ()>>(

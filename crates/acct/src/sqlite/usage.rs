@@ -1,6 +1,6 @@
 //! Reading what was used in a period: sums of what is over, and rows of what goes on.
 
-use super::records::owner_name;
+use super::records::owner_names;
 use super::rollup::{Amounts, COLUMNS, Run, Whose, length_key};
 use super::row::{OPEN, small, unsigned};
 use super::text::Texts;
@@ -191,7 +191,7 @@ fn row_of(
     Ok(Some(UsageRow {
         account,
         uid: small(whose.uid),
-        user: owner_name(&owner),
+        user: owner_names(&owner).0,
         wckey,
         run_ms: unsigned(sum.amounts.run),
         cpu_ms: unsigned(sum.amounts.cpu),

@@ -7,6 +7,7 @@ mod fixtures;
 mod follower;
 mod import;
 mod life;
+mod owners;
 mod purge;
 mod query;
 mod support;

@@ -1,5 +1,7 @@
 //! qacct: what accounting knows of jobs that have ended.
 
+mod question;
+
 use super::arguments::{Given, Parsed};
 use super::{fail, fits, run_command, selection, site, unreachable};
 use crate::connect::Client;
@@ -13,8 +15,8 @@ use muster_model::grid_engine as marks;
 use muster_model::job::{ExitStatus, JobState, Usage};
 use muster_model::time::Timestamp;
 use muster_node_core::signals::signal_text;
-use muster_proto::acct::{AcctJob, AcctQuery};
-use std::collections::BTreeMap;
+use muster_proto::acct::AcctJob;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -66,21 +68,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     let wrong = |why: String| fail(&format!("qacct: {why}"), 1);
     let wanted = parsed.last("j").unwrap_or_default();
     let named = selection::named(wanted).map_err(wrong)?;
-    let mut query = AcctQuery {
-        jobs: named
-            .iter()
-            .filter_map(|one| Some((one.job?, None)))
-            .collect(),
-        ..AcctQuery::default()
-    };
-    let is_plain = |one: &selection::Named| one.job.is_none() && !super::is_pattern(&one.text);
-    if !named.is_empty() && named.iter().all(is_plain) {
-        query.names = named.iter().map(|one| one.text.clone()).collect();
-    }
     let owner = Owner::read(parsed);
-    if let Owner::Uid(uid) = owner {
-        query.uids.push(uid);
-    }
     if parsed.has("t") && wanted.is_empty() {
         let text = "error: -t option requires -j option with an argument";
         return Err(fail(text, 1));
@@ -96,8 +84,7 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     ctx.partitions = site::cluster(&mut client)
         .map_err(|e| unreachable(&e))?
         .partitions;
-    let (mut jobs, ..) = query::accounting(&mut client, query).map_err(|e| unreachable(&e))?;
-    jobs.retain(|job| {
+    let fits = |job: &AcctJob| {
         let at = if parsed.has("E") { job.end } else { job.start };
         let in_window = at.is_some_and(|at| {
             window.0.is_none_or(|from| at >= from) && window.1.is_none_or(|to| at <= to)
@@ -115,7 +102,16 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
             && is_task
             && owner.has(job)
             && fields_fit(parsed, job, &mapping, &ctx)
-    });
+    };
+    let mut jobs = Vec::new();
+    let mut found = BTreeSet::new();
+    for query in question::queries(parsed, &named, window, &mapping, &ctx.partitions) {
+        let answered = query::accounting_in_parts(&mut client, query, |part, _| {
+            let own = part.into_iter().filter(fits);
+            jobs.extend(own.filter(|job| found.insert((job.id, job.restarts))));
+        });
+        answered.map_err(|e| unreachable(&e))?;
+    }
     jobs.sort_by_key(|job| job.end);
     let mut text = String::new();
     if parsed.has("j") {

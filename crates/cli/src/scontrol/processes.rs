@@ -1,16 +1,16 @@
 //! `scontrol listpids` and `pidinfo`: what the agent of a node says about the processes of jobs.
 
 use super::Session;
-use crate::agent::AgentStream;
 use crate::connect::{ConnectError, unexpected};
+use crate::measure::{self, AgentQuestion, JobNode, MESSAGE_TIMEOUT, ask_agents, nodes_of};
 use crate::say;
 use crate::targets::{job_target, step_number};
 use crate::zone;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::{Job, JobState};
-use muster_node_core::messages::Process;
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
-use muster_proto::step::{AgentReply, AgentRequest};
+use muster_proto::step::{AgentReply, TaskNumbers};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 impl Session {
@@ -38,6 +38,7 @@ impl Session {
                 (vec![job.job], step)
             }
         };
+        let mut listed = Vec::new();
         for job in jobs {
             let info = match self.client().and_then(|c| c.query(Query::Allocation(job))) {
                 Ok(Response::JobStarted(info)) => info,
@@ -45,7 +46,23 @@ impl Session {
                 Err(_) if rest.is_empty() => continue,
                 Err(error) => return self.request_failed("listpids", &error),
             };
-            self.list_job(job, step, &info, node.as_deref());
+            listed.push(ListedJob::of(&info, node.as_deref()));
+        }
+        let nodes = listed
+            .iter_mut()
+            .flat_map(|own| std::mem::take(&mut own.nodes));
+        let answers = ask_agents(nodes.collect(), AgentQuestion::Processes, MESSAGE_TIMEOUT);
+        for failure in measure::failures(&answers) {
+            self.error(&failure);
+        }
+        let mut replies: HashMap<JobId, Vec<AgentReply>> = HashMap::new();
+        for answer in answers {
+            let of_job = replies.entry(answer.job).or_default();
+            of_job.extend(answer.reply.ok().flatten());
+        }
+        for own in listed {
+            let replies = replies.remove(&own.job).unwrap_or_default();
+            self.list_job(&own, step, &replies);
         }
     }
 
@@ -84,6 +101,7 @@ impl Session {
     }
 
     fn job_of_process(&mut self, pid: u32) -> Result<Option<Job>, ConnectError> {
+        let (mut nodes, mut jobs) = (Vec::new(), Vec::new());
         for id in self.running()? {
             let Ok(Response::JobStarted(info)) =
                 self.client().and_then(|c| c.query(Query::Allocation(id)))
@@ -91,15 +109,22 @@ impl Session {
                 // It has just ended, or is somebody else's.
                 continue;
             };
-            let here = info.addresses.iter().filter(|a| a.starts_with("unix:"));
-            for address in here {
-                let found = inspect(address, id, &info.key).unwrap_or_default();
-                if found.iter().any(|known| known.pid == pid) {
-                    return Ok(Some(info.job));
-                }
+            nodes.extend(nodes_of(&info).filter(JobNode::is_local));
+            jobs.push(info.job);
+        }
+        let answers = ask_agents(nodes, AgentQuestion::Processes, MESSAGE_TIMEOUT);
+        let found = answers.iter().find(|answer| {
+            let reply = answer.reply.as_ref().ok().and_then(Option::as_ref);
+            let mut all = reply.into_iter().flat_map(processes);
+            all.any(|(known, ..)| *known == pid)
+        });
+        let found = found.map(|answer| answer.job);
+        if found.is_none() {
+            for failure in measure::failures(&answers) {
+                self.error(&failure);
             }
         }
-        Ok(None)
+        Ok(jobs.into_iter().find(|job| Some(job.id) == found))
     }
 
     fn running(&mut self) -> Result<Vec<JobId>, ConnectError> {
@@ -113,51 +138,24 @@ impl Session {
 
     fn list_job(
         &mut self,
-        job: JobId,
+        ListedJob { job, wanted, .. }: &ListedJob,
         step: Option<StepNo>,
-        info: &AllocationInfo,
-        node: Option<&str>,
+        replies: &[AgentReply],
     ) {
-        let names = info
-            .job
-            .alloc
-            .iter()
-            .flat_map(|a| &a.nodes)
-            .map(|n| n.name.as_str());
-        let own = muster_trust::host::short_name();
-        let nodes: Vec<(&str, &String)> = names.zip(&info.addresses).collect();
-        let wanted = node.or_else(|| nodes.iter().map(|(n, _)| *n).find(|n| *n == own));
         let mut text = String::new();
-        for (name, address) in nodes {
-            if wanted.is_some_and(|w| w != name) {
+        for (pid, number, task) in replies.iter().flat_map(processes) {
+            if step.is_some_and(|s| s != *number) {
                 continue;
             }
-            match inspect(address, job, &info.key) {
-                Ok(processes) => {
-                    for Process {
-                        pid,
-                        step: number,
-                        task,
-                    } in processes
-                    {
-                        if step.is_some_and(|s| s != number) {
-                            continue;
-                        }
-                        let (local, global) = task.map_or_else(
-                            || ("-".to_owned(), "-".to_owned()),
-                            |task| (task.local.to_string(), task.global.to_string()),
-                        );
-                        let _ = writeln!(
-                            text,
-                            "{pid:<8} {:<8} {number:<8} {local:<7} {global:<8}",
-                            job.0
-                        );
-                    }
-                }
-                Err(e) => self.error(&format!(
-                    "{name}: the agent at {address} cannot be asked: {e}"
-                )),
-            }
+            let (local, global) = task.as_ref().map_or_else(
+                || ("-".to_owned(), "-".to_owned()),
+                |task| (task.local.to_string(), task.global.to_string()),
+            );
+            let _ = writeln!(
+                text,
+                "{pid:<8} {:<8} {number:<8} {local:<7} {global:<8}",
+                job.0
+            );
         }
         if text.is_empty() {
             match (step, wanted) {
@@ -175,19 +173,34 @@ impl Session {
     }
 }
 
-fn inspect(address: &str, job: JobId, key: &[u8]) -> std::io::Result<Vec<Process>> {
-    let mut stream = AgentStream::connect_agent(address, job, Some(key))?;
-    stream.send(&AgentRequest::Inspect { job })?;
-    match stream.receive()? {
-        AgentReply::Processes(processes) => {
-            let processes = processes.into_iter();
-            Ok(processes
-                .map(|(pid, step, task)| Process { pid, step, task })
-                .collect())
+/// A job whose processes are listed.
+struct ListedJob {
+    job: JobId,
+    /// The one node that is meant.
+    wanted: Option<String>,
+    /// The nodes whose agents are asked.
+    nodes: Vec<JobNode>,
+}
+
+impl ListedJob {
+    /// Of the node that is named, or of this host, if it is one of the job's; else of all.
+    fn of(info: &AllocationInfo, node: Option<&str>) -> ListedJob {
+        let own = muster_trust::host::short_name();
+        let mut nodes: Vec<JobNode> = nodes_of(info).collect();
+        let is_here = nodes.iter().any(|one| one.node == own);
+        let wanted = node.map(str::to_owned).or(is_here.then_some(own));
+        nodes.retain(|one| wanted.as_ref().is_none_or(|name| *name == one.node));
+        ListedJob {
+            job: info.job.id,
+            wanted,
+            nodes,
         }
-        AgentReply::Refused(refusal) => Err(std::io::Error::other(refusal.to_string())),
-        other => Err(std::io::Error::other(format!(
-            "unexpected answer {other:.40?}"
-        ))),
+    }
+}
+
+fn processes(reply: &AgentReply) -> &[(u32, StepNo, Option<TaskNumbers>)] {
+    match reply {
+        AgentReply::Processes(all) => all,
+        _ => &[],
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn apply_change(accounts: &mut Accounts, change: &AccountsChange, at:
         AccountsChange::QosGone(name) => {
             accounts.qos.remove(name);
         }
-        AccountsChange::UserRenamed { from, to } => rename_user(accounts, from, to),
+        AccountsChange::UserRenamed { from, to } => rename_user(&mut accounts.users, from, to),
         AccountsChange::Root(terms) => accounts.root = terms.clone(),
         AccountsChange::Cluster(cluster) => {
             let known = accounts.clusters.entry(cluster.name.clone()).or_default();
@@ -108,10 +108,7 @@ fn apply_to_cluster(cluster: &mut Cluster, change: &RecordChange) {
         }
         RecordChange::Root(terms) => cluster.terms = terms.clone(),
         RecordChange::UserRenamed { from, to } => {
-            if let Some(mut user) = cluster.users.remove(from) {
-                to.clone_into(&mut user.name);
-                cluster.users.insert(to.clone(), user);
-            }
+            rename_user(&mut cluster.users, from, to);
         }
     }
 }
@@ -128,19 +125,11 @@ fn leave_account(users: &mut BTreeMap<String, User>, name: &str) {
     }
 }
 
-/// A user has another name: what was kept under the old one is kept under the new one.
-fn rename_user(accounts: &mut Accounts, from: &str, to: &str) {
-    let Some(mut user) = accounts.users.remove(from) else {
-        return;
-    };
-    to.clone_into(&mut user.name);
-    accounts.users.insert(to.to_owned(), user);
-    for ((account, user), usage) in std::mem::take(&mut accounts.usage) {
-        let user = if user == from { to.to_owned() } else { user };
-        let sum = accounts.usage.entry((account, user)).or_default();
-        sum.raw += usage.raw;
-        sum.rate_milli = sum.rate_milli.saturating_add(usage.rate_milli);
-        sum.at = sum.at.max(usage.at);
+/// A user has another name. What it has used is moved before, by `policy::limits::rename_use`.
+fn rename_user(users: &mut BTreeMap<String, User>, from: &str, to: &str) {
+    if let Some(mut user) = users.remove(from) {
+        to.clone_into(&mut user.name);
+        users.insert(to.to_owned(), user);
     }
 }
 

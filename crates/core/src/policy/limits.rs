@@ -1,12 +1,17 @@
 //! Whether jobs are within the limits of associations and QOS (`AccountingStorageEnforce=limits`): how many may run or be
 //! submitted, what they may have at once, and how much they may use in the course of time. What counts towards each is
 //! kept as jobs change, so that looking is a matter of the depth of the tree of accounts. Whether a job is within its
-//! limits is in `verdict`, which of those that wait gain age in `accrual`; how limits are written is in
+//! limits is in `verdict`, which of those that wait gain age in `accrual`, under which names use is kept in `user_names`; how
+//! limits are written is in
 //! [`muster_model::account_limits`].
 
 mod accrual;
+mod rates;
+mod user_names;
 mod verdict;
 
+pub(crate) use rates::settle_rates;
+pub(crate) use user_names::{fold_names, kept_name, rename_use};
 pub(crate) use verdict::over_beside;
 pub use verdict::{Over, checks_starts};
 
@@ -95,15 +100,16 @@ impl State {
     /// The scopes of a job in that partition, those with precedence first.
     pub fn scopes_of(&self, job: &Job, partition: &str) -> Vec<Scope> {
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+        let known = self.accounts.user(user);
+        let user = kept_name(&self.accounts, user);
         let mut scopes = Vec::new();
         for qos in self.qos_of_limits(job, partition) {
             scopes.push(Scope::Qos(qos.to_owned()));
-            scopes.push(Scope::QosUser(qos.to_owned(), user.clone()));
+            scopes.push(Scope::QosUser(qos.to_owned(), user.to_owned()));
             scopes.push(Scope::QosAccount(qos.to_owned(), account.to_owned()));
         }
-        let known = self.accounts.user(user);
         let parts = known.and_then(|known| known.partitions.get(account));
-        let (account, user) = (account.to_owned(), user.clone());
+        let (account, user) = (account.to_owned(), user.to_owned());
         scopes.push(
             match parts.is_some_and(|parts| parts.contains_key(partition)) {
                 true => Scope::PartitionAssociation(account, user, partition.to_owned()),

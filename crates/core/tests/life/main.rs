@@ -13,6 +13,7 @@ mod hostile;
 mod job_env;
 mod kept_events;
 mod launching;
+mod limit_use;
 mod mutation;
 mod nodes;
 mod other_clusters;

@@ -86,6 +86,34 @@ fn slots_of_parallel_jobs_are_shown_with_what_runs_there() {
     c.ok(&format!("qdel -u {user}"));
 }
 
+/// The use of the nodes that had answered was shown as that of the job, and sstat waited for ever.
+#[test]
+fn nodes_that_do_not_answer_are_named() {
+    let c = Cluster::start(2, 1);
+    let job = c.sbatch("-N2 -n2 --wrap 'srun sh -c \"touch up.\\$SLURM_PROCID; sleep 1000\"'");
+    c.until_prints("ls up.* 2>/dev/null | wc -l", "2");
+    let known = c.run("qstat -ext");
+    assert!(known.out.contains(" r     0:00:0"), "{known:?}");
+    assert_eq!(known.err, "");
+    let pids = c.ok(&format!("pgrep -d ' ' -P {}", c.agent("n2")));
+    c.ok(&format!("kill -STOP {pids}"));
+    let ext = c.run("qstat -ext");
+    let used = c.run(&format!("sstat -n -a -P -j {job} -o JobID,MaxRSSNode"));
+    c.ok(&format!("kill -CONT {pids}"));
+    assert!(ext.out.contains(" r     NA         NA      NA "), "{ext:?}");
+    assert!(
+        ext.err.starts_with("warning: no answer from n2: "),
+        "{ext:?}"
+    );
+    assert_eq!(
+        (used.code, used.out.trim_end()),
+        (0, format!("{job}.batch|n1").as_str())
+    );
+    let line = "sstat: error: no answer from n2: ";
+    assert!(used.err.starts_with(line), "{used:?}");
+    c.ok(&format!("scancel {job}"));
+}
+
 /// Keys and their order are those of Grid Engine 8.1.9.
 #[test]
 fn details_have_the_keys_of_grid_engine() {

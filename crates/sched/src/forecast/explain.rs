@@ -327,12 +327,8 @@ fn limit(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> String {
         Scope::QosUser(qos, user) => format!("QOS {qos}, for user {user}"),
         Scope::QosAccount(qos, account) => format!("QOS {qos}, for account {account}"),
     };
-    let is_of_user = match &over.scope {
-        Scope::Association(_, user)
-        | Scope::PartitionAssociation(_, user, _)
-        | Scope::QosUser(_, user) => *user == job.spec.owner.user,
-        Scope::Account(_) | Scope::Qos(_) | Scope::QosAccount(..) => false,
-    };
+    // Where it is one user's, that is the owner.
+    let is_of_user = over.scope.user().is_some();
     let used = match over.used {
         0 => String::new(),
         _ if !is_of_user && !view.sees_use() => String::new(),

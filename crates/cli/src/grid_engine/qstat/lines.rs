@@ -55,7 +55,8 @@ pub(super) struct EntrySource<'s> {
 pub(super) struct SlotTask {
     /// `STEP.HOST`; empty for the job's script.
     name: String,
-    usage: Usage,
+    /// What it uses; none where the node has not answered.
+    usage: Option<Usage>,
 }
 
 /// A line about a job.
@@ -150,22 +151,28 @@ impl<'a> Entry<'a> {
                     script.for_each(|own| sum.add(&own));
                     SlotTask {
                         name: String::new(),
-                        usage: sum,
+                        usage: Some(sum),
                     }
                 });
                 tasks.push(first.filter(|_| has_steps));
             }
+            if source.measured.is_silent(self.job, &share.name) {
+                tasks = vec![Some(SlotTask {
+                    name: String::new(),
+                    usage: None,
+                })];
+            }
             tasks.extend(steps.into_iter().take(SLOT_TASKS_MAX).map(|own| {
                 Some(SlotTask {
                     name: format!("{}.{}", own.step, own.node),
-                    usage: own.usage.clone(),
+                    usage: Some(own.usage.clone()),
                 })
             }));
             tasks.resize(slot_lines(self.job, share).max(tasks.len()), None);
             for (at, slot_task) in tasks.into_iter().enumerate() {
                 let is_master = number == 0 && at == 0;
                 let usage = match (&slot_task, is_master) {
-                    (Some(task), _) => Some(task.usage.clone()),
+                    (Some(task), _) => task.usage.clone(),
                     (None, true) => self.usage.clone(),
                     (None, false) => None,
                 };
@@ -428,12 +435,17 @@ fn slot_task(text: &mut String, entry: &Entry, task: &SlotTask) {
         JobState::Suspended => "s",
         _ => "r",
     };
-    let cpu = usage::clock(usage::cpu_s(&task.usage));
-    let io = usage::io_gib(&task.usage);
+    let (cpu, io) = match &task.usage {
+        Some(used) => (
+            usage::clock(usage::cpu_s(used)),
+            format!("{:.5}", usage::io_gib(used)),
+        ),
+        None => (format!("{:<8}", "NA"), format!("{:<7}", "NA")),
+    };
     let (tasks, name) = (&entry.tasks, &task.name);
     let _ = write!(
         text,
-        "{tasks:<10}{name:<12} {state:<5} {cpu} {:<7} {io:.5} ",
+        "{tasks:<10}{name:<12} {state:<5} {cpu} {:<7} {io} ",
         "NA"
     );
 }
@@ -494,7 +506,7 @@ pub(super) fn predecessors(job: &Job) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::StepUsage;
+    use crate::grid_engine::qstat::usage::StepUsage;
     use jiff::tz::TimeZone;
     use muster_model::cpuset::CpuSet;
     use muster_model::ids::{JobId, NodeIdx, StepNo};
@@ -555,7 +567,7 @@ mod tests {
             used("vm", StepNo(1), 61_000_000, 42_950),
             used("wm", StepNo(1), 90_061_000_000, 0),
         ];
-        let measured = Measured::from_steps(job.id, steps);
+        let measured = Measured::from_steps(job.id, steps, &[]);
         (job, measured)
     }
 
@@ -633,7 +645,8 @@ mod tests {
             ..View::default()
         };
         let count = |steps: u32| {
-            let measured = Measured::from_steps(job.id, (0..steps).map(step).collect());
+            let steps = (0..steps).map(step).collect();
+            let measured = Measured::from_steps(job.id, steps, &[]);
             let source = EntrySource {
                 ctx: &Ctx::bare("c", TimeZone::UTC),
                 mapping: &Mapping::default(),

@@ -6,6 +6,7 @@ use crate::event::AccountsChange;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{ROOT, Terms, User};
 use muster_model::command::{ListEdit, TermsAsk, UsageAsk, WckeysAsk};
+use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
 
 /// The request for users that are added or changed.
@@ -134,14 +135,24 @@ pub(super) fn refuse_active(
     records: &Records<'_>,
     concerns: impl Fn(&str, &str) -> bool,
 ) -> Result<(), Refusal> {
+    refuse_jobs(records, |job, user| {
+        !job.nodes_held.is_empty() && concerns(user, job.spec.account_name())
+    })
+}
+
+/// Refuses an edit while there are jobs that this is true of, given the owner's name in lower case.
+fn refuse_jobs(
+    records: &Records<'_>,
+    concerns: impl Fn(&Job, &str) -> bool,
+) -> Result<(), Refusal> {
     let mut lines = Vec::new();
     let jobs = records
         .own
         .into_iter()
         .flat_map(|state| state.jobs.values());
-    for job in jobs.filter(|job| !job.nodes_held.is_empty()) {
+    for job in jobs {
         let (user, account) = (&job.spec.owner.user, job.spec.account_name());
-        if concerns(&user.to_lowercase(), account) && lines.len() < ACTIVE_MAX {
+        if lines.len() < ACTIVE_MAX && concerns(job, &user.to_lowercase()) {
             lines.push(format!("JobID {} of {user} in {account}", job.id));
         }
     }
@@ -169,8 +180,10 @@ pub(super) fn rename(
     if records.accounts.users.contains_key(to) {
         return Ok(Vec::new());
     }
-    // Their ends count under the old name.
-    refuse_active(records, |user, _| user == from.to_lowercase())?;
+    // Jobs have the old name and go on to count under it, those that wait as well: the user could have as many again under the
+    // new one, and they would be in the account of the next user who is given the old name.
+    let own = from.to_lowercase();
+    refuse_jobs(records, |job, user| !job.is_over() && user == own)?;
     Ok(vec![AccountsChange::UserRenamed {
         from: from.clone(),
         to: to.to_owned(),

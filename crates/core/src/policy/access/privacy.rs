@@ -186,7 +186,8 @@ pub fn accounts(state: &State, identity: &Identity, mut all: Accounts) -> Accoun
     if !(accounts || usage) {
         return all;
     }
-    let me = identity.user.as_str();
+    let me = all.user(&identity.user).map(|user| user.name.clone());
+    let me = me.as_deref().unwrap_or(&identity.user);
     for cluster in all.clusters.values_mut() {
         if users {
             cluster.users.retain(|name, _| name == me);

@@ -3,6 +3,7 @@
 //! first. Records that no such limit concerns need no place: they age since they were eligible, and count nevertheless, should
 //! a limit be set while they wait.
 
+use super::kept_name;
 use crate::state::State;
 use crate::state::limit_use::{AccrualGroup, AccrualTurn};
 use muster_model::account_limits::{Limits, Scope};
@@ -133,7 +134,7 @@ fn accrual_group(state: &State, job: &Job) -> AccrualGroup {
     AccrualGroup {
         qos: state.qos_of(job).to_owned(),
         account: job.spec.account_name().to_owned(),
-        user: job.spec.owner.user.clone(),
+        user: kept_name(&state.accounts, &job.spec.owner.user).to_owned(),
     }
 }
 
