@@ -82,8 +82,6 @@ pub const CRONTAB_JOBS_MAX: usize = 500;
 pub const UTC_OFFSET_S_MAX: i32 = 26 * 3600;
 /// Conditions of one `--dependency`.
 pub const DEPENDENCY_TERMS_MAX: usize = 10_000;
-/// Nodes that one hostlist may name.
-pub const HOSTLIST_NAMES_MAX: usize = 1 << 20;
 /// Nodes that a `--constraint` may count.
 pub const NODE_COUNT_MAX: u32 = 1 << 20;
 /// CPUs, devices or nodes that a set of them can hold when it comes from outside.
