@@ -23,6 +23,9 @@ const PAGE_BYTES: usize = 4 << 20;
 /// Bytes of a job or step beside its long texts, about.
 const FIXED_BYTES: usize = 512;
 
+/// Bytes of hostlists that are remembered before all are forgotten.
+const ON_NODES_BYTES_MAX: usize = 16 << 20;
+
 /// Answers queries; one at a time, from any thread.
 pub struct Reader {
     connection: Connection,
@@ -69,6 +72,7 @@ impl History for Reader {
             window: Window::of(query),
             named: NamedTexts::find(&transaction, query)?,
             on_nodes: HashMap::new(),
+            on_nodes_bytes: 0,
             owned: HashMap::new(),
             pages: Pages {
                 page,
@@ -117,9 +121,10 @@ impl History for Reader {
                 uid: row.get(7)?,
             })
         })?;
-        let mut events = events.collect::<rusqlite::Result<Vec<NodeEvent>>>()?;
-        events.retain(|event| nodes.is_empty() || nodes.contains(&event.node));
-        Ok(events)
+        let named = ListedNames::new(nodes);
+        let is_meant = |event: &NodeEvent| nodes.is_empty() || named.contains(&event.node);
+        let meant = events.filter(|event| event.as_ref().map_or(true, is_meant));
+        Ok(meant.collect::<rusqlite::Result<_>>()?)
     }
 
     fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError> {
@@ -143,6 +148,21 @@ impl History for Reader {
         );
         let all = statement.query_map(window, logged_transaction)?;
         Ok(all.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+/// Names that a query lists, in order: there may be tens of thousands, and as many rows to look them up for.
+struct ListedNames<'a, N>(Vec<&'a N>);
+
+impl<'a, N: Ord> ListedNames<'a, N> {
+    fn new(names: &'a [N]) -> Self {
+        let mut names: Vec<&N> = names.iter().collect();
+        names.sort_unstable();
+        ListedNames(names)
+    }
+
+    fn contains(&self, name: &N) -> bool {
+        self.0.binary_search(&name).is_ok()
     }
 }
 
@@ -254,6 +274,7 @@ struct Search<'a> {
     named: NamedTexts,
     /// Whether a hostlist has one of the nodes asked for.
     on_nodes: HashMap<String, bool>,
+    on_nodes_bytes: usize,
     /// Whether the text of an owner has a name of those asked for.
     owned: HashMap<i64, bool>,
     pages: Pages<'a>,
@@ -423,10 +444,14 @@ impl Search<'_> {
         if let Some(known) = self.on_nodes.get(nodelist) {
             return *known;
         }
-        let names = hostlist::parse(nodelist).unwrap_or_default();
-        let was = names
-            .iter()
-            .any(|name| self.query.nodes.binary_search(name).is_ok());
+        let is_meant = |name| self.query.nodes.binary_search(&name).is_ok();
+        let names = hostlist::names(nodelist, hostlist::MAX_HOSTS);
+        let was = names.is_ok_and(|mut names| names.any(is_meant));
+        if self.on_nodes_bytes > ON_NODES_BYTES_MAX {
+            self.on_nodes.clear();
+            self.on_nodes_bytes = 0;
+        }
+        self.on_nodes_bytes += nodelist.len() + FIXED_BYTES;
         self.on_nodes.insert(nodelist.to_owned(), was);
         was
     }
@@ -504,4 +529,50 @@ fn was_suspended(
         .query_row((run.row, window.from, window.to, run.end_ms), |row| {
             row.get(0)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ListedNames;
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+
+    /// A name that counts how often it is compared.
+    struct ComparedName<'a>(u32, &'a Cell<u64>);
+
+    impl Ord for ComparedName<'_> {
+        fn cmp(&self, other: &Self) -> Ordering {
+            self.1.set(self.1.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    impl PartialOrd for ComparedName<'_> {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl PartialEq for ComparedName<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other) == Ordering::Equal
+        }
+    }
+
+    impl Eq for ComparedName<'_> {}
+
+    #[test]
+    fn a_name_is_looked_up_and_not_searched_for() {
+        let compared = Cell::new(0);
+        let name = |n: u32| ComparedName(n, &compared);
+        let names: Vec<ComparedName<'_>> =
+            (0..10_000u32).map(|n| name(n * 7919 % 20_011)).collect();
+        let named = ListedNames::new(&names);
+        compared.set(0);
+        for event in 0..10_000 {
+            let has = names.iter().any(|n| n.0 == event);
+            assert_eq!(named.contains(&name(event)), has);
+        }
+        assert!(compared.get() < 10_000 * 20, "{}", compared.get());
+    }
 }
