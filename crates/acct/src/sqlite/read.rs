@@ -4,6 +4,7 @@ use super::copy::logged_transaction;
 use super::records::{RawJob, Records, decode, job_columns, owner_names};
 use super::row::{first_row, last_row, row_run, small, time};
 use super::text::{Texts, find};
+use super::write::{REPEATED_BYTES_MAX, cut};
 use crate::array_text::pending_text;
 use crate::store::{History, StoreError, Use};
 use crate::window::{Life, Window};
@@ -206,7 +207,7 @@ struct Pages<'a> {
     jobs: Vec<AcctJob>,
     /// About so many bytes.
     bytes: usize,
-    held: Option<(JobId, Vec<AcctJob>)>,
+    held: Option<(JobId, ShownRun)>,
     duplicates: bool,
     given: bool,
 }
@@ -219,43 +220,91 @@ pub(super) fn bytes_of(job: &AcctJob) -> usize {
         &job.submit_line,
         &job.comment,
         &job.admin_comment,
+        &job.constraint,
+        &job.reservation,
     ];
-    let own: usize = texts.into_iter().map(String::len).sum();
+    let files = [&job.stdio.stdin, &job.stdio.stdout, &job.stdio.stderr];
+    let texts = texts.into_iter().chain(files.into_iter().flatten());
+    let pairs = job.grid_engine.iter();
+    let pairs: usize = pairs.map(|(name, text)| name.len() + text.len()).sum();
+    let own = pairs + texts.map(String::len).sum::<usize>();
     let step = |step: &AcctStep| {
         step.name.len() + step.nodelist.len() + step.submit_line.len() + FIXED_BYTES
     };
     own + FIXED_BYTES + job.steps.iter().map(step).sum::<usize>()
 }
 
+/// What a run is shown as.
+struct ShownRun {
+    job: AcctJob,
+    /// Tasks of an array's record, each of which is shown as a job of its own; none where the run is shown as it is.
+    tasks: Vec<u32>,
+}
+
+/// The record of an array as a further one of its tasks has it: the texts that are long are as those of tasks that have rows of
+/// their own, and the first one has them in full.
+fn shortened(job: &AcctJob) -> AcctJob {
+    let mut short = AcctJob {
+        submit_line: String::new(),
+        comment: String::new(),
+        admin_comment: String::new(),
+        ..job.clone()
+    };
+    for (text, whole) in [
+        (&mut short.submit_line, &job.submit_line),
+        (&mut short.comment, &job.comment),
+        (&mut short.admin_comment, &job.admin_comment),
+    ] {
+        cut(whole, REPEATED_BYTES_MAX).clone_into(text);
+    }
+    short
+}
+
 impl Pages<'_> {
-    fn add(&mut self, id: JobId, jobs: Vec<AcctJob>) -> ControlFlow<()> {
-        match self.held.replace((id, jobs)) {
-            Some((before, jobs)) if self.duplicates || before != id => self.give(jobs),
+    fn add(&mut self, id: JobId, shown: ShownRun) -> ControlFlow<()> {
+        match self.held.replace((id, shown)) {
+            Some((before, shown)) if self.duplicates || before != id => self.give(shown),
             // What it was before it was made smaller is part of the same run.
-            Some((_, jobs)) => {
-                let resized = jobs.into_iter().filter(|job| job.resized).collect();
-                self.give(resized)
-            }
-            None => ControlFlow::Continue(()),
+            Some((_, shown)) if shown.job.resized => self.give(shown),
+            Some(_) | None => ControlFlow::Continue(()),
         }
     }
 
-    fn give(&mut self, jobs: Vec<AcctJob>) -> ControlFlow<()> {
-        for job in jobs {
-            self.bytes += bytes_of(&job);
-            self.jobs.push(job);
-            if self.jobs.len() >= self.page_len || self.bytes >= PAGE_BYTES {
-                self.given = true;
-                self.bytes = 0;
-                (self.page)(std::mem::take(&mut self.jobs))?;
-            }
+    /// The tasks of a record are made one at a time: there may be tens of thousands, each with all texts of the record.
+    fn give(&mut self, shown: ShownRun) -> ControlFlow<()> {
+        let ShownRun { mut job, tasks } = shown;
+        let Some((last, before)) = tasks.split_last() else {
+            return self.give_one(job);
+        };
+        let array = job.id;
+        let task = |index: &u32| {
+            let index = *index;
+            Some(ArrayTask { array, index })
+        };
+        for index in before {
+            let next = shortened(&job);
+            job.array = task(index);
+            self.give_one(std::mem::replace(&mut job, next))?;
+        }
+        job.array = task(last);
+        self.give_one(job)
+    }
+
+    fn give_one(&mut self, job: AcctJob) -> ControlFlow<()> {
+        self.bytes += bytes_of(&job);
+        self.jobs.push(job);
+        if self.jobs.len() >= self.page_len || self.bytes >= PAGE_BYTES {
+            self.given = true;
+            self.bytes = 0;
+            (self.page)(std::mem::take(&mut self.jobs))?;
         }
         ControlFlow::Continue(())
     }
 
     fn finish(mut self) {
-        let last = self.held.take().map(|(_, jobs)| jobs);
-        if self.give(last.unwrap_or_default()).is_break() {
+        if let Some((_, last)) = self.held.take()
+            && self.give(last).is_break()
+        {
             return;
         }
         if !self.jobs.is_empty() || !self.given {
@@ -373,11 +422,10 @@ impl Search<'_> {
         if !self.is_selected(run)? {
             return Ok(ControlFlow::Continue(()));
         }
-        let jobs = self.records(run, tasks)?;
-        if jobs.is_empty() {
-            return Ok(ControlFlow::Continue(()));
+        match self.shown(run, tasks)? {
+            Some(shown) => Ok(self.pages.add(row_run(run.row).job, shown)),
+            None => Ok(ControlFlow::Continue(())),
         }
-        Ok(self.pages.add(row_run(run.row).job, jobs))
     }
 
     fn is_selected(&mut self, run: &RawJob<'_>) -> Result<bool, StoreError> {
@@ -456,43 +504,39 @@ impl Search<'_> {
         was
     }
 
-    /// What a run is shown as: itself; for an array's record, its tasks together or those that were asked for.
-    fn records(&mut self, run: &RawJob<'_>, tasks: &Tasks) -> Result<Vec<AcctJob>, StoreError> {
+    /// What a run is shown as: itself; for an array's record, its tasks together or those that were asked for, if any is left.
+    fn shown(&mut self, run: &RawJob<'_>, tasks: &Tasks) -> Result<Option<ShownRun>, StoreError> {
         let mut job = self.records.job(run)?;
         if !self.query.allocations_only {
             job.steps = self.records.steps(run, &job)?;
         }
+        let mut shown = ShownRun {
+            job,
+            tasks: Vec::new(),
+        };
         let Some(spec) = run.array_spec else {
-            return Ok(vec![job]);
+            return Ok(Some(shown));
         };
         let spec: ArraySpec = decode(run, "array_spec", spec)?;
         let mut left = spec.indices;
         let mut gone = self
             .connection
             .prepare_cached("SELECT array_index FROM job WHERE array_id = ?1")?;
-        for index in numbers(&mut gone, [super::row::signed(job.id.0)])? {
+        for index in numbers(&mut gone, [super::row::signed(shown.job.id.0)])? {
             left.remove(small(index));
         }
-        if left.is_empty() {
-            return Ok(Vec::new());
-        }
-        match tasks {
+        let any = match tasks {
             Tasks::All => {
-                job.array_pending = Some(pending_text(&left, spec.throttle));
-                Ok(vec![job])
+                shown.job.array_pending = Some(pending_text(&left, spec.throttle));
+                !left.is_empty()
             }
             Tasks::Some(indices) => {
                 let chosen = indices.iter().filter(|index| left.contains(**index));
-                let task = |index: &u32| AcctJob {
-                    array: Some(ArrayTask {
-                        array: job.id,
-                        index: *index,
-                    }),
-                    ..job.clone()
-                };
-                Ok(chosen.map(task).collect())
+                shown.tasks.extend(chosen);
+                !shown.tasks.is_empty()
             }
-        }
+        };
+        Ok(any.then_some(shown))
     }
 }
 

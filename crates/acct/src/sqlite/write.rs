@@ -27,7 +27,7 @@ use std::sync::LazyLock;
 /// Bytes of a path, of a pattern of file names, and of other texts that a job's rows share (the kernel's `PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4 << 10;
 /// Bytes of the command line and of comments in rows of tasks of an array, and of runs after the first.
-const REPEATED_BYTES_MAX: usize = 4 << 10;
+pub(super) const REPEATED_BYTES_MAX: usize = 4 << 10;
 /// Bytes of the command line of each of very many steps.
 const MANY_STEPS_LINE_BYTES: usize = 256;
 

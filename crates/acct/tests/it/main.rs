@@ -11,4 +11,5 @@ mod owners;
 mod purge;
 mod query;
 mod support;
+mod task_rows;
 mod usage;
