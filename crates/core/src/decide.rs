@@ -42,7 +42,7 @@ mod update_step;
 use crate::event::Event;
 use crate::policy::access;
 use crate::state::{Note, State};
-use draft::Draft;
+use draft::{Draft, EventBounds};
 use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
 use muster_model::effect::Effect;
 use muster_model::ids::JobAttempt;
@@ -72,9 +72,7 @@ pub struct Decision {
 pub fn decide(state: &State, command: &Command, now: Timestamp) -> Decision {
     let mut draft = Draft::new(state, now);
     let reply = match command {
-        Command::User(identity, command) => match user(&mut draft, identity, command)
-            .and_then(|reply| check_size(&draft, command).map(|()| reply))
-        {
+        Command::User(identity, command) => match bounded(&mut draft, identity, command) {
             Ok(reply) => reply,
             Err(refusal) => {
                 return Decision {
@@ -171,14 +169,34 @@ pub fn prospective_het_jobs(
     het::prepare(&mut draft, identity, specs)
 }
 
-/// A submission writes what it brings; other commands may have much written of jobs that are there.
-fn check_size(draft: &Draft<'_>, command: &UserCommand) -> Result<(), Refusal> {
+/// A submission writes what it brings; other commands may have much written of jobs that are there. Those of administrators
+/// about nodes may end as many jobs as there are.
+fn bounded(
+    draft: &mut Draft<'_>,
+    identity: &Identity,
+    command: &UserCommand,
+) -> Result<Option<Reply>, Refusal> {
     match command {
         UserCommand::Submit { .. } | UserCommand::SubmitHet { .. } | UserCommand::SetCrontab(_) => {
-            Ok(())
         }
-        _ => draft.check_size(),
+        UserCommand::Cancel { .. }
+        | UserCommand::Signal { .. }
+        | UserCommand::Hold { .. }
+        | UserCommand::Release { .. }
+        | UserCommand::Top { .. }
+        | UserCommand::Requeue { .. }
+        | UserCommand::Suspend { .. }
+        | UserCommand::Resume { .. }
+        | UserCommand::UpdateJob { .. }
+        | UserCommand::UpdateStep { .. }
+        | UserCommand::Notify { .. }
+        | UserCommand::EndAllocation { .. } => draft.begin_bounds(EventBounds::BytesAndEvents),
+        _ => draft.begin_bounds(EventBounds::Bytes),
     }
+    let reply = user(draft, identity, command);
+    // What was beyond the bounds is not there: another refusal may be about that.
+    draft.end_bounds()?;
+    reply
 }
 
 fn user(

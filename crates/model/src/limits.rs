@@ -73,7 +73,7 @@ pub const NOTE_BYTES_MAX: usize = 1 << 20;
 /// Partitions that one job may name.
 pub const JOB_PARTITIONS_MAX: usize = 1000;
 /// Jobs that one `scontrol top` puts before others.
-pub const TOP_JOBS_MAX: u32 = 100;
+pub const TOP_JOBS_MAX: usize = 100;
 /// Bytes of a user's crontab.
 pub const CRONTAB_BYTES_MAX: usize = 64 << 10;
 /// Entries of a user's crontab: each is a job that waits.

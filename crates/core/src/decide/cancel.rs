@@ -117,6 +117,9 @@ fn for_selection(
     let mut tally = Tally::default();
     if selection.targets.is_empty() {
         for item in target::by_filter(draft, caller.identity, caller.request, selection) {
+            if draft.is_full() {
+                break;
+            }
             // What is being ended already is not what a filter means.
             if act(draft, item).is_ok() {
                 tally.done();
@@ -211,6 +214,9 @@ fn act_on_target<'a>(
     let mut refusals = Vec::new();
     let mut done = false;
     for item in items {
+        if draft.is_full() {
+            break;
+        }
         let Some(job) = draft.job(item.record()) else {
             continue;
         };

@@ -2,8 +2,13 @@
 //! plan that fills a node with several jobs, a cancellation that resolves dependencies); each is applied here to
 //! copies of the few records that it touches, with the very code that `apply` uses.
 
+mod budget;
 mod copies;
+#[cfg(test)]
+mod tests;
 
+pub(super) use self::budget::EventBounds;
+use self::budget::EventBudget;
 use self::copies::{DraftedJobs, How, Nodes, Use};
 use super::Decision;
 use crate::apply;
@@ -19,19 +24,13 @@ use muster_model::effect::Effect;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{Allocation, ArrayRole, Job, MILLION, Phase};
-use muster_model::limits::REQUEST_BYTES_MAX;
 use muster_model::node::Node;
-use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::refusal::Refusal;
 use muster_model::spec::{DependencyTerm, JobSpec};
 use muster_model::time::Timestamp;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Bytes of scripts, environments and specifications that the events of a user's command carry at most. The largest request
-/// that there can be fits.
-const DECISION_BYTES_MAX: u64 = 64 << 20;
-
-const _: () = assert!(DECISION_BYTES_MAX >= REQUEST_BYTES_MAX as u64);
 
 /// The state and what was decided on it so far.
 pub(super) struct Draft<'a> {
@@ -40,6 +39,10 @@ pub(super) struct Draft<'a> {
     /// The time of the decision.
     pub(super) now: Timestamp,
     events: Vec<Event>,
+    /// What may still be written, where that has bounds.
+    budget: Option<EventBudget>,
+    /// See [`Draft::looked_at`].
+    looked_at: Cell<u64>,
     effects: Vec<Effect>,
     notes: Vec<Note>,
     next_job_id: u64,
@@ -87,6 +90,8 @@ impl<'a> Draft<'a> {
             state,
             now,
             events: Vec::new(),
+            budget: None,
+            looked_at: Cell::new(0),
             effects: Vec::new(),
             notes: Vec::new(),
             next_job_id: state.next_job_id,
@@ -113,18 +118,31 @@ impl<'a> Draft<'a> {
         self.state.scale.as_ref()
     }
 
-    /// Refuses a decision whose events carry too much: a command is a few bytes, and the jobs that it is about are many.
-    pub(super) fn check_size(&self) -> Result<(), Refusal> {
-        let bytes: u64 = self.events.iter().map(Event::carried_bytes).sum();
-        if bytes <= DECISION_BYTES_MAX {
-            return Ok(());
-        }
-        let text = format!(
-            "it would write {} MiB, and the limit is {} MiB for one command; name fewer jobs or tasks at a time",
-            bytes >> 20,
-            DECISION_BYTES_MAX >> 20
-        );
-        Err(Refusal::new(RefusalCode::TooLong, text))
+    /// Bounds what is written from now on: see [`Draft::end_bounds`].
+    pub(super) fn begin_bounds(&mut self, bounds: EventBounds) {
+        let nodes = self.state.nodes.len() as u64;
+        let records = self.state.queue_size.total().saturating_add(nodes);
+        self.budget = Some(EventBudget::new(bounds, records));
+    }
+
+    /// Whether what is decided is refused since it is too much. Events are not kept any more: the caller may stop.
+    pub(super) fn is_full(&self) -> bool {
+        self.budget.as_ref().is_some_and(EventBudget::is_spent)
+    }
+
+    /// Refuses what went beyond the bounds; what follows from the decision has none.
+    pub(super) fn end_bounds(&mut self) -> Result<(), Refusal> {
+        self.budget.take().map_or(Ok(()), |budget| budget.check())
+    }
+
+    /// How much was looked at to find what a command is about: ranges and records of tasks, jobs that others wait for.
+    pub(super) fn looked_at(&self) -> u64 {
+        self.looked_at.get()
+    }
+
+    /// Counts what was looked at.
+    pub(super) fn look_at(&self, count: usize) {
+        self.looked_at.set(self.looked_at.get() + count as u64);
     }
 
     /// Hands the decision over.
@@ -294,7 +312,9 @@ impl<'a> Draft<'a> {
 
     /// An order that no event carries.
     pub(super) fn send(&mut self, effects: impl IntoIterator<Item = Effect>) {
-        self.effects.extend(effects);
+        let budget = &mut self.budget;
+        let is_within = |effect: &Effect| budget.as_mut().is_none_or(|b| b.take_order(effect));
+        self.effects.extend(effects.into_iter().filter(is_within));
     }
 
     /// Something to take note of.
@@ -304,6 +324,9 @@ impl<'a> Draft<'a> {
 
     /// Something happens.
     pub(super) fn emit(&mut self, event: Event) {
+        if self.budget.as_mut().is_some_and(|b| !b.take(&event)) {
+            return;
+        }
         match &event {
             Event::JobSubmitted { id, .. } => {
                 if let Some(job) = apply::job::submitted(&event) {

@@ -12,6 +12,8 @@ use muster_model::job::{Hold, Job, Phase};
 use muster_model::limits::TOP_JOBS_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
+use muster_model::spec::JobSpec;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// `scontrol hold`, `uhold`. A running job is held for the case that it is requeued.
@@ -114,16 +116,14 @@ pub(super) fn top(
             "users may not do this here (SchedulerParameters lacks enable_user_top)",
         ));
     }
-    let mut raised = 0;
+    let mut raised: Vec<JobId> = Vec::new();
     let tally = target::for_each(
         draft,
         (identity, AccessRequest::Top),
         target,
         |draft, item| {
             let job = holdable(draft, identity, AccessRequest::Top, item)?;
-            // Each is compared with all other jobs of its owner.
-            raised += 1;
-            if raised > TOP_JOBS_MAX {
+            if raised.len() >= TOP_JOBS_MAX {
                 return Err(Refusal::new(
                     RefusalCode::NotSupported,
                     format!("more than {TOP_JOBS_MAX} jobs cannot be put on top at once"),
@@ -138,84 +138,162 @@ pub(super) fn top(
                     format!("job {} is held or in several partitions", job.id),
                 ));
             }
-            let id = item.own_record(draft);
-            match Scale::new(draft.state) {
-                Some(scale) => raise_by_nice(draft, id, &scale),
-                None => raise(draft, id),
-            }
+            raised.push(item.own_record(draft));
             Ok(())
         },
     )?;
+    raise_all(draft, &raised);
     tally.reply_for_target()
 }
 
-fn raise(draft: &mut Draft<'_>, id: JobId) {
-    let Some(job) = draft.job(id) else {
-        return;
-    };
-    let mut rivals: Vec<(u32, JobId)> = rivals(draft, job)
-        .filter(|other| other.priority >= job.priority)
-        .map(|other| (other.priority, other.id))
-        .collect();
-    rivals.sort_unstable_by(|a, b| b.cmp(a));
-    // Each gets what the next one in line had; the job gets what the first one had.
-    let mut places: Vec<u32> = rivals.iter().map(|(priority, _)| *priority).collect();
-    places.push(job.priority);
-    let order = std::iter::once(id).chain(rivals.iter().map(|(_, other)| *other));
-    for (other, priority) in order.zip(places) {
-        if draft.job(other).is_some_and(|job| job.priority != priority) {
-            draft.change(other, JobChange::Priority(priority));
+/// Puts jobs before the others of their owners, in one round: however many they are, each of the others changes once.
+fn raise_all(draft: &mut Draft<'_>, raised: &[JobId]) {
+    let scale = Scale::new(draft.state);
+    for mut group in rivals(draft, raised, scale.as_ref()) {
+        if draft.is_full() {
+            return;
+        }
+        // Who has the same keeps the order of the numbers.
+        let by_rank = |a: &Ranked, b: &Ranked| (b.priority, a.id).cmp(&(a.priority, b.id));
+        group.raised.sort_unstable_by(by_rank);
+        let lowest = group.raised.last().map_or(i64::MAX, |job| job.priority);
+        group.others.retain(|other| other.priority >= lowest);
+        group.others.sort_unstable_by(by_rank);
+        match &scale {
+            Some(_) => raise_by_nice(draft, &group),
+            None => raise(draft, &group),
         }
     }
 }
 
-/// The same where priorities are worked out: the job's nice value falls as far as it takes, and those of the jobs that
-/// it passes rise by as much in all.
-fn raise_by_nice(draft: &mut Draft<'_>, id: JobId, scale: &Scale) {
-    let state = draft.state;
-    let Some(job) = draft.job(id) else {
-        return;
-    };
-    let own = i64::from(state.priority_of(Some(scale), job));
-    let rivals: Vec<(i64, JobId)> = rivals(draft, job)
-        .map(|other| (i64::from(state.priority_of(Some(scale), other)), other.id))
-        .filter(|(priority, _)| *priority >= own)
-        .collect();
-    let Some(most) = rivals.iter().map(|(priority, _)| *priority).max() else {
-        return;
-    };
-    let step = most - own + 1;
-    let count = i64::try_from(rivals.len()).unwrap_or(i64::MAX);
-    let share = (step + count - 1) / count;
-    let changes = rivals.iter().map(|(_, other)| (*other, share));
-    for (other, more) in std::iter::once((id, -step)).chain(changes) {
-        let Some(job) = draft.job(other) else {
-            continue;
-        };
-        let mut spec = (*job.spec).clone();
-        let nice = i64::from(spec.nice).saturating_add(more);
-        spec.nice = i32::try_from(nice).unwrap_or(if more < 0 { i32::MIN } else { i32::MAX });
-        draft.change(other, JobChange::Spec(Arc::new(spec)));
+/// A job with its priority.
+struct Ranked {
+    id: JobId,
+    priority: i64,
+}
+
+/// Pending jobs of one owner with the same partition, account and QOS.
+#[derive(Default)]
+struct Rivals {
+    /// Those that are put before the others.
+    raised: Vec<Ranked>,
+    others: Vec<Ranked>,
+}
+
+/// What jobs that are in each other's way have in common.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RivalKey<'a> {
+    uid: u32,
+    partitions: &'a [String],
+    account: Option<&'a str>,
+    qos: Option<&'a str>,
+}
+
+impl<'a> RivalKey<'a> {
+    fn of(job: &'a Job) -> RivalKey<'a> {
+        let spec = &job.spec;
+        RivalKey {
+            uid: spec.owner.uid,
+            partitions: &spec.partitions,
+            account: spec.account.as_deref(),
+            qos: spec.qos.as_deref(),
+        }
     }
 }
 
-/// Other pending jobs of the owner with the same partition, account and QOS.
-fn rivals<'d>(draft: &'d Draft<'_>, job: &'d Job) -> impl Iterator<Item = &'d Job> {
-    draft
-        .state
-        .by_owner
-        .get(&job.spec.owner.uid)
-        .into_iter()
+/// Jobs with those that are in their way. Each job of their owners is looked at once.
+fn rivals(draft: &Draft<'_>, raised: &[JobId], scale: Option<&Scale>) -> Vec<Rivals> {
+    let state = draft.state;
+    let ranked = |job: &Job| Ranked {
+        id: job.id,
+        priority: i64::from(state.priority_of(scale, job)),
+    };
+    let mut groups: BTreeMap<RivalKey<'_>, Rivals> = BTreeMap::new();
+    for job in raised.iter().filter_map(|id| draft.job(*id)) {
+        let group = groups.entry(RivalKey::of(job)).or_default();
+        group.raised.push(ranked(job));
+    }
+    let named: BTreeSet<JobId> = raised.iter().copied().collect();
+    let owners: BTreeSet<u32> = groups.keys().map(|key| key.uid).collect();
+    let names = owners.iter().filter_map(|uid| state.by_owner.get(uid));
+    let jobs = names
         .flat_map(|names| names.values().flatten())
-        .filter_map(|(_, other)| draft.job(*other))
-        .filter(|other| {
-            other.phase() == Phase::Pending
-                && other.hold == Hold::None
-                && other.spec.partitions == job.spec.partitions
-                && other.spec.account == job.spec.account
-                && other.spec.qos == job.spec.qos
-                && other.id != job.id
-        })
+        .filter(|(_, id)| !named.contains(id))
+        .filter_map(|(_, id)| draft.job(*id))
+        .filter(|job| job.phase() == Phase::Pending && job.hold == Hold::None);
+    for job in jobs {
+        if let Some(group) = groups.get_mut(&RivalKey::of(job)) {
+            group.others.push(ranked(job));
+        }
+    }
+    groups.into_values().collect()
+}
+
+/// The priorities that the jobs have are dealt out anew.
+fn raise(draft: &mut Draft<'_>, group: &Rivals) {
+    let order: Vec<&Ranked> = group.raised.iter().chain(&group.others).collect();
+    let mut places: Vec<i64> = order.iter().map(|job| job.priority).collect();
+    places.sort_unstable_by(|a, b| b.cmp(a));
+    for (job, priority) in order.into_iter().zip(places) {
+        if job.priority != priority {
+            let priority = u32::try_from(priority).unwrap_or(u32::MAX);
+            draft.change(job.id, JobChange::Priority(priority));
+        }
+    }
+}
+
+/// The same where priorities are worked out: nice values of the jobs fall as far as it takes, and those of the jobs that
+/// they pass rise by as much in all.
+fn raise_by_nice(draft: &mut Draft<'_>, group: &Rivals) {
+    let Some(most) = group.others.first().map(|other| other.priority) else {
+        return;
+    };
+    let mut rise = 0;
+    let mut changes: Vec<(JobId, i64)> = Vec::new();
+    // From the lowest on: each comes before the others, and keeps its place among those that are raised.
+    let (mut next, mut below) = (most + 1, i64::MIN);
+    for job in group.raised.iter().rev() {
+        if job.priority > below && below > i64::MIN {
+            next += 1;
+        }
+        below = job.priority;
+        next = next.max(job.priority);
+        if next > job.priority {
+            rise += next - job.priority;
+            changes.push((job.id, job.priority - next));
+        }
+    }
+    let count = i64::try_from(group.others.len()).unwrap_or(i64::MAX);
+    let share = (rise + count - 1) / count;
+    if share > 0 {
+        changes.extend(group.others.iter().map(|other| (other.id, share)));
+    }
+    let mut last: Option<(Arc<JobSpec>, i64, JobId)> = None;
+    for (id, more) in changes {
+        if draft.is_full() {
+            return;
+        }
+        let Some(before) = draft.job(id).map(|job| Arc::clone(&job.spec)) else {
+            continue;
+        };
+        // Tasks of an array have one specification, which is written once.
+        let change = match &last {
+            Some((spec, by, other)) if Arc::ptr_eq(spec, &before) && *by == more => {
+                JobChange::SpecOf(*other)
+            }
+            _ => JobChange::Spec(Arc::new(with_nice(&before, more))),
+        };
+        draft.change(id, change);
+        last = Some((before, more, id));
+    }
+}
+
+fn with_nice(spec: &JobSpec, more: i64) -> JobSpec {
+    let nice = i64::from(spec.nice).saturating_add(more);
+    JobSpec {
+        nice: i32::try_from(nice).unwrap_or(if more < 0 { i32::MIN } else { i32::MAX }),
+        ..spec.clone()
+    }
 }
 
 /// The job, if the caller may make the request about it and it is not over.

@@ -256,6 +256,9 @@ fn for_items(
 ) -> Tally {
     let mut tally = Tally::default();
     for item in items {
+        if draft.is_full() {
+            break;
+        }
         match act(draft, item) {
             Ok(()) => tally.done(),
             Err(refusal) => {

@@ -31,4 +31,5 @@ mod submission;
 mod table;
 mod turns;
 mod verbs;
+mod work;
 mod world;
