@@ -58,12 +58,16 @@ impl Item {
 
 /// Refusals of one answer that are reported one by one; a frame has room for as many.
 const REFUSALS_MAX: usize = 10_000;
+/// Bytes of their texts, which may repeat what the request says.
+const REFUSALS_BYTES_MAX: usize = 4 << 20;
 
 /// The outcome of a command on several targets.
 #[derive(Default)]
 pub(super) struct Tally {
     changed: u32,
     refused: Vec<(String, Refusal)>,
+    /// Bytes of the texts of `refused`.
+    bytes: usize,
 }
 
 impl Tally {
@@ -74,7 +78,8 @@ impl Tally {
 
     /// One was refused.
     pub(super) fn refuse(&mut self, what: String, refusal: Refusal) {
-        if self.refused.len() < REFUSALS_MAX {
+        if self.refused.len() < REFUSALS_MAX && self.bytes < REFUSALS_BYTES_MAX {
+            self.bytes += what.len() + refusal.detail.len();
             self.refused.push((what, refusal));
         }
     }
@@ -453,5 +458,24 @@ pub(super) fn known_nodes(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>
     match found.is_empty() {
         true => Err(RefusalCode::InvalidNode.into()),
         false => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of an array's tasks could be refused in a text as long as the request.
+    #[test]
+    fn texts_of_refusals_have_a_bound_together() {
+        let mut tally = Tally::default();
+        let refusal = Refusal::new(RefusalCode::InvalidLicense, "x".repeat(60_000));
+        for id in 0..1000 {
+            tally.refuse(format!("1_{id}"), refusal.clone());
+        }
+        let Reply::Done { refused, .. } = tally.reply() else {
+            panic!("an answer");
+        };
+        assert!(refused.len() < 100, "{} are kept", refused.len());
     }
 }
