@@ -12,7 +12,7 @@ use muster_model::job::{ArrayRole, Job, JobState};
 use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// One thing to act upon.
@@ -278,7 +278,7 @@ fn for_items(
 /// A selection whose filters are asked of many records.
 pub(super) struct Filter<'a> {
     selection: &'a JobSelection,
-    nodes: HashSet<&'a str>,
+    nodes: BTreeSet<&'a str>,
 }
 
 impl<'a> Filter<'a> {
@@ -338,7 +338,8 @@ pub(super) fn by_filter(
     if own_only && uid != Some(identity.uid) {
         return Vec::new();
     }
-    let candidates: Vec<JobId> = match uid {
+    let filter = Filter::new(selection);
+    let candidates: BTreeSet<JobId> = match uid {
         Some(uid) => state
             .by_owner
             .get(&uid)
@@ -347,7 +348,8 @@ pub(super) fn by_filter(
             .filter(|(name, _)| selection.name.as_ref().is_none_or(|n| n == *name))
             .flat_map(|(_, records)| records.iter().map(|(_, id)| *id))
             .collect(),
-        None if !selection.nodes.is_empty() => selection
+        // A node may be named again and again.
+        None if !selection.nodes.is_empty() => filter
             .nodes
             .iter()
             .filter_map(|name| state.node_named(name))
@@ -355,8 +357,6 @@ pub(super) fn by_filter(
             .collect(),
         None => state.pending.union(&state.active).copied().collect(),
     };
-    let candidates: BTreeSet<JobId> = candidates.into_iter().collect();
-    let filter = Filter::new(selection);
     candidates
         .into_iter()
         .filter(|id| {
