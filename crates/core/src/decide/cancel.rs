@@ -10,7 +10,7 @@ use muster_model::effect::Effect;
 use muster_model::ids::{JobId, StepNo};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ExitStatus, Job, Phase};
-use muster_model::limits::SIGNAL_MAX;
+use muster_model::limits::{QUERY_ITEMS_MAX, SIGNAL_MAX};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::JobKind;
@@ -142,7 +142,7 @@ struct Chosen<'a> {
     /// Jobs of others, with whether they pass the filters.
     foreign: HashMap<JobId, Option<(Refusal, bool)>>,
     items: BTreeSet<Item>,
-    /// Jobs and tasks that the targets may still name. All that there are may be named twice over.
+    /// Targets, and ranges and records of tasks, that may still be looked at. All tasks that there are may be named twice over.
     left: u64,
 }
 
@@ -154,25 +154,25 @@ impl<'a> Chosen<'a> {
             targets: HashSet::new(),
             foreign: HashMap::new(),
             items: BTreeSet::new(),
-            left: all.saturating_mul(2).saturating_add(ITEMS_LEAST),
+            left: all.saturating_mul(4).saturating_add(LOOKED_AT_LEAST),
         }
     }
 
-    /// Counts what a target names.
-    fn charge(&mut self, items: usize) -> Result<(), Refusal> {
-        let left = self.left.checked_sub(items as u64);
+    /// Counts what was looked at.
+    fn charge(&mut self, count: u64) -> Result<(), Refusal> {
+        let left = self.left.checked_sub(count);
         self.left = left.ok_or_else(|| {
             Refusal::new(
                 RefusalCode::InvalidValue,
-                "the request lists too many duplicate jobs or tasks",
+                "the request lists too many jobs or tasks, or too many duplicate ones; name fewer at a time",
             )
         })?;
         Ok(())
     }
 }
 
-/// Jobs and tasks that one request may name, however few there are.
-const ITEMS_LEAST: u64 = 100_000;
+/// What one request may have looked at, however few jobs there are: as many targets as it can have, of one task each.
+const LOOKED_AT_LEAST: u64 = 4 * QUERY_ITEMS_MAX as u64;
 
 fn act_on_target<'a>(
     draft: &mut Draft<'_>,
@@ -202,14 +202,18 @@ fn act_on_target<'a>(
         }
         return Ok(());
     }
-    let items = match target::resolve(draft, wanted) {
+    let before = draft.looked_at();
+    let items = target::resolve(draft, wanted);
+    // What names nothing has cost as much.
+    chosen.charge(1 + draft.looked_at() - before)?;
+    let items = match items {
         Ok(items) => items,
         Err(refusal) => {
             tally.refuse(target::text(wanted), refusal);
             return Ok(());
         }
     };
-    chosen.charge(items.len())?;
+    chosen.charge(items.len() as u64)?;
     let whole_array = items.len() > 1;
     let mut refusals = Vec::new();
     let mut done = false;

@@ -240,6 +240,7 @@ impl<'a> Draft<'a> {
         };
         let mut at = indices.first_from(left.next)?;
         while left.indices.contains(&at) {
+            self.look_at(1);
             at = indices.first_from(at.checked_add(1)?)?;
         }
         Some(at)
@@ -263,44 +264,50 @@ impl<'a> Draft<'a> {
             0..=8 => tasks.iter().filter(|i| indices.contains(*i)).collect(),
             _ => indices.intersection(tasks),
         };
-        let (Some(first), Some(last), Some(left)) = (out.first(), out.last(), left) else {
-            return Some(out);
-        };
-        if out.len() == 1 {
-            return Some(match left.indices.contains(&first) {
-                true => IndexSet::default(),
-                false => out,
-            });
-        }
-        for index in left.indices.range(first..=last) {
-            out.remove(*index);
+        let left = left.into_iter().flat_map(|left| {
+            let ranges = out.ranges();
+            ranges.flat_map(|(first, last)| left.indices.range(first..=last))
+        });
+        let left: Vec<u32> = left.copied().collect();
+        self.look_at(tasks.ranges().count() + out.ranges().count() + left.len());
+        for index in left {
+            out.remove(index);
         }
         Some(out)
     }
 
-    /// The records of those of `tasks` that have left array `base`, by index.
+    /// The records of those of `tasks` that have left array `base`, by index. Costs as much as `tasks` has ranges and the
+    /// result has.
     pub(super) fn records_among(&self, base: JobId, tasks: &IndexSet) -> Vec<JobId> {
-        let (Some(first), Some(last)) = (tasks.first(), tasks.last()) else {
-            return Vec::new();
-        };
-        if first == last {
-            return self.task_record(base, first).into_iter().collect();
-        }
         let known = self.state.arrays.get(&base).map(|info| &info.tasks);
-        // Few tasks of many are looked up one by one.
-        let (named, has) = (tasks.len(), known.map_or(0, |known| known.len() as u64));
-        if named < has / 8 {
-            let records = tasks
-                .iter()
-                .filter_map(|index| self.task_record(base, index));
-            return records.collect();
+        let mut found: Vec<(u32, JobId)> = Vec::new();
+        for (first, last) in tasks.ranges() {
+            self.look_at(1);
+            let known = known.into_iter().flat_map(|k| k.range(first..=last));
+            found.extend(known.map(|(index, id)| (*index, *id)));
+            let new = self.tasks.range((base, first)..=(base, last));
+            found.extend(new.map(|((_, index), id)| (*index, *id)));
         }
-        let known = known.into_iter().flat_map(|k| k.range(first..=last));
-        let mut all: BTreeMap<u32, JobId> = known.map(|(index, id)| (*index, *id)).collect();
-        let new = self.tasks.range((base, first)..=(base, last));
-        all.extend(new.map(|((_, index), id)| (*index, *id)));
-        let named = all.into_iter().filter(|(index, _)| tasks.contains(*index));
-        named.map(|(_, id)| id).collect()
+        self.look_at(found.len());
+        found.sort_unstable_by_key(|(index, _)| *index);
+        found.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Whether one of `tasks` has left array `base`. Looks at ranges or records, whichever are fewer.
+    pub(super) fn has_record_among(&self, base: JobId, tasks: &IndexSet) -> bool {
+        let known = self.state.arrays.get(&base).map(|info| &info.tasks);
+        let new = self.tasks.range((base, 0)..=(base, u32::MAX));
+        let ranges = tasks.ranges().count();
+        if new.clone().count() + known.map_or(0, |k| k.len()) < ranges {
+            let known = known.into_iter().flat_map(|k| k.keys());
+            let mut all = known.chain(new.map(|((_, index), _)| index));
+            return all.any(|index| tasks.contains(*index));
+        }
+        tasks.ranges().any(|(first, last)| {
+            let mut new = self.tasks.range((base, first)..=(base, last));
+            let known = known.is_some_and(|k| k.range(first..=last).next().is_some());
+            known || new.next().is_some()
+        })
     }
 
     fn record_indices(&self, base: JobId) -> Option<(&IndexSet, Option<&Left>)> {
@@ -528,12 +535,15 @@ impl<'a> Draft<'a> {
             apply::job::apply_event(record, event);
             return;
         }
-        let lowest = self.first_in_record(base) == Some(index);
+        let lowest = self.first_in_record(base);
         let left = self.left.entry(base).or_default();
         left.indices.insert(index);
-        if lowest {
-            left.next = index.saturating_add(1);
-        }
+        // What was passed over to find it is not looked at again.
+        left.next = match lowest {
+            Some(lowest) if lowest == index => index.saturating_add(1),
+            Some(lowest) => lowest,
+            None => left.next,
+        };
     }
 
     fn apply_to_job(&mut self, id: JobId, event: &Event) {

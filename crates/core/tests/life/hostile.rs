@@ -602,7 +602,7 @@ fn what_a_request_names_again_is_done_once() {
         panic!("refused");
     };
     assert!(
-        refusal.detail.contains("too many duplicate jobs or tasks"),
+        refusal.detail.contains("too many duplicate ones"),
         "{refusal}"
     );
     world.check_replay();

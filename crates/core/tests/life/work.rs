@@ -118,3 +118,37 @@ fn putting_an_array_on_top_changes_every_other_job_once() {
         world.check_replay();
     }
 }
+
+/// What named nothing cost as much as what named something, and did not count.
+#[test]
+fn targets_that_name_nothing_have_a_bound() {
+    let mut world = World::new();
+    let base = world.submit(JobSpec {
+        array: array(0, 9, None),
+        ..spec("a")
+    });
+    let cancel = |ranges: u32, targets: u32| {
+        let none = |n: u32| JobTarget {
+            tasks: Some((0..ranges).map(|i| 1000 + n + 2 * i).collect()),
+            ..target(base)
+        };
+        UserCommand::Cancel {
+            selection: JobSelection {
+                targets: (0..targets).map(none).collect(),
+                ..JobSelection::default()
+            },
+        }
+    };
+    let Reply::Refused(refusal) = world.user(1000, cancel(1000, 1000)) else {
+        panic!("refused");
+    };
+    assert!(
+        refusal.detail.contains("too many jobs or tasks"),
+        "{refusal}"
+    );
+    // As many as there can be of one task each are looked at.
+    let most = u32::try_from(QUERY_ITEMS_MAX).expect("a small number");
+    let Reply::Done { changed: 0, .. } = world.user(1000, cancel(1, most)) else {
+        panic!("looked at");
+    };
+}

@@ -46,6 +46,52 @@ fn array(tasks: u32, split: u32) -> State {
     state
 }
 
+fn set(ranges: &[(u32, u32)]) -> IndexSet {
+    let mut tasks = IndexSet::default();
+    for (first, last) in ranges {
+        tasks.insert_range(*first, *last);
+    }
+    tasks
+}
+
+/// All records between the first and the last task of a target were copied, also where it named two that were not there.
+#[test]
+fn records_between_those_that_are_named_are_not_looked_at() {
+    let state = array(2000, 1000);
+    let mut draft = Draft::new(&state, Timestamp(2));
+    assert_eq!(
+        draft.records_among(BASE, &set(&[(0, 0), (3_000_000, 4_000_000)])),
+        [JobId(2)]
+    );
+    assert!(draft.looked_at() < 10, "{}", draft.looked_at());
+    let named = set(&[(5, 6), (998, 1001)]);
+    let expected = [7, 8, 1000, 1001].map(JobId);
+    assert_eq!(draft.records_among(BASE, &named), expected);
+    // Tasks that leave the record in this draft.
+    for index in 1000..1500 {
+        draft.split_task(BASE, index);
+    }
+    let before = draft.looked_at();
+    let named = set(&[(0, 0), (999, 999), (1499, 1500), (3_000_000, 3_000_000)]);
+    let records = draft.records_among(BASE, &named);
+    assert_eq!(
+        (records.len(), records[..2].to_vec()),
+        (3, vec![JobId(2), JobId(1001)])
+    );
+    assert_eq!(
+        draft.pending_among(BASE, &named),
+        Some(set(&[(1500, 1500)]))
+    );
+    assert!(draft.looked_at() - before < 20, "{}", draft.looked_at());
+    // What was found and had left is looked at, and counts.
+    let before = draft.looked_at();
+    assert_eq!(
+        draft.pending_among(BASE, &set(&[(1000, 1499)])),
+        Some(IndexSet::default())
+    );
+    assert!(draft.looked_at() - before >= 500);
+}
+
 /// The size was looked at when all was there.
 #[test]
 fn events_beyond_the_bounds_are_not_kept() {
@@ -98,4 +144,21 @@ fn orders_beyond_the_bounds_are_not_kept() {
     assert!(kept <= DECISION_BYTES_MAX >> 20, "{kept}");
     let refused = draft.end_bounds().map_err(|refusal| refusal.code);
     assert_eq!(refused, Err(RefusalCode::TooLong));
+}
+
+/// All that had left below the first one that is there was passed over for each task that left above it.
+#[test]
+fn tasks_that_left_are_passed_over_once() {
+    let state = array(4000, 0);
+    let mut draft = Draft::new(&state, Timestamp(2));
+    for index in (1..2000).chain([0]).chain(2001..3999) {
+        draft.split_task(BASE, index);
+    }
+    assert_eq!(draft.first_in_record(BASE), Some(2000));
+    assert!(draft.looked_at() < 10_000, "{}", draft.looked_at());
+    for index in [2000, 3999] {
+        assert!(draft.is_in_record(BASE, index));
+        draft.split_task(BASE, index);
+    }
+    assert_eq!(draft.first_in_record(BASE), None);
 }
