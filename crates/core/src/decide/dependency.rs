@@ -11,6 +11,7 @@ use muster_model::index_set::IndexSet;
 use muster_model::job::{ArrayRole, Job, JobState, Phase, Reason};
 use muster_model::spec::{DependencyKind, DependencyTerm};
 use muster_model::time::Timestamp;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The outcome of one condition, or of all of a job.
@@ -75,9 +76,10 @@ fn verdict_after(
     let any = job.spec.dependency.any;
     let (mut left, mut decided) = (Vec::new(), Vec::new());
     let (mut met, mut waits, mut fails) = (Vec::new(), false, false);
+    let looked = Looked::default();
     for term in terms {
         let outcome = match changed.concerns(term) {
-            true => outcome(draft, job, term),
+            true => outcome(draft, job, term, &looked),
             false => Outcome::Waits,
         };
         match outcome {
@@ -220,7 +222,7 @@ pub(super) fn split_decided_tasks(draft: &mut Draft<'_>, id: JobId) {
     let Some(job) = waiting else {
         return;
     };
-    let targets: Vec<JobId> = job.waiting_on.iter().filter_map(correlated).collect();
+    let targets: BTreeSet<JobId> = job.waiting_on.iter().filter_map(correlated).collect();
     for target in targets {
         for (index, record) in draft.task_records(target) {
             if draft.job(record).is_some_and(Job::is_over) {
@@ -241,19 +243,17 @@ pub(super) fn split_decided_tasks(draft: &mut Draft<'_>, id: JobId) {
     settle(draft, id, &Changed::All);
 }
 
-/// Whether the dependency of `job` on others leads back to it. Looks at no more than `most` jobs, and conditions.
-pub(super) fn is_circular(draft: &Draft<'_>, job: &Job, terms: &[DependencyTerm]) -> bool {
+/// The jobs that a dependency on others leads to. Looks at no more than `most` jobs, and conditions.
+pub(super) fn led_to(draft: &Draft<'_>, terms: &[DependencyTerm]) -> BTreeSet<JobId> {
     let most = 10_000;
-    let mut conditions = 0;
-    let mut seen = BTreeSet::new();
+    let (mut jobs, mut conditions) = (0, 0);
+    let mut found = BTreeSet::new();
     let mut next: Vec<JobId> = terms.iter().filter_map(target_of).collect();
     while let Some(id) = next.pop() {
-        if id == job.id || id == job.submission() {
-            return true;
-        }
-        if seen.len() >= most || !seen.insert(id) {
+        if !found.insert(id) || jobs >= most {
             continue;
         }
+        jobs += 1;
         if let Some(other) = draft.job(id)
             && conditions < 10 * most
         {
@@ -261,7 +261,8 @@ pub(super) fn is_circular(draft: &Draft<'_>, job: &Job, terms: &[DependencyTerm]
             next.extend(other.waiting_on.iter().filter_map(target_of));
         }
     }
-    false
+    draft.look_at(jobs + conditions);
+    found
 }
 
 fn target_of(term: &DependencyTerm) -> Option<JobId> {
@@ -394,7 +395,17 @@ fn is_live(draft: &Draft<'_>, id: JobId, name: &str) -> bool {
         .is_some_and(|job| !job.is_over() && job.spec.name == name)
 }
 
-fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> Outcome {
+/// What several conditions of a job may have in common, looked at once.
+#[derive(Default)]
+struct Looked {
+    singleton: OnceCell<Outcome>,
+    /// Tasks in the job's record.
+    own: OnceCell<IndexSet>,
+    /// Arrays, with whether the job has tasks that are undecided counterparts of theirs.
+    undecided: RefCell<BTreeMap<JobId, bool>>,
+}
+
+fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm, looked: &Looked) -> Outcome {
     let DependencyTerm::Job {
         kind,
         job: target,
@@ -402,7 +413,8 @@ fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> Outcome {
         ..
     } = term
     else {
-        return singleton_outcome(draft, job);
+        let outcome = || singleton_outcome(draft, job);
+        return *looked.singleton.get_or_init(outcome);
     };
     let delay_s = u64::from(*delay_minutes) * 60;
     let task = dependency_key(job, term).and_then(|key| key.task);
@@ -414,7 +426,7 @@ fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> Outcome {
             }
             None => Outcome::Met,
         },
-        (Some(_), None) if has_undecided_counterparts(draft, job, term) => Outcome::Waits,
+        (Some(_), None) if has_undecided_counterparts(draft, job, term, looked) => Outcome::Waits,
         (Some(_), None) => array_outcome(draft, *target, *kind, delay_s),
         (None, _) => record_outcome(draft.job(*target), *kind, delay_s, draft.now),
     }
@@ -422,18 +434,30 @@ fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> Outcome {
 
 /// Whether `job` is an array's record with tasks whose counterparts in an array that is over failed, as far as is known: each
 /// is to be looked at by itself, for which `split_decided_tasks` gives it a record.
-fn has_undecided_counterparts(draft: &Draft<'_>, job: &Job, term: &DependencyTerm) -> bool {
+fn has_undecided_counterparts(
+    draft: &Draft<'_>,
+    job: &Job,
+    term: &DependencyTerm,
+    looked: &Looked,
+) -> bool {
     let (Some(target), ArrayRole::Pending { indices }) = (correlated(term), &job.array) else {
         return false;
     };
     if !(draft.counts(target)).is_some_and(|c| c.unfinished == 0 && c.failed > 0) {
         return false;
     }
-    let own = draft.pending_indices(job.id);
-    let own = own.as_ref().unwrap_or(indices);
-    let tasks = draft.task_records(target);
-    let in_record = draft.pending_indices(target).unwrap_or_default();
-    tasks.iter().any(|(index, _)| own.contains(*index)) || !own.intersection(&in_record).is_empty()
+    if let Some(known) = looked.undecided.borrow().get(&target) {
+        return *known;
+    }
+    let in_own_record = || draft.pending_indices(job.id);
+    let own = looked
+        .own
+        .get_or_init(|| in_own_record().unwrap_or_else(|| indices.clone()));
+    let in_record = draft.pending_indices(target);
+    let undecided = draft.has_record_among(target, own)
+        || in_record.is_some_and(|tasks| !own.intersection(&tasks).is_empty());
+    looked.undecided.borrow_mut().insert(target, undecided);
+    undecided
 }
 
 /// A condition on one record. A record that is gone, or never was, is no obstacle: so it is in Slurm.

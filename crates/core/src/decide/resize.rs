@@ -2,23 +2,25 @@
 //! because a node failed that they can do without (`--no-kill`). What they had there is released first; then what is
 //! left is their allocation, on which steps are laid out and which is charged and accounted from then on.
 
-use super::target;
+use crate::state::State;
 use muster_model::command::JobUpdate;
-use muster_model::config::ClusterConfig;
 use muster_model::ids::NodeIdx;
 use muster_model::job::{Job, NodeShare};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::ResourceAsk;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-/// The nodes that an update leaves to a running job; none if it is about other things, or about as many as it has.
+/// The nodes that an update leaves to a running job; none if it is about other things, or about as many as it has. `named` are
+/// those that it lists: a command may be about thousands of jobs.
 ///
 /// # Errors
 /// It would get more, or others, or none.
 pub(super) fn wanted(
-    config: Option<&ClusterConfig>,
+    state: &State,
     job: &Job,
     update: &JobUpdate,
+    named: impl FnOnce(&str) -> Result<Arc<BTreeSet<NodeIdx>>, Refusal>,
 ) -> Result<Option<BTreeSet<NodeIdx>>, Refusal> {
     let count = update.ask.as_ref().map(|ask| ask.min_nodes as usize);
     let refuse = |code, why: String| Err(Refusal::new(code, format!("job {}: {why}", job.id)));
@@ -27,16 +29,12 @@ pub(super) fn wanted(
     };
     let kept: Vec<&NodeShare> = match (&update.nodelist, count) {
         (Some(list), _) => {
-            let own: BTreeMap<&str, &NodeShare> = (alloc.nodes.iter())
-                .map(|share| (share.name.as_str(), share))
-                .collect();
-            let mut named = BTreeSet::new();
-            for name in target::node_names(list, target::most_names(own.len()))? {
-                let Some(share) = own.get(name.as_str()) else {
-                    let why = format!("{name} is not a node of job {}", job.id);
-                    return Err(Refusal::new(RefusalCode::InvalidNode, why));
-                };
-                named.insert(share.node);
+            let named = named(list)?;
+            let own: BTreeSet<NodeIdx> = alloc.nodes.iter().map(|share| share.node).collect();
+            if let Some(other) = named.iter().find(|node| !own.contains(node)) {
+                let name = state.node(*other).map_or("", |node| &node.config.name);
+                let why = format!("{name} is not a node of job {}", job.id);
+                return Err(Refusal::new(RefusalCode::InvalidNode, why));
             }
             let shares = alloc.nodes.iter();
             shares.filter(|share| named.contains(&share.node)).collect()
@@ -52,6 +50,7 @@ pub(super) fn wanted(
     if kept.len() == alloc.nodes.len() {
         return Ok(None);
     }
+    let config = state.config.as_deref();
     if config.is_some_and(|c| c.has_scheduler_parameter("disable_job_shrink")) {
         let why = "jobs keep their nodes here (SchedulerParameters=disable_job_shrink)".to_owned();
         return refuse(RefusalCode::NotSupported, why);
@@ -73,13 +72,10 @@ pub(super) fn wanted(
     Ok(Some(kept.into_iter().map(|share| share.node).collect()))
 }
 
-/// Whether two requests differ in nothing but the number of nodes.
-pub(super) fn only_nodes_differ(old: &ResourceAsk, new: &ResourceAsk) -> bool {
-    let same = ResourceAsk {
-        min_nodes: old.min_nodes,
-        max_nodes: old.max_nodes,
-        nodes_set: old.nodes_set,
-        ..new.clone()
-    };
-    same == *old
+/// Whether two requests differ in nothing but the number of nodes. The new one is left with that of the old one.
+pub(super) fn only_nodes_differ(old: &ResourceAsk, new: &mut ResourceAsk) -> bool {
+    new.min_nodes = old.min_nodes;
+    new.max_nodes = old.max_nodes;
+    new.nodes_set = old.nodes_set;
+    *new == *old
 }

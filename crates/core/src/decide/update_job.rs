@@ -1,12 +1,15 @@
 //! `scontrol update job`. Everything is checked before the first event: a job is changed in all that was asked for, or
 //! not at all.
 
+mod shared;
+
+use self::shared::SharedUpdate;
 use super::draft::Draft;
 use super::ending;
 use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
 use super::texts::{one_line, too_long};
-use super::{ask, crontab, dependency, partition_access, reservation, resize, room};
+use super::{crontab, dependency, partition_access, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
@@ -50,11 +53,12 @@ pub(super) fn update(
     update: &JobUpdate,
 ) -> Result<Option<Reply>, Refusal> {
     let mut progress = Progress::default();
+    let shared = SharedUpdate::new(update);
     let tally = target::for_each(
         draft,
         (identity, AccessRequest::UpdateJob),
         target,
-        |draft, item| update_item(draft, identity, item, update, &mut progress),
+        |draft, item| update_item(draft, identity, item, &shared, &mut progress),
     )?;
     tally.reply_for_target()
 }
@@ -63,10 +67,10 @@ fn update_item(
     draft: &mut Draft<'_>,
     identity: &Identity,
     item: Item,
-    update: &JobUpdate,
+    shared: &SharedUpdate<'_>,
     progress: &mut Progress,
 ) -> Result<(), Refusal> {
-    let id = item.record();
+    let (id, update) = (item.record(), shared.update);
     let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
     access::require_job(draft.state, identity, AccessRequest::UpdateJob, job)?;
     crontab::require_none(job)?;
@@ -85,7 +89,7 @@ fn update_item(
     if update.stdio.is_some() || update.work_dir.is_some() || names_files {
         access::require_job(draft.state, identity, AccessRequest::UpdatePaths, job)?;
     }
-    let (mut kept, mut rest) = (None, None);
+    let mut kept = None;
     if pending && update.nodelist.is_some() {
         return Err(Refusal::new(
             RefusalCode::JobPending,
@@ -93,24 +97,27 @@ fn update_item(
         ));
     }
     if !pending {
-        refuse_unless_pending(job, update)?;
-        kept = resize::wanted(draft.state.config.as_deref(), job, update)?;
-        rest = Some(JobUpdate {
-            ask: None,
-            nodelist: None,
-            ..update.clone()
-        });
+        refuse_unless_pending(job, shared)?;
+        let state = draft.state;
+        let named = |list: &str| shared.listed_nodes(state, list);
+        kept = resize::wanted(state, job, update, named)?;
     }
-    // What is said of the nodes of a job that runs is no change of what it asked for.
-    let update = rest.as_ref().unwrap_or(update);
+    let update = shared.about(job);
     refuse_unless_admin(draft, identity, job, update)?;
+    let leads_to = |id| shared.leads_to(draft, id);
+    if update.dependency.is_some() && (leads_to(job.id) || leads_to(job.submission())) {
+        return Err(Refusal::new(
+            RefusalCode::CircularDependency,
+            format!("job {} would wait for itself", job.id),
+        ));
+    }
     let limit = new_limit(draft, identity, job, update)?;
     let rank = new_rank(draft, identity, job, update)?;
     let spec = match &progress.last {
         // Equal ones are found to be so by their address, unless they came from an older journal.
         Some(changed) if changed.before == job.spec => Some(changed.after.clone()),
         Some(_) | None => {
-            let after = new_spec(draft, identity, job, update, limit)?.map(Arc::new);
+            let after = new_spec(draft, identity, job, shared, limit)?.map(Arc::new);
             if let Some(after) = &after {
                 progress.last = Some(Changed {
                     before: job.spec.clone(),
@@ -182,20 +189,15 @@ fn change_spec(draft: &mut Draft<'_>, id: JobId, spec: Arc<JobSpec>, progress: &
 }
 
 /// Of a job that runs only what does not shape its allocation can be changed.
-fn refuse_unless_pending(job: &Job, update: &JobUpdate) -> Result<(), Refusal> {
+fn refuse_unless_pending(job: &Job, shared: &SharedUpdate<'_>) -> Result<(), Refusal> {
+    let update = shared.update;
     let fields = [
         ("Partition", update.partitions.is_some()),
         ("Dependency", update.dependency.is_some()),
         ("Reservation", update.reservation.is_some()),
         ("StartTime", update.begin.is_some()),
         ("Licenses", update.licenses.is_some()),
-        (
-            "the resources",
-            update
-                .ask
-                .as_ref()
-                .is_some_and(|ask| !resize::only_nodes_differ(&job.spec.ask, ask)),
-        ),
+        ("the resources", shared.changes_ask(&job.spec.ask)),
         ("StdOut, StdErr and StdIn", update.stdio.is_some()),
         ("WorkDir", update.work_dir.is_some()),
         ("Account", update.account.is_some()),
@@ -339,10 +341,13 @@ fn new_spec(
     draft: &Draft<'_>,
     identity: &Identity,
     job: &Job,
-    update: &JobUpdate,
+    shared: &SharedUpdate<'_>,
     limit: Option<TimeLimit>,
 ) -> Result<Option<JobSpec>, Refusal> {
+    let update = shared.about(job);
     let state = draft.state;
+    let named = update.partitions.as_ref().unwrap_or(&job.spec.partitions);
+    shared.charge_spec(named.len())?;
     let mut spec = (*job.spec).clone();
     set_texts(&mut spec, update)?;
     let accounted = [&update.account, &update.qos, &update.wckey];
@@ -373,9 +378,8 @@ fn new_spec(
     }
     if let Some(licenses) = &update.licenses {
         one_line("Licenses", licenses, TEXT_BYTES_MAX)?;
-        let licenses = Some(licenses.clone()).filter(|text| !text.is_empty());
-        super::submit::check_licenses(state, licenses.as_deref())?;
-        spec.licenses = licenses;
+        shared.check_licenses(state)?;
+        spec.licenses = Some(licenses.clone()).filter(|text| !text.is_empty());
     }
     if let Some(requeue) = update.requeue {
         spec.requeue = Some(requeue);
@@ -410,23 +414,11 @@ fn new_spec(
         spec.ask = wanted.clone();
     }
     if update.ask.is_some() || update.partitions.is_some() {
-        let names = &spec.partitions;
-        let partitions: Vec<&PartitionConfig> = state
-            .partitions
-            .iter()
-            .filter(|p| names.contains(&p.name))
-            .collect();
-        ask::check(state, &partitions, &mut spec.ask)?;
+        shared.check_ask(state, &spec.partitions, &mut spec.ask)?;
     }
     if let Some(wanted) = &update.dependency {
         if wanted.terms.len() > DEPENDENCY_TERMS_MAX {
             return Err(RefusalCode::InvalidDependency.into());
-        }
-        if dependency::is_circular(draft, job, &wanted.terms) {
-            return Err(Refusal::new(
-                RefusalCode::CircularDependency,
-                format!("job {} would wait for itself", job.id),
-            ));
         }
         spec.dependency = wanted.clone();
     }

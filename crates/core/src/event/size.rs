@@ -1,8 +1,8 @@
 //! How long events are by what may be long in them.
 
 use super::{Event, JobChange};
-use minicbor::Encoder;
 use minicbor::encode::Write;
+use minicbor::{Encode, Encoder};
 use muster_model::spec::{DependencyTerm, JobSpec};
 use std::convert::Infallible;
 
@@ -14,8 +14,13 @@ const LISTED_CONDITION_BYTES: u64 = 24;
 
 /// The length of a specification as it is written.
 pub fn spec_bytes(spec: &JobSpec) -> u64 {
+    encoded_bytes(spec)
+}
+
+/// The length of a value as it is written.
+pub(crate) fn encoded_bytes(value: &impl Encode<()>) -> u64 {
     let mut length = Length(0);
-    match Encoder::new(&mut length).encode(spec) {
+    match Encoder::new(&mut length).encode(value) {
         Ok(_) => length.0,
         Err(e) => panic!("a length takes all bytes: {e}"),
     }

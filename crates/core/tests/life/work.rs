@@ -119,6 +119,30 @@ fn putting_an_array_on_top_changes_every_other_job_once() {
     }
 }
 
+/// The first task was looked at, and what came of it was taken for all that ask for the same.
+#[test]
+fn no_task_of_an_array_comes_to_wait_for_itself() {
+    let mut world = World::new();
+    let base = split(&mut world, 3);
+    let second = world.task_id(base, 1);
+    let waits = world.submit(JobSpec {
+        dependency: after(vec![on(DependencyKind::AfterAny, second)]),
+        ..spec("b")
+    });
+    let dependency = Some(after(vec![on(DependencyKind::AfterAny, waits)]));
+    let wanted = JobUpdate {
+        dependency,
+        ..JobUpdate::default()
+    };
+    let Reply::Done { changed, refused } = world.user(1000, update(target(base), wanted)) else {
+        panic!("changed");
+    };
+    let codes: Vec<RefusalCode> = refused.iter().map(|(_, refusal)| refusal.code).collect();
+    assert_eq!((changed, codes), (2, vec![RefusalCode::CircularDependency]));
+    assert!(world.job(second).waiting_on.is_empty());
+    world.check_replay();
+}
+
 /// What named nothing cost as much as what named something, and did not count.
 #[test]
 fn targets_that_name_nothing_have_a_bound() {

@@ -56,7 +56,10 @@ fn a_list_names_no_more_than_twice_the_nodes_of_a_running_job() {
     for (list, says) in [
         (format!("{first},").repeat(60_000), "1024 names"),
         (long_names(), "255 bytes"),
-        ("unknown[1-1000]".to_owned(), "unknown1 is not a node"),
+        (
+            "unknown[1-1000]".to_owned(),
+            "unknown1 is not in the configuration",
+        ),
     ] {
         let update = JobUpdate {
             nodelist: Some(list),

@@ -1,0 +1,263 @@
+//! What an update says whatever job it is about, worked out once for all jobs of a command: an array may have thousands of
+//! tasks with records of their own. Decides nothing of a single job.
+
+use crate::decide::draft::Draft;
+use crate::decide::{ask, dependency, resize, submit, target};
+use crate::event::encoded_bytes;
+use crate::state::State;
+use muster_model::command::JobUpdate;
+use muster_model::config::PartitionConfig;
+use muster_model::ids::{JobId, NodeIdx};
+use muster_model::job::{Job, Phase};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::ResourceAsk;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Requests that are remembered with what came of them.
+const ASKS_KEPT: usize = 16;
+/// Nodes and partitions that one command may have requests compared with, and pieces of text that it may have copied for jobs
+/// that differ: about two seconds.
+const COMPARED_MAX: u64 = 1 << 22;
+/// Bytes of a piece of text.
+const PIECE_BYTES: u64 = 256;
+/// What a request counts however few nodes there are.
+const COMPARED_LEAST: u64 = 64;
+
+/// A request that was checked.
+struct CheckedAsk {
+    partitions: Vec<String>,
+    before: ResourceAsk,
+    after: Result<ResourceAsk, Refusal>,
+}
+
+/// An update, and what follows from it alone.
+pub(super) struct SharedUpdate<'a> {
+    pub(super) update: &'a JobUpdate,
+    of_running: OnceCell<JobUpdate>,
+    nodes: OnceCell<Result<Arc<BTreeSet<NodeIdx>>, Refusal>>,
+    led_to: OnceCell<BTreeSet<JobId>>,
+    licenses: OnceCell<Result<(), Refusal>>,
+    compared_ask: RefCell<Option<ResourceAsk>>,
+    asks: RefCell<VecDeque<CheckedAsk>>,
+    /// What it counts for each specification that is made by it.
+    pieces: OnceCell<u64>,
+    compared: Cell<u64>,
+}
+
+impl<'a> SharedUpdate<'a> {
+    pub(super) fn new(update: &'a JobUpdate) -> SharedUpdate<'a> {
+        SharedUpdate {
+            update,
+            of_running: OnceCell::new(),
+            nodes: OnceCell::new(),
+            led_to: OnceCell::new(),
+            licenses: OnceCell::new(),
+            compared_ask: RefCell::new(update.ask.clone()),
+            asks: RefCell::default(),
+            pieces: OnceCell::new(),
+            compared: Cell::new(0),
+        }
+    }
+
+    /// What of it is a change of a job: what it says of the nodes of one that runs is none of what that asked for.
+    pub(super) fn about(&self, job: &Job) -> &JobUpdate {
+        if job.phase() == Phase::Pending {
+            return self.update;
+        }
+        self.of_running.get_or_init(|| JobUpdate {
+            ask: None,
+            nodelist: None,
+            ..self.update.clone()
+        })
+    }
+
+    /// The nodes that it lists.
+    pub(super) fn listed_nodes(
+        &self,
+        state: &State,
+        list: &str,
+    ) -> Result<Arc<BTreeSet<NodeIdx>>, Refusal> {
+        let found = self.nodes.get_or_init(|| {
+            let nodes = target::listed_nodes(state, list)?;
+            let nodes = nodes.map(|node| Ok(node?.idx));
+            Ok(Arc::new(nodes.collect::<Result<_, Refusal>>()?))
+        });
+        found.clone()
+    }
+
+    /// Whether it asks for something else than a job does, beside the number of nodes.
+    pub(super) fn changes_ask(&self, old: &ResourceAsk) -> bool {
+        let mut new = self.compared_ask.borrow_mut();
+        new.as_mut()
+            .is_some_and(|new| !resize::only_nodes_differ(old, new))
+    }
+
+    /// Whether its dependency leads to a job.
+    pub(super) fn leads_to(&self, draft: &Draft<'_>, job: JobId) -> bool {
+        let found = self.led_to.get_or_init(|| {
+            let dependency = self.update.dependency.as_ref();
+            dependency::led_to(draft, dependency.map_or(&[], |wanted| &wanted.terms))
+        });
+        found.contains(&job)
+    }
+
+    /// Whether there can be the licenses that it names.
+    pub(super) fn check_licenses(&self, state: &State) -> Result<(), Refusal> {
+        let named = self.update.licenses.as_deref();
+        let checked = || submit::check_licenses(state, named);
+        self.licenses.get_or_init(checked).clone()
+    }
+
+    /// Counts what a job's request is compared with.
+    fn charge(&self, count: u64) -> Result<(), Refusal> {
+        let compared = self.compared.get().saturating_add(count);
+        self.compared.set(compared);
+        if compared <= COMPARED_MAX {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            RefusalCode::TooLong,
+            "the jobs ask for too many different things; name fewer jobs or tasks at a time",
+        ))
+    }
+
+    /// Counts a specification that is made of the one of a job in so many partitions, whether or not it is refused then.
+    pub(super) fn charge_spec(&self, partitions: usize) -> Result<(), Refusal> {
+        let pieces = || encoded_bytes(self.update) / PIECE_BYTES;
+        self.charge(1 + partitions as u64 + self.pieces.get_or_init(pieces))
+    }
+
+    /// [`ask::check`], once for jobs that ask for the same in the same partitions.
+    pub(super) fn check_ask(
+        &self,
+        state: &State,
+        names: &[String],
+        ask: &mut ResourceAsk,
+    ) -> Result<(), Refusal> {
+        let mut asks = self.asks.borrow_mut();
+        let is_same = |known: &&CheckedAsk| known.partitions == names && known.before == *ask;
+        if let Some(known) = asks.iter().find(is_same) {
+            *ask = known.after.clone()?;
+            return Ok(());
+        }
+        let nodes = state.nodes.len() as u64 + state.partitions.len() as u64;
+        self.charge(nodes.saturating_add(COMPARED_LEAST))?;
+        let is_named = |p: &&PartitionConfig| names.contains(&p.name);
+        let partitions: Vec<&PartitionConfig> = state.partitions.iter().filter(is_named).collect();
+        let before = ask.clone();
+        let checked = ask::check(state, &partitions, ask);
+        asks.truncate(ASKS_KEPT - 1);
+        asks.push_front(CheckedAsk {
+            partitions: names.to_vec(),
+            before,
+            after: checked.clone().map(|()| ask.clone()),
+        });
+        checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+    use muster_model::config::ClusterConfig;
+    use muster_model::job::{Hold, Reason};
+    use muster_model::node::NodeConfig;
+    use muster_model::spec::{Dependency, DependencyKind, DependencyTerm, JobSpec};
+    use muster_model::time::{TimeLimit, Timestamp};
+
+    fn after(job: u64) -> Vec<DependencyTerm> {
+        vec![DependencyTerm::Job {
+            kind: DependencyKind::AfterAny,
+            job: JobId(job),
+            task: None,
+            delay_minutes: 0,
+        }]
+    }
+
+    /// A node, and jobs of which each waits for the one before.
+    fn chain(jobs: u64) -> State {
+        let mut state = State::default();
+        let node = NodeConfig {
+            name: "n1".to_owned(),
+            ..NodeConfig::default()
+        };
+        state.apply(&Event::Configured {
+            config: Arc::new(ClusterConfig {
+                nodes: vec![node],
+                ..ClusterConfig::default()
+            }),
+            at: Timestamp(1),
+            partitions: None,
+        });
+        for id in 1..=jobs {
+            state.apply(&Event::JobSubmitted {
+                id: JobId(id),
+                spec: Arc::new(JobSpec::default()),
+                at: Timestamp(1),
+                priority: 1,
+                hold: Hold::None,
+                time_limit: TimeLimit::Unlimited,
+                waiting_on: if id > 1 { after(id - 1) } else { Vec::new() },
+                reason: Reason::None,
+                partition: "batch".to_owned(),
+                requeueable: true,
+                het: None,
+            });
+        }
+        state
+    }
+
+    #[test]
+    fn what_an_update_says_is_worked_out_once_for_all_jobs() {
+        let state = chain(500);
+        let draft = Draft::new(&state, Timestamp(2));
+        let update = JobUpdate {
+            dependency: Some(Dependency {
+                terms: after(500),
+                ..Dependency::default()
+            }),
+            ask: Some(ResourceAsk::default()),
+            ..JobUpdate::default()
+        };
+        let shared = SharedUpdate::new(&update);
+        for id in 1..=1000 {
+            assert_eq!(shared.leads_to(&draft, JobId(id)), id <= 500);
+        }
+        assert!(draft.looked_at() < 1100, "{}", draft.looked_at());
+
+        let first = shared.listed_nodes(&state, "n1").expect("it is known");
+        for _ in 0..10 {
+            let again = shared.listed_nodes(&state, "n1").expect("it is known");
+            assert!(Arc::ptr_eq(&first, &again), "it is parsed once");
+        }
+
+        let ask = |cpus: u32| ResourceAsk {
+            cpus_per_task: Some(cpus),
+            ..ResourceAsk::default()
+        };
+        let names = ["batch".to_owned()];
+        let first = shared.check_ask(&state, &names, &mut ask(1));
+        let once = shared.compared.get();
+        for _ in 0..1000 {
+            assert_eq!(shared.check_ask(&state, &names, &mut ask(1)), first);
+        }
+        assert_eq!(shared.compared.get(), once);
+        let whole = SharedUpdate::new(&update);
+        assert!((0..100_000).all(|_| whole.charge_spec(1).is_ok()));
+        let long = JobUpdate {
+            comment: Some("x".repeat(60_000)),
+            ..update.clone()
+        };
+        let long = SharedUpdate::new(&long);
+        let made = (0..100_000).take_while(|_| long.charge_spec(1).is_ok());
+        assert!(made.count() < 20_000);
+        // Where all differ, there is an end.
+        let refusals = (2..100_000).map(|cpus| shared.check_ask(&state, &names, &mut ask(cpus)));
+        let mut codes = refusals.map(|checked| checked.err().map(|refusal| refusal.code));
+        assert!(codes.any(|code| code == Some(RefusalCode::TooLong)));
+        assert!(shared.compared.get() <= COMPARED_MAX + once);
+    }
+}
