@@ -10,6 +10,13 @@ use std::fmt::Write as _;
 /// The most names that one expression may stand for unless the caller says otherwise.
 pub const MAX_HOSTS: usize = 262_144;
 
+/// The most bytes of one name: host names have at most 253, and names of files 255 (`NAME_MAX`).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// The most bytes of all names of an expression together: as many as [`MAX_HOSTS`] have whose length is the most that Linux
+/// gives a host name (`HOST_NAME_MAX`). A text of 64 KiB with one range would otherwise stand for gigabytes.
+pub const ALL_BYTES_MAX: usize = MAX_HOSTS * 64;
+
 /// The longest run of digits that is read as a number; longer ones stay plain text.
 const MAX_DIGITS: usize = 18;
 
@@ -49,6 +56,12 @@ pub enum HostlistErrorKind {
     /// More names than the limit.
     #[error("stands for more than {0} names")]
     TooMany(usize),
+    /// A name of more than [`NAME_BYTES_MAX`].
+    #[error("a name has more than {0} bytes")]
+    LongName(usize),
+    /// Names of more than [`ALL_BYTES_MAX`] together.
+    #[error("the names have more than {0} bytes together")]
+    LongNames(usize),
 }
 
 /// Expands `expr` into names, in order; at most [`MAX_HOSTS`] of them.
@@ -61,11 +74,55 @@ pub fn parse(expr: &str) -> Result<Vec<String>, HostlistError> {
 
 /// [`parse`] with the caller's own limit on the number of names.
 pub fn parse_limited(expr: &str, max: usize) -> Result<Vec<String>, HostlistError> {
-    let mut names = Vec::new();
-    for (at, part) in split_at_commas(expr)? {
-        expand(expr, at, part, max, &mut names)?;
+    Ok(names(expr, max)?.collect())
+}
+
+/// The names of `expr` one after another, at most `max` of them, for a caller that looks each up and keeps none. The whole
+/// expression is checked first; no name is made before it is asked for.
+pub fn names(expr: &str, max: usize) -> Result<Names<'_>, HostlistError> {
+    let parts = split_at_commas(expr)?;
+    let (mut count, mut bytes) = (0_u64, 0_u64);
+    for &(at, part) in &parts {
+        let fail = |kind| error(expr, at, kind);
+        let part = Part::parse(expr, at, part)?;
+        let left = (max as u64).saturating_sub(count);
+        let own = part.count().filter(|own| *own <= left);
+        let own = own.ok_or_else(|| fail(HostlistErrorKind::TooMany(max)))?;
+        count += own;
+        bytes = bytes.saturating_add(own.saturating_mul(part.longest as u64));
+        if bytes > ALL_BYTES_MAX as u64 {
+            return Err(fail(HostlistErrorKind::LongNames(ALL_BYTES_MAX)));
+        }
     }
-    Ok(names)
+    let parts: Vec<&str> = parts.into_iter().map(|(_, part)| part).collect();
+    Ok(Names {
+        expr,
+        parts: parts.into_iter(),
+        current: None,
+    })
+}
+
+/// Names of an expression, in order: see [`names`].
+#[derive(Debug)]
+pub struct Names<'a> {
+    expr: &'a str,
+    parts: std::vec::IntoIter<&'a str>,
+    current: Option<Part<'a>>,
+}
+
+impl Iterator for Names<'_> {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(name) = self.current.as_mut().and_then(Part::next_name) {
+                return Some(name);
+            }
+            let part = self.parts.next()?;
+            // It was checked: where it is does not matter.
+            self.current = Part::parse(self.expr, 0, part).ok();
+        }
+    }
 }
 
 /// Splits `expr` at the commas outside brackets, without expanding: `a[1,2],b` is `a[1,2]` and `b`.
@@ -128,7 +185,7 @@ pub fn parse_ranges(text: &str, max: usize) -> Result<Vec<u32>, HostlistError> {
     for item in inner.split(',') {
         let range = parse_range(text, at, item.trim())?;
         let (Ok(first), Ok(last)) = (u32::try_from(range.first), u32::try_from(range.last)) else {
-            return fail(at, HostlistErrorKind::NotANumber(item.to_owned()));
+            return fail(at, HostlistErrorKind::NotANumber(shortened(item)));
         };
         if (last - first) as usize >= max.saturating_sub(numbers.len()) {
             return fail(at, HostlistErrorKind::TooMany(max));
@@ -331,63 +388,111 @@ fn split_at_commas(expr: &str) -> Result<Vec<(usize, &str)>, HostlistError> {
     Ok(parts)
 }
 
+#[derive(Debug)]
 struct Range {
     first: u64,
     last: u64,
     width: usize,
 }
 
-/// Expands one comma-free part (outside brackets), whose brackets are known to match.
-fn expand(
-    expr: &str,
-    at: usize,
-    part: &str,
-    max: usize,
-    names: &mut Vec<String>,
-) -> Result<(), HostlistError> {
-    let mut heads = vec![String::new()];
-    let mut rest = part;
-    let budget = max.saturating_sub(names.len());
-    let too_many = || error(expr, at, HostlistErrorKind::TooMany(max));
-    if budget == 0 {
-        return Err(too_many());
-    }
-    while let Some(open) = rest.find('[') {
-        let close = open
-            + rest[open..]
-                .find(']')
-                .expect("brackets were checked to match");
-        let offset = at + (part.len() - rest.len()) + open + 1;
-        let ranges = parse_bracket(expr, offset, &rest[open + 1..close])?;
-        let count = ranges
-            .iter()
-            .try_fold(0u64, |sum, r| sum.checked_add(r.last - r.first + 1))
-            .and_then(|n| n.checked_mul(heads.len() as u64))
-            .filter(|&n| n <= budget as u64)
-            .ok_or_else(too_many)?;
-        let mut next = Vec::with_capacity(count as usize);
-        for head in &heads {
-            for range in &ranges {
-                for number in range.first..=range.last {
-                    let mut name = String::with_capacity(part.len());
-                    name.push_str(head);
-                    name.push_str(&rest[..open]);
-                    push_fmt(
-                        &mut name,
-                        format_args!("{number:0width$}", width = range.width),
-                    );
-                    next.push(name);
-                }
-            }
+/// One comma-free part (outside brackets) while it is expanded.
+#[derive(Debug)]
+struct Part<'a> {
+    brackets: Vec<Bracket<'a>>,
+    /// What is after the last bracket.
+    tail: &'a str,
+    /// Bytes of its longest name.
+    longest: usize,
+    is_over: bool,
+}
+
+/// Numbers in brackets, and the one that the next name has.
+#[derive(Debug)]
+struct Bracket<'a> {
+    /// What is before it.
+    before: &'a str,
+    ranges: Vec<Range>,
+    /// Position of the range.
+    range: usize,
+    number: u64,
+}
+
+impl<'a> Part<'a> {
+    /// Reads a part whose brackets are known to match.
+    fn parse(expr: &str, at: usize, part: &'a str) -> Result<Part<'a>, HostlistError> {
+        let mut brackets = Vec::new();
+        let mut longest = 0;
+        let mut rest = part;
+        let check = |longest: usize| match longest <= NAME_BYTES_MAX {
+            true => Ok(()),
+            false => Err(error(expr, at, HostlistErrorKind::LongName(NAME_BYTES_MAX))),
+        };
+        while let Some(open) = rest.find('[') {
+            let close = open
+                + rest[open..]
+                    .find(']')
+                    .expect("brackets were checked to match");
+            let offset = at + (part.len() - rest.len()) + open + 1;
+            let ranges = parse_bracket(expr, offset, &rest[open + 1..close])?;
+            let digits = ranges.iter().map(|r| digits_of(r.last).max(r.width)).max();
+            longest += open + digits.unwrap_or(0);
+            check(longest)?;
+            brackets.push(Bracket {
+                before: &rest[..open],
+                range: 0,
+                number: ranges.first().map_or(0, |range| range.first),
+                ranges,
+            });
+            rest = &rest[close + 1..];
         }
-        heads = next;
-        rest = &rest[close + 1..];
+        longest += rest.len();
+        check(longest)?;
+        Ok(Part {
+            brackets,
+            tail: rest,
+            longest,
+            is_over: false,
+        })
     }
-    for mut head in heads {
-        head.push_str(rest);
-        names.push(head);
+
+    /// How many names it stands for, if that can be counted.
+    fn count(&self) -> Option<u64> {
+        self.brackets.iter().try_fold(1_u64, |product, bracket| {
+            let numbers = bracket.ranges.iter();
+            let sum = numbers.map(|range| range.last - range.first + 1);
+            let sum = sum.fold(0_u64, u64::saturating_add);
+            product.checked_mul(sum)
+        })
     }
-    Ok(())
+
+    fn next_name(&mut self) -> Option<String> {
+        if self.is_over {
+            return None;
+        }
+        let mut name = String::with_capacity(self.longest);
+        for bracket in &self.brackets {
+            let (number, width) = (bracket.number, bracket.ranges[bracket.range].width);
+            name.push_str(bracket.before);
+            push_fmt(&mut name, format_args!("{number:0width$}"));
+        }
+        name.push_str(self.tail);
+        // The last bracket counts fastest.
+        self.is_over = !self.brackets.iter_mut().rev().any(Bracket::advance);
+        Some(name)
+    }
+}
+
+impl Bracket<'_> {
+    /// Goes on to the next number; whether there was one, else it begins again.
+    fn advance(&mut self) -> bool {
+        if self.number < self.ranges[self.range].last {
+            self.number += 1;
+            return true;
+        }
+        self.range = (self.range + 1) % self.ranges.len();
+        self.number = self.ranges[self.range].first;
+        self.range > 0
+    }
 }
 
 fn parse_bracket(expr: &str, at: usize, inner: &str) -> Result<Vec<Range>, HostlistError> {
@@ -409,7 +514,7 @@ fn parse_range(expr: &str, at: usize, item: &str) -> Result<Range, HostlistError
         _ => Err(error(
             expr,
             at + offset,
-            HostlistErrorKind::NotANumber(text.to_owned()),
+            HostlistErrorKind::NotANumber(shortened(text)),
         )),
     };
     let (low, high) = item.split_once('-').unwrap_or((item, item));
@@ -426,7 +531,7 @@ fn parse_range(expr: &str, at: usize, item: &str) -> Result<Range, HostlistError
         return Err(error(
             expr,
             at,
-            HostlistErrorKind::Backwards(item.to_owned()),
+            HostlistErrorKind::Backwards(shortened(item)),
         ));
     }
     Ok(Range {
@@ -437,16 +542,20 @@ fn parse_range(expr: &str, at: usize, item: &str) -> Result<Range, HostlistError
 }
 
 fn error(expr: &str, at: usize, kind: HostlistErrorKind) -> HostlistError {
-    const SHOWN: usize = 80;
-    let shown = match expr.char_indices().nth(SHOWN) {
-        Some((cut, _)) => format!("{}...", &expr[..cut]),
-        None => expr.to_owned(),
-    };
     let at = expr.get(..at).map_or(at, |before| before.chars().count()) + 1;
     HostlistError {
-        expr: shown,
+        expr: shortened(expr),
         at,
         kind,
+    }
+}
+
+/// As much of a text as an error says.
+fn shortened(text: &str) -> String {
+    const SHOWN: usize = 80;
+    match text.char_indices().nth(SHOWN) {
+        Some((cut, _)) => format!("{}...", &text[..cut]),
+        None => text.to_owned(),
     }
 }
 
@@ -552,6 +661,42 @@ mod tests {
         assert!(parse_limited("a,b,c", 2).is_err());
         assert_eq!(parse_limited("a,b", 2).unwrap().len(), 2);
         assert!(parse("n[1-600][1-600]").is_err());
+    }
+
+    /// Long prefixes, and long texts whose names are short.
+    #[test]
+    fn names_have_bounds_one_by_one_and_together() {
+        let long = "x".repeat(NAME_BYTES_MAX);
+        assert_eq!(parse(&long).unwrap(), std::slice::from_ref(&long));
+        let kind = |text: &str| parse(text).unwrap_err().kind;
+        let long_name = HostlistErrorKind::LongName(NAME_BYTES_MAX);
+        for text in [
+            format!("a,{long}x"),
+            format!("{long}[1]"),
+            format!("[0-19999]{}", "x".repeat(60_000)),
+            format!("{}[0-19999]", "x".repeat(60_000)),
+            "[1]".repeat(60_000),
+        ] {
+            assert_eq!(kind(&text), long_name);
+        }
+        let many = format!("{}[100000-199999]", &long[6..]);
+        assert_eq!(kind(&many), HostlistErrorKind::LongNames(ALL_BYTES_MAX));
+        let again = format!("{0}[10000-59999],{0}[10000-59999]", &long[50..]);
+        assert_eq!(kind(&again), HostlistErrorKind::LongNames(ALL_BYTES_MAX));
+        let repeated = format!("x[{}1]", "1,".repeat(100_000));
+        let all = parse(&repeated).unwrap();
+        assert_eq!(all.len(), 100_001);
+        assert!(all.iter().all(|name| name.capacity() <= 8));
+        assert!(parse("n[1-262144]").is_ok());
+    }
+
+    #[test]
+    fn names_are_made_as_they_are_asked_for() {
+        let mut some = super::names("a[8-10,1][1-2]b,c", MAX_HOSTS).unwrap();
+        assert_eq!(some.next().as_deref(), Some("a81b"));
+        let rest: Vec<String> = some.collect();
+        assert_eq!(rest.join(" "), "a82b a91b a92b a101b a102b a11b a12b c");
+        assert!(super::names("a,b[2-1]", MAX_HOSTS).is_err());
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub const LIST_ITEMS_MAX: usize = 1 << 21;
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Bytes of a path, comment or other long text.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the name of a file, and of a pattern of one (the kernel's `PATH_MAX`).
+pub const PATH_BYTES_MAX: usize = 4096;
 /// Elements of a list in a question about jobs or nodes.
 pub const QUERY_ITEMS_MAX: usize = 1 << 16;
 
@@ -82,8 +84,6 @@ pub const CRONTAB_JOBS_MAX: usize = 500;
 pub const UTC_OFFSET_S_MAX: i32 = 26 * 3600;
 /// Conditions of one `--dependency`.
 pub const DEPENDENCY_TERMS_MAX: usize = 10_000;
-/// Nodes that one hostlist may name.
-pub const HOSTLIST_NAMES_MAX: usize = 1 << 20;
 /// Nodes that a `--constraint` may count.
 pub const NODE_COUNT_MAX: u32 = 1 << 20;
 /// CPUs, devices or nodes that a set of them can hold when it comes from outside.

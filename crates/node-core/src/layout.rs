@@ -112,18 +112,22 @@ impl<'a> Layout<'a> {
         // A list may name a node once for each of its tasks.
         let most = alloc.nodes.len().saturating_mul(tasks_per_node as usize);
         let excluded = names(spec.exclude.as_deref(), EXCLUDED_MAX)?;
-        let excluded: HashSet<String> = excluded.into_iter().collect();
-        let allowed: Vec<usize> = (first..alloc.nodes.len())
-            .filter(|&i| !excluded.contains(&alloc.nodes[i].name))
-            .collect();
         let listed = names(spec.nodelist.as_deref(), most)?;
-        let by_name: HashMap<&str, usize> = match listed.is_empty() {
-            true => HashMap::new(),
-            false => (0..)
+        let by_name: HashMap<&str, usize> = match spec.exclude.is_some() || spec.nodelist.is_some()
+        {
+            false => HashMap::new(),
+            true => (0..)
                 .zip(&alloc.nodes)
                 .map(|(i, n)| (n.name.as_str(), i))
                 .collect(),
         };
+        // Others may be excluded as well.
+        let excluded: HashSet<usize> = excluded
+            .filter_map(|name| by_name.get(name.as_str()).copied())
+            .collect();
+        let allowed: Vec<usize> = (first..alloc.nodes.len())
+            .filter(|i| !excluded.contains(i))
+            .collect();
         let mut layout = Layout {
             alloc,
             spec,
@@ -140,7 +144,7 @@ impl<'a> Layout<'a> {
                 let detail = format!("node {name} is not in the job's allocation");
                 return refuse(RefusalCode::NodeConfigUnavailable, detail);
             };
-            if excluded.contains(&name) {
+            if excluded.contains(&at) {
                 let detail = format!("node {name} is in --nodelist and in --exclude");
                 return refuse(RefusalCode::NodeConfigUnavailable, detail);
             }
@@ -562,8 +566,9 @@ fn is_a(have: &GresShare, ask: &GresAsk) -> bool {
     have.name == ask.name && (ask.kind.is_none() || ask.kind == have.kind)
 }
 
-fn names(list: Option<&str>, most: usize) -> Result<Vec<String>, Refusal> {
-    hostlist::parse_limited(list.unwrap_or(""), most)
+/// The names of a list, which are looked up as they come: none is kept.
+fn names(list: Option<&str>, most: usize) -> Result<hostlist::Names<'_>, Refusal> {
+    hostlist::names(list.unwrap_or(""), most)
         .map_err(|e| Refusal::new(RefusalCode::InvalidNode, e.to_string()))
 }
 

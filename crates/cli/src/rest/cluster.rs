@@ -16,7 +16,7 @@ use muster_model::licenses::License;
 use muster_model::node::Node;
 use muster_model::private_data::PrivateData;
 use muster_proto::client::{Query, Response};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 /// `GET ping`.
@@ -97,16 +97,30 @@ pub(super) fn nodes(call: &mut Call<'_>) -> Outcome {
 /// `GET node/{node_name}`.
 pub(super) fn node(call: &mut Call<'_>) -> Outcome {
     let (ctx, completing) = load(call, PrivateData::NODES)?;
-    let names = hostlist::parse(call.name()).unwrap_or_default();
-    let mut views = Vec::new();
-    for name in &names {
-        let node = ctx.nodes.iter().find(|node| node.config.name == *name);
-        views.push(view(node.ok_or_else(|| no_node(name))?, &ctx, &completing));
-    }
+    let named = nodes_named(call.name(), &ctx.nodes)?;
+    let views = named.into_iter().map(|node| view(node, &ctx, &completing));
+    let views: Vec<NodeView<'_>> = views.collect();
     if views.is_empty() {
         return Err(no_node(call.name()));
     }
     Ok(call.document(&ctx, |w| node_document::nodes(w, &views, &ctx)))
+}
+
+/// The nodes of a list, each once: however often a short text names a node, it is written once.
+fn nodes_named<'a>(list: &str, nodes: &'a [Node]) -> Result<Vec<&'a Node>, CallFailure> {
+    let known: HashMap<&str, &Node> = nodes
+        .iter()
+        .map(|node| (node.config.name.as_str(), node))
+        .collect();
+    let names = hostlist::names(list, hostlist::MAX_HOSTS).map_err(|_| no_node(list))?;
+    let (mut named, mut seen) = (Vec::new(), HashSet::new());
+    for name in names {
+        let node = known.get(name.as_str()).ok_or_else(|| no_node(&name))?;
+        if seen.insert(node.idx) {
+            named.push(*node);
+        }
+    }
+    Ok(named)
 }
 
 /// Says that there is no such node.
@@ -223,4 +237,28 @@ pub(super) fn reconfigure(call: &mut Call<'_>) -> Outcome {
         Err(error) => Err::<(), ConnectError>(error),
     })?;
     call.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listing::fixture;
+
+    #[test]
+    fn a_node_is_written_once_however_often_it_is_named() {
+        let ctx = fixture::ctx();
+        let first = ctx.nodes[0].config.name.clone();
+        let second = ctx.nodes[1].config.name.clone();
+        let names = |list: &str| -> Option<Vec<&str>> {
+            let named = nodes_named(list, &ctx.nodes).ok()?;
+            Some(named.iter().map(|n| n.config.name.as_str()).collect())
+        };
+        let list = format!("{second},{first},{second}");
+        assert_eq!(names(&list), Some(vec![&*second, &*first]));
+        assert_eq!(
+            names(&format!("{first},").repeat(1000)),
+            Some(vec![&*first])
+        );
+        assert_eq!(names(&format!("{first},unknown")), None);
+    }
 }

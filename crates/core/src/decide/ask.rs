@@ -1,7 +1,7 @@
 //! Whether what a job asks for makes sense and can ever be had: counts, memory, features, devices, node names.
 
 use super::partition_access::{max_memory, within_memory_limit};
-use super::target::node_names;
+use super::target;
 use super::texts::one_line;
 use crate::state::State;
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
@@ -373,19 +373,7 @@ fn has_node(nodes: &[&Node], node: &Node) -> bool {
 
 /// The nodes of a hostlist, each once and in order.
 fn known_nodes<'a>(state: &'a State, list: &str) -> Result<Vec<&'a Node>, Refusal> {
-    // A short text can name a million nodes; a cluster has fewer.
-    let most = state.nodes.len().saturating_mul(2).max(1024);
-    let mut nodes: Vec<&Node> = node_names(list, most)?
-        .iter()
-        .map(|name| {
-            state.node_named(name).ok_or_else(|| {
-                Refusal::new(
-                    RefusalCode::InvalidNode,
-                    format!("node {name} is not in the configuration"),
-                )
-            })
-        })
-        .collect::<Result<_, _>>()?;
+    let mut nodes = target::listed_nodes(state, list)?.collect::<Result<Vec<&Node>, _>>()?;
     nodes.sort_by_key(|node| node.idx);
     nodes.dedup_by_key(|node| node.idx);
     Ok(nodes)

@@ -178,14 +178,10 @@ fn set(
                 let nodes = state.nodes.iter().filter(|node| !node.removed);
                 nodes.map(|node| node.config.name.clone()).collect()
             } else {
-                target::node_names(value, muster_model::limits::HOSTLIST_NAMES_MAX)?
+                target::listed_nodes(state, value)?
+                    .map(|node| Ok(node?.config.name.clone()))
+                    .collect::<Result<Vec<String>, Refusal>>()?
             };
-            if let Some(name) = names.iter().find(|name| state.node_named(name).is_none()) {
-                return Err(Refusal::new(
-                    RefusalCode::InvalidNode,
-                    format!("node {name} is not in the configuration"),
-                ));
-            }
             partition.nodes = names;
             partition.takes_all = pair.is("ALL");
             partition.takes_features = Vec::new();

@@ -2,14 +2,14 @@
 //! because a node failed that they can do without (`--no-kill`). What they had there is released first; then what is
 //! left is their allocation, on which steps are laid out and which is charged and accounted from then on.
 
+use super::target;
 use muster_model::command::JobUpdate;
 use muster_model::config::ClusterConfig;
-use muster_model::hostlist;
 use muster_model::ids::NodeIdx;
 use muster_model::job::{Job, NodeShare};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::ResourceAsk;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The nodes that an update leaves to a running job; none if it is about other things, or about as many as it has.
 ///
@@ -27,15 +27,19 @@ pub(super) fn wanted(
     };
     let kept: Vec<&NodeShare> = match (&update.nodelist, count) {
         (Some(list), _) => {
-            let bad = |why: String| Refusal::new(RefusalCode::InvalidNode, why);
-            let names = hostlist::parse(list).map_err(|e| bad(e.to_string()))?;
-            let names: BTreeSet<String> = names.into_iter().collect();
-            let is_own = |name: &&String| alloc.nodes.iter().any(|share| share.name == **name);
-            if let Some(other) = names.iter().find(|name| !is_own(name)) {
-                return Err(bad(format!("{other} is not a node of job {}", job.id)));
+            let own: BTreeMap<&str, &NodeShare> = (alloc.nodes.iter())
+                .map(|share| (share.name.as_str(), share))
+                .collect();
+            let mut named = BTreeSet::new();
+            for name in target::node_names(list, target::most_names(own.len()))? {
+                let Some(share) = own.get(name.as_str()) else {
+                    let why = format!("{name} is not a node of job {}", job.id);
+                    return Err(Refusal::new(RefusalCode::InvalidNode, why));
+                };
+                named.insert(share.node);
             }
             let shares = alloc.nodes.iter();
-            shares.filter(|share| names.contains(&share.name)).collect()
+            shares.filter(|share| named.contains(&share.node)).collect()
         }
         (None, Some(count)) if count > alloc.nodes.len() => {
             let has = alloc.nodes.len();

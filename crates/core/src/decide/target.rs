@@ -6,9 +6,10 @@ use crate::state::State;
 use muster_model::command::{Identity, JobSelection, JobTarget, Reply};
 use muster_model::config::ClusterConfig;
 use muster_model::het::HetPlace;
-use muster_model::hostlist;
+use muster_model::hostlist::{self, Names};
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use std::collections::{BTreeSet, HashSet};
@@ -374,10 +375,31 @@ fn ranges(indices: &muster_model::index_set::IndexSet) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
+/// Names in a list of nodes, where there are so many: one may be named again. A short text can name a million.
+pub(super) fn most_names(nodes: usize) -> usize {
+    nodes.saturating_mul(2).max(1024)
+}
+
 /// Node names of a hostlist, of which there are no more than `most`.
-pub(super) fn node_names(hostlist: &str, most: usize) -> Result<Vec<String>, Refusal> {
-    hostlist::parse_limited(hostlist, most)
-        .map_err(|e| Refusal::new(RefusalCode::InvalidNode, format!("{hostlist}: {e}")))
+pub(super) fn node_names(hostlist: &str, most: usize) -> Result<Names<'_>, Refusal> {
+    hostlist::names(hostlist, most)
+        .map_err(|e| Refusal::new(RefusalCode::InvalidNode, e.to_string()))
+}
+
+/// The nodes of a hostlist, each looked up as its name is expanded, or that there is none of a name.
+pub(super) fn listed_nodes<'a>(
+    state: &'a State,
+    list: &str,
+) -> Result<impl Iterator<Item = Result<&'a Node, Refusal>>, Refusal> {
+    let names = node_names(list, most_names(state.nodes.len()))?;
+    Ok(names.map(|name| {
+        state.node_named(&name).ok_or_else(|| {
+            Refusal::new(
+                RefusalCode::InvalidNode,
+                format!("node {name} is not in the configuration"),
+            )
+        })
+    }))
 }
 
 /// The components that a number without an offset names: all by the leader's, or by any with
@@ -423,19 +445,10 @@ pub(super) fn known_nodes(draft: &Draft<'_>, nodes: &str) -> Result<Vec<NodeIdx>
         let all = draft.state.nodes.iter().filter(|node| !node.removed);
         return Ok(all.map(|node| node.idx).collect());
     }
-    let names = node_names(nodes, muster_model::limits::HOSTLIST_NAMES_MAX)?;
-    if names.is_empty() {
-        return Err(RefusalCode::InvalidNode.into());
+    let found = listed_nodes(draft.state, nodes)?.map(|node| Ok(node?.idx));
+    let found = found.collect::<Result<Vec<NodeIdx>, Refusal>>()?;
+    match found.is_empty() {
+        true => Err(RefusalCode::InvalidNode.into()),
+        false => Ok(found),
     }
-    names
-        .iter()
-        .map(|name| {
-            draft.state.node_named(name).map(|n| n.idx).ok_or_else(|| {
-                Refusal::new(
-                    RefusalCode::InvalidNode,
-                    format!("node {name} is not in the configuration"),
-                )
-            })
-        })
-        .collect()
 }

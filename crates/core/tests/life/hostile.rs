@@ -3,6 +3,7 @@
 
 mod bytes;
 mod commands;
+mod expansion;
 
 use self::bytes::busy_world;
 use crate::world::{SCRIPT, World, array, config, spec, target, task, user};

@@ -401,3 +401,25 @@ fn the_least_number_of_nodes_is_found() {
     let placed = lay_out(&a, &listed, &held, TASKS_PER_NODE_DEFAULT).unwrap();
     assert_eq!(show(&placed), "n1:0/1");
 }
+
+/// The agent, which no limit of memory ends, expands what a client sends.
+#[test]
+fn lists_of_nodes_do_not_grow_without_bounds() {
+    let a = alloc(&[4, 4]);
+    let step = |nodelist: Option<&str>, exclude: Option<&str>| StepSpec {
+        nodelist: nodelist.map(str::to_owned),
+        exclude: exclude.map(str::to_owned),
+        ..spec(1)
+    };
+    let long = format!("{}[0-1000]", "x".repeat(60_000));
+    for step in [step(Some(&long), None), step(None, Some(&long))] {
+        let Err(NoLayout::Never(refusal)) = lay_out(&a, &step, &[], 512) else {
+            panic!("laid out");
+        };
+        assert_eq!(refusal.code, RefusalCode::InvalidNode);
+        assert!(refusal.detail.contains("255 bytes"), "{}", refusal.detail);
+    }
+    // Who is not of the job may be excluded as well.
+    let step = step(None, Some("n1,m[1-60000]"));
+    assert_eq!(idle(&a, &step), "n2:0/4");
+}

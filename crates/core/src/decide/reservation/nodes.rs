@@ -546,16 +546,8 @@ fn indices(state: &State, new: &Reservation, text: &str) -> Result<Vec<NodeIdx>,
             },
         );
     }
-    let mut nodes = Vec::new();
-    for name in target::node_names(text, muster_model::limits::HOSTLIST_NAMES_MAX)? {
-        let node = state.node_named(&name).ok_or_else(|| {
-            Refusal::new(
-                RefusalCode::InvalidNode,
-                format!("node {name} is not in the configuration"),
-            )
-        })?;
-        nodes.push(node.idx);
-    }
+    let named = target::listed_nodes(state, text)?.map(|node| Ok(node?.idx));
+    let mut nodes = named.collect::<Result<Vec<NodeIdx>, Refusal>>()?;
     nodes.sort_unstable();
     nodes.dedup();
     Ok(nodes)
