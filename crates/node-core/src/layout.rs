@@ -70,7 +70,7 @@ pub struct StepNodes {
 }
 
 /// Positions of nodes that are kept with each step that waits.
-const SMALL_MAX: usize = 1024;
+const SMALL_MAX: usize = 256;
 
 #[cfg(test)]
 thread_local! {
