@@ -328,7 +328,7 @@ impl Options {
             "endtime" => conditions.end = Some(value),
             "format" => self.format = Some(value),
             "gid" => query.gids = filter::parse_groups(&value)?,
-            "jobs" => conditions.rows.extend(filter::parse_rows(&value)?),
+            "jobs" => filter::add_rows(&mut conditions.rows, &value)?,
             "json" | "yaml" => {
                 self.document = Some(Dialect::parse("sacct", name == "yaml", &value)?)
             }

@@ -133,7 +133,9 @@ pub(crate) async fn serve(
         tokio::select! {
             biased;
             Some(bytes) = due.recv() => {
-                connection.share.came();
+                if !due.take_interim() {
+                    connection.share.came();
+                }
                 if due.is_over() {
                     let why = "what it waits for is not read";
                     break Err(io::Error::new(io::ErrorKind::TimedOut, why));

@@ -20,6 +20,8 @@ struct Account {
     /// None for users without limits.
     count: Option<ByteCount>,
     waiting: AtomicUsize,
+    /// Messages that were sent and end no wait, less those that the reader has counted.
+    interim: AtomicUsize,
     is_over: AtomicBool,
 }
 
@@ -47,6 +49,7 @@ pub(crate) fn channel(count: Option<ByteCount>) -> (Outbox, Inbox) {
     let account = Arc::new(Account {
         count,
         waiting: AtomicUsize::new(0),
+        interim: AtomicUsize::new(0),
         is_over: AtomicBool::new(false),
     });
     let outbox = Outbox {
@@ -77,6 +80,18 @@ impl Outbox {
         self.sender.send(bytes).map_err(|_| {
             account.give_back(length);
             NotKept
+        })
+    }
+
+    /// Adds a message after which the client waits on.
+    ///
+    /// # Errors
+    /// See [`Outbox::send`].
+    pub(crate) fn send_interim(&self, bytes: Vec<u8>) -> Result<(), NotKept> {
+        // The message may be taken out before this returns.
+        self.account.interim.fetch_add(1, Relaxed);
+        self.send(bytes).inspect_err(|_| {
+            self.account.interim.fetch_sub(1, Relaxed);
         })
     }
 
@@ -111,6 +126,13 @@ impl Inbox {
         let bytes = self.receiver.recv().await?;
         self.account.give_back(bytes.len());
         Some(bytes)
+    }
+
+    /// Whether one of the messages that were taken out ends no wait. Counts it.
+    pub(crate) fn take_interim(&self) -> bool {
+        let interim = &self.account.interim;
+        let counted = interim.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
+        counted.is_ok()
     }
 
     /// The next message, if one is there.

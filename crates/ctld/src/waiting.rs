@@ -127,8 +127,7 @@ impl Waiting {
     /// Answers now, and with each node that comes if there are not enough.
     pub(crate) fn wait_nodes(&mut self, state: &State, count: u32, out: Out) {
         let up = nodes_up(state);
-        let sent = out.send(frame::encode(&Response::NodesUp(up))).is_ok();
-        if sent && up < count {
+        if send_nodes_up(up, count, &out) {
             forget_gone(&mut self.nodes, |(_, out)| out);
             self.nodes.push((count, out));
         }
@@ -139,9 +138,8 @@ impl Waiting {
             return;
         }
         let up = nodes_up(state);
-        let bytes = frame::encode(&Response::NodesUp(up));
         self.nodes
-            .retain(|(count, out)| out.send(bytes.clone()).is_ok() && up < *count);
+            .retain(|(count, out)| send_nodes_up(up, *count, out));
     }
 
     /// Tells those whose wait this event ends. The event was just applied.
@@ -192,7 +190,7 @@ impl Waiting {
         // What waits for one that does not read need not be all that was said.
         for holder in waiters.filter(|w| w.holder && w.out.waiting() < NOTICES_BYTES_MAX) {
             let notice = Response::Notice(text.to_owned());
-            let _ = holder.out.send(frame::encode(&notice));
+            let _ = holder.out.send_interim(frame::encode(&notice));
         }
     }
 
@@ -296,6 +294,18 @@ fn forget_gone<T>(outs: &mut Vec<T>, out: impl Fn(&T) -> &Out) {
     }
 }
 
+/// Says how many nodes are there to a client that waits for so many; whether it waits on.
+fn send_nodes_up(up: u32, wanted: u32, out: &Out) -> bool {
+    let bytes = frame::encode(&Response::NodesUp(up));
+    match up < wanted {
+        true => out.send_interim(bytes).is_ok(),
+        false => {
+            let _ = out.send(bytes);
+            false
+        }
+    }
+}
+
 fn nodes_up(state: &State) -> u32 {
     let up = state
         .nodes
@@ -364,5 +374,30 @@ mod tests {
         }
         assert!(out.waiting() < NOTICES_BYTES_MAX + 2 * text.len());
         drop(inbox);
+    }
+
+    /// What came meanwhile counted as the end of a wait: a connection could have any number of them.
+    #[test]
+    fn what_ends_no_wait_leaves_it_counted() {
+        let (mut waiting, state) = (Waiting::default(), State::default());
+        let (out, mut inbox) = outbox::channel(None);
+        waiting.wait_nodes(&state, 1, out.clone());
+        waiting.node_came(&state);
+        let job = JobId(7);
+        let ended = Ended {
+            holder: true,
+            out: out.clone(),
+        };
+        waiting.ended.insert(job, vec![ended]);
+        waiting.tell_holder(job, "hello");
+        for _ in 0..3 {
+            assert!(inbox.try_recv().is_some() && inbox.take_interim());
+        }
+        waiting.wait_nodes(&state, 0, out.clone());
+        waiting.wait_ended(&state, &Identity::default(), JobId(8), false, out);
+        for _ in 0..2 {
+            assert!(inbox.try_recv().is_some() && !inbox.take_interim());
+        }
+        assert_eq!(waiting.nodes.len(), 1);
     }
 }

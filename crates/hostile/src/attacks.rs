@@ -5,6 +5,7 @@ mod arrays;
 mod connections;
 mod controller_port;
 mod descriptors;
+mod expansion;
 mod files;
 mod identity;
 mod layout;
@@ -72,6 +73,9 @@ pub const ATTACKS: &[Attack] = attacks![
     memory::half_frames;
     queue::full_queue;
     repeats::repeated_words;
+    expansion::long_node_lists;
+    expansion::growing_patterns;
+    expansion::repeated_bindings;
     roles::every_request;
     levels::requests_of_each_level;
     coordinator::coordinator_beside_own_accounts;

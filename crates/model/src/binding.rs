@@ -386,18 +386,31 @@ fn split<'a>(text: &'a str, kinds: &Lists) -> Result<(Vec<&'a str>, Option<List<
 
 /// Most elements that a list may grow to by repetition.
 const LIST_MAX: usize = 65_536;
+/// Most bytes that all elements have if each were as long as the longest, which is how they are written: as many as
+/// [`LIST_MAX`] masks of 128 CPUs have.
+const LIST_BYTES_MAX: usize = LIST_MAX * 16;
 
-/// Elements, each repeated as often as its `*N` says.
-fn elements<T: Clone>(items: Vec<&str>, read: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Fault> {
+/// Elements, each repeated as often as its `*N` says; `size` is that of one, in bytes.
+fn elements<T: Clone>(
+    items: Vec<&str>,
+    read: impl Fn(&str) -> Option<T>,
+    size: impl Fn(&T) -> usize,
+) -> Result<Vec<T>, Fault> {
     let mut out = Vec::new();
+    let mut longest = 0;
     for item in items {
-        let bad = || Fault::Element(item.to_owned());
+        // Who has made it is shown its beginning.
+        let bad = || Fault::Element(item.chars().take(80).collect());
         let (value, times) = match item.split_once('*') {
             Some((value, times)) => (value, times.parse::<usize>().map_err(|_| bad())?),
             None => (item, 1),
         };
         let value = read(value).ok_or_else(bad)?;
-        if times == 0 || out.len() + times > LIST_MAX {
+        longest = longest.max(size(&value));
+        if times == 0
+            || times > LIST_MAX - out.len()
+            || (out.len() + times) * longest > LIST_BYTES_MAX
+        {
             return Err(bad());
         }
         out.extend(std::iter::repeat_n(value, times));
@@ -406,17 +419,18 @@ fn elements<T: Clone>(items: Vec<&str>, read: impl Fn(&str) -> Option<T>) -> Res
 }
 
 fn numbers(items: Vec<&str>) -> Result<Vec<u32>, Fault> {
-    elements(items, |text| {
+    let read = |text: &str| {
         let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
             Some(hex) => u32::from_str_radix(hex, 16).ok(),
             None => text.parse().ok(),
         };
         number.filter(|n| *n < crate::limits::NODE_CPUS_MAX)
-    })
+    };
+    elements(items, read, |_| size_of::<u32>())
 }
 
 fn masks(items: Vec<&str>) -> Result<Vec<CpuSet>, Fault> {
-    elements(items, |text| {
+    let read = |text: &str| {
         let hex = text
             .strip_prefix("0x")
             .or(text.strip_prefix("0X"))
@@ -432,7 +446,9 @@ fn masks(items: Vec<&str>) -> Result<Vec<CpuSet>, Fault> {
                 .for_each(|bit| set.insert(at * 4 + bit));
         }
         Some(set)
-    })
+    };
+    let size = |set: &CpuSet| set.iter().last().map_or(0, |cpu| cpu as usize / 8 + 1);
+    elements(items, read, size)
 }
 
 fn verbosity(verbose: Option<bool>) -> &'static str {
@@ -517,6 +533,28 @@ mod tests {
         ] {
             assert!(fails(text).contains("is not a number"), "{text}");
         }
+    }
+
+    /// A list is repeated by those who ask for it, and expanded by daemons.
+    #[test]
+    fn lists_that_are_repeated_have_bounds() {
+        let high = format!("0x8{}", "0".repeat(16_383));
+        let most = "18446744073709551615";
+        for list in [
+            format!("{high}*65536"),
+            format!("{high},0x1*65535"),
+            format!("0x1*65535,{high}"),
+            format!("0x1,0x1*{most}"),
+            format!("0x1*{most}"),
+        ] {
+            assert!(CpuBind::parse(&format!("mask_cpu:{list}")).is_err());
+            assert!(MemBind::parse(&format!("mask_mem:{list}")).is_err());
+        }
+        assert!(CpuBind::parse(&format!("map_cpu:1,1*{most}")).is_err());
+        let wide = format!("mask_cpu:0x8{}*65536", "0".repeat(31));
+        assert!(CpuBind::parse(&wide).is_ok());
+        assert!(CpuBind::parse(&format!("mask_cpu:{high}*128")).is_ok());
+        assert!(CpuBind::parse("map_cpu:65535*65536").is_ok());
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl GpuBind {
         if gpus.is_empty() {
             return Vec::new();
         }
-        let nth = |n: u32| gpus[n as usize % gpus.len()].number;
+        let nth = |n: u64| gpus[(n % gpus.len() as u64) as usize].number;
         let closest = |task: u32| -> CpuSet {
             let Some(cpus) = cpus(task) else {
                 return all.clone();
@@ -122,9 +122,12 @@ impl GpuBind {
                 let turn = before / (*sharing).max(1) as usize;
                 [all[turn % all.len()]].into_iter().collect()
             }),
-            GpuBindKind::PerTask(each) => {
-                Box::new(move |task| (task * each..(task + 1) * each).map(nth).collect())
-            }
+            GpuBindKind::PerTask(each) => Box::new(move |task| {
+                // After all of them they begin again.
+                let first = u64::from(task) * u64::from(*each);
+                let count = u64::from(*each).min(gpus.len() as u64);
+                (first..first + count).map(nth).collect()
+            }),
             GpuBindKind::Map(list) => {
                 Box::new(|task| [list[task as usize % list.len()]].into_iter().collect())
             }
@@ -160,7 +163,7 @@ fn repeated<T: Clone>(list: &str, one: impl Fn(&str) -> Option<T>) -> Option<Vec
         let times: usize = times
             .parse()
             .ok()
-            .filter(|n| *n > 0 && out.len() + n <= LONGEST)?;
+            .filter(|n| *n > 0 && *n <= LONGEST - out.len())?;
         out.extend(std::iter::repeat_n(one(item)?, times));
     }
     Some(out)
@@ -205,6 +208,22 @@ mod tests {
         let bind = GpuBind::parse(text).unwrap();
         let sets = bind.tasks(&gpus(), tasks, cpus);
         sets.iter().map(|set| set.iter().collect()).collect()
+    }
+
+    /// The agent counts them, for a client that may ask for any number.
+    #[test]
+    fn more_gpus_for_a_task_than_there_are_cost_no_more() {
+        assert_eq!(bound("per_task:3", 2), [[0, 1, 2], [0, 1, 3]]);
+        for each in [5, u32::MAX] {
+            assert_eq!(bound(&format!("per_task:{each}"), 2), [[0, 1, 2, 3]; 2]);
+        }
+        let most = "18446744073709551615";
+        for list in [
+            format!("map_gpu:1,1*{most}"),
+            format!("mask_gpu:1,1*{most}"),
+        ] {
+            assert!(GpuBind::parse(&list).is_err(), "{list}");
+        }
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub const LIST_ITEMS_MAX: usize = 1 << 21;
 pub const NAME_BYTES_MAX: usize = 1024;
 /// Bytes of a path, comment or other long text.
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the name of a file, and of a pattern of one (the kernel's `PATH_MAX`).
+pub const PATH_BYTES_MAX: usize = 4096;
 /// Elements of a list in a question about jobs or nodes.
 pub const QUERY_ITEMS_MAX: usize = 1 << 16;
 

@@ -7,6 +7,7 @@
 mod actions;
 mod channels;
 mod clients;
+mod early;
 mod greeting;
 mod interface;
 mod job_table;

@@ -198,8 +198,8 @@ impl Machine {
             Some(MemBindKind::Local) => ("LOC", Vec::new()),
             Some(MemBindKind::Rank) => ("RANK", (0..tasks).map(single).collect()),
             Some(MemBindKind::Map(list)) => {
-                let list: Vec<CpuSet> = list.iter().copied().map(single).collect();
-                ("MAP", (0..tasks).map(|t| of(t, &list)).collect())
+                let of = |task| single(list[task as usize % list.len()]);
+                ("MAP", (0..tasks).map(of).collect())
             }
             Some(MemBindKind::Mask(list)) => ("MASK", (0..tasks).map(|t| of(t, list)).collect()),
         };
@@ -282,27 +282,26 @@ impl NodePart<'_> {
 
     /// The kernel's numbers, as the user gives them.
     fn by_list(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, BindingRefusal> {
-        let list: Vec<CpuSet> = match kind {
-            CpuBindKind::Map(list) => list
-                .iter()
-                .map(|cpu| [*cpu].into_iter().collect())
-                .collect(),
-            CpuBindKind::Mask(list) => list.clone(),
-            _ => Vec::new(),
-        };
         let own = self.topology.threads(self.cpus);
-        if list
-            .iter()
-            .any(|mask| mask.is_empty() || !own.is_superset(mask))
-        {
+        // A set is as large as its highest number: those that the step does not have are made of none.
+        let (are_own, of): (bool, &dyn Fn(usize) -> CpuSet) = match kind {
+            CpuBindKind::Map(list) => (list.iter().all(|cpu| own.contains(*cpu)), &|task| {
+                [list[task % list.len()]].into_iter().collect()
+            }),
+            CpuBindKind::Mask(list) => {
+                let is_own = |mask: &CpuSet| !mask.is_empty() && own.is_superset(mask);
+                let all = list.iter().all(is_own);
+                (all, &|task| list[task % list.len()].clone())
+            }
+            _ => return Ok(Vec::new()),
+        };
+        if !are_own {
             return Err(format!(
                 "CPU binding outside of job step allocation, allocated CPUs are: {}.",
                 mask_text(&own, 1)
             ));
         }
-        Ok((0..self.tasks)
-            .map(|t| list[t as usize % list.len()].clone())
-            .collect())
+        Ok((0..self.tasks as usize).map(of).collect())
     }
 
     fn by_ldoms(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, BindingRefusal> {

@@ -17,7 +17,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{GresAsk, MemoryAsk};
 use muster_proto::step::StepSpec;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// `MaxTasksPerNode` where nothing else is said.
 pub const TASKS_PER_NODE_DEFAULT: u32 = 512;
@@ -60,15 +60,102 @@ pub enum NoLayout {
     Never(Refusal),
 }
 
+/// The nodes that a step names, by their positions in the allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepNodes {
+    /// Those that it must not use, in order.
+    excluded: Vec<usize>,
+    /// Those of `--nodelist`, in the order of the list.
+    listed: Vec<usize>,
+}
+
+/// Positions of nodes that are kept with each step that waits.
+const SMALL_MAX: usize = 256;
+
+#[cfg(test)]
+thread_local! {
+    static LOOK_UPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How often names of nodes were looked up in this thread.
+#[cfg(test)]
+pub(crate) fn look_ups() -> usize {
+    LOOK_UPS.with(std::cell::Cell::get)
+}
+
+impl StepNodes {
+    /// Looks the names up in an allocation, where a list may name a node once for each of its tasks.
+    ///
+    /// # Errors
+    /// A list cannot be read, or names a node that the step cannot use.
+    pub fn new(
+        alloc: &Allocation,
+        spec: &StepSpec,
+        tasks_per_node: u32,
+    ) -> Result<StepNodes, Refusal> {
+        #[cfg(test)]
+        LOOK_UPS.with(|count| count.set(count.get() + 1));
+        let mut nodes = StepNodes::default();
+        if spec.exclude.is_none() && spec.nodelist.is_none() {
+            return Ok(nodes);
+        }
+        let all = (0..).zip(&alloc.nodes);
+        let by_name: HashMap<&str, usize> = all.map(|(i, n)| (n.name.as_str(), i)).collect();
+        // Others may be excluded as well.
+        let excluded: BTreeSet<usize> = names(spec.exclude.as_deref(), EXCLUDED_MAX)?
+            .filter_map(|name| by_name.get(name.as_str()).copied())
+            .collect();
+        nodes.excluded = excluded.into_iter().collect();
+        // A list may name a node once for each of its tasks.
+        let most = alloc.nodes.len().saturating_mul(tasks_per_node as usize);
+        for name in names(spec.nodelist.as_deref(), most)? {
+            let Some(&at) = by_name.get(name.as_str()) else {
+                let detail = format!("node {name} is not in the job's allocation");
+                return refuse(RefusalCode::NodeConfigUnavailable, detail);
+            };
+            if nodes.excluded.binary_search(&at).is_ok() {
+                let detail = format!("node {name} is in --nodelist and in --exclude");
+                return refuse(RefusalCode::NodeConfigUnavailable, detail);
+            }
+            nodes.listed.push(at);
+        }
+        Ok(nodes)
+    }
+
+    /// Whether it takes little memory.
+    pub fn is_small(&self) -> bool {
+        self.excluded.len() + self.listed.len() <= SMALL_MAX
+    }
+}
+
 /// Lays a step out, with at most so many tasks on each node (`MaxTasksPerNode`).
+///
+/// # Errors
+/// It cannot start.
 pub fn lay_out(
     alloc: &Allocation,
     spec: &StepSpec,
     held: &[StepUse],
     tasks_per_node: u32,
 ) -> Result<Vec<NodePlacement>, NoLayout> {
+    let nodes = StepNodes::new(alloc, spec, tasks_per_node).map_err(NoLayout::Never)?;
+    lay_out_on(alloc, spec, &nodes, held, tasks_per_node)
+}
+
+/// The same with the step's nodes looked up before.
+///
+/// # Errors
+/// It cannot start.
+pub fn lay_out_on(
+    alloc: &Allocation,
+    spec: &StepSpec,
+    nodes: &StepNodes,
+    held: &[StepUse],
+    tasks_per_node: u32,
+) -> Result<Vec<NodePlacement>, NoLayout> {
     let nothing = vec![StepUse::default(); alloc.nodes.len()];
-    let place = |held| Layout::new(alloc, spec, held, tasks_per_node).and_then(Layout::place);
+    let place =
+        |held| Layout::new(alloc, nodes, spec, held, tasks_per_node).and_then(Layout::place);
     match place(&nothing) {
         Err(refusal) => Err(NoLayout::Never(refusal)),
         Ok(placed) if spec.overlap => Ok(placed),
@@ -99,6 +186,7 @@ fn refuse<T>(code: RefusalCode, detail: impl Into<String>) -> Result<T, Refusal>
 impl<'a> Layout<'a> {
     fn new(
         alloc: &'a Allocation,
+        nodes: &StepNodes,
         spec: &'a StepSpec,
         held: &'a [StepUse],
         tasks_per_node: u32,
@@ -109,54 +197,24 @@ impl<'a> Layout<'a> {
             Refusal::new(RefusalCode::InvalidValue, detail)
         })?;
         let first = usize::try_from(spec.relative.unwrap_or(0)).unwrap_or(usize::MAX);
-        // A list may name a node once for each of its tasks.
-        let most = alloc.nodes.len().saturating_mul(tasks_per_node as usize);
-        let excluded = names(spec.exclude.as_deref(), EXCLUDED_MAX)?;
-        let listed = names(spec.nodelist.as_deref(), most)?;
-        let by_name: HashMap<&str, usize> = match spec.exclude.is_some() || spec.nodelist.is_some()
-        {
-            false => HashMap::new(),
-            true => (0..)
-                .zip(&alloc.nodes)
-                .map(|(i, n)| (n.name.as_str(), i))
-                .collect(),
-        };
-        // Others may be excluded as well.
-        let excluded: HashSet<usize> = excluded
-            .filter_map(|name| by_name.get(name.as_str()).copied())
-            .collect();
-        let allowed: Vec<usize> = (first..alloc.nodes.len())
-            .filter(|i| !excluded.contains(i))
-            .collect();
-        let mut layout = Layout {
+        // Those before --relative are not meant.
+        let listed = nodes.listed.iter().copied().filter(|at| *at >= first);
+        let listed: Vec<usize> = listed.collect();
+        let mut required = listed.clone();
+        required.sort_unstable();
+        required.dedup();
+        let is_allowed = |i: &usize| nodes.excluded.binary_search(i).is_err();
+        Ok(Layout {
             alloc,
             spec,
             held,
             tasks_per_node: tasks_per_node.max(1),
             spread: distribution.nodes.unwrap_or(NodeSpread::Block),
             pack: distribution.pack.unwrap_or(false),
-            allowed,
-            required: Vec::new(),
-            listed: Vec::new(),
-        };
-        for name in listed {
-            let Some(&at) = by_name.get(name.as_str()) else {
-                let detail = format!("node {name} is not in the job's allocation");
-                return refuse(RefusalCode::NodeConfigUnavailable, detail);
-            };
-            if excluded.contains(&at) {
-                let detail = format!("node {name} is in --nodelist and in --exclude");
-                return refuse(RefusalCode::NodeConfigUnavailable, detail);
-            }
-            // Those before --relative are not meant. They are in order.
-            if layout.allowed.binary_search(&at).is_ok() {
-                layout.listed.push(at);
-            }
-        }
-        layout.required.clone_from(&layout.listed);
-        layout.required.sort_unstable();
-        layout.required.dedup();
-        Ok(layout)
+            allowed: (first..alloc.nodes.len()).filter(is_allowed).collect(),
+            required,
+            listed,
+        })
     }
 
     fn place(self) -> Result<Vec<NodePlacement>, Refusal> {

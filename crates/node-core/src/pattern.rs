@@ -2,6 +2,7 @@
 
 use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
+use muster_model::limits::PATH_BYTES_MAX;
 
 /// What the symbols of a pattern stand for.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +31,8 @@ const NO_INDEX: u32 = u32::MAX - 1;
 const WIDTH_MAX: usize = 10;
 
 /// Replaces the symbols of a pattern. A backslash anywhere turns replacement off and is itself removed; symbols
-/// that do not exist stay as they are.
+/// that do not exist stay as they are. What is longer than [`PATH_BYTES_MAX`] ends there: a pattern of a few thousand `%x` would
+/// stand for as many names of 1 KiB. No file has such a name (`ENAMETOOLONG`), which is how the job fails.
 pub fn expand(pattern: &str, symbols: &Symbols) -> String {
     if pattern.contains('\\') {
         return pattern.replace('\\', "");
@@ -38,6 +40,9 @@ pub fn expand(pattern: &str, symbols: &Symbols) -> String {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut rest = pattern;
     while let Some(at) = rest.find('%') {
+        if out.len() > PATH_BYTES_MAX {
+            return out;
+        }
         out.push_str(&rest[..at]);
         let tail = &rest[at + 1..];
         let digits = tail.bytes().take_while(u8::is_ascii_digit).count();
@@ -128,5 +133,18 @@ mod tests {
         single.array = None;
         single.step = Some(StepNo(4));
         assert_eq!(expand("%A_%a %J %s", &single), "12_4294967294 12.4 4");
+    }
+
+    #[test]
+    fn what_is_longer_than_a_path_ends_there() {
+        let name = "n".repeat(1024);
+        let symbols = Symbols {
+            job_name: &name,
+            ..symbols()
+        };
+        let long = expand(&"%x".repeat(30_000), &symbols);
+        assert!(long.len() > PATH_BYTES_MAX && long.len() <= PATH_BYTES_MAX + 1024);
+        let whole = expand(&"%x".repeat(3), &symbols);
+        assert_eq!(whole, name.repeat(3));
     }
 }

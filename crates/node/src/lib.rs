@@ -27,6 +27,7 @@ pub mod liar;
 mod numa;
 mod one_way_link;
 mod options;
+mod os_error;
 mod processes;
 mod reaping;
 mod relay;

@@ -4,6 +4,7 @@
 //! a writer can hold: a pipe and a file do, for as long as a write takes, and a write from a mapping of a file of a user's
 //! file system (FUSE) takes as long as the user likes. The reader would wait for that in the kernel.
 
+use crate::os_error;
 use crate::sys;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
@@ -40,9 +41,8 @@ impl OneWayLink {
     /// There is no loopback interface, or no descriptor is left.
     pub(crate) fn open() -> io::Result<OneWayLink> {
         OneWayLink::connect().map_err(|e| {
-            let text =
-                format!("no connection within this host (is its loopback interface up?): {e}");
-            io::Error::new(e.kind(), text)
+            let subject = "no connection within this host (is its loopback interface up?)";
+            os_error::named(subject, e)
         })
     }
 

@@ -181,8 +181,14 @@ mod writer {
         /// Why the kernel cannot be given a path.
         #[must_use]
         pub fn wrong_path(&self) -> Option<String> {
-            let wrong = self.paths().into_iter().find(|path| path.contains('\0'))?;
-            Some(format!("{wrong:?}: a path cannot have a zero byte"))
+            let limit = crate::kernel::PATH_MAX as usize;
+            self.paths().into_iter().find_map(|path| {
+                if path.len() >= limit {
+                    return Some(format!("{path:.80}...: File name too long"));
+                }
+                let has_zero = path.contains('\0');
+                has_zero.then(|| format!("{path:?}: a path cannot have a zero byte"))
+            })
         }
 
         /// The order as a file; no path has a zero byte.

@@ -8,6 +8,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::index_set::IndexSet;
 use muster_model::job::{ArrayInfo, ArrayRole, ExitStatus, Job, JobState, NodeShare, Reason};
+use muster_model::limits::PATH_BYTES_MAX;
 use muster_model::spec::{DependencyKind, DependencyTerm, GresAsk, JobKind, MemoryAsk, Sharing};
 use muster_model::time::{TimeLimit, Timestamp};
 use std::borrow::Cow;
@@ -580,11 +581,15 @@ impl<'a> JobRow<'a> {
     }
 
     /// Fills in a filename pattern of sbatch(1). What only a task knows (`%n`, `%t`, `%a` of tasks that have not
-    /// left the array) stays.
+    /// left the array) stays. What is longer than a path ends there: a pattern of `%x` grows 512 times, for all who list
+    /// the job.
     fn expand(&self, pattern: &str) -> String {
         let mut name = String::new();
         let mut rest = pattern;
         while let Some(at) = rest.find('%') {
+            if name.len() > PATH_BYTES_MAX {
+                return name;
+            }
             name.push_str(&rest[..at]);
             let spec = &rest[at + 1..];
             let digits = spec.bytes().take_while(u8::is_ascii_digit).count();
@@ -728,4 +733,24 @@ fn spacing(indices: &IndexSet) -> Option<(u32, u32, u32)> {
         before = Some(index);
     }
     step.filter(|s| *s > 1).map(|s| (first, last, s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listing::fixture;
+
+    #[test]
+    fn a_pattern_that_grows_ends_where_a_path_does() {
+        let mut job = fixture::job(7, &"n".repeat(1024));
+        fixture::ask(&mut job, |spec| {
+            spec.stdio.stdout = Some("/%x".repeat(20_000));
+            spec.stdio.stdin = Some("/%x/%j".to_owned());
+        });
+        let row = JobRow::new(&job, None);
+        let long = row.stdio_path(Stdio::Out).unwrap();
+        assert!(long.len() <= PATH_BYTES_MAX + 1025, "{}", long.len());
+        let usual = row.stdio_path(Stdio::In).unwrap();
+        assert_eq!(usual, format!("/{}/7", "n".repeat(1024)));
+    }
 }

@@ -8,6 +8,7 @@ use crate::sacct::document;
 use crate::sacct::filter::{self, RowConditions};
 use jiff::Zoned;
 use muster_model::hostlist;
+use muster_model::limits::QUERY_ITEMS_MAX;
 
 /// What versions since v0.0.39 answer where nothing fits, and that is no failure.
 const NOTHING_FOUND: &str = "Query found no jobs";
@@ -21,11 +22,8 @@ pub(super) fn jobs(call: &mut Call<'_>) -> Outcome {
 /// `GET job/{job_id}`.
 pub(super) fn job(call: &mut Call<'_>) -> Outcome {
     let name = call.name().to_owned();
-    let rows = filter::parse_rows(&name);
-    let mut conditions = RowConditions {
-        rows: rows.map_err(|_| super::jobs::no_job(&name))?,
-        ..RowConditions::default()
-    };
+    let mut conditions = RowConditions::default();
+    filter::add_rows(&mut conditions.rows, &name).map_err(|_| super::jobs::no_job(&name))?;
     conditions.query.duplicates = true;
     answer(call, &conditions)
 }
@@ -107,7 +105,7 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
                 .gids
                 .extend(filter::parse_groups(value).map_err(bad)?),
             "job_name" => all.query.names.extend(filter::texts(value)),
-            "node" => all.query.nodes.extend(hosts(name, value)?),
+            "node" => add_hosts(&mut all.query.nodes, name, value)?,
             "nodes_max" => nodes.1 = Some(number()?),
             "nodes_min" => nodes.0 = Some(number()?),
             "partition" => all.query.partitions.extend(filter::texts(value)),
@@ -116,7 +114,7 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
             "skip_steps" => all.query.allocations_only = is_set(),
             "start_time" => all.start = Some(time(value)),
             "state" => all.set_states(value).map_err(bad)?,
-            "step" => all.rows.extend(filter::parse_rows(value).map_err(bad)?),
+            "step" => filter::add_rows(&mut all.rows, value).map_err(bad)?,
             "submit_time" => all.start = Some(time(value)),
             "show_duplicates" => all.query.duplicates = is_set(),
             "timelimit_max" => all.limits.1 = Some(filter::parse_limit("max", value).map_err(bad)?),
@@ -162,8 +160,12 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
     Ok(all)
 }
 
-fn hosts(name: &str, list: &str) -> Result<Vec<String>, CallFailure> {
-    hostlist::parse(list).map_err(|e| CallFailure::malformed(name, e.to_string()))
+/// Adds the nodes of a list, of which there are no more with those before than a query may name.
+fn add_hosts(nodes: &mut Vec<String>, name: &str, list: &str) -> Result<(), CallFailure> {
+    let left = QUERY_ITEMS_MAX.saturating_sub(nodes.len());
+    let names = hostlist::names(list, left);
+    nodes.extend(names.map_err(|e| CallFailure::malformed(name, e.to_string()))?);
+    Ok(())
 }
 
 fn only_this_cluster(call: &mut Call<'_>, names: &str) -> Result<(), CallFailure> {

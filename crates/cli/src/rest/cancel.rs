@@ -13,6 +13,7 @@ use muster_conf::options::values;
 use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
 use muster_model::hostlist;
 use muster_model::job::JobState;
+use muster_model::limits::{QUERY_ITEMS_MAX, REQUEST_ITEMS_MAX};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::client::Response;
 use serde_json::{Map, Value};
@@ -181,7 +182,7 @@ fn read_selection(conditions: &Map<String, Value>) -> Result<JobSelection, CallF
         ..JobSelection::default()
     };
     if let Some(nodes) = text("nodes")? {
-        let parsed = hostlist::parse(&nodes);
+        let parsed = hostlist::parse_limited(&nodes, QUERY_ITEMS_MAX);
         selection.nodes = parsed.map_err(|e| CallFailure::malformed("nodes", e.to_string()))?;
     }
     if let Some(user) = text("user_id")?.or(text("user_name")?) {
@@ -198,11 +199,25 @@ fn read_selection(conditions: &Map<String, Value>) -> Result<JobSelection, CallF
         selection.state = Some(state.ok_or_else(expected)?);
     }
     let names = text("jobs")?.unwrap_or_default();
-    for name in split_outside_brackets(&names) {
-        let target: JobTarget = job_target(name).ok_or_else(|| no_job(name))?;
-        selection.targets.push(target);
-    }
+    selection.targets = targets(&names)?;
     Ok(selection)
+}
+
+/// Jobs and tasks of a list, as many as fit into a request: a few characters can stand for a million tasks.
+fn targets(names: &str) -> Result<Vec<JobTarget>, CallFailure> {
+    let mut targets = Vec::new();
+    let mut items = 0;
+    for name in split_outside_brackets(names) {
+        let target: JobTarget = job_target(name).ok_or_else(|| no_job(name))?;
+        let ranges = target.tasks.iter().flat_map(|tasks| tasks.ranges());
+        items += 1 + 2 * ranges.count();
+        if items > REQUEST_ITEMS_MAX || targets.len() >= QUERY_ITEMS_MAX {
+            let why = "more jobs and tasks are named than a request may have";
+            return Err(CallFailure::malformed("jobs", why.to_owned()));
+        }
+        targets.push(target);
+    }
+    Ok(targets)
 }
 
 fn conditions(call: &mut Call<'_>) -> Map<String, Value> {
@@ -237,4 +252,19 @@ fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
         depth <= 0 && c == ','
     });
     parts.map(str::trim).filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_as_many_as_a_request_may_have() {
+        let count = |names: &str| targets(names).map(|all| all.len());
+        assert!(matches!(count("1,2_[1-3,5],3_*,4+1"), Ok(4)));
+        // Half a million ranges for each.
+        let strided = "1_[0-1000000:2]";
+        assert!(matches!(count(strided), Ok(1)));
+        assert!(count(&[strided; 3].join(",")).is_err());
+    }
 }

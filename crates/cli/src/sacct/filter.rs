@@ -8,6 +8,7 @@ use crate::listing::time_input;
 use jiff::Zoned;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepNo};
+use muster_model::limits::QUERY_ITEMS_MAX;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::acct::{AcctJob, AcctQuery};
 
@@ -50,10 +51,10 @@ pub(crate) fn texts(list: &str) -> Vec<String> {
     words(list).map(str::to_owned).collect()
 }
 
-/// Reads `--jobs`: `12,12_3,12_[4-6],12.0,12_3.batch,12+1`.
-pub(crate) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
+/// Reads `--jobs`: `12,12_3,12_[4-6],12.0,12_3.batch,12+1`, and adds them to those that were read before. There are no
+/// more of all than a query may name; a few characters can stand for a million.
+pub(crate) fn add_rows(rows: &mut Vec<RowName>, list: &str) -> Result<(), Failure> {
     let wrong = |word: &str| Failure::new(format!("sacct: fatal: Bad job/step specified: {word}"));
-    let mut rows = Vec::new();
     for word in hostlist::split(list).map_err(|_| wrong(list))? {
         let word = word.trim();
         let (job, step) = match word.split_once('.') {
@@ -82,7 +83,8 @@ pub(crate) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
         match tasks {
             None => rows.push(row),
             Some(tasks) => {
-                let tasks = hostlist::parse_ranges(tasks, 1 << 20).map_err(|_| wrong(word))?;
+                let left = QUERY_ITEMS_MAX.saturating_sub(rows.len());
+                let tasks = hostlist::parse_ranges(tasks, left).map_err(|_| wrong(word))?;
                 rows.extend(tasks.into_iter().map(|task| RowName {
                     task: Some(task),
                     ..row
@@ -90,7 +92,7 @@ pub(crate) fn parse_rows(list: &str) -> Result<Vec<RowName>, Failure> {
             }
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// Users by number.
@@ -285,4 +287,21 @@ fn holds(pending: &str, index: u32) -> bool {
             _ => false,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// slurmrestd reads them for whom it serves: a line of 64 KiB stood for 4 billion.
+    #[test]
+    fn rows_are_as_many_as_a_query_may_name() {
+        let mut rows = Vec::new();
+        add_rows(&mut rows, "12,12_3,12_[4-6],12.0").unwrap();
+        assert_eq!(rows.len(), 6);
+        assert!(add_rows(&mut rows, "1_[0-1048575]").is_err());
+        assert!(add_rows(&mut rows, "1_[0-65529]").is_ok());
+        assert_eq!(rows.len(), QUERY_ITEMS_MAX);
+        assert!(add_rows(&mut rows, "1_[0-1]").is_err());
+    }
 }

@@ -17,7 +17,7 @@ use muster_model::job::{ArrayRole, Hold, Job, Reason};
 use muster_model::job_class::CLASS_NAME_BYTES_MAX;
 use muster_model::limits::{
     ARGUMENTS_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, ENVIRONMENT_VARIABLES_MAX,
-    JOB_PARTITIONS_MAX, NAME_BYTES_MAX, SIGNAL_MAX, TEXT_BYTES_MAX,
+    JOB_PARTITIONS_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -485,7 +485,7 @@ pub(super) fn check_files(stdio: &StdioSpec) -> Result<(), Refusal> {
         ("--error", stderr),
     ];
     for (what, text) in files {
-        one_line(what, text.as_deref().unwrap_or_default(), TEXT_BYTES_MAX)?;
+        one_line(what, text.as_deref().unwrap_or_default(), PATH_BYTES_MAX)?;
     }
     Ok(())
 }

@@ -284,6 +284,11 @@ fn new_rank(
     let may = |request| access::may(draft.state, identity, request);
     let admin = may(AccessRequest::HoldAsAdmin);
     let denied = |why: &str| Err(Refusal::new(RefusalCode::AccessDenied, why));
+    // Also where a priority comes with it: both are kept.
+    let is_lower = update.nice.is_some_and(|nice| nice < job.spec.nice);
+    if is_lower && !may(AccessRequest::LowerNice) {
+        return denied("only an administrator lowers a nice value");
+    }
     match update.priority {
         Some(0) => {
             let hold = match (job.hold, admin) {
@@ -318,9 +323,6 @@ fn new_rank(
     let Some(nice) = update.nice else {
         return Ok(None);
     };
-    if nice < job.spec.nice && !may(AccessRequest::LowerNice) {
-        return denied("only an administrator lowers a nice value");
-    }
     let multifactor = draft
         .state
         .config

@@ -549,6 +549,11 @@ fn updates_change_what_they_may() {
         world.refused(1000, update(id, |u| u.nice = Some(0))),
         RefusalCode::AccessDenied
     );
+    for priority in [0, 1] {
+        let both = update(id, |u| (u.priority, u.nice) = (Some(priority), Some(-2)));
+        let refused = world.refused(1000, both);
+        assert_eq!(refused, RefusalCode::AccessDenied, "priority {priority}");
+    }
     assert_eq!(
         world.refused(1000, update(id, |u| u.priority = Some(u32::MAX))),
         RefusalCode::AccessDenied

@@ -258,6 +258,7 @@ fn malformed(own: &str) -> Vec<Vec<u8>> {
     let head = format!("POST {submit} HTTP/1.1\r\nHost: h\r\n{who}Connection: close\r\n");
     let with = |rest: &str| format!("{head}{rest}").into_bytes();
     let zeros = "0".repeat(3_000_000);
+    let strided = format!(r#"{{"jobs":"{}2"}}"#, "1_[0-4000000:2],".repeat(1000));
     vec![
         b"\0\0\0\x05abcde".to_vec(),
         b"GET\r\n\r\n".to_vec(),
@@ -276,6 +277,11 @@ fn malformed(own: &str) -> Vec<Vec<u8>> {
         get("/slurm/v0.0.43/job/%00"),
         get("/slurm/v0.0.43/job/%ff%fe"),
         get("/slurm/v0.0.43/node/n[0-99999999]"),
+        get(&format!("/slurm/v0.0.43/node/{}[0-19999]", "x".repeat(50_000))),
+        get(&format!("/slurm/v0.0.43/node/n[{}1]", "1,".repeat(25_000))),
+        get(&format!("/slurmdb/v0.0.43/jobs?step={}2", "1_[0-1048575],".repeat(3000))),
+        get(&format!("/slurmdb/v0.0.43/jobs?{}", "node=n[0-65535]&".repeat(3000))),
+        request("DELETE", "/slurm/v0.0.43/jobs", &who, strided.as_bytes()),
         get(&format!("/slurm/v0.0.43/jobs?{}", "a=b&".repeat(10_000))),
         get("/slurmdb/v0.0.43/jobs?start_time=99999999999999999999&end_time=-5&step=%0a"),
         request("GET", "/slurm/v0.0.43/jobs", &format!("{who}{}", "X: y\r\n".repeat(1000)), b""),

@@ -241,6 +241,8 @@ impl Agent {
             None if self.state.jobs.latest(key.job).is_some() => {
                 self.state.out.refuse(request, RefusalCode::AccessDenied);
             }
+            // The launcher may still have to say that the job is here. The end is reported again.
+            None if !self.state.is_synced => self.state.out.refuse(request, RefusalCode::Busy),
             // A job that is forgotten needs no report of its steps any more.
             _ => {
                 self.steps.nodes_ended(&mut self.state, key, ends);

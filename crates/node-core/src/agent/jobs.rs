@@ -368,12 +368,9 @@ impl Agent {
                     signal,
                     scope: SignalScope::Full,
                 } => {
-                    if self
-                        .state
-                        .jobs
-                        .signalled(JobAttempt::new(job, attempt), signal)
-                    {
-                        self.steps.led.retry_waiting();
+                    let attempt = JobAttempt::new(job, attempt);
+                    if self.state.jobs.signalled(attempt, signal) {
+                        self.steps.led.retry_waiting(attempt);
                     }
                 }
                 Order::Signal { .. }
@@ -392,7 +389,7 @@ impl Agent {
             let had = known.grant.as_ref();
             if had.is_none_or(|had| had.resizes < grant.resizes) {
                 known.shrink(grant);
-                self.steps.led.retry_waiting();
+                self.steps.led.retry_waiting(attempt);
                 self.steps.grant_came(&mut self.state, grant.job);
             }
             return;
@@ -424,8 +421,7 @@ impl Agent {
     /// The controller has made reports durable: what they were about may be forgotten.
     pub(super) fn acknowledged(&mut self, seq: u64) {
         let known = self.state.reports.acknowledge(seq);
-        // Steps may have waited for that.
-        self.steps.led.retry_waiting();
+        self.steps.led.controller_acknowledged();
         for report in known {
             let attempt = JobAttempt::new(report.job, report.attempt);
             match report.report {

@@ -4,7 +4,9 @@
 mod ends;
 mod numbers;
 mod parts;
+mod placed;
 mod placing;
+mod queue;
 mod running;
 mod waiting;
 
@@ -14,6 +16,7 @@ use super::steps::Steps;
 use super::transition::{LedStepEvent, LedStepState, next_led_step_state};
 use super::{Action, ConnId, RequestId, StdioId, encode};
 use crate::kept::{KEPT_NEXT, is_kept_of};
+use crate::layout::StepNodes;
 use crate::messages::KeptEntries;
 use crate::record::Record;
 use crate::step_numbers::StepNumbers;
@@ -22,19 +25,17 @@ use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::node::Report;
 use muster_proto::step::{AgentReply, StepSpec};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use placed::PlacedSteps;
+use queue::WaitingSteps;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// All steps led from here.
 #[derive(Debug, Default)]
 pub(super) struct LedSteps {
-    waiting: VecDeque<Waiting>,
-    placed: BTreeMap<StepId, LedStep>,
+    waiting: WaitingSteps,
+    placed: PlacedSteps,
     numbers: HashMap<JobId, StepNumbers>,
-    /// Open connections by which a step was asked for that was let wait, or begin. Anybody opens and closes others.
-    clients: HashSet<ConnId>,
-    /// Something changed that may let a waiting step start.
-    dirty: bool,
-    /// Jobs whose step daemons were read since then.
+    /// Jobs whose step daemons were read since something changed that may let their steps start.
     read: HashSet<JobAttempt>,
 }
 
@@ -61,8 +62,18 @@ struct Waiting {
     random: ByteVec,
     /// The launch of the job that it was asked of.
     attempt: JobAttempt,
-    /// A timer runs after which the client learns that it waits.
-    has_timer: bool,
+    /// The client was informed that it waits.
+    is_noticed: bool,
+    /// The nodes that it names, if they were looked up.
+    named: Option<NamedNodes>,
+}
+
+/// The nodes that a step names.
+#[derive(Debug)]
+struct NamedNodes {
+    /// The size of the job in which they were looked up.
+    resizes: u32,
+    nodes: StepNodes,
 }
 
 /// A step that was laid out.
@@ -94,9 +105,7 @@ struct LedStep {
 impl LedSteps {
     /// Whether steps of a job are led from here that are not over on all nodes.
     pub(super) fn leads_any(&self, attempt: JobAttempt) -> bool {
-        let steps = self.placed.range(StepId::new(attempt.job, StepNo(0))..);
-        let mut of_job = steps.take_while(|(StepId { job, .. }, _)| *job == attempt.job);
-        of_job.any(|(_, step)| step.attempt == attempt)
+        self.placed.of_attempt(attempt).next().is_some()
     }
 }
 
@@ -127,9 +136,14 @@ impl Waiting {
 }
 
 impl LedSteps {
-    /// Something else than the end of a step lets waiting ones start, or refuses them.
-    pub(super) fn retry_waiting(&mut self) {
-        self.dirty = true;
+    /// Something else than the end of a step lets waiting ones of a job start, or refuses them.
+    pub(super) fn retry_waiting(&mut self, attempt: JobAttempt) {
+        self.waiting.retry(attempt);
+    }
+
+    /// The controller has acknowledged reports, for which steps may have waited.
+    pub(super) fn controller_acknowledged(&mut self) {
+        self.waiting.controller_acknowledged();
     }
 
     /// The step daemons of a job were read just now.
@@ -139,21 +153,12 @@ impl LedSteps {
 
     /// The job of the step that hangs on a connection.
     pub(super) fn job_of_client(&self, conn: ConnId) -> Option<JobAttempt> {
-        Some(self.of_client(conn)?.1.attempt)
-    }
-
-    fn of_client(&self, conn: ConnId) -> Option<(StepId, &LedStep)> {
-        if !self.clients.contains(&conn) {
-            return None;
-        }
-        let is_of = |s: &LedStep| s.client.is_some_and(|(c, _)| c == conn);
-        let mut placed = self.placed.iter();
-        placed.find(|(_, s)| is_of(s)).map(|(key, s)| (*key, s))
+        Some(self.placed.first_of_client(conn)?.attempt)
     }
 
     /// Lets a step go to its next state; none if that cannot be.
     fn step(&mut self, key: StepId, event: LedStepEvent) -> Option<LedStepState> {
-        let step = self.placed.get_mut(&key)?;
+        let step = self.placed.get_mut(key)?;
         let next = next_led_step_state(step.state, event)?;
         step.state = next;
         Some(next)
@@ -161,13 +166,13 @@ impl LedSteps {
 
     /// All nodes of a step have started it, and its client knows.
     fn is_created(&self, key: StepId) -> bool {
-        let state = self.placed.get(&key).map(|step| step.state);
+        let state = self.placed.get(key).map(|step| step.state);
         matches!(state, Some(LedStepState::Running | LedStepState::Ending))
     }
 
     /// The client of a step whose job is forgotten learns that the step is over, or will not be.
     fn answer_client(&self, out: &mut Actions, key: StepId, was_created: bool) {
-        let step = self.placed.get(&key);
+        let step = self.placed.get(key);
         if let Some((_, request)) = step.and_then(|step| step.client) {
             let reply = match was_created {
                 true => AgentReply::Done,
@@ -179,10 +184,7 @@ impl LedSteps {
 
     /// The client of a step has all that it gets.
     fn release_client(&mut self, out: &mut Actions, key: StepId) {
-        let Some(step) = self.placed.get_mut(&key) else {
-            return;
-        };
-        if let Some((_, request)) = step.client.take() {
+        if let Some((step, request)) = self.placed.release_client(key) {
             out.push(match step.charged == Some(request) {
                 true => Action::LeaveBytes(request),
                 false => Action::EndRequest(request),
@@ -192,7 +194,7 @@ impl LedSteps {
 
     /// No node holds what a step was asked for with any more.
     fn release_bytes(&mut self, out: &mut Actions, key: StepId) {
-        let Some(step) = self.placed.get_mut(&key) else {
+        let Some(step) = self.placed.get_mut(key) else {
             return;
         };
         if let Some(request) = step.charged.take() {
@@ -208,7 +210,7 @@ impl LedSteps {
         let holding = self.placed.iter().filter(|(_, s)| s.record.holds);
         holding.flat_map(|(StepId { step, .. }, s)| {
             let held = s.record.nodes.iter().filter(|n| n.end.is_none());
-            held.map(|n| (s.attempt, *step, n.name.as_str()))
+            held.map(move |n| (s.attempt, step, n.name.as_str()))
         })
     }
 
@@ -219,25 +221,26 @@ impl LedSteps {
 
     /// The job is over: nothing of it will start any more.
     pub(super) fn refuse_waiting(&mut self, out: &mut Actions, attempt: JobAttempt) {
-        for waiting in std::mem::take(&mut self.waiting) {
-            match waiting.attempt == attempt {
-                true => waiting.refuse(out, RefusalCode::AlreadyDone.into()),
-                false => self.waiting.push_back(waiting),
-            }
+        for waiting in self.waiting.take_job(attempt) {
+            waiting.refuse(out, RefusalCode::AlreadyDone.into());
         }
+    }
+
+    /// Looks at waiting steps so far.
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> usize {
+        self.waiting.looks
     }
 
     /// States of all steps, for tests.
     #[cfg(test)]
     pub(super) fn states(&self) -> Vec<(StepId, LedStepState)> {
-        let waiting = self.waiting.iter();
-        let waiting = waiting.map(|w| {
-            (
-                StepId::new(w.attempt.job, StepNo(u32::MAX)),
-                LedStepState::Waiting,
-            )
+        let waiting = self.waiting.jobs();
+        let waiting = waiting.map(|attempt| {
+            let key = StepId::new(attempt.job, StepNo(u32::MAX));
+            (key, LedStepState::Waiting)
         });
-        let placed = self.placed.iter().map(|(key, s)| (*key, s.state));
+        let placed = self.placed.iter().map(|(key, s)| (key, s.state));
         waiting.chain(placed).collect()
     }
 }
@@ -245,11 +248,8 @@ impl LedSteps {
 impl Steps {
     /// The job is forgotten.
     pub(super) fn forget_steps(&mut self, state: &mut AgentState, attempt: JobAttempt) {
-        let placed = self.led.placed.iter();
-        let of_attempt: Vec<StepId> = placed
-            .filter(|(_, s)| s.attempt == attempt)
-            .map(|(key, _)| *key)
-            .collect();
+        let of_attempt = self.led.placed.of_attempt(attempt);
+        let of_attempt: Vec<StepId> = of_attempt.map(|(key, _)| key).collect();
         for key in of_attempt {
             let was_created = self.led.is_created(key);
             if self.led.step(key, LedStepEvent::Forgotten) == Some(LedStepState::Over) {
@@ -257,7 +257,7 @@ impl Steps {
                 self.led.release_bytes(&mut state.out, key);
                 self.led.answer_client(&mut state.out, key, was_created);
                 self.led.release_client(&mut state.out, key);
-                self.led.placed.remove(&key);
+                self.led.placed.remove(key);
             }
         }
         // A later launch of the job counts its steps on.
@@ -296,8 +296,9 @@ impl Steps {
     /// the command to drop the entry was lost.
     pub(super) fn drop_if_over(&mut self, state: &mut AgentState, attempt: JobAttempt, kept: u32) {
         let is_it = |key: &StepId| key.job == attempt.job && is_kept_of(kept, key.step);
-        let placed = self.led.placed.keys();
-        let goes_on = placed.chain(self.node_steps.keys()).any(is_it);
+        let mut placed = self.led.placed.of_job(attempt.job);
+        let goes_on =
+            placed.any(|(key, _)| is_it(&key)) || self.node_steps.keys(attempt.job).any(is_it);
         if !goes_on && !state.reports.has_step_end(attempt, StepNo(kept)) {
             state.out.drop_kept(attempt, kept);
         }
@@ -308,7 +309,7 @@ impl Steps {
         if let Some(next) = self.led.numbers.get(&attempt.job).map(StepNumbers::next) {
             state.out.keep(attempt, KEPT_NEXT, encode(&next));
         }
-        let of_attempt = self.led.placed.iter().filter(|(_, s)| s.attempt == attempt);
+        let of_attempt = self.led.placed.of_attempt(attempt);
         let records: Vec<(u32, ByteVec)> = of_attempt
             .map(|(key, s)| (key.step.0, encode(&s.record)))
             .collect();
@@ -321,7 +322,7 @@ impl Steps {
     /// What is kept of a step, for its daemon.
     pub(super) fn kept_entries(&self, attempt: JobAttempt, step: StepNo) -> KeptEntries {
         let key = StepId::new(attempt.job, step);
-        let placed = self.led.placed.get(&key);
+        let placed = self.led.placed.get(key);
         let record = placed.map(|s| (step.0, encode(&s.record)));
         record
             .into_iter()
@@ -346,7 +347,7 @@ impl LedSteps {
             log::error!("step {key}: its record cannot be read back");
             return;
         };
-        if self.placed.contains_key(&key) {
+        if self.placed.get(key).is_some() {
             return;
         }
         if record.is_over() {

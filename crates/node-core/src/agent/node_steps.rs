@@ -1,6 +1,7 @@
 //! This node's part of steps, on whichever node they are led: starts their daemons, and reports to the lead how they ended.
 
 use super::actions::Actions;
+use super::early::{EarlyRequests, EarlySender};
 use super::lead::CreateRequest;
 use super::state::AgentState;
 use super::steps::Steps;
@@ -59,6 +60,16 @@ impl Early {
             Early::Create(request) | Early::Number(request) => request.spec.job,
         }
     }
+
+    fn sender(&self) -> EarlySender {
+        match self {
+            Early::Start(..) => EarlySender::Agent,
+            Early::Create(request) | Early::Number(request) => EarlySender::Client {
+                conn: request.conn,
+                uid: request.uid,
+            },
+        }
+    }
 }
 
 /// Whether this node has its part of a step.
@@ -89,11 +100,10 @@ pub(super) struct NodeSteps {
     /// Daemons that are being started.
     starting: BTreeMap<AttemptStep, StartRequest>,
     /// Requests that came before the job.
-    early: BTreeMap<u64, Early>,
-    parts: HashMap<StepId, NodeStep>,
+    early: EarlyRequests<Early>,
+    parts: BTreeMap<StepId, NodeStep>,
     /// Steps that were ordered here, so that none is started twice.
     used: HashMap<JobAttempt, UsedStepNumbers>,
-    next_wait: u64,
 }
 
 /// A part of a step that is to get a daemon.
@@ -146,8 +156,9 @@ impl NodeSteps {
         self.parts.get(&key).map(|step| &step.part)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &StepId> {
-        self.parts.keys()
+    /// Steps of a job of which this node has a part.
+    pub(super) fn keys(&self, job: JobId) -> impl Iterator<Item = &StepId> {
+        self.of_job(job).map(|(key, _)| key)
     }
 
     /// Whether a part of a step is here.
@@ -162,9 +173,9 @@ impl NodeSteps {
         }
     }
 
-    /// Something waits until the controller says that this node has the job.
+    /// The start of a step waits until the controller says that this node has the job.
     pub(super) fn waits_for_job(&self, job: JobId) -> bool {
-        self.early.values().any(|early| early.job() == job)
+        self.early.has_of_agent(job)
     }
 
     /// Takes a kept record back; whether it is one of these.
@@ -189,11 +200,7 @@ impl NodeSteps {
 
     pub(super) fn forget(&mut self, attempt: JobAttempt) {
         self.used.remove(&attempt);
-        let of_attempt = self
-            .parts
-            .iter()
-            .filter(|(_, step)| step.part.attempt == attempt);
-        let keys: Vec<StepId> = of_attempt.map(|(key, _)| *key).collect();
+        let keys: Vec<StepId> = self.of_attempt(attempt).map(|(key, _)| *key).collect();
         for key in keys {
             self.step(key, attempt, NodeStepEvent::Forgotten);
         }
@@ -201,15 +208,20 @@ impl NodeSteps {
 
     /// Gives the launcher what it is to keep of this node's parts of a job's steps.
     pub(super) fn keep_of(&self, out: &mut Actions, attempt: JobAttempt) {
-        let parts = self.parts.iter();
-        let mut parts: Vec<(u32, ByteVec)> = parts
-            .filter(|(_, step)| step.part.attempt == attempt)
-            .map(|(key, step)| (kept_of_node(key.step), encode(&step.part)))
-            .collect();
-        parts.sort_unstable_by_key(|(kept, _)| *kept);
-        for (kept, bytes) in parts {
-            out.keep(attempt, kept, bytes);
+        for (key, step) in self.of_attempt(attempt) {
+            out.keep(attempt, kept_of_node(key.step), encode(&step.part));
         }
+    }
+
+    /// Those of all launches of a job, by step.
+    fn of_job(&self, job: JobId) -> impl Iterator<Item = (&StepId, &NodeStep)> {
+        let all = StepId::new(job, StepNo(0))..=StepId::new(job, StepNo(u32::MAX));
+        self.parts.range(all)
+    }
+
+    fn of_attempt(&self, attempt: JobAttempt) -> impl Iterator<Item = (&StepId, &NodeStep)> {
+        let of_job = self.of_job(attempt.job);
+        of_job.filter(move |(_, step)| step.part.attempt == attempt)
     }
 
     fn state(&self, key: StepId, attempt: JobAttempt) -> NodeStepState {
@@ -506,11 +518,8 @@ impl Steps {
 
     /// The job came: steps that were ahead of it start.
     pub(super) fn grant_came(&mut self, state: &mut AgentState, job: JobId) {
-        let early = &self.node_steps.early;
-        let ready = early.iter().filter(|(_, early)| early.job() == job);
-        let ready: Vec<u64> = ready.map(|(wait, _)| *wait).collect();
-        for wait in ready {
-            match self.node_steps.early.remove(&wait) {
+        for wait in self.node_steps.early.of_job(job) {
+            match self.node_steps.early.take(wait) {
                 Some(Early::Start(launch, origin)) => self.start_here(state, *launch, origin),
                 Some(Early::Create(request)) => self.create_step(state, *request),
                 Some(Early::Number(request)) => self.take_step_number(state, *request),
@@ -521,7 +530,7 @@ impl Steps {
 
     /// The job did not come.
     pub(super) fn grant_wait_over(&mut self, state: &mut AgentState, wait: u64) {
-        match self.node_steps.early.remove(&wait) {
+        match self.node_steps.early.take(wait) {
             Some(Early::Start(launch, origin)) => {
                 let why = "the controller has not given it the job";
                 self.step_refused(state, &launch, origin, why);
@@ -682,26 +691,22 @@ impl Steps {
 impl NodeSteps {
     /// Keeps a request that came before the job that it is of.
     pub(super) fn wait_early(&mut self, state: &mut AgentState, early: Early) {
-        let wait = self.next_wait;
-        self.next_wait += 1;
-        self.early.insert(wait, early);
-        state.out.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
+        let sender = early.sender();
+        match (self.early.check_room(sender), early) {
+            (Err(refusal), Early::Create(request) | Early::Number(request)) => {
+                request.refuse(&mut state.out, refusal);
+            }
+            (_, early) => {
+                let wait = self.early.add(early.job(), sender, early);
+                state.out.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
+            }
+        }
     }
 
     /// The client has gone: nothing is started for it.
     pub(super) fn forget_early(&mut self, state: &mut AgentState, conn: ConnId) {
-        let is_of = |early: &Early| match early {
-            Early::Create(request) | Early::Number(request) => request.conn == conn,
-            Early::Start(..) => false,
-        };
-        let early = self.early.iter();
-        let gone: Vec<u64> = early
-            .filter(|(_, early)| is_of(early))
-            .map(|(wait, _)| *wait)
-            .collect();
-        for wait in gone {
-            if let Some(Early::Create(request) | Early::Number(request)) = self.early.remove(&wait)
-            {
+        for wait in self.early.of_client(conn) {
+            if let Some(Early::Create(request) | Early::Number(request)) = self.early.take(wait) {
                 request.end(&mut state.out);
             }
         }

@@ -2,9 +2,10 @@
 //! sends everything again, and the controller ignores what it knows by attempt.
 
 use muster_model::batching::BatchDelay;
-use muster_model::ids::{Attempt, JobAttempt, JobId, StepNo};
+use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, StepNo};
 use muster_model::time::Timestamp;
 use muster_proto::node::{NumberedReport, Report};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 /// How long a step's start is held back so that its end can go in the same message. For as long after an end, further ends are
@@ -28,6 +29,8 @@ pub(super) struct Reports {
     ended_ms: Option<u64>,
     /// About how many bytes of the queue are about steps, by launch of their job.
     of_steps: HashMap<JobAttempt, usize>,
+    /// How many ends of each step the queue has.
+    ended: HashMap<AttemptStep, usize>,
 }
 
 /// Bytes of reports about steps of one user that may wait to be acknowledged: those of some thousand steps. While there are
@@ -64,6 +67,7 @@ impl Reports {
             due: false,
             ended_ms: None,
             of_steps: HashMap::new(),
+            ended: HashMap::new(),
         }
     }
 
@@ -74,6 +78,10 @@ impl Reports {
                 .of_steps
                 .entry(JobAttempt::new(job, attempt))
                 .or_default() += bytes;
+        }
+        if let Report::StepEnded { step, .. } = &report {
+            let ended = AttemptStep::new(JobAttempt::new(job, attempt), *step);
+            *self.ended.entry(ended).or_default() += 1;
         }
         self.queue.push_back(NumberedReport {
             seq: self.next,
@@ -91,10 +99,8 @@ impl Reports {
 
     /// Whether the end of a step waits to be acknowledged.
     pub(super) fn has_step_end(&self, attempt: JobAttempt, step: StepNo) -> bool {
-        self.queue.iter().any(|r| {
-            JobAttempt::new(r.job, r.attempt) == attempt
-                && matches!(&r.report, Report::StepEnded { step: s, .. } if *s == step)
-        })
+        let ended = AttemptStep::new(attempt, step);
+        self.ended.contains_key(&ended)
     }
 
     /// What has not been sent on this connection, unless it is only what waits for other reports: starts of steps, and ends that
@@ -155,6 +161,15 @@ impl Reports {
         let known: Vec<NumberedReport> = self.queue.drain(..count).collect();
         for report in &known {
             let attempt = JobAttempt::new(report.job, report.attempt);
+            if let Report::StepEnded { step, .. } = &report.report {
+                let ended = AttemptStep::new(attempt, *step);
+                if let Entry::Occupied(mut count) = self.ended.entry(ended) {
+                    *count.get_mut() -= 1;
+                    if *count.get() == 0 {
+                        count.remove();
+                    }
+                }
+            }
             if let Some(bytes) = step_bytes(&report.report)
                 && let Some(sum) = self.of_steps.get_mut(&attempt)
             {

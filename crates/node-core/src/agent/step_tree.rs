@@ -10,7 +10,7 @@ use super::steps::Steps;
 use super::{Action, PeerRequestId, RequestId, StdioId, Timer};
 use crate::now::Now;
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{AttemptStep, JobAttempt, StepId};
+use muster_model::ids::{AttemptStep, JobAttempt, StepId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::RefusalCode;
 use muster_model::tree;
@@ -191,11 +191,9 @@ impl StepTree {
     /// reports.
     pub(super) fn limit_deliveries(&mut self, now: Now, attempt: JobAttempt) {
         let until_ms = now.mono_ms.saturating_add(FORGOTTEN_DELIVERY_MS);
-        let of_attempt = self
-            .endings
-            .iter_mut()
-            .filter(|(k, _)| k.attempt == attempt);
-        for (_, ending) in of_attempt {
+        let all =
+            AttemptStep::new(attempt, StepNo(0))..=AttemptStep::new(attempt, StepNo(u32::MAX));
+        for (_, ending) in self.endings.range_mut(all) {
             ending.until_ms.get_or_insert(until_ms);
         }
     }

@@ -7,12 +7,14 @@ use super::{Action, Agent, StepdChannelId};
 use crate::messages::{KnownJob, LauncherCommand, StepdEvent};
 use crate::stepd_reuse::SPARES_MAX;
 use muster_model::ids::{AttemptStep, JobAttempt, StepId, StepNo};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The daemons that this agent has a channel to.
 #[derive(Debug, Default)]
 pub(super) struct Stepds {
     all: BTreeMap<StepdChannelId, StepdChannel>,
+    /// The same by job: what happens to one costs nothing by the daemons of others.
+    by_job: BTreeMap<JobAttempt, BTreeSet<StepdChannelId>>,
     next: u64,
 }
 
@@ -32,11 +34,8 @@ struct StepdChannel {
 }
 
 impl StepdChannel {
-    fn is_idle(&self, attempt: JobAttempt) -> bool {
-        self.attempt == attempt
-            && self.step.is_none()
-            && self.place.is_some()
-            && self.offer.is_none()
+    fn is_idle(&self) -> bool {
+        self.step.is_none() && self.place.is_some() && self.offer.is_none()
     }
 }
 
@@ -54,7 +53,14 @@ impl Stepds {
             offer: None,
         };
         self.all.insert(id, stepd);
+        self.by_job.entry(attempt).or_default().insert(id);
         id
+    }
+
+    /// Those of a job, the oldest first.
+    fn of_job(&self, attempt: JobAttempt) -> impl Iterator<Item = (StepdChannelId, &StepdChannel)> {
+        let ids = self.by_job.get(&attempt).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.all.get(id)?)))
     }
 
     /// The launcher has started one.
@@ -64,10 +70,9 @@ impl Stepds {
         place: (i32, String),
     ) {
         // It may have ended already.
-        let is_it = |d: &&mut StepdChannel| {
-            d.attempt == attempt && d.place.is_none() && d.started_with == step
-        };
-        if let Some(stepd) = self.all.values_mut().find(is_it) {
+        let is_it = |d: &StepdChannel| d.place.is_none() && d.started_with == step;
+        let id = self.of_job(attempt).find(|(_, d)| is_it(d)).map(|d| d.0);
+        if let Some(stepd) = id.and_then(|id| self.all.get_mut(&id)) {
             stepd.place = Some(place);
         }
     }
@@ -89,15 +94,15 @@ impl Stepds {
 
     /// The daemon that was started with a step.
     pub(super) fn started_with(&self, attempt: JobAttempt, step: StepNo) -> Option<StepdChannelId> {
-        let is_it = |d: &StepdChannel| d.attempt == attempt && d.started_with == step;
-        let mut all = self.all.iter();
-        all.find(|(_, d)| is_it(d)).map(|(id, _)| *id)
+        let mut of_job = self.of_job(attempt);
+        let found = of_job.find(|(_, d)| d.started_with == step);
+        found.map(|(id, _)| id)
     }
 
     /// A daemon that waits for a step of this job.
     pub(super) fn idle(&self, attempt: JobAttempt) -> Option<StepdChannelId> {
-        let mut all = self.all.iter();
-        all.find(|(_, d)| d.is_idle(attempt)).map(|(id, _)| *id)
+        let found = self.of_job(attempt).find(|(_, d)| d.is_idle());
+        found.map(|(id, _)| id)
     }
 
     /// A daemon is being given a step.
@@ -127,50 +132,59 @@ impl Stepds {
         stepd.is_some_and(|d| d.step.take_if(|s| *s == step).is_some())
     }
 
-    /// The wanted channels, without those of daemons that are being given a step: their answer decides whether to close them.
-    fn closable(&self, wanted: impl Fn(&StepdChannel) -> bool) -> Vec<StepdChannelId> {
-        let all = self.all.iter();
-        all.filter(|(_, d)| d.offer.is_none() && wanted(d))
-            .map(|(id, _)| *id)
-            .collect()
-    }
-
     pub(super) fn close(&mut self, out: &mut Actions, id: StepdChannelId) {
-        if self.all.remove(&id).is_some() {
+        if let Some(stepd) = self.all.remove(&id) {
+            if let Some(ids) = self.by_job.get_mut(&stepd.attempt) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.by_job.remove(&stepd.attempt);
+                }
+            }
             out.push(Action::CloseStepd(id));
         }
     }
 
-    fn close_where(&mut self, out: &mut Actions, wanted: impl Fn(&StepdChannel) -> bool) {
-        for id in self.closable(wanted) {
+    /// Closes the wanted channels of a job, without those of daemons that are being given a step: their answer decides whether to
+    /// close them.
+    fn close_of_job(
+        &mut self,
+        out: &mut Actions,
+        attempt: JobAttempt,
+        wanted: impl Fn(&StepdChannel) -> bool,
+    ) {
+        let of_job = self.of_job(attempt);
+        let closable = of_job.filter(|(_, d)| d.offer.is_none() && wanted(d));
+        let closable: Vec<StepdChannelId> = closable.map(|(id, _)| id).collect();
+        for id in closable {
             self.close(out, id);
         }
     }
 
     /// There is another launcher, or another connection to it: what waits for a step belongs to that.
     pub(super) fn retire(&mut self, out: &mut Actions) {
-        self.close_where(out, |d| d.step.is_none());
+        let jobs: Vec<JobAttempt> = self.by_job.keys().copied().collect();
+        for attempt in jobs {
+            self.close_of_job(out, attempt, |d| d.step.is_none());
+        }
         for stepd in self.all.values_mut() {
             stepd.retired = true;
         }
     }
 
     pub(super) fn forget(&mut self, out: &mut Actions, attempt: JobAttempt) {
-        self.close_where(out, |d| d.attempt == attempt);
+        self.close_of_job(out, attempt, |_| true);
     }
 
     /// Closes the channel for a daemon that the launcher has not answered for.
     pub(super) fn close_unplaced(&mut self, out: &mut Actions, attempt: JobAttempt, step: StepNo) {
-        let is_it =
-            |d: &StepdChannel| d.place.is_none() && d.attempt == attempt && d.started_with == step;
-        self.close_where(out, is_it);
+        let is_it = |d: &StepdChannel| d.place.is_none() && d.started_with == step;
+        self.close_of_job(out, attempt, is_it);
     }
 
     /// Has the daemons of a job read that run something; whether there are any.
     pub(super) fn read_of(&mut self, out: &mut Actions, attempt: JobAttempt) -> bool {
-        let all = self.all.iter();
-        let busy = all.filter(|(_, d)| d.attempt == attempt && d.step.is_some());
-        let busy: Vec<StepdChannelId> = busy.map(|(id, _)| *id).collect();
+        let busy = self.of_job(attempt).filter(|(_, d)| d.step.is_some());
+        let busy: Vec<StepdChannelId> = busy.map(|(id, _)| id).collect();
         let any = !busy.is_empty();
         if any {
             out.push(Action::ReadStepds(busy));
@@ -196,8 +210,8 @@ impl Stepds {
         if !is_open || (stepd.step.is_none() && stepd.retired) {
             return self.close(out, id);
         }
-        let of_attempt = self.all.values().filter(|d| d.attempt == attempt);
-        let waiting = of_attempt.filter(|d| d.step.is_none()).count();
+        let of_job = self.of_job(attempt);
+        let waiting = of_job.filter(|(_, d)| d.step.is_none()).count();
         let place = stepd.place.clone();
         if ended
             && waiting > SPARES_MAX

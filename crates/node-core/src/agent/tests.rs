@@ -6,6 +6,7 @@ mod floods;
 mod parts;
 mod random;
 mod scenarios;
+mod waiting;
 
 use super::*;
 use crate::binding::Machine;
@@ -131,6 +132,8 @@ struct Bench {
     starts: Vec<(StepdChannelId, StepNo)>,
     asks: BTreeMap<PeerRequestId, (String, AgentRequest)>,
     timers: BTreeSet<Timer>,
+    /// How many were set.
+    timers_set: usize,
     replies: Vec<(RequestId, AgentReply)>,
     reports: Vec<NumberedReport>,
     controller_closed: u32,
@@ -172,6 +175,7 @@ impl Bench {
             starts: Vec::new(),
             asks: BTreeMap::new(),
             timers: BTreeSet::new(),
+            timers_set: 0,
             replies: Vec::new(),
             reports: Vec::new(),
             controller_closed: 0,
@@ -320,6 +324,7 @@ impl Bench {
             }
             Action::SetTimer { timer, .. } => {
                 self.timers.insert(timer);
+                self.timers_set += 1;
             }
         }
     }

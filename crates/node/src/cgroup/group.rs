@@ -1,5 +1,6 @@
 //! One control group: a directory, by its descriptor.
 
+use crate::os_error;
 use crate::sys;
 use muster_node_core::cgroup::{
     GroupPlace, GroupUsage, MemoryLimits, Version, cpu_times, oom_kills,
@@ -27,8 +28,7 @@ pub(super) struct Group {
 }
 
 fn named(path: &Path, name: &str, e: impl Into<io::Error>) -> io::Error {
-    let e = e.into();
-    io::Error::new(e.kind(), format!("{}/{name}: {e}", path.display()))
+    os_error::named(format_args!("{}/{name}", path.display()), e.into())
 }
 
 impl Group {
@@ -259,5 +259,19 @@ impl Group {
         }
         unlinkat(self.dir.as_fd(), name, UnlinkatFlags::RemoveDir)
             .map_err(|e| named(&self.path, name, e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was the node's fault at once, which was drained.
+    #[test]
+    fn a_group_for_which_something_lacks_is_tried_again() {
+        for number in [Errno::EMFILE, Errno::ENOMEM, Errno::ENOSPC] {
+            let error = named(Path::new("/sys/fs/cgroup"), "job", number);
+            assert!(os_error::is_temporary(&error), "{error}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! All of this is done by processes of the launcher's: they wait for programs of the site, and for disks.
 
 use super::programs::leave_launcher;
+use crate::os_error::{self, is_temporary};
 use crate::root_files::only_root_leads_to;
 use crate::sys::bare::{self, Errno};
 use crate::sys::{self, mounts};
@@ -43,8 +44,8 @@ impl Namespace {
             false => Err(io::Error::other("no namespace is mounted there")),
         });
         let named = |e: io::Error| {
-            let text = format!("the job's directories: {}: {e}", file.display());
-            io::Error::new(e.kind(), text)
+            let subject = format_args!("the job's directories: {}", file.display());
+            os_error::named(subject, e)
         };
         Ok(Namespace(Some(opened.map_err(named)?.into())))
     }
@@ -146,13 +147,14 @@ fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     }
 }
 
-/// The exit status of what makes or removes directories; what failed is in the log.
+/// The exit status of what makes or removes directories; what failed is in the log. A lack is not the node's fault: jobs can use
+/// up what there is, and give it back.
 fn exit_code(done: io::Result<()>) -> i32 {
     match done {
         Ok(()) => 0,
         Err(e) => {
             eprintln!("directories of a job: {e}");
-            match lacks_room(e.kind()) {
+            match is_temporary(&e) {
                 true => CONTAINER_LACK_STATUS.cast_signed(),
                 false => 1,
             }
@@ -160,15 +162,9 @@ fn exit_code(done: io::Result<()>) -> i32 {
     }
 }
 
-/// Whether there was no room for something, which is not the node's fault: jobs can use it up, and give it back.
-fn lacks_room(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull};
-    matches!(kind, OutOfMemory | QuotaExceeded | StorageFull)
-}
-
 /// A failure, with what it is about.
 fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
-    move |e| io::Error::new(e.kind(), format!("{what}: {e}"))
+    move |e| os_error::named(what, e)
 }
 
 /// Those of a job.

@@ -1,8 +1,8 @@
 //! Processes that run the site's programs: those around jobs one after the other, up to the first that fails, and those that have
 //! to do with the node itself.
 
-use super::scripts::is_temporary;
 use crate::job_files::open_as;
+use crate::os_error::is_temporary;
 use crate::sys;
 use muster_node_core::exit_status::exit_status;
 use muster_node_core::launcher::interface::ProgramKind;

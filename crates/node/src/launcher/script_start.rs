@@ -8,8 +8,8 @@
 
 use super::containers::Namespace;
 use super::membership::Row;
-use super::scripts::is_temporary;
 use crate::cgroup::Entrances;
+use crate::os_error::is_temporary;
 use crate::role;
 use crate::sys::bare::{self, Errno, Line};
 use crate::sys::vm_clone::VmCloneSpawner;

@@ -5,6 +5,7 @@
 //! descriptors without following symbolic links, are made with `O_EXCL`, written completely, and renamed into place.
 //! What is found there that is not exactly as the launcher leaves it is replaced.
 
+use crate::os_error;
 use muster_model::ids::BlobId;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
@@ -91,7 +92,7 @@ impl Scripts {
         let name = name_of(id, uid);
         let written = self.write(&name, uid, gid, text).map_err(|e| {
             let path = self.dir().join(&name);
-            io::Error::new(e.kind(), ScriptError { path, cause: e })
+            os_error::named(format_args!("the script in {}", path.display()), e)
         })?;
         let path = written.path.clone();
         self.written.insert((id, uid), written);
@@ -176,34 +177,6 @@ impl Scripts {
             }
         }
     }
-}
-
-/// An error of a script's file, with its cause kept for who asks for the system's error number.
-#[derive(Debug, thiserror::Error)]
-#[error("the script in {}: {cause}", path.display())]
-struct ScriptError {
-    path: PathBuf,
-    #[source]
-    cause: io::Error,
-}
-
-/// Whether an error of [`Scripts::path`] says that the launcher lacks something that it may have later, as descriptors.
-pub(super) fn is_temporary(error: &io::Error) -> bool {
-    let inner = error.get_ref();
-    let script = inner.and_then(|e| e.downcast_ref::<ScriptError>());
-    let number = script.map_or(error.raw_os_error(), |e| e.cause.raw_os_error());
-    let number = number.map(Errno::from_raw);
-    matches!(
-        number,
-        Some(
-            Errno::EMFILE
-                | Errno::ENFILE
-                | Errno::ENOMEM
-                | Errno::EAGAIN
-                | Errno::ENOSPC
-                | Errno::EDQUOT
-        )
-    )
 }
 
 fn is_unchanged(written: &WrittenScript) -> bool {
@@ -384,21 +357,5 @@ mod tests {
         assert_eq!(write(&mut scripts), path);
         check(&path);
         fs::remove_dir_all(&spool).unwrap();
-    }
-
-    #[test]
-    fn a_lack_of_descriptors_or_room_is_temporary() {
-        for (number, temporary) in [
-            (Errno::EMFILE, true),
-            (Errno::ENFILE, true),
-            (Errno::ENOSPC, true),
-            (Errno::EDQUOT, true),
-            (Errno::EROFS, false),
-        ] {
-            let cause = io::Error::from_raw_os_error(number as i32);
-            let path = PathBuf::from("/x");
-            let error = io::Error::new(cause.kind(), ScriptError { path, cause });
-            assert_eq!(is_temporary(&error), temporary, "{error}");
-        }
     }
 }

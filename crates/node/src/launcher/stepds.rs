@@ -5,6 +5,7 @@ use super::membership::Row;
 use super::stepd_start::StepdStarter;
 use crate::cgroup::Entrances;
 use crate::descriptors;
+use crate::os_error;
 use crate::sys;
 use muster_model::ids::AttemptStep;
 use muster_node_core::launcher::interface::{Event, StartedStepd, StepdConnId};
@@ -343,7 +344,7 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
 /// A listener for the step's other nodes, at a port of the kernel's choice.
 fn listen_at(ip: &str) -> io::Result<TcpListener> {
     TcpListener::bind((ip, 0))
-        .map_err(|e| io::Error::new(e.kind(), format!("cannot listen at {ip}: {e}")))
+        .map_err(|e| os_error::named(format_args!("cannot listen at {ip}"), e))
 }
 
 /// Files of steps in the spool directory, with their names.

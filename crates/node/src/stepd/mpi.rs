@@ -7,6 +7,7 @@ mod hints;
 pub(super) mod host;
 mod leftovers;
 
+use crate::os_error;
 use crate::removal::Removal;
 use crate::stepd_log;
 use crate::sys;
@@ -424,7 +425,7 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
         true => give_away(path, order.user.uid, order.user.gid),
         false => Ok(()),
     })
-    .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    .map_err(|e| os_error::named(path.display(), e))
 }
 
 /// Gives a user a directory that this process has just made.

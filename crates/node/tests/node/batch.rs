@@ -139,6 +139,23 @@ fn failures() {
         other => panic!("{other:?}"),
     }
     node.released(1);
+    // A pattern that stands for 30 MB is the job's fault as well.
+    let mut job = JobMaker::new(3, &dir.0, "#!/bin/sh\ntrue\n");
+    job.spec.name = "n".repeat(1024);
+    job.spec.stdio.stdout = Some("%x".repeat(30_000));
+    node.run(&job);
+    let report = node.report(|r| !matches!(r.report, Report::Released));
+    match report.report {
+        Report::LaunchFailed {
+            error, node_fault, ..
+        } => {
+            assert!(!node_fault);
+            assert!(error.contains("File name too long"), "{error}");
+            assert!(error.len() < 10_000, "{} bytes", error.len());
+        }
+        other => panic!("{other:?}"),
+    }
+    node.released(3);
     let mut job = JobMaker::new(2, &dir.0, "#!/bin/sh\ncat; echo err >&2\n");
     std::fs::write(dir.path("input"), "hello\n").unwrap();
     job.spec.stdio.stdin = Some("input".to_owned());

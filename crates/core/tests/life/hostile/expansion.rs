@@ -5,7 +5,7 @@ use crate::world::{World, spec, target, user};
 use muster_model::command::{JobUpdate, NodeUpdate, Reply, UserCommand};
 use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::spec::{JobSpec, ResourceAsk};
+use muster_model::spec::{JobSpec, ResourceAsk, StdioSpec};
 
 /// 60 KB for each of 20,000 names.
 fn long_names() -> String {
@@ -71,4 +71,34 @@ fn a_list_names_no_more_than_twice_the_nodes_of_a_running_job() {
         };
         must_refuse(world.user(1000, update), says);
     }
+}
+
+#[test]
+fn a_pattern_of_a_file_is_no_longer_than_a_path() {
+    let mut world = World::new();
+    let stdio = |bytes: usize| StdioSpec {
+        stdout: Some("%x".repeat(bytes / 2)),
+        ..StdioSpec::default()
+    };
+    let job = |bytes| JobSpec {
+        hold: true,
+        stdio: stdio(bytes),
+        ..spec("j")
+    };
+    let refused = submitted(&mut world, user(1000), job(4098)).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::TooLong);
+    let id = submitted(&mut world, user(1000), job(4096)).unwrap();
+    for (bytes, is_refused) in [(4098, true), (4096, false)] {
+        let update = JobUpdate {
+            stdio: Some(stdio(bytes)),
+            ..JobUpdate::default()
+        };
+        let update = UserCommand::UpdateJob {
+            target: target(id),
+            update: Box::new(update),
+        };
+        let reply = world.user(1000, update);
+        assert_eq!(matches!(reply, Reply::Refused(_)), is_refused, "{reply:?}");
+    }
+    world.check_replay();
 }

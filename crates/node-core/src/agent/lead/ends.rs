@@ -21,7 +21,7 @@ impl LedSteps {
         state: &mut AgentState,
         key: StepId,
     ) {
-        let step = self.placed.get(&key);
+        let step = self.placed.get(key);
         if step.is_some_and(|s| s.direct) {
             self.release_client(&mut state.out, key);
         }
@@ -35,7 +35,7 @@ impl LedSteps {
         key: StepId,
         end: &StepEnd,
     ) -> bool {
-        let Some(step) = self.placed.get_mut(&key) else {
+        let Some(step) = self.placed.get_mut(key) else {
             return false;
         };
         let started = match step.state {
@@ -58,16 +58,16 @@ impl LedSteps {
     }
 
     pub(in crate::agent) fn finish_step_if_over(&mut self, state: &mut AgentState, key: StepId) {
-        let step = self.placed.get(&key);
+        let step = self.placed.get(key);
         if !step.is_some_and(|s| s.record.is_over())
             || self.step(key, LedStepEvent::AllEnded) != Some(LedStepState::Over)
         {
             return;
         }
-        let Some(step) = self.placed.remove(&key) else {
+        let Some(step) = self.placed.remove(key) else {
             return;
         };
-        self.dirty = true;
+        self.waiting.retry(step.attempt);
         if step.error.is_some() {
             // It never was: the controller does not know of it.
             state.out.drop_kept(step.attempt, key.step.0);
@@ -95,7 +95,7 @@ impl Steps {
         key: StepId,
         ends: Vec<NodeEnd>,
     ) {
-        let Some(step) = self.led.placed.get_mut(&key) else {
+        let Some(step) = self.led.placed.get_mut(key) else {
             return;
         };
         // Where one node's part had too much memory, the whole step is ended.
@@ -111,7 +111,7 @@ impl Steps {
             self.led.step(key, LedStepEvent::OutOfMemory);
             self.end_step_everywhere(state, key);
         }
-        self.led.dirty = true;
+        self.led.waiting.retry(attempt);
         state.out.keep(attempt, key.step.0, record);
         self.led.finish_step_if_over(state, key);
     }

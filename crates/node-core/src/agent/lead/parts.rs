@@ -8,7 +8,7 @@ use super::LedSteps;
 use crate::agent::Timer;
 use crate::agent::node_steps::{NodeSteps, PartPresence};
 use minicbor::bytes::ByteVec;
-use muster_model::ids::{JobAttempt, StepId, StepNo};
+use muster_model::ids::{JobAttempt, StepId};
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::step::AgentReply;
@@ -20,10 +20,9 @@ const FIND_AGAIN_MS: u64 = 5_000;
 impl LedSteps {
     /// Steps of a job of whose parts it is not known whether they are there.
     pub(super) fn with_unknown_parts(&self, attempt: JobAttempt) -> Vec<StepId> {
-        let of_job = self.placed.range(StepId::new(attempt.job, StepNo(0))..);
-        let of_job = of_job.take_while(|(StepId { job, .. }, _)| *job == attempt.job);
-        let unknown = of_job.filter(|(_, step)| !step.unknown_parts.is_empty());
-        unknown.map(|(key, _)| *key).collect()
+        let steps = self.placed.of_attempt(attempt);
+        let unknown = steps.filter(|(_, step)| !step.unknown_parts.is_empty());
+        unknown.map(|(key, _)| key).collect()
     }
 
     /// A node has said whether it has its part of a step, or has not answered, and is asked again. The end of a part that is not
@@ -42,7 +41,7 @@ impl LedSteps {
                 Some(NodeEnd { position, end })
             }
             Ok(_) | Err(_) => {
-                let step = self.placed.get_mut(&key)?;
+                let step = self.placed.get_mut(key)?;
                 if step.unknown_parts.is_empty() {
                     let timer = Timer::FindParts(key.job, key.step);
                     state.out.set_timer(timer, FIND_AGAIN_MS);
@@ -57,7 +56,7 @@ impl LedSteps {
 impl Steps {
     /// Asks for the parts of a step of which it is not known whether they are there.
     pub(in crate::agent) fn find_parts(&mut self, state: &mut AgentState, key: StepId) {
-        let Some(step) = self.led.placed.get_mut(&key) else {
+        let Some(step) = self.led.placed.get_mut(key) else {
             return;
         };
         let attempt = step.attempt;

@@ -23,10 +23,10 @@ impl LedSteps {
     pub(super) fn held(&self, grant: &JobGrant) -> Vec<StepUse> {
         let mut held = vec![StepUse::default(); grant.alloc.nodes.len()];
         let attempt = JobAttempt::new(grant.job, grant.attempt);
-        let of_attempt = self.placed.values().filter(|s| s.attempt == attempt);
+        let of_attempt = self.placed.of_attempt(attempt);
         let of_steps = of_attempt
-            .filter(|s| s.record.holds)
-            .flat_map(|s| s.record.nodes.iter().filter(|n| n.end.is_none()));
+            .filter(|(_, s)| s.record.holds)
+            .flat_map(|(_, s)| s.record.nodes.iter().filter(|n| n.end.is_none()));
         for node in of_steps {
             let position = node.position(&grant.alloc);
             let Some(at) = position.and_then(|at| held.get_mut(at)) else {
@@ -45,16 +45,9 @@ impl LedSteps {
             let grant = state.jobs.get(attempt).and_then(|job| job.grant.as_ref());
             grant.is_some_and(|grant| grant.spec.owner.uid == uid)
         };
-        let steps = || self.placed.values();
         // Whose they are need be looked at only where there is much.
         let fits = |kept: usize| kept.saturating_add(more) <= RECORDS_BYTES_MAX;
-        !fits(steps().map(|step| step.kept_bytes).sum())
-            && !fits(
-                steps()
-                    .filter(|step| is_of(step.attempt))
-                    .map(|step| step.kept_bytes)
-                    .sum(),
-            )
+        !fits(self.placed.kept_bytes(|_| true)) && !fits(self.placed.kept_bytes(is_of))
     }
 }
 

@@ -46,7 +46,7 @@ impl LedSteps {
     /// # Errors
     /// There is none; it is being started; or the agent that started it is gone, and where its daemons listen is not known here.
     pub(in crate::agent) fn located(&self, key: StepId) -> Result<StepCreated, RefusalCode> {
-        let step = self.placed.get(&key).ok_or(RefusalCode::InvalidJobId)?;
+        let step = self.placed.get(key).ok_or(RefusalCode::InvalidJobId)?;
         let is_known = !step.addresses.is_empty() && step.addresses.iter().all(|a| !a.is_empty());
         match step.unanswered == 0 && is_known {
             true => Ok(step.created(key.step)),
@@ -65,7 +65,7 @@ impl Steps {
         result: Result<Listening, String>,
     ) {
         let now = state.now.wall;
-        let Some(step) = self.led.placed.get_mut(&key) else {
+        let Some(step) = self.led.placed.get_mut(key) else {
             return;
         };
         if step.unanswered == 0 {
@@ -102,7 +102,7 @@ impl Steps {
     /// All nodes have answered.
     pub(in crate::agent) fn step_answered(&mut self, state: &mut AgentState, key: StepId) {
         self.led.release_bytes(&mut state.out, key);
-        let Some(step) = self.led.placed.get(&key) else {
+        let Some(step) = self.led.placed.get(key) else {
             return;
         };
         let Some(error) = step.error.clone() else {
@@ -120,7 +120,7 @@ impl Steps {
 
     pub(in crate::agent) fn step_created(&mut self, state: &mut AgentState, key: StepId) {
         let next = self.led.step(key, LedStepEvent::Started);
-        let Some(led) = self.led.placed.get(&key) else {
+        let Some(led) = self.led.placed.get(key) else {
             return;
         };
         let (step, attempt) = (led.record.step.clone(), led.attempt);
@@ -148,7 +148,7 @@ impl Steps {
     }
 
     pub(in crate::agent) fn end_step_everywhere(&mut self, state: &mut AgentState, key: StepId) {
-        let Some(step) = self.led.placed.get(&key) else {
+        let Some(step) = self.led.placed.get(key) else {
             return;
         };
         let attempt = step.attempt;

@@ -4,15 +4,17 @@ use super::super::job_table::is_owner_key;
 use super::super::lead::LedSteps;
 use super::super::state::AgentState;
 use super::super::steps::Steps;
-use super::{CreateRequest, LedStepEvent, LedStepState, Waiting};
+use super::queue::WaitingPlace;
+use super::{CreateRequest, LedStepEvent, LedStepState, NamedNodes, Waiting};
 use crate::agent::node_steps::Early;
 use crate::agent::{Action, AfterRead, ConnId, Timer};
-use crate::layout::{self, NoLayout};
-use muster_model::ids::JobAttempt;
+use crate::layout::{self, NoLayout, NodePlacement, StepNodes};
+use muster_model::ids::{JobAttempt, StepId};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::{self, AccessRequest};
+use muster_proto::node::JobGrant;
 use muster_proto::step::{AgentReply, StepSpec};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// The client of a step that waits shorter than this is not informed: the step before it is only being cleaned up.
 const QUIET_MS: u64 = 200;
@@ -30,6 +32,17 @@ impl Steps {
             }
             Err(refusal) => return request.refuse(&mut state.out, refusal),
         };
+        let Some(grant) = state.jobs.get(attempt).and_then(|j| j.grant.clone()) else {
+            return request.refuse(&mut state.out, RefusalCode::JobNotHere.into());
+        };
+        let owner = grant.spec.owner.uid;
+        let most = state.node.max_tasks_per_node();
+        let has_room = self.led.waiting.check_room(attempt, owner);
+        let nodes = has_room.and_then(|()| StepNodes::new(&grant.alloc, &request.spec, most));
+        let nodes = match nodes {
+            Ok(nodes) => nodes,
+            Err(refusal) => return request.refuse(&mut state.out, refusal),
+        };
         if let Some(het) = &request.spec.het
             && let Err(refusal) = self.led.take_given_number(state, attempt, het)
         {
@@ -44,32 +57,38 @@ impl Steps {
             random,
         } = request;
         // A task may do more with an open file than write to it; what somebody else has is not for the job's owner.
-        let grant = state.jobs.get(attempt).and_then(|j| j.grant.as_deref());
-        let is_owner = grant.is_some_and(|g| g.spec.owner.uid == uid);
-        let (stdio, unused) = match is_owner {
+        let (stdio, unused) = match owner == uid {
             true => (stdio, None),
             false => (None, stdio),
         };
         state.out.close_stdio(unused);
-        self.led.clients.insert(conn);
-        self.led.waiting.push_back(Waiting {
+        let waiting = Waiting {
             id,
             conn,
             spec,
             stdio,
             random,
             attempt,
-            has_timer: false,
-        });
-        self.led.dirty = true;
+            is_noticed: false,
+            // Many names are looked up again when it is the step's turn.
+            named: nodes.is_small().then_some(NamedNodes {
+                resizes: grant.resizes,
+                nodes,
+            }),
+        };
+        self.led.waiting.push(owner, waiting);
+        if state.reading.is_none() {
+            // That is the asking user's time.
+            self.try_job(state, attempt);
+        }
     }
 
-    /// Starts waiting steps that fit, in the order in which they came. A step that waits holds up later ones of its
-    /// job, but for those that share everything. Whether all were looked at: otherwise step daemons are being read.
+    /// Starts waiting steps that fit, of jobs of which something has changed, in the order in which they came. A step that waits
+    /// holds up later ones of its job, but for those that share everything. Whether all were looked at: otherwise step daemons are
+    /// being read.
     pub(in crate::agent) fn try_steps(&mut self, state: &mut AgentState) -> bool {
-        while std::mem::take(&mut self.led.dirty) {
-            if !self.try_steps_once(state) {
-                self.led.dirty = true;
+        while let Some(attempt) = self.led.waiting.next_ready() {
+            if !self.try_job(state, attempt) {
                 return false;
             }
         }
@@ -77,77 +96,74 @@ impl Steps {
         true
     }
 
-    pub(super) fn try_steps_once(&mut self, state: &mut AgentState) -> bool {
-        let mut blocked: HashSet<JobAttempt> = HashSet::new();
-        let mut rest = std::mem::take(&mut self.led.waiting);
-        while let Some(waiting) = rest.pop_front() {
-            let attempt = waiting.attempt;
-            if blocked.contains(&attempt) && !waiting.spec.overlap {
-                self.led.wait_on(state, waiting);
-                continue;
-            }
+    /// The same of one job.
+    pub(super) fn try_job(&mut self, state: &mut AgentState, attempt: JobAttempt) -> bool {
+        self.led.waiting.set_looked_at(attempt);
+        while let Some(place) = self.led.waiting.candidate(attempt) {
             let Some(grant) = state.jobs.get(attempt).and_then(|j| j.grant.clone()) else {
-                waiting.refuse(&mut state.out, RefusalCode::JobNotHere.into());
-                continue;
+                for waiting in self.led.waiting.take_job(attempt) {
+                    waiting.refuse(&mut state.out, RefusalCode::JobNotHere.into());
+                }
+                break;
             };
             if state.jobs.is_suspended(attempt) {
-                match waiting.spec.immediate {
-                    true => waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into()),
-                    false => self.led.wait_on(state, waiting),
-                }
-                continue;
+                break;
             }
             if state.must_wait_for_controller(grant.spec.owner.uid) {
                 // It would be one more that the controller does not know of.
-                blocked.insert(attempt);
-                self.led.wait_on(state, waiting);
-                continue;
+                self.led.waiting.await_controller(attempt);
+                break;
             }
             let most = state.node.max_tasks_per_node();
-            match layout::lay_out(&grant.alloc, &waiting.spec, &self.led.held(&grant), most) {
-                Ok(placed) => self.start_step(state, &grant, waiting, placed),
+            match self.led.lay_out(&grant, place, most) {
+                Ok(placed) => {
+                    if let Some(waiting) = self.led.waiting.remove(attempt, place) {
+                        self.start_step(state, &grant, waiting, placed);
+                    }
+                }
                 // The client may know of an end by srun, and expects to find what that step had.
                 Err(NoLayout::Busy)
                     if !self.led.read.contains(&attempt)
                         && self.stepds.read_of(&mut state.out, attempt) =>
                 {
                     state.reading = Some(AfterRead::Placing(attempt));
-                    self.led.waiting.push_back(waiting);
-                    self.led.waiting.extend(rest);
+                    self.led.waiting.look_again(attempt);
                     return false;
                 }
-                Err(NoLayout::Busy) if waiting.spec.immediate => {
-                    waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into());
+                Err(NoLayout::Busy) => self.led.waiting.block(attempt, place),
+                Err(NoLayout::Never(refusal)) => {
+                    if let Some(waiting) = self.led.waiting.remove(attempt, place) {
+                        waiting.refuse(&mut state.out, refusal);
+                    }
                 }
-                Err(NoLayout::Busy) => {
-                    blocked.insert(attempt);
-                    self.led.wait_on(state, waiting);
-                }
-                Err(NoLayout::Never(refusal)) => waiting.refuse(&mut state.out, refusal),
             }
         }
+        self.led.leave_waiting(state, attempt);
+        self.led.read.remove(&attempt);
         true
     }
 
     /// A client is gone: its step, if it has asked for one, waits no more, or is ended.
     pub(in crate::agent) fn step_client_gone(&mut self, state: &mut AgentState, conn: ConnId) {
-        self.node_steps.forget_early(state, conn);
-        let key = self.led.of_client(conn).map(|(key, _)| key);
-        if !self.led.clients.remove(&conn) {
-            return;
+        let gone = self.led.waiting.take_client(conn);
+        let jobs: BTreeSet<JobAttempt> = gone.iter().map(|waiting| waiting.attempt).collect();
+        for waiting in gone {
+            state.out.close_stdio(waiting.stdio);
+            state.out.push(Action::EndRequest(waiting.id));
         }
-        for waiting in std::mem::take(&mut self.led.waiting) {
-            if waiting.conn == conn {
-                state.out.close_stdio(waiting.stdio);
-                state.out.push(Action::EndRequest(waiting.id));
-            } else {
-                self.led.waiting.push_back(waiting);
+        self.node_steps.forget_early(state, conn);
+        for key in self.led.placed.of_client(conn) {
+            self.placed_client_gone(state, key);
+        }
+        for attempt in jobs {
+            // They may have held up others of that user. That is the user's time, too.
+            if state.reading.is_none() && self.led.waiting.is_ready(attempt) {
+                self.try_job(state, attempt);
             }
         }
-        self.led.dirty = true;
-        let Some(key) = key else {
-            return;
-        };
+    }
+
+    fn placed_client_gone(&mut self, state: &mut AgentState, key: StepId) {
         self.led.release_client(&mut state.out, key);
         match self.led.step(key, LedStepEvent::ClientGone) {
             Some(LedStepState::Ending | LedStepState::Failed) => {
@@ -212,32 +228,72 @@ impl AgentState {
 }
 
 impl LedSteps {
-    /// Leaves a step in the queue.
-    pub(super) fn wait_on(&mut self, state: &mut AgentState, mut waiting: Waiting) {
-        if !std::mem::replace(&mut waiting.has_timer, true) {
-            state
-                .out
-                .set_timer(Timer::StepQueued(waiting.conn), QUIET_MS);
-        }
-        self.waiting.push_back(waiting);
+    /// Lays out the step at a place of a job's queue.
+    fn lay_out(
+        &mut self,
+        grant: &JobGrant,
+        place: u64,
+        tasks_per_node: u32,
+    ) -> Result<Vec<NodePlacement>, NoLayout> {
+        let attempt = JobAttempt::new(grant.job, grant.attempt);
+        let held = self.held(grant);
+        let Some(Waiting { spec, named, .. }) = self.waiting.get_mut(attempt, place) else {
+            return Err(NoLayout::Busy);
+        };
+        let known = named.take().filter(|named| named.resizes == grant.resizes);
+        let nodes = match known {
+            Some(NamedNodes { nodes, .. }) => nodes,
+            None => {
+                let nodes = StepNodes::new(&grant.alloc, spec, tasks_per_node);
+                nodes.map_err(NoLayout::Never)?
+            }
+        };
+        let placed = layout::lay_out_on(&grant.alloc, spec, &nodes, &held, tasks_per_node);
+        *named = Some(NamedNodes {
+            resizes: grant.resizes,
+            nodes,
+        });
+        placed
     }
 
-    /// Informs a client that its step waits, if it still does.
+    /// Steps of a job that have come and do not start now wait, or are refused if they may not.
+    fn leave_waiting(&mut self, state: &mut AgentState, attempt: JobAttempt) {
+        for place in self.waiting.take_fresh(attempt) {
+            let Some(waiting) = self.waiting.get_mut(attempt, place) else {
+                continue;
+            };
+            let conn = waiting.conn;
+            if waiting.spec.immediate {
+                if let Some(waiting) = self.waiting.remove(attempt, place) {
+                    waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into());
+                }
+            } else if self.waiting.start_timer(conn) {
+                state.out.set_timer(Timer::StepQueued(conn), QUIET_MS);
+            }
+        }
+    }
+
+    /// Informs a client that its steps wait, if they still do.
     pub(in crate::agent) fn notify_queued(&mut self, state: &mut AgentState, conn: ConnId) {
-        let mut waiting = self.waiting.iter();
-        let Some((id, attempt)) = waiting.find(|w| w.conn == conn).map(|w| (w.id, w.attempt))
-        else {
-            return;
-        };
-        let grant = state.jobs.get(attempt).and_then(|j| j.grant.as_ref());
-        let owner = grant.map_or(0, |g| g.spec.owner.uid);
-        let text = if state.jobs.is_suspended(attempt) {
-            "Requested operation is presently disabled"
-        } else if state.must_wait_for_controller(owner) {
-            "The controller has not acknowledged earlier steps"
-        } else {
-            "Requested nodes are busy"
-        };
-        state.out.reply(id, AgentReply::Queued(text.to_owned()));
+        for WaitingPlace { attempt, place } in self.waiting.timer_over(conn) {
+            let Some(waiting) = self.waiting.get_mut(attempt, place) else {
+                continue;
+            };
+            if std::mem::replace(&mut waiting.is_noticed, true) {
+                continue;
+            }
+            let grant = state.jobs.get(attempt).and_then(|j| j.grant.as_ref());
+            let owner = grant.map_or(0, |g| g.spec.owner.uid);
+            let text = if state.jobs.is_suspended(attempt) {
+                "Requested operation is presently disabled"
+            } else if state.must_wait_for_controller(owner) {
+                "The controller has not acknowledged earlier steps"
+            } else {
+                "Requested nodes are busy"
+            };
+            state
+                .out
+                .reply(waiting.id, AgentReply::Queued(text.to_owned()));
+        }
     }
 }

@@ -117,3 +117,32 @@ fn the_end_of_a_step_does_not_wait_for_one_of_an_earlier_launch() {
     assert_eq!(bench.agent.steps.node_steps.states(), []);
     assert!(bench.agent.steps.tree.is_quiet());
 }
+
+/// It counted as known, and was forgotten: the lead took the part for one that never ran.
+#[test]
+fn a_lead_that_has_not_its_jobs_back_has_ends_reported_again() {
+    let ended = || AgentRequest::StepNodeEnded {
+        job: RUN.job,
+        key: KEY.to_vec().into(),
+        step: STEP,
+        position: 1,
+        end: Box::new(end()),
+        others: Vec::new(),
+        onwards: false,
+    };
+    let mut bench = Bench::of_node(1);
+    let busy = AgentReply::Refused(RefusalCode::Busy.into());
+    for is_connected in [false, true] {
+        if is_connected {
+            bench.event(Event::LauncherUp);
+        }
+        let request = bench.request(AGENT_CONN, ended(), false);
+        assert_eq!(bench.replies_to(request), [&busy]);
+    }
+    bench.launcher(LauncherEvent::State {
+        jobs: Vec::new(),
+        is_last: true,
+    });
+    let request = bench.request(AGENT_CONN, ended(), false);
+    assert_eq!(bench.replies_to(request), [&AgentReply::Done]);
+}

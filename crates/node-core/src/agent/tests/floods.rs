@@ -102,8 +102,7 @@ fn a_connection_that_asked_for_no_step_closes_without_work() {
         assert!(!lays_out(&mut bench, other), "connection {other}");
     }
     assert!(bench.requests.contains(&waiting));
-    // Another that waits may begin when one before it is gone.
-    bench.create(4, step_spec(2));
-    assert!(lays_out(&mut bench, 2));
+    // One that waits goes with its connection.
+    lays_out(&mut bench, 2);
     assert!(!bench.requests.contains(&waiting));
 }

@@ -1,0 +1,231 @@
+//! Steps that wait, in numbers: how many may, and what an event costs others. Looks at waiting steps are counted.
+
+use super::*;
+use muster_model::spec::Owner;
+use std::sync::Arc;
+
+/// A launch of another job, of this user.
+fn launch_of(job: u64, uid: u32) -> JobGrant {
+    let owner = Owner {
+        uid,
+        ..JobSpec::default().owner
+    };
+    JobGrant {
+        job: JobId(job),
+        spec: Arc::new(JobSpec {
+            owner,
+            ..JobSpec::default()
+        }),
+        ..grant(0)
+    }
+}
+
+/// A step of this job, with all CPUs of a node.
+fn step_of_job(job: u64) -> StepSpec {
+    StepSpec {
+        job: JobId(job),
+        ..step_spec(2)
+    }
+}
+
+impl Bench {
+    fn looks(&self) -> usize {
+        self.agent.steps.led.looks()
+    }
+
+    fn is_refused(&self, request: RequestId, code: RefusalCode) -> bool {
+        matches!(self.replies_to(request)[..], [AgentReply::Refused(why)] if why.code == code)
+    }
+
+    /// A job of two nodes, of which a step has the other's CPUs, so that steps of two wait.
+    fn launch_busy(&mut self, job: u64, uid: u32) {
+        self.order(Order::Launch(Box::new(launch_of(job, uid))));
+        let running = step_of_job(job);
+        self.create(job << 32, running);
+    }
+}
+
+/// A frame of 66 bytes made one, and all events went through all of them.
+#[test]
+fn steps_that_wait_are_bounded_by_job_and_by_user() {
+    let mut bench = Bench::with_job(1);
+    for job in [20, 21, 22, 23] {
+        bench.launch_busy(job, if job == 23 { 2 } else { 1 });
+    }
+    for (job, most) in [(20, 4096), (21, 4096), (22, 0), (23, 4096)] {
+        let mut count = 0;
+        let refused = loop {
+            let request = bench.create(count, step_of_job(job));
+            if !bench.replies_to(request).is_empty() {
+                break request;
+            }
+            count += 1;
+        };
+        assert!(bench.is_refused(refused, RefusalCode::Busy));
+        assert_eq!(count, most, "job {job}");
+    }
+    // One that goes makes room for another.
+    bench.event(Event::ConnClosed(ConnId(4095)));
+    let next = bench.create(5000, step_of_job(20));
+    assert!(bench.replies_to(next).is_empty());
+}
+
+#[test]
+fn an_event_looks_only_at_steps_that_it_concerns() {
+    let mut bench = Bench::with_job(1);
+    bench.launch_busy(20, 1);
+    for conn in 0..1000 {
+        bench.create(conn, step_of_job(20));
+    }
+    let before = bench.looks();
+    // Another step of that job waits: the first is not laid out again.
+    bench.create(1000, step_of_job(20));
+    // Steps of another job begin and end, and their clients go.
+    for conn in 2000..2010 {
+        bench.create(conn, step_spec(1));
+        let (stepd, step) = match bench
+            .starts
+            .iter()
+            .position(|(stepd, _)| bench.stepds[stepd].attempt == RUN)
+        {
+            Some(at) => {
+                let (stepd, step) = bench.starts.remove(at);
+                bench.starts.insert(0, (stepd, step));
+                (bench.start_ready(), step)
+            }
+            None => {
+                let (stepd, step, _) = bench.offered.pop().unwrap();
+                (stepd, step)
+            }
+        };
+        bench.stepd_ends(stepd, step.0);
+        bench.event(Event::ConnClosed(ConnId(conn)));
+    }
+    // Clients of waiting steps go, the last first.
+    for conn in (900..1000).rev() {
+        bench.event(Event::ConnClosed(ConnId(conn)));
+    }
+    bench.acknowledge();
+    let looks = bench.looks() - before;
+    assert!(looks < 400, "{looks}");
+}
+
+/// Each waiting step had one, and each went through all waiting steps.
+#[test]
+fn a_connection_has_one_timer_however_many_of_its_steps_wait() {
+    let mut bench = Bench::with_job(1);
+    bench.launch_busy(20, 1);
+    let before = bench.timers_set;
+    let requests: Vec<RequestId> = (0..64).map(|_| bench.create(1, step_of_job(20))).collect();
+    assert_eq!(bench.timers_set, before + 1);
+    bench.timer(Timer::StepQueued(ConnId(1)));
+    for request in requests {
+        assert!(matches!(
+            bench.replies_to(request)[..],
+            [AgentReply::Queued(_)]
+        ));
+    }
+    bench.event(Event::ConnClosed(ConnId(1)));
+    assert_eq!(bench.requests.len(), 1, "that of the step that runs");
+}
+
+/// Each event of a job expanded the names that its first waiting step excludes.
+#[test]
+fn names_of_nodes_are_looked_up_once() {
+    let mut bench = Bench::with_job(1);
+    bench.launch_busy(20, 1);
+    let spec = StepSpec {
+        exclude: Some("x[0-65535]".to_owned()),
+        ..step_of_job(20)
+    };
+    let first = bench.create(1, spec);
+    let before = crate::layout::look_ups();
+    for _ in 0..100 {
+        bench.agent.steps.led.retry_waiting(JobAttempt {
+            job: JobId(20),
+            ..RUN
+        });
+        bench.event(Event::Idle);
+    }
+    assert_eq!(crate::layout::look_ups(), before);
+    assert!(bench.replies_to(first).is_empty());
+    // What cannot be read is refused at once.
+    let wrong = StepSpec {
+        nodelist: Some("n[1-".to_owned()),
+        ..step_of_job(20)
+    };
+    let wrong = bench.create(2, wrong);
+    assert!(bench.is_refused(wrong, RefusalCode::InvalidNode));
+}
+
+#[test]
+fn one_that_must_start_at_once_is_refused_behind_one_that_waits() {
+    let mut bench = Bench::with_job(1);
+    bench.launch_busy(20, 1);
+    bench.create(1, step_of_job(20));
+    let spec = StepSpec {
+        immediate: true,
+        ..step_of_job(20)
+    };
+    let refused = bench.create(2, spec.clone());
+    assert!(bench.is_refused(refused, RefusalCode::NotImmediate));
+    let shares = StepSpec {
+        overlap: true,
+        ..spec
+    };
+    let shares = bench.create(3, shares);
+    assert!(bench.replies_to(shares).is_empty(), "it starts");
+    assert_eq!(bench.starts.len() + bench.asks.len(), 4);
+}
+
+/// Only the first was ended: the others ran on without a client.
+#[test]
+fn all_steps_of_a_connection_end_with_it() {
+    let mut bench = Bench::with_job(1);
+    let spec = StepSpec {
+        overlap: true,
+        ..step_spec(1)
+    };
+    bench.create(1, spec.clone());
+    bench.create(1, spec);
+    bench.start_ready();
+    bench.start_ready();
+    bench.event(Event::ConnClosed(ConnId(1)));
+    let is_end = |command: &&LauncherCommand| matches!(command, LauncherCommand::EndStep { .. });
+    assert_eq!(bench.commands.iter().filter(is_end).count(), 2);
+    bench.end_job();
+}
+
+/// Anybody may name a job that is not here, with any key. Each waits half a minute.
+#[test]
+fn requests_for_unknown_jobs_are_bounded_by_user() {
+    let mut bench = Bench::with_job(2);
+    let spec = |job: u64| StepSpec {
+        key: Some(vec![1; 16].into()),
+        ..step_of_job(job)
+    };
+    let mut count = 0;
+    let refused = loop {
+        let request = bench.create(count, spec(50));
+        if !bench.replies_to(request).is_empty() {
+            break request;
+        }
+        count += 1;
+    };
+    assert!(bench.is_refused(refused, RefusalCode::Busy));
+    assert_eq!(count, 1024);
+    // They are not what the lead of a step asks for.
+    let find = AgentRequest::FindStep {
+        job: JobId(50),
+        key: KEY.to_vec().into(),
+        step: StepNo(0),
+    };
+    let find = bench.request(AGENT_CONN, find, false);
+    assert!(bench.is_refused(find, RefusalCode::JobNotHere));
+    for conn in 0..count {
+        bench.event(Event::ConnClosed(ConnId(conn)));
+    }
+    assert!(bench.agent.steps.node_steps.is_quiet());
+    let again = bench.create(1, spec(50));
+    assert!(bench.replies_to(again).is_empty());
+}
