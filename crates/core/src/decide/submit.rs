@@ -4,7 +4,7 @@ use super::ask::configuration;
 use super::draft::Draft;
 use super::job_accounting::check_accounting;
 use super::texts::{one_line, too_long};
-use super::{ask, dependency, partition_access, reservation, room};
+use super::{ask, dependency, partition_access, places, reservation, room};
 use crate::apply;
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -147,6 +147,7 @@ pub(super) fn prepare(
         spec.submit_host.clone_from(host);
     }
     check_texts(config, &mut spec)?;
+    places::keep_once(&mut spec)?;
     check_accounting(draft, config, &mut spec)?;
     check_unsupported(&spec)?;
     check_licenses(state, spec.licenses.as_deref())?;

@@ -1,0 +1,124 @@
+//! What one job may name of partitions, reservations, licenses and features: each once, and a bounded number.
+
+use crate::world::{World, config, node_config, partition, spec, target};
+use muster_core::event::Event;
+use muster_model::command::{JobUpdate, NameList, ReservationAsk, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::limits::{JOB_PARTITIONS_MAX, JOB_PLACES_MAX, JOB_RESERVATIONS_MAX};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
+
+/// A cluster with so many more partitions `p0`, `p1`, ..., and reservations `r0`, `r1`, ... of licenses.
+fn world(partitions: usize, reservations: usize) -> World {
+    let mut config = config();
+    config.licenses = vec![("foo".into(), 1000)];
+    config.nodes[0] = node_config("n1", 4, 1000);
+    config.nodes[0].features = (0..100).map(|n| format!("f{n}")).collect();
+    let more = (0..partitions).map(|n| partition(&format!("p{n}"), &["n1"], false));
+    config.partitions.extend(more);
+    let mut world = World::with(config);
+    for n in 0..reservations {
+        let ask = ReservationAsk {
+            name: Some(format!("r{n}")),
+            start: Some(world.now.plus_s(60)),
+            duration: Some(TimeLimit::Minutes(60)),
+            users: Some(NameList::Only(vec!["u1000".into()])),
+            licenses: Some("foo".into()),
+            flags: muster_model::reservation::Flags::ANY_NODES,
+            ..ReservationAsk::default()
+        };
+        world.user(0, UserCommand::CreateReservation(Box::new(ask)));
+        assert!(world.state.reservations.get(&format!("r{n}")).is_some());
+    }
+    world
+}
+
+fn names(letter: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{letter}{n}")).collect()
+}
+
+fn repeated(names: [&str; 2], times: usize) -> Vec<String> {
+    let all = names.repeat(times);
+    all.into_iter().map(str::to_owned).collect()
+}
+
+fn places(world: &World, id: JobId) -> (String, Option<String>) {
+    let spec = &world.job(id).spec;
+    (spec.partitions.join(","), spec.reservation.clone())
+}
+
+fn change(update: JobUpdate, id: JobId) -> UserCommand {
+    UserCommand::UpdateJob {
+        target: target(id),
+        update: Box::new(update),
+    }
+}
+
+#[test]
+fn a_job_keeps_each_partition_and_reservation_once() {
+    let mut w = world(0, 2);
+    let asked = JobSpec {
+        partitions: repeated(["short", "batch"], JOB_PARTITIONS_MAX / 2),
+        reservation: Some("r1,r0,".repeat(2000)),
+        time_limit: Some(TimeLimit::Minutes(10)),
+        ..spec("x")
+    };
+    let id = w.submit(asked);
+    assert_eq!(places(&w, id), ("short,batch".into(), Some("r1,r0".into())));
+    let update = JobUpdate {
+        partitions: Some(repeated(["batch", "short"], 200)),
+        reservation: Some("r0,r1,".repeat(100)),
+        ..JobUpdate::default()
+    };
+    w.must(1000, change(update, id));
+    assert_eq!(places(&w, id), ("batch,short".into(), Some("r0,r1".into())));
+}
+
+#[test]
+fn reservations_of_a_job_and_their_partitions_are_bounded() {
+    let mut w = world(JOB_PARTITIONS_MAX, JOB_RESERVATIONS_MAX + 1);
+    let named = |partitions: usize, reservations: usize| JobSpec {
+        partitions: names("p", partitions),
+        reservation: Some(names("r", reservations).join(",")).filter(|text| !text.is_empty()),
+        ..spec("x")
+    };
+    let of_each = JOB_PLACES_MAX / JOB_RESERVATIONS_MAX;
+    let most = w.submit(named(of_each, JOB_RESERVATIONS_MAX));
+    w.submit(named(JOB_PARTITIONS_MAX, 1));
+    let invalid = RefusalCode::InvalidReservation;
+    assert_eq!(w.refusal(named(1, JOB_RESERVATIONS_MAX + 1)), invalid);
+    assert_eq!(w.refusal(named(of_each + 1, JOB_RESERVATIONS_MAX)), invalid);
+    let more = JobUpdate {
+        partitions: Some(names("p", of_each + 1)),
+        ..JobUpdate::default()
+    };
+    assert_eq!(w.refused(1000, change(more, most)), invalid);
+    let plain = w.submit(named(JOB_PARTITIONS_MAX, 0));
+    let more = JobUpdate {
+        reservation: Some("r0,r1".into()),
+        ..JobUpdate::default()
+    };
+    assert_eq!(w.refused(1000, change(more, plain)), invalid);
+}
+
+/// A journal may have jobs that were accepted before there were these bounds.
+#[test]
+fn jobs_of_an_older_journal_keep_what_they_name() {
+    let mut w = world(0, 0);
+    let id = w.submit(JobSpec {
+        partitions: vec!["batch".into()],
+        ..spec("x")
+    });
+    let spec = JobSpec {
+        partitions: vec!["batch".into(); JOB_PARTITIONS_MAX],
+        licenses: Some(vec!["foo"; 5000].join("|")),
+        ..(*w.job(id).spec).clone()
+    };
+    w.state.apply(&Event::JobChanged {
+        id,
+        change: muster_core::event::JobChange::Spec(std::sync::Arc::new(spec)),
+        at: w.now,
+    });
+    assert_eq!(w.job(id).spec.partitions.len(), JOB_PARTITIONS_MAX);
+}
