@@ -321,6 +321,11 @@ impl Scheduler {
 
     /// Number of shapes that wait.
     pub fn shapes(&self) -> usize {
+    /// Number of shapes that wait, each counted in each of its partitions.
+    pub fn lanes(&self) -> usize {
+        self.queue.lane_count()
+    }
+
         self.queue.shape_count()
     }
 
