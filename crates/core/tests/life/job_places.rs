@@ -4,7 +4,9 @@ use crate::world::{World, config, node_config, partition, spec, target};
 use muster_core::event::Event;
 use muster_model::command::{JobUpdate, NameList, ReservationAsk, UserCommand};
 use muster_model::ids::JobId;
-use muster_model::limits::{JOB_PARTITIONS_MAX, JOB_PLACES_MAX, JOB_RESERVATIONS_MAX};
+use muster_model::limits::{
+    CONSTRAINT_COUNTS_MAX, JOB_PARTITIONS_MAX, JOB_PLACES_MAX, JOB_RESERVATIONS_MAX,
+};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
 use muster_model::time::TimeLimit;
@@ -121,4 +123,35 @@ fn jobs_of_an_older_journal_keep_what_they_name() {
         at: w.now,
     });
     assert_eq!(w.job(id).spec.partitions.len(), JOB_PARTITIONS_MAX);
+}
+
+#[test]
+fn alternatives_and_counts_of_features_are_bounded_together() {
+    let mut w = world(0, 0);
+    let asks = |constraint: &str, prefer: &str| {
+        let mut spec = spec("x");
+        spec.ask.constraint = Some(constraint.into());
+        spec.ask.prefer = Some(prefer.into()).filter(|text: &String| !text.is_empty());
+        spec
+    };
+    let either = |count: usize| format!("[{}]", names("f", count).join("|"));
+    let counted = |count: usize| {
+        let each: Vec<String> = names("f", count).iter().map(|f| format!("{f}*1")).collect();
+        each.join("&")
+    };
+    w.submit(asks(&either(64), ""));
+    w.submit(asks(&either(8), &either(8)));
+    // Written again it is the same.
+    let again = format!("[{}]&{}", ["f1"; 64].join("|"), ["f2*1"; 40].join("&"));
+    w.submit(asks(&again, &again));
+    w.submit(asks(&counted(CONSTRAINT_COUNTS_MAX), ""));
+    let invalid = RefusalCode::InvalidFeature;
+    assert_eq!(w.refusal(asks(&either(8), &either(9))), invalid);
+    assert_eq!(w.refusal(asks(&either(64), &either(64))), invalid);
+    assert_eq!(
+        w.refusal(asks(&counted(CONSTRAINT_COUNTS_MAX + 1), "")),
+        invalid
+    );
+    let half = counted(CONSTRAINT_COUNTS_MAX / 2);
+    assert_eq!(w.refusal(asks(&half, &format!("{half}&f90*1"))), invalid);
 }
