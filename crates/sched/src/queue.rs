@@ -78,7 +78,7 @@ pub(crate) struct Lane {
     /// Running jobs may have to make room for its jobs.
     pub(crate) preempts: bool,
     /// Licenses that its jobs ask for: all of one of these.
-    pub(crate) licenses: Vec<Counts>,
+    pub(crate) licenses: Arc<[Counts]>,
     /// Milliseconds that its jobs may be given at least, where that is less than their limit.
     pub(crate) least_ms: Option<u64>,
 }
@@ -305,7 +305,8 @@ impl Queue {
         let (parts, crowded) = (kind.parts(fleet), kind.crowded.is_some());
         let last = parts.last().copied();
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
-        let (user, licenses) = (kind.user, asked(kind.licenses.as_deref()));
+        let (user, licenses): (_, Arc<[Counts]>) =
+            (kind.user, asked(kind.licenses.as_deref()).into());
         let least_ms = (kind.time_min)
             .and_then(|least| least.seconds())
             .map(|s| s.saturating_mul(1000));
@@ -314,8 +315,8 @@ impl Queue {
             hash,
             queue: BTreeSet::new(),
             lanes: Vec::new(),
-            specs: Vec::new(),
             maker: job.spec.owner.uid,
+            specs: Vec::new(),
         });
         self.by_hash.entry(hash).or_default().push(shape);
         for (part, ordinal) in parts.into_iter().zip(0..) {
@@ -325,11 +326,11 @@ impl Queue {
                 Some(_) => None,
             };
             let demand = known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, user));
-            let least_cpus = least_cpus(&demand, fleet);
             if crowded && demand.is_err() && Some(part) != last {
                 continue;
             }
             let can_run = demand.is_ok();
+            let least_cpus = least_cpus(&demand, fleet);
             self.stamps += 1;
             let lane = Lane {
                 shape,
@@ -345,7 +346,7 @@ impl Queue {
                 cause: None,
                 base: self.order.base(state, job, &view.config),
                 preempts: state.may_preempt(job, &view.config.name),
-                licenses: licenses.clone(),
+                licenses: Arc::clone(&licenses),
                 least_ms,
             };
             let licensed = !licenses.is_empty();
@@ -353,13 +354,13 @@ impl Queue {
             self.licensed.extend(licensed.then_some(lane));
             self.parts[part as usize].lanes.insert(lane);
             self.shapes.get_mut(shape).lanes.push(lane);
-        }
             if crowded && can_run {
                 break;
             }
-        shape
+        }
         let lanes = self.shapes.get(shape).lanes.len();
         *self.lanes_of_users.entry(job.spec.owner.uid).or_default() += lanes;
+        shape
     }
 
     /// Brings the places of a shape's lanes in line with its first job.

@@ -17,7 +17,7 @@ use muster_model::job::{ArrayRole, Hold, Job, Reason};
 use muster_model::job_class::CLASS_NAME_BYTES_MAX;
 use muster_model::limits::{
     ARGUMENTS_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, ENVIRONMENT_VARIABLES_MAX,
-    JOB_PARTITIONS_MAX, NAME_BYTES_MAX, SIGNAL_MAX, TEXT_BYTES_MAX,
+    JOB_PARTITIONS_MAX, LICENSE_ALTERNATIVES_MAX, NAME_BYTES_MAX, SIGNAL_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -549,6 +549,12 @@ pub(super) fn check_licenses(state: &State, text: Option<&str>) -> Result<(), Re
             "--licenses={text}: names and counts are expected, all of them as a:1,b:2 or one of them as a:1|b:2"
         ));
     };
+    if asked.len() > LICENSE_ALTERNATIVES_MAX {
+        let count = asked.len();
+        return refuse(format!(
+            "--licenses has {count} alternatives, the limit is {LICENSE_ALTERNATIVES_MAX}"
+        ));
+    }
     for (name, count) in asked.iter().flatten() {
         let total = state.license_total(name);
         if *count == 0 || *count > total {

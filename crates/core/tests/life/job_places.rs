@@ -6,6 +6,7 @@ use muster_model::command::{JobUpdate, NameList, ReservationAsk, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::limits::{
     CONSTRAINT_COUNTS_MAX, JOB_PARTITIONS_MAX, JOB_PLACES_MAX, JOB_RESERVATIONS_MAX,
+    LICENSE_ALTERNATIVES_MAX,
 };
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
@@ -123,6 +124,34 @@ fn jobs_of_an_older_journal_keep_what_they_name() {
         at: w.now,
     });
     assert_eq!(w.job(id).spec.partitions.len(), JOB_PARTITIONS_MAX);
+}
+
+#[test]
+fn alternatives_of_licenses_are_bounded() {
+    let mut w = world(0, 0);
+    let asks = |text: String| JobSpec {
+        licenses: Some(text),
+        ..spec("x")
+    };
+    let different = |count: usize| {
+        let each: Vec<String> = (1..=count).map(|n| format!("foo:{n}")).collect();
+        each.join("|")
+    };
+    w.submit(asks(vec!["foo"; 10_000].join("|")));
+    let id = w.submit(asks(different(LICENSE_ALTERNATIVES_MAX)));
+    let too_many = different(LICENSE_ALTERNATIVES_MAX + 1);
+    assert_eq!(
+        w.refusal(asks(too_many.clone())),
+        RefusalCode::InvalidLicense
+    );
+    let update = JobUpdate {
+        licenses: Some(too_many),
+        ..JobUpdate::default()
+    };
+    assert_eq!(
+        w.refused(1000, change(update, id)),
+        RefusalCode::InvalidLicense
+    );
 }
 
 #[test]

@@ -3,8 +3,10 @@
 
 use crate::world::{World, cluster, job, nodes, partition};
 use muster_model::command::{NameList, ReservationAsk, UserCommand};
+use muster_model::job::Reason;
 use muster_model::spec::JobSpec;
 use muster_model::time::TimeLimit;
+use muster_sched::{NODES_PER_CHECK, NODES_PER_PASS_MAX};
 
 /// Lanes that jobs of one user have, and one for each further shape.
 const LANES_OF_USER: usize = 100_000;
@@ -96,4 +98,46 @@ fn lanes_of_one_user_are_bounded_and_others_jobs_go_on() {
     assert_eq!(world.pass(), ids[119..]);
     world.pass();
     assert_eq!(world.sched.lanes(), lanes - 1);
+}
+
+/// Comparing licenses looks at no node, and is work all the same.
+#[test]
+fn comparing_licenses_ends_a_pass_that_goes_on_with_the_next() {
+    let mut world = world(2, 1);
+    let wants = |text: &str, minutes| JobSpec {
+        licenses: Some(text.into()),
+        ..job(1, minutes)
+    };
+    let holder = world.submit(wants("foo:64", 10));
+    assert_eq!(world.pass(), [holder]);
+    let each: Vec<String> = (1..=64).map(|n| format!("foo:{n}")).collect();
+    let text = each.join("|");
+    let ids: Vec<_> = (0..4000)
+        .map(|n| world.submit(wants(&text, 100 + n)))
+        .collect();
+    let passes = |world: &mut World| {
+        for pass in 1..=10 {
+            world.pass();
+            let checks = world.sched.cost().checks;
+            assert!(
+                checks <= NODES_PER_PASS_MAX / NODES_PER_CHECK + 65,
+                "{checks}"
+            );
+            if !world.sched.more() {
+                return pass;
+            }
+        }
+        panic!("the passes come to no end");
+    };
+    assert_eq!(passes(&mut world), 3);
+    assert_eq!(world.reason(ids[0]), Reason::Licenses);
+    world.end(holder);
+    // The first takes a license; the others are compared again.
+    let plain = world.submit(job(1, 5));
+    passes(&mut world);
+    assert_ne!(world.place(ids[0]), "-");
+    assert_ne!(
+        (world.place(ids[1]), world.place(plain)),
+        ("-".into(), "-".into())
+    );
 }
