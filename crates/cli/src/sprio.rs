@@ -379,6 +379,7 @@ mod tests {
                 ..Multifactor::default()
             }),
             jobs: vec![job(14, "short"), job(15, "batch")],
+            more: false,
         }
     }
 

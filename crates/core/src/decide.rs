@@ -22,6 +22,7 @@ mod node_loss;
 mod partition;
 mod partition_access;
 mod pending_reboot;
+mod places;
 mod power;
 mod preempt;
 mod reboot;

@@ -26,13 +26,15 @@ use muster_proto::client::{
     AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, Pong, PrioritiesAnswer,
     ReservationsAnswer, Response,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub(crate) use jobs::jobs;
 pub(crate) use rows::Rows;
 
 /// Nodes in one part of an answer.
 const PART: usize = 200;
+/// Priorities in one part of an answer: some hundred kilobytes.
+const PRIORITIES_PART: usize = 2000;
 
 /// Partitions and settings as listings of jobs need them, made once until one of them changes: with the first of the
 /// nodes of each partition, whatever their number.
@@ -189,25 +191,28 @@ pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
 }
 
 /// The factors of pending jobs' priorities, for jobs that the user may see.
-pub(crate) fn priorities(state: &State, identity: &Identity) -> Response {
+pub(crate) fn priorities(state: &State, identity: &Identity, send: &mut impl FnMut(Response)) {
     let Some(scale) = Scale::new(state) else {
-        return Response::Priorities(Box::default());
+        return send(Response::Priorities(Box::default()));
     };
     let mut answer = PrioritiesAnswer {
         settings: Some(scale.settings().clone()),
-        jobs: Vec::new(),
+        ..PrioritiesAnswer::default()
     };
     let scope = JobScope::of(state, identity);
     let pending = state.pending.iter().filter_map(|id| state.jobs.get(id));
     let pending = pending.filter(|job| scope.has(job));
     // Those that could start, as sprio lists them.
     for job in pending.filter(|job| job.priority > 0 && job.eligible_time.is_some()) {
-        for partition in job
-            .spec
-            .partitions
-            .iter()
-            .filter_map(|p| state.partition(p))
-        {
+        // Jobs of an older journal may name one more than once.
+        let mut seen = HashSet::new();
+        let names = job.spec.partitions.iter();
+        let names = names.filter(|name| seen.insert(name.as_str()));
+        for partition in names.filter_map(|name| state.partition(name)) {
+            if answer.jobs.len() == PRIORITIES_PART {
+                answer.more = true;
+                send(Response::Priorities(Box::new(std::mem::take(&mut answer))));
+            }
             let factors = scale.factors(state, job, partition);
             let set = job.priority_fixed.then_some(job.priority);
             answer.jobs.push(JobPriority {
@@ -221,7 +226,7 @@ pub(crate) fn priorities(state: &State, identity: &Identity) -> Response {
             });
         }
     }
-    Response::Priorities(Box::new(answer))
+    send(Response::Priorities(Box::new(answer)));
 }
 
 /// Reservations that the user may see.

@@ -348,7 +348,7 @@ impl Replica {
             Query::Accounts => send(answer::accounts(&self.state, identity, false)),
             Query::AccountsOfClusters => send(answer::accounts(&self.state, identity, true)),
             Query::JobCounts => send(answer::job_counts(&self.state, identity)),
-            Query::Priorities => send(answer::priorities(&self.state, identity)),
+            Query::Priorities => answer::priorities(&self.state, identity, &mut send),
             Query::Crontab { uid } => send(answer::crontab(&self.state, identity, *uid)),
             Query::Reservations => send(answer::reservations(&self.state, identity)),
             Query::Changes(query) => {

@@ -1,6 +1,9 @@
 //! `--constraint`, `--prefer` and `Features=` of reservations: expressions over node features, with counts of nodes
 //! (`a*2&b*3`).
 
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
 /// Most alternatives that `[a|b]` groups of one expression may multiply to.
 const ALTERNATIVES_MAX: usize = 64;
 
@@ -8,7 +11,7 @@ const ALTERNATIVES_MAX: usize = 64;
 const FEATURES_MAX: usize = 256;
 
 /// An expression without `[..]` groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// A node has this feature.
     Feature(String),
@@ -21,11 +24,11 @@ pub enum Expr {
 }
 
 /// One way to satisfy a constraint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Alternative {
     /// The expression that every node satisfies.
     pub each: Expr,
-    /// Expressions with the number of nodes that satisfy them, each node counted once.
+    /// Expressions with the number of nodes that satisfy them, each node counted once. Each expression is there once.
     pub counts: Vec<(Expr, u32)>,
 }
 
@@ -63,7 +66,7 @@ impl Expr {
 }
 
 /// Takes an expression apart into alternatives: all nodes of a job must satisfy the same one. Without `[a|b]`
-/// there is one alternative. `None` if it is not understood.
+/// there is one alternative. One that is written again is there once. `None` if it is not understood.
 pub fn alternatives(text: &str) -> Option<Vec<Alternative>> {
     let mut parser = Parser {
         text,
@@ -78,9 +81,30 @@ pub fn alternatives(text: &str) -> Option<Vec<Alternative>> {
     let apart = |mut each: Expr| {
         let mut counts = Vec::new();
         let left = each.take_counts(&mut counts);
+        let counts = sum_of_equal(counts);
         (!left).then_some(Alternative { each, counts })
     };
-    out.into_iter().map(apart).collect()
+    let all: Vec<Alternative> = out.into_iter().map(apart).collect::<Option<_>>()?;
+    let mut seen = HashSet::new();
+    let is_first: Vec<bool> = all.iter().map(|one| seen.insert(one)).collect();
+    let kept = all.iter().zip(is_first).filter(|(_, first)| *first);
+    Some(kept.map(|(one, _)| one.clone()).collect())
+}
+
+/// Counts of equal kinds added up: since each node is counted once, `a*1&a*2` are three.
+pub fn sum_of_equal<K: Clone + Eq + Hash>(counts: Vec<(K, u32)>) -> Vec<(K, u32)> {
+    let mut places: HashMap<K, usize> = HashMap::new();
+    let mut sums: Vec<(K, u32)> = Vec::new();
+    for (kind, count) in counts {
+        match places.get(&kind) {
+            Some(place) => sums[*place].1 = sums[*place].1.saturating_add(count),
+            None => {
+                places.insert(kind.clone(), sums.len());
+                sums.push((kind, count));
+            }
+        }
+    }
+    sums
 }
 
 struct Parser<'a> {
@@ -237,6 +261,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_again_is_there_once() {
+        let text = format!("[{}]&{}", ["f"; 64].join("|"), ["g*1"; 40].join("&"));
+        let all = alternatives(&text).expect("understood");
+        let [one] = all.as_slice() else {
+            panic!("{} alternatives", all.len());
+        };
+        let [(kind, count)] = one.counts.as_slice() else {
+            panic!("{} counts", one.counts.len());
+        };
+        assert_eq!((kind, *count), (&Expr::Feature("g".into()), 40));
+    }
+
+    #[test]
     fn expressions_mean_what_sbatch_says() {
         assert_eq!(ok("a", "a,b"), [true]);
         assert_eq!(ok("a&b", "a"), [false]);
@@ -266,7 +303,8 @@ mod tests {
             assert!(alternatives(&joined(FEATURES_MAX, sign)).is_some());
             assert_eq!(alternatives(&joined(FEATURES_MAX + 1, sign)), None);
         }
-        let groups = format!("[{}]&{}", joined(64, "|"), joined(192, "&"));
+        let names: Vec<String> = (0..64).map(|n| format!("f{n}")).collect();
+        let groups = format!("[{}]&{}", names.join("|"), joined(192, "&"));
         assert_eq!(alternatives(&groups).map(|all| all.len()), Some(64));
     }
 }

@@ -1,7 +1,7 @@
 //! Licenses of the cluster: counts of things that jobs hold while they run, wherever they run (`Licenses=`,
 //! `--licenses`), and how they are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names and counts; each name once.
 pub type Counts = Vec<(String, u32)>;
@@ -32,7 +32,8 @@ pub fn parse(text: &str) -> Option<Counts> {
     )
 }
 
-/// Reads `--licenses`: all of what commas separate, or one of what `|` separates; `None` if it is neither.
+/// Reads `--licenses`: all of what commas separate, or one of what `|` separates; `None` if it is neither. An alternative
+/// that is named again is there once.
 pub fn parse_ask(text: &str) -> Option<Vec<Counts>> {
     if !text.contains('|') {
         return Some(vec![parse(text)?]);
@@ -40,10 +41,14 @@ pub fn parse_ask(text: &str) -> Option<Vec<Counts>> {
     if text.contains(',') {
         return None;
     }
-    let all = text
+    let mut all = text
         .split('|')
         .map(parse)
         .collect::<Option<Vec<Counts>>>()?;
+    let mut seen = BTreeSet::new();
+    let is_first: Vec<bool> = all.iter().map(|one| seen.insert(one)).collect();
+    let mut is_first = is_first.into_iter();
+    all.retain(|_| is_first.next() != Some(false));
     all.iter().all(|one| one.len() == 1).then_some(all)
 }
 
@@ -76,7 +81,15 @@ mod tests {
         assert_eq!(parse("foo:x"), None);
         assert_eq!(parse(":3"), None);
         let either = vec![vec![one("foo", 2)], vec![one("bar", 1)]];
-        assert_eq!(parse_ask("foo:2|bar"), Some(either));
+        assert_eq!(parse_ask("foo:2|bar"), Some(either.clone()));
+        assert_eq!(
+            parse_ask("foo:2|bar|foo:2|bar:1|foo=2"),
+            Some(either.clone())
+        );
+        assert_eq!(
+            parse_ask(&"foo:2|bar|".repeat(6000)[..59_999]),
+            Some(either)
+        );
         assert_eq!(parse_ask("foo|bar,baz"), None);
         assert_eq!(parse_ask("foo|"), None);
     }

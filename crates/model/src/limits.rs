@@ -74,6 +74,16 @@ pub const SIGNAL_MAX: u32 = 64;
 pub const NOTE_BYTES_MAX: usize = 1 << 20;
 /// Partitions that one job may name.
 pub const JOB_PARTITIONS_MAX: usize = 1000;
+/// Reservations that one job may name.
+pub const JOB_RESERVATIONS_MAX: usize = 64;
+/// Partitions times reservations that one job may name: it waits in each of these.
+pub const JOB_PLACES_MAX: usize = 1000;
+/// Alternatives that `--licenses` of one job may have.
+pub const LICENSE_ALTERNATIVES_MAX: usize = 64;
+/// Alternatives that `--constraint` and `--prefer` of one job may have together: one of each, for each of the other.
+pub const CONSTRAINT_ALTERNATIVES_MAX: usize = 64;
+/// Counts of nodes that an alternative of `--constraint` with one of `--prefer` may have.
+pub const CONSTRAINT_COUNTS_MAX: usize = 16;
 /// Jobs that one `scontrol top` puts before others.
 pub const TOP_JOBS_MAX: usize = 100;
 /// Bytes of a user's crontab.

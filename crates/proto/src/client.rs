@@ -181,7 +181,7 @@ pub enum Query {
     /// Accounts, users, QOS, shares of the controller's cluster: one [`Response::Accounts`].
     #[n(21)]
     Accounts,
-    /// Factors of pending jobs' priorities: one [`Response::Priorities`].
+    /// Factors of pending jobs' priorities: [`Response::Priorities`], in parts.
     #[n(22)]
     Priorities,
     /// Licenses: one [`Response::Licenses`].
@@ -412,6 +412,10 @@ pub struct PrioritiesAnswer {
     /// One for each job and partition.
     #[n(1)]
     pub jobs: Vec<JobPriority>,
+    /// Another part follows.
+    #[n(2)]
+    #[cbor(default)]
+    pub more: bool,
 }
 
 /// A job's priority in a partition.

@@ -10,14 +10,16 @@ pub(crate) mod task_counts;
 use crate::demand::device_demand::{Available, DeviceDemand};
 use crate::demand::pick::{JobShare, Pick};
 use crate::nodes::class::NodeClass;
+use crate::nodes::class_masks::{Classes, Counts};
 use crate::nodes::fleet::Fleet;
+use crate::nodes::node_ranges::NodeRanges;
 use crate::nodes::part_cpus::CpuRule;
 use crate::nodes::room::{Detail, NodeUsers, Room, Want};
 use muster_model::cpuset::CpuSet;
 use muster_model::distribution::CpuSpread;
 use muster_model::spec::Segments;
 use muster_model::time::Timestamp;
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Memory that a job needs, with defaults resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +31,6 @@ enum Memory {
     PerCpu(u64),
     PerGpu(u64),
 }
-
-/// Whether nodes of each class may be used.
-type Classes = Vec<bool>;
-/// Of which classes so many nodes must be taken, each node counted once.
-type Counts = Vec<(Classes, u32)>;
 
 /// Most leaf switches that nodes may be on (`--switches`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +91,11 @@ pub(crate) struct Demand {
     pub(crate) segment: Option<SegmentAsk>,
     /// Nodes that must be in the allocation.
     pub(crate) required: Vec<u32>,
-    excluded: BTreeSet<u32>,
+    excluded: Arc<NodeRanges>,
     /// For each alternative of the constraint: whether nodes of a class may be used.
-    pub(crate) alternatives: Vec<Vec<bool>>,
+    pub(crate) alternatives: Arc<[Classes]>,
     /// For each alternative.
-    pub(crate) counts: Vec<Counts>,
+    pub(crate) counts: Arc<[Counts]>,
     /// Milliseconds it may run; absent: without end.
     pub(crate) length_ms: Option<u64>,
     /// The partition's rules about CPUs.
@@ -178,7 +175,7 @@ impl Demand {
 
     /// Whether the node may be used at all, under this alternative.
     pub(crate) fn admits(&self, alternative: usize, class: u32, node: u32) -> bool {
-        self.alternatives[alternative][class as usize] && !self.excluded.contains(&node)
+        self.alternatives[alternative][class as usize] && !self.excluded.contains(node)
     }
 
     /// Threads of a core that tasks may use, and CPUs that come with each core taken.
@@ -506,7 +503,7 @@ impl Demand {
         let mut floor = (u32::MAX, u64::MAX);
         for (class, _) in classes
             .iter()
-            .zip(&self.alternatives[alternative])
+            .zip(&*self.alternatives[alternative])
             .filter(|(_, ok)| **ok)
         {
             let gpus = self.devices.least_gpus(tasks);
@@ -527,7 +524,7 @@ impl Demand {
     pub(crate) fn tasks_at_most(&self, alternative: usize, classes: &[NodeClass]) -> u32 {
         classes
             .iter()
-            .zip(&self.alternatives[alternative])
+            .zip(&*self.alternatives[alternative])
             .filter(|(_, ok)| **ok)
             .map(|(class, _)| self.tasks_in(class, &Fleet::empty_room(class, true)))
             .max()

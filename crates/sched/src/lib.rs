@@ -34,3 +34,5 @@ pub use pass::scheduler::{Cost, HeldNode, Scheduler};
 pub const STARTS_PER_PASS_MAX: usize = 4096;
 /// Nodes that one pass looks at, beyond which it tries no further shape: about a tenth of a second.
 pub const NODES_PER_PASS_MAX: u64 = 4_000_000;
+/// A comparison with licenses or limits takes as long as looking at so many nodes.
+pub const NODES_PER_CHECK: u64 = 40;

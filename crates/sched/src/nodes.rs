@@ -3,12 +3,14 @@
 
 pub(crate) mod allocations;
 pub(crate) mod class;
+pub(crate) mod class_masks;
 pub(crate) mod cores;
 pub(crate) mod devices;
 pub(crate) mod fleet;
 pub(crate) mod links;
 pub(crate) mod network;
 pub(crate) mod node_map;
+pub(crate) mod node_ranges;
 pub(crate) mod node_set;
 pub(crate) mod part_cpus;
 pub(crate) mod planned;

@@ -16,6 +16,7 @@ pub(crate) use self::lists::Lists;
 use self::lists::{NextLane, PartPass, PassingKey, UnblockedLane};
 use self::reservations::PassReservations;
 use self::starts::{Budget, array_budget};
+use crate::NODES_PER_CHECK;
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::backfill::gains::{BackfillReservation, PartQueue};
@@ -131,8 +132,8 @@ impl<'a> Pass<'a> {
     pub(crate) fn run(mut self) -> Plan {
         self.seed();
         while let Some(turn) = self.next() {
-            let nodes = self.s.cost.nodes_visited;
-            if self.plan.starts.len() >= STARTS_PER_PASS_MAX || nodes >= NODES_PER_PASS_MAX {
+            let work = self.work();
+            if self.plan.starts.len() >= STARTS_PER_PASS_MAX || work >= NODES_PER_PASS_MAX {
                 self.s.more = true;
                 break;
             }
@@ -140,6 +141,14 @@ impl<'a> Pass<'a> {
         }
         self.finish();
         self.plan
+    }
+
+    /// What the pass has done so far, in nodes looked at. Checks count where the next pass goes on behind lanes that were
+    /// checked: without backfilling, and where many jobs have reservations, it begins with all of them.
+    fn work(&self) -> u64 {
+        let goes_on = self.backfill && self.s.fleet.settings.reservations <= 1;
+        let checks = if goes_on { self.s.cost.checks } else { 0 };
+        self.s.cost.nodes_visited + checks.saturating_mul(NODES_PER_CHECK)
     }
 
     /// The next lane, and whether it comes in the order of the queue: so until every partition has one that waits,
@@ -462,6 +471,7 @@ impl<'a> Pass<'a> {
         let Ok(demand) = &lane.demand else {
             return PlacementResult::failed(nowhere, None);
         };
+        self.s.cost.checks += 1 + lane.licenses.len() as u64;
         let span = self.span(lane, demand);
         // Resources that this pass has taken may come back without an event.
         let no_nodes = |certain: bool| match certain {

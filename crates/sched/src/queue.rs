@@ -45,6 +45,8 @@ pub(crate) struct Shape {
     hash: u64,
     pub(crate) queue: BTreeSet<QueueKey>,
     pub(crate) lanes: Vec<u32>,
+    /// Whose job it was made for.
+    maker: u32,
     /// Specifications of its jobs, as far as the queue knows the shape by them.
     specs: Vec<Arc<JobSpec>>,
 }
@@ -76,7 +78,7 @@ pub(crate) struct Lane {
     /// Running jobs may have to make room for its jobs.
     pub(crate) preempts: bool,
     /// Licenses that its jobs ask for: all of one of these.
-    pub(crate) licenses: Vec<Counts>,
+    pub(crate) licenses: Arc<[Counts]>,
     /// Milliseconds that its jobs may be given at least, where that is less than their limit.
     pub(crate) least_ms: Option<u64>,
 }
@@ -101,6 +103,8 @@ pub(crate) struct Queue {
     order: QueueOrder,
     shapes: Slab<Shape>,
     lanes: Slab<Lane>,
+    /// Lanes of shapes that were made for jobs of a user.
+    lanes_of_users: NumberMap<u32, usize>,
     /// Shapes by hash; only looked up, never iterated.
     by_hash: NumberMap<u64, Vec<u32>>,
     hash: RandomState,
@@ -155,6 +159,19 @@ impl Queue {
         self.lanes.get(id)
     }
 
+    /// Shapes in partitions that wait.
+    pub(crate) fn lane_count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// The kind of a job. What many different jobs in many partitions take is bounded by user: beyond, each is tried in one
+    /// partition only, and has no shape with jobs of others.
+    fn kind_of(&self, state: &State, fleet: &Fleet, job: &Job) -> Kind {
+        let owner = job.spec.owner.uid;
+        let lanes = self.lanes_of_users.get(&owner).copied().unwrap_or(0);
+        Kind::of(state, &self.order, job, fleet.by_user).crowded_by(lanes, owner)
+    }
+
     /// Shapes that wait.
     pub(crate) fn shape_count(&self) -> usize {
         self.shapes.len()
@@ -163,13 +180,14 @@ impl Queue {
     /// Puts a job where it belongs, or moves it there.
     pub(crate) fn put(&mut self, state: &State, fleet: &Fleet, job: &Job) {
         let known = self.shape_by_spec(job);
-        let kind = || Kind::of(state, &self.order, job, fleet.by_user);
         let key = QueueKey {
             within: Reverse(self.order.within(state, job)),
             job: job.id,
         };
         if let Some(&(shape, old)) = self.jobs.get(&job.id) {
-            if known == Some(shape) || self.shapes.get(shape).kind == kind() {
+            if known == Some(shape)
+                || (self.kind_of(state, fleet, job)).stays(&self.shapes.get(shape).kind)
+            {
                 if old != key {
                     let shape_ref = self.shapes.get_mut(shape);
                     shape_ref.queue.remove(&old);
@@ -184,7 +202,7 @@ impl Queue {
         let shape = match self.shape_by_spec(job) {
             Some(shape) => shape,
             None => {
-                let kind = Kind::of(state, &self.order, job, fleet.by_user);
+                let kind = self.kind_of(state, fleet, job);
                 let shape = self.shape_for(state, fleet, job, kind);
                 self.know_by_spec(job, shape);
                 shape
@@ -253,6 +271,12 @@ impl Queue {
                     self.by_spec.remove(&address(&spec));
                 }
             }
+            if let Some(lanes) = self.lanes_of_users.get_mut(&gone.maker) {
+                *lanes = lanes.saturating_sub(gone.lanes.len());
+                if *lanes == 0 {
+                    self.lanes_of_users.remove(&gone.maker);
+                }
+            }
             for lane in gone.lanes {
                 let part = self.lanes.remove(lane).part;
                 self.parts[part as usize].lanes.remove(&lane);
@@ -278,9 +302,11 @@ impl Queue {
         {
             return shape;
         }
-        let parts = kind.parts(fleet);
+        let (parts, crowded) = (kind.parts(fleet), kind.crowded.is_some());
+        let last = parts.last().copied();
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
-        let (user, licenses) = (kind.user, asked(kind.licenses.as_deref()));
+        let (user, licenses): (_, Arc<[Counts]>) =
+            (kind.user, asked(kind.licenses.as_deref()).into());
         let least_ms = (kind.time_min)
             .and_then(|least| least.seconds())
             .map(|s| s.saturating_mul(1000));
@@ -289,6 +315,7 @@ impl Queue {
             hash,
             queue: BTreeSet::new(),
             lanes: Vec::new(),
+            maker: job.spec.owner.uid,
             specs: Vec::new(),
         });
         self.by_hash.entry(hash).or_default().push(shape);
@@ -299,6 +326,10 @@ impl Queue {
                 Some(_) => None,
             };
             let demand = known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, user));
+            if crowded && demand.is_err() && Some(part) != last {
+                continue;
+            }
+            let can_run = demand.is_ok();
             let least_cpus = least_cpus(&demand, fleet);
             self.stamps += 1;
             let lane = Lane {
@@ -315,7 +346,7 @@ impl Queue {
                 cause: None,
                 base: self.order.base(state, job, &view.config),
                 preempts: state.may_preempt(job, &view.config.name),
-                licenses: licenses.clone(),
+                licenses: Arc::clone(&licenses),
                 least_ms,
             };
             let licensed = !licenses.is_empty();
@@ -323,7 +354,12 @@ impl Queue {
             self.licensed.extend(licensed.then_some(lane));
             self.parts[part as usize].lanes.insert(lane);
             self.shapes.get_mut(shape).lanes.push(lane);
+            if crowded && can_run {
+                break;
+            }
         }
+        let lanes = self.shapes.get(shape).lanes.len();
+        *self.lanes_of_users.entry(job.spec.owner.uid).or_default() += lanes;
         shape
     }
 

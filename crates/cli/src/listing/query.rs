@@ -241,9 +241,18 @@ fn accounts_by(client: &mut Client, query: Query) -> Result<AccountsAnswer, Conn
 
 /// Asks what priorities are made of.
 pub(crate) fn priorities(client: &mut Client) -> Result<PrioritiesAnswer, ConnectError> {
-    match client.query(Query::Priorities)? {
-        Response::Priorities(answer) => Ok(*answer),
-        other => Err(unexpected(&other)),
+    send(client, Query::Priorities)?;
+    let mut all = PrioritiesAnswer::default();
+    loop {
+        let answer = expect(client.receive()?, |r| matches!(r, Response::Priorities(_)))?;
+        let Response::Priorities(part) = answer else {
+            return Ok(all);
+        };
+        all.settings = all.settings.or(part.settings);
+        all.jobs.extend(part.jobs);
+        if !part.more {
+            return Ok(all);
+        }
     }
 }
 

@@ -6,10 +6,12 @@ use super::texts::one_line;
 use crate::state::State;
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig};
 use muster_model::cpuset::CpuSet;
+use muster_model::features::{self, Alternative};
 use muster_model::gpu_parts;
 use muster_model::limits::{
-    DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX, JOB_DEVICES_MAX, NAME_BYTES_MAX, NODE_COUNT_MAX,
-    NODE_CPUS_MAX, NODE_DEVICES_MAX, NODE_MIB_MAX, TASKS_MAX, TEXT_BYTES_MAX,
+    CONSTRAINT_ALTERNATIVES_MAX, CONSTRAINT_COUNTS_MAX, DEVICE_KINDS_MAX, HOSTLIST_BYTES_MAX,
+    JOB_DEVICES_MAX, NAME_BYTES_MAX, NODE_COUNT_MAX, NODE_CPUS_MAX, NODE_DEVICES_MAX, NODE_MIB_MAX,
+    TASKS_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -39,6 +41,7 @@ pub(super) fn check(
             check_constraint(state, option, text)?;
         }
     }
+    check_alternatives(ask)?;
     check_segment(state, partitions, ask)?;
     check_devices(state, ask)?;
     check_binding(state, partitions, ask)?;
@@ -437,6 +440,33 @@ pub(super) fn check_constraint(
         false => Ok(()),
         true => refuse(format!("{option}={constraint} names no feature")),
     }
+}
+
+/// What a job requires is looked at with each alternative of what it prefers, and counts of both come together. What cannot be
+/// read is the scheduler's matter.
+fn check_alternatives(ask: &ResourceAsk) -> Result<(), Refusal> {
+    let read = |text: &Option<String>| {
+        let text = text.as_deref().filter(|text| !text.is_empty());
+        text.and_then(features::alternatives).unwrap_or_default()
+    };
+    let (required, preferred) = (read(&ask.constraint), read(&ask.prefer));
+    let refuse = |why: String| Err(Refusal::new(RefusalCode::InvalidFeature, why));
+    let together = required.len().max(1) * preferred.len();
+    if together > CONSTRAINT_ALTERNATIVES_MAX {
+        return refuse(format!(
+            "{} alternatives of --constraint with {} of --prefer are more than {CONSTRAINT_ALTERNATIVES_MAX}",
+            required.len(),
+            preferred.len(),
+        ));
+    }
+    let most_of = |all: &[Alternative]| all.iter().map(|one| one.counts.len()).max().unwrap_or(0);
+    let counts = most_of(&required) + most_of(&preferred);
+    if counts > CONSTRAINT_COUNTS_MAX {
+        return refuse(format!(
+            "--constraint and --prefer count {counts} kinds of nodes, the limit is {CONSTRAINT_COUNTS_MAX}"
+        ));
+    }
+    Ok(())
 }
 
 /// A sign of a constraint that has nothing on one of its sides.

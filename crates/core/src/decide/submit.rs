@@ -4,7 +4,7 @@ use super::ask::configuration;
 use super::draft::Draft;
 use super::job_accounting::check_accounting;
 use super::texts::{one_line, too_long};
-use super::{ask, dependency, partition_access, reservation, room};
+use super::{ask, dependency, partition_access, places, reservation, room};
 use crate::apply;
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -17,7 +17,8 @@ use muster_model::job::{ArrayRole, Hold, Job, Reason};
 use muster_model::job_class::CLASS_NAME_BYTES_MAX;
 use muster_model::limits::{
     ARGUMENTS_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, ENVIRONMENT_VARIABLES_MAX,
-    JOB_PARTITIONS_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, SIGNAL_MAX, TEXT_BYTES_MAX,
+    JOB_PARTITIONS_MAX, LICENSE_ALTERNATIVES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, SIGNAL_MAX,
+    TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -147,6 +148,7 @@ pub(super) fn prepare(
         spec.submit_host.clone_from(host);
     }
     check_texts(config, &mut spec)?;
+    places::keep_once(&mut spec)?;
     check_accounting(draft, config, &mut spec)?;
     check_unsupported(&spec)?;
     check_licenses(state, spec.licenses.as_deref())?;
@@ -548,6 +550,12 @@ pub(super) fn check_licenses(state: &State, text: Option<&str>) -> Result<(), Re
             "--licenses={text}: names and counts are expected, all of them as a:1,b:2 or one of them as a:1|b:2"
         ));
     };
+    if asked.len() > LICENSE_ALTERNATIVES_MAX {
+        let count = asked.len();
+        return refuse(format!(
+            "--licenses has {count} alternatives, the limit is {LICENSE_ALTERNATIVES_MAX}"
+        ));
+    }
     for (name, count) in asked.iter().flatten() {
         let total = state.license_total(name);
         if *count == 0 || *count > total {

@@ -9,7 +9,7 @@ use super::ending;
 use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
 use super::texts::{one_line, too_long};
-use super::{crontab, dependency, partition_access, reservation, resize, room};
+use super::{crontab, dependency, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
@@ -360,6 +360,7 @@ fn new_spec(
         super::job_accounting::check_accounting(draft, config, &mut spec)?;
     }
     if update.reservation.is_some() {
+        places::keep_once(&mut spec)?;
         reservation::check_access(state, identity, &spec)?;
     }
     if let Some(nice) = update.nice {
@@ -408,6 +409,7 @@ fn new_spec(
             return Err(RefusalCode::InvalidPartition.into());
         }
         spec.partitions = partitions.clone();
+        places::keep_once(&mut spec)?;
         let limit_in = |_: &PartitionConfig| limit;
         let (chosen, _) = partition_access::choose(state, identity, &spec, limit_in)?;
         spec.partitions = chosen.iter().map(|p| p.name.clone()).collect();

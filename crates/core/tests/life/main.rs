@@ -11,6 +11,7 @@ mod fixtures;
 mod het;
 mod hostile;
 mod job_env;
+mod job_places;
 mod kept_events;
 mod launching;
 mod limit_use;

@@ -267,3 +267,52 @@ fn who_holds_holds_an_allocation() {
     let other = may_hold(&state, &identity(OWNER), JobId(2));
     assert_eq!(code(other), Err(RefusalCode::InvalidJobId));
 }
+
+/// `sprio`: what anybody may ask for leaves in parts, however many jobs wait in however many partitions.
+#[test]
+fn priorities_leave_in_parts_with_each_partition_of_a_job_once() {
+    let mut state = State::default();
+    let mut config = ClusterConfig {
+        partitions: vec![PartitionConfig::named("a"), PartitionConfig::named("b")],
+        ..ClusterConfig::default()
+    };
+    config.order.multifactor = Some(Default::default());
+    let configure = Command::Configure {
+        config: Arc::new(config),
+        keep: KeptPartitions::File,
+    };
+    for event in &decide(&state, &configure, Timestamp(1)).events {
+        state.apply(event);
+    }
+    let spec = Arc::new(JobSpec {
+        partitions: ["a", "b"]
+            .repeat(500)
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+        ..JobSpec::default()
+    });
+    let at = Timestamp(1_000_000);
+    let jobs = 2500;
+    for id in (1..=jobs).map(JobId) {
+        let mut job = Job::new(id, Arc::clone(&spec), TimeLimit::Minutes(60), at);
+        (job.priority, job.eligible_time) = (1, Some(at));
+        state.jobs.insert(id, job);
+        state.pending.insert(id);
+    }
+    let mut parts = Vec::new();
+    priorities(&state, &identity(0), &mut |response| match response {
+        Response::Priorities(part) => {
+            parts.push((part.jobs.len(), part.settings.is_some(), part.more))
+        }
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(
+        parts,
+        [
+            (2000, true, true),
+            (2000, false, true),
+            (1000, false, false)
+        ]
+    );
+}

@@ -1,12 +1,13 @@
 //! A job's demand in one partition, from what the job asks for, with the partition's rules and defaults.
 
-use super::{Classes, Counts, Demand, Memory, SegmentAsk, SwitchLimit, SystemCpus};
+use super::{Demand, Memory, SegmentAsk, SwitchLimit, SystemCpus};
 use crate::demand::device_demand::DeviceDemand;
 use crate::nodes::class::NodeClass;
+use crate::nodes::class_masks::Counts;
 use crate::nodes::fleet::{Fleet, PartView};
 use muster_model::config::{ClusterConfig, OverSubscribe};
 use muster_model::distribution::Distribution;
-use muster_model::features::{self, Alternative};
+use muster_model::features;
 use muster_model::hostlist;
 use muster_model::job::Reason;
 use muster_model::spec::{DeviceBinding, MemoryAsk, ResourceAsk, Sharing};
@@ -30,9 +31,9 @@ impl Demand {
         required.sort_unstable();
         required.dedup();
         let sharing = NodeSharing::new(ask, config, part);
-        let (alternatives, counts) = class_masks(ask, &fleet.classes)?;
+        let masks = fleet.asks.masks(ask, &fleet.classes)?;
         let devices = devices_of(ask, config, part, sharing.alone)?;
-        let nodes = NodeSpan::new(ask, part, least_nodes(&required, &counts), &devices);
+        let nodes = NodeSpan::new(ask, part, least_nodes(&required, &masks.counts), &devices);
         Ok(Demand {
             tasks: ask.ntasks.map(|n| n.max(1)),
             tasks_each: ask.ntasks_per_node.unwrap_or(1).max(1),
@@ -52,12 +53,11 @@ impl Demand {
                 rule: ask.segments,
             }),
             required,
-            excluded: (named_nodes(&ask.exclude, fleet)
-                .unwrap_or_default()
-                .into_iter())
-            .collect(),
-            alternatives,
-            counts,
+            excluded: (fleet.asks).excluded(ask.exclude.as_deref(), || {
+                named_nodes(&ask.exclude, fleet).unwrap_or_default()
+            }),
+            alternatives: masks.alternatives,
+            counts: masks.counts,
             length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
             cpu_rule: part.cpus.rule,
             cpus_of_task: ask.cpus_of_task(),
@@ -261,46 +261,4 @@ fn batch_mask(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Option<Vec<boo
     let alternatives = features::alternatives(text).ok_or(Reason::BadConstraints)?;
     let holds = |class: &NodeClass| alternatives.iter().any(|a| a.each.holds(&class.features));
     Ok(Some(classes.iter().map(holds).collect()))
-}
-
-/// Which classes may be used by alternative of the constraint, those that are preferred first, and of which so many
-/// nodes must be taken.
-fn class_masks(
-    ask: &ResourceAsk,
-    classes: &[NodeClass],
-) -> Result<(Vec<Classes>, Vec<Counts>), Reason> {
-    let fits = |class: &NodeClass| {
-        class.tmp_mib >= ask.tmp_disk_mib
-            && class.sockets >= ask.sockets_per_node.unwrap_or(0)
-            && class.cores_per_socket >= ask.cores_per_socket.unwrap_or(0)
-            && class.threads_per_core >= ask.threads_per_core.unwrap_or(0)
-    };
-    let parsed = |text: &Option<String>| match text.as_deref().filter(|t| !t.is_empty()) {
-        Some(text) => features::alternatives(text).ok_or(Reason::BadConstraints),
-        None => Ok(Vec::new()),
-    };
-    let (constraint, prefer) = (parsed(&ask.constraint)?, parsed(&ask.prefer)?);
-    let unbound = [None];
-    let required: Vec<Option<&Alternative>> = match constraint.is_empty() {
-        true => unbound.to_vec(),
-        false => constraint.iter().map(Some).collect(),
-    };
-    let preferred = prefer
-        .iter()
-        .flat_map(|p| required.iter().map(move |r| (Some(p), *r)));
-    let (mut masks, mut counts) = (Vec::new(), Vec::new());
-    for (prefer, required) in preferred.chain(required.iter().map(|r| (None, *r))) {
-        let both = || prefer.into_iter().chain(required);
-        let mask = |holds: &dyn Fn(&NodeClass) -> bool| -> Classes {
-            classes.iter().map(|c| fits(c) && holds(c)).collect()
-        };
-        masks.push(mask(&|c| both().all(|a| a.each.holds(&c.features))));
-        let counted = both().flat_map(|a| &a.counts);
-        counts.push(
-            counted
-                .map(|(expr, count)| (mask(&|c| expr.holds(&c.features)), *count))
-                .collect(),
-        );
-    }
-    Ok((masks, counts))
 }

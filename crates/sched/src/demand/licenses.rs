@@ -4,6 +4,7 @@ use muster_core::state::State;
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::licenses::{Counts, parse_ask};
+use muster_model::limits::LICENSE_ALTERNATIVES_MAX;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,9 +88,12 @@ impl Span<'_> {
 pub(crate) fn asked(text: Option<&str>) -> Vec<Counts> {
     let text = text.filter(|t| !t.is_empty());
     // What cannot be read was refused when it was submitted; what a job still asks for then nobody has.
-    text.map_or(Vec::new(), |t| {
+    let mut asked = text.map_or(Vec::new(), |t| {
         parse_ask(t).unwrap_or_else(|| vec![vec![(t.to_owned(), 1)]])
-    })
+    });
+    // Jobs of an older journal may have more than a submission now can.
+    asked.truncate(LICENSE_ALTERNATIVES_MAX);
+    asked
 }
 
 impl Licenses {

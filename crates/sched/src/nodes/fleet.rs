@@ -14,6 +14,7 @@ use self::fits::{Fits, Free};
 use self::tree::Tree;
 use crate::nodes::allocations::{Changes, NodeAllocation};
 use crate::nodes::class::{NOWHERE, NodeClass, whole_granules};
+use crate::nodes::class_masks::AskCache;
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::part_cpus::{self, PartCpus};
 use crate::nodes::reserved::{self, Blocks, ReservationPartition};
@@ -167,6 +168,8 @@ pub(crate) struct Fleet {
     pub(crate) changes: Changes,
     /// How often a node became usable or ceased to be.
     pub(crate) flips: u64,
+    /// What the latest requests said of classes and nodes.
+    pub(crate) asks: AskCache,
 }
 
 impl Fleet {

@@ -189,7 +189,9 @@ pub(crate) fn places_of(state: &State, job: &Job) -> (Vec<String>, bool) {
             || (!r.groups.is_empty() && job.spec.reservation.is_some())
     };
     if job.spec.reservation.is_some() {
-        let named = job.spec.reservations();
+        // Jobs of an older journal may name one more than once.
+        let mut seen = BTreeSet::new();
+        let named = job.spec.reservations().filter(|name| seen.insert(*name));
         let known = named.filter(|name| state.reservations.get(name).is_some_and(admits));
         return (known.map(str::to_owned).collect(), false);
     }

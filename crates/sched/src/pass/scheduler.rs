@@ -41,6 +41,8 @@ pub struct Cost {
     pub nodes_visited: u64,
     /// Jobs that were queued, moved or considered.
     pub jobs_visited: u64,
+    /// Placements that were begun, and alternatives of licenses and limits that were compared before nodes were looked at.
+    pub checks: u64,
 }
 
 /// A part of a node that the last pass kept for a job that waits.
@@ -317,6 +319,11 @@ impl Scheduler {
             })
         });
         parts.collect()
+    }
+
+    /// Number of shapes that wait, each counted in each of its partitions.
+    pub fn lanes(&self) -> usize {
+        self.queue.lane_count()
     }
 
     /// Number of shapes that wait.

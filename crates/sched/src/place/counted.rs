@@ -38,21 +38,32 @@ impl<G: NodeSource> Search<'_, G> {
         let mut chosen = self.required()?;
         let of_kind =
             |kind: &[bool], c: &Candidate| kind[self.fleet.nodes[c.node as usize].class as usize];
-        let mut kinds: Vec<&(Vec<bool>, u32)> = d.counts[self.alternative].iter().collect();
-        kinds.sort_by_key(|(kind, _)| all.iter().filter(|c| of_kind(kind, c)).count());
+        let nodes_of = |kind: &[bool]| all.iter().filter(|c| of_kind(kind, c)).count();
+        let kinds = d.counts[self.alternative].iter();
+        let mut kinds: Vec<(usize, &[bool], u32)> = kinds
+            .map(|(kind, count)| (nodes_of(kind), &**kind, *count))
+            .collect();
+        kinds.sort_by_key(|(nodes, ..)| *nodes);
         // Nodes are counted once, those that are in already first.
         let mut counted: BTreeSet<u32> = BTreeSet::new();
-        for (kind, count) in kinds {
-            let named = chosen.clone();
-            let fresh = all
-                .iter()
-                .filter(|c| !named.iter().any(|n| n.node == c.node));
-            let mut left = *count;
-            for candidate in named.iter().chain(fresh) {
-                if left > 0 && of_kind(kind, candidate) && counted.insert(candidate.node) {
-                    if !named.iter().any(|n| n.node == candidate.node) {
-                        chosen.push(*candidate);
-                    }
+        let mut known: BTreeSet<u32> = chosen.iter().map(|c| c.node).collect();
+        for (_, kind, count) in kinds {
+            let mut left = count;
+            for candidate in &chosen {
+                if left == 0 {
+                    break;
+                }
+                if of_kind(kind, candidate) && counted.insert(candidate.node) {
+                    left -= 1;
+                }
+            }
+            for candidate in all {
+                if left == 0 || chosen.len() > max_nodes {
+                    break;
+                }
+                if of_kind(kind, candidate) && known.insert(candidate.node) {
+                    counted.insert(candidate.node);
+                    chosen.push(*candidate);
                     left -= 1;
                 }
             }
@@ -60,21 +71,19 @@ impl<G: NodeSource> Search<'_, G> {
                 return None;
             }
         }
-        let tasks = |chosen: &[Candidate]| chosen.iter().map(|c| u64::from(c.most)).sum::<u64>();
         let wanted = d.tasks.map_or(0, u64::from);
-        let is_enough = |chosen: &[Candidate]| {
-            chosen.len() >= self.least_nodes as usize
-                && tasks(chosen) >= wanted
-                && self.gives_all(chosen)
+        let mut tasks: u64 = chosen.iter().map(|c| u64::from(c.most)).sum();
+        let is_enough = |chosen: &[Candidate], tasks: u64| {
+            chosen.len() >= self.least_nodes as usize && tasks >= wanted && self.gives_all(chosen)
         };
-        let known: BTreeSet<u32> = chosen.iter().map(|c| c.node).collect();
         for candidate in rest.iter().filter(|c| !known.contains(&c.node)) {
             let more = d.tasks.is_none() && !d.fewest && chosen.len() < max_nodes;
-            if is_enough(&chosen) && !more {
+            if chosen.len() > max_nodes || (!more && is_enough(&chosen, tasks)) {
                 break;
             }
+            tasks += u64::from(candidate.most);
             chosen.push(*candidate);
         }
-        (is_enough(&chosen) && chosen.len() <= max_nodes).then_some(chosen)
+        (is_enough(&chosen, tasks) && chosen.len() <= max_nodes).then_some(chosen)
     }
 }

@@ -8,9 +8,14 @@ use muster_core::policy::limits::checks_starts;
 use muster_core::state::State;
 use muster_model::het::HetPlace;
 use muster_model::job::Job;
+use muster_model::limits::JOB_PLACES_MAX;
 use muster_model::preemption::PreemptType;
 use muster_model::spec::{JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
+use std::collections::BTreeSet;
+
+/// Lanes that shapes made for jobs of one user have at most, and one for each further shape: a tenth of a gigabyte.
+const LANES_OF_USER_MAX: usize = 100_000;
 
 /// The key of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +43,8 @@ pub(crate) struct Kind {
     pub(super) user: Option<u32>,
     /// The QOS, where that says whom they may preempt.
     pub(super) qos: Option<String>,
+    /// Their owner, who has so many lanes that these jobs are tried in one of their partitions only.
+    pub(super) crowded: Option<u32>,
 }
 
 /// Those whose limits a job counts for.
@@ -132,20 +139,47 @@ impl Kind {
                 .preemption()
                 .is_some_and(|p| p.kind == PreemptType::Qos))
             .then(|| state.qos_of(job).to_owned()),
+            crowded: None,
         }
     }
 
-    /// Partitions in which they may run, those of reservations first.
+    /// The kind of a job whose owner has so many lanes already.
+    pub(super) fn crowded_by(self, lanes: usize, owner: u32) -> Kind {
+        Kind {
+            crowded: (lanes >= LANES_OF_USER_MAX).then_some(owner),
+            ..self
+        }
+    }
+
+    /// Whether a job that is now of this kind stays in a shape, which may have more lanes than it could get now.
+    pub(super) fn stays(mut self, known: &Kind) -> bool {
+        self.crowded = self.crowded.and(known.crowded);
+        self == *known
+    }
+
+    /// Partitions in which they may run, those of reservations first, each once. Jobs of an older journal, and those that
+    /// reservations attract, wait in no more of these than a submission may name.
     pub(super) fn parts(&self, fleet: &Fleet) -> Vec<u32> {
+        let mut seen = BTreeSet::new();
+        let names: Vec<&String> = (self.partitions.iter())
+            .filter(|name| seen.insert(name.as_str()))
+            .collect();
+        let outside: Vec<u32> = (names.iter())
+            .filter(|_| self.outside)
+            .filter_map(|name| fleet.part_by_name.get(*name).copied())
+            .collect();
         let inside = self.reservations.iter().flat_map(|reservation| {
-            self.partitions.iter().filter_map(|name| {
-                let key = (reservation.clone(), name.clone());
+            let names = names.iter();
+            names.filter_map(|name| {
+                let key = (reservation.clone(), (*name).clone());
                 fleet.part_in.get(&key).copied()
             })
         });
-        let outside = self.partitions.iter().filter(|_| self.outside);
+        let inside = inside.take(JOB_PLACES_MAX.saturating_sub(outside.len()));
         inside
-            .chain(outside.filter_map(|name| fleet.part_by_name.get(name).copied()))
+            .collect::<Vec<u32>>()
+            .into_iter()
+            .chain(outside)
             .collect()
     }
 }

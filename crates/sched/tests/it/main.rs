@@ -11,6 +11,7 @@ mod forecast;
 mod gpu_parts;
 mod gpus;
 mod het;
+mod lanes;
 mod licenses;
 mod network;
 mod preempt;

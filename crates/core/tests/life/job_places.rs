@@ -1,0 +1,186 @@
+//! What one job may name of partitions, reservations, licenses and features: each once, and a bounded number.
+
+use crate::world::{World, config, node_config, partition, spec, target};
+use muster_core::event::Event;
+use muster_model::command::{JobUpdate, NameList, ReservationAsk, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::limits::{
+    CONSTRAINT_COUNTS_MAX, JOB_PARTITIONS_MAX, JOB_PLACES_MAX, JOB_RESERVATIONS_MAX,
+    LICENSE_ALTERNATIVES_MAX,
+};
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
+
+/// A cluster with so many more partitions `p0`, `p1`, ..., and reservations `r0`, `r1`, ... of licenses.
+fn world(partitions: usize, reservations: usize) -> World {
+    let mut config = config();
+    config.licenses = vec![("foo".into(), 1000)];
+    config.nodes[0] = node_config("n1", 4, 1000);
+    config.nodes[0].features = (0..100).map(|n| format!("f{n}")).collect();
+    let more = (0..partitions).map(|n| partition(&format!("p{n}"), &["n1"], false));
+    config.partitions.extend(more);
+    let mut world = World::with(config);
+    for n in 0..reservations {
+        let ask = ReservationAsk {
+            name: Some(format!("r{n}")),
+            start: Some(world.now.plus_s(60)),
+            duration: Some(TimeLimit::Minutes(60)),
+            users: Some(NameList::Only(vec!["u1000".into()])),
+            licenses: Some("foo".into()),
+            flags: muster_model::reservation::Flags::ANY_NODES,
+            ..ReservationAsk::default()
+        };
+        world.user(0, UserCommand::CreateReservation(Box::new(ask)));
+        assert!(world.state.reservations.get(&format!("r{n}")).is_some());
+    }
+    world
+}
+
+fn names(letter: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{letter}{n}")).collect()
+}
+
+fn repeated(names: [&str; 2], times: usize) -> Vec<String> {
+    let all = names.repeat(times);
+    all.into_iter().map(str::to_owned).collect()
+}
+
+fn places(world: &World, id: JobId) -> (String, Option<String>) {
+    let spec = &world.job(id).spec;
+    (spec.partitions.join(","), spec.reservation.clone())
+}
+
+fn change(update: JobUpdate, id: JobId) -> UserCommand {
+    UserCommand::UpdateJob {
+        target: target(id),
+        update: Box::new(update),
+    }
+}
+
+#[test]
+fn a_job_keeps_each_partition_and_reservation_once() {
+    let mut w = world(0, 2);
+    let asked = JobSpec {
+        partitions: repeated(["short", "batch"], JOB_PARTITIONS_MAX / 2),
+        reservation: Some("r1,r0,".repeat(2000)),
+        time_limit: Some(TimeLimit::Minutes(10)),
+        ..spec("x")
+    };
+    let id = w.submit(asked);
+    assert_eq!(places(&w, id), ("short,batch".into(), Some("r1,r0".into())));
+    let update = JobUpdate {
+        partitions: Some(repeated(["batch", "short"], 200)),
+        reservation: Some("r0,r1,".repeat(100)),
+        ..JobUpdate::default()
+    };
+    w.must(1000, change(update, id));
+    assert_eq!(places(&w, id), ("batch,short".into(), Some("r0,r1".into())));
+}
+
+#[test]
+fn reservations_of_a_job_and_their_partitions_are_bounded() {
+    let mut w = world(JOB_PARTITIONS_MAX, JOB_RESERVATIONS_MAX + 1);
+    let named = |partitions: usize, reservations: usize| JobSpec {
+        partitions: names("p", partitions),
+        reservation: Some(names("r", reservations).join(",")).filter(|text| !text.is_empty()),
+        ..spec("x")
+    };
+    let of_each = JOB_PLACES_MAX / JOB_RESERVATIONS_MAX;
+    let most = w.submit(named(of_each, JOB_RESERVATIONS_MAX));
+    w.submit(named(JOB_PARTITIONS_MAX, 1));
+    let invalid = RefusalCode::InvalidReservation;
+    assert_eq!(w.refusal(named(1, JOB_RESERVATIONS_MAX + 1)), invalid);
+    assert_eq!(w.refusal(named(of_each + 1, JOB_RESERVATIONS_MAX)), invalid);
+    let more = JobUpdate {
+        partitions: Some(names("p", of_each + 1)),
+        ..JobUpdate::default()
+    };
+    assert_eq!(w.refused(1000, change(more, most)), invalid);
+    let plain = w.submit(named(JOB_PARTITIONS_MAX, 0));
+    let more = JobUpdate {
+        reservation: Some("r0,r1".into()),
+        ..JobUpdate::default()
+    };
+    assert_eq!(w.refused(1000, change(more, plain)), invalid);
+}
+
+/// A journal may have jobs that were accepted before there were these bounds.
+#[test]
+fn jobs_of_an_older_journal_keep_what_they_name() {
+    let mut w = world(0, 0);
+    let id = w.submit(JobSpec {
+        partitions: vec!["batch".into()],
+        ..spec("x")
+    });
+    let spec = JobSpec {
+        partitions: vec!["batch".into(); JOB_PARTITIONS_MAX],
+        licenses: Some(vec!["foo"; 5000].join("|")),
+        ..(*w.job(id).spec).clone()
+    };
+    w.state.apply(&Event::JobChanged {
+        id,
+        change: muster_core::event::JobChange::Spec(std::sync::Arc::new(spec)),
+        at: w.now,
+    });
+    assert_eq!(w.job(id).spec.partitions.len(), JOB_PARTITIONS_MAX);
+}
+
+#[test]
+fn alternatives_of_licenses_are_bounded() {
+    let mut w = world(0, 0);
+    let asks = |text: String| JobSpec {
+        licenses: Some(text),
+        ..spec("x")
+    };
+    let different = |count: usize| {
+        let each: Vec<String> = (1..=count).map(|n| format!("foo:{n}")).collect();
+        each.join("|")
+    };
+    w.submit(asks(vec!["foo"; 10_000].join("|")));
+    let id = w.submit(asks(different(LICENSE_ALTERNATIVES_MAX)));
+    let too_many = different(LICENSE_ALTERNATIVES_MAX + 1);
+    assert_eq!(
+        w.refusal(asks(too_many.clone())),
+        RefusalCode::InvalidLicense
+    );
+    let update = JobUpdate {
+        licenses: Some(too_many),
+        ..JobUpdate::default()
+    };
+    assert_eq!(
+        w.refused(1000, change(update, id)),
+        RefusalCode::InvalidLicense
+    );
+}
+
+#[test]
+fn alternatives_and_counts_of_features_are_bounded_together() {
+    let mut w = world(0, 0);
+    let asks = |constraint: &str, prefer: &str| {
+        let mut spec = spec("x");
+        spec.ask.constraint = Some(constraint.into());
+        spec.ask.prefer = Some(prefer.into()).filter(|text: &String| !text.is_empty());
+        spec
+    };
+    let either = |count: usize| format!("[{}]", names("f", count).join("|"));
+    let counted = |count: usize| {
+        let each: Vec<String> = names("f", count).iter().map(|f| format!("{f}*1")).collect();
+        each.join("&")
+    };
+    w.submit(asks(&either(64), ""));
+    w.submit(asks(&either(8), &either(8)));
+    // Written again it is the same.
+    let again = format!("[{}]&{}", ["f1"; 64].join("|"), ["f2*1"; 40].join("&"));
+    w.submit(asks(&again, &again));
+    w.submit(asks(&counted(CONSTRAINT_COUNTS_MAX), ""));
+    let invalid = RefusalCode::InvalidFeature;
+    assert_eq!(w.refusal(asks(&either(8), &either(9))), invalid);
+    assert_eq!(w.refusal(asks(&either(64), &either(64))), invalid);
+    assert_eq!(
+        w.refusal(asks(&counted(CONSTRAINT_COUNTS_MAX + 1), "")),
+        invalid
+    );
+    let half = counted(CONSTRAINT_COUNTS_MAX / 2);
+    assert_eq!(w.refusal(asks(&half, &format!("{half}&f90*1"))), invalid);
+}
