@@ -131,7 +131,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn run(mut self) -> Plan {
         self.seed();
         while let Some(turn) = self.next() {
-            let nodes = self.s.cost.nodes_visited;
+            let nodes = self.s.cost.nodes_and_tries();
             if self.plan.starts.len() >= STARTS_PER_PASS_MAX || nodes >= NODES_PER_PASS_MAX {
                 self.s.more = true;
                 break;
@@ -498,10 +498,12 @@ impl<'a> Pass<'a> {
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            tries: Cell::new(0),
             shared: false,
         };
         let placement = choose_now(demand, &mut source, switches);
         self.s.cost.nodes_visited += source.visited.get();
+        self.s.cost.socket_tries += source.tries.get();
         if let Placement::Here(picks) = &placement
             && let Some(limit) = starts::limit_on(self, lane_number, job, picks)
         {

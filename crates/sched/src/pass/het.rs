@@ -400,6 +400,7 @@ fn are_free(pass: &Pass<'_>, lane: u32, picks: &[Pick]) -> bool {
         narrowed: Cell::new(false),
         reserved: Cell::new(None),
         visited: Cell::new(0),
+        tries: Cell::new(0),
         shared: false,
     };
     picks.iter().all(|pick| {

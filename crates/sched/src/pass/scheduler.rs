@@ -41,6 +41,15 @@ pub struct Cost {
     pub nodes_visited: u64,
     /// Jobs that were queued, moved or considered.
     pub jobs_visited: u64,
+    /// How often what a job needs was compared with sockets of a node, and steps to share out devices to these.
+    pub socket_tries: u64,
+}
+
+impl Cost {
+    /// What counts towards the limit of a pass.
+    pub(crate) fn nodes_and_tries(&self) -> u64 {
+        self.nodes_visited + self.socket_tries
+    }
 }
 
 /// A part of a node that the last pass kept for a job that waits.

@@ -270,6 +270,7 @@ impl Trial<'_> {
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            tries: Cell::new(0),
             shared: false,
         };
         let switches = demand.switches.map(|limit| limit.most);
