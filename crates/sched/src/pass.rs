@@ -589,6 +589,7 @@ impl<'a> Pass<'a> {
             .chain(self.plan.switch_waits.iter().copied())
             .collect();
         self.s.more |= self.again;
+        self.s.het_turns.end_pass();
         self.s.lists = std::mem::take(&mut self.lists);
         self.s.lists.clear();
     }

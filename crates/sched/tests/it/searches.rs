@@ -1,4 +1,5 @@
-//! Searches whose length users could choose, by counting: numbers of tasks and devices, combinations of sockets.
+//! Searches whose length users could choose, by counting: numbers of tasks and devices, combinations of sockets, components
+//! of heterogeneous jobs.
 
 use crate::world::{World, cluster, job, node, wide};
 use muster_model::cpuset::CpuSet;
@@ -126,4 +127,75 @@ fn counted_devices_of_a_job_are_shared_out_at_once() {
         assert_eq!(given, [100_000, 86_667, 86_667, 86_666]);
         world.end(id);
     }
+}
+
+/// As many nodes of one CPU, each busy until another time.
+fn busy(count: u32) -> (World, Vec<JobId>) {
+    let mut world = World::simple(count, 1);
+    let runs = (0..count).map(|i| world.submit(job(1, 10 + i))).collect();
+    assert_eq!(world.pass().len(), count as usize);
+    (world, runs)
+}
+
+/// Components that ask for the same are placed in one order only.
+#[test]
+fn equal_components_are_not_tried_in_every_order() {
+    let (mut world, runs) = busy(160);
+    let ids = world.submit_het(vec![job(1, 10); 128]);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    // One for each component that has a place at each of the times at which another node is free, and one for the next.
+    assert!(cost.het_placements <= 129 * 129, "{cost:?}");
+    world.end(runs[0]);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_placements <= 129 * 129, "{cost:?}");
+    for run in &runs[1..127] {
+        world.end(*run);
+    }
+    assert!(world.pass().is_empty());
+    world.end(runs[127]);
+    assert_eq!(world.pass(), ids);
+}
+
+/// As long as no node changes, nodes are kept from the same time on.
+#[test]
+fn nodes_of_a_heterogeneous_job_are_not_looked_for_again() {
+    let (mut world, runs) = busy(20);
+    let ids = world.submit_het(vec![job(1, 10), job(2, 10)]);
+    let (_, cost) = plan(&mut world);
+    assert!(cost.het_placements > 4, "{cost:?}");
+    let expected = world.state.jobs[&ids[0]].expected_start;
+    assert!(expected.is_some());
+    for minutes in 11..15 {
+        world.now = world.now.plus_s(1);
+        world.submit(job(1, minutes));
+        let (started, cost) = plan(&mut world);
+        assert!(started.is_empty());
+        assert!(cost.het_placements <= 4, "{cost:?}");
+        assert_eq!(world.state.jobs[&ids[0]].expected_start, expected);
+    }
+    world.end(runs[2]);
+    let (_, cost) = plan(&mut world);
+    assert!(cost.het_placements > 4, "{cost:?}");
+    assert!(world.state.jobs[&ids[0]].expected_start < expected);
+}
+
+/// A job of many unequal components may have nodes kept from a later time than it could, and starts as soon as it fits.
+#[test]
+fn unequal_components_are_tried_in_few_orders() {
+    let (mut world, runs) = busy(160);
+    let specs = (0..128).map(|i| job(1, 500 - i)).collect();
+    let ids = world.submit_het(specs);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_nodes <= 5_000_000, "{cost:?}");
+    for run in &runs[..127] {
+        world.end(*run);
+    }
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_nodes <= 5_000_000, "{cost:?}");
+    world.end(runs[127]);
+    assert_eq!(world.pass(), ids);
 }
