@@ -108,7 +108,7 @@ pub(crate) struct Demand {
     /// Absent where the network is flat.
     pub(crate) switches: Option<SwitchLimit>,
     pub(crate) segment: Option<SegmentAsk>,
-    /// Nodes that must be in the allocation.
+    /// Nodes that must be in the allocation, in order.
     pub(crate) required: Vec<u32>,
     excluded: BTreeSet<u32>,
     /// For each alternative of the constraint: whether nodes of a class may be used.
@@ -195,6 +195,11 @@ impl Demand {
     /// Whether the node may be used at all, under this alternative.
     pub(crate) fn admits(&self, alternative: usize, class: u32, node: u32) -> bool {
         self.alternatives[alternative][class as usize] && !self.excluded.contains(&node)
+    }
+
+    /// Whether the node must be in the allocation.
+    pub(crate) fn requires(&self, node: u32) -> bool {
+        self.required.binary_search(&node).is_ok()
     }
 
     /// Threads of a core that tasks may use, and CPUs that come with each core taken.

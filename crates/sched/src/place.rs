@@ -503,7 +503,7 @@ impl<G: NodeSource> Search<'_, G> {
         max_nodes: usize,
     ) -> Option<Vec<Candidate>> {
         let d = self.demand;
-        rest.retain(|c| !d.required.contains(&c.node));
+        rest.retain(|c| !d.requires(c.node));
         let weight = |c: &Candidate| self.part.weights[c.pos];
         let wanted = self.nodes_wanted(max_nodes);
         let (mut from, mut best): (usize, Option<Vec<Candidate>>) = (0, None);
@@ -625,18 +625,22 @@ impl<G: NodeSource> Search<'_, G> {
             0..LOOKED_AT => LOOKED_AT,
             _ => 1,
         }));
+        let mut taken: BTreeSet<u32> = chosen.iter().map(|c| c.node).collect();
         for at in (first..chosen.len()).rev() {
             let tasks: u64 = chosen.iter().map(|c| u64::from(c.most)).sum();
             let others = tasks - u64::from(chosen[at].most);
             let lacking = d.tasks.map_or(0, u64::from).saturating_sub(others);
             for candidate in candidates {
-                let known = chosen.iter().any(|c| c.node == candidate.node);
                 let better = size(candidate) < size(&chosen[at]);
+                let known = taken.contains(&candidate.node);
                 if known || !better || u64::from(candidate.most) < lacking {
                     continue;
                 }
                 let before = std::mem::replace(&mut chosen[at], *candidate);
-                if !self.gives_all(&chosen) {
+                if self.gives_all(&chosen) {
+                    taken.remove(&before.node);
+                    taken.insert(candidate.node);
+                } else {
                     chosen[at] = before;
                 }
             }
