@@ -8,13 +8,14 @@ pub(crate) mod pick;
 pub(crate) mod task_counts;
 
 use crate::demand::device_demand::{Available, DeviceDemand};
-use crate::demand::pick::{JobShare, Pick};
+use crate::demand::pick::{JobShare, Pick, SHARES_MAX};
 use crate::nodes::class::NodeClass;
 use crate::nodes::class_masks::{Classes, Counts};
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_ranges::NodeRanges;
 use crate::nodes::part_cpus::CpuRule;
 use crate::nodes::room::{Detail, NodeUsers, Room, Want};
+use crate::nodes::sockets::{SocketNeed, SocketSets};
 use muster_model::cpuset::CpuSet;
 use muster_model::distribution::CpuSpread;
 use muster_model::spec::Segments;
@@ -64,6 +65,21 @@ struct NodeCpus {
     held: Option<u32>,
 }
 
+/// What is asked about a node's sockets: the most that it may hold by count, if the job has so many nodes at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FitAsk {
+    pub(crate) pick: Pick,
+    pub(crate) nodes: u32,
+}
+
+/// The most that a node holds to the socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SocketFit {
+    pub(crate) pick: Option<Pick>,
+    /// How often needs were compared with sockets.
+    pub(crate) tries: u64,
+}
+
 /// A job's needs in one partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Demand {
@@ -89,7 +105,7 @@ pub(crate) struct Demand {
     /// Absent where the network is flat.
     pub(crate) switches: Option<SwitchLimit>,
     pub(crate) segment: Option<SegmentAsk>,
-    /// Nodes that must be in the allocation.
+    /// Nodes that must be in the allocation, in order.
     pub(crate) required: Vec<u32>,
     excluded: Arc<NodeRanges>,
     /// For each alternative of the constraint: whether nodes of a class may be used.
@@ -176,6 +192,11 @@ impl Demand {
     /// Whether the node may be used at all, under this alternative.
     pub(crate) fn admits(&self, alternative: usize, class: u32, node: u32) -> bool {
         self.alternatives[alternative][class as usize] && !self.excluded.contains(node)
+    }
+
+    /// Whether the node must be in the allocation.
+    pub(crate) fn requires(&self, node: u32) -> bool {
+        self.required.binary_search(&node).is_ok()
     }
 
     /// Threads of a core that tasks may use, and CPUs that come with each core taken.
@@ -349,35 +370,88 @@ impl Demand {
         }
     }
 
-    /// Whether the node holds so many tasks and devices of the whole job to the socket.
-    pub(crate) fn fits_sockets(&self, class: &NodeClass, detail: &Detail, pick: &Pick) -> bool {
-        let want = self.want(class, pick);
-        let near = want.near.as_ref();
-        near.is_some_and(|near| crate::nodes::sockets::choose(class, detail, &want, near).is_some())
+    /// The sockets of a node for picks that give some of the same devices of the whole job, however many.
+    pub(crate) fn socket_sets(
+        &self,
+        class: &NodeClass,
+        detail: &Detail,
+        pick: &Pick,
+    ) -> Option<SocketSets> {
+        let Want { gres, near, .. } = self.want(class, pick);
+        near.map(|near| SocketSets::new(class, detail, &gres, &near))
     }
 
-    /// Most tasks of so many, and devices of the whole job, that the node holds to the socket, if the job has so many
-    /// nodes at least.
+    /// What a pick takes of a node's sockets.
+    pub(crate) fn socket_need(&self, class: &NodeClass, pick: &Pick) -> SocketNeed {
+        let gres = self.devices.on_node(class, pick);
+        let cpus = self.cpus_for(class, pick.tasks, device_demand::gpus(&gres));
+        SocketNeed::new(cpus, &gres)
+    }
+
+    /// Most tasks of so many, and devices of the whole job, that the node holds to the socket.
     pub(crate) fn fit_to_sockets(
         &self,
         class: &NodeClass,
         detail: &Detail,
-        (mut pick, nodes): (Pick, u32),
-    ) -> Option<Pick> {
-        let most = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
+        FitAsk { mut pick, nodes }: FitAsk,
+    ) -> SocketFit {
+        let least = self.tasks_least().max(1);
+        pick.tasks = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
         // Devices that it will not get make no CPUs near.
         pick.share = self.devices.needed_of(pick.share, nodes);
-        loop {
-            pick.tasks = most;
-            while pick.tasks >= self.tasks_least().max(1) {
-                if self.fits_sockets(class, detail, &pick) {
-                    return Some(pick);
-                }
-                pick.tasks -= 1;
-            }
-            let fewer = pick.share.iter_mut().find(|n| **n > 1)?;
-            *fewer -= 1;
+        let sets = self.socket_sets(class, detail, &pick);
+        let Some(sets) = sets.filter(|_| least <= pick.tasks) else {
+            return SocketFit::default();
+        };
+        SocketFit {
+            pick: self.most_in(class, &sets, least, pick),
+            tries: sets.tries(),
         }
+    }
+
+    /// As many devices of the whole job as the pick has, or else as many as can be, and then as many tasks.
+    fn most_in(
+        &self,
+        class: &NodeClass,
+        sets: &SocketSets,
+        least: u32,
+        mut pick: Pick,
+    ) -> Option<Pick> {
+        /// Numbers of devices that are tried where the sockets have enough of all.
+        const FEWER_MAX: u32 = 64;
+        let need = |pick: &Pick| self.socket_need(class, pick);
+        let most_tasks = |pick: &Pick| {
+            let with = |tasks| need(&Pick { tasks, ..*pick });
+            sets.most(least..=pick.tasks, &with)
+        };
+        if let Some(tasks) = most_tasks(&pick) {
+            return Some(Pick { tasks, ..pick });
+        }
+        for kind in 0..SHARES_MAX {
+            let with = |count: u32| {
+                let mut with = pick;
+                with.share[kind] = count;
+                with
+            };
+            let of_least = |count| {
+                need(&Pick {
+                    tasks: least,
+                    ..with(count)
+                })
+            };
+            let fewer = pick.share[kind].saturating_sub(1);
+            let most = sets.most_at_all(1..=fewer, of_least).unwrap_or(0);
+            let tried = (1..=most).rev().take(FEWER_MAX as usize);
+            let rest = (most > FEWER_MAX).then_some(1);
+            for count in tried.chain(rest) {
+                let with = with(count);
+                if let Some(tasks) = most_tasks(&with) {
+                    return Some(Pick { tasks, ..with });
+                }
+            }
+            pick.share[kind] = pick.share[kind].min(1);
+        }
+        None
     }
 
     /// The resources that a pick takes of a node of this class.
@@ -432,7 +506,8 @@ impl Demand {
             Some(most) if !self.overcommit => {
                 let (most, tasks) = (most.max(1), tasks.max(1));
                 let of = |tasks: u32| tasks.saturating_mul(self.cpus_of_task).div_ceil(used);
-                (tasks / most).saturating_mul(of(most)) + of(tasks % most)
+                let full = (tasks / most).saturating_mul(of(most));
+                full.saturating_add(of(tasks % most))
             }
             _ => 0,
         };

@@ -148,7 +148,7 @@ impl<'a> Pass<'a> {
     fn work(&self) -> u64 {
         let goes_on = self.backfill && self.s.fleet.settings.reservations <= 1;
         let checks = if goes_on { self.s.cost.checks } else { 0 };
-        self.s.cost.nodes_visited + checks.saturating_mul(NODES_PER_CHECK)
+        self.s.cost.nodes_and_tries() + checks.saturating_mul(NODES_PER_CHECK)
     }
 
     /// The next lane, and whether it comes in the order of the queue: so until every partition has one that waits,
@@ -508,10 +508,12 @@ impl<'a> Pass<'a> {
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            tries: Cell::new(0),
             shared: false,
         };
         let placement = choose_now(demand, &mut source, switches);
         self.s.cost.nodes_visited += source.visited.get();
+        self.s.cost.socket_tries += source.tries.get();
         if let Placement::Here(picks) = &placement
             && let Some(limit) = starts::limit_on(self, lane_number, job, picks)
         {
@@ -597,6 +599,7 @@ impl<'a> Pass<'a> {
             .chain(self.plan.switch_waits.iter().copied())
             .collect();
         self.s.more |= self.again;
+        self.s.het_turns.end_pass();
         self.s.lists = std::mem::take(&mut self.lists);
         self.s.lists.clear();
     }

@@ -13,9 +13,9 @@ mod leaves;
 pub(crate) mod node_source;
 mod segments;
 
-use crate::demand::Demand;
 use crate::demand::pick::{JobShare, Pick};
-use crate::demand::task_counts::TaskCounts;
+use crate::demand::task_counts::{SocketFits, TaskCounts};
+use crate::demand::{Demand, FitAsk};
 use crate::nodes::class::NOWHERE;
 use crate::nodes::fleet::{Fleet, PartView, free_gpus};
 use crate::nodes::network::{Leaves, Network};
@@ -48,6 +48,8 @@ pub(crate) trait NodeSource {
     fn detail(&self, _pos: usize) -> Option<Detail> {
         None
     }
+    /// Counts how often needs were compared with sockets.
+    fn note_tries(&self, _tries: u64) {}
     /// Leaves of the network that may have so many CPUs free, in the order in which they are tried.
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_>;
 }
@@ -130,6 +132,7 @@ pub(crate) fn choose(
 ) -> Placement {
     let mut scattered = false;
     let mut least: Option<Shortfall> = None;
+    let (socket_fits, near_work) = (SocketFits::default(), Cell::new(0));
     for alternative in 0..demand.alternatives.len() {
         let mut search = Search {
             demand,
@@ -140,6 +143,8 @@ pub(crate) fn choose(
             least_nodes: demand.min_nodes,
             short: Cell::new(Shortfall::ANYTHING),
             task_counts: TaskCounts::default(),
+            socket_fits: &socket_fits,
+            near_work: &near_work,
             by_count: part.network.is_none()
                 && !(demand.spread || demand.least_loaded)
                 && !demand.is_intricate(),
@@ -184,6 +189,9 @@ struct Search<'a, G: NodeSource> {
     /// The shortfall, where it is known.
     short: Cell<Shortfall>,
     task_counts: TaskCounts,
+    socket_fits: &'a SocketFits,
+    /// Spent on sharing out devices to the socket, for all alternatives.
+    near_work: &'a Cell<u64>,
     /// Only how many tasks a node holds matters, not its room.
     by_count: bool,
     /// Devices are counted over the whole job.
@@ -414,12 +422,15 @@ impl<G: NodeSource> Search<'_, G> {
         if self.of_job {
             pick.share = self.demand.share_in(class, &room);
         }
-        if self.by_socket
-            && let Some(detail) = self.source.detail(pos)
-        {
-            pick = self
-                .demand
-                .fit_to_sockets(class, &detail, (pick, self.least_nodes))?;
+        if self.by_socket {
+            let detail = || self.source.detail(pos);
+            let ask = FitAsk {
+                pick,
+                nodes: self.least_nodes,
+            };
+            let fit = (self.socket_fits).fit(self.demand, number, class, ask, detail);
+            self.source.note_tries(fit.tries);
+            pick = fit.pick?;
         }
         (pick.tasks >= least.max(1)).then_some(Candidate {
             pos,
@@ -492,7 +503,7 @@ impl<G: NodeSource> Search<'_, G> {
         max_nodes: usize,
     ) -> Option<Vec<Candidate>> {
         let d = self.demand;
-        rest.retain(|c| !d.required.contains(&c.node));
+        rest.retain(|c| !d.requires(c.node));
         let weight = |c: &Candidate| self.part.weights[c.pos];
         let wanted = self.nodes_wanted(max_nodes);
         let (mut from, mut best): (usize, Option<Vec<Candidate>>) = (0, None);
@@ -614,18 +625,22 @@ impl<G: NodeSource> Search<'_, G> {
             0..LOOKED_AT => LOOKED_AT,
             _ => 1,
         }));
+        let mut taken: BTreeSet<u32> = chosen.iter().map(|c| c.node).collect();
         for at in (first..chosen.len()).rev() {
             let tasks: u64 = chosen.iter().map(|c| u64::from(c.most)).sum();
             let others = tasks - u64::from(chosen[at].most);
             let lacking = d.tasks.map_or(0, u64::from).saturating_sub(others);
             for candidate in candidates {
-                let known = chosen.iter().any(|c| c.node == candidate.node);
                 let better = size(candidate) < size(&chosen[at]);
+                let known = taken.contains(&candidate.node);
                 if known || !better || u64::from(candidate.most) < lacking {
                     continue;
                 }
                 let before = std::mem::replace(&mut chosen[at], *candidate);
-                if !self.gives_all(&chosen) {
+                if self.gives_all(&chosen) {
+                    taken.remove(&before.node);
+                    taken.insert(candidate.node);
+                } else {
                     chosen[at] = before;
                 }
             }

@@ -100,6 +100,8 @@ pub(crate) struct Outlook {
     marks: Vec<bool>,
     /// Nodes that have changed, while a reservation is made.
     changed: NodeSet,
+    /// Nodes that were looked at to find an earliest time.
+    looked_at: Cell<u64>,
 }
 
 /// When and where the job fits while nothing else is reserved.
@@ -187,6 +189,7 @@ impl Outlook {
             kept: None,
             marks: vec![false; part.order.len()],
             changed: NodeSet::default(),
+            looked_at: Cell::new(0),
         };
         let mut scratch = Scratch::default();
         for pos in 0..part.order.len() {
@@ -221,6 +224,11 @@ impl Outlook {
     /// When the last of those ends whose end makes room and is known.
     pub(crate) fn last_end(&self) -> Option<Timestamp> {
         self.steps.last().map(|step| step.at)
+    }
+
+    /// Nodes that [`Outlook::earliest`] has looked at since this was last asked.
+    pub(crate) fn take_looked_at(&self) -> u64 {
+        self.looked_at.take()
     }
 
     /// Looks at the nodes that changed; `false` if there is no knowing which did.
@@ -438,6 +446,8 @@ impl Outlook {
     ) -> Option<FoundStart> {
         let StartTimes { now, from, waited } = times;
         let mut future = self.future(demand, on, kept.holds, now);
+        let nodes = on.part.order.len() as u64;
+        self.looked_at.set(self.looked_at.get() + nodes);
         let mut moments: BTreeSet<Timestamp> = kept.ends.range(..NEVER).copied().collect();
         moments.extend(on.part.ends_of_reservations(on.fleet, now));
         moments.extend(from);
@@ -465,6 +475,7 @@ impl Outlook {
                 continue;
             }
             ahead.changed = false;
+            self.looked_at.set(self.looked_at.get() + nodes);
             if !self.is_enough(future.count_open(demand, self.least, ahead.capacity)) {
                 continue;
             }

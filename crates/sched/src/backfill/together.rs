@@ -16,11 +16,17 @@ use crate::place::node_source::EmptyNodes;
 use crate::place::{NodeSource, choose};
 use muster_model::time::Timestamp;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 /// Times that are tried for all components at most, so that a job of many parts cannot hold up a pass.
 const TIMES_MAX: usize = 1000;
+/// Nodes that are looked at for the components of one job at most. After half of them times are left out at which all
+/// components might fit, at the end all but the last.
+pub(crate) const JOINT_NODES_MAX: u64 = 4_000_000;
+/// Orders in which components are placed whatever that costs.
+pub(crate) const ORDERS_LEAST: usize = 3;
 
 /// One component: where it may run and what it needs there, in its order.
 pub(crate) struct Member<'a> {
@@ -38,7 +44,7 @@ pub(crate) struct MemberLane<'a> {
 }
 
 /// Where a component would run.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct JointPlacement {
     /// Place in its list of lanes.
     pub(crate) at: usize,
@@ -58,19 +64,107 @@ struct EarliestLane {
 /// All components and what is ahead for each of their lanes. Nodes are looked at anew for each such job: there are few.
 struct JointSearch<'a> {
     members: &'a [Member<'a>],
+    /// The first member that needs the same in the same partitions, for each.
+    kinds: Vec<usize>,
+    /// For each member that is the first of its kind.
     outlooks: Vec<Vec<Outlook>>,
     fleet: &'a Fleet,
     now: Timestamp,
+    nodes_max: u64,
+    cost: Cell<JointCost>,
 }
 
-/// The earliest time at which all members fit at once, now included, and where. What they take is added to `holds`.
+/// How an earliest time is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct JointTerms {
+    pub(crate) assumed: EndAssumption,
+    pub(crate) now: Timestamp,
+    /// Nodes that are looked at before the search is cut short.
+    pub(crate) nodes_max: u64,
+}
+
+/// The cost of placing the components of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JointCost {
+    /// Places that were looked for, for one component each.
+    pub(crate) placements: u64,
+    /// Nodes that were looked at for them.
+    pub(crate) nodes: u64,
+}
+
+impl AddAssign for JointCost {
+    fn add_assign(&mut self, other: JointCost) {
+        self.placements += other.placements;
+        self.nodes += other.nodes;
+    }
+}
+
+/// Orders in which components were placed. Equal ones change nothing by changing places.
+pub(crate) struct TriedOrders<'a> {
+    kinds: &'a [usize],
+    /// The order that is tried.
+    pub(crate) order: Vec<usize>,
+    tried: BTreeSet<Vec<usize>>,
+}
+
+impl<'a> TriedOrders<'a> {
+    /// Components in their order; `kinds` has for each the first that is like it.
+    pub(crate) fn new(kinds: &'a [usize]) -> TriedOrders<'a> {
+        TriedOrders {
+            kinds,
+            order: (0..kinds.len()).collect(),
+            tried: BTreeSet::from([kinds.to_vec()]),
+        }
+    }
+
+    /// Notes that the order is tried; `false` if one like it was.
+    fn note(&mut self) -> bool {
+        let kinds = self.order.iter().map(|number| self.kinds[*number]);
+        self.tried.insert(kinds.collect())
+    }
+
+    /// The component at a place found none beside those before it: it comes first. `false` if that changes nothing.
+    pub(crate) fn put_first(&mut self, place: usize) -> bool {
+        let first = self.order.remove(place);
+        self.order.insert(0, first);
+        self.note()
+    }
+}
+
+/// For each member the first that needs the same in the same partitions.
+fn kinds_of(members: &[Member<'_>]) -> Vec<usize> {
+    let same_lane =
+        |(a, b): (&MemberLane<'_>, &MemberLane<'_>)| a.part == b.part && a.demand == b.demand;
+    let same = |a: &Member<'_>, b: &Member<'_>| {
+        let as_many = a.lanes.len() == b.lanes.len() && a.waited == b.waited;
+        as_many && a.lanes.iter().zip(&b.lanes).all(same_lane)
+    };
+    let mut firsts: Vec<usize> = Vec::new();
+    let kind = |number: usize| {
+        let known = firsts
+            .iter()
+            .find(|first| same(&members[**first], &members[number]));
+        known.copied().unwrap_or_else(|| {
+            firsts.push(number);
+            number
+        })
+    };
+    (0..members.len()).map(kind).collect()
+}
+
+/// The earliest time at which all members fit at once, now included, and where. What they take is added to `holds`. Where that
+/// is too costly to find it is a later time, or none.
 pub(crate) fn earliest_together(
     members: &[Member<'_>],
     fleet: &Fleet,
     holds: &mut Holds,
-    assumed: EndAssumption,
-    now: Timestamp,
-) -> Option<(Timestamp, Vec<JointPlacement>)> {
+    terms: JointTerms,
+) -> (Option<(Timestamp, Vec<JointPlacement>)>, JointCost) {
+    let JointTerms {
+        assumed,
+        now,
+        nodes_max,
+    } = terms;
     let outlook = |lane: &MemberLane<'_>| {
         Outlook::new(
             lane.demand,
@@ -79,36 +173,37 @@ pub(crate) fn earliest_together(
             assumed,
         )
     };
-    let outlooks = members
-        .iter()
-        .map(|member| member.lanes.iter().map(outlook).collect());
+    let kinds = kinds_of(members);
+    let firsts = members.iter().zip(&kinds).enumerate();
+    let outlooks = firsts.map(|(number, (member, kind))| match number == *kind {
+        true => member.lanes.iter().map(outlook).collect(),
+        false => Vec::new(),
+    });
     let search = JointSearch {
         members,
         outlooks: outlooks.collect(),
+        kinds,
         fleet,
         now,
+        nodes_max,
+        cost: Cell::new(JointCost::default()),
     };
-    let last = search.last_change(holds);
-    let mut at = now;
-    for _ in 0..TIMES_MAX {
-        match search.arrange(holds, at) {
-            Arranged::Together(taken, found) => {
-                *holds = taken;
-                return Some((at, found));
-            }
-            Arranged::NotBefore(time) if time > at && at <= last => at = time,
-            Arranged::NotBefore(_) | Arranged::Never => return None,
-        }
-    }
-    None
+    let found = search.earliest(holds);
+    (found, search.cost.get())
 }
 
-/// Whether all members find places side by side on empty nodes, the way they are looked for on others.
-pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
-    let mut order: Vec<usize> = (0..members.len()).collect();
-    for _ in 0..members.len() {
+/// Whether all members find places side by side on empty nodes, the way they are looked for on others; not if that is
+/// too costly to find out.
+pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> (bool, JointCost) {
+    let kinds = kinds_of(members);
+    let mut orders = TriedOrders::new(&kinds);
+    let mut cost = JointCost::default();
+    for round in 0..members.len() {
+        if round >= ORDERS_LEAST && cost.nodes >= JOINT_NODES_MAX {
+            break;
+        }
         let mut taken = NodeMap::<Room>::default();
-        let alone = order.iter().position(|&number| {
+        let alone = orders.order.iter().position(|&number| {
             let lanes = members[number].lanes.iter();
             let mut places = lanes.map(|MemberLane { part, demand, .. }| {
                 let part = &fleet.parts[*part as usize];
@@ -120,6 +215,8 @@ pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
                     },
                     taken: &taken,
                 };
+                cost.placements += 1;
+                cost.nodes += part.order.len() as u64;
                 Some((choose(demand, fleet, part, &source, None).picks()?, *demand))
             });
             let Some((picks, demand)) = places.find_map(|found| found) else {
@@ -136,15 +233,13 @@ pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> bool {
             false
         });
         match alone {
-            None => return true,
-            Some(0) => return false,
-            Some(place) => {
-                let first = order.remove(place);
-                order.insert(0, first);
-            }
+            None => return (true, cost),
+            Some(0) => break,
+            Some(place) if orders.put_first(place) => {}
+            Some(_) => break,
         }
     }
-    false
+    (false, cost)
 }
 
 /// Empty nodes without what other components have of them.
@@ -199,17 +294,49 @@ impl JointSearch<'_> {
         last.unwrap_or(self.now).max(self.now)
     }
 
-    /// Places all members at a time, one after another; one that finds no place beside those before it comes first.
-    fn arrange(&self, holds: &Holds, at: Timestamp) -> Arranged {
-        let mut order: Vec<usize> = (0..self.members.len()).collect();
+    /// The earliest time for all.
+    fn earliest(&self, holds: &mut Holds) -> Option<(Timestamp, Vec<JointPlacement>)> {
+        let last = self.last_change(holds);
+        let held = holds.iter().flat_map(|(_, list)| list);
+        let ends: BTreeSet<Timestamp> = held.map(|hold| hold.end).collect();
+        let kept = KeptNodes { holds, ends: &ends };
+        let mut at = self.now;
+        for _ in 0..TIMES_MAX {
+            let spent = self.cost.get().nodes;
+            if spent >= self.nodes_max && at < last {
+                at = last;
+            }
+            match self.arrange(kept, at, spent < self.nodes_max / 2) {
+                Arranged::Together(taken, found) => {
+                    *holds = taken;
+                    return Some((at, found));
+                }
+                Arranged::NotBefore(time) if time > at && time <= last => at = time,
+                Arranged::NotBefore(_) | Arranged::Never => return None,
+            }
+        }
+        None
+    }
+
+    /// Places all members at a time, one after another; one that finds no place beside those before it comes first. When it
+    /// finds one counts alone unless all orders are to be tried.
+    fn arrange(&self, kept: KeptNodes<'_>, at: Timestamp, all_orders: bool) -> Arranged {
+        let mut orders = TriedOrders::new(&self.kinds);
         let mut next: Option<Timestamp> = None;
-        for _ in 0..self.members.len() {
-            let mut taken = holds.clone();
+        for round in 0..self.members.len() {
+            if round >= ORDERS_LEAST && self.cost.get().nodes >= self.nodes_max {
+                break;
+            }
+            let (mut taken, mut ends) = (kept.holds.clone(), kept.ends.clone());
             let mut found: Vec<JointPlacement> =
                 vec![JointPlacement::default(); self.members.len()];
             let mut late = None;
-            for (place, &number) in order.iter().enumerate() {
-                let Some(first) = self.first_of(number, &taken, at) else {
+            for (place, &number) in orders.order.iter().enumerate() {
+                let kept = KeptNodes {
+                    holds: &taken,
+                    ends: &ends,
+                };
+                let Some(first) = self.first_of(number, kept, at) else {
                     return Arranged::Never;
                 };
                 if first.start > at {
@@ -218,13 +345,14 @@ impl JointSearch<'_> {
                     break;
                 }
                 let MemberLane { lane, part, demand } = self.members[number].lanes[first.at];
-                let outlook = &self.outlooks[number][first.at];
+                let outlook = &self.outlooks[self.kinds[number]][first.at];
                 let planned = PlannedPlacement {
                     lane,
                     start: at,
                     picks: &first.picks,
                 };
                 let holds = reserve(&mut taken, demand, self.on(part), planned, outlook);
+                ends.extend(holds.iter().map(|hold| hold.end));
                 found[number] = JointPlacement {
                     at: first.at,
                     picks: first.picks,
@@ -235,20 +363,21 @@ impl JointSearch<'_> {
                 None => return Arranged::Together(taken, found),
                 // It does not fit alone either.
                 Some(0) => break,
-                Some(place) => {
-                    let first = order.remove(place);
-                    order.insert(0, first);
-                }
+                Some(place) if all_orders && orders.put_first(place) => {}
+                Some(_) => break,
             }
         }
         next.map_or(Arranged::Never, Arranged::NotBefore)
     }
 
     /// The earliest of a member's lanes from a time on.
-    fn first_of(&self, number: usize, holds: &Holds, from: Timestamp) -> Option<EarliestLane> {
+    fn first_of(
+        &self,
+        number: usize,
+        kept: KeptNodes<'_>,
+        from: Timestamp,
+    ) -> Option<EarliestLane> {
         let member = &self.members[number];
-        let held = holds.iter().flat_map(|(_, list)| list);
-        let ends: BTreeSet<Timestamp> = held.map(|hold| hold.end).collect();
         let mut best: Option<EarliestLane> = None;
         for (at, MemberLane { part, demand, .. }) in member.lanes.iter().enumerate() {
             let times = StartTimes {
@@ -256,9 +385,14 @@ impl JointSearch<'_> {
                 from: Some(from),
                 waited: member.waited,
             };
-            let kept = KeptNodes { holds, ends: &ends };
-            let outlook = &self.outlooks[number][at];
+            let outlook = &self.outlooks[self.kinds[number]][at];
             let found = outlook.earliest(demand, self.on(*part), kept, times);
+            let mut cost = self.cost.get();
+            cost += JointCost {
+                placements: 1,
+                nodes: outlook.take_looked_at(),
+            };
+            self.cost.set(cost);
             if let Some(FoundStart { start, picks }) = found
                 && best.as_ref().is_none_or(|known| start < known.start)
             {

@@ -9,6 +9,8 @@ use crate::nodes::sockets::is_a;
 use muster_model::gpu_parts::is_part;
 use muster_model::job::Reason;
 use muster_model::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 /// Devices of which a node has more are only counted: a whole node does not come with all of them.
 const TRACKED_MAX: u64 = 1024;
@@ -305,20 +307,108 @@ impl DeviceDemand {
                     left -= 1;
                 }
             }
-            while left > 0 {
-                let open = (0..picks.len()).filter(|i| picks[*i].share[kind] < most[*i][kind]);
-                // The node with the fewest devices per task; compares by cross-multiplication.
-                let next = open.min_by(|a, b| {
-                    let (a, b) = (&picks[*a], &picks[*b]);
-                    let of = |p: &Pick, other: &Pick| {
-                        u64::from(p.share[kind]) * u64::from(other.tasks.max(1))
-                    };
-                    of(a, b).cmp(&of(b, a))
-                });
-                let Some(next) = next else { break };
-                picks[next].share[kind] += 1;
-                left -= 1;
+            let bounds = picks.iter().zip(most);
+            let mut nodes: Vec<NodeDevices> = bounds
+                .map(|(pick, most)| NodeDevices {
+                    tasks: pick.tasks.max(1),
+                    given: pick.share[kind],
+                    most: most[kind],
+                })
+                .collect();
+            give_evenly(&mut nodes, left);
+            for (pick, node) in picks.iter_mut().zip(nodes) {
+                pick.share[kind] = node.given;
             }
+        }
+    }
+}
+
+/// The devices of one kind that a node gives.
+#[derive(Clone, Copy)]
+struct NodeDevices {
+    tasks: u32,
+    given: u32,
+    most: u32,
+}
+
+impl NodeDevices {
+    /// How many it gives if nodes give up to so many for each task, in parts of 2^32.
+    fn up_to(self, level: u64) -> u32 {
+        let parts = u128::from(level) * u128::from(self.tasks);
+        let count = u32::try_from(parts.div_ceil(1 << 32)).unwrap_or(u32::MAX);
+        count.min(self.most).max(self.given)
+    }
+
+    /// Orders nodes by how few devices they give for each task.
+    fn cmp_by_task(self, other: NodeDevices) -> Ordering {
+        let product = |count: u32, tasks: u32| u64::from(count) * u64::from(tasks);
+        product(self.given, other.tasks).cmp(&product(other.given, self.tasks))
+    }
+}
+
+/// A node that can give more. The greatest is the first to do so.
+struct NextToGive {
+    node: NodeDevices,
+    at: usize,
+}
+
+impl Ord for NextToGive {
+    fn cmp(&self, other: &NextToGive) -> Ordering {
+        let by_task = other.node.cmp_by_task(self.node);
+        by_task.then(other.at.cmp(&self.at))
+    }
+}
+
+impl PartialOrd for NextToGive {
+    fn partial_cmp(&self, other: &NextToGive) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for NextToGive {
+    fn eq(&self, other: &NextToGive) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for NextToGive {}
+
+/// Gives out devices, each of the node that gives the fewest for each of its tasks. Up to a common level that is worked out at
+/// once; what is left then is about one for each node.
+fn give_evenly(nodes: &mut [NodeDevices], left: u32) {
+    let before: u64 = nodes.iter().map(|node| u64::from(node.given)).sum();
+    let wanted = before + u64::from(left);
+    let given = |level: u64| {
+        let counts = nodes.iter().map(|node| u64::from(node.up_to(level)));
+        counts.sum::<u64>()
+    };
+    let (mut level, mut beyond) = (0, u64::MAX);
+    while beyond - level > 1 {
+        let middle = level + (beyond - level) / 2;
+        match given(middle) <= wanted {
+            true => level = middle,
+            false => beyond = middle,
+        }
+    }
+    let mut left = wanted - given(level);
+    nodes
+        .iter_mut()
+        .for_each(|node| node.given = node.up_to(level));
+    let open = nodes
+        .iter()
+        .zip(0..)
+        .filter(|(node, _)| node.given < node.most);
+    let mut open: BinaryHeap<NextToGive> = open
+        .map(|(node, at)| NextToGive { node: *node, at })
+        .collect();
+    while left > 0
+        && let Some(mut next) = open.pop()
+    {
+        next.node.given += 1;
+        left -= 1;
+        nodes[next.at].given = next.node.given;
+        if next.node.given < next.node.most {
+            open.push(next);
         }
     }
 }
@@ -337,4 +427,60 @@ fn free_of(class: &NodeClass, room: &Room, request: &GresCount) -> u64 {
 fn free_of_class(class: &NodeClass, request: &GresCount) -> u64 {
     let of_kind = class.gres.iter().filter(|entry| is_a(entry, request));
     of_kind.map(|entry| entry.count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(tasks: u32, given: u32, most: u32) -> NodeDevices {
+        NodeDevices { tasks, given, most }
+    }
+
+    /// One device after another.
+    fn give_singly(nodes: &mut [NodeDevices], left: u32) {
+        for _ in 0..left {
+            let open = nodes.iter_mut().filter(|node| node.given < node.most);
+            let Some(next) = open.min_by(|a, b| a.cmp_by_task(**b)) else {
+                return;
+            };
+            next.given += 1;
+        }
+    }
+
+    #[test]
+    fn devices_are_given_at_once_as_one_by_one() {
+        let mut drawn = 1u64;
+        let mut below = |bound: u32| {
+            drawn = drawn
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            ((drawn >> 33) % u64::from(bound)) as u32
+        };
+        for _ in 0..2000 {
+            let count = 1 + below(7);
+            let draw = |_| {
+                let (tasks, given) = (1 + below(9), below(4));
+                node(tasks, given, given + below(20))
+            };
+            let nodes: Vec<NodeDevices> = (0..count).map(draw).collect();
+            let left = below(80);
+            let (mut at_once, mut singly) = (nodes.clone(), nodes);
+            give_evenly(&mut at_once, left);
+            give_singly(&mut singly, left);
+            let counts = |nodes: &[NodeDevices]| nodes.iter().map(|n| n.given).collect::<Vec<_>>();
+            assert_eq!(counts(&at_once), counts(&singly));
+        }
+    }
+
+    /// A counted device may be there by the billion; one by one that does not end.
+    #[test]
+    fn devices_that_are_many_are_given_at_once() {
+        let mut nodes = vec![node(1, 0, 3_000_000); 1000];
+        nodes.extend([node(2, 1, 9_000_000), node(u32::MAX, 0, u32::MAX)]);
+        give_evenly(&mut nodes, u32::MAX);
+        let given: u64 = nodes.iter().map(|node| u64::from(node.given)).sum();
+        assert_eq!(given, u64::from(u32::MAX) + 1);
+        assert!(nodes.iter().all(|node| node.given > 0));
+    }
 }

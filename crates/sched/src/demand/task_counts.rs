@@ -1,9 +1,11 @@
-//! How many tasks of a job fit on a node, cached for the last two kinds of nodes. Equal nodes hold equally many, and most
+//! How many tasks of a job fit on a node, by count and to the socket, cached for the last two kinds of nodes. Equal nodes hold equally many, and most
 //! nodes that placement visits one after another are equal, now and once their jobs have ended.
 
-use crate::demand::Demand;
+use crate::demand::pick::Pick;
+use crate::demand::{Demand, FitAsk, SocketFit};
 use crate::nodes::class::NodeClass;
-use crate::nodes::room::Room;
+use crate::nodes::node_map::NodeMap;
+use crate::nodes::room::{Detail, Room};
 use std::cell::RefCell;
 
 /// An answer.
@@ -46,5 +48,84 @@ impl TaskCounts {
             tasks,
         });
         tasks
+    }
+}
+
+/// An answer about sockets.
+#[derive(Debug)]
+struct CachedFit {
+    class: u32,
+    detail: Detail,
+    ask: FitAsk,
+    found: Option<Pick>,
+}
+
+/// The last answer about a node.
+#[derive(Debug)]
+struct KnownFit {
+    ask: FitAsk,
+    found: Option<Pick>,
+}
+
+/// Answers about sockets in one search for nodes, of always the same demand.
+#[derive(Debug, Default)]
+pub(crate) struct SocketFits {
+    /// The last answers, the later one first.
+    last: RefCell<[Option<CachedFit>; 2]>,
+    /// The last answer about each node: it is looked at for each alternative.
+    by_node: RefCell<NodeMap<KnownFit>>,
+}
+
+impl SocketFits {
+    /// [`Demand::fit_to_sockets`], and the number of tries that this took. `number` is that of the class.
+    pub(crate) fn fit(
+        &self,
+        demand: &Demand,
+        number: u32,
+        class: &NodeClass,
+        FitAsk { pick, nodes }: FitAsk,
+        detail: impl FnOnce() -> Option<Detail>,
+    ) -> SocketFit {
+        let node = pick.node;
+        let here = |found: Option<Pick>| found.map(|pick| Pick { node, ..pick });
+        let pick = Pick { node: 0, ..pick };
+        let ask = FitAsk { pick, nodes };
+        let mut by_node = self.by_node.borrow_mut();
+        if let Some(known) = by_node.get(&node).filter(|known| known.ask == ask) {
+            return SocketFit {
+                pick: here(known.found),
+                tries: 0,
+            };
+        }
+        let Some(detail) = detail() else {
+            // Nothing is known of its sockets.
+            return SocketFit {
+                pick: here(Some(pick)),
+                tries: 0,
+            };
+        };
+        let mut last = self.last.borrow_mut();
+        let same = |known: &&CachedFit| {
+            known.class == number && known.ask == ask && known.detail == detail
+        };
+        let known = last.iter().flatten().find(same).map(|known| known.found);
+        let SocketFit { pick: found, tries } = match known {
+            Some(pick) => SocketFit { pick, tries: 0 },
+            None => demand.fit_to_sockets(class, &detail, ask),
+        };
+        if known.is_none() {
+            last.swap(0, 1);
+            last[0] = Some(CachedFit {
+                class: number,
+                detail,
+                ask,
+                found,
+            });
+        }
+        by_node.insert(node, KnownFit { ask, found });
+        SocketFit {
+            pick: here(found),
+            tries,
+        }
     }
 }

@@ -98,7 +98,7 @@ impl NodeUsers {
 }
 
 /// Free CPUs and devices of a node, one by one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Detail {
     pub(crate) free: CpuSet,
     pub(crate) gres_used: Vec<CpuSet>,

@@ -3,8 +3,13 @@
 use super::reservations::{self, ComponentPicks, HetReservation};
 use super::starts::Budget;
 use super::{Pass, PlacementResult, starts};
+use crate::NODES_PER_PASS_MAX;
 use crate::backfill::gains::BackfillReservation;
-use crate::backfill::together::{Member, MemberLane, could_fit, earliest_together};
+use crate::backfill::together::{
+    JOINT_NODES_MAX, JointPlacement, JointTerms, Member, MemberLane, ORDERS_LEAST, TriedOrders,
+    could_fit, earliest_together,
+};
+use crate::demand::Demand;
 use crate::demand::licenses::Licenses;
 use crate::demand::pick::Pick;
 use crate::nodes::allocations::{Ends, JobEnds};
@@ -12,7 +17,7 @@ use crate::nodes::fleet::NodeSnapshot;
 use crate::order::HeadKey;
 use crate::pass::starts::allocate;
 use crate::place::NodeSource as _;
-use crate::place::holds::NodeHold;
+use crate::place::holds::{Holds, NodeHold};
 use crate::place::node_source::{CurrentNodes, end_after};
 use crate::place::{Placement, Shortfall};
 use muster_core::state::limit_use::InUse;
@@ -20,10 +25,16 @@ use muster_model::account_limits::Scope;
 use muster_model::command::PlannedExpectation;
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
-use muster_model::job::{Allocation, Reason};
+use muster_model::job::{Allocation, Job, Reason};
+use muster_model::time::Timestamp;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Places that are looked for in one pass before components are tried in a few orders only.
+const PLACEMENTS_MAX: u64 = 4096;
+/// Nodes that one pass looks at for components of heterogeneous jobs before the next of these jobs wait for another pass.
+const NODES_MAX: u64 = NODES_PER_PASS_MAX / 2;
 
 /// The outcome for a heterogeneous job in this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +45,29 @@ pub(super) enum Tried {
     Incomplete,
     /// It does not fit now.
     Waits,
+}
+
+/// Which heterogeneous jobs have had their turn, where there are too many for one pass.
+#[derive(Debug, Default)]
+pub(crate) struct HetTurns {
+    /// Leaders of those that were tried in passes before, and wait until all have been.
+    before: BTreeSet<JobId>,
+    /// Likewise in this pass.
+    now: BTreeSet<JobId>,
+    /// Some have to wait for the next pass.
+    is_cut: bool,
+}
+
+impl HetTurns {
+    pub(super) fn end_pass(&mut self) {
+        match std::mem::take(&mut self.is_cut) {
+            true => self.before.append(&mut self.now),
+            false => {
+                self.before.clear();
+                self.now.clear();
+            }
+        }
+    }
 }
 
 /// A component and the lanes in which it waits.
@@ -132,12 +166,33 @@ pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bo
     if pass.backfill && !leads && !may_fit(pass, place, &components) {
         return waits;
     }
+    if !has_turn(pass, place) {
+        pass.het_tried.insert(place.leader, waits);
+        return waits;
+    }
+    let visited = pass.s.cost.nodes_visited;
     let tried = match try_components(pass, place, components) {
         Tried::Waits => waits,
         tried => tried,
     };
+    pass.s.cost.het_nodes += pass.s.cost.nodes_visited - visited;
     pass.het_tried.insert(place.leader, tried);
     tried
+}
+
+/// Whether the job is tried in this pass: there is a limit of nodes that are looked at for such jobs, and in the next pass
+/// it is the turn of the others.
+fn has_turn(pass: &mut Pass<'_>, place: HetPlace) -> bool {
+    let tried = &mut pass.s.het_turns;
+    if tried.before.contains(&place.leader) {
+        return false;
+    }
+    if pass.s.cost.het_nodes >= NODES_MAX {
+        tried.is_cut = true;
+        return false;
+    }
+    tried.now.insert(place.leader);
+    true
 }
 
 /// Whether the components find places beside each other on empty nodes that take jobs. What is found is kept.
@@ -145,7 +200,8 @@ fn fits_empty_nodes(pass: &mut Pass<'_>, place: HetPlace, components: &[Componen
     if let Some(known) = pass.s.queue.het_fits.get(&place.leader) {
         return *known;
     }
-    let fits = could_fit(&members(pass, components), &pass.s.fleet);
+    let (fits, cost) = could_fit(&members(pass, components), &pass.s.fleet);
+    pass.s.cost.count_joint(cost);
     pass.s.queue.het_fits.insert(place.leader, fits);
     fits
 }
@@ -180,24 +236,30 @@ fn components(pass: &Pass<'_>, place: HetPlace) -> Option<Vec<Component>> {
 /// Components are placed in their order; if one finds no place beside those before it, it comes first. If it finds
 /// none even then, all wait until it may.
 fn try_components(pass: &mut Pass<'_>, place: HetPlace, components: Vec<Component>) -> Tried {
-    let mut order: Vec<usize> = (0..components.len()).collect();
+    let kinds = kinds_of(pass, &components);
+    let mut orders = TriedOrders::new(&kinds);
     let mut narrowed = false;
     let mut missing = None;
-    for _ in 0..components.len() {
-        match place_all(pass, &components, &order) {
+    for round in 0..components.len() {
+        if round >= ORDERS_LEAST && pass.s.cost.het_placements >= PLACEMENTS_MAX {
+            break;
+        }
+        match place_all(pass, &components, &orders.order) {
             Ok(starts) => {
                 start_all(pass, starts);
                 return Tried::Started;
             }
             Err(failure) => {
                 narrowed |= failure.narrowed;
-                let nth = order.iter().position(|c| *c == failure.at).unwrap_or(0);
+                let nth = orders.order.iter().position(|c| *c == failure.at);
+                let nth = nth.unwrap_or(0);
                 if nth == 0 {
                     missing = failure.missing;
                     break;
                 }
-                let first = order.remove(nth);
-                order.insert(0, first);
+                if !orders.put_first(nth) {
+                    break;
+                }
             }
         }
     }
@@ -220,6 +282,33 @@ fn try_components(pass: &mut Pass<'_>, place: HetPlace, components: Vec<Componen
     Tried::Waits
 }
 
+/// For each component the first for which a search has the same outcome: it asks for the same in the same partitions, and
+/// counts towards the same limits.
+fn kinds_of(pass: &Pass<'_>, components: &[Component]) -> Vec<usize> {
+    let queue = &pass.s.queue;
+    let same_lane = |(a, b): (&u32, &u32)| {
+        let (a, b) = (queue.lane(*a), queue.lane(*b));
+        let as_long = (a.planned_ms, a.least_ms) == (b.planned_ms, b.least_ms);
+        as_long && a.part == b.part && a.licenses == b.licenses && a.demand == b.demand
+    };
+    let same_job = |a: &Job, b: &Job| {
+        a.switch_wait_since == b.switch_wait_since
+            && a.spec.ask == b.spec.ask
+            && a.spec.account_name() == b.spec.account_name()
+            && pass.state.qos_of(a) == pass.state.qos_of(b)
+    };
+    let job = |c: &Component| pass.state.jobs.get(&c.job);
+    let same = |a: &Component, b: &Component| {
+        let lanes = a.lanes.len() == b.lanes.len();
+        lanes
+            && job(a).zip(job(b)).is_some_and(|(a, b)| same_job(a, b))
+            && a.lanes.iter().zip(&b.lanes).all(same_lane)
+    };
+    let first = |c: &Component| components.iter().position(|other| same(other, c));
+    let kinds = components.iter().zip(0..);
+    kinds.map(|(c, own)| first(c).unwrap_or(own)).collect()
+}
+
 /// Takes nodes for all components, or gives back what was taken.
 fn place_all(
     pass: &mut Pass<'_>,
@@ -234,6 +323,7 @@ fn place_all(
         let mut found = None;
         let mut missing = Some(Vec::new());
         for &lane in &component.lanes {
+            pass.s.cost.het_placements += 1;
             let PlacementResult {
                 placement,
                 narrowed,
@@ -400,6 +490,7 @@ fn are_free(pass: &Pass<'_>, lane: u32, picks: &[Pick]) -> bool {
         narrowed: Cell::new(false),
         reserved: Cell::new(None),
         visited: Cell::new(0),
+        tries: Cell::new(0),
         shared: false,
     };
     picks.iter().all(|pick| {
@@ -442,6 +533,111 @@ fn members<'b>(pass: &'b Pass<'_>, components: &[Component]) -> Vec<Member<'b>> 
     components.iter().map(member).collect()
 }
 
+/// What an earliest time for all components depends on, where nothing else is reserved.
+#[derive(Debug, PartialEq, Eq)]
+struct JointQuestion {
+    /// The version of the fleet.
+    version: u64,
+    ends: Ends,
+    /// The lanes of each component, and the stamps of their demands.
+    lanes: Vec<Vec<StampedLane>>,
+}
+
+/// A lane with the demand that it has.
+#[derive(Debug, PartialEq, Eq)]
+struct StampedLane {
+    lane: u32,
+    stamp: u64,
+}
+
+/// An earliest time for all components.
+#[derive(Clone, Debug)]
+struct Joint {
+    start: Timestamp,
+    places: Vec<JointPlacement>,
+    /// What is kept of nodes then.
+    holds: Holds,
+}
+
+/// The last such time that was worked out. It stays as long as nothing changes on any node and the time has not come.
+#[derive(Debug)]
+pub(crate) struct LastJoint {
+    question: JointQuestion,
+    found: Option<Joint>,
+    /// When it was worked out.
+    at: Timestamp,
+}
+
+impl JointQuestion {
+    /// `None` where it depends on more: other reservations, and waits for switches.
+    fn new(pass: &Pass<'_>, components: &[Component], ends: Ends) -> Option<JointQuestion> {
+        let queue = &pass.s.queue;
+        let lanes = |c: &Component| {
+            let lane = |id: &u32| {
+                let lane = queue.lane(*id);
+                let by_switches = |demand: &Demand| demand.switches.is_some();
+                let depends = lane.demand.as_ref().is_ok_and(by_switches);
+                (!depends).then_some(StampedLane {
+                    lane: *id,
+                    stamp: lane.stamp,
+                })
+            };
+            c.lanes.iter().map(lane).collect()
+        };
+        let alone = pass.reservations.holds.is_empty() && pass.s.fleet.blocks.all.is_empty();
+        let lanes: Option<Vec<_>> = components.iter().filter(|_| alone).map(lanes).collect();
+        lanes
+            .filter(|lanes| !lanes.is_empty())
+            .map(|lanes| JointQuestion {
+                version: pass.s.fleet.changes.version(),
+                ends,
+                lanes,
+            })
+    }
+}
+
+/// When and where all components fit at the earliest, by what is reserved.
+fn earliest(
+    pass: &mut Pass<'_>,
+    components: &[Component],
+    question: Option<JointQuestion>,
+    ends: Ends,
+) -> Option<Joint> {
+    let last = pass.s.last_joint.as_ref();
+    let known = last.filter(|last| {
+        let is_ahead = |joint: &Joint| joint.start > pass.now;
+        Some(&last.question) == question.as_ref()
+            && (last.at == pass.now || last.found.as_ref().is_some_and(is_ahead))
+    });
+    if let Some(known) = known {
+        return known.found.clone();
+    }
+    let members = members(pass, components);
+    let mut holds = pass.reservations.holds.clone();
+    let left = JOINT_NODES_MAX.saturating_sub(pass.s.cost.het_nodes);
+    let terms = JointTerms {
+        assumed: ends.into(),
+        now: pass.now,
+        // A costly job does not take it all from those behind it.
+        nodes_max: left.max(JOINT_NODES_MAX / 64),
+    };
+    let (found, cost) = earliest_together(&members, &pass.s.fleet, &mut holds, terms);
+    pass.s.cost.count_joint(cost);
+    let found = found.map(|(start, places)| Joint {
+        start,
+        places,
+        holds,
+    });
+    if let Some(question) = question {
+        pass.s.last_joint = Some(LastJoint {
+            question,
+            found: found.clone(),
+            at: pass.now,
+        });
+    }
+    found
+}
+
 fn reserve_all(
     pass: &mut Pass<'_>,
     place: HetPlace,
@@ -453,17 +649,19 @@ fn reserve_all(
         true => Ends::Planned,
         false => Ends::Limits,
     };
-    let members = members(pass, &components);
-    let mut taken = pass.reservations.holds.clone();
-    let fleet = &pass.s.fleet;
-    let (start, found) = earliest_together(&members, fleet, &mut taken, ends.into(), pass.now)?;
+    let question = JointQuestion::new(pass, &components, ends);
+    let Joint {
+        start,
+        places,
+        holds: taken,
+    } = earliest(pass, &components, question, ends)?;
     if start > pass.now && !reservations::may_reserve(pass, first, start) {
         return None;
     }
     pass.reservations.holds = taken;
     let mut holds = Vec::new();
     let mut chosen = Vec::with_capacity(components.len());
-    for (component, placed) in components.iter().zip(found) {
+    for (component, placed) in components.iter().zip(places) {
         pass.reservations
             .ends
             .extend(placed.holds.first().map(|hold| hold.end));

@@ -1,9 +1,11 @@
 //! The scheduler's entry points: following events, preparing a pass.
 
+use crate::backfill::together::JointCost;
 use crate::nodes::fleet::{Fleet, NodeView};
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::planned::PlannedEnds;
 use crate::nodes::reserved::waiting_for;
+use crate::pass::het::{HetTurns, LastJoint};
 use crate::pass::noted::Noted;
 use crate::pass::preempt::PreemptableJobs;
 use crate::pass::reservations::LaneOutlook;
@@ -43,6 +45,24 @@ pub struct Cost {
     pub jobs_visited: u64,
     /// Placements that were begun, and alternatives of licenses and limits that were compared before nodes were looked at.
     pub checks: u64,
+    /// How often what a job needs was compared with sockets of a node, and steps to share out devices to these.
+    pub socket_tries: u64,
+    /// Places that were looked for, for a component of a heterogeneous job each.
+    pub het_placements: u64,
+    /// Nodes that were looked at for these, now and at later times.
+    pub het_nodes: u64,
+}
+
+impl Cost {
+    /// What counts towards the limit of a pass.
+    pub(crate) fn nodes_and_tries(&self) -> u64 {
+        self.nodes_visited + self.socket_tries
+    }
+
+    pub(crate) fn count_joint(&mut self, cost: JointCost) {
+        self.het_placements += cost.placements;
+        self.het_nodes += cost.nodes;
+    }
 }
 
 /// A part of a node that the last pass kept for a job that waits.
@@ -93,6 +113,9 @@ pub struct Scheduler {
     /// And its lists, likewise.
     pub(crate) lists: Lists,
     rebuild: bool,
+    pub(crate) het_turns: HetTurns,
+    /// The last heterogeneous job for which nodes were kept.
+    pub(crate) last_joint: Option<LastJoint>,
     /// The last feasible submission.
     pub(crate) last_feasible: LastFeasible,
     /// Less counts towards limits of these since the last pass.

@@ -42,14 +42,17 @@ pub(super) fn try_shorter(
     let switches = demand.switches.map(|limit| limit.most);
     let found = choose(demand, &pass.s.fleet, part, &source, switches);
     let visited = source.visited.get();
+    let tries = source.tries.get();
     let picks = match found {
         Placement::Here(picks) => picks,
         Placement::Nowhere(short) => {
             pass.s.cost.nodes_visited += visited;
+            pass.s.cost.socket_tries += tries;
             return Err(short);
         }
         Placement::Scattered => {
             pass.s.cost.nodes_visited += visited;
+            pass.s.cost.socket_tries += tries;
             return Err(Shortfall::ANYTHING);
         }
     };
@@ -67,6 +70,7 @@ pub(super) fn try_shorter(
         })
     });
     pass.s.cost.nodes_visited += visited;
+    pass.s.cost.socket_tries += tries;
     let minutes = longest.map_or(0, |end| end.since_ms(pass.now) / MINUTE_MS);
     match u32::try_from(minutes).ok().filter(|m| *m > 0) {
         Some(minutes) => Ok((picks, TimeLimit::Minutes(minutes))),
@@ -86,6 +90,7 @@ fn until<'b>(pass: &'b Pass<'_>, part: u32, end: Timestamp) -> CurrentNodes<'b> 
         narrowed: Cell::new(false),
         reserved: Cell::new(None),
         visited: Cell::new(0),
+        tries: Cell::new(0),
         shared: false,
     }
 }

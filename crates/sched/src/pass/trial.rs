@@ -1,7 +1,9 @@
 //! `--test-only`, `--immediate`: when and where one job would start, without queueing it.
 
 use crate::backfill::outlook::{FoundStart, KeptNodes, Outlook, StartTimes};
-use crate::backfill::together::{Member, MemberLane, earliest_together};
+use crate::backfill::together::{
+    JOINT_NODES_MAX, JointTerms, Member, MemberLane, earliest_together,
+};
 use crate::demand::Demand;
 use crate::demand::licenses::{Licenses, LicensesDue, Span, asked};
 use crate::demand::pick::Pick;
@@ -98,7 +100,12 @@ pub(crate) fn would_start_together(
         })
         .collect();
     let mut holds = Holds::default();
-    let found = earliest_together(&members, &fleet, &mut holds, by_limits(now), now);
+    let terms = JointTerms {
+        assumed: by_limits(now),
+        now,
+        nodes_max: JOINT_NODES_MAX,
+    };
+    let (found, _) = earliest_together(&members, &fleet, &mut holds, terms);
     let Some((at, places)) = found else {
         let text = "the components never fit beside each other";
         return Err(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
@@ -270,6 +277,7 @@ impl Trial<'_> {
             narrowed: Cell::new(false),
             reserved: Cell::new(None),
             visited: Cell::new(0),
+            tries: Cell::new(0),
             shared: false,
         };
         let switches = demand.switches.map(|limit| limit.most);

@@ -5,13 +5,18 @@ use super::{Candidate, NodeSource, Search};
 use crate::demand::pick::{JobShare, Pick, SHARES_MAX};
 use crate::nodes::class::NodeClass;
 use crate::nodes::room::Detail;
+use crate::nodes::sockets::SocketSets;
+use std::collections::BTreeMap;
 
 /// Ways to share out devices that are looked at before the job waits for a simpler one.
-const STEPS_MAX: u32 = 20_000;
+const STEPS_MAX: u64 = 20_000;
+/// The same for all alternatives and numbers of nodes of a job, comparisons with sockets included.
+const WORK_MAX: u64 = 500_000;
 /// Ways of one node.
 const WAYS_MAX: usize = 256;
 
 /// With these devices a node holds so many tasks.
+#[derive(Clone)]
 struct Way {
     share: JobShare,
     least: u32,
@@ -39,7 +44,8 @@ struct Ways {
     by_node: Vec<Vec<Way>>,
     beyond: Vec<Beyond>,
     tasks: u64,
-    steps: u32,
+    steps: u64,
+    steps_max: u64,
 }
 
 impl<G: NodeSource> Search<'_, G> {
@@ -54,25 +60,61 @@ impl<G: NodeSource> Search<'_, G> {
             &self.fleet.classes[class as usize]
         };
         let all_fit = |picks: &[Pick]| {
-            let mut each = picks.iter().zip(&details);
-            each.all(|(pick, detail)| self.demand.fits_sockets(class(pick), detail, pick))
+            // Most nodes are equal and get as much.
+            let mut last: Option<(&Pick, &Detail)> = None;
+            picks.iter().zip(&details).all(|(pick, detail)| {
+                let same = |(other, of): (&Pick, &Detail)| {
+                    let as_much = (other.tasks, other.share) == (pick.tasks, pick.share);
+                    as_much && std::ptr::eq(class(other), class(pick)) && of == detail
+                };
+                let known = last.replace((pick, detail)).is_some_and(same);
+                known || self.fits(class(pick), detail, pick)
+            })
         };
         if all_fit(&picks) {
             return Some(picks);
         }
-        let nodes = chosen.iter().zip(&picks).zip(&details);
-        let by_node: Vec<Vec<Way>> = nodes
-            .map(|((c, pick), detail)| self.ways(c, pick, class(pick), detail))
-            .collect();
+        let mut by_node: Vec<Vec<Way>> = Vec::with_capacity(chosen.len());
+        for (at, c) in chosen.iter().enumerate() {
+            let (pick, detail) = (&picks[at], &details[at]);
+            let same = at > 0
+                && (c.most, c.share) == (chosen[at - 1].most, chosen[at - 1].share)
+                && (pick.tasks, pick.share) == (picks[at - 1].tasks, picks[at - 1].share)
+                && std::ptr::eq(class(pick), class(&picks[at - 1]))
+                && *detail == details[at - 1];
+            if self.near_work.get() >= WORK_MAX {
+                return None;
+            }
+            let ways = match by_node.last().filter(|_| same) {
+                Some(known) => known.clone(),
+                None => self.ways(c, pick, class(pick), detail),
+            };
+            by_node.push(ways);
+        }
         let mut share = JobShare::default();
         for (n, total) in share.iter_mut().zip(self.demand.devices.of_all_nodes()) {
             *n = u32::try_from(total).ok()?;
         }
         let each = u64::from(self.demand.tasks_each) * chosen.len() as u64;
         let tasks = self.demand.tasks.map_or(each, u64::from);
-        let found = Ways::new(by_node, tasks).find(share)?;
+        let left = WORK_MAX.saturating_sub(self.near_work.get());
+        let (found, steps) = Ways::new(by_node, tasks).find(share, left);
+        self.note_near_work(steps);
+        let found = found?;
         let picks = with_tasks(picks, &found, tasks);
         all_fit(&picks).then_some(picks)
+    }
+
+    /// Whether the node holds so many tasks and devices of the whole job to the socket.
+    fn fits(&self, class: &NodeClass, detail: &Detail, pick: &Pick) -> bool {
+        let Some(sets) = self.demand.socket_sets(class, detail, pick) else {
+            return false;
+        };
+        let one = pick.tasks..=pick.tasks;
+        let need = |_| self.demand.socket_need(class, pick);
+        let fits = sets.most(one, &need).is_some();
+        self.note_near_work(sets.tries());
+        fits
     }
 
     /// The devices that a node may get, nearest to an even distribution first.
@@ -82,27 +124,16 @@ impl<G: NodeSource> Search<'_, G> {
             Some(tasks) => (1, c.most.min(tasks)),
             None => (d.tasks_each, d.tasks_each),
         };
-        let mut shares = vec![JobShare::default()];
-        for kind in 0..SHARES_MAX {
-            let more = |share: &JobShare| {
-                let share = *share;
-                (1..=c.share[kind]).map(move |n| {
-                    let mut share = share;
-                    share[kind] = n;
-                    share
-                })
-            };
-            let more: Vec<JobShare> = shares.iter().flat_map(more).collect();
-            shares.extend(more);
-            shares.truncate(WAYS_MAX);
-        }
+        let mut shares = shares_up_to(&c.share);
         shares.retain(|share| share.iter().any(|n| *n > 0));
         let off = |share: &JobShare| -> u32 {
             let each = share.iter().zip(&even.share);
             each.map(|(a, b)| a.abs_diff(*b)).sum()
         };
         shares.sort_by_key(off);
-        let way = |share: JobShare| {
+        // Of which kinds there are any decides what is near.
+        let mut known: BTreeMap<u32, Option<SocketSets>> = BTreeMap::new();
+        let mut way = |share: JobShare| {
             let gpus: u32 = share.iter().sum();
             let shared = d.devices.tasks_per_gpu().unwrap_or(u32::MAX);
             let to = to.min(gpus.saturating_mul(shared));
@@ -111,15 +142,43 @@ impl<G: NodeSource> Search<'_, G> {
                 share,
                 ..*even
             };
-            let fits = |tasks: &u32| d.fits_sockets(class, detail, &pick(*tasks));
-            Some(Way {
-                share,
-                least: (from..=to).find(fits)?,
-                most: (from..=to).rev().find(fits)?,
+            let kinds = { share.iter() }.fold(0, |kinds, n| kinds << 1 | u32::from(*n > 0));
+            let sets = known.entry(kinds);
+            let sets = sets.or_insert_with(|| d.socket_sets(class, detail, &pick(from)));
+            let need = |tasks| d.socket_need(class, &pick(tasks));
+            let (least, most) = sets.as_ref()?.range(from..=to, need)?;
+            Some(Way { share, least, most })
+        };
+        let ways = shares.into_iter().filter_map(&mut way).collect();
+        let tries = known.values().flatten().map(SocketSets::tries);
+        self.note_near_work(tries.sum());
+        ways
+    }
+
+    fn note_near_work(&self, work: u64) {
+        self.near_work.set(self.near_work.get() + work);
+        self.source.note_tries(work);
+    }
+}
+
+/// What a node may give that has so many devices, kind by kind: the first of these ways.
+fn shares_up_to(most: &JobShare) -> Vec<JobShare> {
+    let mut shares = vec![JobShare::default()];
+    for kind in 0..SHARES_MAX {
+        let more = |share: &JobShare| {
+            let share = *share;
+            (1..=most[kind]).map(move |n| {
+                let mut share = share;
+                share[kind] = n;
+                share
             })
         };
-        shares.into_iter().filter_map(way).collect()
+        // Devices that are only counted are many.
+        let left = WAYS_MAX.saturating_sub(shares.len());
+        let more: Vec<JobShare> = shares.iter().flat_map(more).take(left).collect();
+        shares.extend(more);
     }
+    shares
 }
 
 impl Ways {
@@ -140,20 +199,24 @@ impl Ways {
             beyond,
             tasks,
             steps: 0,
+            steps_max: STEPS_MAX,
         }
     }
 
-    /// A way for each node that together give all devices and hold all tasks.
-    fn find(mut self, share: JobShare) -> Option<Vec<Way>> {
+    /// A way for each node that together give all devices and hold all tasks, and the number of steps that this took, so
+    /// many at most.
+    fn find(mut self, share: JobShare, most: u64) -> (Option<Vec<Way>>, u64) {
         let mut found = Vec::new();
         let left = Remaining {
             share,
             least: 0,
             most: 0,
         };
-        self.from(0, left, &mut found).then_some(())?;
+        self.steps_max = most.min(STEPS_MAX);
+        let is_found = self.from(0, left, &mut found);
         let nodes = self.by_node.into_iter().zip(found);
-        Some(nodes.map(|(mut ways, n)| ways.swap_remove(n)).collect())
+        let ways = is_found.then(|| nodes.map(|(mut ways, n)| ways.swap_remove(n)).collect());
+        (ways, self.steps)
     }
 
     fn from(&mut self, node: usize, left: Remaining, found: &mut Vec<usize>) -> bool {
@@ -163,7 +226,7 @@ impl Ways {
         let possible = left.share.iter().zip(&beyond.share).all(given)
             && left.least + beyond.least <= self.tasks
             && left.most + beyond.most >= self.tasks;
-        if !possible || self.steps > STEPS_MAX {
+        if !possible || self.steps > self.steps_max {
             return false;
         }
         if node == self.by_node.len() {
@@ -206,4 +269,17 @@ fn with_tasks(mut picks: Vec<Pick>, ways: &[Way], tasks: u64) -> Vec<Pick> {
         pick.tasks = u32::try_from(count).unwrap_or(way.most);
     }
     picks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_bounded_whatever_is_counted() {
+        let few = shares_up_to(&[2, 0, 1, 0]);
+        assert_eq!(few.len(), 6);
+        assert!(few.contains(&[2, 0, 1, 0]));
+        assert_eq!(shares_up_to(&[u32::MAX; SHARES_MAX]).len(), WAYS_MAX);
+    }
 }

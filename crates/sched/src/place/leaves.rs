@@ -144,7 +144,7 @@ impl<G: NodeSource> Search<'_, G> {
         best: u32,
     ) -> Option<Vec<Candidate>> {
         let d = self.demand;
-        let named = |list: &[Candidate]| list.iter().any(|c| d.required.contains(&c.node));
+        let named = |list: &[Candidate]| list.iter().any(|c| d.requires(c.node));
         let mut order: Vec<(bool, u64, &[Candidate])> = known
             .range(range)
             .filter(|(_, list)| !list.is_empty())

@@ -28,6 +28,8 @@ pub(crate) struct CurrentNodes<'a> {
     /// Set when a reservation did.
     pub(crate) reserved: Cell<Option<Reason>>,
     pub(crate) visited: Cell<u64>,
+    /// How often needs were compared with sockets.
+    pub(crate) tries: Cell<u64>,
     /// CPUs that others share may be had, too.
     pub(crate) shared: bool,
 }
@@ -40,6 +42,10 @@ impl NodeSource for CurrentNodes<'_> {
 
     fn tightest(&self, least: (u32, u32, u64)) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
         Some(Box::new(self.part.tightest(least)?))
+    }
+
+    fn note_tries(&self, tries: u64) {
+        self.tries.set(self.tries.get() + tries);
     }
 
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_> {

@@ -6,6 +6,7 @@ use crate::demand::SegmentAsk;
 use crate::nodes::network::{Leaves, Network};
 use muster_model::spec::Segments;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 impl<G: NodeSource> Search<'_, G> {
@@ -32,7 +33,7 @@ impl<G: NodeSource> Search<'_, G> {
                 self.first_of(range, usize::MAX, each, &mut all);
             }
             // Nodes that the job names come first.
-            all.sort_by_key(|c| !d.required.contains(&c.node));
+            all.sort_by_key(|c| !d.requires(c.node));
             all
         };
         let mut all: Vec<(u32, Vec<Candidate>)> = Vec::new();
@@ -49,8 +50,9 @@ impl<G: NodeSource> Search<'_, G> {
             Segments::Together => levels.chain([&everywhere]).find_map(within),
             Segments::Anywhere | Segments::Apart => within(&everywhere),
         }?;
-        let has = |c: &Candidate| chosen.iter().any(|other| other.node == c.node);
-        required.iter().all(has).then_some(chosen)
+        let has: BTreeSet<u32> = chosen.iter().map(|c| c.node).collect();
+        let all = required.iter().all(|c| has.contains(&c.node));
+        all.then_some(chosen)
     }
 
     /// Chooses that many segments out of these blocks.
@@ -65,9 +67,7 @@ impl<G: NodeSource> Search<'_, G> {
             Segments::Anywhere | Segments::Together => list.len() / segment.nodes,
         };
         let named = |list: &[Candidate]| {
-            let named = list
-                .iter()
-                .filter(|c| self.demand.required.contains(&c.node));
+            let named = list.iter().filter(|c| self.demand.requires(c.node));
             named.count()
         };
         let mut open: Vec<&[Candidate]> = blocks.map(|(_, list)| list.as_slice()).collect();

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 impl World {
-    fn submit_het(&mut self, mut specs: Vec<JobSpec>) -> Vec<JobId> {
+    pub(crate) fn submit_het(&mut self, mut specs: Vec<JobSpec>) -> Vec<JobId> {
         let script = BlobId([1; 32]);
         for (spec, offset) in specs.iter_mut().zip(0..) {
             spec.kind = match offset {

@@ -18,6 +18,7 @@ mod preempt;
 mod properties;
 mod ranked;
 mod reserved;
+mod searches;
 mod shapes;
 mod sharing;
 mod within_node;

@@ -1,0 +1,201 @@
+//! Searches whose length users could choose, by counting: numbers of tasks and devices, combinations of sockets, components
+//! of heterogeneous jobs.
+
+use crate::world::{World, cluster, job, node, wide};
+use muster_model::cpuset::CpuSet;
+use muster_model::ids::JobId;
+use muster_model::node::{GresConfig, NodeConfig};
+use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec};
+use muster_sched::Cost;
+
+fn half(right: bool) -> CpuSet {
+    let first = 4 * u32::from(right);
+    (first..first + 4).collect()
+}
+
+/// Two sockets of four cores, and two GPUs at these sockets.
+fn two_sockets(name: &str, first: bool, second: bool) -> NodeConfig {
+    NodeConfig {
+        sockets: 2,
+        cores_per_socket: 4,
+        gres: vec![GresConfig {
+            name: "gpu".into(),
+            count: 2,
+            near: vec![half(first), half(second)],
+            ..GresConfig::default()
+        }],
+        ..node(name, 8, 1000)
+    }
+}
+
+fn devices(name: &str, count: u64) -> Vec<GresAsk> {
+    vec![GresAsk {
+        name: name.into(),
+        kind: None,
+        count,
+    }]
+}
+
+/// A GPU at each of two sockets.
+fn at_both_sockets(mut spec: JobSpec) -> JobSpec {
+    spec.ask.sockets_per_node = Some(2);
+    spec.ask.devices = Some(Box::new(DeviceAsk {
+        per_socket: devices("gpu", 1),
+        ..DeviceAsk::default()
+    }));
+    spec
+}
+
+fn plan(world: &mut World) -> (Vec<JobId>, Cost) {
+    let started = world.pass();
+    (started, world.sched.cost())
+}
+
+/// With --overcommit and no number of tasks a node holds billions: they are not tried one after another where its sockets
+/// do not have the devices.
+#[test]
+fn tasks_that_take_no_cpus_are_not_counted_down() {
+    let lines = vec![
+        two_sockets("n0", false, false),
+        two_sockets("n1", false, true),
+    ];
+    let mut world = World::new(cluster(lines));
+    let mut filler = job(8, 60);
+    filler.ask.nodelist = Some("n1".into());
+    let filler = world.submit(filler);
+    assert_eq!(world.pass(), [filler]);
+    let mut spec = at_both_sockets(wide(1, 1, 10));
+    (spec.ask.ntasks, spec.ask.overcommit) = (None, true);
+    let id = world.submit(spec);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.socket_tries < 100, "{cost:?}");
+    world.end(filler);
+    assert_eq!(world.pass(), [id]);
+    assert_eq!(world.place(id), "n1:2");
+}
+
+/// Nodes of one kind with the same free CPUs and devices are decided once.
+#[test]
+fn equal_nodes_are_looked_at_once_to_the_socket() {
+    let lines: Vec<NodeConfig> = (0..50)
+        .map(|i| two_sockets(&format!("n{i}"), false, true))
+        .collect();
+    let mut world = World::new(cluster(lines));
+    let mut filler = wide(50, 150, 60);
+    (filler.ask.ntasks, filler.ask.ntasks_per_node) = (None, Some(3));
+    let fillers = world.submit(filler);
+    assert_eq!(world.pass(), [fillers]);
+    // A CPU of one socket of each node is left, and all of the other.
+    let mut spec = wide(2, 8, 10);
+    spec.ask.ntasks_per_socket = Some(2);
+    let id = world.submit(spec);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!((1..20).contains(&cost.socket_tries), "{cost:?}");
+    world.end(fillers);
+    assert_eq!(world.pass(), [id]);
+}
+
+/// A device that is only counted may be there by the hundred thousand.
+#[test]
+fn counted_devices_of_a_job_are_shared_out_at_once() {
+    let line = |i: u32| {
+        let mut line = two_sockets(&format!("n{i}"), false, true);
+        line.gres.push(GresConfig {
+            name: "tokens".into(),
+            count: 100_000,
+            ..GresConfig::default()
+        });
+        line
+    };
+    let mut world = World::new(cluster((0..4).map(line).collect()));
+    for binding in [DeviceBinding::default(), DeviceBinding::Enforced] {
+        let mut spec = wide(4, 8, 10);
+        spec.ask.devices = Some(Box::new(DeviceAsk {
+            per_job: devices("tokens", 360_000),
+            binding,
+            ..DeviceAsk::default()
+        }));
+        let id = world.submit(spec);
+        let (started, cost) = plan(&mut world);
+        assert_eq!(started, [id]);
+        assert!(cost.socket_tries < 100, "{cost:?}");
+        let alloc = world.state.jobs[&id].alloc.as_ref().unwrap();
+        let given = alloc.nodes.iter().flat_map(|share| &share.gres);
+        let given: Vec<u32> = given.map(|gres| gres.ids.len()).collect();
+        assert_eq!(given, [100_000, 86_667, 86_667, 86_666]);
+        world.end(id);
+    }
+}
+
+/// As many nodes of one CPU, each busy until another time.
+fn busy(count: u32) -> (World, Vec<JobId>) {
+    let mut world = World::simple(count, 1);
+    let runs = (0..count).map(|i| world.submit(job(1, 10 + i))).collect();
+    assert_eq!(world.pass().len(), count as usize);
+    (world, runs)
+}
+
+/// Components that ask for the same are placed in one order only.
+#[test]
+fn equal_components_are_not_tried_in_every_order() {
+    let (mut world, runs) = busy(160);
+    let ids = world.submit_het(vec![job(1, 10); 128]);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    // One for each component that has a place at each of the times at which another node is free, and one for the next.
+    assert!(cost.het_placements <= 129 * 129, "{cost:?}");
+    world.end(runs[0]);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_placements <= 129 * 129, "{cost:?}");
+    for run in &runs[1..127] {
+        world.end(*run);
+    }
+    assert!(world.pass().is_empty());
+    world.end(runs[127]);
+    assert_eq!(world.pass(), ids);
+}
+
+/// As long as no node changes, nodes are kept from the same time on.
+#[test]
+fn nodes_of_a_heterogeneous_job_are_not_looked_for_again() {
+    let (mut world, runs) = busy(20);
+    let ids = world.submit_het(vec![job(1, 10), job(2, 10)]);
+    let (_, cost) = plan(&mut world);
+    assert!(cost.het_placements > 4, "{cost:?}");
+    let expected = world.state.jobs[&ids[0]].expected_start;
+    assert!(expected.is_some());
+    for minutes in 11..15 {
+        world.now = world.now.plus_s(1);
+        world.submit(job(1, minutes));
+        let (started, cost) = plan(&mut world);
+        assert!(started.is_empty());
+        assert!(cost.het_placements <= 4, "{cost:?}");
+        assert_eq!(world.state.jobs[&ids[0]].expected_start, expected);
+    }
+    world.end(runs[2]);
+    let (_, cost) = plan(&mut world);
+    assert!(cost.het_placements > 4, "{cost:?}");
+    assert!(world.state.jobs[&ids[0]].expected_start < expected);
+}
+
+/// A job of many unequal components may have nodes kept from a later time than it could, and starts as soon as it fits.
+#[test]
+fn unequal_components_are_tried_in_few_orders() {
+    let (mut world, runs) = busy(160);
+    let specs = (0..128).map(|i| job(1, 500 - i)).collect();
+    let ids = world.submit_het(specs);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_nodes <= 5_000_000, "{cost:?}");
+    for run in &runs[..127] {
+        world.end(*run);
+    }
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_nodes <= 5_000_000, "{cost:?}");
+    world.end(runs[127]);
+    assert_eq!(world.pass(), ids);
+}
