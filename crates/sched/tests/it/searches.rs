@@ -153,7 +153,10 @@ fn equal_components_are_not_tried_in_every_order() {
     for run in &runs[1..127] {
         world.end(*run);
     }
-    assert!(world.pass().is_empty());
+    // The last has no place until another job ends, which is looked for every ten minutes.
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_placements <= 20 * 128, "{cost:?}");
     world.end(runs[127]);
     assert_eq!(world.pass(), ids);
 }
