@@ -407,7 +407,15 @@ fn new_spec(
         spec.partitions = chosen.iter().map(|p| p.name.clone()).collect();
     }
     if let Some(wanted) = &update.ask {
-        spec.ask = wanted.clone();
+        let before = std::mem::replace(&mut spec.ask, wanted.clone());
+        // Who names another number of tasks or nodes gets that number.
+        let new = &mut spec.ask;
+        if new.task_range == before.task_range
+            && (new.task_range.as_ref())
+                .is_some_and(|range| ask::check_task_range(new, range).is_err())
+        {
+            new.task_range = None;
+        }
     }
     if update.ask.is_some() || update.partitions.is_some() {
         let names = &spec.partitions;

@@ -19,5 +19,6 @@ mod ranked;
 mod reserved;
 mod shapes;
 mod sharing;
+mod task_ranges;
 mod within_node;
 mod world;

@@ -191,9 +191,12 @@ fn slot_lines(job: &Job, share: &NodeShare) -> usize {
     usize::try_from(slots).unwrap_or(usize::MAX)
 }
 
-/// Slots that a job asks for.
+/// Slots that a job has, or the least that it asks for.
 pub(in crate::grid_engine) fn slots(job: &Job) -> u64 {
-    u64::from(job.spec.ask.task_count()) * u64::from(job.spec.ask.cpus_of_task())
+    let ask = &job.spec.ask;
+    let given = (job.alloc.as_ref()).filter(|_| ask.task_range.is_some());
+    let tasks = given.map_or_else(|| ask.task_count(), |alloc| alloc.ntasks);
+    u64::from(tasks) * u64::from(ask.cpus_of_task())
 }
 
 /// What a job has on each of its hosts.
