@@ -550,6 +550,11 @@ fn every_refusal_for_want_of_a_right_is_in_the_audit_log() {
         let response = as_user(uid, || call(server, &script));
         assert!(matches!(response, Response::Script(_)), "{response:?}");
     }
+    // The environment may have secrets: it is for the owner and administrators, and others are refused by name.
+    let environment = query(Query::Environment(job));
+    let response = as_user(bob, || call(server, &environment));
+    assert!(matches!(response, Response::Environment(_)), "{response:?}");
+    is_denied(&as_user(bob + 1, || call(server, &environment)));
     let response = call(server, &query(crontab));
     assert!(matches!(response, Response::Crontab(None)), "{response:?}");
     let lines = AUDIT.take(&["as root", "CrontabOfOther", "done"]);

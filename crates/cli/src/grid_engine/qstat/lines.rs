@@ -2,7 +2,7 @@
 
 use super::usage::{self, Measured};
 use crate::grid_engine::arguments::Parsed;
-use crate::grid_engine::{selection, site};
+use crate::grid_engine::{memory, selection, site};
 use crate::listing::context::Ctx;
 use muster_conf::grid_engine::Mapping;
 use muster_model::grid_engine as marks;
@@ -414,7 +414,7 @@ fn usage_columns(text: &mut String, entry: &Entry) {
         None => ["NA"; 3].map(str::to_owned),
         Some(used) => [
             usage::days_and_clock(usage::cpu_s(used)),
-            "NA".to_owned(),
+            format!("{:.5}", memory::gib_seconds(used)),
             format!("{:.5}", usage::io_gib(used)),
         ],
     };
@@ -432,12 +432,11 @@ fn slot_task(text: &mut String, entry: &Entry, task: &SlotTask) {
         _ => "r",
     };
     let cpu = usage::clock(usage::cpu_s(&task.usage));
-    let io = usage::io_gib(&task.usage);
+    let (io, mem) = (usage::io_gib(&task.usage), memory::gib_seconds(&task.usage));
     let (tasks, name) = (&entry.tasks, &task.name);
     let _ = write!(
         text,
-        "{tasks:<10}{name:<12} {state:<5} {cpu} {:<7} {io:.5} ",
-        "NA"
+        "{tasks:<10}{name:<12} {state:<5} {cpu} {mem:<7.5} {io:.5} "
     );
 }
 
@@ -576,7 +575,7 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The order of columns is from Grid Engine 8.1.9, except for the memory over time, which is not known.
+    /// The order of columns is from Grid Engine 8.1.9, whose memory here is what tasks had at most.
     #[test]
     fn each_slot_has_a_line_with_what_runs_there() {
         let slots = View {
@@ -597,10 +596,10 @@ mod tests {
             [
                 "job-ID  prior   name       user         state submit/start at     queue                          master ja-task-ID task-ID state cpu        mem     io      stat failed ",
                 "-----------------------------------------------------------------------------------------------------------------------------------------------------------------------",
-                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@vm                       MASTER                        r     00:00:01 NA      0.00076 ",
-                "                                                                  all.q@vm                       SLAVE            1.vm         r     00:01:01 NA      0.00004 ",
+                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@vm                       MASTER                        r     00:00:01 0.00000 0.00076 ",
+                "                                                                  all.q@vm                       SLAVE            1.vm         r     00:01:01 0.00000 0.00004 ",
                 slave,
-                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@wm                       SLAVE            1.wm         r     25:01:01 NA      0.00000 ",
+                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@wm                       SLAVE            1.wm         r     25:01:01 0.00000 0.00000 ",
                 last,
             ]
         );
@@ -656,7 +655,7 @@ mod tests {
         };
         assert_eq!(
             shown(&ext)[2],
-            "      4 0.75000 0.00000 PAR        geuser       NA               defaultdep r     1:01:02:03 NA      0.00080     0     0     0     0     0 0.00  all.q@vm                           1        "
+            "      4 0.75000 0.00000 PAR        geuser       NA               defaultdep r     1:01:02:03 0.00000 0.00080     0     0     0     0     0 0.00  all.q@vm                           1        "
         );
         let with_steps = View {
             steps: true,
@@ -670,7 +669,7 @@ mod tests {
         );
         assert_eq!(
             lines[3],
-            "                                                                                                      0:00:01:01 NA      0.00004     0     0     0     0     0 0.00  all.q@vm                       SLAVE            1.vm         r     00:01:01 NA      0.00004 "
+            "                                                                                                      0:00:01:01 0.00000 0.00004     0     0     0     0     0 0.00  all.q@vm                       SLAVE            1.vm         r     00:01:01 0.00000 0.00004 "
         );
         assert_eq!(
             lines[4],
