@@ -497,9 +497,9 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
             .contains("\nslotmem             slotmem    MEMORY      <=      YES         YES")
     );
     assert_eq!(c.ok("qconf -sprjl"), "p1");
-    let refused = c.run("qconf -aq new.q");
+    let refused = c.run("qconf -ap new");
     assert!(
-        refused.code == 1 && refused.err.contains("PartitionName lines of slurm.conf"),
+        refused.code == 1 && refused.err.contains("sge.conf beside slurm.conf: pe new "),
         "{refused:?}"
     );
     assert!(
