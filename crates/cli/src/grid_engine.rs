@@ -8,6 +8,7 @@ pub(crate) mod interactive;
 mod jsv;
 #[cfg(test)]
 mod malformed;
+mod memory;
 mod output;
 pub(crate) mod qacct;
 pub(crate) mod qalter;

@@ -4,6 +4,7 @@ mod agent;
 pub mod catalogue;
 mod class;
 pub mod connect;
+mod editor;
 mod grid_engine;
 pub mod library;
 mod listing;

@@ -3,6 +3,7 @@
 
 mod pattern;
 pub mod resources;
+pub mod slots;
 
 pub use self::pattern::fits;
 use crate::diagnostic::{Diagnostic, Origin, Severity};

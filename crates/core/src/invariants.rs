@@ -103,6 +103,11 @@ impl State {
             !job.state.is_ended() || job.end_time.is_some(),
             "job {id} ended at no time"
         );
+        let tasks = job.alloc.as_ref().map_or(0, |alloc| alloc.ntasks);
+        ensure!(
+            job.spec.ask.task_range.is_none() || tasks <= job.spec.ask.most_tasks(),
+            "job {id} has {tasks} tasks, more than its range"
+        );
         for position in job.nodes_held.iter() {
             let share = job
                 .alloc

@@ -314,6 +314,21 @@ pub(crate) fn script(state: &State, identity: &Identity, id: JobId) -> Response 
     }
 }
 
+/// The environment that a job was submitted with.
+pub(crate) fn environment(state: &State, identity: &Identity, id: JobId) -> Response {
+    let job = match private_to(state, identity, AccessRequest::Environment, id) {
+        Ok(job) => job,
+        Err(refusal) => return Response::Refused(refusal),
+    };
+    match job.spec.context.and_then(|id| state.blobs.get(&id)) {
+        Some(blob) => Response::Environment((*blob.bytes).clone()),
+        None => Response::Refused(Refusal::new(
+            RefusalCode::InvalidJobId,
+            format!("job {id} has no environment"),
+        )),
+    }
+}
+
 /// A crontab, for its user and operators.
 pub(crate) fn crontab(state: &State, identity: &Identity, uid: Option<u32>) -> Response {
     let enabled = state

@@ -374,6 +374,7 @@ impl Replica {
                 send(Response::Config(Box::new(config)));
             }
             Query::Script(job) => send(answer::script(&self.state, identity, *job)),
+            Query::Environment(job) => send(answer::environment(&self.state, identity, *job)),
             Query::Allocation(job) => {
                 send(answer::allocation(&self.state, &self.keys, identity, *job));
             }

@@ -8,7 +8,7 @@ use muster_ctld::{Options, run};
 use muster_model::command::{Reply, UserCommand};
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job_class::JobClass;
-use muster_model::refusal::RefusalCode;
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobSpec, Owner};
 use muster_proto::client::{Diag, Query, Request, RequestBody, Response};
 use muster_proto::{PROTOCOL, frame};
@@ -550,6 +550,15 @@ fn every_refusal_for_want_of_a_right_is_in_the_audit_log() {
         let response = as_user(uid, || call(server, &script));
         assert!(matches!(response, Response::Script(_)), "{response:?}");
     }
+    // The environment may have secrets: its owner is refused only because there is none, others for want of a right.
+    let environment = query(Query::Environment(job));
+    let response = as_user(bob, || call(server, &environment));
+    let is_missing = |why: &Refusal| why.detail.ends_with("has no environment");
+    assert!(
+        matches!(&response, Response::Refused(why) if is_missing(why)),
+        "{response:?}"
+    );
+    is_denied(&as_user(bob + 1, || call(server, &environment)));
     let response = call(server, &query(crontab));
     assert!(matches!(response, Response::Crontab(None)), "{response:?}");
     let lines = AUDIT.take(&["as root", "CrontabOfOther", "done"]);

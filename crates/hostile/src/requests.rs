@@ -100,7 +100,7 @@ kinds!(
     pub QUERIES, query_name, Query:
     Ping Jobs Cluster Config Script Allocation Accounting Diag Partitions ResetDiag Reservations NodeEvents Transactions
     Differences Accounts AccountsOfClusters JobClasses Priorities Licenses Listing Why Crontab JobCounts Usage
-    Changes
+    Changes Environment
 );
 kinds!(
     /// Kinds of requests to the controller.
@@ -429,6 +429,7 @@ fn queries(ids: &Ids) -> Vec<(Rights, Query)> {
         (Anyone, Query::Cluster),
         (Anyone, Query::Config),
         (Owner, Query::Script(ids.running)),
+        (Owner, Query::Environment(ids.running)),
         (Owner, Query::Allocation(ids.running)),
         (Anyone, Query::Accounting(Box::default())),
         (Anyone, Query::Diag),

@@ -59,7 +59,8 @@ pub fn value<'a>(spec: &'a JobSpec, name: &str) -> Option<&'a str> {
 /// The parallel environment that was asked for, and its slots as they were given.
 pub fn parallel_environment(spec: &JobSpec) -> Option<(&str, &str)> {
     let (name, least) = value(spec, PE)?.split_once(' ')?;
-    Some((name, value(spec, PE_RANGE).unwrap_or(least)))
+    let range = value(spec, PE_RANGE).filter(|_| spec.ask.task_range.is_some());
+    Some((name, range.unwrap_or(least)))
 }
 
 /// Slots of a job on one host. A job may hold more CPUs there than it has slots, since cores are given as a whole.

@@ -114,6 +114,8 @@ pub const JOB_DEVICES_MAX: usize = 4;
 pub const NODE_DEVICES_MAX: u64 = 1 << 20;
 /// Tasks that one job may ask for.
 pub const TASKS_MAX: u32 = 1 << 24;
+/// Parts of a list of numbers of tasks, `2,4-8`.
+pub const TASK_RANGES_MAX: usize = 64;
 /// Ended jobs that one tick takes out of the queue. Where more are due the next turn goes on, so that none is long.
 pub const PURGE_MAX: usize = 2048;
 /// Priority of the job with number 0; each later job has one less.

@@ -10,6 +10,7 @@ use crate::limits::{
     ARGUMENT_BYTES_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, HOSTLIST_BYTES_MAX,
     NOTE_BYTES_MAX, SIGNAL_MAX, SUBMIT_LINE_BYTES_MAX,
 };
+use crate::task_range::TaskRange;
 use crate::time::{TimeLimit, Timestamp};
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
@@ -478,6 +479,9 @@ pub struct ResourceAsk {
     /// `--batch`: features of the node that runs the batch script.
     #[n(31)]
     pub batch: Option<String>,
+    /// Numbers of tasks of which the greatest is taken that can be had; `ntasks` is the least.
+    #[n(32)]
+    pub task_range: Option<Box<TaskRange>>,
 }
 
 /// Where the segments of a job are to each other.
@@ -531,6 +535,7 @@ impl Default for ResourceAsk {
             segments: Segments::Anywhere,
             thread_spec: None,
             batch: None,
+            task_range: None,
         }
     }
 }
@@ -551,6 +556,12 @@ impl ResourceAsk {
             .max(1)
     }
 
+    /// Most tasks that it may be given.
+    pub fn most_tasks(&self) -> u32 {
+        let range = self.task_range.as_ref();
+        range.map_or_else(|| self.task_count(), |range| range.most())
+    }
+
     /// CPUs of one task, at least 1.
     pub fn cpus_of_task(&self) -> u32 {
         self.cpus_per_task.unwrap_or(1).max(1)
@@ -567,6 +578,15 @@ impl ResourceAsk {
         tasks
             .max(self.min_nodes.saturating_mul(per_node))
             .max(self.cpus_by_gpu())
+    }
+
+    /// Most CPUs that its tasks come to, as [`ResourceAsk::min_cpus`] has the least.
+    pub fn most_cpus(&self) -> u32 {
+        let tasks = match (&self.task_range, self.overcommit) {
+            (Some(range), false) => range.most().saturating_mul(self.cpus_of_task()),
+            (Some(_), true) | (None, _) => 0,
+        };
+        tasks.max(self.min_cpus())
     }
 
     fn cpus_by_gpu(&self) -> u32 {

@@ -215,6 +215,9 @@ pub enum Query {
     /// The site's job classes, for hosts without their file: one [`Response::JobClasses`].
     #[n(460)]
     JobClasses,
+    /// The environment that a job was submitted with: [`Response::Environment`]. Owner or administrator.
+    #[n(470)]
+    Environment(#[n(0)] JobId),
 }
 
 /// Which records a client wants. All given conditions must hold; an empty list is no condition.
@@ -371,6 +374,9 @@ pub enum Response {
     /// To `JobClasses`: the text of job_classes.conf as the controller has read it last, without comments; empty if there is none.
     #[n(460)]
     JobClasses(#[n(0)] String),
+    /// To `Environment`: an encoded [`muster_model::spec::ExecContext`].
+    #[n(470)]
+    Environment(#[n(0)] ByteVec),
 }
 
 /// A node's agent takes a welcome and refusals from the controller; all else is for commands, which trust theirs.

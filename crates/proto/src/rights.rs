@@ -34,6 +34,7 @@ impl From<&Query> for AccessRequest {
             Query::Cluster => AccessRequest::Cluster,
             Query::Config | Query::JobClasses => AccessRequest::Config,
             Query::Script(_) => AccessRequest::Script,
+            Query::Environment(_) => AccessRequest::Environment,
             Query::Allocation(_) => AccessRequest::Allocation,
             Query::Accounting(_) => AccessRequest::Accounting,
             Query::Diag => AccessRequest::Diag,

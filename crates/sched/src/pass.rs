@@ -2,6 +2,7 @@
 
 mod het;
 mod lists;
+mod more_tasks;
 pub(crate) mod noted;
 pub(crate) mod preempt;
 mod reservations;
@@ -20,6 +21,7 @@ use crate::NODES_PER_CHECK;
 use crate::NODES_PER_PASS_MAX;
 use crate::STARTS_PER_PASS_MAX;
 use crate::backfill::gains::{BackfillReservation, PartQueue};
+use crate::demand::Demand;
 use crate::nodes::fleet::PartView;
 use crate::nodes::node_map::NumberMap;
 use crate::order::{HeadKey, LaneHead, QueueKey};
@@ -464,7 +466,6 @@ impl<'a> Pass<'a> {
     /// Looks for nodes for a job of the lane now.
     fn try_now(&mut self, lane: u32, job: JobId) -> PlacementResult {
         self.s.cost.shapes_visited += 1;
-        let end = end_after(self.now, self.length_ms(lane));
         let nowhere = Placement::Nowhere(Shortfall::ANYTHING);
         let lane_number = lane;
         let lane = self.s.queue.lane(lane);
@@ -491,40 +492,50 @@ impl<'a> Pass<'a> {
             let placement = no_nodes(self.budget.limit_use.is_empty());
             return PlacementResult::failed(placement, Some(limit));
         }
-        let waited = self.state.jobs[&job].switch_wait_since;
-        let relents = waited.and_then(|since| demand.relents_at(since));
-        let relented = relents.is_some_and(|at| at <= self.now);
-        let switches = demand
-            .switches
-            .filter(|_| !relented)
-            .map(|limit| limit.most);
-        let mut source = CurrentNodes {
-            fleet: &self.s.fleet,
-            part: &self.s.fleet.parts[lane.part as usize],
-            holds: &self.reservations.holds,
-            closed: &self.reservations.closed,
-            end,
-            latest: end_after(self.now, demand.length_ms),
-            narrowed: Cell::new(false),
-            reserved: Cell::new(None),
-            visited: Cell::new(0),
-            tries: Cell::new(0),
-            shared: false,
-        };
+        let switches = self.switch_limit(job, demand);
+        let mut source = self.nodes_now(lane_number, demand);
         let placement = choose_now(demand, &mut source, switches);
-        self.s.cost.nodes_visited += source.visited.get();
-        self.s.cost.socket_tries += source.tries.get();
+        let (narrowed, reserved) = (source.narrowed.get(), source.reserved.get());
+        let (visited, tries) = (source.visited.get(), source.tries.get());
+        self.s.cost.nodes_visited += visited;
+        self.s.cost.socket_tries += tries;
         if let Placement::Here(picks) = &placement
             && let Some(limit) = starts::limit_on(self, lane_number, job, picks)
         {
             return PlacementResult::failed(nowhere, Some(limit));
         }
         let fits_not = matches!(placement, Placement::Nowhere(_));
-        let cause = source.reserved.get().filter(|_| fits_not);
         PlacementResult {
             placement,
-            narrowed: source.narrowed.get(),
-            cause,
+            narrowed,
+            cause: reserved.filter(|_| fits_not),
+        }
+    }
+
+    /// The most leaf switches that a job may be on now; one that has waited long enough gives its limit up.
+    fn switch_limit(&self, job: JobId, demand: &Demand) -> Option<u32> {
+        let waited = self.state.jobs[&job].switch_wait_since;
+        let relents = waited.and_then(|since| demand.relents_at(since));
+        let relented = relents.is_some_and(|at| at <= self.now);
+        let limit = demand.switches.filter(|_| !relented);
+        limit.map(|limit| limit.most)
+    }
+
+    /// The nodes of a lane's partition as they are for one of its jobs now.
+    fn nodes_now(&self, lane: u32, demand: &Demand) -> CurrentNodes<'_> {
+        let part = self.s.queue.lane(lane).part;
+        CurrentNodes {
+            fleet: &self.s.fleet,
+            part: &self.s.fleet.parts[part as usize],
+            holds: &self.reservations.holds,
+            closed: &self.reservations.closed,
+            end: end_after(self.now, self.length_ms(lane)),
+            latest: end_after(self.now, demand.length_ms),
+            narrowed: Cell::new(false),
+            reserved: Cell::new(None),
+            visited: Cell::new(0),
+            tries: Cell::new(0),
+            shared: false,
         }
     }
 

@@ -16,6 +16,7 @@ use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, DeviceAsk, GresAsk, JobKind, JobSpec,
     MemoryAsk, Owner, ResourceAsk, Sharing, WarnSignal,
 };
+use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_proto::client::{Request, RequestBody};
 use muster_proto::{PROTOCOL, frame};
@@ -161,7 +162,7 @@ fn devices(random: &mut Random) -> Box<DeviceAsk> {
 
 /// Changes one field of what a job asks for.
 fn spoil_ask(random: &mut Random, ask: &mut ResourceAsk) {
-    match random.below(28) {
+    match random.below(30) {
         0 => ask.min_nodes = number(random),
         1 => ask.max_nodes = some(random, number),
         2 => ask.ntasks = some(random, number),
@@ -196,6 +197,21 @@ fn spoil_ask(random: &mut Random, ask: &mut ResourceAsk) {
         24 => ask.devices = Some(devices(random)),
         25 => ask.segment = some(random, number),
         26 => ask.thread_spec = some(random, number),
+        27 | 28 => {
+            let mut range = TaskRange {
+                counts: indices(random, 9),
+                tasks_of_node: some(random, number).filter(|_| random.one_in(3)),
+            };
+            if random.one_in(2) {
+                let first = ask.ntasks.unwrap_or(1);
+                range.counts = IndexSet::single(first);
+                range
+                    .counts
+                    .insert_range(first.saturating_add(1), number(random));
+                ask.ntasks = Some(first);
+            }
+            ask.task_range = Some(Box::new(range));
+        }
         _ => ask.prefer = some(random, text),
     }
 }

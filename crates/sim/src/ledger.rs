@@ -209,6 +209,21 @@ impl Ledger {
         Ok(())
     }
 
+    /// A job that leaves the number of its tasks open gets one of those that will do.
+    fn is_in_range(&self, id: JobId, alloc: &Allocation) -> Result<(), Violation> {
+        let job = self.state.jobs.get(&id);
+        match job.and_then(|job| job.spec.ask.task_range.as_ref()) {
+            Some(range) if !range.admits(alloc.ntasks) => {
+                let (tasks, text) = (alloc.ntasks, range.text());
+                Err(Violation::new(
+                    "invariant_tasks_are_in_their_range",
+                    format!("job {id} has {tasks} tasks of {text}"),
+                ))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn start_attempt(
         &mut self,
         JobAttempt { job: id, attempt }: JobAttempt,
@@ -219,6 +234,7 @@ impl Ledger {
     ) -> Result<(), Violation> {
         self.starts += 1;
         self.keeps_off(id, at, alloc)?;
+        self.is_in_range(id, alloc)?;
         let launch = Launch {
             started_at: self.position,
             started_ms: now,

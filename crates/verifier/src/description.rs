@@ -42,7 +42,7 @@ macro_rules! for_each_field {
         $do!(($($argument)*), min_nodes, max_nodes, ntasks, cpus_per_task, ntasks_per_node, ntasks_per_socket, ntasks_per_core,
             min_cpus_per_node, memory, tmp_disk_mib, gres, constraint, nodelist, exclude, sharing, contiguous, sockets_per_node,
             cores_per_socket, threads_per_core, core_spec, overcommit, distribution, switches, spread, use_min_nodes, nodes_set,
-            prefer, devices, segment, segments, thread_spec, batch)
+            prefer, devices, segment, segments, thread_spec, batch, task_range)
     };
 }
 

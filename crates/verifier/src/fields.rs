@@ -277,6 +277,14 @@ pub static FIELDS: &[Field] = &[
         }
     ),
     row!(
+        "max_cpus",
+        get | d
+            | match &d.spec.ask.task_range {
+                None => Value::Number(NO_VAL),
+                Some(_) => Value::Number(i64::from(d.spec.ask.most_cpus())),
+            }
+    ),
+    row!(
         "min_cpus",
         get | d
             | match d.spec.ask.ntasks.or(d.spec.ask.cpus_per_task) {
@@ -287,6 +295,7 @@ pub static FIELDS: &[Field] = &[
         v | {
             let each = d.spec.ask.cpus_of_task();
             d.spec.ask.ntasks = take_count(v)?.map(|cpus| cpus.div_ceil(each).max(1));
+            d.spec.ask.task_range = None;
             Ok(())
         }
     ),
@@ -368,7 +377,16 @@ pub static FIELDS: &[Field] = &[
     ),
     row!("ntasks_per_node", count NO_VAL16 spec.ask.ntasks_per_node),
     row!("ntasks_per_socket", count NO_VAL16 spec.ask.ntasks_per_socket),
-    row!("num_tasks", count NO_VAL spec.ask.ntasks),
+    row!(
+        "num_tasks",
+        get | d | number(d.spec.ask.ntasks, NO_VAL),
+        set | d,
+        v | {
+            d.spec.ask.ntasks = take_count(v)?;
+            d.spec.ask.task_range = None;
+            Ok(())
+        }
+    ),
     row!("overcommit", flag spec.ask.overcommit),
     row!(
         "partition",
@@ -560,7 +578,7 @@ pub static FIELDS: &[Field] = &[
 
 /// Names of Slurm's that nothing here has: they read as if they were not given, and setting them is an error that the log
 /// has.
-pub const ABSENT: [&str; 28] = [
+pub const ABSENT: [&str; 27] = [
     "boards_per_node",
     "burst_buffer",
     "clusters",
@@ -572,7 +590,6 @@ pub const ABSENT: [&str; 28] = [
     "cron_job",
     "delay_boot",
     "job_id",
-    "max_cpus",
     "ntasks_per_board",
     "ntasks_per_tres",
     "oom_kill_step",
@@ -601,7 +618,7 @@ pub fn absent(name: &str) -> Option<Value> {
         | "plane_size" | "reboot" | "resv_port_cnt" | "sockets_per_board" => {
             Value::Number(NO_VAL16)
         }
-        "cpu_freq_gov" | "cpu_freq_max" | "cpu_freq_min" | "delay_boot" | "job_id" | "max_cpus"
+        "cpu_freq_gov" | "cpu_freq_max" | "cpu_freq_min" | "delay_boot" | "job_id"
         | "pack_job_offset" => Value::Number(NO_VAL),
         "spank_job_env_size" | "task_dist" | "x11" => Value::Number(0),
         _ => Value::Nil,

@@ -11,6 +11,7 @@ use muster_conf::job_classes::Template;
 use muster_conf::job_classes::rule::{Access, AttributeRule, Element};
 use muster_model::command::JobUpdate;
 use muster_model::environment;
+use muster_model::index_set::IndexSet;
 use muster_model::job_class::JobClass;
 use muster_model::spec::{ExecContext, JobKind, JobSpec};
 use muster_model::time::TimeLimit;
@@ -211,9 +212,12 @@ impl Application<'_> {
         let (pe, range) = (class(names[0], "pe_name"), class(names[1], "pe_range"));
         self.check_layout(&own, names)?;
         let slots = own.slots().or_else(|| {
-            let range = range.as_deref().and_then(muster_conf::job_classes::slots);
-            range.map(|(least, _)| least)
+            let (least, most) = muster_conf::job_classes::slots(range.as_deref()?)?;
+            let mut slots = IndexSet::default();
+            slots.insert_range(least, most);
+            Some(slots)
         });
+        let slots = slots.unwrap_or_else(|| IndexSet::single(1));
         let name = match &own {
             Layout::Environment(name, _) => Some(name.clone()),
             // A layout of the user's own, which the class lets be.
@@ -223,7 +227,8 @@ impl Application<'_> {
         let Some(name) = name else {
             return Ok(());
         };
-        layout::put(spec, &name, slots.unwrap_or(1), self.site)
+        let put = layout::put(spec, &name, &slots, self.site);
+        put.map_err(|why| why.replace("the JSV", "the job"))
     }
 
     fn check_layout(
@@ -249,19 +254,30 @@ impl Application<'_> {
         }
         match (range, own.slots()) {
             (Some(AttributeRule::Unspecified(access)), Some(slots)) if !access.change => {
-                Err(self.refused(&format!("pe_range ({slots})")))
+                Err(self.refused(&format!("pe_range ({})", text(&slots))))
             }
             (Some(AttributeRule::Value(access, value)), Some(slots)) if !access.change => {
                 let (least, most) = muster_conf::job_classes::slots(value).unwrap_or((1, 1));
-                match (least..=most).contains(&slots) {
+                let ends = [slots.first(), slots.last()];
+                let is_within = |end: &u32| (least..=most).contains(end);
+                match ends.iter().flatten().all(is_within) {
                     true => Ok(()),
                     false => {
+                        let slots = text(&slots);
                         Err(self.refused(&format!("to change pe_range from {value} to {slots}")))
                     }
                 }
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// `4`, `2-8`: the least and the most.
+fn text(slots: &IndexSet) -> String {
+    match (slots.first(), slots.last()) {
+        (Some(first), Some(last)) if first < last => format!("{first}-{last}"),
+        (first, _) => first.unwrap_or(0).to_string(),
     }
 }
 

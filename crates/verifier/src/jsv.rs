@@ -12,7 +12,7 @@ use crate::message::Subject;
 use layout::Layout;
 use minicbor::bytes::ByteVec;
 use muster_conf::grid_engine::resources::{Resources, split};
-use muster_conf::grid_engine::{AllocationRule, Mapping, Per, Target};
+use muster_conf::grid_engine::{Mapping, Per, Target, slots as pe_slots};
 use muster_conf::options::values;
 use muster_model::environment::{Environment, split as split_variable};
 use muster_model::grid_engine as marks;
@@ -110,10 +110,10 @@ pub fn asked(subject: &Subject, site: &Site) -> Asked {
         },
     );
     add("P", project(spec, &site.mapping));
-    if let Some((name, slots)) = environment(spec, site) {
+    if let Some((name, least, most)) = environment(spec, site) {
         add("pe_name", name);
-        add("pe_min", slots.to_string());
-        add("pe_max", slots.to_string());
+        add("pe_min", least.to_string());
+        add("pe_max", most.to_string());
     }
     let queues = spec.partitions.iter().map(|own| site.mapping.queue_of(own));
     add("q_hard", queues.collect::<Vec<_>>().join(","));
@@ -285,21 +285,22 @@ pub(crate) fn project(spec: &JobSpec, mapping: &Mapping) -> String {
 }
 
 /// The parallel environment that a job of qsub asks for, if it is laid out as that says.
-fn environment_of_qsub(spec: &JobSpec, site: &Site) -> Option<(String, u32)> {
+fn environment_of_qsub(spec: &JobSpec, site: &Site) -> Option<(String, IndexSet)> {
     match Layout::of(spec, site) {
         Layout::Environment(name, slots) => Some((name, slots)),
         Layout::None | Layout::Slots(_) | Layout::Other(_) => None,
     }
 }
 
-/// Parallel environment and slots.
-fn environment(spec: &JobSpec, site: &Site) -> Option<(String, u32)> {
-    if let Some(given) = environment_of_qsub(spec, site) {
-        return Some(given);
+/// Parallel environment, least and most slots.
+fn environment(spec: &JobSpec, site: &Site) -> Option<(String, u32, u32)> {
+    if let Some((name, slots)) = environment_of_qsub(spec, site) {
+        return Some((name, slots.first()?, slots.last()?));
     }
-    let slots = spec.ask.min_cpus();
-    let one_host = spec.ask.max_nodes == Some(1) || spec.ask.task_count() == 1;
-    (slots > 1).then(|| (if one_host { "smp" } else { "mpi" }.to_owned(), slots))
+    let (least, most) = (spec.ask.min_cpus(), spec.ask.most_cpus());
+    let one_host = spec.ask.max_nodes == Some(1) || spec.ask.most_tasks() == 1;
+    let name = if one_host { "smp" } else { "mpi" };
+    (most > 1).then(|| (name.to_owned(), least, most))
 }
 
 pub(crate) fn regular(indices: &IndexSet) -> Option<(u32, u32, u32)> {
@@ -595,6 +596,7 @@ pub(crate) fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Resul
         Some("") => {
             spec.ask.ntasks = Some(1);
             spec.ask.cpus_per_task = None;
+            spec.ask.task_range = None;
             set_mark(spec, marks::PE, "", is_grid_engine);
             set_mark(spec, marks::PE_RANGE, "", is_grid_engine);
             return Ok(());
@@ -602,48 +604,21 @@ pub(crate) fn slots(spec: &mut JobSpec, outcome: &Outcome, site: &Site) -> Resul
         Some(name) => name.to_owned(),
         None => before
             .as_ref()
-            .map(|(name, _)| name.clone())
+            .map(|(name, ..)| name.clone())
             .ok_or("the JSV sets slots of a job without pe_name")?,
     };
-    let number = |text: &str| {
-        let number = text.parse().ok().filter(|n: &u32| *n > 0);
-        number.ok_or_else(|| format!("the JSV sets slots to '{text:.80}': a number is expected"))
+    let given = [least, most];
+    let span = pe_slots::changed_span(given, before.map(|(_, least, most)| (least, most)))?;
+    let slots = match environment_of_qsub(spec, site) {
+        // A list keeps its gaps.
+        Some((_, slots)) if given.iter().all(Option::is_none) => slots,
+        Some(_) | None => {
+            let mut slots = IndexSet::default();
+            slots.insert_range(span.0, span.1);
+            slots
+        }
     };
-    let count = match least.or(most) {
-        Some(text) => number(text)?,
-        None => before.map_or(1, |(_, slots)| slots),
-    };
-    let rule = site.mapping.rule(&name);
-    let rule =
-        rule.ok_or_else(|| format!("the JSV sets pe_name to '{name:.80}', which there is not"))?;
-    let ask = &mut spec.ask;
-    (ask.ntasks, ask.cpus_per_task) = (Some(count), None);
-    (
-        ask.min_nodes,
-        ask.max_nodes,
-        ask.nodes_set,
-        ask.ntasks_per_node,
-    ) = (1, None, false, None);
-    match rule {
-        AllocationRule::FillUp => {}
-        AllocationRule::PeSlots => (ask.max_nodes, ask.nodes_set) = (Some(1), true),
-        AllocationRule::RoundRobin => {
-            ask.distribution = Some("cyclic".to_owned());
-            ask.spread = true;
-        }
-        AllocationRule::Fixed(each) if count % each == 0 => {
-            (ask.min_nodes, ask.max_nodes) = (count / each, Some(count / each));
-            (ask.nodes_set, ask.ntasks_per_node) = (true, Some(each));
-        }
-        AllocationRule::Fixed(each) => {
-            return Err(format!(
-                "the JSV asks {name} for {count} slots, which has {each} on each host"
-            ));
-        }
-    }
-    set_mark(spec, marks::PE, &format!("{name} {count}"), is_grid_engine);
-    set_mark(spec, marks::PE_RANGE, "", is_grid_engine);
-    Ok(())
+    layout::put(spec, &name, &slots, site)
 }
 
 fn tasks(spec: &mut JobSpec, outcome: &Outcome) -> Result<(), String> {

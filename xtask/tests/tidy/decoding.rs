@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// Files that call the decoder itself: what they read was written by this host's own processes, or is a part of a message that
 /// was validated.
-const DECODERS: [&str; 35] = [
+const DECODERS: [&str; 36] = [
     // Frames themselves.
     "crates/proto/src/client.rs",
     "crates/proto/src/frame.rs",
@@ -15,6 +15,7 @@ const DECODERS: [&str; 35] = [
     "crates/acct/src/sqlite/rollup.rs",
     "crates/ctld/src/recover.rs",
     // Execution contexts and environments, which are parts of messages that were validated.
+    "crates/cli/src/listing/query.rs",
     "crates/core/src/decide/submit.rs",
     "crates/drmaa/src/template.rs",
     "crates/node/src/stepd/mpi.rs",

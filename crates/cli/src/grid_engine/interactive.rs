@@ -125,7 +125,7 @@ static OPTIONS: &[Opt] = &[
     .partly("within a few seconds"),
     opt("p", "priority", "from -1023 to 1024"),
     opt("pe", "pe_name slot_range", "parallel environment and slots")
-        .partly("on one host; use qsub for more"),
+        .partly("on one host, and of a range the least number; use qsub for more"),
     opt("pty", "y|n", "with a terminal"),
     opt("P", "project", "project"),
     opt("q", "queues", "queues to run in"),
@@ -221,7 +221,7 @@ fn words(name: &str, parsed: &Parsed) -> Result<(Vec<String>, Option<String>), E
     if parsed.has("verbose") {
         words.push("--verbose".to_owned());
     }
-    let slots = request.pe.as_ref().map_or(1, |(_, slots)| slots.least);
+    let slots = request.pe.as_ref().map_or(1, |(_, slots)| slots.least());
     let program = [
         "/bin/sh".to_owned(),
         "-c".to_owned(),
@@ -334,15 +334,21 @@ fn options(
     places(request, &resources, &mapping, &mut client, &mut chosen)?;
     submission::soft(request, &mapping, &mut chosen);
     if let Some((pe, slots)) = &request.pe {
-        if mapping.rule(pe) != Some(AllocationRule::PeSlots) && slots.least > 1 {
+        if mapping.rule(pe) != Some(AllocationRule::PeSlots) && slots.least() > 1 {
             let text = format!(
                 "{name}: -pe {pe} may need several hosts: use qsub, or an environment with $pe_slots"
             );
             return Err(fail(&text, 1));
         }
+        if slots.all.len() > 1 {
+            say::stderr(&format!(
+                "{name}: warning: of the slots of -pe {pe} the least number is taken: {}\n",
+                slots.least()
+            ));
+        }
         // One command has all slots.
         chosen.set("ntasks", Some("1".to_owned()));
-        chosen.set("cpus-per-task", Some(slots.least.to_string()));
+        chosen.set("cpus-per-task", Some(slots.least().to_string()));
     }
     let left_out = [
         "output",

@@ -3,13 +3,13 @@
 
 use super::arguments::Given;
 use super::qsub::Program;
-use super::request::{Request, WorkDir};
+use super::request::{Request, Slots, WorkDir};
 use super::submission::joined;
 use super::{qsub, unable_to_run};
 use crate::options::env;
 use crate::people;
 use crate::say;
-use muster_conf::grid_engine::jsv_path;
+use muster_conf::grid_engine::{jsv_path, slots};
 use muster_proto::jsv::{Asked, Level, Outcome, QUIT, State, Step, Verification};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -229,8 +229,8 @@ fn asked(client: &str, request: &Request, program: &Program) -> Asked {
     }
     if let Some((name, slots)) = &request.pe {
         add("pe_name", name);
-        add("pe_min", &slots.least.to_string());
-        add("pe_max", &slots.least.to_string());
+        add("pe_min", &slots.least().to_string());
+        add("pe_max", &slots.most().to_string());
     }
     if !request.queues.is_empty() {
         add("q_hard", &request.queues.join(","));
@@ -433,15 +433,11 @@ fn together(outcome: &Outcome, request: &mut Request) -> Result<(), String> {
             .map(str::to_owned)
             .or(own)
             .ok_or("the JSV sets slots without pe_name")?;
-        let least = match least.or(most) {
-            Some(text) => number(text)?,
-            None => before.map_or(1, |(_, slots)| slots.least),
-        };
-        let slots = super::request::Slots {
-            least,
-            is_range: false,
-            text: least.to_string(),
-        };
+        let span = before.as_ref().map(|(_, own)| (own.least(), own.most()));
+        let (first, last) = slots::changed_span([least, most], span)?;
+        // A list keeps its gaps.
+        let own = before.filter(|_| least.is_none() && most.is_none());
+        let slots = own.map_or_else(|| Slots::span(first, last), |(_, own)| own);
         request.pe = Some((name, slots));
     }
     let given = ["t_min", "t_max", "t_step"].map(of);

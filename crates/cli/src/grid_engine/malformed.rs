@@ -135,7 +135,7 @@ const REQUESTS: [(&str, &str); 29] = [
 ];
 
 /// Slots of a parallel environment.
-const SLOTS: [(&str, &str); 12] = [
+const SLOTS: [(&str, &str); 16] = [
     ("smp 0", "pe range"),
     ("smp 0-4", "pe range"),
     ("smp x", "\"x\""),
@@ -148,6 +148,10 @@ const SLOTS: [(&str, &str); 12] = [
     ("2 smp", "\"smp\""),
     ("smp 99999999999", "99999999999"),
     ("smp +4", "+4"),
+    ("smp 2-8,", "2-8,"),
+    ("smp 2--8", "2--8"),
+    ("smp 2,4-8,0", "pe range"),
+    ("smp 2:8", "2:8"),
 ];
 
 /// Lines of verifiers.

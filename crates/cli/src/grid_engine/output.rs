@@ -178,13 +178,8 @@ mod tests {
             ..Request::default()
         };
         assert_eq!(of(&shell, "#!/bin/bash\ntrue\n"), "#!/bin/ksh\ntrue\n");
-        let slots = Slots {
-            least: 2,
-            is_range: false,
-            text: "2".to_owned(),
-        };
         let parallel = Request {
-            pe: Some(("mpi".to_owned(), slots)),
+            pe: Some(("mpi".to_owned(), Slots::span(2, 2))),
             ..Request::default()
         };
         assert!(of(&parallel, "#!/usr/bin/env bash\ntrue\n").contains("PE_HOSTFILE"));

@@ -3,7 +3,7 @@
 mod question;
 
 use super::arguments::{Given, Parsed};
-use super::{fail, fits, run_command, selection, site, unreachable};
+use super::{fail, fits, memory, run_command, selection, site, unreachable};
 use crate::connect::Client;
 use crate::listing::context::{Ctx, uid_of};
 use crate::listing::query;
@@ -294,20 +294,26 @@ fn slots(job: &AcctJob) -> u32 {
     job.ntasks.max(1)
 }
 
-/// What a job used: wall clock, user and system time in seconds, largest resident memory in KiB.
+/// What a job used: seconds, largest resident memory of a task, that of all tasks of a step, GiB times seconds.
 struct Used {
     wall_s: u64,
     user_s: f64,
     system_s: f64,
     max_rss_kib: u64,
+    max_total_kib: u64,
+    gib_s: f64,
     io_bytes: u64,
     major_faults: u64,
 }
 
 fn used(job: &AcctJob) -> Used {
     let mut sum = Usage::default();
-    let usages = job.steps.iter().filter_map(|step| step.usage.as_ref());
-    usages.for_each(|usage| sum.add(usage));
+    let (mut max_total_kib, mut gib_s) = (0, 0.0);
+    for usage in job.steps.iter().filter_map(|step| step.usage.as_ref()) {
+        sum.add(usage);
+        max_total_kib = memory::total_kib(usage).max(max_total_kib);
+        gib_s += memory::gib_seconds(usage);
+    }
     #[allow(clippy::cast_precision_loss)]
     let seconds = |us: u64| us as f64 / 1e6;
     let wall_ms = job
@@ -319,15 +325,20 @@ fn used(job: &AcctJob) -> Used {
         user_s: seconds(sum.user_us),
         system_s: seconds(sum.system_us),
         max_rss_kib: sum.max_rss_kib,
+        max_total_kib,
+        gib_s,
         io_bytes: sum.disk_read_bytes.saturating_add(sum.disk_write_bytes),
         major_faults: sum.pages,
     }
 }
 
 /// `4.746MB`.
+#[allow(clippy::cast_precision_loss)]
 fn size(bytes: u64) -> String {
-    #[allow(clippy::cast_precision_loss)]
-    let mut amount = bytes as f64;
+    amount(bytes as f64)
+}
+
+fn amount(mut amount: f64) -> String {
     for unit in ["B", "KB", "MB", "GB"] {
         if amount < 1024.0 {
             return format!("{amount:.3}{unit}");
@@ -422,10 +433,10 @@ fn record(text: &mut String, job: &AcctJob, ctx: &Ctx, mapping: &Mapping) {
         ("ru_nvcsw", zero.clone()),
         ("ru_nivcsw", zero),
         ("cpu", format!("{:.3}s", used.user_s + used.system_s)),
-        ("mem", "0.000Bs".to_owned()),
+        ("mem", amount(used.gib_s * f64::from(1 << 30)) + "s"),
         ("io", size(used.io_bytes)),
         ("iow", "0.000s".to_owned()),
-        ("maxvmem", size(used.max_rss_kib.saturating_mul(1024))),
+        ("maxvmem", size(used.max_total_kib.saturating_mul(1024))),
         ("arid", arid),
         ("ar_sub_time", ar_sub_time),
         ("category", category(job)),
@@ -508,6 +519,7 @@ struct UsageSum {
     wall_s: u64,
     user_s: f64,
     system_s: f64,
+    gib_s: f64,
     io_gib: f64,
 }
 
@@ -527,11 +539,13 @@ fn sums(columns: &[&SumColumn], jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) 
             wall_s: 0,
             user_s: 0.0,
             system_s: 0.0,
+            gib_s: 0.0,
             io_gib: 0.0,
         });
         sum.wall_s += used.wall_s;
         sum.user_s += used.user_s;
         sum.system_s += used.system_s;
+        sum.gib_s += used.gib_s;
         #[allow(clippy::cast_precision_loss)]
         let io_bytes = used.io_bytes as f64;
         sum.io_gib += io_bytes / f64::from(1 << 30);
@@ -588,6 +602,7 @@ fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> S
         wall_s: 0,
         user_s: 0.0,
         system_s: 0.0,
+        gib_s: 0.0,
         io_gib: 0.0,
     };
     let is_empty = columns.is_empty() && sums.is_empty();
@@ -600,7 +615,7 @@ fn summary(parsed: &Parsed, jobs: &[AcctJob], mapping: &Mapping, ctx: &Ctx) -> S
             line(&key),
             sum.wall_s,
             user + system,
-            0.0,
+            sum.gib_s,
             sum.io_gib,
             0.0
         );

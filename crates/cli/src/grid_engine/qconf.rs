@@ -1,7 +1,9 @@
-//! qconf: shows the configuration in Grid Engine's words, and changes what accounting has of it. What else would change it is refused,
-//! with the place where it is changed.
+//! qconf: shows the configuration in Grid Engine's words, and changes queues and what accounting has. What else would change the
+//! configuration is refused, with the place where it is changed.
 
 mod change;
+mod in_files;
+mod queues;
 mod settings;
 mod tables;
 mod users;
@@ -23,17 +25,18 @@ use std::process::ExitCode;
 /// qconf.
 pub(crate) static SPEC: Spec = Spec {
     name: "qconf",
-    about: "Shows the configuration as Grid Engine's qconf does, and changes users, projects and shares.",
+    about: "Shows the configuration as Grid Engine's qconf does, and changes queues, users, projects and shares.",
     operands: "",
     form: HelpForm::GridEngine,
     options: OPTIONS,
     variables: &[],
-    notes: "Users, lists of users, projects and shares are sacctmgr's here: what changes them is its commands, and prints what \
-            these print. A list of users is an account. Other \
-            options that add, change or delete (-a..., -A..., -m..., -M..., -d..., -r...) are refused: queues are partitions \
-            of slurm.conf, their names and those of parallel environments, complexes and projects are in sge.conf beside \
-            it, users and accounts are changed by sacctmgr.\n",
+    notes: "Queues are partitions: what changes them is scontrol's, and is undone by scontrol reconfigure unless ReconfigFlags has \
+            KeepPartInfo. Users, lists of users, projects and shares are sacctmgr's: what changes them is its commands, and prints \
+            what these print. A list of users is an account. Other options that add, change or delete (-a..., -A..., -m..., -M..., \
+            -d..., -r...) are refused with the line of slurm.conf or sge.conf that does the same.\n",
 };
+
+const QUEUES_ALONE: &str = "hostlist, slots, h_rt, user_lists, projects and xprojects of queues";
 
 static OPTIONS: &[Opt] = &[
     flag("sc", "complexes"),
@@ -90,6 +93,59 @@ static OPTIONS: &[Opt] = &[
     opt("sstnode", "nodes", "nodes of the share tree").refused("sshare shows shares"),
     flag("stl", "threads of the controller").refused("use sdiag"),
     flag("tsm", "have the scheduler say what it does").refused("use sdiag, or muster why JOB"),
+    opt("aq", "queue", "add a queue, with the editor").optional(),
+    opt("Aq", "file", "add the queue of a file"),
+    opt("mq", "queue", "change a queue, with the editor"),
+    opt("Mq", "file", "change a queue to what a file says"),
+    opt("dq", "queues", "delete queues"),
+    opt(
+        "mattr",
+        "object attribute value names",
+        "change an attribute; of a list, add to it",
+    )
+    .partly(QUEUES_ALONE),
+    opt(
+        "aattr",
+        "object attribute value names",
+        "add to a list of an attribute",
+    )
+    .partly(QUEUES_ALONE),
+    opt(
+        "dattr",
+        "object attribute value names",
+        "take from a list of an attribute",
+    )
+    .partly(QUEUES_ALONE),
+    opt(
+        "rattr",
+        "object attribute value names",
+        "put a value in place of another",
+    )
+    .partly(QUEUES_ALONE),
+    opt(
+        "Mattr",
+        "object file names",
+        "as -mattr, with attributes of a file",
+    )
+    .partly(QUEUES_ALONE),
+    opt(
+        "Aattr",
+        "object file names",
+        "as -aattr, with attributes of a file",
+    )
+    .partly(QUEUES_ALONE),
+    opt(
+        "Dattr",
+        "object file names",
+        "as -dattr, with attributes of a file",
+    )
+    .partly(QUEUES_ALONE),
+    opt(
+        "Rattr",
+        "object file names",
+        "as -rattr, with attributes of a file",
+    )
+    .partly(QUEUES_ALONE),
     opt(
         "am",
         "users",
@@ -128,8 +184,11 @@ static OPTIONS: &[Opt] = &[
 /// Runs qconf.
 pub(crate) fn main(args: &[String]) -> ExitCode {
     if let Some((word, values)) = args.split_first() {
-        if let Some(changed) = change(word, values) {
+        if let Some(changed) = queues::run(word, values).or_else(|| change(word, values)) {
             return changed.unwrap_or_else(|code| code);
+        }
+        if let Some(said) = in_file(word, values) {
+            return said;
         }
         if let Some(place) = change::place(word) {
             return fail(
@@ -171,6 +230,36 @@ fn change(word: &str, values: &[String]) -> Option<Result<ExitCode, ExitCode>> {
         |why| Err(fail(&format!("qconf: {why}"), 1)),
         |lines| run_all(&lines),
     ))
+}
+
+/// Says which line of a file does what an option would; `None` where there is no more to say than the file.
+fn in_file(word: &str, values: &[String]) -> Option<ExitCode> {
+    change::place(word)?;
+    let mapping = match site::mapping() {
+        Ok(mapping) => mapping,
+        Err(code) => return Some(code),
+    };
+    // Without the controller what sge.conf has is known.
+    let complexes = || {
+        let named = || {
+            mapping
+                .complexes
+                .iter()
+                .map(|(name, _)| name.clone())
+                .collect()
+        };
+        Shown::load().map_or_else(|_| named(), |shown| shown.complex_names())
+    };
+    Some(match in_files::advice(word, values, &mapping, complexes)? {
+        Ok(line) => {
+            let lines = line.replace('\n', "\n       ");
+            fail(
+                &format!("qconf: option \"{word}\" is not supported: {lines}"),
+                1,
+            )
+        }
+        Err(why) => fail(&why, 1),
+    })
 }
 
 /// Runs commands of sacctmgr, which print what they do; the first that fails is the last.
@@ -347,7 +436,12 @@ impl Shown {
         all
     }
 
-    fn complexes(&self) -> String {
+    fn complex_names(&self) -> Vec<String> {
+        let rows = self.complex_rows();
+        rows.into_iter().map(|[name, ..]| name).collect()
+    }
+
+    fn complex_rows(&self) -> Vec<[String; 8]> {
         let mut rows: Vec<[String; 8]> = Vec::new();
         let mut add = |row: [&str; 8]| {
             if rows.iter().all(|known| known[0] != row[0]) {
@@ -377,6 +471,11 @@ impl Shown {
         }
         tables::COMPLEXES.into_iter().for_each(add);
         rows.sort();
+        rows
+    }
+
+    fn complexes(&self) -> String {
+        let rows = self.complex_rows();
         let mut text = String::from(
             "#name               shortcut   type        relop   requestable consumable default  urgency \n",
         );
@@ -430,7 +529,8 @@ impl Shown {
         let most = nodes
             .map(|node| node.config.job_cpus().len())
             .max()
-            .unwrap_or(0);
+            .unwrap_or(0)
+            .min(partition.max_cpus_per_node.unwrap_or(u32::MAX));
         let limit = match partition.max_time {
             TimeLimit::Unlimited => "INFINITY".to_owned(),
             limit => {
@@ -447,6 +547,15 @@ impl Shown {
             true => "NONE".to_owned(),
             false => names.join(" "),
         };
+        // Accounts by the names of projects that they are.
+        let accounts = |names: &[String]| {
+            let projects = &self.mapping.projects;
+            let project = |account: &String| {
+                let found = projects.iter().find(|(_, own)| own == account);
+                found.map_or(account, |(project, _)| project).clone()
+            };
+            list(&names.iter().map(project).collect::<Vec<_>>())
+        };
         let has_all = self.ctx.nodes.len() == partition.nodes.len();
         let own = |key: &str| match key {
             "qname" => queue.to_owned(),
@@ -457,8 +566,8 @@ impl Shown {
             "slots" => most.to_string(),
             "tmpdir" => self.setting("TmpFS").to_owned(),
             "user_lists" => list(&partition.allow_groups),
-            "projects" => list(&partition.allow_accounts),
-            "xprojects" => list(&partition.deny_accounts),
+            "projects" => accounts(&partition.allow_accounts),
+            "xprojects" => accounts(&partition.deny_accounts),
             "h_rt" => limit.clone(),
             _ => "NONE".to_owned(),
         };

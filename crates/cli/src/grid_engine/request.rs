@@ -2,6 +2,7 @@
 
 use super::arguments::Given;
 use muster_conf::grid_engine::resources;
+use muster_model::index_set::IndexSet;
 
 /// Why there is no submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,12 +83,33 @@ pub(super) struct Request {
 /// Slots of a parallel environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slots {
-    /// The least number that will do.
-    pub(super) least: u32,
-    /// Whether more would do, too.
-    pub(super) is_range: bool,
-    /// All that were given, as Grid Engine writes them: `2,4-6`.
+    /// All numbers that will do, at least one.
+    pub(super) all: IndexSet,
+    /// The same as Grid Engine writes it: `2,4-6`.
     pub(super) text: String,
+}
+
+impl Slots {
+    /// These numbers.
+    pub(super) fn span(least: u32, most: u32) -> Slots {
+        let mut all = IndexSet::default();
+        all.insert_range(least, most);
+        let text = match least == most {
+            true => least.to_string(),
+            false => format!("{least}-{most}"),
+        };
+        Slots { all, text }
+    }
+
+    /// The least number that will do.
+    pub(super) fn least(&self) -> u32 {
+        self.all.first().unwrap_or(1)
+    }
+
+    /// The greatest number that will do.
+    pub(super) fn most(&self) -> u32 {
+        self.all.last().unwrap_or(1)
+    }
 }
 
 /// `-t`.
@@ -390,7 +412,7 @@ fn parallel_environment(values: &[String]) -> Result<(String, Slots), Refused> {
         Some(number) => Ok(number),
         None => Err(wrong()),
     };
-    let mut least = u32::MAX;
+    let mut all = IndexSet::default();
     let mut texts = Vec::new();
     for part in range.split(',') {
         let (first, last) = match part.split_once('-') {
@@ -401,19 +423,14 @@ fn parallel_environment(values: &[String]) -> Result<(String, Slots), Refused> {
             Some((first, last)) => (number(first)?, number(last)?),
         };
         let (first, last) = (first.min(last), first.max(last));
-        least = least.min(first);
+        all.insert_range(first, last);
         texts.push(match first == last {
             true => first.to_string(),
             false => format!("{first}-{last}"),
         });
     }
     let text = texts.join(",");
-    let slots = Slots {
-        least,
-        is_range: text != least.to_string(),
-        text,
-    };
-    Ok((object_name(name)?, slots))
+    Ok((object_name(name)?, Slots { all, text }))
 }
 
 /// `[[CC]YY]MMDDhhmm[.SS]` as `YYYY-MM-DDThh:mm:ss`. Without a year it is this one, so the year is left to the caller as `0000`.
@@ -483,38 +500,20 @@ mod tests {
         assert!(request("-sync x").unwrap().sync && !request("-sync n").unwrap().sync);
         assert_eq!(request("-t 7").unwrap().tasks.unwrap().text(), "7-7:1");
         let pe = |line: &str| request(line).unwrap().pe.unwrap().1;
-        assert_eq!(
-            pe("-pe smp 4"),
-            Slots {
-                least: 4,
-                is_range: false,
-                text: "4".to_owned(),
-            }
-        );
-        assert_eq!(
-            pe("-pe smp 8-2"),
-            Slots {
-                least: 2,
-                is_range: true,
-                text: "2-8".to_owned(),
-            }
-        );
-        assert_eq!(
-            pe("-pe smp -4"),
-            Slots {
-                least: 1,
-                is_range: true,
-                text: "1-4".to_owned(),
-            }
-        );
-        assert_eq!(
-            pe("-pe smp 4,16"),
-            Slots {
-                least: 4,
-                is_range: true,
-                text: "4,16".to_owned(),
-            }
-        );
+        for (given, text, least, most, count) in [
+            ("4", "4", 4, 4, 1),
+            ("8-2", "2-8", 2, 8, 7),
+            ("-4", "1-4", 1, 4, 4),
+            ("4-", "4-9999999", 4, SLOTS_MAX, 9_999_996),
+            ("4,16", "4,16", 4, 16, 2),
+            ("12-16,2,4-8", "12-16,2,4-8", 2, 16, 11),
+        ] {
+            let slots = pe(&format!("-pe smp {given}"));
+            assert_eq!(
+                (&*slots.text, slots.least(), slots.most(), slots.all.len()),
+                (text, least, most, count)
+            );
+        }
         assert_eq!(
             request("-o host:/x/y").unwrap().stdout.as_deref(),
             Some("/x/y")

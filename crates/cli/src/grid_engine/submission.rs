@@ -61,7 +61,7 @@ pub(super) fn command(
         say: Say::new("qsub"),
     };
     let mut spec = line::build(&mut line, PREFIX)?.spec;
-    mark(&mut spec, request);
+    mark(&mut spec, request, mapping);
     spec.shown.push((
         marks::QUEUE.to_owned(),
         queue_name(request, mapping, client)?,
@@ -231,12 +231,13 @@ fn slots(request: &Request, mapping: &Mapping, chosen: &mut Chosen) -> Result<()
             "job rejected: the requested parallel environment \"{pe}\" does not exist"
         ))
     })?;
-    let count = slots.least;
-    if slots.is_range {
-        say::stderr(&format!(
-            "qsub: warning: of the slots of -pe {pe} the least number is taken: {count}\n"
-        ));
-    }
+    let Some((count, _)) = rule.tasks_of(&slots.all) else {
+        let (each, asked) = (rule.text(), &slots.text);
+        return Err(Refused::Job(format!(
+            "job rejected: parallel environment \"{pe}\" has {each} slots on each host, so {asked} slots are not a whole \
+             number of hosts"
+        )));
+    };
     chosen.set("ntasks", Some(count.to_string()));
     match rule {
         AllocationRule::FillUp => {}
@@ -246,12 +247,6 @@ fn slots(request: &Request, mapping: &Mapping, chosen: &mut Chosen) -> Result<()
             chosen.set("spread-job", None);
         }
         AllocationRule::Fixed(each) => {
-            if count % each != 0 {
-                return Err(Refused::Job(format!(
-                    "job rejected: parallel environment \"{pe}\" has {each} slots on each host, so {count} slots are \
-                     not a whole number of hosts"
-                )));
-            }
             chosen.set("nodes", Some((count / each).to_string()));
             chosen.set("ntasks-per-node", Some(each.to_string()));
         }
@@ -500,13 +495,20 @@ pub(super) fn queue_name(
     Ok(site::queue_of(mapping, &ctx.partitions, name))
 }
 
-/// Says in the job's specification what listings of Grid Engine show.
-fn mark(spec: &mut JobSpec, request: &Request) {
+/// Puts into the job's specification what no option of sbatch has: other numbers of slots that will do, and what listings of
+/// Grid Engine show.
+fn mark(spec: &mut JobSpec, request: &Request, mapping: &Mapping) {
+    let tasks = request.pe.as_ref().and_then(|(pe, slots)| {
+        let rule = mapping.rule(pe)?;
+        rule.tasks_of(&slots.all)
+    });
+    let least = tasks.as_ref().map_or(1, |(least, _)| *least);
+    spec.ask.task_range = tasks.and_then(|(_, range)| range).map(Box::new);
     let mut mark = |key: &str, value: String| spec.shown.push((key.to_owned(), value));
     mark(marks::COMMAND, "qsub".to_owned());
     if let Some((pe, slots)) = &request.pe {
-        mark(marks::PE, format!("{pe} {}", slots.least));
-        if slots.is_range {
+        mark(marks::PE, format!("{pe} {least}"));
+        if slots.all.len() > 1 {
             mark(marks::PE_RANGE, slots.text.clone());
         }
     }
@@ -573,6 +575,36 @@ mod tests {
     }
 
     #[test]
+    fn other_numbers_of_slots_are_in_the_specification() {
+        let (mapping, _) = Mapping::parse("pe two 2\npe mpi $fill_up\n", "sge.conf");
+        for (pe, slots, range, marked) in [
+            ("mpi", "4", None, "4 -"),
+            ("mpi", "2,4-8", Some("2,4-8"), "2 2,4-8"),
+            ("mpi", "3-", Some("3-9999999"), "3 3-9999999"),
+            ("two", "3-9", Some("4-8"), "4 3-9"),
+            ("two", "3-5", None, "4 3-5"),
+        ] {
+            let words = ["-pe", pe, slots].map(str::to_owned);
+            let mut request = Request::default();
+            for given in &parse(&QSUB, &words, Words::End).unwrap().options {
+                request.take(given).unwrap();
+            }
+            let mut spec = JobSpec::default();
+            mark(&mut spec, &request, &mapping);
+            let found = spec.ask.task_range.as_ref();
+            let found = found.map(|range| range.text());
+            assert_eq!(found.as_deref(), range, "{pe} {slots}");
+            let own = marks::value(&spec, marks::PE_RANGE).unwrap_or("-");
+            let least = marks::value(&spec, marks::PE)
+                .unwrap()
+                .split_once(' ')
+                .unwrap()
+                .1;
+            assert_eq!(format!("{least} {own}"), marked);
+        }
+    }
+
+    #[test]
     fn what_options_come_to() {
         let conf = "pe two 2\npe smp $pe_slots\npe rr $round_robin\ncomplex gpu gres:gpu:a100 slot\n\
                     complex lic license:matlab\ncomplex big feature:bigmem\nproject p physics\n";
@@ -581,6 +613,8 @@ mod tests {
             ("-pe smp 4", "ntasks=4 nodes=1"),
             ("-pe two 6", "ntasks=6 nodes=3 ntasks-per-node=2"),
             ("-pe rr 3", "ntasks=3 distribution=cyclic spread-job"),
+            ("-pe smp 2-8", "ntasks=2 nodes=1"),
+            ("-pe two 3-9", "ntasks=4 nodes=2 ntasks-per-node=2"),
             ("-l h_rt=90", "ntasks=1 time=2"),
             (
                 "-l h_rt=1:0:0,s_rt=0:50:0",
@@ -617,6 +651,11 @@ mod tests {
                 "-pe two 3",
                 "job rejected: parallel environment \"two\" has 2 slots on each host, so 3 slots are not a whole number of \
                  hosts",
+            ),
+            (
+                "-pe two 5,7",
+                "job rejected: parallel environment \"two\" has 2 slots on each host, so 5,7 slots are not a whole number \
+                 of hosts",
             ),
         ] {
             assert_eq!(

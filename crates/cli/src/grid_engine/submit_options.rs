@@ -129,8 +129,7 @@ pub(super) static OPTIONS: &[Opt] = &[
         "priority",
         "from -1023 to 1024; more than 0 needs an administrator",
     ),
-    opt("pe", "pe_name slot_range", "parallel environment and slots")
-        .partly("of a range, the least number of slots is taken"),
+    opt("pe", "pe_name slot_range", "parallel environment and slots"),
     opt("par", "rule", "allocation rule in place of that of -pe")
         .refused("rules are in the pe lines of sge.conf"),
     opt("P", "project", "project; it becomes the job's account"),

@@ -3,6 +3,7 @@
 use super::context::Ctx;
 use crate::connect::{Client, ConnectError, unexpected};
 use muster_model::config::ClusterConfig;
+use muster_model::environment::Environment;
 use muster_model::explain::ExpectedStart;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{ArrayInfo, ArrayRole, Job};
@@ -11,6 +12,7 @@ use muster_model::licenses::License;
 use muster_model::listing_codec::CompactListing;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::ExecContext;
 use muster_model::time::Timestamp;
 use muster_proto::acct::{
     AcctJob, AcctQuery, LoggedTransaction, NodeEvent, NodeEventQuery, TransactionQuery, UsagePage,
@@ -260,6 +262,18 @@ pub(crate) fn priorities(client: &mut Client) -> Result<PrioritiesAnswer, Connec
 pub(crate) fn script(client: &mut Client, job: JobId) -> Result<Vec<u8>, ConnectError> {
     match client.query(Query::Script(job))? {
         Response::Script(bytes) => Ok(bytes.into()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Asks for the environment that a job was submitted with.
+pub(crate) fn environment(client: &mut Client, job: JobId) -> Result<Environment, ConnectError> {
+    match client.query(Query::Environment(job))? {
+        Response::Environment(bytes) => {
+            let context: ExecContext = minicbor::decode(&bytes)
+                .map_err(|e| ConnectError::Broken(std::io::Error::other(e)))?;
+            Ok(context.environment)
+        }
         other => Err(unexpected(&other)),
     }
 }

@@ -16,6 +16,7 @@ use muster_model::limits::{
 use muster_model::node::Node;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{DeviceBinding, GresAsk, MemoryAsk, ResourceAsk};
+use muster_model::task_range::{TaskRange, TaskRangeError};
 use muster_model::topology::{Topology, TopologyKind, switch_wait_s};
 use std::collections::BTreeSet;
 
@@ -133,6 +134,11 @@ fn check_counts(ask: &ResourceAsk) -> Result<(), Refusal> {
             format!("--ntasks is between 1 and {TASKS_MAX}"),
         ));
     }
+    if let Some(range) = &ask.task_range {
+        let refused =
+            |why: TaskRangeError| Refusal::new(RefusalCode::InvalidTaskCount, why.to_string());
+        check_task_range(ask, range).map_err(refused)?;
+    }
     let devices = ask.devices();
     let of_node = [
         ask.cpus_per_task,
@@ -165,6 +171,27 @@ fn check_counts(ask: &ResourceAsk) -> Result<(), Refusal> {
         ));
     }
     Ok(())
+}
+
+/// Whether the range begins with what the job asks for, and all else follows from the number of tasks.
+pub(super) fn check_task_range(ask: &ResourceAsk, range: &TaskRange) -> Result<(), TaskRangeError> {
+    range.check()?;
+    let nodes = range.nodes_of(range.least());
+    let nodes_follow =
+        ask.ntasks_per_node == range.tasks_of_node && ask.max_nodes == Some(ask.min_nodes);
+    if ask.ntasks != Some(range.least())
+        || nodes.is_some_and(|nodes| nodes != ask.min_nodes || !nodes_follow)
+    {
+        return Err(TaskRangeError::AnotherLeast);
+    }
+    let others = [
+        ("--ntasks-per-gpu", ask.devices().ntasks_per_gpu.is_some()),
+        ("--segment", ask.segment.is_some()),
+    ];
+    match others.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(TaskRangeError::With(option)),
+        None => Ok(()),
+    }
 }
 
 /// `MaxMemPerCPU` is kept by more CPUs, not by less memory: a job that wants more for each CPU gets as many more for

@@ -301,7 +301,10 @@ pub(super) fn fits_on(
     node_fits: impl Fn(&NodeShare) -> bool,
 ) -> bool {
     let state = draft.state;
-    if alloc.nodes.is_empty() || !job.spec.partitions.contains(&alloc.partition) {
+    if alloc.nodes.is_empty()
+        || !job.spec.partitions.contains(&alloc.partition)
+        || !is_in_range(job, alloc)
+    {
         return false;
     }
     let position = state
@@ -321,6 +324,15 @@ pub(super) fn fits_on(
     };
     are_distinct(&alloc.nodes)
         && (alloc.nodes.iter()).all(|share| in_partition(share) && node_fits(share))
+}
+
+/// Whether a job that leaves the number of its tasks open gets one of those that will do.
+fn is_in_range(job: &Job, alloc: &Allocation) -> bool {
+    let range = job.spec.ask.task_range.as_ref();
+    range.is_none_or(|range| {
+        let tasks = alloc.nodes.iter().map(|share| u64::from(share.tasks)).sum();
+        u64::from(alloc.ntasks) == tasks && range.admits(alloc.ntasks)
+    })
 }
 
 /// Whether no node is there twice. They are in order, but for the first of some jobs.

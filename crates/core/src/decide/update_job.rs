@@ -9,7 +9,7 @@ use super::ending;
 use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
 use super::texts::{one_line, too_long};
-use super::{crontab, dependency, partition_access, places, reservation, resize, room};
+use super::{ask, crontab, dependency, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
@@ -415,7 +415,15 @@ fn new_spec(
         spec.partitions = chosen.iter().map(|p| p.name.clone()).collect();
     }
     if let Some(wanted) = &update.ask {
-        spec.ask = wanted.clone();
+        let before = std::mem::replace(&mut spec.ask, wanted.clone());
+        // Who names another number of tasks or nodes gets that number.
+        let new = &mut spec.ask;
+        if new.task_range == before.task_range
+            && (new.task_range.as_ref())
+                .is_some_and(|range| ask::check_task_range(new, range).is_err())
+        {
+            new.task_range = None;
+        }
     }
     if update.ask.is_some() || update.partitions.is_some() {
         shared.check_ask(state, &spec.partitions, &mut spec.ask)?;

@@ -2,7 +2,7 @@
 
 use crate::world::{World, after, array, config, on, spec, target, user};
 use muster_core::decide::{check_immediate, prospective_job};
-use muster_model::command::{Reply, UserCommand};
+use muster_model::command::{JobUpdate, PlannedStart, Reply, UserCommand};
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::{Hold, JobState, Reason};
@@ -13,6 +13,7 @@ use muster_model::spec::{
     ArraySpec, DependencyKind, DeviceAsk, DeviceBinding, GresAsk, JobSpec, MemoryAsk, Owner,
     ResourceAsk,
 };
+use muster_model::task_range::TaskRange;
 use muster_model::time::TimeLimit;
 
 fn asking(change: impl FnOnce(&mut ResourceAsk)) -> JobSpec {
@@ -264,6 +265,44 @@ fn impossible_wishes_are_refused_with_slurms_errors() {
         assert_eq!(world.refusal(job), code, "{text}");
     }
     assert!(world.state.jobs.is_empty());
+}
+
+#[test]
+fn a_range_of_tasks_is_checked_and_gives_way_to_another_number() {
+    let ranged = |tasks, first, last| {
+        asking(|ask| {
+            let mut range = TaskRange::default();
+            range.counts.insert_range(first, last);
+            (ask.ntasks, ask.task_range) = (Some(tasks), Some(Box::new(range)));
+        })
+    };
+    let mut world = World::new();
+    for spec in [ranged(2, 3, 4), ranged(1, 1, u32::MAX), ranged(0, 0, 4)] {
+        assert_eq!(world.refusal(spec), RefusalCode::InvalidTaskCount);
+    }
+    let id = world.submit(ranged(2, 2, 4));
+    // What a plan has is checked: five tasks are none of the numbers.
+    for (cpus, starts) in [(5, 0), (1, 0), (4, 1)] {
+        let alloc = world.alloc(id, &[0], cpus);
+        assert_eq!(world.plan(vec![PlannedStart { job: id, alloc }]), starts);
+    }
+    let id = world.submit(ranged(2, 2, 4));
+    let mut ask = world.job(id).spec.ask.clone();
+    ask.ntasks = Some(3);
+    let update = JobUpdate {
+        ask: Some(ask),
+        ..JobUpdate::default()
+    };
+    let target = target(id);
+    world.must(
+        1000,
+        UserCommand::UpdateJob {
+            target,
+            update: Box::new(update),
+        },
+    );
+    let ask = &world.job(id).spec.ask;
+    assert_eq!((ask.ntasks, &ask.task_range), (Some(3), &None));
 }
 
 #[test]

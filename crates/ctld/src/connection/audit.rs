@@ -107,7 +107,10 @@ impl Connection {
         }
         let is_noted = match (self.asked.request, self.asked.job) {
             (AccessRequest::ResetDiag | AccessRequest::CrontabOfOther, _) => true,
-            (AccessRequest::Script | AccessRequest::Allocation, Some(job)) => {
+            (
+                AccessRequest::Script | AccessRequest::Environment | AccessRequest::Allocation,
+                Some(job),
+            ) => {
                 let identity = self.identity.clone();
                 let look = move |state: &State| is_foreign(state, &identity, job);
                 self.shared.look(look).await?

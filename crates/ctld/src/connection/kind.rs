@@ -40,6 +40,7 @@ pub(super) fn kind(body: &RequestBody) -> &'static str {
             Query::Partitions => "REQUEST_PARTITION_INFO",
             Query::Config | Query::JobClasses => "REQUEST_BUILD_INFO",
             Query::Script(_) => "REQUEST_BATCH_SCRIPT",
+            Query::Environment(_) => "REQUEST_JOB_ENVIRONMENT",
             Query::Allocation(_) => "REQUEST_JOB_ALLOCATION_INFO",
             Query::Accounting(_) => "DBD_GET_JOBS_COND",
             Query::Usage(_) => "DBD_GET_ASSOC_USAGE",

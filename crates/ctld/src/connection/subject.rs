@@ -36,7 +36,9 @@ impl Asked {
             }
             RequestBody::Query(query) => {
                 match **query {
-                    Query::Script(job) | Query::Allocation(job) => asked.job = Some(job),
+                    Query::Script(job) | Query::Environment(job) | Query::Allocation(job) => {
+                        asked.job = Some(job);
+                    }
                     Query::Crontab { uid: Some(other) } if other != uid => {
                         asked.request = AccessRequest::CrontabOfOther;
                     }
@@ -72,7 +74,9 @@ fn shutdown_subject(nodes: bool) -> &'static str {
 /// Audit subject of a query.
 fn query_subject(query: &Query) -> String {
     match query {
-        Query::Script(job) | Query::Allocation(job) | Query::Why(job) => format!("job {job}"),
+        Query::Script(job) | Query::Environment(job) | Query::Allocation(job) | Query::Why(job) => {
+            format!("job {job}")
+        }
         Query::ResetDiag => "counters".into(),
         Query::Differences => "configuration".into(),
         Query::Crontab { uid } => {
@@ -107,7 +111,11 @@ mod tests {
     #[test]
     fn an_audit_line_says_which_job_is_read_and_what_is_shut_down() {
         let job = JobId(7);
-        for query in [Query::Script(job), Query::Allocation(job)] {
+        for query in [
+            Query::Script(job),
+            Query::Environment(job),
+            Query::Allocation(job),
+        ] {
             assert_eq!(query_subject(&query), "job 7");
         }
         assert_ne!(shutdown_subject(true), shutdown_subject(false));

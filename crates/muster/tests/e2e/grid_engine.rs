@@ -134,6 +134,25 @@ fn arrays_predecessors_and_parallel_environments() {
     let two = c.read(&format!("two.o{two}"));
     assert!(two.starts_with("mpi 6 2\nn1 "), "{two}");
     assert_eq!(two.lines().count(), 5, "{two}");
+    // Of a range, as many as there are: three slots are taken, and five of "2,4-8" are left.
+    c.ok("qsub -b y -N holder -pe smp 3 -o /dev/null -j y sleep 600");
+    c.until_prints("squeue -h -n holder -o %T", "RUNNING");
+    let range = number(c.ok("qsub -terse -pe mpi 2,4-8 -N range -sync y pe.sh"));
+    let ran = c.read(&format!("range.o{range}"));
+    assert!(
+        ran.starts_with("mpi 5 2\nn1 1 all.q@n1 UNDEFINED\nn2 4 all.q@n2 UNDEFINED\n"),
+        "{ran}"
+    );
+    let detail = c.ok("qsub -terse -b y -h -pe smp 2-3 true");
+    let detail = c.ok(&format!("qstat -j {}", detail.trim()));
+    assert!(
+        detail.contains("parallel environment:  smp range: 2-3\n"),
+        "{detail}"
+    );
+    let slots = format!("sacct -X -n -P -j {range} -o NCPUS,NTasks");
+    c.until_prints(&format!("qacct -j {range} | grep ^slots"), "slots        5");
+    assert_eq!(c.ok(&slots).split('|').next(), Some("5"));
+    c.ok("qdel holder");
 }
 
 #[test]
@@ -478,9 +497,9 @@ fn hosts_queues_accounting_and_configuration_are_shown() {
             .contains("\nslotmem             slotmem    MEMORY      <=      YES         YES")
     );
     assert_eq!(c.ok("qconf -sprjl"), "p1");
-    let refused = c.run("qconf -aq new.q");
+    let refused = c.run("qconf -ap new");
     assert!(
-        refused.code == 1 && refused.err.contains("PartitionName lines of slurm.conf"),
+        refused.code == 1 && refused.err.contains("sge.conf beside slurm.conf: pe new "),
         "{refused:?}"
     );
     assert!(

@@ -75,9 +75,95 @@ fn qconf_changes_users_lists_projects_and_shares() {
         malformed.err,
         "qconf: \"a b\" is not a valid list of names\n"
     );
-    let in_file = c.run("qconf -aq new.q");
+    let in_file = c.run("qconf -ap new");
     assert!(
-        in_file.err.contains("PartitionName lines of slurm.conf"),
+        in_file.code == 1 && in_file.err.contains("sge.conf beside slurm.conf: pe new "),
         "{in_file:?}"
+    );
+}
+
+#[test]
+fn queues_are_added_changed_and_deleted() {
+    let c = Cluster::start(2, 4);
+    let who = c.ok("echo $(id -un)@$(hostname -s)");
+    // What is printed can be read again.
+    c.ok("qconf -sq all.q >all");
+    assert_eq!(
+        c.ok("qconf -Mq all"),
+        format!("{who} modified \"all.q\" in cluster queue list")
+    );
+    c.ok("sed 's/^qname.*/qname long.q/; s/^hostlist.*/hostlist n2/; s/^h_rt.*/h_rt 2:0:0/; s/^slots.*/slots 3/' all >long");
+    assert_eq!(
+        c.ok("qconf -Aq long"),
+        format!("{who} added \"long.q\" to cluster queue list")
+    );
+    assert_eq!(c.ok("qconf -sql"), "all.q\nlong.q");
+    let shown = |queue: &str| {
+        let rows =
+            format!("qconf -sq {queue} | grep -E '^(hostlist|slots|h_rt|user_lists) ' | tr -s ' '");
+        c.ok(&rows).replace('\n', "; ")
+    };
+    let long = "hostlist n2; slots 3; user_lists NONE; h_rt 02:00:00";
+    assert_eq!(shown("long.q"), long);
+    assert_eq!(
+        c.ok("qsub -sync y -q long.q -b y -cwd -o out -j y 'echo $QUEUE $(hostname >/dev/null; echo $SLURMD_NODENAME)' | tail -n 1; cat out"),
+        "Job 1 exited with exit code 0.\nlong.q n2"
+    );
+    // Changes by attribute and by the editor; a restart keeps all of them.
+    c.ok("qconf -aattr queue hostlist n1 long.q");
+    c.ok("qconf -mattr queue h_rt 0:30:0 long.q");
+    c.ok("qconf -rattr queue user_lists root,daemon long.q");
+    c.write("editor", "sed -i 's/^slots .*/slots 2/' \"$1\"\n");
+    c.ok("VISUAL='sh editor' qconf -mq long.q");
+    c.kill(c.controller());
+    c.start_controller();
+    let changed = "hostlist @allhosts; slots 2; user_lists root daemon; h_rt 00:30:00";
+    assert_eq!(shown("long.q"), changed);
+    c.ok("qconf -dattr queue hostlist n2 long.q");
+    assert!(shown("long.q").starts_with("hostlist n1;"));
+    for (command, why) in [
+        (
+            "qconf -Aq long",
+            "cluster queue \"long.q\" already exists\n",
+        ),
+        (
+            "qconf -dq nosuch",
+            "cluster queue \"nosuch\" does not exist\n",
+        ),
+        (
+            "qconf -mattr queue shell /bin/csh long.q",
+            "denied: shell /bin/csh of queue \"long.q\": the first line of the script, or qsub -S\n",
+        ),
+        (
+            "qconf -aattr queue hostlist nosuch long.q",
+            "denied: Invalid node name specified (node nosuch is not in the configuration)\n",
+        ),
+        (
+            "qconf -mattr queue",
+            "qconf: option \"-mattr\" is followed by: queue attribute value queues\n",
+        ),
+        (
+            "qconf -Mq nosuch",
+            "error opening nosuch: No such file or directory (os error 2)\n",
+        ),
+    ] {
+        let ran = c.run(command);
+        assert_eq!((ran.code, ran.err.as_str()), (1, why), "{command}");
+    }
+    if c.ok("id -u") == "0" {
+        c.ok("chmod 755 . .. && chmod 644 long");
+        for command in [
+            "qconf -Mq long",
+            "qconf -dq long.q",
+            "qconf -mattr queue slots 1 long.q",
+        ] {
+            let ran = crate::rights::as_user(&c, "bin", command);
+            let why = "denied: \"bin\" must be manager for this operation\n";
+            assert_eq!((ran.code, ran.err.as_str()), (1, why), "{command}");
+        }
+    }
+    assert_eq!(
+        c.ok("qconf -dq long.q; qconf -sql"),
+        format!("{who} removed \"long.q\" from cluster queue list\nall.q")
     );
 }

@@ -65,7 +65,8 @@ fn slots_of_parallel_jobs_are_shown_with_what_runs_there() {
     let detail = c.ok("qstat -j PAR");
     assert!(
         detail.contains("\nusage         1:            cpu=00:00:0")
-            && detail.contains(" GB, vmem=N/A, maxvmem="),
+            && detail.contains(" GB s, io=")
+            && detail.contains(" GB, vmem="),
         "{detail}"
     );
     let xml = c.ok("qstat -g t -xml -s r");
@@ -134,8 +135,8 @@ fn details_have_the_keys_of_grid_engine() {
         .filter_map(|line| line.split_once(':'))
         .map(|(key, _)| key)
         .collect();
-    let wanted = "job_number|exec_file|submission_time|owner|uid|group|gid|sge_o_home|sge_o_log_name|sge_o_shell|sge_o_workdir|\
-         sge_o_host|execution_time|account|cwd|stderr_path_list|hard resource_list|mail_options|mail_list|notify|job_name|\
+    let wanted = "job_number|exec_file|submission_time|owner|uid|group|gid|sge_o_home|sge_o_log_name|sge_o_path|sge_o_shell|sge_o_workdir|\
+         sge_o_host|execution_time|account|stderr_path_list|hard resource_list|mail_options|mail_list|notify|job_name|\
          stdout_path_list|priority|jobshare|hard_queue_list|restart|shell_list|script_file|parallel environment|\
          jid_predecessor_list (req)|jid_predecessor_list|project|binding|job_type|submit_cmd|scheduling info";
     assert_eq!(keys, wanted.split('|').collect::<Vec<_>>(), "{detail}");
@@ -180,4 +181,41 @@ fn details_have_the_keys_of_grid_engine() {
         "scheduling info:            queue instance \"all.q@n1\" dropped because it is disabled\n"
     ));
     c.ok(&format!("qdel -u {user}"));
+}
+
+#[test]
+fn variables_of_a_job_are_shown_to_its_owner_alone() {
+    let c = Cluster::start(1, 2);
+    c.ok("SECRET=1 qsub -h -b y -cwd -v FOO=bar,SECRET -N env true");
+    c.ok("qsub -h -b y -N home true");
+    let own = c.ok("qstat -j 1");
+    assert!(
+        own.contains(
+            "\njobshare:                   0\nenv_list:                   FOO=bar,SECRET=1\n"
+        ),
+        "{own}"
+    );
+    assert!(
+        own.contains("\nsge_o_path:                 ")
+            && own.contains("\ncwd:                        /"),
+        "{own}"
+    );
+    let home = c.ok("qstat -j 2");
+    assert!(
+        !home.contains("\nenv_list:") && !home.contains("\ncwd:"),
+        "{home}"
+    );
+    if c.ok("id -u") != "0" {
+        return;
+    }
+    c.ok("chmod 755 . ..");
+    let other = crate::rights::as_user(&c, "bin", "qstat -j 1");
+    assert!(
+        other.out.contains("job_name:                   env\n"),
+        "{other:?}"
+    );
+    assert!(
+        !other.out.contains("\nenv_list:") && !other.out.contains("\nsge_o_path:"),
+        "{other:?}"
+    );
 }

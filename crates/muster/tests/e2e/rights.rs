@@ -21,7 +21,7 @@ const OPERATOR: &str = "games";
 const ADMINISTRATOR: &str = "man";
 
 /// Runs a command as a user.
-fn as_user(c: &Cluster, user: &str, script: &str) -> Ran {
+pub(crate) fn as_user(c: &Cluster, user: &str, script: &str) -> Ran {
     let quoted = script.replace('\'', "'\\''");
     let wrapped =
         format!("setpriv --reuid={user} --regid=$(id -g {user}) --init-groups bash -c '{quoted}'");

@@ -1,6 +1,6 @@
 //! A lane's turn in a pass: its first job starts, waits for something else, or has nodes kept for it.
 
-use super::{NextLane, Pass, PlacementResult, Unplaced, het, starts};
+use super::{NextLane, Pass, PlacementResult, Unplaced, het, more_tasks, starts};
 use crate::order::LaneHead;
 use crate::place::node_source::end_after;
 use crate::place::{Placement, Shortfall};
@@ -107,6 +107,7 @@ fn try_lane(pass: &mut Pass<'_>, head: LaneHead) -> Visited {
     }
     if let Placement::Here(picks) = placement {
         pass.s.queue.wake(&pass.s.fleet, lane);
+        let picks = more_tasks::most_tasks(pass, lane, job, picks);
         starts::start(pass, lane, job, &picks);
         pass.put_back(head);
         return Visited::Done;

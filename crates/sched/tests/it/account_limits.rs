@@ -25,7 +25,7 @@ fn limits(text: &str, qos: bool) -> Limits {
 }
 
 /// Accounts `a` and below it `b`; users `u` and `v` in `b`; QOS `q`.
-fn with(a: &str, b: &str, u: &str, q: &str) -> World {
+pub(crate) fn with(a: &str, b: &str, u: &str, q: &str) -> World {
     let mut config = cluster(nodes(4, 4));
     config.order.enforce_limits = true;
     let mut world = World::new(config);
@@ -72,7 +72,7 @@ fn with(a: &str, b: &str, u: &str, q: &str) -> World {
     world
 }
 
-fn of(user: &str, spec: JobSpec) -> JobSpec {
+pub(crate) fn of(user: &str, spec: JobSpec) -> JobSpec {
     let mut spec = spec;
     spec.account = Some("b".into());
     spec.owner.user = user.into();

@@ -21,5 +21,6 @@ mod reserved;
 mod searches;
 mod shapes;
 mod sharing;
+mod task_ranges;
 mod within_node;
 mod world;

@@ -11,6 +11,7 @@ use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Hold, Reason};
 use muster_model::reservation::Flags;
 use muster_model::spec::{JobSpec, MemoryAsk, Sharing};
+use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_sched::Scheduler;
 use proptest::prelude::*;
@@ -109,6 +110,12 @@ fn spec() -> impl Strategy<Value = JobSpec> {
             }
             if list > 1 {
                 spec.ask.switches = Some((1, Some(u64::from(mem) * 100)));
+            }
+            if list == 0 {
+                let mut range = TaskRange::default();
+                range.counts.insert(tasks);
+                range.counts.insert_range(tasks + kind % 3, tasks + mem);
+                spec.ask.task_range = Some(Box::new(range));
             }
             if parts == 2 || list == 3 {
                 spec.partitions = vec!["q".into()];
@@ -381,10 +388,11 @@ fn honoured(world: &World, plan: &Plan, index: usize) -> Result<(), TestCaseErro
         "{:?}",
         ask
     );
-    prop_assert_eq!(
-        alloc.nodes.iter().map(|s| s.tasks).sum::<u32>(),
-        ask.task_count()
-    );
+    let tasks = alloc.nodes.iter().map(|s| s.tasks).sum::<u32>();
+    match &ask.task_range {
+        Some(range) => prop_assert!(range.admits(tasks), "{tasks} of {range:?}"),
+        None => prop_assert_eq!(tasks, ask.task_count()),
+    }
     prop_assert!(job.spec.partitions.contains(&alloc.partition));
     let part = world
         .state

@@ -19,6 +19,7 @@ use muster_model::node::NodeConfig;
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, JobKind, JobSpec, MemoryAsk, ResourceAsk,
 };
+use muster_model::task_range::TaskRange;
 use muster_model::time::TimeLimit;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
@@ -645,7 +646,20 @@ fn make_ask(random: &mut Random, partition: &PartitionConfig, nodes: &[NodeConfi
     let per_node = random.small(1, smallest(count));
     let tasks = random.small(1, per_node);
     let wanted = u32::try_from(count).unwrap_or(1);
+    // More tasks will do, too: on these nodes, or on more of them.
+    let range = random.one_in(4).then(|| {
+        let by_node = random.one_in(2);
+        let least = if by_node { wanted } else { wanted * tasks };
+        let mut range = TaskRange {
+            counts: IndexSet::single(least),
+            tasks_of_node: by_node.then_some(tasks),
+        };
+        let next = least + random.small(1, 2);
+        range.counts.insert_range(next, next + random.small(0, 4));
+        Box::new(range)
+    });
     ResourceAsk {
+        task_range: range,
         min_nodes: wanted,
         max_nodes: Some(wanted),
         ntasks: Some(wanted * tasks),

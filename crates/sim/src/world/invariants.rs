@@ -212,6 +212,7 @@ pub(crate) fn invariant_an_acknowledged_job_is_what_was_asked(
     let same = spec.name == submission.name
         && spec.ask.min_nodes == submission.ask.min_nodes
         && spec.ask.task_count() == submission.ask.task_count()
+        && spec.ask.task_range == submission.ask.task_range
         && spec.array == submission.array
         && spec.owner.uid == submission.uid;
     if same {

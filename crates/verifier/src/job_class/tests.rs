@@ -284,6 +284,26 @@ fn marks_of_a_client_are_not_believed() {
     assert_eq!(marks::value(&spec, marks::HARD), Some("gpu=1"));
 }
 
+/// A class that allows 2 to 4 slots let a range begin there and end anywhere.
+#[test]
+fn a_range_of_slots_is_within_that_of_the_class() {
+    let with_range = |last: u32| {
+        let mut spec = job();
+        spec.shown = vec![(marks::COMMAND.to_owned(), "qsub".to_owned())];
+        let mut slots = IndexSet::default();
+        slots.insert_range(3, last);
+        layout::put(&mut spec, "smp", &slots, &site()).unwrap();
+        spec
+    };
+    let spec = applied("pe_name smp\npe_range 2-4\n", with_range(4)).unwrap();
+    assert_eq!((spec.ask.ntasks, spec.ask.most_tasks()), (Some(3), 4));
+    let why = applied("pe_name smp\npe_range 2-4\n", with_range(64)).unwrap_err();
+    assert!(why.contains("pe_range from 2-4 to 3-64"), "{why}");
+    // Who asks for none gets the class's.
+    let spec = applied("pe_name smp\npe_range 2-4\n", job()).unwrap();
+    assert_eq!((spec.ask.ntasks, spec.ask.most_tasks()), (Some(2), 4));
+}
+
 #[test]
 fn variables_of_a_class_are_the_jobs() {
     let context = ExecContext {

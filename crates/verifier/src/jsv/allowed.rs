@@ -113,6 +113,7 @@ fn of_ask(old: &ResourceAsk, new: &ResourceAsk) -> Vec<Options> {
         min_cpus_per_node: from.min_cpus_per_node,
         distribution: from.distribution.clone(),
         spread: from.spread,
+        task_range: from.task_range.clone(),
         ..of.clone()
     };
     let with_queue = |of: &ResourceAsk, from: &ResourceAsk| ResourceAsk {

@@ -1,9 +1,10 @@
 //! `pe_name` and `pe_range`: how the tasks of a job are laid out on nodes.
 
-use super::Site;
+use super::{Site, set_mark};
+use muster_conf::grid_engine::AllocationRule;
 use muster_model::grid_engine as marks;
+use muster_model::index_set::IndexSet;
 use muster_model::spec::{JobSpec, ResourceAsk};
-use muster_proto::jsv::{Outcome, State};
 
 /// What a user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +13,8 @@ pub(crate) enum Layout {
     None,
     /// So many tasks.
     Slots(u32),
-    /// A parallel environment with so many slots.
-    Environment(String, u32),
+    /// A parallel environment with so many slots, or one of these numbers.
+    Environment(String, IndexSet),
     /// Another layout, of so many CPUs.
     Other(u32),
 }
@@ -24,11 +25,15 @@ impl Layout {
         let own = of_ask(&spec.ask);
         let marked = marks::value(spec, marks::PE).and_then(|pe| {
             let (name, slots) = pe.split_once(' ')?;
-            Some((name.to_owned(), slots.parse().ok()?))
+            let all = match &spec.ask.task_range {
+                Some(range) => range.tasks(),
+                None => IndexSet::single(slots.parse().ok()?),
+            };
+            Some((name.to_owned(), all))
         });
         if let Some((name, slots)) = marked {
             let mut same = JobSpec::default();
-            let put = put(&mut same, &name, slots, site);
+            let put = put(&mut same, &name, &slots, site);
             if put.is_ok() && of_ask(&same.ask) == own {
                 return Layout::Environment(name, slots);
             }
@@ -38,7 +43,7 @@ impl Layout {
             ..ResourceAsk::default()
         };
         match own.ntasks {
-            _ if own != tasks_alone => Layout::Other(spec.ask.min_cpus()),
+            _ if own != tasks_alone => Layout::Other(spec.ask.most_cpus()),
             None => Layout::None,
             // qsub always says so.
             Some(1) if marks::is_marked(spec) => Layout::None,
@@ -47,12 +52,11 @@ impl Layout {
     }
 
     /// How many slots were asked for.
-    pub(crate) fn slots(&self) -> Option<u32> {
+    pub(crate) fn slots(&self) -> Option<IndexSet> {
         match self {
             Layout::None => None,
-            Layout::Slots(slots) | Layout::Environment(_, slots) | Layout::Other(slots) => {
-                Some(*slots)
-            }
+            Layout::Slots(slots) | Layout::Other(slots) => Some(IndexSet::single(*slots)),
+            Layout::Environment(_, slots) => Some(slots.clone()),
         }
     }
 }
@@ -73,6 +77,7 @@ pub(crate) fn of_ask(ask: &ResourceAsk) -> ResourceAsk {
         use_min_nodes: ask.use_min_nodes,
         nodes_set: ask.nodes_set,
         contiguous: ask.contiguous,
+        task_range: ask.task_range.clone(),
         ..ResourceAsk::default()
     }
 }
@@ -84,24 +89,60 @@ pub(crate) fn shape(ask: &ResourceAsk) -> ResourceAsk {
         max_nodes: None,
         ntasks: None,
         nodes_set: false,
+        task_range: None,
         ..of_ask(ask)
     }
 }
 
-/// Lays a job out as a parallel environment says.
+/// Lays a job out as a parallel environment says, with one of so many slots.
 ///
 /// # Errors
 /// There is no such environment, or it cannot have so many slots.
-pub(crate) fn put(spec: &mut JobSpec, name: &str, slots: u32, site: &Site) -> Result<(), String> {
-    let pair = |key: &str, value: String| (key.to_owned(), value);
-    let outcome = Outcome {
-        state: State::Correct,
-        message: String::new(),
-        parameters: vec![
-            pair("pe_name", name.to_owned()),
-            pair("pe_min", slots.to_string()),
-        ],
-        environment: Vec::new(),
+pub(crate) fn put(
+    spec: &mut JobSpec,
+    name: &str,
+    slots: &IndexSet,
+    site: &Site,
+) -> Result<(), String> {
+    let is_grid_engine = marks::is_marked(spec);
+    let rule = site.mapping.rule(name);
+    let rule =
+        rule.ok_or_else(|| format!("the JSV sets pe_name to '{name:.80}', which there is not"))?;
+    let Some((count, range)) = rule.tasks_of(slots) else {
+        let each = rule.text();
+        let (first, last) = (slots.first().unwrap_or(0), slots.last().unwrap_or(0));
+        let asked = match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        };
+        return Err(format!(
+            "the JSV asks {name} for {asked} slots, which has {each} on each host"
+        ));
     };
-    super::slots(spec, &outcome, site).map_err(|why| why.replace("the JSV", "the job"))
+    let ask = &mut spec.ask;
+    (ask.ntasks, ask.cpus_per_task) = (Some(count), None);
+    (
+        ask.min_nodes,
+        ask.max_nodes,
+        ask.nodes_set,
+        ask.ntasks_per_node,
+    ) = (1, None, false, None);
+    match rule {
+        AllocationRule::FillUp => {}
+        AllocationRule::PeSlots => (ask.max_nodes, ask.nodes_set) = (Some(1), true),
+        AllocationRule::RoundRobin => {
+            ask.distribution = Some("cyclic".to_owned());
+            ask.spread = true;
+        }
+        AllocationRule::Fixed(each) => {
+            (ask.min_nodes, ask.max_nodes) = (count / each, Some(count / each));
+            (ask.nodes_set, ask.ntasks_per_node) = (true, Some(each));
+        }
+    }
+    let text = range.as_ref().map(|range| range.text());
+    ask.task_range = range.map(Box::new);
+    set_mark(spec, marks::PE, &format!("{name} {count}"), is_grid_engine);
+    let text = text.unwrap_or_default();
+    set_mark(spec, marks::PE_RANGE, &text, is_grid_engine);
+    Ok(())
 }

@@ -93,6 +93,7 @@ impl Requests<'_> {
             use_min_nodes: _,
             nodes_set: _,
             contiguous: _,
+            task_range: _,
             prefer: _,
             min_cpus_per_node,
             memory,

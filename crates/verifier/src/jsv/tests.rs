@@ -1,6 +1,7 @@
 //! Jobs as parameters, and corrections of them.
 
 use super::*;
+use muster_conf::grid_engine::AllocationRule;
 use muster_model::spec::Owner;
 use muster_proto::jsv::State;
 
@@ -57,6 +58,10 @@ fn subject(spec: JobSpec) -> Subject {
 }
 
 fn corrected(parameters: &[(&str, &str)]) -> Result<JobSpec, String> {
+    corrected_of(job(), parameters)
+}
+
+fn corrected_of(mut spec: JobSpec, parameters: &[(&str, &str)]) -> Result<JobSpec, String> {
     let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let outcome = Outcome {
         state: State::Correct,
@@ -64,7 +69,6 @@ fn corrected(parameters: &[(&str, &str)]) -> Result<JobSpec, String> {
         parameters: parameters.iter().map(pair).collect(),
         environment: Vec::new(),
     };
-    let mut spec = job();
     apply(&mut spec, &mut None, &outcome, &site()).map(|()| spec)
 }
 
@@ -261,4 +265,50 @@ fn a_job_of_qsub_is_seen_as_it_is_and_not_as_its_client_says() {
         .push((marks::HARD.to_owned(), "h_rt=60,gpu=1".to_owned()));
     lies.shown.push((marks::PE.to_owned(), "smp 1".to_owned()));
     assert_eq!(seen(&lies), own("h_rt=120,gpu=2", "smp", "4"));
+}
+
+/// A verifier saw the least number alone, and let through what may become any number.
+#[test]
+fn a_range_of_slots_is_seen_and_changed() {
+    let of = |parameters: &[(&str, &str)]| {
+        let mut spec = job();
+        spec.shown = vec![(marks::COMMAND.to_owned(), "qsub".to_owned())];
+        layout::put(&mut spec, "smp", &range(2, 8), &site()).unwrap();
+        corrected_of(spec, parameters).map(|spec| {
+            let marked = marks::parallel_environment(&spec);
+            let marked = marked.map(|(name, slots)| format!("{name} {slots}"));
+            let seen = asked(&subject(spec.clone()), &site()).parameters;
+            let span = ["pe_min", "pe_max"].map(|name| {
+                let found = seen.iter().find(|(own, _)| own == name);
+                found.map_or(String::new(), |(_, value)| value.clone())
+            });
+            (marked.unwrap_or_default(), span.join(" "))
+        })
+    };
+    let is = |marked: &str, span: &str| Ok((marked.to_owned(), span.to_owned()));
+    assert_eq!(of(&[]), is("smp 2-8", "2 8"));
+    assert_eq!(of(&[("pe_max", "4")]), is("smp 2-4", "2 4"));
+    assert_eq!(of(&[("pe_min", "6")]), is("smp 6-8", "6 8"));
+    assert_eq!(of(&[("pe_min", "9")]), is("smp 9", "9 9"));
+    assert_eq!(of(&[("pe_max", "1")]), is("smp 1", "1 1"));
+    assert_eq!(
+        of(&[("pe_name", "mpi4"), ("pe_min", "3"), ("pe_max", "14")]),
+        is("mpi4 4-12", "4 12")
+    );
+    assert!(of(&[("pe_min", "5"), ("pe_max", "4")]).is_err());
+    assert!(of(&[("pe_name", "mpi4"), ("pe_max", "3")]).is_err());
+    // Who says nothing of it is seen by the most, too.
+    let mut spec = job();
+    spec.ask.max_nodes = None;
+    let range = AllocationRule::FillUp.tasks_of(&range(4, 64)).unwrap().1;
+    spec.ask.task_range = range.map(Box::new);
+    let seen = asked(&subject(spec), &site()).parameters;
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert!(seen.contains(&pair("pe_max", "64")), "{seen:?}");
+}
+
+fn range(first: u32, last: u32) -> IndexSet {
+    let mut slots = IndexSet::default();
+    slots.insert_range(first, last);
+    slots
 }

@@ -165,7 +165,7 @@ fn words(all: &[&str]) -> CommandLine {
 }
 
 /// A list of names as sacctmgr takes them: without what has a meaning to it.
-fn names(list: &str) -> Result<String, String> {
+pub(super) fn names(list: &str) -> Result<String, String> {
     let is_name = |name: &str| {
         let is_plain = |c: char| c.is_alphanumeric() || "._-@+$".contains(c);
         !name.is_empty() && name.chars().all(is_plain)
@@ -177,7 +177,7 @@ fn names(list: &str) -> Result<String, String> {
 }
 
 /// The account that a project or a list of users is.
-fn account_of<'a>(mapping: &'a Mapping, name: &'a str) -> &'a str {
+pub(super) fn account_of<'a>(mapping: &'a Mapping, name: &'a str) -> &'a str {
     let known = mapping.projects.iter().find(|(own, _)| own == name);
     known.map_or(name, |(_, account)| account)
 }

@@ -4,21 +4,25 @@ use super::lines::{self, is_pending};
 use super::messages::{self, Waits};
 use super::usage::{self, Measured};
 use super::{detail_xml, queues};
-use crate::connect::Client;
+use crate::connect::{Client, ConnectError};
 use crate::grid_engine::arguments::Parsed;
-use crate::grid_engine::{fail, selection, site, unreachable};
+use crate::grid_engine::{fail, memory, selection, site, unreachable};
 use crate::listing::context::Ctx;
 use crate::listing::job::{JobRow, Stdio};
 use crate::listing::query;
 use crate::people;
 use muster_conf::grid_engine::Mapping;
+use muster_model::environment::{self, Environment};
 use muster_model::grid_engine as marks;
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::spec::{DependencyKind, DependencyTerm, JobSpec};
 use muster_model::time::Timestamp;
+use muster_model::visible_text::visible;
 use muster_proto::client::JobFilter;
+use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 const BAR: &str = "==============================================================\n";
@@ -30,6 +34,8 @@ struct DetailSource<'s> {
     /// All jobs that have not ended.
     jobs: &'s [Job],
     measured: Measured,
+    /// Environments of jobs whose caller may see them, by the first record of each.
+    environments: HashMap<JobId, Environment>,
     /// What is said of queues.
     messages: Vec<String>,
 }
@@ -83,11 +89,17 @@ pub(super) fn show(
         });
         return Ok(ExitCode::SUCCESS);
     }
+    let measured = Measured::of(client, found.iter().copied());
+    let firsts = numbers.iter().filter_map(|number| {
+        let first = records(*number).first().copied()?;
+        marks::is_marked(&first.spec).then_some(first.id)
+    });
     let source = DetailSource {
+        environments: environments(client, firsts),
         ctx: &ctx,
         mapping,
         jobs: &jobs,
-        measured: Measured::of(client, found.iter().copied()),
+        measured,
         messages: messages::of_queues(&queues),
     };
     let mut text = String::new();
@@ -102,6 +114,28 @@ pub(super) fn show(
         &format!("Following jobs do not exist: \n{}", missing.join("\n")),
         1,
     ))
+}
+
+/// Jobs of which one command asks for the environment.
+const ENVIRONMENTS_MAX: usize = 100;
+
+/// The environments of jobs; of those of others the controller gives none.
+fn environments(
+    client: &mut Client,
+    jobs: impl Iterator<Item = JobId>,
+) -> HashMap<JobId, Environment> {
+    let mut found = HashMap::new();
+    for job in jobs.take(ENVIRONMENTS_MAX) {
+        match query::environment(client, job) {
+            Ok(environment) => {
+                found.insert(job, environment);
+            }
+            Err(ConnectError::Refused(_)) => {}
+            // An older controller does not know the question.
+            Err(_) => break,
+        }
+    }
+    found
 }
 
 /// `Sat Nov 21 19:05:05 2026`.
@@ -120,8 +154,9 @@ fn job(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
     let Some(first) = records.first() else { return };
     let spec = &first.spec;
     text.push_str(BAR);
-    submission(text, first, source.ctx);
-    request(text, first);
+    let environment = source.environments.get(&first.id);
+    submission(text, first, source.ctx, environment);
+    request(text, first, environment);
     if let Some((pe, slots)) = marks::parallel_environment(spec) {
         let _ = writeln!(text, "parallel environment:  {pe} range: {slots}");
     }
@@ -141,7 +176,7 @@ fn job(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
 }
 
 /// Who submitted the job, where and when, and how it is accounted.
-fn submission(text: &mut String, first: &Job, ctx: &Ctx) {
+fn submission(text: &mut String, first: &Job, ctx: &Ctx, environment: Option<&Environment>) {
     let spec = &first.spec;
     let number = selection::number(first);
     let user = people::user_of_uid(spec.owner.uid);
@@ -156,6 +191,10 @@ fn submission(text: &mut String, first: &Job, ctx: &Ctx) {
     if let Some(user) = &user {
         row("sge_o_home", &user.dir.to_string_lossy());
         row("sge_o_log_name", &user.name);
+        let path = environment.and_then(|own| own.value(b"SGE_O_PATH"));
+        if let Some(path) = path {
+            row("sge_o_path", &visible(&String::from_utf8_lossy(path)));
+        }
         row("sge_o_shell", &user.shell.to_string_lossy());
     }
     if let Some(directory) = marks::value(spec, marks::SUBMIT_DIR) {
@@ -169,12 +208,14 @@ fn submission(text: &mut String, first: &Job, ctx: &Ctx) {
 }
 
 /// What the options ask for, in Grid Engine's order.
-fn request(text: &mut String, first: &Job) {
+fn request(text: &mut String, first: &Job, environment: Option<&Environment>) {
     let spec = &first.spec;
     let mut row = |key: &str, value: &str| row(text, key, value);
     let mark = |key| marks::value(spec, key);
     let merges = mark(marks::MERGE).is_some();
-    row("cwd", &spec.work_dir);
+    if has_own_directory(spec) {
+        row("cwd", &spec.work_dir);
+    }
     if let Some(path) = given_path(first, Stdio::Err).filter(|_| !merges) {
         row("stderr_path_list", &format!("NONE:NONE:{path}"));
     }
@@ -219,6 +260,10 @@ fn request(text: &mut String, first: &Job) {
     if let Some(class) = &spec.class {
         row("job class", &class.name);
     }
+    let variables = environment.map(variables).unwrap_or_default();
+    if !variables.is_empty() {
+        row("env_list", &variables);
+    }
     if !spec.argv.is_empty() {
         row("job_args", &spec.argv.join(","));
     }
@@ -228,6 +273,33 @@ fn request(text: &mut String, first: &Job) {
     };
     row("script_file", script);
 }
+
+/// Whether a job does not run where jobs of qsub run without `-cwd` and `-wd`, at home.
+pub(super) fn has_own_directory(spec: &JobSpec) -> bool {
+    let home = people::user_of_uid(spec.owner.uid).map(|user| user.dir);
+    !marks::is_marked(spec) || home.is_none_or(|home| home != Path::new(&spec.work_dir))
+}
+
+/// The variables of a job that its user named, as `NAME=value,...`: without what each job of qsub has.
+fn variables(environment: &Environment) -> String {
+    let is_usual = |name: &[u8]| {
+        let name = String::from_utf8_lossy(name);
+        OF_EACH_JOB.contains(&&*name)
+            || name.starts_with("SGE_")
+            || name.starts_with("SLURM_")
+            || marks::VARIABLES.contains(&&*name)
+    };
+    let own = environment
+        .iter()
+        .filter(|variable| !is_usual(environment::name(variable)));
+    let texts: Vec<String> = own
+        .map(|variable| visible(&String::from_utf8_lossy(variable)).into_owned())
+        .collect();
+    texts.join(",")
+}
+
+/// Variables that are in no `env_list`.
+const OF_EACH_JOB: [&str; 6] = ["HOME", "USER", "LOGNAME", "SHELL", "PATH", "ARC"];
 
 /// Where a stream goes, if that was said.
 pub(super) fn given_path(job: &Job, which: Stdio) -> Option<String> {
@@ -317,10 +389,11 @@ fn running(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
         let used = match source.measured.total(job) {
             None => "cpu=N/A, mem=N/A, io=N/A, vmem=N/A, maxvmem=N/A".to_owned(),
             Some(used) => format!(
-                "cpu={}, mem=N/A, io={:.5} GB, vmem=N/A, maxvmem={}",
+                "cpu={}, mem={:.5} GB s, io={:.5} GB, vmem={held}, maxvmem={held}",
                 usage::clock(usage::cpu_s(&used)),
+                memory::gib_seconds(&used),
                 usage::io_gib(&used),
-                usage::memory(used.max_rss_kib)
+                held = usage::memory(memory::total_kib(&used)),
             ),
         };
         row(text, &format!("usage{:>10}", number(job)), &used);

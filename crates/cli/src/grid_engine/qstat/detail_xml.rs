@@ -1,7 +1,7 @@
 //! `qstat -j -xml`: all of a job, in the elements of Grid Engine 8.1.9's detailed_job_info.xsd and in their order. Variables that were
 //! given to a job by `-v` or `-V` are not among them: the controller keeps them to the owner.
 
-use super::detail::{given_path, resource_map};
+use super::detail::{given_path, has_own_directory, resource_map};
 use super::lines::{self, is_pending};
 use super::messages::{self, Waits};
 use super::queues::Instance;
@@ -258,7 +258,9 @@ fn job(xml: &mut Xml, first: &Job, records: &[&Job]) {
         path(xml, "JB_stderr_path_list", first, Stdio::Err);
     }
     tasks(xml, records);
-    xml.leaf("JB_cwd", &spec.work_dir);
+    if has_own_directory(spec) {
+        xml.leaf("JB_cwd", &spec.work_dir);
+    }
     predecessors(xml, records, spec);
     settings(xml, spec, records);
 }

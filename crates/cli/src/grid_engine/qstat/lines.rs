@@ -2,7 +2,7 @@
 
 use super::usage::{self, Measured};
 use crate::grid_engine::arguments::Parsed;
-use crate::grid_engine::{selection, site};
+use crate::grid_engine::{memory, selection, site};
 use crate::listing::context::Ctx;
 use muster_conf::grid_engine::Mapping;
 use muster_model::grid_engine as marks;
@@ -198,9 +198,12 @@ fn slot_lines(job: &Job, share: &NodeShare) -> usize {
     usize::try_from(slots).unwrap_or(usize::MAX)
 }
 
-/// Slots that a job asks for.
+/// Slots that a job has, or the least that it asks for.
 pub(in crate::grid_engine) fn slots(job: &Job) -> u64 {
-    u64::from(job.spec.ask.task_count()) * u64::from(job.spec.ask.cpus_of_task())
+    let ask = &job.spec.ask;
+    let given = (job.alloc.as_ref()).filter(|_| ask.task_range.is_some());
+    let tasks = given.map_or_else(|| ask.task_count(), |alloc| alloc.ntasks);
+    u64::from(tasks) * u64::from(ask.cpus_of_task())
 }
 
 /// What a job has on each of its hosts.
@@ -418,7 +421,7 @@ fn usage_columns(text: &mut String, entry: &Entry) {
         None => ["NA"; 3].map(str::to_owned),
         Some(used) => [
             usage::days_and_clock(usage::cpu_s(used)),
-            "NA".to_owned(),
+            format!("{:.5}", memory::gib_seconds(used)),
             format!("{:.5}", usage::io_gib(used)),
         ],
     };
@@ -435,19 +438,20 @@ fn slot_task(text: &mut String, entry: &Entry, task: &SlotTask) {
         JobState::Suspended => "s",
         _ => "r",
     };
-    let (cpu, io) = match &task.usage {
+    let (cpu, mem, io) = match &task.usage {
         Some(used) => (
             usage::clock(usage::cpu_s(used)),
+            format!("{:<7.5}", memory::gib_seconds(used)),
             format!("{:.5}", usage::io_gib(used)),
         ),
-        None => (format!("{:<8}", "NA"), format!("{:<7}", "NA")),
+        None => (
+            format!("{:<8}", "NA"),
+            format!("{:<7}", "NA"),
+            format!("{:<7}", "NA"),
+        ),
     };
     let (tasks, name) = (&entry.tasks, &task.name);
-    let _ = write!(
-        text,
-        "{tasks:<10}{name:<12} {state:<5} {cpu} {:<7} {io} ",
-        "NA"
-    );
+    let _ = write!(text, "{tasks:<10}{name:<12} {state:<5} {cpu} {mem} {io} ");
 }
 
 /// The lines of `-r`.
@@ -585,7 +589,7 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The order of columns is from Grid Engine 8.1.9, except for the memory over time, which is not known.
+    /// The order of columns is from Grid Engine 8.1.9, whose memory here is what tasks had at most.
     #[test]
     fn each_slot_has_a_line_with_what_runs_there() {
         let slots = View {
@@ -606,10 +610,10 @@ mod tests {
             [
                 "job-ID  prior   name       user         state submit/start at     queue                          master ja-task-ID task-ID state cpu        mem     io      stat failed ",
                 "-----------------------------------------------------------------------------------------------------------------------------------------------------------------------",
-                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@vm                       MASTER                        r     00:00:01 NA      0.00076 ",
-                "                                                                  all.q@vm                       SLAVE            1.vm         r     00:01:01 NA      0.00004 ",
+                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@vm                       MASTER                        r     00:00:01 0.00000 0.00076 ",
+                "                                                                  all.q@vm                       SLAVE            1.vm         r     00:01:01 0.00000 0.00004 ",
                 slave,
-                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@wm                       SLAVE            1.wm         r     25:01:01 NA      0.00000 ",
+                "      4 0.75000 PAR        geuser       r     11/21/2026 19:05:05 all.q@wm                       SLAVE            1.wm         r     25:01:01 0.00000 0.00000 ",
                 last,
             ]
         );
@@ -666,7 +670,7 @@ mod tests {
         };
         assert_eq!(
             shown(&ext)[2],
-            "      4 0.75000 0.00000 PAR        geuser       NA               defaultdep r     1:01:02:03 NA      0.00080     0     0     0     0     0 0.00  all.q@vm                           1        "
+            "      4 0.75000 0.00000 PAR        geuser       NA               defaultdep r     1:01:02:03 0.00000 0.00080     0     0     0     0     0 0.00  all.q@vm                           1        "
         );
         let with_steps = View {
             steps: true,
@@ -680,7 +684,7 @@ mod tests {
         );
         assert_eq!(
             lines[3],
-            "                                                                                                      0:00:01:01 NA      0.00004     0     0     0     0     0 0.00  all.q@vm                       SLAVE            1.vm         r     00:01:01 NA      0.00004 "
+            "                                                                                                      0:00:01:01 0.00000 0.00004     0     0     0     0     0 0.00  all.q@vm                       SLAVE            1.vm         r     00:01:01 0.00000 0.00004 "
         );
         assert_eq!(
             lines[4],

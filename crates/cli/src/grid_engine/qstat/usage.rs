@@ -1,5 +1,4 @@
-//! What running jobs use now, as the agents of their nodes measure it: `qstat -ext`, `-t`, `-j`. The memory that Grid Engine sums up
-//! over time is not known.
+//! What running jobs use now, as the agents of their nodes measure it: `qstat -ext`, `-t`, `-j`.
 
 use crate::connect::Client;
 use crate::measure::{self, AgentQuestion, NodeAnswer, ask_agents, nodes_of};

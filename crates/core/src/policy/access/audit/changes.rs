@@ -297,6 +297,7 @@ fn resources(subject: Subject, ask: &ResourceAsk, present: Option<&ResourceAsk>)
         segments "Segments",
         thread_spec "ThreadSpec",
         batch "BatchFeatures",
+        task_range "TaskRange",
     )
 }
 

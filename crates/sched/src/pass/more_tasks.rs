@@ -1,0 +1,115 @@
+//! A job that leaves the number of its tasks open (`qsub -pe NAME 2-8`) is placed by the least of them, and starts with the
+//! greatest that it can have then. It waits, and has nodes kept for it, for the least.
+
+use super::{Pass, starts};
+use crate::demand::Demand;
+use crate::demand::pick::Pick;
+use crate::place::node_source::choose_now;
+use crate::place::{NodeSource as _, Placement};
+use muster_model::ids::JobId;
+use muster_model::task_range::TaskRange;
+
+/// A search for the greatest number of tasks.
+struct RangeSearch<'s, 'p> {
+    pass: &'s mut Pass<'p>,
+    lane: u32,
+    job: JobId,
+    range: &'p TaskRange,
+    /// The demand with the number that is tried.
+    demand: Demand,
+}
+
+/// Nodes for the most tasks that the job can have now, within limits, where `picks` has the least.
+pub(super) fn most_tasks(
+    pass: &mut Pass<'_>,
+    lane: u32,
+    job: JobId,
+    picks: Vec<Pick>,
+) -> Vec<Pick> {
+    let state = pass.state;
+    let Some(range) = &state.jobs[&job].spec.ask.task_range else {
+        return picks;
+    };
+    let Ok(demand) = pass.s.queue.lane(lane).demand.clone() else {
+        return picks;
+    };
+    let search = RangeSearch {
+        pass,
+        lane,
+        job,
+        range,
+        demand,
+    };
+    search.run(picks)
+}
+
+impl RangeSearch<'_, '_> {
+    /// The greatest number that there is room for is tried first, then by halves: more tasks fit where fewer do not only in rare
+    /// cases, which a search for the very greatest would make dear.
+    fn run(mut self, mut picks: Vec<Pick>) -> Vec<Pick> {
+        let numbers = self.range.len_up_to(self.capacity());
+        let (mut fits, mut too_many, mut next) = (0, numbers, numbers.saturating_sub(1));
+        while fits + 1 < too_many {
+            match self.try_number(next) {
+                Some(more) => (fits, picks) = (next, more),
+                None => too_many = next,
+            }
+            next = fits + (too_many - fits) / 2;
+        }
+        picks
+    }
+
+    /// Tasks for which nodes have room now at most, up to the greatest number of the range. On one node it is what an empty one
+    /// holds.
+    fn capacity(&mut self) -> u32 {
+        let (fleet, demand, most) = (&self.pass.s.fleet, &self.demand, self.range.most());
+        let alternatives = 0..demand.alternatives.len();
+        if demand.max_nodes == 1 && self.range.tasks_of_node.is_none() {
+            let of_node = alternatives.map(|a| demand.tasks_at_most(a, &fleet.classes));
+            return of_node.max().unwrap_or(0).min(most);
+        }
+        let source = self.pass.nodes_now(self.lane, demand);
+        let order = &source.part.order;
+        let in_alternative = |alternative: usize| {
+            let (cpus, mib) = demand.floor(alternative, &fleet.classes, 1);
+            let (mut tasks, mut from) = (0u32, 0);
+            while let Some(pos) = source.next(from..order.len(), cpus, mib) {
+                let node = order[pos];
+                let class = fleet.nodes[node as usize].class;
+                if demand.admits(alternative, class, node) {
+                    let room = source.room(pos);
+                    let more = demand.tasks_in(&fleet.classes[class as usize], &room);
+                    tasks = tasks.saturating_add(more);
+                }
+                if tasks >= most {
+                    return most;
+                }
+                from = pos + 1;
+            }
+            tasks
+        };
+        let tasks = alternatives.map(in_alternative).max().unwrap_or(0);
+        let visited = source.visited.get();
+        self.pass.s.cost.nodes_visited += visited;
+        tasks
+    }
+
+    /// Nodes for the number at a place of the range.
+    fn try_number(&mut self, place: u32) -> Option<Vec<Pick>> {
+        let tasks = self.range.at(place)?;
+        self.demand.tasks = Some(tasks);
+        if let Some(nodes) = self.range.nodes_of(tasks) {
+            (self.demand.min_nodes, self.demand.max_nodes) = (nodes, nodes);
+        }
+        let switches = self.pass.switch_limit(self.job, &self.demand);
+        let mut source = self.pass.nodes_now(self.lane, &self.demand);
+        let placement = choose_now(&self.demand, &mut source, switches);
+        let visited = source.visited.get();
+        self.pass.s.cost.nodes_visited += visited;
+        let limit_on = |picks| starts::limit_on(self.pass, self.lane, self.job, picks);
+        match placement {
+            Placement::Here(picks) if limit_on(&picks).is_none() => Some(picks),
+            Placement::Here(_) | Placement::Scattered | Placement::Nowhere(_) => None,
+        }
+    }
+}
