@@ -1,7 +1,7 @@
 # What lines can call. Each takes away what it made.
 id_in() { grep -oE '7[01][0-9]{4}' <<<"$1" | head -1; }
 submit() { # OPTIONS...: a held job, as scontrol shows it
-  local out id status; out=$(sbatch -H -D / -o /dev/null "$@" --wrap true 2>&1); status=$?; echo "$out"; id=$(id_in "$out")
+  local out id status; out=$(sbatch -H -D /tmp -o /dev/null "$@" --wrap true 2>&1); status=$?; echo "$out"; id=$(id_in "$out")
   [ -z "$id" ] || { scontrol show job "$id"; scancel "$id"; }
   return "$status"
 }
@@ -11,12 +11,12 @@ submit_as() { # SCRIPT OPTIONS...: the same with a script of its own
   return "$status"
 }
 change() { # FIELD=VALUE...: what an update makes of a held job
-  local id status; id=$(sbatch -H --parsable -D / -o /dev/null -J changed -t 20 -n2 --mem=100 --wrap true) || return
+  local id status; id=$(sbatch -H --parsable -D /tmp -o /dev/null -J changed -t 20 -n2 --mem=100 --wrap true) || return
   scontrol update jobid="$id" "$@"; status=$?; scontrol show job "$id"; scancel "$id"
   return "$status"
 }
 act() { # COMMAND...: a command on a held job, whose number it gets last
-  local id status; id=$(sbatch -H --parsable -D / -o /dev/null -J acted -t 20 --wrap true) || return
+  local id status; id=$(sbatch -H --parsable -D /tmp -o /dev/null -J acted -t 20 --wrap true) || return
   "$@" "$id"; status=$?; squeue -h -t all -j "$id" -o '%T %r %p %Q'; scancel "$id"
   return "$status"
 }
@@ -37,7 +37,7 @@ assoc() { # FIELD=VALUE...: an account with these limits (of root)
 }
 node() { # FIELD=VALUE...: an update of n6, and back
   local status; scontrol update nodename=n6 "$@"; status=$?; sinfo -h -n n6 -p debug -o '%T %E %f %b %w %G %D'
-  scontrol update nodename=n6 state=resume >/dev/null 2>&1; scontrol update nodename=n6 features=f2,ht activefeatures=f2,ht weight=10 comment= extra= >/dev/null 2>&1
+  scontrol update nodename=n6 state=resume >/dev/null 2>&1; scontrol update nodename=n6 features=f2,ht activefeatures=f2,ht weight=2 comment= extra= >/dev/null 2>&1
   return "$status"
 }
 partition() { # FIELD=VALUE...: a partition (of root)

@@ -2,7 +2,7 @@
 # which job. A line finds these as variables. Nodes are named where the choice is not what is compared.
 exec 2>&1
 set -u
-account() { sacctmgr -i "$@" >/dev/null; }
+account() { sacctmgr -i "$@" >/dev/null 2>&1 || echo "failed: sacctmgr -i $*"; }
 as() { setpriv --reuid="$1" --regid="$(id -g "$1")" --clear-groups env USER="$1" LOGNAME="$1" HOME=/ "${@:2}"; }
 job() { # NAME OPTIONS...: a job of nobody
   local id; id=$(as nobody sbatch --parsable -D / -o /dev/null -J "$1" "${@:2}") || { echo "no job $1"; exit 1; }
@@ -19,7 +19,7 @@ wait_until() { # STATE JOB...
     echo "job $job is not $1: $(squeue -h -t all -j "$job" -o '%T %r')"; exit 1
   done
 }
-account add cluster peer
+sacctmgr -i add cluster peer >/dev/null 2>&1
 account add account phys Description=physics Organization=uni
 account add account optics parent=phys Description=optics Organization=uni fairshare=3
 account add account chem Description=chemistry Organization=uni GrpJobs=50
@@ -33,9 +33,9 @@ account add coordinator account=chem names=daemon
 : >ids; chmod 644 ids
 forever='exec sleep 3600'
 meet
-job good --nice=10 --comment=fine --wrap true
-job fail --nice=20 --wrap 'exit 7'
-job kild --nice=30 --wrap 'kill -9 $$'
+job good --nice=10 -w n1 --comment=fine --wrap true
+job fail --nice=20 -w n1 --wrap 'exit 7'
+job kild --nice=30 -w n1 --wrap 'kill -9 $$'
 wait_until COMPLETED "$good"; wait_until FAILED "$fail" "$kild"
 job canc --nice=40 -H --wrap true; as nobody scancel "$canc"
 meet
@@ -63,7 +63,7 @@ wait_until RUNNING "$oths"
 scontrol update nodename=n4 state=drain reason='disk broken'
 scontrol create reservation reservationname=maint starttime=now+2hours duration=60 users=root nodes=n6 flags=maint >/dev/null
 scontrol create reservation reservationname=users starttime=now+5hours duration=2:00:00 accounts=phys nodes=n3 >/dev/null
-job rsvd --nice=180 --reservation=users --wrap true
+job rsvd -H --nice=180 --reservation=users --wrap true
 # Accounting follows a moment later.
 for _ in $(seq 300); do
   [ -n "$(sacct -n -X -j "$rsvd")" ] && sacct -n -X -a -o jobname,state | grep -q 'oths *RUNNING' && break; sleep .1

@@ -85,7 +85,9 @@ fn options(args: &[String]) -> Result<Options> {
             "--only" => options.only = Some(value()?.clone()),
             "--muster" => crate::build::use_given(value()?)?,
             _ => {
-                bail!("unknown option {arg}; there are --seed N, --lines N, --only COMMAND, --muster FILE")
+                bail!(
+                    "unknown option {arg}; there are --seed N, --lines N, --only COMMAND, --muster FILE"
+                )
             }
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A line `[REASON]` begins a part. The others are entries: `KIND COMMAND || PATTERN`, where COMMAND is a pattern for the
 //! command line and `*` in patterns stands for any text. KIND is `line`: a line that only one side prints, as it is shown
-//! with its sign; `word`: a word that is left out on both sides before they are compared; or `order`, where PATTERN is a
-//! line that may be in another place.
+//! with its sign; `word`: a word that is left out on both sides before they are compared; `order`, where PATTERN is a line
+//! that may be in another place; or `whole`, where PATTERN is a line with its sign that explains all else.
 
 use super::compare::{changes, is_same};
 use anyhow::{Context, Result, bail};
@@ -23,6 +23,7 @@ enum Kind {
     Line,
     Word,
     Order,
+    Whole,
 }
 
 struct Entry {
@@ -62,10 +63,14 @@ impl Accepted {
             let (kind, rest) = line.split_once(' ').with_context(place)?;
             let (command, pattern) = rest.split_once(" || ").with_context(place)?;
             let kind = match kind {
-                "line" if pattern.starts_with("- ") || pattern.starts_with("+ ") => Kind::Line,
+                "line" if pattern.starts_with(['-', '+', '*']) => Kind::Line,
+                "whole" if pattern.starts_with(['-', '+']) => Kind::Whole,
                 "word" => Kind::Word,
                 "order" => Kind::Order,
-                _ => bail!("{}: neither 'line' with a sign, 'word' nor 'order'", place()),
+                _ => bail!(
+                    "{}: neither 'line' or 'whole' with a sign, 'word' nor 'order'",
+                    place()
+                ),
             };
             let reason = list.reasons.len().checked_sub(1);
             list.entries.push(Entry {
@@ -89,6 +94,14 @@ impl Accepted {
         let entries: Vec<usize> = (0..self.entries.len())
             .filter(|at| matches(&self.entries[*at].command, command))
             .collect();
+        let explains = entries.iter().copied().find(|at| {
+            let entry = &self.entries[*at];
+            entry.kind == Kind::Whole && found.iter().any(|line| matches(&entry.pattern, line))
+        });
+        if let Some(at) = explains {
+            self.entries[at].is_used = true;
+            return Verdict::Accepted(vec![self.reasons[self.entries[at].reason].clone()]);
+        }
         let words: Vec<usize> = entries
             .iter()
             .copied()
@@ -157,14 +170,21 @@ impl Accepted {
 
     /// Takes pairs of lines away that are only in another place.
     fn drop_moved(&self, left: &mut Vec<String>, entries: &[usize], used: &mut Vec<usize>) {
-        for at in entries.iter().filter(|at| self.entries[**at].kind == Kind::Order) {
+        for at in entries
+            .iter()
+            .filter(|at| self.entries[**at].kind == Kind::Order)
+        {
             let pattern = &self.entries[*at].pattern;
             let mut from = 0;
             while let Some(gone) = left.get(from) {
-                let place = gone.strip_prefix("- ").filter(|line| matches(pattern, line));
+                let place = gone
+                    .strip_prefix("- ")
+                    .filter(|line| matches(pattern, line));
                 let other = place.and_then(|line| {
                     let is_it = |other: &String| {
-                        other.strip_prefix("+ ").is_some_and(|other| is_same(line, other))
+                        other
+                            .strip_prefix("+ ")
+                            .is_some_and(|other| is_same(line, other))
                     };
                     left.iter().position(is_it)
                 });
@@ -260,7 +280,10 @@ mod tests {
     #[test]
     fn lines_may_be_in_another_place() {
         let mut list = Accepted::read("[ties]\norder squeue* || *held*\n").unwrap();
-        let (a, b) = (lines("1 held\n2 held\n3 run"), lines("2 held\n1 held\n3 run"));
+        let (a, b) = (
+            lines("1 held\n2 held\n3 run"),
+            lines("2 held\n1 held\n3 run"),
+        );
         let accepted = Verdict::Accepted(vec!["ties".to_owned()]);
         assert_eq!(list.judge("squeue", &a, &b), accepted);
         let c = lines("2 held\n4 held\n3 run");
@@ -268,6 +291,23 @@ mod tests {
             list.judge("squeue", &a, &c),
             Verdict::Differs(lines("- 1 held\n+ 4 held"))
         );
+    }
+
+    #[test]
+    fn a_line_may_explain_all() {
+        let text = "[never]\nwhole submit* || + *not available\n";
+        let mut list = Accepted::read(text).unwrap();
+        let (a, b) = (
+            lines("Submitted 1\nexit 0"),
+            lines("error: not available\nexit 1"),
+        );
+        let accepted = Verdict::Accepted(vec!["never".to_owned()]);
+        assert_eq!(list.judge("submit -N9", &a, &b), accepted);
+        let c = lines("error: other\nexit 1");
+        assert!(matches!(
+            list.judge("submit -N9", &a, &c),
+            Verdict::Differs(_)
+        ));
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Clusters {
         let path = std::env::var("PATH")?;
         let slurm_side = Side::new(&top, "slurm", &slurm.env, &path)?;
         let conf = format!("{}/slurm.conf", home.display());
-        let path = format!("{}/bin:{path}", home.display());
+        let path = format!("{}/bin:{}", home.display(), without_slurm(&top, &path)?);
         let muster_side = Side::new(&top, "muster", &[("SLURM_CONF".into(), conf)], &path)?;
         let mut clusters = Clusters {
             slurm: slurm_side,
@@ -93,7 +93,10 @@ impl Clusters {
             start(&self.slurm, "slurm", "muster")?,
             start(&self.muster, "muster", "slurm")?,
         ];
-        for (mut child, side) in children.into_iter().zip([&mut self.slurm, &mut self.muster]) {
+        for (mut child, side) in children
+            .into_iter()
+            .zip([&mut self.slurm, &mut self.muster])
+        {
             let status = child.wait()?;
             let log = fs::read_to_string(side.folder.join("state.log"))?;
             ensure!(status.success(), "{}: {log}", side.folder.display());
@@ -119,12 +122,7 @@ impl Clusters {
 }
 
 impl Side {
-    fn new(
-        top: &Path,
-        name: &str,
-        environment: &[(String, String)],
-        path: &str,
-    ) -> Result<Side> {
+    fn new(top: &Path, name: &str, environment: &[(String, String)], path: &str) -> Result<Side> {
         let folder = top.join(format!("lines-{name}"));
         fs::create_dir(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777))?;
@@ -175,6 +173,33 @@ impl Side {
         let status = status.code().unwrap_or(-1);
         Ok(self.names.lines(&text(".out")?, &text(".err")?, status))
     }
+}
+
+/// Slurm's commands. One that Muster lacks must not be found for it.
+const COMMANDS: [&str; 20] = [
+    "sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol",
+    "scrontab", "sdiag", "seff", "sgather", "sh5util", "sinfo", "sprio", "squeue", "sreport",
+    "srun", "sshare", "sstat",
+];
+
+/// A PATH with links to all programs but Slurm's.
+fn without_slurm(top: &Path, path: &str) -> Result<String> {
+    let folder = top.join("bin");
+    fs::create_dir(&folder)?;
+    for entry in path
+        .split(':')
+        .filter_map(|dir| fs::read_dir(dir).ok())
+        .flatten()
+    {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_slurms = |known: &str| name == known || name == "strigger";
+        if !COMMANDS.iter().any(|known| is_slurms(known)) {
+            // The first of a name counts.
+            let _ = std::os::unix::fs::symlink(entry.path(), folder.join(&name));
+        }
+    }
+    Ok(folder.display().to_string())
 }
 
 fn is_root() -> Result<bool> {
@@ -228,4 +253,8 @@ ProctrackType=proctrack/pgid
 ReturnToService=2
 JobAcctGatherType=jobacct_gather/none
 KillWait=5
+MessageTimeout=60
+MpiDefault=none
+TaskPlugin=task/none
+TreeWidth=64
 ";

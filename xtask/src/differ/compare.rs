@@ -143,7 +143,10 @@ fn date(text: &str) -> Option<(u64, usize)> {
     }
     let (of_day, length) = duration(text.get(11..)?)?;
     // Months of one length: only neighbouring times are compared.
-    Some(((year * 372 + month * 31 + day) * 86_400 + of_day, 11 + length))
+    Some((
+        (year * 372 + month * 31 + day) * 86_400 + of_day,
+        11 + length,
+    ))
 }
 
 fn duration(text: &str) -> Option<(u64, usize)> {
@@ -212,7 +215,10 @@ mod tests {
     fn names() -> Names {
         let mut names = Names::default();
         names.add_ids("held=700009\narry=700010\n");
-        names.texts = vec![("/tmp/x/slurm".to_owned(), "DIR"), ("box".to_owned(), "HOST")];
+        names.texts = vec![
+            ("/tmp/x/slurm".to_owned(), "DIR"),
+            ("box".to_owned(), "HOST"),
+        ];
         names
     }
 
@@ -227,7 +233,10 @@ mod tests {
 
     #[test]
     fn host_names_are_words() {
-        assert_eq!(replace_words("vm,maxvmsize vm", "vm", "HOST"), "HOST,maxvmsize HOST");
+        assert_eq!(
+            replace_words("vm,maxvmsize vm", "vm", "HOST"),
+            "HOST,maxvmsize HOST"
+        );
     }
 
     #[test]
@@ -242,10 +251,7 @@ mod tests {
             "StartTime=2026-11-29T17:00:59 x",
             "StartTime=2026-11-29T17:01:02 x"
         ));
-        assert!(!is_same(
-            "2026-11-29T17:00:00",
-            "2026-11-29T18:00:00"
-        ));
+        assert!(!is_same("2026-11-29T17:00:00", "2026-11-29T18:00:00"));
         assert!(is_same("a   9:58 b", "a  10:02 b"));
         assert!(is_same("1795972815", "1795972817"));
         assert!(!is_same("TimeLimit=00:01:00", "TimeLimit=00:02:00"));

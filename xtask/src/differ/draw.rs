@@ -20,10 +20,33 @@ const SHARES: [(&str, usize); 7] = [
 ];
 
 /// A column of a listing whose content is a program's own, such as what nodes measure.
-const OWN_COLUMNS: [&str; 22] = [
-    "cpusload", "freemem", "%O", "%e", "version", "%v", "port", "lastschedeval", "elapsedraw",
-    "cputimeraw", "resvcpuraw", "dbindex", "allocsid", "timestamp", "%H", "accruetime", "pendingtime",
-    "resvcpu", "cputime", "reserved", "associd", "extra",
+const OWN_COLUMNS: [&str; 26] = [
+    "cpusload",
+    "freemem",
+    "%O",
+    "%e",
+    "version",
+    "%v",
+    "port",
+    "lastschedeval",
+    "elapsedraw",
+    "cputimeraw",
+    "resvcpuraw",
+    "dbindex",
+    "allocsid",
+    "timestamp",
+    "%H",
+    "accruetime",
+    "pendingtime",
+    "resvcpu",
+    "cputime",
+    "reserved",
+    "associd",
+    "extra",
+    "timeleft",
+    "timeused",
+    "%L",
+    "%M",
 ];
 
 /// Random numbers that are the same for a seed: splitmix64.
@@ -80,7 +103,10 @@ fn line(command: &str, options: &[Box<Drawn>], columns: &Columns, draw: &mut Dra
     let mut words = Vec::new();
     for _ in 0..1 + draw.below(most) {
         let drawn = draw.one(options);
-        if !words.iter().any(|word: &String| word.starts_with(&drawn.option)) {
+        if !words
+            .iter()
+            .any(|word: &String| word.starts_with(&drawn.option))
+        {
             let value = draw.one(&drawn.values);
             words.push(word(&drawn.option, value));
         }
@@ -227,7 +253,17 @@ fn columns(command: &str, table: &str) -> Columns {
         .filter(|line| line.starts_with("Works (") || line.starts_with("* "));
     for code in lines.flat_map(|line| line.split('`').skip(1).step_by(2)) {
         for name in code.split([',', ' ']).filter(|name| !name.is_empty()) {
-            if OWN_COLUMNS.iter().any(|own| name.eq_ignore_ascii_case(own) || code.split(' ').any(|c| c == *own)) {
+            if OWN_COLUMNS
+                .iter()
+                .any(|own| name.eq_ignore_ascii_case(own) || code.split(' ').any(|c| c == *own))
+            {
+                continue;
+            }
+            // Usage, which is measured.
+            let is_usage = ["Max", "Min", "Ave", "TRESUsage"]
+                .iter()
+                .any(|start| name.starts_with(start));
+            if command == "sacct" && is_usage {
                 continue;
             }
             match name.strip_prefix('%') {
