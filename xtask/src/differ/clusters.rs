@@ -8,6 +8,7 @@ use crate::guard::Guard;
 use crate::peer::{Product, start_slurm_of};
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ use std::process::{Child, Command, Stdio};
 
 /// Seconds that a line may take; after them it ends with status 124.
 const LIMIT: &str = "20";
+
+/// Bytes of an output that are compared.
+const OUTPUT_MAX: u64 = 64 << 10;
 
 /// A cluster, and what is its own.
 struct Side {
@@ -167,7 +171,10 @@ impl Side {
     fn answer(&self, mut child: Child) -> Result<Vec<String>> {
         let status = child.wait()?;
         let text = |name: &str| -> Result<String> {
-            let bytes = fs::read(self.folder.join(name))?;
+            // A command that asks nobody again and again writes until it is ended.
+            let mut bytes = Vec::new();
+            let file = File::open(self.folder.join(name))?;
+            file.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         let status = status.code().unwrap_or(-1);

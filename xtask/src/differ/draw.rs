@@ -65,7 +65,7 @@ impl Draw {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    fn one<'a, T: ?Sized>(&mut self, of: &'a [Box<T>]) -> &'a T {
+    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len())]
     }
 }
@@ -98,7 +98,7 @@ pub(super) fn lines(seed: u64, count: usize) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn line(command: &str, options: &[Box<Drawn>], columns: &Columns, draw: &mut Draw) -> Line {
+fn line(command: &str, options: &[Drawn], columns: &Columns, draw: &mut Draw) -> Line {
     let most = if command == "sbatch" { 3 } else { 2 };
     let mut words = Vec::new();
     for _ in 0..1 + draw.below(most) {
@@ -157,23 +157,23 @@ fn word(option: &str, value: &str) -> String {
 ///
 /// # Errors
 /// The table has an option that values.txt does not know.
-fn options(command: &str, table: &str, values: &str) -> Result<Vec<Box<Drawn>>> {
+fn options(command: &str, table: &str, values: &str) -> Result<Vec<Drawn>> {
     let (known, skipped) = values_of(command, values);
     if command == "update" {
         return Ok(known);
     }
     let names = table_options(command, table);
     ensure!(!names.is_empty(), "{TABLE} has no options of {command}");
-    let mut drawn: Vec<Box<Drawn>> = Vec::new();
+    let mut drawn: Vec<Drawn> = Vec::new();
     for alternatives in &names {
         let found = known
             .iter()
             .find(|known| alternatives.contains(&known.option));
         match found {
-            Some(found) => drawn.push(Box::new(Drawn {
+            Some(found) => drawn.push(Drawn {
                 option: found.option.clone(),
                 values: found.values.clone(),
-            })),
+            }),
             // Options of steps alone, and of one's own: lines of the files have them.
             None if command == "srun" => {}
             None => ensure!(
@@ -187,7 +187,7 @@ fn options(command: &str, table: &str, values: &str) -> Result<Vec<Box<Drawn>>> 
 }
 
 /// What values.txt says of a command: options with values, and those that are left out.
-fn values_of(command: &str, text: &str) -> (Vec<Box<Drawn>>, Vec<String>) {
+fn values_of(command: &str, text: &str) -> (Vec<Drawn>, Vec<String>) {
     let (mut known, mut skipped, mut is_meant) = (Vec::new(), Vec::new(), false);
     for line in text.lines().map(str::trim) {
         if let Some(commands) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
@@ -200,10 +200,10 @@ fn values_of(command: &str, text: &str) -> (Vec<Box<Drawn>>, Vec<String>) {
                 "-" => "".into(),
                 value => value.into(),
             });
-            known.push(Box::new(Drawn {
+            known.push(Drawn {
                 option: option.to_owned(),
                 values: values.collect(),
-            }));
+            });
         }
     }
     (known, skipped)
