@@ -8,10 +8,10 @@ mod compare;
 mod corpus;
 mod draw;
 
-use accepted::{Accepted, Verdict};
+use accepted::{AcceptedList, LineVerdict};
 use anyhow::{Context, Result, bail, ensure};
-use clusters::Clusters;
-use corpus::Line;
+use clusters::BothClusters;
+use corpus::CorpusLine;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +23,7 @@ const REPORT: &str = "target/differ.txt";
 /// Changed lines of a difference that are printed; the report has all.
 const SHOWN: usize = 12;
 
-struct Options {
+struct DifferOptions {
     seed: u64,
     /// Lines that are drawn beside those of the files.
     drawn: usize,
@@ -33,7 +33,7 @@ struct Options {
 /// Runs all lines, or those that begin with a command.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = options(args)?;
-    let mut accepted = Accepted::read(&read("accepted.txt")?)?;
+    let mut accepted = AcceptedList::read(&read("accepted.txt")?)?;
     let mut lines = corpus::read_all()?;
     lines.extend(draw::lines(options.seed, options.drawn)?);
     // Queries first: what changes the state leaves ended jobs and numbers behind.
@@ -41,14 +41,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if let Some(only) = &options.only {
         lines.retain(|line| line.text.split_whitespace().any(|word| word == only));
     }
-    let Some(clusters) = Clusters::start()? else {
+    let Some(clusters) = BothClusters::start()? else {
         println!("Slurm is not installed here: there is nothing to compare with.");
         return Ok(());
     };
-    let mut report = Report::default();
+    let mut report = DifferReport::default();
     for line in &lines {
         let mut verdict = judge(&clusters, line, &mut accepted)?;
-        if line.kind == corpus::Kind::Query && matches!(verdict, Verdict::Differs(_)) {
+        if line.kind == corpus::CorpusKind::Query && matches!(verdict, LineVerdict::Differs(_)) {
             // A second between two answers is no difference.
             verdict = judge(&clusters, line, &mut accepted)?;
         }
@@ -70,8 +70,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn options(args: &[String]) -> Result<Options> {
-    let mut options = Options {
+fn options(args: &[String]) -> Result<DifferOptions> {
+    let mut options = DifferOptions {
         seed: 1,
         drawn: 1100,
         only: None,
@@ -100,30 +100,34 @@ fn read(name: &str) -> Result<String> {
     fs::read_to_string(&file).with_context(|| format!("{file}: run this in the repository's root"))
 }
 
-fn judge(clusters: &Clusters, line: &Line, accepted: &mut Accepted) -> Result<Verdict> {
+fn judge(
+    clusters: &BothClusters,
+    line: &CorpusLine,
+    accepted: &mut AcceptedList,
+) -> Result<LineVerdict> {
     let (slurm, muster) = clusters.answers(line)?;
     Ok(accepted.judge(&line.text, &slurm, &muster))
 }
 
 /// What came of the lines.
 #[derive(Default)]
-struct Report {
+struct DifferReport {
     equal: usize,
     differences: usize,
     by_reason: BTreeMap<String, usize>,
     text: String,
 }
 
-impl Report {
-    fn add(&mut self, line: &Line, verdict: Verdict) {
+impl DifferReport {
+    fn add(&mut self, line: &CorpusLine, verdict: LineVerdict) {
         match verdict {
-            Verdict::Equal => self.equal += 1,
-            Verdict::Accepted(reasons) => {
+            LineVerdict::Equal => self.equal += 1,
+            LineVerdict::Accepted(reasons) => {
                 for reason in reasons {
                     *self.by_reason.entry(reason).or_default() += 1;
                 }
             }
-            Verdict::Differs(changes) => {
+            LineVerdict::Differs(changes) => {
                 self.differences += 1;
                 let mut text = format!("== {}: {}\n", line.user.name(), line.text);
                 for change in &changes {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 /// What came of a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum LineVerdict {
     Equal,
     /// All that differs is accepted, for these reasons.
     Accepted(Vec<String>),
@@ -19,15 +19,15 @@ pub(super) enum Verdict {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AcceptedKind {
     Line,
     Word,
     Order,
     Whole,
 }
 
-struct Entry {
-    kind: Kind,
+struct AcceptedEntry {
+    kind: AcceptedKind,
     command: String,
     pattern: String,
     reason: usize,
@@ -35,18 +35,18 @@ struct Entry {
 }
 
 /// The list.
-pub(super) struct Accepted {
+pub(super) struct AcceptedList {
     reasons: Vec<String>,
-    entries: Vec<Entry>,
+    entries: Vec<AcceptedEntry>,
 }
 
-impl Accepted {
+impl AcceptedList {
     /// Reads the list.
     ///
     /// # Errors
     /// A line is no entry, or has no reason.
-    pub(super) fn read(text: &str) -> Result<Accepted> {
-        let mut list = Accepted {
+    pub(super) fn read(text: &str) -> Result<AcceptedList> {
+        let mut list = AcceptedList {
             reasons: Vec::new(),
             entries: Vec::new(),
         };
@@ -63,17 +63,17 @@ impl Accepted {
             let (kind, rest) = line.split_once(' ').with_context(place)?;
             let (command, pattern) = rest.split_once(" || ").with_context(place)?;
             let kind = match kind {
-                "line" if pattern.starts_with(['-', '+', '*']) => Kind::Line,
-                "whole" if pattern.starts_with(['-', '+']) => Kind::Whole,
-                "word" => Kind::Word,
-                "order" => Kind::Order,
+                "line" if pattern.starts_with(['-', '+', '*']) => AcceptedKind::Line,
+                "whole" if pattern.starts_with(['-', '+']) => AcceptedKind::Whole,
+                "word" => AcceptedKind::Word,
+                "order" => AcceptedKind::Order,
                 _ => bail!(
                     "{}: neither 'line' or 'whole' with a sign, 'word' nor 'order'",
                     place()
                 ),
             };
             let reason = list.reasons.len().checked_sub(1);
-            list.entries.push(Entry {
+            list.entries.push(AcceptedEntry {
                 kind,
                 command: command.trim().to_owned(),
                 pattern: pattern.to_owned(),
@@ -85,10 +85,15 @@ impl Accepted {
     }
 
     /// Whether what differs is accepted.
-    pub(super) fn judge(&mut self, command: &str, slurm: &[String], muster: &[String]) -> Verdict {
+    pub(super) fn judge(
+        &mut self,
+        command: &str,
+        slurm: &[String],
+        muster: &[String],
+    ) -> LineVerdict {
         let found = changes(slurm, muster);
         if found.is_empty() {
-            return Verdict::Equal;
+            return LineVerdict::Equal;
         }
         let mut used = Vec::new();
         let entries: Vec<usize> = (0..self.entries.len())
@@ -96,16 +101,17 @@ impl Accepted {
             .collect();
         let explains = entries.iter().copied().find(|at| {
             let entry = &self.entries[*at];
-            entry.kind == Kind::Whole && found.iter().any(|line| matches(&entry.pattern, line))
+            entry.kind == AcceptedKind::Whole
+                && found.iter().any(|line| matches(&entry.pattern, line))
         });
         if let Some(at) = explains {
             self.entries[at].is_used = true;
-            return Verdict::Accepted(vec![self.reasons[self.entries[at].reason].clone()]);
+            return LineVerdict::Accepted(vec![self.reasons[self.entries[at].reason].clone()]);
         }
         let words: Vec<usize> = entries
             .iter()
             .copied()
-            .filter(|at| self.entries[*at].kind == Kind::Word)
+            .filter(|at| self.entries[*at].kind == AcceptedKind::Word)
             .collect();
         let mut left = match words.is_empty() {
             true => found.clone(),
@@ -124,13 +130,13 @@ impl Accepted {
         left.retain(|line| {
             let entry = entries.iter().find(|at| {
                 let entry = &self.entries[**at];
-                entry.kind == Kind::Line && matches(&entry.pattern, line)
+                entry.kind == AcceptedKind::Line && matches(&entry.pattern, line)
             });
             used.extend(entry);
             entry.is_none()
         });
         if !left.is_empty() {
-            return Verdict::Differs(left);
+            return LineVerdict::Differs(left);
         }
         let mut reasons = Vec::new();
         for at in used {
@@ -140,7 +146,7 @@ impl Accepted {
                 reasons.push(self.reasons[entry.reason].clone());
             }
         }
-        Verdict::Accepted(reasons)
+        LineVerdict::Accepted(reasons)
     }
 
     /// Changed lines of one side without the words that are accepted; what has other words gone is left out whole.
@@ -172,7 +178,7 @@ impl Accepted {
     fn drop_moved(&self, left: &mut Vec<String>, entries: &[usize], used: &mut Vec<usize>) {
         for at in entries
             .iter()
-            .filter(|at| self.entries[**at].kind == Kind::Order)
+            .filter(|at| self.entries[**at].kind == AcceptedKind::Order)
         {
             let pattern = &self.entries[*at].pattern;
             let mut from = 0;
@@ -251,69 +257,69 @@ mod tests {
     #[test]
     fn a_difference_is_accepted_where_each_of_its_lines_is() {
         let text = "[no licences]\nline sbatch -L* || - exit 1\nline sbatch -L* || + exit 0\nline sinfo* || + x\n";
-        let mut list = Accepted::read(text).unwrap();
+        let mut list = AcceptedList::read(text).unwrap();
         let (one, zero) = (lines("exit 1"), lines("exit 0"));
-        assert_eq!(list.judge("squeue", &one, &one), Verdict::Equal);
-        let accepted = Verdict::Accepted(vec!["no licences".to_owned()]);
+        assert_eq!(list.judge("squeue", &one, &one), LineVerdict::Equal);
+        let accepted = LineVerdict::Accepted(vec!["no licences".to_owned()]);
         assert_eq!(list.judge("sbatch -L x", &one, &zero), accepted);
-        let differs = Verdict::Differs(lines("- exit 1\n+ exit 0"));
+        let differs = LineVerdict::Differs(lines("- exit 1\n+ exit 0"));
         assert_eq!(list.judge("sbatch -n1", &one, &zero), differs);
         let more = lines("exit 0\nmore");
         assert_eq!(
             list.judge("sbatch -L x", &one, &more),
-            Verdict::Differs(lines("+ more"))
+            LineVerdict::Differs(lines("+ more"))
         );
         assert_eq!(list.unused(), ["sinfo* || + x"]);
     }
 
     #[test]
     fn words_are_left_out_of_lines_that_differ() {
-        let mut list = Accepted::read("[measured]\nword scontrol* || CPULoad=*\n").unwrap();
+        let mut list = AcceptedList::read("[measured]\nword scontrol* || CPULoad=*\n").unwrap();
         let (a, b) = (lines("CPUs=8  CPULoad=0.1"), lines("CPUs=8 CPULoad=7"));
-        let accepted = Verdict::Accepted(vec!["measured".to_owned()]);
+        let accepted = LineVerdict::Accepted(vec!["measured".to_owned()]);
         assert_eq!(list.judge("scontrol show node", &a, &b), accepted);
         let c = lines("CPUs=9 CPULoad=7");
-        let differs = Verdict::Differs(lines("- CPUs=8\n+ CPUs=9"));
+        let differs = LineVerdict::Differs(lines("- CPUs=8\n+ CPUs=9"));
         assert_eq!(list.judge("scontrol show node", &a, &c), differs);
     }
 
     #[test]
     fn lines_may_be_in_another_place() {
-        let mut list = Accepted::read("[ties]\norder squeue* || *held*\n").unwrap();
+        let mut list = AcceptedList::read("[ties]\norder squeue* || *held*\n").unwrap();
         let (a, b) = (
             lines("1 held\n2 held\n3 run"),
             lines("2 held\n1 held\n3 run"),
         );
-        let accepted = Verdict::Accepted(vec!["ties".to_owned()]);
+        let accepted = LineVerdict::Accepted(vec!["ties".to_owned()]);
         assert_eq!(list.judge("squeue", &a, &b), accepted);
         let c = lines("2 held\n4 held\n3 run");
         assert_eq!(
             list.judge("squeue", &a, &c),
-            Verdict::Differs(lines("- 1 held\n+ 4 held"))
+            LineVerdict::Differs(lines("- 1 held\n+ 4 held"))
         );
     }
 
     #[test]
     fn a_line_may_explain_all() {
         let text = "[never]\nwhole submit* || + *not available\n";
-        let mut list = Accepted::read(text).unwrap();
+        let mut list = AcceptedList::read(text).unwrap();
         let (a, b) = (
             lines("Submitted 1\nexit 0"),
             lines("error: not available\nexit 1"),
         );
-        let accepted = Verdict::Accepted(vec!["never".to_owned()]);
+        let accepted = LineVerdict::Accepted(vec!["never".to_owned()]);
         assert_eq!(list.judge("submit -N9", &a, &b), accepted);
         let c = lines("error: other\nexit 1");
         assert!(matches!(
             list.judge("submit -N9", &a, &c),
-            Verdict::Differs(_)
+            LineVerdict::Differs(_)
         ));
     }
 
     #[test]
     fn what_is_no_entry_is_refused() {
-        assert!(Accepted::read("line a || - b").is_err());
-        assert!(Accepted::read("[x]\nline a || b").is_err());
-        assert!(Accepted::read("[x]\nline a").is_err());
+        assert!(AcceptedList::read("line a || - b").is_err());
+        assert!(AcceptedList::read("[x]\nline a || b").is_err());
+        assert!(AcceptedList::read("[x]\nline a").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The two clusters: how they start, how they come into the same state, what a line prints on each.
 
-use super::compare::Names;
-use super::corpus::{Line, User};
+use super::compare::{NamesOfSide, TextReplacement};
+use super::corpus::{CorpusLine, CorpusUser};
 use super::{FOLDER, read};
 use crate::build::{Profile, muster};
 use crate::guard::Guard;
@@ -21,57 +21,59 @@ const LIMIT: &str = "20";
 const OUTPUT_MAX: u64 = 64 << 10;
 
 /// A cluster, and what is its own.
-struct Side {
+struct ClusterSide {
     /// Its variables, PATH included.
     environment: Vec<(String, String)>,
     /// Where its lines run.
     folder: PathBuf,
-    names: Names,
+    names: NamesOfSide,
 }
 
 /// Both clusters, in the state of tests/differ/state.sh.
-pub(super) struct Clusters {
-    slurm: Side,
-    muster: Side,
+pub(super) struct BothClusters {
+    slurm: ClusterSide,
+    muster: ClusterSide,
     /// Bash text before each line.
     prelude: String,
     /// The daemons, which go with them.
-    _running: (Product, Guard),
-    _scratch: Scratch,
+    _slurm: Product,
+    _muster: Guard,
+    _scratch: DifferScratch,
 }
 
-/// A directory that goes away with its value. Clusters in it are stopped before.
-struct Scratch(PathBuf);
+/// A directory that goes away with its value. BothClusters in it are stopped before.
+struct DifferScratch(PathBuf);
 
-impl Drop for Scratch {
+impl Drop for DifferScratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-impl Clusters {
+impl BothClusters {
     /// Starts both; nothing where Slurm is not installed.
-    pub(super) fn start() -> Result<Option<Clusters>> {
+    pub(super) fn start() -> Result<Option<BothClusters>> {
         ensure!(is_root()?, "only root can run lines of several users");
         let program = muster(Profile::Quick)?;
         let top = std::env::temp_dir().join(format!("muster-differ-{}", std::process::id()));
         fs::create_dir(&top).with_context(|| top.display().to_string())?;
-        let scratch = Scratch(top.clone());
+        let scratch = DifferScratch(top.clone());
         let site = Path::new(FOLDER);
         let Some(slurm) = start_slurm_of(&top.join("slurm"), true, Some(site))? else {
             return Ok(None);
         };
         let (guard, home) = start_muster(&program, &top)?;
         let path = std::env::var("PATH")?;
-        let slurm_side = Side::new(&top, "slurm", &slurm.env, &path)?;
+        let slurm_side = ClusterSide::new(&top, "slurm", &slurm.env, &path)?;
         let conf = format!("{}/slurm.conf", home.display());
         let path = format!("{}/bin:{}", home.display(), without_slurm(&top, &path)?);
-        let muster_side = Side::new(&top, "muster", &[("SLURM_CONF".into(), conf)], &path)?;
-        let mut clusters = Clusters {
+        let muster_side = ClusterSide::new(&top, "muster", &[("SLURM_CONF".into(), conf)], &path)?;
+        let mut clusters = BothClusters {
             slurm: slurm_side,
             muster: muster_side,
             prelude: read("prelude.sh")?,
-            _running: (slurm, guard),
+            _slurm: slurm,
+            _muster: guard,
             _scratch: scratch,
         };
         clusters.bring_into_state()?;
@@ -81,7 +83,7 @@ impl Clusters {
     /// Runs state.sh on both at once, since times are compared.
     fn bring_into_state(&mut self) -> Result<()> {
         let script = fs::canonicalize(format!("{FOLDER}/state.sh"))?;
-        let start = |side: &Side, name: &str, other: &str| -> Result<Child> {
+        let start = |side: &ClusterSide, name: &str, other: &str| -> Result<Child> {
             let mut command = Command::new("bash");
             command
                 .arg(&script)
@@ -117,7 +119,7 @@ impl Clusters {
     }
 
     /// What a line prints on Slurm and on Muster.
-    pub(super) fn answers(&self, line: &Line) -> Result<(Vec<String>, Vec<String>)> {
+    pub(super) fn answers(&self, line: &CorpusLine) -> Result<(Vec<String>, Vec<String>)> {
         let script = format!("{}\n{}\n", self.prelude, line.text);
         let slurm = self.slurm.start(line.user, &script)?;
         let muster = self.muster.start(line.user, &script)?;
@@ -125,29 +127,35 @@ impl Clusters {
     }
 }
 
-impl Side {
-    fn new(top: &Path, name: &str, environment: &[(String, String)], path: &str) -> Result<Side> {
+impl ClusterSide {
+    fn new(
+        top: &Path,
+        name: &str,
+        environment: &[(String, String)],
+        path: &str,
+    ) -> Result<ClusterSide> {
         let folder = top.join(format!("lines-{name}"));
         fs::create_dir(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777))?;
         let host = String::from_utf8(Command::new("hostname").output()?.stdout)?;
         let mut environment = environment.to_vec();
         environment.push(("PATH".to_owned(), path.to_owned()));
-        let texts = vec![
+        let texts = [
             (folder.display().to_string(), "LINES"),
             (top.join(name).display().to_string(), "CLUSTER"),
             (host.trim().to_owned(), "HOST"),
             ("localhost".to_owned(), "HOST"),
         ];
+        let texts = texts.map(|(from, to)| TextReplacement { from, to }).into();
         let ids = Vec::new();
-        Ok(Side {
+        Ok(ClusterSide {
             environment,
             folder,
-            names: Names { ids, texts },
+            names: NamesOfSide { ids, texts },
         })
     }
 
-    fn start(&self, user: User, script: &str) -> Result<Child> {
+    fn start(&self, user: CorpusUser, script: &str) -> Result<Child> {
         let mut command = Command::new("timeout");
         command
             .args(["-k", "1", LIMIT, "bash", "-c", script])
@@ -161,7 +169,7 @@ impl Side {
             .stdin(Stdio::null())
             .stdout(File::create(self.folder.join(".out"))?)
             .stderr(File::create(self.folder.join(".err"))?);
-        if user != User::Root {
+        if user != CorpusUser::Root {
             let (uid, gid) = ids(user)?;
             command.uid(uid).gid(gid);
         }
@@ -214,7 +222,7 @@ fn is_root() -> Result<bool> {
     Ok(output.stdout == b"0\n")
 }
 
-fn ids(user: User) -> Result<(u32, u32)> {
+fn ids(user: CorpusUser) -> Result<(u32, u32)> {
     let passwd = fs::read_to_string("/etc/passwd")?;
     let line = passwd
         .lines()

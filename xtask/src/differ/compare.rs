@@ -10,21 +10,34 @@ const NEW_ID: &str = "NEWJOB";
 
 /// What is a cluster's own.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct NamesOfSide {
     /// Job ids, and what to call them. All are as long as an id, so that columns stay.
-    pub(super) ids: Vec<(u64, String)>,
+    pub(super) ids: Vec<JobOfState>,
     /// Texts and what to write instead.
-    pub(super) texts: Vec<(String, &'static str)>,
+    pub(super) texts: Vec<TextReplacement>,
 }
 
-impl Names {
+/// A job of the state.
+pub(super) struct JobOfState {
+    id: u64,
+    name: String,
+}
+
+/// A text of one cluster, and what stands for it.
+pub(super) struct TextReplacement {
+    pub(super) from: String,
+    pub(super) to: &'static str,
+}
+
+impl NamesOfSide {
     /// Reads `name=id` lines.
     pub(super) fn add_ids(&mut self, text: &str) {
         for line in text.lines() {
             if let Some((name, id)) = line.split_once('=')
                 && let Ok(id) = id.trim().parse()
             {
-                self.ids.push((id, format!("{name:_<6.6}")));
+                let name = format!("{name:_<6.6}");
+                self.ids.push(JobOfState { id, name });
             }
         }
     }
@@ -39,7 +52,7 @@ impl Names {
 
     fn normalised(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for (from, to) in &self.texts {
+        for TextReplacement { from, to } in &self.texts {
             text = replace_words(&text, from, to);
         }
         let mut out = String::with_capacity(text.len());
@@ -55,8 +68,8 @@ impl Names {
             let id = number.parse::<u64>().ok();
             match id.filter(|id| digits == 6 && (FIRST_ID..=LAST_ID).contains(id)) {
                 Some(id) => {
-                    let known = self.ids.iter().find(|(known, _)| *known == id);
-                    out.push_str(known.map_or(NEW_ID, |(_, name)| name));
+                    let known = self.ids.iter().find(|known| known.id == id);
+                    out.push_str(known.map_or(NEW_ID, |known| &known.name));
                 }
                 None => out.push_str(number),
             }
@@ -212,13 +225,15 @@ pub(super) fn changes(a: &[String], b: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn names() -> Names {
-        let mut names = Names::default();
+    fn names() -> NamesOfSide {
+        let mut names = NamesOfSide::default();
         names.add_ids("held=700009\narry=700010\n");
-        names.texts = vec![
-            ("/tmp/x/slurm".to_owned(), "DIR"),
-            ("box".to_owned(), "HOST"),
-        ];
+        names.texts = [("/tmp/x/slurm", "DIR"), ("box", "HOST")]
+            .map(|(from, to)| TextReplacement {
+                from: from.to_owned(),
+                to,
+            })
+            .into();
         names
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 
 /// Whose line it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum User {
+pub(super) enum CorpusUser {
     Root,
     /// Owner of the state's jobs.
     Nobody,
@@ -13,19 +13,19 @@ pub(super) enum User {
     Daemon,
 }
 
-impl User {
+impl CorpusUser {
     pub(super) fn name(self) -> &'static str {
         match self {
-            User::Root => "root",
-            User::Nobody => "nobody",
-            User::Daemon => "daemon",
+            CorpusUser::Root => "root",
+            CorpusUser::Nobody => "nobody",
+            CorpusUser::Daemon => "daemon",
         }
     }
 }
 
 /// What a line does to the state; in this order they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum CorpusKind {
     /// Reads.
     Query,
     /// Submits, and takes away what it submitted.
@@ -36,20 +36,20 @@ pub(super) enum Kind {
 
 /// A line of shell.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
-    pub(super) kind: Kind,
-    pub(super) user: User,
+pub(super) struct CorpusLine {
+    pub(super) kind: CorpusKind,
+    pub(super) user: CorpusUser,
     pub(super) text: String,
 }
 
-const FILES: [(&str, Kind); 3] = [
-    ("queries", Kind::Query),
-    ("submissions", Kind::Submission),
-    ("changes", Kind::Change),
+const FILES: [(&str, CorpusKind); 3] = [
+    ("queries", CorpusKind::Query),
+    ("submissions", CorpusKind::Submission),
+    ("changes", CorpusKind::Change),
 ];
 
 /// The lines of all files in tests/differ/lines; the first word of a file's name is its kind.
-pub(super) fn read_all() -> Result<Vec<Line>> {
+pub(super) fn read_all() -> Result<Vec<CorpusLine>> {
     let folder = format!("{}/lines", super::FOLDER);
     let mut files: Vec<_> = fs::read_dir(&folder)
         .with_context(|| folder.clone())?
@@ -75,19 +75,21 @@ pub(super) fn read_all() -> Result<Vec<Line>> {
 }
 
 /// A line a line; `root:` before it says that root types it, `daemon:` another user.
-fn read(kind: Kind, text: &str) -> Vec<Line> {
+fn read(kind: CorpusKind, text: &str) -> Vec<CorpusLine> {
     let lines = text.lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.map(|line| line_of(kind, line)).collect()
 }
 
-pub(super) fn line_of(kind: Kind, line: &str) -> Line {
-    let user = [User::Root, User::Daemon].into_iter().find_map(|user| {
-        let rest = line.strip_prefix(user.name())?.strip_prefix(": ")?;
-        Some((user, rest))
-    });
-    let (user, text) = user.unwrap_or((User::Nobody, line));
-    Line {
+pub(super) fn line_of(kind: CorpusKind, line: &str) -> CorpusLine {
+    let user = [CorpusUser::Root, CorpusUser::Daemon]
+        .into_iter()
+        .find_map(|user| {
+            let rest = line.strip_prefix(user.name())?.strip_prefix(": ")?;
+            Some((user, rest))
+        });
+    let (user, text) = user.unwrap_or((CorpusUser::Nobody, line));
+    CorpusLine {
         kind,
         user,
         text: text.to_owned(),
@@ -101,16 +103,16 @@ mod tests {
     #[test]
     fn a_line_names_its_user() {
         let lines = read(
-            Kind::Query,
+            CorpusKind::Query,
             "# a comment\n\nroot: sinfo -R\nsqueue\ndaemon: scancel 1\n",
         );
         let seen: Vec<_> = lines.iter().map(|l| (l.user, l.text.as_str())).collect();
         assert_eq!(
             seen,
             [
-                (User::Root, "sinfo -R"),
-                (User::Nobody, "squeue"),
-                (User::Daemon, "scancel 1")
+                (CorpusUser::Root, "sinfo -R"),
+                (CorpusUser::Nobody, "squeue"),
+                (CorpusUser::Daemon, "scancel 1")
             ]
         );
     }

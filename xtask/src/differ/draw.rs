@@ -1,7 +1,7 @@
 //! Lines that are drawn from a seed: options of the option table in combinations, with values of tests/differ/values.txt,
 //! and columns of listings. The table is read from docs/compat.md, which is generated from it.
 
-use super::corpus::{Kind, Line, User};
+use super::corpus::{CorpusKind, CorpusLine, CorpusUser};
 use super::read;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -50,9 +50,9 @@ const OWN_COLUMNS: [&str; 26] = [
 ];
 
 /// Random numbers that are the same for a seed: splitmix64.
-struct Draw(u64);
+struct DrawSource(u64);
 
-impl Draw {
+impl DrawSource {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -71,20 +71,20 @@ impl Draw {
 }
 
 /// An option with values it is drawn with; an empty one is the option alone.
-struct Drawn {
+struct DrawnOption {
     option: String,
     values: Vec<Box<str>>,
 }
 
 /// `count` lines of a seed.
-pub(super) fn lines(seed: u64, count: usize) -> Result<Vec<Line>> {
+pub(super) fn lines(seed: u64, count: usize) -> Result<Vec<CorpusLine>> {
     let table = fs::read_to_string(TABLE).context(TABLE)?;
     let values = read("values.txt")?;
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<CorpusLine> = Vec::new();
     for (command, share) in SHARES {
         let options = options(command, &table, &values)?;
         let columns = columns(command, &table);
-        let mut draw = Draw(seed ^ command.bytes().fold(0, |a, b| a * 31 + u64::from(b)));
+        let mut draw = DrawSource(seed ^ command.bytes().fold(0, |a, b| a * 31 + u64::from(b)));
         let wanted = lines.len() + count * share / 100;
         let mut tries = 0;
         while lines.len() < wanted && tries < 20 * wanted {
@@ -98,7 +98,12 @@ pub(super) fn lines(seed: u64, count: usize) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn line(command: &str, options: &[Drawn], columns: &Columns, draw: &mut Draw) -> Line {
+fn line(
+    command: &str,
+    options: &[DrawnOption],
+    columns: &DrawnColumns,
+    draw: &mut DrawSource,
+) -> CorpusLine {
     let most = if command == "sbatch" { 3 } else { 2 };
     let mut words = Vec::new();
     for _ in 0..1 + draw.below(most) {
@@ -111,15 +116,15 @@ fn line(command: &str, options: &[Drawn], columns: &Columns, draw: &mut Draw) ->
             words.push(word(&drawn.option, value));
         }
     }
-    let mut user = User::Nobody;
+    let mut user = CorpusUser::Nobody;
     let (kind, begin) = match command {
-        "sbatch" => (Kind::Submission, "submit"),
-        "update" => (Kind::Submission, "change"),
-        "srun" | "salloc" => (Kind::Submission, command),
-        _ => (Kind::Query, command),
+        "sbatch" => (CorpusKind::Submission, "submit"),
+        "update" => (CorpusKind::Submission, "change"),
+        "srun" | "salloc" => (CorpusKind::Submission, command),
+        _ => (CorpusKind::Query, command),
     };
     if draw.below(5) == 0 && matches!(command, "update" | "squeue" | "sinfo" | "sacct") {
-        user = User::Root;
+        user = CorpusUser::Root;
     }
     if matches!(command, "squeue" | "sinfo" | "sacct") && draw.below(3) != 0 {
         words.extend(columns.format(command, draw));
@@ -132,7 +137,7 @@ fn line(command: &str, options: &[Drawn], columns: &Columns, draw: &mut Draw) ->
     let mut all = vec![begin.to_owned()];
     all.extend(words);
     all.extend(end.into_iter().map(str::to_owned));
-    Line {
+    CorpusLine {
         kind,
         user,
         text: all.join(" "),
@@ -157,20 +162,20 @@ fn word(option: &str, value: &str) -> String {
 ///
 /// # Errors
 /// The table has an option that values.txt does not know.
-fn options(command: &str, table: &str, values: &str) -> Result<Vec<Drawn>> {
+fn options(command: &str, table: &str, values: &str) -> Result<Vec<DrawnOption>> {
     let (known, skipped) = values_of(command, values);
     if command == "update" {
         return Ok(known);
     }
     let names = table_options(command, table);
     ensure!(!names.is_empty(), "{TABLE} has no options of {command}");
-    let mut drawn: Vec<Drawn> = Vec::new();
+    let mut drawn: Vec<DrawnOption> = Vec::new();
     for alternatives in &names {
         let found = known
             .iter()
             .find(|known| alternatives.contains(&known.option));
         match found {
-            Some(found) => drawn.push(Drawn {
+            Some(found) => drawn.push(DrawnOption {
                 option: found.option.clone(),
                 values: found.values.clone(),
             }),
@@ -187,7 +192,7 @@ fn options(command: &str, table: &str, values: &str) -> Result<Vec<Drawn>> {
 }
 
 /// What values.txt says of a command: options with values, and those that are left out.
-fn values_of(command: &str, text: &str) -> (Vec<Drawn>, Vec<String>) {
+fn values_of(command: &str, text: &str) -> (Vec<DrawnOption>, Vec<String>) {
     let (mut known, mut skipped, mut is_meant) = (Vec::new(), Vec::new(), false);
     for line in text.lines().map(str::trim) {
         if let Some(commands) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
@@ -200,7 +205,7 @@ fn values_of(command: &str, text: &str) -> (Vec<Drawn>, Vec<String>) {
                 "-" => "".into(),
                 value => value.into(),
             });
-            known.push(Drawn {
+            known.push(DrawnOption {
                 option: option.to_owned(),
                 values: values.collect(),
             });
@@ -218,7 +223,7 @@ fn section<'a>(table: &'a str, heading: &str) -> &'a str {
     rest.find("\n#").map_or(rest, |end| &rest[..end])
 }
 
-/// Names of each option of a command, those that are refused excepted.
+/// NamesOfSide of each option of a command, those that are refused excepted.
 fn table_options(command: &str, table: &str) -> Vec<Vec<String>> {
     let mut options = Vec::new();
     for line in section(table, &format!("# {command}")).lines() {
@@ -236,14 +241,14 @@ fn table_options(command: &str, table: &str) -> Vec<Vec<String>> {
     options
 }
 
-/// Columns of a listing.
-struct Columns {
+/// DrawnColumns of a listing.
+struct DrawnColumns {
     letters: Vec<Box<str>>,
     names: Vec<Box<str>>,
 }
 
-fn columns(command: &str, table: &str) -> Columns {
-    let mut columns = Columns {
+fn columns(command: &str, table: &str) -> DrawnColumns {
+    let mut columns = DrawnColumns {
         letters: Vec::new(),
         names: Vec::new(),
     };
@@ -275,9 +280,9 @@ fn columns(command: &str, table: &str) -> Columns {
     columns
 }
 
-impl Columns {
+impl DrawnColumns {
     /// `-o '%.8i %j'`, `-O jobid:10,name` or, for sacct, `-o jobid%10,state`.
-    fn format(&self, command: &str, draw: &mut Draw) -> Vec<String> {
+    fn format(&self, command: &str, draw: &mut DrawSource) -> Vec<String> {
         let count = 1 + draw.below(4);
         if command == "sacct" {
             let fields = (0..count).map(|_| {
@@ -308,8 +313,8 @@ mod tests {
     use super::*;
 
     const TABLE: &str = "\n# squeue\n\nText.\n\nWorks (3): `-a, --all`; `-j, --jobs, --job`; `-M, --clusters`\n\n\
-        Accepted without effect (1):\n\n* `--local`: one cluster\n\nRefused (1):\n\n* `--array-unique`: no\n\n\
-        ## squeue: Columns\n\nWorks (2): `%a account`; `%b tres-per-node, gres`; `name`\n\n# sinfo\n";
+        AcceptedList without effect (1):\n\n* `--local`: one cluster\n\nRefused (1):\n\n* `--array-unique`: no\n\n\
+        ## squeue: DrawnColumns\n\nWorks (2): `%a account`; `%b tres-per-node, gres`; `name`\n\n# sinfo\n";
     const VALUES: &str = "[squeue]\n-a -\n-j 1 | x\n--local -\nskip -M\n[sinfo]\n-a -\n";
 
     #[test]
@@ -343,7 +348,7 @@ mod tests {
         let drawn = |seed| {
             let options = options("squeue", TABLE, VALUES).unwrap();
             let columns = columns("squeue", TABLE);
-            let mut draw = Draw(seed);
+            let mut draw = DrawSource(seed);
             let lines = (0..20).map(|_| line("squeue", &options, &columns, &mut draw).text);
             lines.collect::<Vec<_>>()
         };

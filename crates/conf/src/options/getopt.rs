@@ -108,7 +108,7 @@ fn long_option<'t, 'a, T: Spec>(
     };
     let row = match table.clone().find(|row| row.long() == name) {
         Some(row) => row,
-        None => abbreviated(table, (name, text))?,
+        None => abbreviated(table, name, text)?,
     };
     let long = row.long();
     match (row.arg(), value) {
@@ -123,7 +123,8 @@ fn long_option<'t, 'a, T: Spec>(
 
 fn abbreviated<'t, T: Spec>(
     table: impl Iterator<Item = &'t T> + Clone,
-    (name, written): (&str, &str),
+    name: &str,
+    written: &str,
 ) -> Result<&'t T, String> {
     let mut candidates = table.filter(|row| !name.is_empty() && row.long().starts_with(name));
     let Some(first) = candidates.next() else {
