@@ -41,7 +41,7 @@ pub(super) struct BothClusters {
     _scratch: DifferScratch,
 }
 
-/// A directory that goes away with its value. BothClusters in it are stopped before.
+/// A directory that goes away with its value. Clusters in it are stopped before.
 struct DifferScratch(PathBuf);
 
 impl Drop for DifferScratch {

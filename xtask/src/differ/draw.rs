@@ -241,7 +241,7 @@ fn table_options(command: &str, table: &str) -> Vec<Vec<String>> {
     options
 }
 
-/// DrawnColumns of a listing.
+/// Columns of a listing.
 struct DrawnColumns {
     letters: Vec<Box<str>>,
     names: Vec<Box<str>>,
@@ -313,8 +313,8 @@ mod tests {
     use super::*;
 
     const TABLE: &str = "\n# squeue\n\nText.\n\nWorks (3): `-a, --all`; `-j, --jobs, --job`; `-M, --clusters`\n\n\
-        AcceptedList without effect (1):\n\n* `--local`: one cluster\n\nRefused (1):\n\n* `--array-unique`: no\n\n\
-        ## squeue: DrawnColumns\n\nWorks (2): `%a account`; `%b tres-per-node, gres`; `name`\n\n# sinfo\n";
+        Accepted without effect (1):\n\n* `--local`: one cluster\n\nRefused (1):\n\n* `--array-unique`: no\n\n\
+        ## squeue: Columns\n\nWorks (2): `%a account`; `%b tres-per-node, gres`; `name`\n\n# sinfo\n";
     const VALUES: &str = "[squeue]\n-a -\n-j 1 | x\n--local -\nskip -M\n[sinfo]\n-a -\n";
 
     #[test]
