@@ -1,7 +1,7 @@
 #!/bin/bash
 # slurm-peer.sh up|down DIR [accounting [SITE]]: a private Slurm on this host to measure beside Muster, tuned for
-# throughput as Slurm's high-throughput guide says. SITE is a directory with other nodes (one a line), partitions and ways
-# to select (slurm.conf, gres.conf); 'accounting' may be empty then. Needs Debian's slurm-wlm, slurmctld, slurmd and
+# throughput as Slurm's high-throughput guide says. SITE is a directory with other nodes (one a line), partitions and
+# settings, which count instead of those below (slurm.conf, gres.conf); 'accounting' may be empty then. Needs Debian's slurm-wlm, slurmctld, slurmd and
 # munge; with 'accounting', slurmdbd, slurm-wlm-mysql-plugin and mariadb-server too. Prints the variables that point
 # commands at it. Nothing outside DIR is touched.
 set -euo pipefail
@@ -85,7 +85,14 @@ if [ -n "$site" ]; then
 fi
 answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-cat >"$dir/slurm.conf" <<CONF
+# A setting of the site stands once, since commands warn of a second one.
+unless_given() {
+  [ -n "$site" ] || { cat; return; }
+  awk -F= 'NR == FNR { given[$1] = 1; next } !($1 in given)' "$site/slurm.conf" -
+}
+
+{
+  unless_given <<CONF
 ClusterName=peer
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$port-$((port + 3))
@@ -122,8 +129,9 @@ ${accounting:+AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort=$((port + 5))
 AccountingStoragePass=$dir/munge/socket}
-$(site)
 CONF
+  site
+} >"$dir/slurm.conf"
 export SLURM_CONF="$dir/slurm.conf" HWLOC_PLUGINS_PATH=/nonexistent
 if [ -n "$accounting" ] && ! alive "$dir/run/slurmdbd.pid"; then
   database

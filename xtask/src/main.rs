@@ -1,4 +1,4 @@
-//! Development tasks: `cargo xtask build | check | clients | demo | fuzz | generate | hostile | kill | mpi4py | numa |
+//! Development tasks: `cargo xtask build | check | clients | demo | differ | fuzz | generate | hostile | kill | mpi4py | numa |
 //! package | sim | bench`.
 
 mod bench;
@@ -7,6 +7,7 @@ mod check;
 mod clients;
 mod cluster;
 mod demo;
+mod differ;
 mod fuzz;
 mod generate;
 mod guard;
@@ -35,6 +36,9 @@ cargo xtask check             format, lints as errors, all tests; [--quick] in a
 cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
                               of their own: [NAME ...], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
+cargo xtask differ            command lines of tests/differ and drawn ones on Slurm (where it is installed) and on Muster in the
+                              same state; what differs and is not accepted there: [--seed N] [--lines N] [--only COMMAND]
+                              [--muster FILE]
 cargo xtask fuzz              decoders, decisions and parsers on inputs that find new ways through them; a minute each:
                               [--minutes N] [TARGET...]
 cargo xtask generate          docs/compat.md and docs/security.md, from the tables that the programs run on
@@ -91,6 +95,7 @@ fn run(args: &[String]) -> Result<()> {
         ["clients", ..] => clients::run(&args[1..]),
         ["compare-selection", ..] => selection::run(&args[1..]),
         ["demo"] => demo::run(),
+        ["differ", ..] => differ::run(&args[1..]),
         ["fuzz", ..] => fuzz::run(&args[1..]),
         ["generate"] => generate::run(),
         ["hostile" | "kill", ..] => attacks(args),

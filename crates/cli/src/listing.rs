@@ -93,8 +93,8 @@ pub(crate) fn this_cluster(command: &str, names: &str) -> Result<bool, Failure> 
     let known = |name: &&str| *name == own || name.eq_ignore_ascii_case("all");
     match names.split(',').find(|name| !known(name)) {
         Some(other) => Err(Failure::new(format!(
-            "{command}: error: '{other}' can't be reached now, or it is an invalid entry for --cluster. This is \
-             cluster '{own}'; for another one, set SLURM_CONF to its slurm.conf."
+            "{command}: error: No cluster '{other}' known by database.\n{command}: error: '{other}' can't be reached \
+             now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available clusters."
         ))),
         None => Ok(true),
     }

@@ -192,7 +192,11 @@ impl Spec {
     pub(crate) fn parse(&self, args: &[String]) -> Result<Parsed, String> {
         let name = self.call();
         let parsed = getopt::parse(self.options.iter(), args, Order::Mixed).map_err(|text| {
-            format!("{name}: {text}\nTry \"{name} --help\" for more information")
+            match name.as_str() {
+                // Slurm's says no more either.
+                "sacct" | "sstat" => format!("{name}: {text}"),
+                _ => format!("{name}: {text}\nTry \"{name} --help\" for more information"),
+            }
         })?;
         let informs = parsed
             .options

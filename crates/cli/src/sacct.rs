@@ -15,6 +15,7 @@ use crate::options::{Arg, HelpForm, Opt, Parsed, Spec, also, env, flag, opt};
 use fields::{AcctField, FIELDS, find};
 use filter::RowConditions;
 use jiff::Zoned;
+use muster_model::accounts::NORMAL;
 use muster_model::refusal::RefusalCode;
 use muster_proto::acct::AcctJob;
 
@@ -178,6 +179,8 @@ pub(crate) enum Separation {
 struct Options {
     conditions: RowConditions,
     format: Option<String>,
+    /// The columns are of the command line.
+    is_format_given: bool,
     brief: bool,
     long: bool,
     no_header: bool,
@@ -210,6 +213,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             client.endpoint.socket.display()
         ));
     }
+    check_qos(&mut client, &options.conditions.query.qos)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let (mut jobs, at, _) = query::accounting(&mut client, question).map_err(failed)?;
     ctx.now = at;
@@ -219,6 +223,39 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     }
     print(&options.render(&columns, &jobs, &ctx, &now)?);
     Ok(())
+}
+
+/// `--whole-hetjob`, which is yes where nothing is said.
+fn parse_whole_het(value: &str) -> Result<bool, Failure> {
+    match value.to_ascii_lowercase().as_str() {
+        "" | "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(Failure::new(format!(
+            "sacct: error: Invalid --whole-hetjob value \"{value}\". Valid values: [yes|no]."
+        ))),
+    }
+}
+
+/// Refuses what is no QOS: an empty listing would look like an answer.
+fn check_qos(client: &mut Client, asked: &[String]) -> Result<(), Failure> {
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let answer = query::accounts(client).map_err(failed)?;
+    let mut qos: Vec<_> = answer.accounts.qos.values().collect();
+    qos.sort_by_key(|qos| qos.id);
+    let mut known: Vec<&str> = qos.iter().map(|qos| qos.name.as_str()).collect();
+    if !known.contains(&NORMAL) {
+        known.insert(0, NORMAL);
+    }
+    let is_known = |name: &str| known.iter().any(|known| known.eq_ignore_ascii_case(name));
+    match asked.iter().find(|name| !is_known(name)) {
+        Some(unknown) => Err(Failure::new(format!(
+            "sacct: error: You gave a bad qos '{unknown}'. Valid QOS's are {}\nsacct: fatal: problem processing qos list",
+            known.join(",")
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Tasks of an array stand together, by index, before those that have no record of their own.
@@ -291,11 +328,12 @@ fn scripts(client: &mut Client, jobs: &[AcctJob]) -> Result<(), Failure> {
 
 impl Options {
     fn new(parsed: Parsed) -> Result<Options, Failure> {
-        if let Some(operand) = parsed.operands.first() {
-            return Err(Failure::new(format!(
-                "sacct: error: Unknown arguments: {operand}\n{}",
-                SPEC.usage().trim_end()
-            )));
+        if !parsed.operands.is_empty() {
+            let mut text = "sacct: error: Unknown arguments:".to_owned();
+            for operand in &parsed.operands {
+                text.push_str(&format!("\nsacct: error:  {operand}"));
+            }
+            return Err(Failure::new(text));
         }
         let mut options = Options {
             format: env("SACCT_FORMAT"),
@@ -306,7 +344,7 @@ impl Options {
         }
         if options.scripts && options.conditions.rows.is_empty() {
             return Err(Failure::new(
-                "sacct: fatal: --batch-script requires specific jobs: give -j",
+                "sacct: fatal: When requesting job scripts you must also request specific jobs with the '-j' option.",
             ));
         }
         Ok(options)
@@ -326,7 +364,7 @@ impl Options {
             "delimiter" => self.delimiter = Some(value),
             "duplicates" => query.duplicates = true,
             "endtime" => conditions.end = Some(value),
-            "format" => self.format = Some(value),
+            "format" => (self.format, self.is_format_given) = (Some(value), true),
             "gid" => query.gids = filter::parse_groups(&value)?,
             "jobs" => filter::add_rows(&mut conditions.rows, &value)?,
             "json" | "yaml" => {
@@ -334,8 +372,8 @@ impl Options {
             }
             "long" => self.long = true,
             "name" => query.names = filter::texts(&value),
-            "timelimit-min" => conditions.limits.0 = Some(filter::parse_limit("min", &value)?),
-            "timelimit-max" => conditions.limits.1 = Some(filter::parse_limit("max", &value)?),
+            "timelimit-min" => conditions.limits.0 = Some(filter::parse_limit(&value)?),
+            "timelimit-max" => conditions.limits.1 = Some(filter::parse_limit(&value)?),
             "ncpus" => conditions.cpus = Some(filter::parse_range("cpu", &value)?),
             "nnodes" => conditions.nodes = Some(filter::parse_range("node", &value)?),
             "noconvert" => self.shown.keep_units = true,
@@ -358,11 +396,11 @@ impl Options {
                 let unit = letter.and_then(unit_index);
                 self.shown.unit = Some(unit.ok_or_else(|| {
                     Failure::new(format!(
-                        "sacct: fatal: Invalid unit type '{value}' (K, M, G, T or P)"
+                        "sacct: error: Invalid unit type '{value}'. Possible options are 'KMGTP'\nsacct: fatal: Invalid unit type"
                     ))
                 })?);
             }
-            "whole-hetjob" => conditions.whole_het = Some(!value.eq_ignore_ascii_case("no")),
+            "whole-hetjob" => conditions.whole_het = Some(parse_whole_het(&value)?),
             "wckeys" => query.wckeys = filter::texts(&value),
             "verbose" => self.verbose = true,
             other => {
@@ -375,11 +413,21 @@ impl Options {
     }
 
     fn columns(&self) -> Result<Vec<(&'static AcctField, i32)>, Failure> {
-        let format = match (&self.format, self.long, self.brief) {
-            (_, true, _) => LONG,
-            (_, _, true) => BRIEF,
-            (Some(format), ..) => format,
-            _ => DEFAULT,
+        let more = match (self.long, self.brief) {
+            (true, _) => LONG,
+            (_, true) => BRIEF,
+            _ => "",
+        };
+        // Columns of one's own come first; those of the environment make way.
+        let own = self
+            .format
+            .as_deref()
+            .filter(|_| self.is_format_given || more.is_empty());
+        let format = match (own, more) {
+            (Some(own), "") => own.to_owned(),
+            (Some(own), more) => format!("{own},{more}"),
+            (None, "") => DEFAULT.to_owned(),
+            (None, more) => more.to_owned(),
         };
         let mut columns = Vec::new();
         for word in format.split(',').map(str::trim).filter(|w| !w.is_empty()) {
@@ -451,7 +499,14 @@ impl Options {
     }
 
     fn header(&self, out: &mut String, columns: &[(&'static AcctField, i32)]) {
-        self.line(out, columns, |(field, _), out| out.push_str(field.name));
+        self.line(out, columns, |(field, width), out| {
+            // A header is cut without a mark.
+            let most = match self.separation {
+                Separation::Widths => width.unsigned_abs() as usize,
+                Separation::WithLast | Separation::Between => usize::MAX,
+            };
+            out.extend(field.name.chars().take(most));
+        });
         if self.separation == Separation::Widths {
             for (_, width) in columns {
                 out.extend(std::iter::repeat_n('-', width.unsigned_abs() as usize));
@@ -476,7 +531,19 @@ impl Options {
             write(column, out);
             match self.separation {
                 Separation::Widths => {
-                    cell(out, start, column.1);
+                    match column.0.name {
+                        // Times are cut without a mark.
+                        "Submit" | "Eligible" | "Start" | "End" => {
+                            fit(
+                                out,
+                                start,
+                                column.1.unsigned_abs() as usize,
+                                column.1 > 0,
+                                true,
+                            );
+                        }
+                        _ => cell(out, start, column.1),
+                    }
                     out.push(' ');
                 }
                 Separation::WithLast => out.push_str(delimiter),

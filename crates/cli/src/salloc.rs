@@ -128,7 +128,13 @@ fn run_command(line: &Line, holder: Holder, kill_signal: Option<Signal>) -> Exit
         Ok(child) => Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)),
         Err(e) => {
             let program = command.get_program().to_string_lossy().into_owned();
-            say.error(&format!("Unable to exec command \"{program}\": {e}"));
+            use std::io::ErrorKind::{NotFound, PermissionDenied};
+            say.error(&match e.kind() {
+                NotFound | PermissionDenied => {
+                    format!("_fork_command: Unable to find command \"{program}\"")
+                }
+                _ => format!("Unable to exec command \"{program}\": {e}"),
+            });
             say.info(&format!("Relinquishing job allocation {}", holder.job));
             holder.finish(ExitStatus {
                 code: 127,

@@ -59,7 +59,9 @@ impl Say {
 
     /// `COMMAND: error: text`.
     pub(crate) fn error(&self, text: &str) {
-        stderr(&format!("{}: error: {text}\n", self.name));
+        for line in text.lines() {
+            stderr(&format!("{}: error: {line}\n", self.name));
+        }
     }
 
     /// `COMMAND: fatal: text`.

@@ -314,18 +314,17 @@ const SIGNAL_WAITS: [Duration; 10] = {
 };
 
 fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> ExitCode {
-    let mut failed = false;
+    let mut failed = 0;
     let is_named = !request.targets.is_empty();
     if request.interactive || say.verbose > 0 && !is_named {
         match selection::choose(say, client, &request) {
-            Ok(chosen) => (request.targets, failed) = (chosen.targets, chosen.has_failed),
+            Ok(chosen) => {
+                (request.targets, failed) = (chosen.targets, u8::from(chosen.has_failed));
+            }
             Err(code) => return code,
         }
         if request.targets.is_empty() {
-            return match failed {
-                true => say.failed(),
-                false => ExitCode::SUCCESS,
-            };
+            return ended(say, failed);
         }
     }
     // Steps are named one at a time; whole jobs go in one request.
@@ -338,13 +337,13 @@ fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> Exit
             step: target.step,
             ..request.filter.clone()
         };
-        failed |= send(
+        failed = failed.max(send(
             say,
             client,
             &request,
             selection,
             std::slice::from_ref(target),
-        );
+        ));
     }
     if steps.is_empty() || !jobs.is_empty() {
         for target in &jobs {
@@ -360,13 +359,21 @@ fn carry_out(say: &Say, client: &mut Client, mut request: CancelRequest) -> Exit
                 targets: part.iter().map(|t| t.job.clone()).collect(),
                 ..request.filter.clone()
             };
-            failed |= send(say, client, &request, selection, part);
+            failed = failed.max(send(say, client, &request, selection, part));
         }
     }
-    if failed {
-        say.failed()
-    } else {
-        ExitCode::SUCCESS
+    ended(say, failed)
+}
+
+/// The last byte of Slurm's number of the refusal, which scancel ends with.
+const NOT_ALLOWED: u8 = (2002 & 0xff) as u8;
+
+/// What the command ends with: nothing went wrong, something did, or somebody's job may not be touched.
+fn ended(say: &Say, failed: u8) -> ExitCode {
+    match failed {
+        0 => ExitCode::SUCCESS,
+        NOT_ALLOWED => ExitCode::from(NOT_ALLOWED),
+        _ => say.failed(),
     }
 }
 
@@ -382,15 +389,16 @@ fn announce(say: &Say, request: &CancelRequest, target: &CancelTarget) {
     }
 }
 
-/// Sends one request; whether something went wrong that counts.
+/// Sends one request; what the command is to end with.
 fn send(
     say: &Say,
     client: &mut Client,
     request: &CancelRequest,
     selection: JobSelection,
     targets: &[CancelTarget],
-) -> bool {
-    let is_step = selection.step.is_some();
+) -> u8 {
+    let selection_step = selection.step;
+    let is_step = selection_step.is_some();
     let whole_kill =
         matches!(request.signal, None | Some(9)) && !request.batch && !request.full && !is_step;
     let command = if whole_kill {
@@ -426,9 +434,14 @@ fn send(
     }
     match answer {
         Ok(Reply::Done { refused, .. }) => {
-            let mut failed = false;
+            let mut failed = 0;
             for (id, refusal) in refused {
-                failed |= complain(say, &id, request.signal.is_some(), is_step, refusal.code);
+                let id = match selection_step {
+                    Some(step) => format!("{id}.{step}"),
+                    None => id,
+                };
+                let signal = request.signal.is_some();
+                failed = failed.max(complain(say, &id, signal, is_step, refusal.code));
             }
             failed
         }
@@ -438,32 +451,35 @@ fn send(
         }
         Ok(other) => {
             say.error(&format!("unexpected answer {other:.60?}"));
-            true
+            1
         }
         Err(error) => {
             say.connect_error("Unable to cancel jobs", &error);
-            true
+            1
         }
     }
 }
 
 /// A job that is gone already is what the user wanted; that is said only with `-v`. One that was to be signalled,
 /// and a step, should have been there.
-fn complain(say: &Say, id: &str, signal: bool, is_step: bool, code: RefusalCode) -> bool {
+fn complain(say: &Say, id: &str, signal: bool, is_step: bool, code: RefusalCode) -> u8 {
     let gone = match code {
         RefusalCode::InvalidJobId | RefusalCode::AlreadyDone => !signal && !is_step,
         _ => false,
     };
     if gone && (say.verbose == 0 || say.quiet) {
-        return false;
+        return 0;
     }
     let what = if is_step {
-        "Kill step error on step id"
+        "Kill job error on job step id"
     } else {
         "Kill job error on job id"
     };
     say.error(&format!("{what} {id}: {}", code.text()));
-    !gone
+    match code {
+        RefusalCode::AccessDenied => NOT_ALLOWED,
+        _ => u8::from(!gone),
+    }
 }
 
 #[cfg(test)]
@@ -493,6 +509,17 @@ mod tests {
     fn request(args: &[&str]) -> Result<CancelRequest, ExitCode> {
         let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
         read(&Say::new("scancel"), &args)
+    }
+
+    /// Scripts tell by it that a job is somebody else's.
+    #[test]
+    fn what_it_ends_with() {
+        let say = Say::new("scancel");
+        let code = |signal, is_step, code| complain(&say, "7", signal, is_step, code);
+        assert_eq!(code(false, false, RefusalCode::AccessDenied), 210);
+        assert_eq!(code(false, false, RefusalCode::InvalidJobId), 0);
+        assert_eq!(code(true, false, RefusalCode::InvalidJobId), 1);
+        assert_eq!(code(false, true, RefusalCode::InvalidJobId), 1);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::options::Status;
 use crate::say::{self, Say};
 use crate::submit::line;
 use muster_model::command::UserCommand;
+use muster_model::refusal::RefusalCode;
 use show::{ScontrolFlags, scontrol_show};
 use std::io::{BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
@@ -97,8 +98,10 @@ impl Session {
                 let name = value.unwrap_or_default();
                 let own = self.client().ok().map(|c| c.endpoint.cluster.clone());
                 if own.as_deref() != Some(name) {
-                    self.say.error(&format!(
-                        "cluster '{name}' is not known here; set SLURM_CONF to reach another"
+                    self.error(&format!("No cluster '{name}' known by database."));
+                    self.error(&format!(
+                        "'{name}' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr \
+                         list clusters' to see available clusters."
                     ));
                     return Some(ExitCode::FAILURE);
                 }
@@ -163,7 +166,12 @@ impl Session {
             return self.complain(&format!("invalid keyword: {name}"));
         };
         if rest.len() < known.least {
-            return self.complain(&format!("too few arguments for keyword:{name}"));
+            return self.complain(&match known.name {
+                "create" | "delete" => format!("too few arguments for {} keyword", known.name),
+                "errnumstr" => format!("one arguments required for keyword:{name}"),
+                "pidinfo" => format!("missing argument for keyword:{name}"),
+                _ => format!("too few arguments for keyword:{name}"),
+            });
         }
         if rest.len() > known.most {
             return self.complain(&format!("too many arguments for keyword:{name}"));
@@ -239,7 +247,7 @@ impl Session {
                 if !refusal.detail.is_empty() {
                     self.error(&refusal.detail);
                 }
-                self.complain(&format!("{prefix}: {}", refusal.code.text()));
+                self.complain(&format!("{prefix}: {}", request_text(prefix, refusal.code)));
             }
             ConnectError::Config(_) => {
                 self.failed = true;
@@ -249,6 +257,40 @@ impl Session {
         }
     }
 }
+
+/// A refusal's wording. Slurm has one for what only operators may do, and the system's for agents and logs.
+fn request_text(prefix: &str, code: RefusalCode) -> &'static str {
+    const OF_OPERATORS: [&str; 8] = [
+        "slurm_update error",
+        "Error updating",
+        "Error creating",
+        "delete_",
+        "slurm_shutdown error",
+        "slurm_reconfigure error",
+        "job script retrieval failed",
+        "job notify failure",
+    ];
+    match code {
+        RefusalCode::AccessDenied if OF_OPERATORS.iter().any(|p| prefix.starts_with(p)) => {
+            NOT_THIS_USER
+        }
+        RefusalCode::AccessDenied
+            if matches!(
+                prefix,
+                "slurm_set_debug_level error" | "scontrol_reboot_nodes error"
+            ) =>
+        {
+            "Permission denied"
+        }
+        RefusalCode::JobPending if prefix == "job notify failure" => {
+            RefusalCode::JobNotRunning.text()
+        }
+        other => other.text(),
+    }
+}
+
+/// What Slurm says to a user who may not change something of others'.
+const NOT_THIS_USER: &str = "Invalid user id";
 
 /// Words of a line, with quotes as in a shell.
 fn split(line: &str) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! sdiag: the controller's counters, in the lines that monitors of Slurm read.
 
 use crate::SLURM_VERSION;
-use crate::connect::Client;
+use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
 use crate::listing::text::put;
 use crate::listing::{Failure, failed_call, print, query};
@@ -91,7 +91,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             SPEC.usage().trim_end()
         )));
     }
-    let failed = failed_call("slurm_get_statistics");
+    let failed = |error: ConnectError| match (reset, error) {
+        (true, ConnectError::Refused(refusal)) => {
+            Failure::new(format!("slurm_reset_statistics: {}", refusal.code.text()))
+        }
+        (_, error) => failed_call("slurm_get_statistics")(error),
+    };
     let mut client = Client::connect().map_err(&failed)?;
     let mut ctx = Ctx::new(&client.endpoint.cluster);
     let diag = query::diag(&mut client, reset).map_err(&failed)?;

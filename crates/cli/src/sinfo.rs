@@ -139,6 +139,12 @@ impl Options {
                 options.set(option, value)?;
             }
         }
+        let is_given = |option: &str| parsed.options.iter().any(|(name, _)| *name == option);
+        if is_given("long") && (is_given("format") || is_given("Format")) {
+            return Err(Failure::new(
+                "sinfo: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.",
+            ));
+        }
         for (name, value) in parsed.options {
             options.set(name, value.unwrap_or_default())?;
         }
@@ -214,7 +220,7 @@ impl Options {
 
 fn once(options: &Options) -> Result<(), Failure> {
     if options.reservations {
-        return crate::listing::reservation::table(options.no_header);
+        return crate::listing::reservation::table(options.no_header, options.long);
     }
     let failed = failed_call("slurm_load_partitions");
     let mut client = Client::connect().map_err(&failed)?;

@@ -3,8 +3,8 @@
 use crate::SLURM_VERSION;
 use crate::connect::Client;
 use crate::listing::context::uid_of;
-use crate::listing::{Failure, failed_call, print, query};
-use crate::options::{Arg, HelpForm, Spec, also, flag, opt};
+use crate::listing::{Failure, complain, failed_call, print, query};
+use crate::options::{Arg, HelpForm, Parsed, Spec, also, flag, opt};
 use muster_model::order_config::Multifactor;
 use muster_proto::client::{JobPriority, PrioritiesAnswer};
 
@@ -32,9 +32,7 @@ pub(crate) static SPRIO: Spec = Spec {
         flag("usage", "print a short summary"),
         opt("user", "LIST", "jobs of these users").short('u'),
         also("user", "users", Arg::Required),
-        flag("verbose", "say more")
-            .short('v')
-            .stored("there is no more to say"),
+        flag("verbose", "say what is asked").short('v'),
         flag("version", "print the version").short('V'),
         flag("weights", "weights of the factors").short('w'),
     ],
@@ -43,6 +41,7 @@ pub(crate) static SPRIO: Spec = Spec {
 };
 
 const LONG: &str = "%.15i %9r %.8u %.10Y %.10S %.10A %.10B %.10F %.10J %.10P %.10Q %.11N %.20T";
+const LONG_NORM: &str = "%.15i %9r %.8u %10y %10a %10b %10f %10j %10p %10q %20t";
 const NOT_RUNNING: &str = "You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported.";
 
 #[derive(Debug, Default)]
@@ -52,6 +51,8 @@ struct Options {
     no_header: bool,
     norm: bool,
     weights: bool,
+    /// `--user` was given, even if it names nobody.
+    of_users: bool,
     jobs: Vec<u64>,
     uids: Vec<u32>,
     partitions: Vec<String>,
@@ -62,8 +63,13 @@ struct Options {
 pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     let parsed = SPRIO.parse(args).map_err(Failure::new)?;
     let mut options = Options::default();
+    let mut operands = parsed.operands.clone();
     for (name, value) in &parsed.options {
-        let value = value.clone().unwrap_or_default();
+        let mut value = value.clone().unwrap_or_default();
+        // `-j 7`, though the value is optional.
+        if *name == "jobs" && value.is_empty() && !operands.is_empty() {
+            value = operands.remove(0);
+        }
         let list = || {
             value
                 .split(',')
@@ -95,15 +101,27 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
                 }
             }
             "user" => {
+                options.of_users = true;
                 for word in list() {
-                    let uid = uid_of(&word).ok_or_else(|| {
-                        Failure::new(format!("sprio: error: Invalid user: {word}"))
-                    })?;
-                    options.uids.push(uid);
+                    match uid_of(&word) {
+                        Some(uid) => options.uids.push(uid),
+                        None => complain(&format!("sprio: error: Invalid user: {word}\n")),
+                    }
                 }
             }
             _ => {}
         }
+    }
+    if let Some(operand) = operands.first() {
+        return Err(Failure::new(format!(
+            "sprio: error: Unrecognized option: {operand}\n{}",
+            SPRIO.usage().trim_end()
+        )));
+    }
+    let verbose = parsed.options.iter().filter(|(name, _)| *name == "verbose");
+    match verbose.count() {
+        0 => {}
+        count => print(&values(&options, &parsed, count)),
     }
     let failed = failed_call("slurm_load_job_prio");
     let mut client = Client::connect().map_err(&failed)?;
@@ -117,6 +135,32 @@ fn print_text(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What `--verbose` prints first.
+fn values(options: &Options, parsed: &Parsed, verbose: usize) -> String {
+    const LINE: &str = "-----------------------------\n";
+    let given = |option: &str| {
+        let mut given = parsed
+            .options
+            .iter()
+            .rev()
+            .filter(|(name, _)| *name == option);
+        let value = given.next().and_then(|(_, value)| value.clone());
+        value.unwrap_or_else(|| "(null)".to_owned())
+    };
+    let jobs: Vec<String> = options.jobs.iter().map(u64::to_string).collect();
+    let jobs = match jobs.is_empty() {
+        true => "(null)".to_owned(),
+        false => jobs.join(","),
+    };
+    let job_flag = u8::from(parsed.options.iter().any(|(name, _)| *name == "jobs"));
+    format!(
+        "{LINE}format     = {}\njob_flag   = {job_flag}\njobs       = {jobs}\npartition  = {}\nusers      = {}\nverbose    = {verbose}\n{LINE}\n\n",
+        given("format"),
+        given("partition"),
+        given("user"),
+    )
+}
+
 fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failure> {
     let weights = answer
         .settings
@@ -124,10 +168,12 @@ fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failur
         .ok_or_else(|| Failure::new(NOT_RUNNING))?;
     let format = match (&options.format, options.long) {
         (Some(format), _) => format.clone(),
+        (None, true) if options.norm => LONG_NORM.to_owned(),
         (None, true) => LONG.to_owned(),
-        (None, false) => default_format(weights, options.norm),
+        (None, false) => default_format(weights, options),
     };
     let columns = columns(&format);
+    check_order(&options.sort)?;
     let mut out = String::new();
     if !options.no_header {
         line(&mut out, &columns, |letter| header(letter).to_owned());
@@ -141,10 +187,13 @@ fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failur
         (options.jobs.is_empty()
             || options.jobs.contains(&p.job.0)
             || array.is_some_and(|a| options.jobs.contains(&a)))
-            && (options.uids.is_empty() || options.uids.contains(&p.uid))
+            && (!options.of_users || options.uids.contains(&p.uid))
             && (options.partitions.is_empty() || options.partitions.contains(&p.partition))
     };
     let mut jobs: Vec<&JobPriority> = answer.jobs.iter().filter(fits).collect();
+    if jobs.is_empty() && !options.jobs.is_empty() {
+        return Ok("Unable to find jobs matching user/id(s) specified\n".to_owned());
+    }
     sort(&mut jobs, &options.sort, weights);
     for job in jobs {
         line(&mut out, &columns, |letter| cell(letter, job, weights));
@@ -153,12 +202,13 @@ fn render(options: &Options, answer: &PrioritiesAnswer) -> Result<String, Failur
 }
 
 /// Site, then what has a weight.
-fn default_format(w: &Multifactor, norm: bool) -> String {
-    let mut format = String::from(if norm {
-        "%.15i %9r %.16y"
-    } else {
-        "%.15i %9r %.10Y %.10S"
-    });
+fn default_format(w: &Multifactor, options: &Options) -> String {
+    let norm = options.norm;
+    let user = if options.of_users { " %.8u" } else { "" };
+    let mut format = match norm {
+        true => format!("%.15i %9r{user} %10y"),
+        false => format!("%.15i %9r{user} %.10Y %.10S"),
+    };
     let factors = [
         (w.weight_age, 'A'),
         (w.weight_assoc, 'B'),
@@ -173,7 +223,8 @@ fn default_format(w: &Multifactor, norm: bool) -> String {
         } else {
             *letter
         };
-        format.push_str(&format!(" %.10{letter}"));
+        let right = if norm { "" } else { "." };
+        format.push_str(&format!(" %{right}10{letter}"));
     }
     if !w.weight_tres.is_empty() {
         format.push_str(if norm { " %20t" } else { " %20T" });
@@ -207,6 +258,12 @@ fn columns(format: &str) -> Vec<FactorColumn> {
         }
         if let Some(letter) = rest.next() {
             let after = String::new();
+            if header(letter).is_empty() {
+                complain(&format!(
+                    "sprio: error: Invalid job format specification: {letter}"
+                ));
+                continue;
+            }
             out.push(FactorColumn {
                 letter,
                 width,
@@ -327,6 +384,17 @@ fn cell(letter: char, job: &JobPriority, w: &Multifactor) -> String {
     }
 }
 
+/// Refuses letters that are no columns.
+fn check_order(keys: &str) -> Result<(), Failure> {
+    let is_known = |c: char| "+-, nos".contains(c) || !header(c).is_empty();
+    match keys.chars().find(|c| !is_known(*c)) {
+        Some(unknown) => Err(Failure::new(format!(
+            "sprio: error: Invalid sort specification: {unknown}"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// By the keys in turn, then by job.
 fn sort(jobs: &mut [&JobPriority], keys: &str, w: &Multifactor) {
     jobs.sort_by_key(|j| j.job);
@@ -408,6 +476,42 @@ mod tests {
         assert_eq!(
             render(&weights, &answer()).unwrap(),
             "        Weights                               1       1000      10000       1000       1000\n"
+        );
+    }
+
+    /// As Slurm 22.05.8 printed them: norms stand left, `--user` has a column more, and an order is read letter by letter.
+    #[test]
+    fn norms_users_and_wrong_orders() {
+        let norm = Options {
+            norm: true,
+            ..Options::default()
+        };
+        let text = render(&norm, &answer()).unwrap();
+        let expected = "          JOBID PARTITION PRIORITY   AGE        FAIRSHARE  PARTITION  QOS       \n\
+                      \u{20}            14 short     0.00000256 0.0000000  1.0000000  1.0000000  0.0000000 \n";
+        assert!(text.starts_with(expected), "{text}");
+        let nobody = Options {
+            of_users: true,
+            ..Options::default()
+        };
+        let heading = "          JOBID PARTITION     USER   PRIORITY       SITE        AGE  FAIRSHARE  PARTITION        QOS\n";
+        assert_eq!(render(&nobody, &answer()).unwrap(), heading);
+        let wrong = Options {
+            sort: "nosuch".into(),
+            ..Options::default()
+        };
+        let refused = render(&wrong, &answer()).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "sprio: error: Invalid sort specification: h"
+        );
+        let gone = Options {
+            jobs: vec![99],
+            ..Options::default()
+        };
+        assert_eq!(
+            render(&gone, &answer()).unwrap(),
+            "Unable to find jobs matching user/id(s) specified\n"
         );
     }
 

@@ -171,6 +171,12 @@ impl Options {
             .options
             .iter()
             .any(|(n, v)| *n == "jobs" && v.is_none());
+        let is_given = |option: &str| parsed.options.iter().any(|(name, _)| *name == option);
+        if is_given("long") && is_given("format") {
+            return Err(Failure::new(
+                "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.",
+            ));
+        }
         for (name, value) in parsed.options {
             // `-j 12` and `-s 12.0`: the value is optional, but a word that follows is meant as one; with `-s -j 12`
             // as the job's.
@@ -180,6 +186,10 @@ impl Options {
                 _ => value,
             };
             options.set(name, value.unwrap_or_default())?;
+        }
+        if options.start {
+            // Expected starts have columns of their own, unless letters say others.
+            options.names = None;
         }
         if let Some(operand) = operands.next() {
             return Err(Failure::new(format!(
@@ -293,7 +303,7 @@ fn parse_users(list: &str) -> Vec<u32> {
     for word in words(list) {
         match uid_of(word) {
             Some(uid) => uids.push(uid),
-            None => complain(&format!("squeue: error: Invalid user: {word}")),
+            None => complain(&format!("squeue: error: Invalid user: {word}\n")),
         }
     }
     uids

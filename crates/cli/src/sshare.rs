@@ -20,12 +20,14 @@ pub(crate) static SPEC: Spec = Spec {
         opt("format", "LIST", "columns").short('o'),
         flag("help", "print this help"),
         flag("long", "more columns").short('l'),
+        flag("helpformat", "names of the columns").short('e'),
         flag("noheader", "no line above the columns").short('n'),
+        also("noheader", "no-header", Arg::None).short('h'),
         flag("parsable", "columns separated by '|', and one at the end").short('p'),
         flag("parsable2", "columns separated by '|'").short('P'),
-        flag("partition", "shares of partitions")
+        flag("partition", "a column for the association's partition")
             .short('m')
-            .refused("for fair share a user has one association in an account"),
+            .partly("empty: for fair share a user has one association in an account"),
         flag("usage", "print a short summary"),
         opt("users", "LIST", "these users").short('u'),
         also("users", "uid", Arg::Required),
@@ -49,10 +51,10 @@ struct ShareField {
     name: &'static str,
     width: usize,
     left: bool,
-    value: fn(&Share, bool) -> String,
+    value: fn(&Share) -> String,
 }
 
-const fn field(name: &'static str, width: usize, value: fn(&Share, bool) -> String) -> ShareField {
+const fn field(name: &'static str, width: usize, value: fn(&Share) -> String) -> ShareField {
     ShareField {
         name,
         width,
@@ -64,42 +66,33 @@ const fn field(name: &'static str, width: usize, value: fn(&Share, bool) -> Stri
 static FIELDS: &[ShareField] = &[
     ShareField {
         left: true,
-        ..field("Account", 20, |s, flat| {
-            let depth = if flat {
-                0
-            } else {
-                s.depth as usize - usize::from(!s.user.is_empty())
-            };
-            let own = usize::from(!s.user.is_empty() && !flat);
-            format!("{}{}", " ".repeat(depth + own), s.account)
-        })
+        ..field("Account", 20, |s| s.account.clone())
     },
-    field("User", 10, |s, _| s.user.clone()),
-    field("RawShares", 10, |s, _| match s.raw_shares {
+    field("User", 10, |s| s.user.clone()),
+    field("Partition", 12, |_| String::new()),
+    field("RawShares", 10, |s| match s.raw_shares {
         _ if s.depth == 0 => String::new(),
         PARENT_SHARES => "parent".to_owned(),
         shares => shares.to_string(),
     }),
-    field("NormShares", 11, |s, _| format!("{:.6}", s.norm_shares)),
-    field("RawUsage", 11, |s, _| format!("{:.0}", s.raw_usage)),
-    field("NormUsage", 11, |s, _| match s.depth {
+    field("NormShares", 11, |s| format!("{:.6}", s.norm_shares)),
+    field("RawUsage", 11, |s| format!("{:.0}", s.raw_usage)),
+    field("NormUsage", 11, |s| match s.depth {
         0 => String::new(),
         _ => format!("{:.6}", s.norm_usage),
     }),
-    field("EffectvUsage", 13, |s, _| {
-        format!("{:.6}", s.effective_usage)
-    }),
-    field("FairShare", 10, |s, _| match s.user.is_empty() {
+    field("EffectvUsage", 13, |s| format!("{:.6}", s.effective_usage)),
+    field("FairShare", 10, |s| match s.user.is_empty() {
         true => String::new(),
         false => format!("{:.6}", s.fair_share),
     }),
-    field("LevelFS", 10, |s, _| match s.depth {
+    field("LevelFS", 10, |s| match s.depth {
         0 => String::new(),
         _ if s.level_fs.is_infinite() => "inf".to_owned(),
         _ => format!("{:.6}", s.level_fs),
     }),
-    field("GrpTRESMins", 30, |_, _| String::new()),
-    field("TRESRunMins", 30, |_, _| String::new()),
+    field("GrpTRESMins", 30, |_| String::new()),
+    field("TRESRunMins", 30, |_| String::new()),
 ];
 
 const NORMAL: &str = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare";
@@ -114,6 +107,7 @@ struct Options {
     users_only: bool,
     /// `|` between fields, and whether one at the end.
     parsable: Option<bool>,
+    partition: bool,
     users: Vec<String>,
     accounts: Vec<String>,
 }
@@ -137,6 +131,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "clusters" => drop(crate::listing::this_cluster("sshare", &value)?),
             "format" => options.format = Some(value.clone()),
             "long" => options.long = true,
+            "partition" => options.partition = true,
+            "helpformat" => return print_text(&help_format()),
             "all" => options.all = true,
             "noheader" => options.no_header = true,
             "Users" => options.users_only = true,
@@ -163,13 +159,34 @@ fn print_text(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Names of the columns in order, four in a line.
+fn help_format() -> String {
+    let mut names: Vec<&str> = FIELDS.iter().map(|f| f.name).collect();
+    names.sort_unstable();
+    let mut text = String::new();
+    for names in names.chunks(4) {
+        let names: Vec<String> = names.iter().map(|name| format!("{name:<17}")).collect();
+        text.push_str(&names.join(" "));
+        text.push('\n');
+    }
+    text
+}
+
 fn render(options: &Options, answer: &AccountsAnswer) -> Result<String, Failure> {
     let format = match (&options.format, options.long) {
         (Some(format), _) => format.as_str(),
         (None, true) => LONG,
         (None, false) => NORMAL,
     };
-    let mut columns: Vec<(&ShareField, usize)> = Vec::new();
+    let with_partition;
+    let format = match options.partition && options.format.is_none() {
+        true => {
+            with_partition = format.replacen("User,", "User,Partition,", 1);
+            &with_partition
+        }
+        false => format,
+    };
+    let mut columns: Vec<ShareColumn> = Vec::new();
     for word in format.split(',').map(str::trim).filter(|w| !w.is_empty()) {
         let (name, width) = word.split_once('%').unwrap_or((word, ""));
         let begins = |f: &&ShareField| {
@@ -185,60 +202,73 @@ fn render(options: &Options, answer: &AccountsAnswer) -> Result<String, Failure>
         if options.format.is_none() && field.name == "LevelFS" && answer.fair_tree == Some(false) {
             continue;
         }
-        columns.push((
+        let given: Option<i32> = width.parse().ok().filter(|w: &i32| *w != 0);
+        columns.push(ShareColumn {
             field,
-            width.trim_start_matches('-').parse().unwrap_or(field.width),
-        ));
+            width: given.map_or(field.width, |w| w.unsigned_abs() as usize),
+            left: given.map_or(field.left, |w| w < 0),
+        });
     }
     let mut out = String::new();
     if !options.no_header {
         line(&mut out, &columns, options.parsable, |f| f.name.to_owned());
         if options.parsable.is_none() {
-            for (_, width) in &columns {
-                out.push_str(&"-".repeat(*width));
+            for column in &columns {
+                out.push_str(&"-".repeat(column.width));
                 out.push(' ');
             }
             out.push('\n');
         }
     }
     let listed = |list: &[String], name: &str| list.is_empty() || list.iter().any(|n| n == name);
-    for share in &answer.accounts.shares {
-        let user = !share.user.is_empty();
-        let shown = if user {
+    let is_shown = |share: &&Share| match share.user.is_empty() {
+        false => {
             (options.all && options.users.is_empty() || listed(&options.users, &share.user))
                 && listed(&options.accounts, &share.account)
-        } else {
-            !options.users_only && listed(&options.accounts, &share.account)
-        };
-        if shown {
-            let flat = options.parsable.is_some() && options.users_only;
-            line(&mut out, &columns, options.parsable, |f| {
-                (f.value)(share, flat)
-            });
         }
+        true => !options.users_only && listed(&options.accounts, &share.account),
+    };
+    let shown: Vec<&Share> = answer.accounts.shares.iter().filter(is_shown).collect();
+    // Depths count from what is shown.
+    let accounts = shown.iter().filter(|share| share.user.is_empty());
+    let least = accounts.map(|share| share.depth).min().unwrap_or(0);
+    for share in shown {
+        let depth = share.depth.saturating_sub(least);
+        line(&mut out, &columns, options.parsable, |f| match f.name {
+            "Account" if options.users_only => share.account.clone(),
+            "Account" => format!("{}{}", " ".repeat(depth as usize), share.account),
+            _ => (f.value)(share),
+        });
     }
     Ok(out)
 }
 
+/// A column as it was asked for.
+struct ShareColumn {
+    field: &'static ShareField,
+    width: usize,
+    left: bool,
+}
+
 fn line(
     out: &mut String,
-    columns: &[(&ShareField, usize)],
+    columns: &[ShareColumn],
     parsable: Option<bool>,
     cell: impl Fn(&ShareField) -> String,
 ) {
-    for (i, (field, width)) in columns.iter().enumerate() {
-        let text = cell(field);
+    for (i, column) in columns.iter().enumerate() {
+        let (text, width) = (cell(column.field), column.width);
         match parsable {
             Some(last) => {
                 out.push_str(if i > 0 && !last { "|" } else { "" });
                 out.push_str(&text);
                 out.push_str(if last { "|" } else { "" });
             }
-            None if text.chars().count() > *width => {
+            None if text.chars().count() > width => {
                 out.extend(text.chars().take(width.saturating_sub(1)));
                 out.push_str("+ ");
             }
-            None if field.left => out.push_str(&format!("{text:<width$} ")),
+            None if column.left => out.push_str(&format!("{text:<width$} ")),
             None => out.push_str(&format!("{text:>width$} ")),
         }
     }
@@ -284,6 +314,18 @@ root                                          0.000000           0      1.000000
 \u{20}bench                                   1    0.500000           0      0.000000            \n\
 \u{20} bench                    root          1    1.000000           0      0.000000   1.000000 \n";
         assert_eq!(render(&options, &answer).unwrap_or_default(), expected);
+        let one = Options {
+            all: true,
+            no_header: true,
+            accounts: vec!["bench".into()],
+            format: Some("account%8,user%-6".into()),
+            ..Options::default()
+        };
+        // Depths count from what is shown; widths that are given say where a column stands.
+        assert_eq!(
+            render(&one, &answer).unwrap_or_default(),
+            "   bench        \n   bench root   \n"
+        );
         let short = Options {
             all: true,
             no_header: true,

@@ -1,7 +1,7 @@
 //! sstat: what the steps of running jobs use now, as the agents of their nodes measure it.
 
 use crate::SLURM_VERSION;
-use crate::connect::{Client, unexpected};
+use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::account::{AcctRow, AmountStyle};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, complain, print};
@@ -14,6 +14,7 @@ use muster_model::command::JobTarget;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, StepId, StepNo};
 use muster_model::job::{Job, Step, Usage};
+use muster_model::refusal::RefusalCode;
 use muster_proto::acct::{AcctJob, AcctStep};
 use muster_proto::client::{AllocationInfo, JobFilter, Query, Response};
 use muster_proto::step::AgentReply;
@@ -92,7 +93,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
             "help" => return print_text(&SPEC.help()),
             "usage" => return print_text(&SPEC.usage()),
             "helpformat" => {
-                let names: Vec<&str> = COLUMNS.split(',').collect();
+                let mut names: Vec<&str> = COLUMNS.split(',').collect();
+                names.extend(["ConsumedEnergyRaw", "Nodelist", "Pids", "ReqCPUFreq"]);
+                names.sort_by_key(|name| place_in_help(name));
                 return print_text(&names_in_rows(&names));
             }
             "version" => return print_text(&format!("slurm {SLURM_VERSION}\n")),
@@ -103,16 +106,39 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     options.show()
 }
 
+/// Columns are in order of their names, but for those that belong together.
+fn place_in_help(name: &str) -> (String, u8) {
+    let (name, place) = match name {
+        "ReqCPUFreqMin" => ("ReqCPUFreq", 1),
+        "ReqCPUFreqMax" => ("ReqCPUFreq", 2),
+        "ReqCPUFreqGov" => ("ReqCPUFreq", 3),
+        name => (name, 0),
+    };
+    (name.to_ascii_lowercase(), place)
+}
+
 fn print_text(text: &str) -> Result<(), Failure> {
     print(text);
     Ok(())
+}
+
+/// Why there are no steps of a job to measure.
+fn no_steps(job: JobId, error: &ConnectError) -> String {
+    match error {
+        ConnectError::Refused(refusal) => match refusal.code {
+            RefusalCode::JobPending => format!("No steps running for job {job}"),
+            RefusalCode::InvalidJobId => format!("couldn't get steps for job {job}"),
+            _ => format!("couldn't get steps for job {job}: {error}"),
+        },
+        _ => format!("couldn't get steps for job {job}: {error}"),
+    }
 }
 
 impl Options {
     fn show(&self) -> Result<(), Failure> {
         if self.jobs.is_empty() {
             return Err(Failure::new(
-                "sstat: error: You didn't give me any jobs to stat: name them with --jobs",
+                "sstat: error: You didn't give me any jobs to stat.",
             ));
         }
         let columns = self.columns()?;
@@ -164,7 +190,7 @@ impl Options {
         let info = match client.query(Query::Allocation(id)) {
             Ok(Response::JobStarted(info)) => info,
             Ok(other) => return Err(unexpected(&other).to_string()),
-            Err(e) => return Err(format!("couldn't get steps for job {id}: {e}")),
+            Err(e) => return Err(no_steps(id, &e)),
         };
         let mut steps: Vec<&Step> = info.job.steps.iter().collect();
         steps.sort_by_key(|step| (step.step < StepNo::BATCH, step.step));
@@ -179,7 +205,10 @@ impl Options {
             None => numbered.map(|s| s.step).into_iter().collect(),
         };
         if wanted.is_empty() {
-            return Err(format!("no steps running for job {text}"));
+            return Err(match step {
+                Some(_) => format!("StepId={text} not found running."),
+                None => format!("No steps running for job {text}"),
+            });
         }
         Ok(ChosenSteps {
             info,
@@ -303,11 +332,7 @@ impl Options {
 
 /// `12`, `12.0`, `12_3.batch`: the text, the job and the step.
 fn named(text: &str) -> Result<(&str, JobTarget, Option<StepNo>), Failure> {
-    let wrong = || {
-        Failure::new(format!(
-            "sstat: fatal: Bad job/step specified: {text}; expected such as 12, 12.0 or 12.batch"
-        ))
-    };
+    let wrong = || Failure::new(format!("sstat: fatal: Bad job/step specified: {text}"));
     let (job, step) = match text.split_once('.') {
         Some((job, step)) => (job, Some(step_number(step).ok_or_else(wrong)?)),
         None => (text, None),

@@ -540,8 +540,10 @@ impl Accounts {
 
     /// Whether the user has an association in the account that holds in the partition.
     pub fn has_association_in(&self, account: &str, user: &str, partition: &str) -> bool {
+        // That of root is there without being made, as sacctmgr shows it.
         let known = self.user(user);
-        known.is_some_and(|user| user.association(account, partition).is_some())
+        (account, user) == (ROOT, ROOT)
+            || known.is_some_and(|user| user.association(account, partition).is_some())
     }
 
     /// QOS that jobs of a user in an account may have; nothing if none is set.

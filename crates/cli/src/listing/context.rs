@@ -51,6 +51,8 @@ pub(crate) struct Ctx {
     pub(crate) index_text_max: usize,
     /// Local time, looked up when a time is shown.
     zone: OnceCell<TimeZone>,
+    /// Whose groups matter to what is shown; nothing for one who sees all.
+    groups: OnceCell<Option<Vec<String>>>,
     style: TimeStyle,
     users: RefCell<HashMap<u32, String>>,
 }
@@ -90,6 +92,7 @@ impl Ctx {
             keep_units: false,
             index_text_max: 64,
             zone: OnceCell::from(zone),
+            groups: OnceCell::new(),
             style: TimeStyle::Standard,
             users: RefCell::default(),
         }
@@ -139,6 +142,20 @@ impl Ctx {
             .entry(uid)
             .or_insert_with(|| name_of(uid))
             .clone()
+    }
+
+    /// The partition of that name.
+    /// Whether a listing has a partition without being asked for all: root sees every one, others those that are not
+    /// hidden and whose groups they are in.
+    pub(crate) fn shows(&self, partition: &PartitionConfig) -> bool {
+        match self.groups.get_or_init(own_groups) {
+            None => true,
+            Some(_) if partition.hidden => false,
+            Some(own) => {
+                let allowed = &partition.allow_groups;
+                allowed.is_empty() || allowed.iter().any(|group| own.contains(group))
+            }
+        }
     }
 
     /// The partition of that name.
@@ -212,6 +229,19 @@ fn relative(out: &mut String, at: &Zoned, now: &Zoned) {
         _ => "%-d %b %Y",
     };
     super::text::put!(out, "{}", at.strftime(format));
+}
+
+/// The caller's groups by name; nothing for root.
+fn own_groups() -> Option<Vec<String>> {
+    if nix::unistd::geteuid().is_root() {
+        return None;
+    }
+    let mut gids = nix::unistd::getgroups().unwrap_or_default();
+    gids.push(nix::unistd::getegid());
+    let groups = gids
+        .iter()
+        .filter_map(|gid| crate::people::group_of_gid(gid.as_raw()));
+    Some(groups.map(|group| group.name).collect())
 }
 
 #[cfg(test)]

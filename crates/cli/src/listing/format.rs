@@ -211,7 +211,13 @@ impl<R: Record> Layout<R> {
         for column in &self.columns {
             let start = out.len();
             out.push_str(column.field.header);
-            fit(out, start, column.width, column.right, true);
+            // Headings over lists of nodes are not cut where they stand right.
+            let of_nodes = matches!(
+                column.field.header,
+                "NODELIST" | "HOSTNAMES" | "NODELIST(REASON)" | "SCHEDNODES"
+            );
+            let cut = !(of_nodes && column.right);
+            fit(out, start, column.width, column.right, cut);
             out.push_str(&column.suffix);
         }
         out.push('\n');
@@ -248,7 +254,13 @@ impl<R: Record> FormatColumn<R> {
     pub(crate) fn cell(&self, out: &mut String, row: &R::Row<'_>, ctx: &Ctx) {
         let start = out.len();
         (self.field.render)(row, ctx, out);
+        let marked = self.field.names[0] == "partition" && out[start..].ends_with('*');
+        let is_cut = self.width > 0 && out[start..].chars().nth(self.width).is_some();
         fit(out, start, self.width, self.right, self.field.cut);
+        // The mark of the default partition stays.
+        if marked && is_cut && out.pop().is_some() {
+            out.push('*');
+        }
     }
 }
 

@@ -368,9 +368,11 @@ impl<'a> JobRow<'a> {
 
     /// When the scheduler looked at it last: a start is such a look.
     pub(crate) fn last_sched_eval(&self) -> Option<Timestamp> {
+        // A submission is looked at when it comes.
         self.job
             .last_sched_eval
             .or(self.job.start_time.filter(|_| !self.is_pending()))
+            .or(Some(self.job.submit_time))
     }
 
     /// The nodes that it is expected to start on.
@@ -697,7 +699,6 @@ pub(crate) fn index_text(out: &mut String, indices: &IndexSet, max: usize) {
         return;
     }
     for (i, (first, last)) in indices.ranges().enumerate() {
-        let before = out.len();
         if i > 0 {
             out.push(',');
         }
@@ -705,9 +706,9 @@ pub(crate) fn index_text(out: &mut String, indices: &IndexSet, max: usize) {
         if last > first {
             put!(out, "-{last}");
         }
-        // Room for the dots and C's end of string, as Slurm's buffer has it.
-        if max > 0 && out.len() - start + 4 > max {
-            out.truncate(before);
+        // Slurm's buffer has C's end of string, too, and its last bytes are the dots once it is full.
+        if max > 0 && out.len() - start >= max.saturating_sub(1) {
+            out.truncate(start + max.saturating_sub(4));
             out.push_str("...");
             return;
         }

@@ -31,7 +31,7 @@ pub(crate) static FIELDS: &[Field<JobRecords>] = fields![JobRow<'_>;
     b'k' ["comment"] "COMMENT" cut r _c o => o.push_str(text::or_null(r.job.spec.comment.as_deref()));
     b'l' ["timelimit"] "TIME_LIMIT" run r _c o => r.write_limit(o);
     b'm' ["minmemory"] "MIN_MEMORY" cut r c o => r.write_min_memory(o, c);
-    b'n' ["reqnodes"] "REQ_NODES" run r _c o => o.push_str(r.job.spec.ask.nodelist.as_deref().unwrap_or(""));
+    b'n' ["reqnodes"] "REQ_NODES" run r _c o => expression(r.job.spec.ask.nodelist.as_deref(), o);
     b'o' ["command"] "COMMAND" cut r _c o => r.write_command(o);
     b'p' ["priority"] "PRIORITY" cut r _c o => r.write_priority_share(o);
     b'q' ["qos"] "QOS" cut r _c o => o.push_str(r.job.spec.qos_name());
@@ -41,7 +41,7 @@ pub(crate) static FIELDS: &[Field<JobRecords>] = fields![JobRow<'_>;
     b'u' ["username"] "USER" cut r _c o => o.push_str(&r.job.spec.owner.user);
     b'v' ["reservation"] "RESERVATION" cut r _c o => o.push_str(text::or_null(r.job.spec.reservation.as_deref()));
     b'w' ["wckey"] "WCKEY" cut r _c o => o.push_str(text::or_null(r.job.spec.wckey.as_deref()));
-    b'x' ["excnodes"] "EXC_NODES" run r _c o => o.push_str(r.job.spec.ask.exclude.as_deref().unwrap_or(""));
+    b'x' ["excnodes"] "EXC_NODES" run r _c o => expression(r.job.spec.ask.exclude.as_deref(), o);
     b'y' ["nice"] "NICE" cut r _c o => put!(o, "{}", r.job.spec.nice);
     b'z' ["sct"] "S:C:T" cut r _c o => sct(r, o);
     b'A' ["jobid"] "JOBID" cut r _c o => text::number(o, r.job.id.0);
@@ -61,7 +61,7 @@ pub(crate) static FIELDS: &[Field<JobRecords>] = fields![JobRow<'_>;
     b'O' ["contiguous"] "CONTIGUOUS" cut r _c o => put!(o, "{}", u8::from(r.job.spec.ask.contiguous));
     b'P' ["partition"] "PARTITION" cut r _c o => r.write_partition(o);
     b'Q' ["prioritylong"] "PRIORITY" cut r _c o => put!(o, "{}", r.job.priority);
-    b'R' ["reasonlist"] "NODELIST(REASON)" run r _c o => r.write_reason_list(o);
+    b'R' ["reasonlist"] "NODELIST(REASON)" cut r _c o => r.write_reason_list(o);
     b'S' ["starttime"] "START_TIME" run r c o => c.time_or(o, r.start(c), "N/A");
     b'T' ["state"] "STATE" cut r _c o => o.push_str(r.state_name());
     b'U' ["userid"] "UID" cut r _c o => put!(o, "{}", r.job.spec.owner.uid);
@@ -205,6 +205,15 @@ fn sct(r: &JobRow<'_>, out: &mut String) {
 }
 
 /// A number, or `*` when it was not asked for.
+/// A list of nodes as one expression.
+pub(crate) fn expression(list: Option<&str>, out: &mut String) {
+    match list.map(muster_model::hostlist::parse) {
+        Some(Ok(names)) => out.push_str(&muster_model::hostlist::compress_sorted(&names)),
+        Some(Err(_)) => out.push_str(list.unwrap_or_default()),
+        None => {}
+    }
+}
+
 pub(crate) fn star(number: Option<u32>, out: &mut String) {
     match number {
         Some(n) => put!(out, "{n}"),

@@ -48,8 +48,11 @@ pub(crate) fn show(which: Option<&str>, one_line: bool, quiet: bool) -> Result<(
 }
 
 /// `sinfo -T`.
-pub(crate) fn table(no_header: bool) -> Result<(), Failure> {
+pub(crate) fn table(no_header: bool, long: bool) -> Result<(), Failure> {
     let (ctx, answer) = load()?;
+    if long && !no_header {
+        print(&format!("{}\n", ctx.stamp()));
+    }
     print(&render_table(&answer, &ctx, no_header));
     Ok(())
 }

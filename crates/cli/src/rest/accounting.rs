@@ -117,8 +117,8 @@ fn conditions(call: &mut Call<'_>) -> Result<RowConditions, CallFailure> {
             "step" => filter::add_rows(&mut all.rows, value).map_err(bad)?,
             "submit_time" => all.start = Some(time(value)),
             "show_duplicates" => all.query.duplicates = is_set(),
-            "timelimit_max" => all.limits.1 = Some(filter::parse_limit("max", value).map_err(bad)?),
-            "timelimit_min" => all.limits.0 = Some(filter::parse_limit("min", value).map_err(bad)?),
+            "timelimit_max" => all.limits.1 = Some(filter::parse_limit(value).map_err(bad)?),
+            "timelimit_min" => all.limits.0 = Some(filter::parse_limit(value).map_err(bad)?),
             "user" | "users" => all
                 .query
                 .uids

@@ -121,18 +121,15 @@ pub(crate) fn parse_range(option: &str, text: &str) -> Result<(u32, u32), Failur
     match (low.parse(), high.parse()) {
         (Ok(low), Ok(high)) if low <= high => Ok((low, high)),
         _ => Err(Failure::new(format!(
-            "sacct: fatal: invalid {option} range '{text}' (N or MIN-MAX)"
+            "sacct: error: Invalid numeric value \"{text}\" for requested {option} range."
         ))),
     }
 }
 
 /// Reads a time limit.
-pub(crate) fn parse_limit(end: &str, text: &str) -> Result<TimeLimit, Failure> {
-    muster_conf::options::job::read_limit(text).map_err(|_| {
-        Failure::new(format!(
-            "sacct: error: Invalid timelimit-{end} specification: {text}"
-        ))
-    })
+pub(crate) fn parse_limit(text: &str) -> Result<TimeLimit, Failure> {
+    muster_conf::options::job::read_limit(text)
+        .map_err(|_| Failure::new("sacct: fatal: Invalid time limit specification"))
 }
 
 impl RowConditions {
@@ -147,8 +144,7 @@ impl RowConditions {
                 Some(_) => {}
                 None => {
                     return Err(Failure::new(format!(
-                        "sacct: fatal: unrecognized job state value '{word}'; there are {}",
-                        states::names()
+                        "sacct: fatal: unrecognized job state value '{word}'"
                     )));
                 }
             }
@@ -175,11 +171,8 @@ impl RowConditions {
     /// The window, with the defaults of sacct(1) "DEFAULT TIME WINDOW".
     pub(crate) fn window(&self, now: &Zoned) -> Result<(Timestamp, Timestamp), Failure> {
         let at = |text: &str| {
-            time_input::parse(text, now).ok_or_else(|| {
-                Failure::new(format!(
-                    "sacct: error: Invalid time specification (pos=0): {text} (such as 2026-01-31T12:00, 0131, now-7days)"
-                ))
-            })
+            time_input::parse(text, now)
+                .ok_or_else(|| Failure::new(format!("Invalid time specification (pos=0): {text}")))
         };
         let current = Timestamp::from_unix_s(now.timestamp().as_second());
         let start = match &self.start {
@@ -195,9 +188,11 @@ impl RowConditions {
             _ => current,
         };
         if end < start {
-            return Err(Failure::new(
-                "sacct: error: Start time requested after end time; give an earlier --starttime or a later --endtime",
-            ));
+            return Err(Failure::new(format!(
+                "sacct: error: Start time ({}) requested is after end time ({}).",
+                written(start, now),
+                written(end, now)
+            )));
         }
         Ok((start, end))
     }
@@ -221,9 +216,10 @@ impl RowConditions {
     /// The least alone is the limit itself. Limits are in order: no limit is the highest.
     fn limit_fits(&self, limit: TimeLimit) -> bool {
         match self.limits {
-            (None, None) => true,
+            // A most alone says nothing.
+            (None, _) => true,
             (Some(only), None) => limit == only,
-            (least, Some(most)) => least.is_none_or(|least| limit >= least) && limit <= most,
+            (Some(least), Some(most)) => limit >= least && limit <= most,
         }
     }
 
@@ -264,6 +260,13 @@ impl RowConditions {
             same_job && same_step
         })
     }
+}
+
+/// A time as listings have it.
+fn written(at: Timestamp, now: &Zoned) -> String {
+    let instant = jiff::Timestamp::from_millisecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    let zoned = instant.to_zoned(now.time_zone().clone());
+    zoned.strftime("%Y-%m-%dT%H:%M:%S").to_string()
 }
 
 fn inside(range: Option<(u32, u32)>, number: u32) -> bool {

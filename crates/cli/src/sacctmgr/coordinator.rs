@@ -26,6 +26,9 @@ pub(super) fn edit(
     let book = session.book()?;
     let words = read(words, &book)?;
     let needed = match verb {
+        Verb::Add if words.users.is_empty() && words.accounts.is_empty() => {
+            " You need to specify conditions to to add the coordinator."
+        }
         Verb::Add if words.users.is_empty() => " You need to specify a user list here.",
         Verb::Add if words.accounts.is_empty() => " You need to specify an account list here.",
         Verb::Delete if words.users.is_empty() && words.accounts.is_empty() => {

@@ -12,7 +12,7 @@ use super::session::{ChangePart, Invocation, Verb};
 use super::settings::AssociationSettings;
 use super::show::{USE_SET, read};
 use super::words::Word;
-use crate::listing::Failure;
+use crate::listing::{Failure, complain, print};
 use muster_model::accounts::{ROOT, User};
 use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, TermsAsk, WckeysAsk};
@@ -194,8 +194,13 @@ fn add(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let missing = missing_accounts(&accounts, &meant);
     accounts.retain(|account| meant.iter().any(|book| book.has_account(account)));
     if !missing.is_empty() && accounts.is_empty() {
-        let text = format!("{missing} No associations or wckeys created.");
-        return Err(Failure::new(text));
+        if names.iter().any(|name| all.user(name).is_none()) {
+            let text = format!("{missing} No associations or wckeys created.");
+            return Err(Failure::new(text));
+        }
+        complain(missing.trim_end());
+        print(" Nothing new added.\n");
+        return Err(Failure::silent());
     }
     let mut addition = UserAddition {
         books: meant,

@@ -55,7 +55,7 @@ impl Script {
 
     /// Around a command.
     pub(super) fn wrapped(command: &str) -> Result<Script, Vec<String>> {
-        let text = format!("#!/bin/sh\n\n# Made by sbatch --wrap.\n\n{command}\n");
+        let text = format!("#!/bin/sh\n# Made by sbatch --wrap.\n\n{command}\n");
         check(text.as_bytes())?;
         Ok(Script {
             bytes: text.into_bytes(),

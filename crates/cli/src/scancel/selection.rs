@@ -32,7 +32,7 @@ pub(super) fn choose(
         if jobs.is_empty() && say.verbose > 0 {
             let filters = filters(&request.filter);
             say.error(&format!(
-                "No active jobs match ALL job filters, including: {filters}"
+                "No active jobs match ALL job filters, including: {filters} "
             ));
         }
         for job in &jobs {
@@ -59,7 +59,7 @@ pub(super) fn choose(
             Some(job) if is_agreed_to(job, target) => targets.push(target.clone()),
             Some(_) => {}
             None => {
-                let (id, why) = (&target.text, RefusalCode::AlreadyDone.text());
+                let (id, why) = (&target.text, RefusalCode::InvalidJobId.text());
                 say.error(&format!("Kill job error on job id {id}: {why}"));
                 has_failed = true;
             }

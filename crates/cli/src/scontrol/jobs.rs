@@ -1,6 +1,6 @@
 //! Commands that take a list of jobs: hold, release, requeue, suspend, resume, top.
 
-use super::Session;
+use super::{NOT_THIS_USER, Session};
 use crate::connect::{ConnectError, unexpected};
 use crate::submit::line;
 use crate::targets::job_target;
@@ -28,7 +28,7 @@ impl Session {
                 Ok(targets) => targets,
                 Err(error) => {
                     failed = Some(
-                        self.job_failed(&word, &error)
+                        self.job_failed(name, &word, &error)
                             .unwrap_or(RefusalCode::InvalidJobId),
                     );
                     continue;
@@ -37,7 +37,7 @@ impl Session {
             for (text, target) in targets {
                 let command = request(name, target, options);
                 let result = self.client().and_then(|client| client.command(command));
-                if let Some(code) = self.job_done(&text, result) {
+                if let Some(code) = self.job_done(name, &text, result) {
                     failed = Some(code);
                 }
             }
@@ -47,7 +47,7 @@ impl Session {
         if let Some(code) = failed
             && again
         {
-            self.complain(&format!("slurm_suspend error: {}", text(code)));
+            self.complain(&format!("slurm_suspend error: {}", text(name, code)));
         }
     }
 
@@ -105,6 +105,7 @@ impl Session {
     /// Says what could not be done; the last refusal's code.
     pub(super) fn job_done(
         &mut self,
+        name: &str,
         text: &str,
         result: Result<Reply, ConnectError>,
     ) -> Option<RefusalCode> {
@@ -113,27 +114,38 @@ impl Session {
                 let mut last = None;
                 for (id, refusal) in refused {
                     last = Some(refusal.code);
-                    self.job_failed(&id, &refusal.into());
+                    self.job_failed(name, &id, &refusal.into());
                 }
                 last
             }
             Ok(other) => {
                 let error = unexpected(&Response::Reply(Box::new(other)));
-                self.job_failed(text, &error)
+                self.job_failed(name, text, &error)
             }
-            Err(error) => self.job_failed(text, &error),
+            Err(error) => self.job_failed(name, text, &error),
         }
     }
 
     /// `TEXT for job ID`, with the detail before it if there is more to know.
-    fn job_failed(&mut self, id: &str, error: &ConnectError) -> Option<RefusalCode> {
+    fn job_failed(&mut self, name: &str, id: &str, error: &ConnectError) -> Option<RefusalCode> {
         match error {
             ConnectError::Refused(refusal) => {
                 if !refusal.detail.is_empty() && refusal.code != RefusalCode::InvalidJobId {
                     self.error(&refusal.detail);
                 }
                 refusal.lines.iter().for_each(|line| self.complain(line));
-                self.complain(&format!("{} for job {id}", text(refusal.code)));
+                let owned = name == "update"
+                    && refusal.code == RefusalCode::AccessDenied
+                    && refusal.detail.contains(" belongs to ");
+                let text = match owned {
+                    true => NOT_THIS_USER,
+                    false => text(name, refusal.code),
+                };
+                // Slurm asks for tasks in another way, and says so.
+                self.complain(&match name == "update" && id.contains('_') {
+                    true => format!("{id}: {text}"),
+                    false => format!("{text} for job {id}"),
+                });
                 Some(refusal.code)
             }
             other => {
@@ -145,8 +157,11 @@ impl Session {
 }
 
 /// A refusal in Slurm's words, which has some of its own for changes that come too late.
-fn text(code: RefusalCode) -> &'static str {
+fn text(name: &str, code: RefusalCode) -> &'static str {
     match code {
+        RefusalCode::AccessDenied if matches!(name, "hold" | "holdu" | "uhold" | "release") => {
+            NOT_THIS_USER
+        }
         RefusalCode::AlreadyDone => "Job has already finished",
         other => other.text(),
     }

@@ -13,10 +13,13 @@ use muster_proto::step::{AgentReply, TaskNumbers};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+/// What `pidinfo` says of a process that is of no job.
+const NO_JOB: &str = "Failed to locate job for requested pid";
+
 impl Session {
     /// `listpids [JOB[.STEP]] [NODE]`.
     pub(super) fn list_processes(&mut self, rest: &[String]) {
-        say::stdout("PID      JOBID    STEPID   LOCALID GLOBALID\n");
+        let heading = || say::stdout("PID      JOBID    STEPID   LOCALID GLOBALID\n");
         let node = rest
             .get(1)
             .cloned()
@@ -33,11 +36,12 @@ impl Session {
                 let (job, step) = (job_target(job), step.map(step_number));
                 let (Some(job), Some(step)) = (job, step.map_or(Some(None), |s| s.map(Some)))
                 else {
-                    return self.error(&format!("Invalid job id {text}"));
+                    return self.complain(&format!("\"{text}\" does not look like a jobid"));
                 };
                 (vec![job.job], step)
             }
         };
+        heading();
         let mut listed = Vec::new();
         for job in jobs {
             let info = match self.client().and_then(|c| c.query(Query::Allocation(job))) {
@@ -69,14 +73,12 @@ impl Session {
     /// `pidinfo PID`: the job of a process on this host, as the agents here know it.
     pub(super) fn process_info(&mut self, text: &str) {
         let Ok(pid) = text.parse::<u32>() else {
-            return self.error(&format!("Invalid process id {text}"));
+            return self.complain(NO_JOB);
         };
         let job = match self.job_of_process(pid) {
             Ok(Some(job)) => job,
             Ok(None) => {
-                return self.complain(&format!(
-                    "slurm_pid2jobid error: process {pid} belongs to no job on this host"
-                ));
+                return self.complain(NO_JOB);
             }
             Err(error) => return self.request_failed("slurm_pid2jobid error", &error),
         };

@@ -129,7 +129,8 @@ impl Session {
             Err(error) => {
                 self.request_failed("Error updating the reservation", &error);
                 if let ConnectError::Refused(refusal) = &error {
-                    self.complain(&format!("slurm_update error: {}", refusal.code.text()));
+                    let text = super::request_text("slurm_update error", refusal.code);
+                    self.complain(&format!("slurm_update error: {text}"));
                 }
             }
         }

@@ -18,7 +18,8 @@ impl Session {
             if pair.is("stepid", 4) {
                 named = step(&pair.value);
                 if named.is_none() {
-                    return self.bad_value(pair, "JOB.STEP, such as 12.0 or 12_3.0");
+                    self.complain(&format!("Invalid StepID parameter: {}", pair.text));
+                    return self.complain("Request aborted");
                 }
             } else if pair.is("timelimit", 5) {
                 limit = read_limit(&pair.value).ok();
@@ -49,10 +50,7 @@ impl Session {
         let Some(target) = job_target(job) else {
             return self.error(&format!("Invalid job id {job}"));
         };
-        self.send_change(
-            UserCommand::Notify { target, text },
-            "slurm_notify_job failure",
-        );
+        self.send_change(UserCommand::Notify { target, text }, "job notify failure");
     }
 
     /// `setdebug LEVEL`.

@@ -141,26 +141,29 @@ impl Session {
         }
     }
 
-    fn one_job(&mut self, text: &str) -> Option<JobId> {
+    fn one_job(&mut self, text: &str, prefix: &str) -> Option<JobId> {
         let target = job_target(text);
         if target.is_none() {
             let refusal = Refusal::from(RefusalCode::InvalidJobId);
-            self.request_failed(&format!("job {text}"), &refusal.into());
+            self.request_failed(prefix, &refusal.into());
         }
         target.map(|t| t.job)
     }
 
     fn wait_job(&mut self, text: &str) {
-        let Some(job) = self.one_job(text) else {
-            return;
+        let Some(job) = job_target(text).map(|target| target.job) else {
+            return self.complain(&format!("Invalid job_id {text}"));
         };
         match self
             .client()
             .and_then(|c| c.call(RequestBody::WaitStarted(job)))
         {
             Ok(Response::JobStarted(_)) => self.say.verbose(&format!("Job {job} is ready for use")),
-            Ok(Response::JobEnded { state, .. }) => {
-                self.error(&format!("Job {job} has ended: {}", state.name()));
+            Ok(Response::JobEnded { .. }) => {
+                self.complain(&format!("scontrol: Job {job} no longer running"));
+            }
+            Err(ConnectError::Refused(refusal)) if refusal.code == RefusalCode::InvalidJobId => {
+                self.complain(&format!("scontrol: Problem running job {job}"));
             }
             Ok(other) => self.request_failed("slurm_job_node_ready error", &unexpected(&other)),
             Err(error) => self.request_failed("slurm_job_node_ready error", &error),
@@ -183,7 +186,7 @@ impl Session {
         let Some(text) = rest.get(1) else {
             return self.complain("too few arguments for keyword:write batch_script");
         };
-        let Some(job) = self.one_job(text) else {
+        let Some(job) = self.one_job(text, "job script retrieval failed") else {
             return;
         };
         let script = match self.client().and_then(|c| c.query(Query::Script(job))) {
@@ -233,6 +236,7 @@ impl Session {
 
     fn error_text(&mut self, number: &str) {
         match number.parse::<i32>() {
+            Ok(0) => say::stdout("No error\n"),
             Ok(number) if (0..=133).contains(&number) => {
                 let text = nix::errno::Errno::from_raw(number).desc();
                 say::stdout(&format!("{text}\n"));

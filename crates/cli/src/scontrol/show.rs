@@ -200,11 +200,11 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     for word in which.unwrap_or("").split(',').filter(|w| !w.is_empty()) {
         let job = parse_job(word)
             .ok_or_else(|| Failure::new("scontrol_print_job error: Invalid job id specified"))?;
-        wanted.push(job);
+        wanted.push((word, job));
     }
     let (ctx, jobs) = load_jobs(
         "slurm_load_jobs",
-        wanted.iter().map(|(id, _)| *id).collect(),
+        wanted.iter().map(|(_, (id, _))| *id).collect(),
     )?;
     let mut out = String::new();
     let mut missing = None;
@@ -213,11 +213,15 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
         rows.extend(jobs.jobs.iter().map(|j| JobRow::new(j, jobs.array_of(j))));
         rows.retain(|row| flags.all || !is_hidden(row, &ctx));
     }
-    for (id, task) in &wanted {
+    for (word, (id, task)) in &wanted {
         let before = rows.len();
-        rows.extend(rows_of(&jobs, *id, *task));
+        let component = component(word);
+        let is_meant = |row: &JobRow<'_>| {
+            component.is_none() || row.job.het.map(|part| (part.leader, part.offset)) == component
+        };
+        rows.extend(rows_of(&jobs, *id, *task).filter(is_meant));
         if rows.len() == before {
-            missing = Some((*id, *task));
+            missing = Some((*word, task.is_some() || component.is_some()));
         }
     }
     if let Some(dialect) = flags.dialect() {
@@ -231,12 +235,12 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
         }
     }
     match missing {
-        Some((id, Some(task))) => {
-            out.push_str(&format!("Job {id}_{task} not found\n"));
+        Some((word, true)) => {
+            out.push_str(&format!("Job {word} not found\n"));
             print(&out);
             Err(Failure::silent())
         }
-        Some((_, None)) => {
+        Some((_, false)) => {
             print(&out);
             Err(Failure::new(
                 "slurm_load_jobs error: Invalid job id specified",
@@ -249,8 +253,15 @@ fn jobs(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     }
 }
 
+/// The component that `12+1` names.
+fn component(word: &str) -> Option<(JobId, u32)> {
+    let (leader, offset) = word.split_once('+')?;
+    Some((JobId(leader.parse().ok()?), offset.parse().ok()?))
+}
+
 fn is_hidden(row: &JobRow<'_>, ctx: &Ctx) -> bool {
-    ctx.partition(&row.job.partition).is_some_and(|p| p.hidden)
+    ctx.partition(&row.job.partition)
+        .is_some_and(|p| !ctx.shows(p))
 }
 
 fn load_jobs(call: &str, ids: Vec<JobId>) -> Result<(Ctx, Jobs), Failure> {
@@ -324,10 +335,10 @@ fn partitions(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> 
     let mut shown = Vec::new();
     let mut missing = String::new();
     match which {
-        None => shown.extend(ctx.partitions.iter().filter(|p| flags.all || !p.hidden)),
+        None => shown.extend(ctx.partitions.iter().filter(|p| flags.all || ctx.shows(p))),
         Some(list) => {
             for name in list.split(',').filter(|n| !n.is_empty()) {
-                match ctx.partition(name) {
+                match ctx.partition(name).filter(|p| flags.all || ctx.shows(p)) {
                     Some(partition) => shown.push(partition),
                     None => missing.push_str(&format!("Partition {name} not found\n")),
                 }
@@ -371,7 +382,6 @@ fn licenses(which: Option<&str>, flags: ScontrolFlags) -> Result<(), Failure> {
     }
     let missing = match which {
         _ if all.is_empty() => "No licenses configured in Slurm.\n".to_owned(),
-        Some(name) if out.is_empty() => format!("License {name} not found\n"),
         _ => String::new(),
     };
     out.push_str(&missing);
@@ -470,6 +480,7 @@ fn config() -> Result<(), Failure> {
         out.push_str(&format!("{key:<23} = "));
         match key.as_str() {
             "BOOT_TIME" => ctx.time(&mut out, answer.started),
+            "AccountingStorageTRES" => out.push_str(&tracked(value)),
             _ => out.push_str(value),
         }
         out.push('\n');
@@ -479,6 +490,16 @@ fn config() -> Result<(), Failure> {
     }
     print(&out);
     Ok(())
+}
+
+/// What is always tracked, and what the configuration adds.
+fn tracked(configured: &str) -> String {
+    const ALWAYS: [&str; 8] = [
+        "cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages",
+    ];
+    let more = configured.split(',').map(str::trim);
+    let more = more.filter(|name| !name.is_empty() && !ALWAYS.contains(name));
+    ALWAYS.into_iter().chain(more).collect::<Vec<_>>().join(",")
 }
 
 /// Daemons that belong on this host.
@@ -550,8 +571,7 @@ fn host_list(which: Option<&str>, fold: fn(&[String]) -> String) -> Result<(), F
         return Err(Failure::new("too few arguments for keyword:hostlist"));
     };
     let text = if list.starts_with('/') {
-        std::fs::read_to_string(list)
-            .map_err(|e| Failure::new(format!("scontrol: error: {list}: {e}")))?
+        std::fs::read_to_string(list).map_err(|_| Failure::new(format!("Can not open {list}")))?
     } else {
         list.to_owned()
     };

@@ -31,9 +31,10 @@ impl Pair {
 
     fn read(word: &str) -> Option<Pair> {
         let (key, value) = word.split_once('=').or_else(|| {
-            // The one that has no value.
-            let known = "ResetAccrueTime";
-            word.eq_ignore_ascii_case(known).then_some((word, ""))
+            // Those that may have no value.
+            let known = ["ResetAccrueTime", "Nice"];
+            let is_known = known.iter().any(|name| word.eq_ignore_ascii_case(name));
+            is_known.then_some((word, ""))
         })?;
         let (key, sign) = match key.strip_suffix('+') {
             Some(key) => (key, Some('+')),
@@ -288,7 +289,7 @@ impl Session {
             down_after,
             reason,
         };
-        self.send_change(command, "scontrol_reboot_nodes");
+        self.send_change(command, "scontrol_reboot_nodes error");
     }
 
     /// `delete ENTITY=ID` or `delete ENTITY ID`.
@@ -313,7 +314,7 @@ impl Session {
                 self.send_change(UserCommand::DeleteNodes { nodes }, &prefix);
             }
             Some(_) => self.delete_reservation(id, words),
-            None => self.error(&format!("Invalid deletion entity: {}", words[0])),
+            None => self.complain(&format!("Invalid deletion entity: {}", words[0])),
         }
     }
 
@@ -322,8 +323,17 @@ impl Session {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             // `priority 10` is `priority=10`.
-            let joined = || Pair::read(&format!("{word}={}", words.next()?));
-            match Pair::read(word).or_else(joined) {
+            let value = words.clone().next().filter(|next| !next.contains('='));
+            let joined = value
+                .filter(|_| !word.contains('=') && !word.eq_ignore_ascii_case("ResetAccrueTime"));
+            let pair = match joined {
+                Some(value) => {
+                    words.next();
+                    Pair::read(&format!("{word}={value}"))
+                }
+                None => Pair::read(word),
+            };
+            match pair {
                 Some(pair) => pairs.push(pair),
                 None => {
                     self.complain(&format!("Invalid input: {word}"));

@@ -19,6 +19,15 @@ use muster_proto::client::JobFilter;
 /// The most that `SiteFactor=` adds to a priority or takes from it.
 const SITE_FACTOR_MAX: u32 = i32::MAX as u32 - 2;
 
+/// Why a value cannot be read, for what Slurm has a line of its own.
+const NO_TIME: &str = "expected a time such as now+1hour or 2030-01-20T12:34:00";
+const NO_MAIL_TYPE: &str = "expected types of mail such as END,FAIL";
+const NO_NUMBER: &str = "expected a number";
+
+/// Fields that are numbers or sizes, as refusals write them.
+const NUMBERS: &str = "ArrayTaskThrottle CoreSpec CPUsPerTask MinCPUsNode MinMemoryCPU MinMemoryNode MinTmpDiskNode \
+                       NumTasks ReqCores ReqSockets ReqThreads Requeue TasksPerNode";
+
 /// How a key is read.
 type Read = fn(&mut JobEdit<'_>, &Pair) -> Result<(), String>;
 
@@ -80,7 +89,7 @@ const KEYS: &[(&str, usize, Read)] = &[
     ("licenses", 1, |c, p| set(&mut c.update.licenses, p)),
     ("mailtype", 5, |c, p| {
         if !p.value.is_empty() && !values::mail_type_is_known(&p.value) {
-            return Err("expected types of mail such as END,FAIL".to_owned());
+            return Err(NO_MAIL_TYPE.to_owned());
         }
         shown(c, "mail-type", p)
     }),
@@ -107,7 +116,7 @@ const KEYS: &[(&str, usize, Read)] = &[
         } else {
             p.value.as_str()
         };
-        c.update.nice = Some(value.parse().map_err(|_| "expected a number")?);
+        c.update.nice = Some(value.parse().map_err(|_| NO_NUMBER)?);
         Ok(())
     }),
     ("numcpus", 7, |c, p| {
@@ -320,11 +329,11 @@ fn text(pair: &Pair) -> Option<String> {
 }
 
 fn number(pair: &Pair) -> Result<u32, String> {
-    values::count(&pair.value).ok_or_else(|| "expected a number".to_owned())
+    values::count(&pair.value).ok_or_else(|| NO_NUMBER.to_owned())
 }
 
 fn memory(pair: &Pair) -> Result<u64, String> {
-    parse_mem_mib(&pair.value).map_err(|e| e.to_string())
+    parse_mem_mib(&pair.value).map_err(|_| NO_NUMBER.to_owned())
 }
 
 fn yes(pair: &Pair) -> Result<bool, String> {
@@ -333,8 +342,7 @@ fn yes(pair: &Pair) -> Result<bool, String> {
 
 fn point(pair: &Pair) -> Result<Timestamp, String> {
     let zone = LocalZone::default();
-    time::parse(&pair.value, zone::now(), &zone)
-        .ok_or_else(|| "expected a time such as now+1hour or 2030-01-20T12:34:00".to_owned())
+    time::parse(&pair.value, zone::now(), &zone).ok_or_else(|| NO_TIME.to_owned())
 }
 
 fn nodes(change: &mut JobEdit<'_>, pair: &Pair) -> Result<(), String> {
@@ -483,7 +491,11 @@ impl Session {
         let named = match self.named_jobs(pairs) {
             Ok(named) => named,
             Err((text, error)) => {
-                self.job_done(&text, Err(error));
+                let of_name = matches!(&error, ConnectError::Refused(refusal) if refusal.detail.starts_with("No jobs with name"));
+                match of_name {
+                    true => self.error(&format!("No jobs with name '{text}'")),
+                    false => drop(self.job_done("update", &text, Err(error))),
+                }
                 return;
             }
         };
@@ -508,13 +520,28 @@ impl Session {
         match read {
             Err(ChangeError::Load(error)) => {
                 let text = named.first().map_or_else(String::new, |(t, _)| t.clone());
-                self.job_done(&text, Err(error));
+                self.job_done("update", &text, Err(error));
             }
             Err(ChangeError::Unknown(pair)) => self.not_supported(&pair, refused(&pair)),
             Err(ChangeError::Value(_, why))
                 if why.starts_with("Invalid") || why.ends_with("out of range") =>
             {
                 self.error(&why);
+            }
+            Err(ChangeError::Value(pair, why)) if why == NO_TIME => {
+                self.complain(&format!(
+                    "Invalid time specification (pos=0): {}",
+                    pair.value
+                ));
+            }
+            Err(ChangeError::Value(pair, why)) if why == NO_MAIL_TYPE => {
+                self.complain(&format!("Invalid MailType: {}", pair.value));
+            }
+            Err(ChangeError::Value(pair, why)) if why == NO_NUMBER => {
+                let mut names = NUMBERS.split_whitespace();
+                let name = names.find(|name| pair.is_named(name, 5));
+                let name = name.unwrap_or(&pair.key);
+                self.error(&format!("Invalid {name} value: {}", pair.value));
             }
             Err(ChangeError::Value(pair, why)) => {
                 self.error(&format!("Invalid value in {}: {why}", pair.text))
@@ -532,7 +559,7 @@ impl Session {
             };
             let result = self.client().and_then(|c| c.command(command));
             let done = result.is_ok();
-            if self.job_done(text, result).is_none() && done && changes_nodes(update) {
+            if self.job_done("update", text, result).is_none() && done && changes_nodes(update) {
                 self.write_size(target);
             }
         }

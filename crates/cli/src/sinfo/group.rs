@@ -42,7 +42,7 @@ pub(super) fn rows<'a>(
     let partitions = ctx
         .partitions
         .iter()
-        .filter(|p| options.selection.wants_partition(p));
+        .filter(|p| options.selection.wants_partition(p, ctx));
     for partition in partitions {
         let before = rows.len();
         let members = partition
@@ -173,7 +173,7 @@ fn parse(keys: &str) -> Result<Vec<SortKey>, Failure> {
                 }
                 _ => {
                     return Err(Failure::new(format!(
-                        "sinfo: error: Invalid sort specification: {word} (letters of --format, such as #P,-t)"
+                        "sinfo: error: Invalid sort specification: {word}"
                     )));
                 }
             }

@@ -1,6 +1,7 @@
 //! Which nodes and partitions sinfo shows.
 
 use crate::listing::Failure;
+use crate::listing::context::Ctx;
 use crate::listing::node::NodeView;
 use muster_model::config::PartitionConfig;
 use muster_model::node_state::{BaseState, StateFlag, StatePattern};
@@ -46,9 +47,9 @@ fn parse_state(word: &str) -> Result<StatePattern, Failure> {
 
 impl NodeSelection {
     /// Whether the partition is shown.
-    pub(super) fn wants_partition(&self, partition: &PartitionConfig) -> bool {
+    pub(super) fn wants_partition(&self, partition: &PartitionConfig, ctx: &Ctx) -> bool {
         if self.partitions.is_empty() {
-            return self.hidden || !partition.hidden;
+            return self.hidden || ctx.shows(partition);
         }
         self.partitions.contains(&partition.name)
     }

@@ -234,8 +234,8 @@ impl JobConditions {
         // A job that is asked for by number is shown wherever it is.
         self.hidden
             || self.jobs.is_some()
-            || !ctx.partitions.iter().any(|p| p.hidden)
-            || own(&|name| ctx.partition(name).is_none_or(|p| !p.hidden))
+            || ctx.partitions.iter().all(|p| ctx.shows(p))
+            || own(&|name| ctx.partition(name).is_none_or(|p| ctx.shows(p)))
     }
 }
 

@@ -254,10 +254,12 @@ fn parse(keys: &str) -> Result<Vec<(bool, u8)>, Failure> {
             _ => (false, word),
         };
         match rest.as_bytes() {
-            [letter] if letter.is_ascii_alphabetic() => parsed.push((down, *letter)),
+            letters if !rest.is_empty() && letters.iter().all(u8::is_ascii_alphabetic) => {
+                parsed.extend(letters.iter().map(|letter| (down, *letter)));
+            }
             _ => {
                 return Err(Failure::new(format!(
-                    "squeue: error: Invalid sort specification: {rest} (letters of --format, such as P,t,-p)"
+                    "squeue: error: Invalid sort specification: {rest}"
                 )));
             }
         }

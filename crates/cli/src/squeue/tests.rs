@@ -287,7 +287,14 @@ fn words_that_cannot_be() {
     );
     assert_eq!(refused(&["-i", "0"]), "squeue: error: --iterate=0\n");
     assert!(refused(&["xx"]).starts_with("squeue: error: Unrecognized option: xx\nUsage: squeue "));
-    assert!(refused(&["-S", "foo"]).starts_with("squeue: error: Invalid sort specification: foo"));
+    // Keys are letters, with or without commas between them.
+    assert_eq!(
+        refused(&["-S", "u?"]),
+        "squeue: error: Invalid sort specification: u?"
+    );
+    assert!(squeue(&["-S", "ui"]) == squeue(&["-S", "u,i"]));
+    let long = refused(&["-l", "-o", "%i"]);
+    assert!(long.ends_with("are mutually exclusive. Please remove one and retry."));
 }
 
 #[test]
@@ -371,6 +378,11 @@ fn array_expressions() {
         "1-2,5,9,11,15-17,19,22,25,27,33,39,45,55,66,77,88,99,101,103..."
     );
     assert_eq!(show(&odd, 20), "1-2,5,9,11,15-17...");
+    // As Slurm 22.05.8 printed them.
+    assert_eq!(show(&odd, 8), "1-2,...");
+    assert_eq!(show(&odd, 21), "1-2,5,9,11,15-17,...");
+    assert_eq!(show(&odd, 22), "1-2,5,9,11,15-17,1...");
+    assert_eq!(show(&[(0, 9, 3)], 8), "0,3,...");
     assert_eq!(
         show(&odd, 0),
         "1-2,5,9,11,15-17,19,22,25,27,33,39,45,55,66,77,88,99,101,103,107,109"

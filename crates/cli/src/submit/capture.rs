@@ -310,9 +310,11 @@ fn soft_limits(propagate: Option<Option<&str>>) -> Result<Vec<SoftLimit>, String
         .split(',')
         .map(|n| n.trim_start_matches("RLIMIT_").to_ascii_uppercase())
         .collect();
-    if !all && let Some(bad) = wanted.iter().find(|w| !LIMITS.iter().any(|(n, _)| n == w)) {
+    let is_known = |name: &&String| LIMITS.iter().any(|(known, _)| known == *name);
+    if !all && let Some(place) = wanted.iter().position(|name| !is_known(&name)) {
+        let bad = text.split(',').nth(place).unwrap_or_default();
         return Err(format!(
-            "--propagate={text} is not valid: there is no limit {bad}"
+            "Bad rlimit name: {bad}\n--propagate={text} is not valid."
         ));
     }
     Ok(LIMITS

@@ -232,7 +232,7 @@ fn owner(chosen: &Chosen) -> Result<Owner, OptionError> {
         return Ok(owner);
     }
     let only_root =
-        |long: &str| OptionError::fatal(format!("--{long} only permitted by root user"));
+        |long: &str| OptionError::invalid(format!("--{long} only permitted by root user"));
     let is_root = nix::unistd::geteuid().is_root();
     if let Some(text) = uid {
         let user = user(text).ok_or_else(|| OptionError::invalid("Invalid --uid specification"))?;
@@ -240,6 +240,8 @@ fn owner(chosen: &Chosen) -> Result<Owner, OptionError> {
             return Err(only_root("uid"));
         }
         (owner.uid, owner.gid, owner.user) = (user.uid.as_raw(), user.gid.as_raw(), user.name);
+        let group = people::group_of_gid(owner.gid);
+        owner.group = group.map_or_else(|| owner.gid.to_string(), |group| group.name);
     }
     if let Some(text) = gid {
         let group =
@@ -298,7 +300,8 @@ pub(crate) fn connect(line: &Line, prefix: &str) -> Result<Client, ExitCode> {
         let cluster = &client.endpoint.cluster;
         if !names.split(',').any(|n| n == cluster || n == "all") {
             say.error(&format!(
-                "--clusters={names}: only cluster '{cluster}' is known here; set SLURM_CONF to reach another"
+                "No cluster '{names}' known by database.\n'{names}' can't be reached now, or it is an invalid entry \
+                 for --cluster.  Use 'sacctmgr list clusters' to see available clusters."
             ));
             return Err(say.failed());
         }

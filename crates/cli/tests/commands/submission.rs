@@ -319,7 +319,7 @@ fn salloc_holds_while_its_command_runs() {
     assert_eq!(seen.code, 1);
     assert!(
         seen.stderr
-            .contains("salloc: error: Unable to exec command \"/nosuch/program\"")
+            .contains("salloc: error: _fork_command: Unable to find command \"/nosuch/program\"")
     );
     let seen = stage.run(&["salloc", "--no-shell"]);
     assert_eq!(

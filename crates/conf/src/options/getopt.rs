@@ -108,7 +108,7 @@ fn long_option<'t, 'a, T: Spec>(
     };
     let row = match table.clone().find(|row| row.long() == name) {
         Some(row) => row,
-        None => abbreviated(table, name)?,
+        None => abbreviated(table, name, text)?,
     };
     let long = row.long();
     match (row.arg(), value) {
@@ -124,10 +124,11 @@ fn long_option<'t, 'a, T: Spec>(
 fn abbreviated<'t, T: Spec>(
     table: impl Iterator<Item = &'t T> + Clone,
     name: &str,
+    written: &str,
 ) -> Result<&'t T, String> {
     let mut candidates = table.filter(|row| !name.is_empty() && row.long().starts_with(name));
     let Some(first) = candidates.next() else {
-        return Err(format!("unrecognized option '--{name}'"));
+        return Err(format!("unrecognized option '--{written}'"));
     };
     let mut names = format!("'--{}'", first.long());
     let mut ambiguous = false;
@@ -137,7 +138,7 @@ fn abbreviated<'t, T: Spec>(
     }
     if ambiguous {
         return Err(format!(
-            "option '--{name}' is ambiguous; possibilities: {names}"
+            "option '--{written}' is ambiguous; possibilities: {names}"
         ));
     }
     Ok(first)
@@ -240,6 +241,11 @@ mod tests {
                 &["--cpus", "3"],
                 "option '--cpus' is ambiguous; possibilities: '--cpus-per-task' '--cpus-per-gpu'",
             ),
+            (
+                &["--cpus=3"],
+                "option '--cpus=3' is ambiguous; possibilities: '--cpus-per-task' '--cpus-per-gpu'",
+            ),
+            (&["--nosuch=x"], "unrecognized option '--nosuch=x'"),
             (&["--job-n"], "option '--job-name' requires an argument"),
             (&["-N"], "option requires an argument -- 'N'"),
             (&["-^"], "invalid option -- '^'"),

@@ -3,6 +3,7 @@
 mod ask;
 mod bind;
 mod devices;
+mod no_effect;
 
 use super::chosen::Chosen;
 use super::row::{Command, Group};
@@ -65,6 +66,7 @@ pub fn build(chosen: &Chosen, ambient: &Ambient<'_>) -> Result<Built, BuildError
     let ask = resource_ask(chosen, &mut warnings)?;
     mem_bind(chosen)?;
     gpu_bind(chosen)?;
+    no_effect::check(chosen)?;
     let text = |long| chosen.value(long).map(str::to_owned);
     let mut spec = JobSpec {
         name: text("job-name").unwrap_or_default(),
@@ -209,8 +211,9 @@ pub fn time_limit(chosen: &Chosen, long: &'static str) -> Result<Option<TimeLimi
         return Ok(None);
     };
     match read_limit(text) {
-        // No limit given means the partition's.
-        Ok(TimeLimit::Minutes(0)) => Ok(None),
+        // Of the least that would do, zero says nothing; of the limit, that there is to be none.
+        Ok(TimeLimit::Minutes(0)) if long == "time-min" => Ok(None),
+        Ok(TimeLimit::Minutes(0)) => Ok(Some(TimeLimit::Unlimited)),
         Ok(limit) => Ok(Some(limit)),
         Err(_) => Err(OptionError::bad_value(
             long,
@@ -273,7 +276,7 @@ fn nice(chosen: &Chosen) -> Result<i32, OptionError> {
         Some(Some(text)) => match text.parse::<i64>() {
             Ok(n) if n.abs() <= LIMIT => Ok(i32::try_from(n).unwrap_or(0)),
             Ok(_) => Err(OptionError::invalid(format!(
-                "Invalid nice value, must be between -{LIMIT} and {LIMIT}"
+                "Invalid --nice value, out of range (+/- {LIMIT})"
             ))),
             Err(_) => Err(OptionError::bad_value(
                 "nice",

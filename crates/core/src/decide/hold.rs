@@ -112,7 +112,7 @@ pub(super) fn top(
     });
     if !admin && !allowed {
         return Err(Refusal::new(
-            RefusalCode::JobNotRunning,
+            RefusalCode::AccessDenied,
             "users may not do this here (SchedulerParameters lacks enable_user_top)",
         ));
     }

@@ -170,7 +170,7 @@ pub(super) fn prepare(
     }
     spec.partitions = partitions.iter().map(|p| p.name.clone()).collect();
     check_times(&spec, limit, now)?;
-    check_rank(draft, identity, &spec)?;
+    check_rank(draft, identity, &mut spec)?;
 
     let requeueable = spec.requeue.unwrap_or(config.job_requeue) && spec.kind == JobKind::Batch;
     let held = spec.hold || spec.priority == Some(0);
@@ -191,7 +191,7 @@ pub(super) fn prepare(
     if let Some(over) = state.denied_by(&job, now) {
         return Err(Refusal::new(
             RefusalCode::AccountingPolicy,
-            format!("the job's QOS refuses jobs over {}", over.limit),
+            over.reason.name(),
         ));
     }
     if held {
@@ -631,7 +631,7 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
 }
 
 /// Only administrators put a job before others.
-fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<(), Refusal> {
+fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &mut JobSpec) -> Result<(), Refusal> {
     if spec.nice < 0 {
         access::require(draft.state, identity, AccessRequest::NegativeNice)?;
     }
@@ -649,11 +649,9 @@ fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &JobSpec) -> Result<
         .config
         .as_ref()
         .is_some_and(|c| c.order.multifactor.is_some());
+    // It is worked out from factors; what a user says of it is left out, as in Slurm.
     if multifactor && spec.priority.is_some_and(|priority| priority > 0) {
-        return Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            "only an administrator sets a --priority; it is worked out from factors here",
-        ));
+        spec.priority = None;
     }
     let usual = muster_model::limits::PRIORITY_TOP
         .saturating_sub(u32::try_from(draft.next_job_id().0).unwrap_or(u32::MAX));

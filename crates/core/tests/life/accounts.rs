@@ -217,6 +217,32 @@ fn accounts_users_and_qos() {
     );
 }
 
+/// Listings showed the association of root that is there without being made, and its jobs were refused.
+#[test]
+fn root_has_an_association_in_the_account_root() {
+    let mut config = config();
+    config.order.enforce_associations = true;
+    let mut w = World::with(config);
+    assert!(w.try_submit(0, spec("x")).is_ok());
+    assert_eq!(w.refusal(spec("x")), RefusalCode::InvalidAccount);
+}
+
+/// Slurm leaves it out where priorities are worked out.
+#[test]
+fn a_priority_that_a_user_asks_for_is_left_out() {
+    let asking = || JobSpec {
+        priority: Some(5_000_000),
+        ..spec("x")
+    };
+    let mut config = config();
+    config.order.multifactor = Some(Multifactor::default());
+    let mut w = World::with(config);
+    let id = w.submit(asking());
+    assert_eq!(w.job(id).spec.priority, None);
+    let of_root = w.try_submit(0, asking()).expect("accepted");
+    assert_eq!(w.job(of_root).spec.priority, Some(5_000_000));
+}
+
 #[test]
 fn what_is_enforced() {
     let mut config = config();

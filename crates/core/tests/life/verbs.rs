@@ -631,7 +631,7 @@ fn top_reorders_ones_own_jobs_only() {
     let mut world = World::with(config.clone());
     let ids: Vec<JobId> = (0..3).map(|_| world.submit(spec("j"))).collect();
     let top = |id| UserCommand::Top { target: target(id) };
-    assert_eq!(world.refused(1000, top(ids[2])), RefusalCode::JobNotRunning);
+    assert_eq!(world.refused(1000, top(ids[2])), RefusalCode::AccessDenied);
     config.scheduler_parameters = vec!["enable_user_top".into()];
     let mut world = World::with(ClusterConfig { ..config });
     let other = world.try_submit(7, spec("j")).expect("accepted");

@@ -50,9 +50,10 @@ fn a_script_and_defaults_of_the_user_change_what_commands_ask_for() {
         "{set} sbatch --parsable -H -J one --comment=mine --wrap true"
     ));
     let shown = c.ok(&format!("scontrol show job {job}"));
-    for part in ["TimeLimit=00:17:00", "Comment=mine", "WCKey=own"] {
+    for part in ["TimeLimit=00:17:00", "Comment=mine"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    assert_eq!(c.ok(&format!("squeue -h -j {job} -o %w")).trim(), "own");
     let ran = c.run(&format!("{set} srun -n2 -t 5 echo x"));
     assert_eq!(ran.out.lines().collect::<Vec<_>>().len(), 2, "{}", ran.out);
     assert!(ran.out.contains("1: x"), "{} {}", ran.out, ran.err);

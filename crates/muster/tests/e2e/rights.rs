@@ -38,7 +38,13 @@ fn ok_as(c: &Cluster, user: &str, script: &str) -> String {
 #[track_caller]
 fn denied_as(c: &Cluster, user: &str, script: &str) {
     let ran = as_user(c, user, script);
-    let denied = ran.err.contains("Access/permission denied");
+    // The words that Slurm has for it.
+    let words = [
+        "Access/permission denied",
+        "Invalid user id",
+        "Permission denied",
+    ];
+    let denied = words.iter().any(|text| ran.err.contains(text));
     assert!(ran.code != 0 && denied, "{user}: {script}: {ran:?}");
 }
 

@@ -2,13 +2,13 @@
 
 use crate::listing::context::Ctx;
 use crate::listing::job::{JobRow, Stdio};
-use crate::listing::job_fields::star;
+use crate::listing::job_fields::{expression, star};
 use crate::listing::step_fields::StepRow;
 use crate::listing::text::{self, put};
 use muster_model::job::{GresShare, NodeShare, Reason};
 use muster_model::preemption::PreemptType;
 use muster_model::site_option::site_options_text;
-use muster_model::spec::{JobKind, MemoryAsk};
+use muster_model::spec::{DeviceBinding, JobKind, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 
 /// How records are laid out.
@@ -85,7 +85,11 @@ fn identity(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
         spec.account_name(),
         spec.qos_name()
     );
-    if let Some(wckey) = &spec.wckey {
+    let tracks = ctx
+        .config
+        .as_ref()
+        .is_some_and(|config| config.order.track_wckeys);
+    if let Some(wckey) = spec.wckey.as_ref().filter(|_| tracks) {
         put!(out, " WCKey={wckey}");
     }
     style.newline(out);
@@ -155,7 +159,7 @@ fn times(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
         out,
         "AccrueTime",
         match job.accrual {
-            None => job.eligible_time.or(row.begin(ctx)),
+            None => job.eligible_time.filter(|at| *at <= ctx.now),
             Some(_) => job.accrues_since(),
         },
         "Unknown",
@@ -230,8 +234,8 @@ fn place(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     put!(
         out,
         "ReqNodeList={} ExcNodeList={}",
-        text::or_null(spec.ask.nodelist.as_deref()),
-        text::or_null(spec.ask.exclude.as_deref())
+        compressed(spec.ask.nodelist.as_deref()),
+        compressed(spec.ask.exclude.as_deref())
     );
     style.newline(out);
     put!(out, "NodeList={}", row.nodes());
@@ -245,6 +249,12 @@ fn place(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     }
 }
 
+/// A list of nodes as one expression, or that there is none.
+fn compressed(list: Option<&str>) -> String {
+    let text = text::collect(|out| expression(list, out));
+    text::or_null(Some(text.as_str()).filter(|text| !text.is_empty())).to_owned()
+}
+
 fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) {
     let (job, ask) = (row.job, &row.job.spec.ask);
     put!(out, "NumNodes={}", row.node_count());
@@ -253,11 +263,10 @@ fn resources(out: &mut String, row: &JobRow<'_>, ctx: &Ctx, style: RecordStyle) 
     }
     put!(
         out,
-        " NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:{}:",
+        " NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:0:",
         row.cpus(),
         row.tasks(),
-        ask.cpus_of_task(),
-        ask.sockets_per_node.unwrap_or(0)
+        ask.cpus_of_task()
     );
     star(ask.cores_per_socket, out);
     out.push(':');
@@ -432,6 +441,7 @@ fn files(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
     }
     style.newline(out);
     out.push_str("Power=");
+    flags(out, row, style);
     for (key, text) in row.by_devices() {
         style.newline(out);
         put!(out, "{key}={text}");
@@ -444,14 +454,42 @@ fn files(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
         } else {
             user
         };
-        put!(
-            out,
-            "MailUser={user} MailType={}",
-            kinds.to_ascii_uppercase()
-        );
+        put!(out, "MailUser={user} MailType={}", mail_types(kinds));
     }
     // Slurm's record ends in a line of three blanks.
     style.newline(out);
+}
+
+/// Types of mail; for all of them, what they are.
+fn mail_types(kinds: &str) -> String {
+    match kinds.eq_ignore_ascii_case("ALL") {
+        true => "INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT".to_owned(),
+        false => kinds.to_ascii_uppercase(),
+    }
+}
+
+/// What is not as usual. Slurm writes nothing between them.
+fn flags(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
+    let spec = &row.job.spec;
+    let mut flags = String::new();
+    let binding = spec.ask.devices.as_ref().map(|devices| devices.binding);
+    match binding {
+        Some(DeviceBinding::Enforced) => flags.push_str("GresEnforceBind=Yes"),
+        Some(DeviceBinding::Disabled) => flags.push_str("GresEnforceBind=No"),
+        Some(DeviceBinding::Preferred) | None => {}
+    }
+    match spec.kill_on_invalid_dep {
+        Some(true) => flags.push_str("KillOInInvalidDependent=Yes"),
+        Some(false) => flags.push_str("KillOInInvalidDependent=No"),
+        None => {}
+    }
+    if spec.ask.spread {
+        flags.push_str("SpreadJob=Yes");
+    }
+    if !flags.is_empty() {
+        style.newline(out);
+        out.push_str(&flags);
+    }
 }
 
 /// Appends a step.

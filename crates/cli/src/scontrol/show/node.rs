@@ -104,7 +104,8 @@ fn state(out: &mut String, view: &NodeView<'_>, style: RecordStyle) {
 fn history(out: &mut String, view: &NodeView<'_>, ctx: &Ctx, style: RecordStyle) {
     let report = view.node.report.as_ref();
     let name = &view.node.config.name;
-    let partitions = ctx.partitions.iter().filter(|p| p.nodes.contains(name));
+    let shown = ctx.partitions.iter().filter(|p| ctx.shows(p));
+    let partitions = shown.filter(|p| p.nodes.contains(name));
     out.push_str("Partitions=");
     text::join(out, ',', partitions.map(|p| &p.name));
     out.push(' ');
@@ -256,10 +257,14 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
         .iter()
         .filter(|n| members.contains(n.config.name.as_str()));
     let (mut count, mut cpus, mut mib) = (0u64, 0u64, 0u64);
+    let mut devices: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for node in nodes {
         count += 1;
         cpus += u64::from(node.config.cpus);
         mib += node.config.memory_mib;
+        for device in &node.config.gres {
+            *devices.entry(device.name.as_str()).or_default() += device.count;
+        }
     }
     put!(
         out,
@@ -281,6 +286,9 @@ fn totals(out: &mut String, p: &PartitionConfig, ctx: &Ctx, style: RecordStyle) 
     put!(out, "TRES=cpu={cpus},mem=");
     text::memory(out, mib, false);
     put!(out, ",node={count},billing={cpus}");
+    for (name, count) in devices {
+        put!(out, ",gres/{name}={count}");
+    }
     if let Some(weights) = &p.billing_weights {
         style.newline(out);
         put!(out, "TRESBillingWeights={weights}");

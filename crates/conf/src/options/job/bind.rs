@@ -31,8 +31,9 @@ pub fn cpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
 /// A text that is no binding.
 pub fn gpu_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
     if let Some(text) = chosen.value("gpu-bind").filter(|t| !t.is_empty()) {
-        GpuBind::parse(text)
-            .map_err(|_| OptionError::fatal(format!("Invalid --gpu-bind argument: gpu:{text}")))?;
+        GpuBind::parse(text).map_err(|_| {
+            OptionError::invalid(format!("Invalid --gpu-bind argument: gpu:{text}"))
+        })?;
         return Ok(Some(text.to_owned()));
     }
     if let Some(text) = chosen.value("tres-bind").filter(|t| !t.is_empty()) {
@@ -67,7 +68,7 @@ pub fn mem_bind(chosen: &Chosen) -> Result<Option<String>, OptionError> {
     let Some(text) = chosen.value("mem-bind").filter(|t| !t.is_empty()) else {
         return Ok(None);
     };
-    MemBind::parse(text).map_err(|e| OptionError::fatal(e.to_string()))?;
+    MemBind::parse(text).map_err(|e| OptionError::invalid(e.to_string()))?;
     Ok(Some(text.to_owned()))
 }
 

@@ -110,8 +110,8 @@ pub fn parse(text: &str, now: Timestamp, zone: &dyn Zone) -> Option<Timestamp> {
     let today = zone.civil(now_s);
     let (hour, minute, second) = match (parts.time, parts.days) {
         (Some(time), _) => time,
-        // `today` and `tomorrow` alone mean this time of that day.
-        (None, Some(_)) => (today.hour, today.minute, today.second),
+        // `today` and `tomorrow` alone are the beginning of that day, as Slurm 22.05.8 takes them.
+        (None, Some(_)) => (0, 0, 0),
         (None, None) => {
             parts.date?;
             (0, 0, 0)
@@ -369,7 +369,7 @@ mod tests {
             ("teatime tomorrow", "2026-11-22T16:00:00"),
             ("noon-tomorrow", "2026-11-22T12:00:00"),
             ("tomorrow-16:30", "2026-11-22T16:30:00"),
-            ("tomorrow", "2026-11-22T20:15:30"),
+            ("tomorrow", "2026-11-22T00:00:00"),
             ("2030-01-20", "2030-01-20T00:00:00"),
             ("2030-01-20T12:34", "2030-01-20T12:34:00"),
             ("2030-01-20T12:34:56", "2030-01-20T12:34:56"),
@@ -388,7 +388,7 @@ mod tests {
             ("12AM", "2026-11-22T00:00:00"),
             ("12:30:05PM tomorrow", "2026-11-22T12:30:05"),
             ("tomorrow 4PM", "2026-11-22T16:00:00"),
-            ("today", "2026-11-21T20:15:30"),
+            ("today", "2026-11-21T00:00:00"),
             ("today 9pm", "2026-11-21T21:00:00"),
             ("fika", "2026-11-22T15:00:00"),
             ("teatime", "2026-11-22T16:00:00"),
