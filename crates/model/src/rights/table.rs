@@ -200,7 +200,7 @@ requests! {
     /// A job's script.
     Script = Query, Owner, "scontrol write batch_script";
     /// The environment that a job was submitted with.
-    Environment = Query, Owner, "qstat -j";
+    Environment = Query, OwnerAlone, "qstat -j";
     /// An allocation with the key to its steps.
     Allocation = Query, OwnerAlone, "srun and sstat with a job's number";
     /// Jobs of accounting (PrivateData=jobs; of sreport usage as well).

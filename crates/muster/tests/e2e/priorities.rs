@@ -106,7 +106,7 @@ fn limits_keep_jobs_back_and_say_so() {
     );
     let denied = c.run("sbatch -A bio --qos=tight -t 6 -o /dev/null --wrap 'sleep 1'");
     assert!(
-        denied.code == 1 && denied.err.contains("MaxTRESMins=cpu=5"),
+        denied.code == 1 && denied.err.contains("QOSMaxCpuMinutesPerJobLimit"),
         "{denied:?}"
     );
     // One of those that wait gains age, and the next when that one is gone.

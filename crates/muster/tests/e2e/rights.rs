@@ -293,7 +293,7 @@ fn private_jobs_are_in_no_listing() {
     );
     seen(&c, "sprio -h -o '%u'", "bin", &[], &[OWNER]);
     for (command, code) in [
-        (format!("scontrol wait_job {runs}"), "Invalid job id"),
+        (format!("scontrol wait_job {runs}"), "Problem running job"),
         (format!("scontrol show job {runs}"), "Invalid job id"),
         (
             format!("scontrol write batch_script {runs} -"),
