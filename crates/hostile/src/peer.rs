@@ -285,6 +285,12 @@ pub fn request(body: RequestBody) -> Value {
     })
 }
 
+/// What a message asks of the controller; none if it is no request.
+pub fn body_of(message: &Value) -> Option<RequestBody> {
+    let request: Request = minicbor::decode(&message.encode()).ok()?;
+    Some(request.body)
+}
+
 /// Asks the controller over a connection of its own.
 pub fn ask_controller(socket: &Path, message: &Value) -> Answer<Response> {
     match Peer::connect(socket) {
