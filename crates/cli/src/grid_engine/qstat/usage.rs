@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(rows.len(), 3, "{text}");
         assert!(rows[0].contains(" NA         NA      NA "), "{text}");
         assert!(
-            rows[1].ends_with(" 0.n1         r     00:00:02 NA      0.00000 "),
+            rows[1].ends_with(" 0.n1         r     00:00:02 0.00000 0.00000 "),
             "{text}"
         );
         assert!(rows[2].contains(" NA         NA      NA "), "{text}");
