@@ -78,6 +78,13 @@ thread_local! {
 }
 
 /// How often names of nodes were looked up in this thread.
+    static LAYOUTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How often a step was laid out in this thread.
+#[cfg(test)]
+pub(crate) fn layouts() -> usize {
+    LAYOUTS.with(std::cell::Cell::get)
 #[cfg(test)]
 pub(crate) fn look_ups() -> usize {
     LOOK_UPS.with(std::cell::Cell::get)
@@ -153,19 +160,45 @@ pub fn lay_out_on(
     held: &[StepUse],
     tasks_per_node: u32,
 ) -> Result<Vec<NodePlacement>, NoLayout> {
-    let nothing = vec![StepUse::default(); alloc.nodes.len()];
-    let place =
-        |held| Layout::new(alloc, nodes, spec, held, tasks_per_node).and_then(Layout::place);
-    match place(&nothing) {
+    match lay_out_alone(alloc, spec, nodes, tasks_per_node) {
         Err(refusal) => Err(NoLayout::Never(refusal)),
         Ok(placed) if spec.overlap => Ok(placed),
-        Ok(_) => place(held).map_err(|_| NoLayout::Busy),
+        Ok(_) => lay_out_beside(alloc, spec, nodes, held, tasks_per_node),
     }
 }
 
 struct Layout<'a> {
     alloc: &'a Allocation,
     spec: &'a StepSpec,
+/// Lays a step out as if nothing were held.
+///
+/// # Errors
+/// It can never start in this allocation.
+pub fn lay_out_alone(
+    alloc: &Allocation,
+    spec: &StepSpec,
+    nodes: &StepNodes,
+    tasks_per_node: u32,
+) -> Result<Vec<NodePlacement>, Refusal> {
+    let nothing = vec![StepUse::default(); alloc.nodes.len()];
+    Layout::new(alloc, nodes, spec, &nothing, tasks_per_node).and_then(Layout::place)
+}
+
+/// Lays a step out that [`lay_out_alone`] has laid out in this allocation.
+///
+/// # Errors
+/// It cannot start now.
+pub fn lay_out_beside(
+    alloc: &Allocation,
+    spec: &StepSpec,
+    nodes: &StepNodes,
+    held: &[StepUse],
+    tasks_per_node: u32,
+) -> Result<Vec<NodePlacement>, NoLayout> {
+    let layout = Layout::new(alloc, nodes, spec, held, tasks_per_node);
+    layout.and_then(Layout::place).map_err(|_| NoLayout::Busy)
+}
+
     held: &'a [StepUse],
     /// Most tasks of a step on a node.
     tasks_per_node: u32,
@@ -194,6 +227,8 @@ impl<'a> Layout<'a> {
         let text = spec.distribution.as_deref().unwrap_or("");
         let distribution = Distribution::parse(text).map_err(|why| {
             let detail = format!("distribution '{text}' is not known: {why}");
+        #[cfg(test)]
+        LAYOUTS.with(|count| count.set(count.get() + 1));
             Refusal::new(RefusalCode::InvalidValue, detail)
         })?;
         let first = usize::try_from(spec.relative.unwrap_or(0)).unwrap_or(usize::MAX);

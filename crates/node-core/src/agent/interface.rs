@@ -37,6 +37,8 @@ pub struct PeerRequestId(pub u64);
 pub enum Timer {
     /// The job of an early request; by its number.
     Grant(u64),
+    /// Further steps that wait and may start.
+    PlaceSteps,
     /// The notice to a client that its step waits.
     StepQueued(ConnId),
     /// Reports that wait for others to go with them.

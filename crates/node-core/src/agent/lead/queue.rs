@@ -6,6 +6,7 @@ use crate::agent::ConnId;
 use muster_model::ids::JobAttempt;
 use muster_model::refusal::{Refusal, RefusalCode};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 /// Steps of one job that may wait: as many as one user may have connections, each of an srun.
 const JOB_MAX: usize = 4096;
@@ -21,6 +22,8 @@ pub(super) struct WaitingSteps {
     users: HashMap<u32, usize>,
     /// Jobs of which something has changed since they were looked at.
     ready: BTreeSet<JobAttempt>,
+    /// Of them, the one that was looked at last: those after it come first.
+    last: Option<JobAttempt>,
     /// Jobs whose steps wait until the controller has acknowledged reports.
     unacknowledged: BTreeSet<JobAttempt>,
     next: u64,
@@ -205,9 +208,16 @@ impl WaitingSteps {
         self.ready.append(&mut self.unacknowledged);
     }
 
-    /// A job that is to be looked at.
-    pub(super) fn next_ready(&mut self) -> Option<JobAttempt> {
-        self.ready.pop_first()
+    /// A job that is to be looked at. Jobs take turns.
+    pub(super) fn next_ready(&self) -> Option<JobAttempt> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.ready.range((after, Bound::Unbounded)).next();
+        next.or_else(|| self.ready.first()).copied()
+    }
+
+    /// The job has had its turn.
+    pub(super) fn set_last(&mut self, attempt: JobAttempt) {
+        self.last = Some(attempt);
     }
 
     /// Whether a job is to be looked at.

@@ -229,3 +229,103 @@ fn requests_for_unknown_jobs_are_bounded_by_user() {
     let again = bench.create(1, spec(50));
     assert!(bench.replies_to(again).is_empty());
 }
+
+/// The job of two nodes is made smaller.
+fn small_launch_of(job: u64) -> JobGrant {
+    JobGrant {
+        resizes: 1,
+        alloc: grant_of(1, 0).alloc,
+        ..launch_of(job, 1)
+    }
+}
+
+/// All were laid out and refused in one event: a minute for the most that may wait.
+#[test]
+fn steps_that_can_never_start_are_refused_a_few_at_a_time() {
+    let mut bench = Bench::with_job(1);
+    bench.launch_busy(20, 1);
+    let requests: Vec<RequestId> = (0..300)
+        .map(|conn| bench.create(conn, step_of_job(20)))
+        .collect();
+    bench.launch_busy(21, 1);
+    let waits = bench.create(1000, step_of_job(21));
+    bench.event(Event::ConnClosed(ConnId(21 << 32)));
+    let count = |bench: &Bench| {
+        let refused = requests.iter();
+        refused
+            .filter(|id| !bench.replies_to(**id).is_empty())
+            .count()
+    };
+    let before = crate::layout::layouts();
+    bench.order(Order::Launch(Box::new(small_launch_of(20))));
+    assert!(crate::layout::layouts() - before <= 40);
+    assert_eq!(count(&bench), 16);
+    // Other events bring no more, and one that may start at once does not wait.
+    bench.event(Event::ConnClosed(ConnId(0)));
+    bench.acknowledge();
+    assert_eq!(count(&bench), 16);
+    bench.create(2000, step_spec(1));
+    assert!(
+        bench
+            .starts
+            .iter()
+            .any(|(stepd, _)| bench.stepds[stepd].attempt == RUN)
+    );
+    // Another step behind them is not the time to refuse them all either.
+    bench.create(
+        2001,
+        StepSpec {
+            min_nodes: Some(1),
+            max_nodes: Some(1),
+            ntasks: Some(1),
+            ..step_of_job(20)
+        },
+    );
+    assert_eq!(count(&bench), 16);
+    let mut rounds = 0;
+    while bench.timers.contains(&Timer::PlaceSteps) {
+        let before = crate::layout::layouts();
+        bench.timer(Timer::PlaceSteps);
+        assert!(crate::layout::layouts() - before <= 40);
+        rounds += 1;
+    }
+    assert!((18..=20).contains(&rounds), "{rounds}");
+    assert_eq!(count(&bench), 300);
+    assert!(bench.replies_to(waits).is_empty());
+}
+
+/// They waited behind one that waits, each to be looked at once that is gone.
+#[test]
+fn what_can_never_start_does_not_wait() {
+    let mut bench = Bench::with_job(1);
+    bench.launch_busy(20, 1);
+    bench.create(1, step_of_job(20));
+    let many = StepSpec {
+        ntasks: Some(500),
+        ..step_of_job(20)
+    };
+    let refused = bench.create(2, many);
+    assert!(bench.is_refused(refused, RefusalCode::NodeConfigUnavailable));
+}
+
+/// Positions of many were put back when they were looked up again.
+#[test]
+fn many_names_are_not_kept() {
+    let mut bench = Bench::of_node(1);
+    bench.connect_launcher(Vec::new());
+    bench.connect_controller();
+    bench.order(Order::Launch(Box::new(grant_of(300, 0))));
+    let spec = StepSpec {
+        nodelist: Some("n[1-300]".to_owned()),
+        ..step_spec(300)
+    };
+    bench.create(1, spec.clone());
+    bench.create(2, spec);
+    let before = crate::layout::look_ups();
+    for _ in 0..3 {
+        bench.agent.steps.led.retry_waiting(RUN);
+        bench.event(Event::Idle);
+    }
+    // Before daemons are read, and after.
+    assert_eq!(crate::layout::look_ups() - before, 6);
+}
