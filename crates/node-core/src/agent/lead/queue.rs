@@ -41,6 +41,8 @@ struct JobQueue {
     overlapping: BTreeSet<u64>,
     /// Places of those that have come since the job was looked at.
     fresh: Vec<u64>,
+    /// Of those that have come, places of some that must start at once, when only the controller holds them up.
+    undecided: BTreeSet<u64>,
     /// The first does not fit now, and holds up all that do not share everything.
     is_blocked: bool,
 }
@@ -52,6 +54,7 @@ impl JobQueue {
             steps: BTreeMap::new(),
             overlapping: BTreeSet::new(),
             fresh: Vec::new(),
+            undecided: BTreeSet::new(),
             is_blocked: false,
         }
     }
@@ -128,6 +131,7 @@ impl WaitingSteps {
         let was_first = job.first() == Some(place);
         let waiting = job.steps.remove(&place)?;
         job.overlapping.remove(&place);
+        job.undecided.remove(&place);
         if was_first {
             job.is_blocked = false;
             self.ready.insert(attempt);
@@ -260,6 +264,19 @@ impl WaitingSteps {
     pub(super) fn take_fresh(&mut self, attempt: JobAttempt) -> Vec<u64> {
         let job = self.jobs.get_mut(&attempt);
         job.map_or_else(Vec::new, |job| std::mem::take(&mut job.fresh))
+    }
+
+    /// What becomes of a step that must start at once is decided when the controller has acknowledged reports.
+    pub(super) fn put_off(&mut self, attempt: JobAttempt, place: u64) {
+        if let Some(job) = self.jobs.get_mut(&attempt) {
+            job.undecided.insert(place);
+        }
+    }
+
+    /// It has: places of those steps.
+    pub(super) fn take_undecided(&mut self, attempt: JobAttempt) -> BTreeSet<u64> {
+        let job = self.jobs.get_mut(&attempt);
+        job.map_or_else(BTreeSet::new, |job| std::mem::take(&mut job.undecided))
     }
 
     #[cfg(not(test))]

@@ -137,6 +137,7 @@ impl Steps {
     /// The same of one job.
     pub(super) fn try_job(&mut self, state: &mut AgentState, attempt: JobAttempt) -> Look {
         self.led.waiting.set_looked_at(attempt);
+        let mut awaits_controller = false;
         while let Some(place) = self.led.waiting.candidate(attempt) {
             let Some(grant) = state.jobs.get(attempt).and_then(|j| j.grant.clone()) else {
                 for waiting in self.led.waiting.take_job(attempt) {
@@ -150,16 +151,17 @@ impl Steps {
             if state.must_wait_for_controller(grant.spec.owner.uid) {
                 // It would be one more that the controller does not know of.
                 self.led.waiting.await_controller(attempt);
+                awaits_controller = true;
                 break;
             }
-            let most = state.node.max_tasks_per_node();
-            match self.led.lay_out(&grant, place, most) {
             if self.led.looks_left == 0 {
                 self.led.waiting.look_again(attempt);
                 self.led.pause_looks(state);
                 return Look::Paused;
             }
             self.led.looks_left -= 1;
+            let most = state.node.max_tasks_per_node();
+            match self.led.lay_out(&grant, place, most) {
                 Ok(placed) => {
                     if let Some(waiting) = self.led.waiting.remove(attempt, place) {
                         self.start_step(state, &grant, waiting, placed);
@@ -182,7 +184,7 @@ impl Steps {
                 }
             }
         }
-        self.led.leave_waiting(state, attempt);
+        self.led.leave_waiting(state, attempt, awaits_controller);
         self.led.read.remove(&attempt);
         Look::Over
     }
@@ -199,12 +201,12 @@ impl Steps {
         for key in self.led.placed.of_client(conn) {
             self.placed_client_gone(state, key);
         }
-        for attempt in jobs {
-            // They may have held up others of that user. That is the user's time, too.
         if self.led.is_paused {
             return;
         }
         self.led.begin_looks();
+        for attempt in jobs {
+            // They may have held up others of that user. That is the user's time, too.
             if state.reading.is_none() && self.led.waiting.is_ready(attempt) {
                 self.try_job(state, attempt);
             }
@@ -276,8 +278,6 @@ impl AgentState {
 }
 
 impl LedSteps {
-    /// Lays out the step at a place of a job's queue.
-    fn lay_out(
     /// An event begins in which waiting steps may be laid out.
     pub(in crate::agent) fn begin_looks(&mut self) {
         self.looks_left = LOOKS_AT_ONCE;
@@ -297,6 +297,8 @@ impl LedSteps {
         self.read.clear();
     }
 
+    /// Lays out the step at a place of a job's queue.
+    fn lay_out(
         &mut self,
         grant: &JobGrant,
         place: u64,
@@ -307,11 +309,11 @@ impl LedSteps {
         let Some(waiting) = self.waiting.get_mut(attempt, place) else {
             return Err(NoLayout::Busy);
         };
-        let known = named.take().filter(|named| named.resizes == grant.resizes);
-        let nodes = match known {
         let Waiting {
             spec, named, fits, ..
         } = waiting;
+        let known = named.take().filter(|named| named.resizes == grant.resizes);
+        let nodes = match known {
             Some(NamedNodes { nodes, .. }) => nodes,
             None => {
                 let nodes = StepNodes::new(&grant.alloc, spec, tasks_per_node);
@@ -337,14 +339,28 @@ impl LedSteps {
         placed
     }
 
-    /// Steps of a job that have come and do not start now wait, or are refused if they may not.
-    fn leave_waiting(&mut self, state: &mut AgentState, attempt: JobAttempt) {
-        for place in self.waiting.take_fresh(attempt) {
+    /// Steps of a job that have come and do not start now wait, or are refused if they may not. Those that only the controller
+    /// holds up are no later than others.
+    fn leave_waiting(
+        &mut self,
+        state: &mut AgentState,
+        attempt: JobAttempt,
+        awaits_controller: bool,
+    ) {
+        let mut places = self.waiting.take_fresh(attempt);
+        if !awaits_controller {
+            places.extend(self.waiting.take_undecided(attempt));
+        }
+        for place in places {
             let Some(waiting) = self.waiting.get_mut(attempt, place) else {
                 continue;
             };
             let conn = waiting.conn;
-            if waiting.spec.immediate {
+            let is_immediate = waiting.spec.immediate;
+            if is_immediate && awaits_controller {
+                self.waiting.put_off(attempt, place);
+            }
+            if is_immediate && !awaits_controller {
                 if let Some(waiting) = self.waiting.remove(attempt, place) {
                     waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into());
                 }

@@ -1,6 +1,7 @@
 //! Steps that wait, in numbers: how many may, and what an event costs others. Looks at waiting steps are counted.
 
 use super::*;
+use muster_model::job::Step;
 use muster_model::spec::Owner;
 use std::sync::Arc;
 
@@ -328,4 +329,49 @@ fn many_names_are_not_kept() {
     }
     // Before daemons are read, and after.
     assert_eq!(crate::layout::look_ups() - before, 6);
+}
+
+impl Bench {
+    /// More is not acknowledged than a user may have.
+    fn report_too_much(&mut self) {
+        let step = Step {
+            step: StepNo(1000),
+            name: "true".to_owned(),
+            hostlist: "n1".to_owned(),
+            submit_line: "y".repeat(17 << 20),
+            nodes: 1,
+            tasks: 1,
+            cpus: 1,
+            memory_mib: 0,
+            start_time: Timestamp(1),
+            stdio: Default::default(),
+            time_limit: None,
+            distribution: None,
+            maker: None,
+        };
+        let report = Report::StepStarted(Box::new(step));
+        let reports = &mut self.agent.state.reports;
+        reports.push(RUN.job, RUN.attempt, report);
+    }
+}
+
+/// It was refused, though nothing of its job was in its way.
+#[test]
+fn one_that_must_start_at_once_waits_for_the_controller() {
+    let mut bench = Bench::with_job(1);
+    let spec = |nodes: u32| StepSpec {
+        immediate: true,
+        ..step_spec(nodes)
+    };
+    bench.report_too_much();
+    let waits = bench.create(1, spec(1));
+    assert!(bench.replies_to(waits).is_empty() && bench.starts.is_empty());
+    bench.acknowledge();
+    assert_eq!(bench.starts.len(), 1);
+    // What is in its way then decides.
+    bench.report_too_much();
+    let refused = bench.create(2, spec(2));
+    assert!(bench.replies_to(refused).is_empty());
+    bench.acknowledge();
+    assert!(bench.is_refused(refused, RefusalCode::NotImmediate));
 }
