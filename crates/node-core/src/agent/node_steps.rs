@@ -1,7 +1,7 @@
 //! This node's part of steps, on whichever node they are led: starts their daemons, and reports to the lead how they ended.
 
 use super::actions::Actions;
-use super::early::{EarlyRequests, EarlySender};
+use super::early::{EarlyRequests, EarlySender, TURN_MS};
 use super::lead::CreateRequest;
 use super::state::AgentState;
 use super::steps::Steps;
@@ -22,8 +22,6 @@ use muster_proto::step::{AgentReply, StepLaunch, StepShare};
 use muster_trust::is_same_key;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// How long a step's start waits for the controller to say that this node has the job.
-const GRANT_WAIT_MS: u64 = 30_000;
 /// Time between TERM and KILL before the controller has said one.
 const KILL_WAIT_MS: u64 = 30_000;
 
@@ -516,30 +514,52 @@ impl Steps {
         });
     }
 
-    /// The job came: steps that were ahead of it start.
+    /// The job came: steps that were ahead of it start, those that clients ask for a few at a time.
     pub(super) fn grant_came(&mut self, state: &mut AgentState, job: JobId) {
-        for wait in self.node_steps.early.of_job(job) {
-            match self.node_steps.early.take(wait) {
-                Some(Early::Start(launch, origin)) => self.start_here(state, *launch, origin),
-                Some(Early::Create(request)) => self.create_step(state, *request),
-                Some(Early::Number(request)) => self.take_step_number(state, *request),
-                None => {}
-            }
+        for early in self.node_steps.early.take_of_agents(job) {
+            self.repeat_early(state, early);
+        }
+        self.node_steps.early.give_turns(job);
+        self.take_early_turns(state);
+    }
+
+    /// Further requests whose jobs came have their turns.
+    pub(super) fn early_turns_come(&mut self, state: &mut AgentState) {
+        self.node_steps.early.turn_timer_over();
+        self.take_early_turns(state);
+    }
+
+    fn take_early_turns(&mut self, state: &mut AgentState) {
+        while let Some(early) = self.node_steps.early.take_turn() {
+            self.repeat_early(state, early);
+        }
+        if self.node_steps.early.start_turn_timer() {
+            state.out.set_timer(Timer::EarlyTurns, TURN_MS);
         }
     }
 
-    /// The job did not come.
-    pub(super) fn grant_wait_over(&mut self, state: &mut AgentState, wait: u64) {
-        match self.node_steps.early.take(wait) {
-            Some(Early::Start(launch, origin)) => {
-                let why = "the controller has not given it the job";
-                self.step_refused(state, &launch, origin, why);
-            }
-            Some(Early::Create(request) | Early::Number(request)) => {
-                request.refuse_unknown_job(&mut state.out);
-            }
-            None => {}
+    fn repeat_early(&mut self, state: &mut AgentState, early: Early) {
+        match early {
+            Early::Start(launch, origin) => self.start_here(state, *launch, origin),
+            Early::Create(request) => self.create_step(state, *request),
+            Early::Number(request) => self.take_step_number(state, *request),
         }
+    }
+
+    /// The jobs of the oldest requests did not come.
+    pub(super) fn grant_wait_over(&mut self, state: &mut AgentState) {
+        for early in self.node_steps.early.take_due(state.now.mono_ms) {
+            match early {
+                Early::Start(launch, origin) => {
+                    let why = "the controller has not given it the job";
+                    self.step_refused(state, &launch, origin, why);
+                }
+                Early::Create(request) | Early::Number(request) => {
+                    request.refuse_unknown_job(&mut state.out);
+                }
+            }
+        }
+        self.node_steps.start_grant_timer(state);
     }
 
     pub(super) fn step_refused(
@@ -697,16 +717,24 @@ impl NodeSteps {
                 request.refuse(&mut state.out, refusal);
             }
             (_, early) => {
-                let wait = self.early.add(early.job(), sender, early);
-                state.out.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
+                let now_ms = state.now.mono_ms;
+                self.early.add(early.job(), sender, early, now_ms);
+                self.start_grant_timer(state);
             }
+        }
+    }
+
+    /// One timer is for all of them: it stays when a client goes.
+    fn start_grant_timer(&mut self, state: &mut AgentState) {
+        if let Some(after_ms) = self.early.start_timer(state.now.mono_ms) {
+            state.out.set_timer(Timer::Grant, after_ms);
         }
     }
 
     /// The client has gone: nothing is started for it.
     pub(super) fn forget_early(&mut self, state: &mut AgentState, conn: ConnId) {
-        for wait in self.early.of_client(conn) {
-            if let Some(Early::Create(request) | Early::Number(request)) = self.early.take(wait) {
+        for early in self.early.take_client(conn) {
+            if let Early::Create(request) | Early::Number(request) = early {
                 request.end(&mut state.out);
             }
         }

@@ -309,6 +309,81 @@ fn what_can_never_start_does_not_wait() {
     assert!(bench.is_refused(refused, RefusalCode::NodeConfigUnavailable));
 }
 
+/// They were expanded, laid out and refused in the event of the controller's orders.
+#[test]
+fn early_requests_have_turns_a_few_at_a_time() {
+    let mut bench = Bench::with_job(1);
+    let spec = |job| StepSpec {
+        key: Some(KEY.to_vec().into()),
+        ntasks: Some(500),
+        ..step_of_job(job)
+    };
+    let of_job = |bench: &mut Bench, job: u64| -> Vec<RequestId> {
+        let conns = (0..20).map(|n| job * 100 + n);
+        conns.map(|conn| bench.create(conn, spec(job))).collect()
+    };
+    let requests = [30, 31].map(|job| of_job(&mut bench, job));
+    let count = |bench: &Bench, at: usize| {
+        let refused = requests[at].iter();
+        refused
+            .filter(|id| !bench.replies_to(**id).is_empty())
+            .count()
+    };
+    for job in [30, 31] {
+        bench.order(Order::Launch(Box::new(launch_of(job, 0))));
+    }
+    assert_eq!([count(&bench, 0), count(&bench, 1)], [4, 0]);
+    bench.timer(Timer::EarlyTurns);
+    assert_eq!(
+        [count(&bench, 0), count(&bench, 1)],
+        [6, 2],
+        "jobs take turns"
+    );
+    let mut rounds = 1;
+    while bench.timers.contains(&Timer::EarlyTurns) {
+        bench.timer(Timer::EarlyTurns);
+        rounds += 1;
+    }
+    assert_eq!([count(&bench, 0), count(&bench, 1)], [20, 20]);
+    assert_eq!(rounds, 10);
+    assert!(bench.agent.steps.node_steps.is_quiet());
+    // One that waits for a later size of its job has no turn until that comes.
+    let later = StepSpec {
+        resizes: 7,
+        ..spec(30)
+    };
+    let later = bench.create(1, later);
+    assert!(bench.replies_to(later).is_empty());
+    assert!(!bench.timers.contains(&Timer::EarlyTurns));
+}
+
+/// Each left one behind when its client went.
+#[test]
+fn early_requests_have_one_timer() {
+    let mut bench = Bench::with_job(2);
+    let spec = StepSpec {
+        key: Some(vec![1; 16].into()),
+        ..step_of_job(50)
+    };
+    let before = bench.timers_set;
+    for conn in 0..100 {
+        bench.create(conn, spec.clone());
+        bench.event(Event::ConnClosed(ConnId(conn)));
+    }
+    bench.now.mono_ms += 20_000;
+    let last = bench.create(100, spec);
+    assert_eq!(bench.timers_set, before + 1);
+    // It has not waited long enough when that is due.
+    bench.now.mono_ms += 10_000;
+    assert!(bench.timers.remove(&Timer::Grant));
+    bench.event(Event::TimerDue(Timer::Grant));
+    assert!(bench.replies_to(last).is_empty());
+    bench.timer(Timer::Grant);
+    assert!(bench.is_refused(last, RefusalCode::JobNotHere));
+    assert!(!bench.timers.contains(&Timer::Grant));
+    assert_eq!(bench.timers_set, before + 2);
+}
+
 /// Positions of many were put back when they were looked up again.
 #[test]
 fn many_names_are_not_kept() {
