@@ -25,6 +25,9 @@ pub const TASKS_PER_NODE_DEFAULT: u32 = 512;
 /// Names that a step may exclude.
 const EXCLUDED_MAX: usize = 65_536;
 
+/// Bytes of all names of one of a step's lists, each of which is made and looked up.
+const NAMES_BYTES_MAX: usize = 1 << 20;
+
 /// What running steps hold of one node of the allocation.
 #[derive(Clone, Debug, Default)]
 pub struct StepUse {
@@ -75,9 +78,6 @@ const SMALL_MAX: usize = 256;
 #[cfg(test)]
 thread_local! {
     static LOOK_UPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-/// How often names of nodes were looked up in this thread.
     static LAYOUTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -85,6 +85,9 @@ thread_local! {
 #[cfg(test)]
 pub(crate) fn layouts() -> usize {
     LAYOUTS.with(std::cell::Cell::get)
+}
+
+/// How often names of nodes were looked up in this thread.
 #[cfg(test)]
 pub(crate) fn look_ups() -> usize {
     LOOK_UPS.with(std::cell::Cell::get)
@@ -167,9 +170,6 @@ pub fn lay_out_on(
     }
 }
 
-struct Layout<'a> {
-    alloc: &'a Allocation,
-    spec: &'a StepSpec,
 /// Lays a step out as if nothing were held.
 ///
 /// # Errors
@@ -199,6 +199,9 @@ pub fn lay_out_beside(
     layout.and_then(Layout::place).map_err(|_| NoLayout::Busy)
 }
 
+struct Layout<'a> {
+    alloc: &'a Allocation,
+    spec: &'a StepSpec,
     held: &'a [StepUse],
     /// Most tasks of a step on a node.
     tasks_per_node: u32,
@@ -224,11 +227,11 @@ impl<'a> Layout<'a> {
         held: &'a [StepUse],
         tasks_per_node: u32,
     ) -> Result<Layout<'a>, Refusal> {
+        #[cfg(test)]
+        LAYOUTS.with(|count| count.set(count.get() + 1));
         let text = spec.distribution.as_deref().unwrap_or("");
         let distribution = Distribution::parse(text).map_err(|why| {
             let detail = format!("distribution '{text}' is not known: {why}");
-        #[cfg(test)]
-        LAYOUTS.with(|count| count.set(count.get() + 1));
             Refusal::new(RefusalCode::InvalidValue, detail)
         })?;
         let first = usize::try_from(spec.relative.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -661,7 +664,7 @@ fn is_a(have: &GresShare, ask: &GresAsk) -> bool {
 
 /// The names of a list, which are looked up as they come: none is kept.
 fn names(list: Option<&str>, most: usize) -> Result<hostlist::Names<'_>, Refusal> {
-    hostlist::names(list.unwrap_or(""), most)
+    hostlist::names_within(list.unwrap_or(""), most, NAMES_BYTES_MAX)
         .map_err(|e| Refusal::new(RefusalCode::InvalidNode, e.to_string()))
 }
 

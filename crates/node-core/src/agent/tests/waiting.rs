@@ -384,6 +384,18 @@ fn early_requests_have_one_timer() {
     assert_eq!(bench.timers_set, before + 2);
 }
 
+/// A list of 65,536 names of 255 bytes each took 20 ms.
+#[test]
+fn names_of_a_list_are_bounded_in_bytes() {
+    let mut bench = Bench::with_job(1);
+    let spec = StepSpec {
+        exclude: Some(format!("{}[00000-65535]", "x".repeat(249))),
+        ..step_spec(1)
+    };
+    let refused = bench.create(1, spec);
+    assert!(bench.is_refused(refused, RefusalCode::InvalidNode));
+}
+
 /// Positions of many were put back when they were looked up again.
 #[test]
 fn many_names_are_not_kept() {
