@@ -183,7 +183,10 @@ impl Agent {
     fn timer_due(&mut self, timer: Timer) {
         match timer {
             Timer::Grant => self.steps.grant_wait_over(&mut self.state),
-            Timer::EarlyTurns => self.steps.early_turns_come(&mut self.state),
+            Timer::EarlyTurns => {
+                self.steps.node_steps.turns_come();
+                self.steps.start_early(&mut self.state);
+            }
             Timer::PlaceSteps => self.steps.led.resume_looks(),
             Timer::StepQueued(conn) => self.steps.led.notify_queued(&mut self.state, conn),
             Timer::Release(attempt) => self.release_wait_over(attempt),

@@ -3,7 +3,7 @@
 use super::ConnId;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 
 /// Requests of one user that may wait for their job.
@@ -49,6 +49,8 @@ pub(super) struct EarlyRequests<T> {
     next: u64,
     /// A timer runs for the oldest, or for one that was there before.
     has_timer: bool,
+    /// What agents have asked for jobs that have come in this event.
+    at_once: VecDeque<T>,
     /// Jobs that have come, each with the end of the numbers of requests that have their turn now.
     granted: BTreeMap<JobId, u64>,
     /// Of them, the one of which a request had its turn last.
@@ -68,6 +70,7 @@ impl<T> Default for EarlyRequests<T> {
             of_agents: HashMap::new(),
             next: 0,
             has_timer: false,
+            at_once: VecDeque::new(),
             granted: BTreeMap::new(),
             last: None,
             turns: 0,
@@ -142,8 +145,8 @@ impl<T> EarlyRequests<T> {
         due
     }
 
-    /// Takes away what agents have asked for a job that has come.
-    pub(super) fn take_of_agents(&mut self, job: JobId) -> Vec<T> {
+    /// Takes away what agents have asked for a job.
+    fn take_of_agents(&mut self, job: JobId) -> Vec<T> {
         if !self.has_of_agent(job) {
             return Vec::new();
         }
@@ -158,13 +161,19 @@ impl<T> EarlyRequests<T> {
 
     /// Those that wait for a job have their turns: it has come.
     pub(super) fn give_turns(&mut self, job: JobId) {
+        let of_agents = self.take_of_agents(job);
+        self.at_once.extend(of_agents);
         if self.by_job.contains_key(&job) {
             self.granted.insert(job, self.next);
         }
     }
 
-    /// Takes the request away whose turn it is, if this event may take another. Jobs take turns.
+    /// Takes the request away whose turn it is: those of agents, then those of clients if this event may take another. Jobs take
+    /// turns.
     pub(super) fn take_turn(&mut self) -> Option<T> {
+        if let Some(of_agent) = self.at_once.pop_front() {
+            return Some(of_agent);
+        }
         while self.turns < TURNS_AT_ONCE {
             let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
             let next = self.granted.range((after, Bound::Unbounded)).next();

@@ -514,35 +514,17 @@ impl Steps {
         });
     }
 
-    /// The job came: steps that were ahead of it start, those that clients ask for a few at a time.
-    pub(super) fn grant_came(&mut self, state: &mut AgentState, job: JobId) {
-        for early in self.node_steps.early.take_of_agents(job) {
-            self.repeat_early(state, early);
-        }
-        self.node_steps.early.give_turns(job);
-        self.take_early_turns(state);
-    }
-
-    /// Further requests whose jobs came have their turns.
-    pub(super) fn early_turns_come(&mut self, state: &mut AgentState) {
-        self.node_steps.early.turn_timer_over();
-        self.take_early_turns(state);
-    }
-
-    fn take_early_turns(&mut self, state: &mut AgentState) {
+    /// Steps that were ahead of jobs that have come start, those that clients ask for a few at a time.
+    pub(super) fn start_early(&mut self, state: &mut AgentState) {
         while let Some(early) = self.node_steps.early.take_turn() {
-            self.repeat_early(state, early);
+            match early {
+                Early::Start(launch, origin) => self.start_here(state, *launch, origin),
+                Early::Create(request) => self.create_step(state, *request),
+                Early::Number(request) => self.take_step_number(state, *request),
+            }
         }
         if self.node_steps.early.start_turn_timer() {
             state.out.set_timer(Timer::EarlyTurns, TURN_MS);
-        }
-    }
-
-    fn repeat_early(&mut self, state: &mut AgentState, early: Early) {
-        match early {
-            Early::Start(launch, origin) => self.start_here(state, *launch, origin),
-            Early::Create(request) => self.create_step(state, *request),
-            Early::Number(request) => self.take_step_number(state, *request),
         }
     }
 
@@ -722,6 +704,16 @@ impl NodeSteps {
                 self.start_grant_timer(state);
             }
         }
+    }
+
+    /// The job came: requests that were ahead of it have their turns.
+    pub(super) fn grant_came(&mut self, job: JobId) {
+        self.early.give_turns(job);
+    }
+
+    /// Others have theirs.
+    pub(super) fn turns_come(&mut self) {
+        self.early.turn_timer_over();
     }
 
     /// One timer is for all of them: it stays when a client goes.
