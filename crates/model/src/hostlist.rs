@@ -59,7 +59,7 @@ pub enum HostlistErrorKind {
     /// A name of more than [`NAME_BYTES_MAX`].
     #[error("a name has more than {0} bytes")]
     LongName(usize),
-    /// Names of more than [`ALL_BYTES_MAX`] together.
+    /// Names of more bytes together than the limit.
     #[error("the names have more than {0} bytes together")]
     LongNames(usize),
 }
@@ -80,6 +80,11 @@ pub fn parse_limited(expr: &str, max: usize) -> Result<Vec<String>, HostlistErro
 /// The names of `expr` one after another, at most `max` of them, for a caller that looks each up and keeps none. The whole
 /// expression is checked first; no name is made before it is asked for.
 pub fn names(expr: &str, max: usize) -> Result<Names<'_>, HostlistError> {
+    names_within(expr, max, ALL_BYTES_MAX)
+}
+
+/// [`names`] with the caller's own limit on the bytes of all names together.
+pub fn names_within(expr: &str, max: usize, bytes_max: usize) -> Result<Names<'_>, HostlistError> {
     let parts = split_at_commas(expr)?;
     let (mut count, mut bytes) = (0_u64, 0_u64);
     for &(at, part) in &parts {
@@ -90,8 +95,8 @@ pub fn names(expr: &str, max: usize) -> Result<Names<'_>, HostlistError> {
         let own = own.ok_or_else(|| fail(HostlistErrorKind::TooMany(max)))?;
         count += own;
         bytes = bytes.saturating_add(own.saturating_mul(part.longest as u64));
-        if bytes > ALL_BYTES_MAX as u64 {
-            return Err(fail(HostlistErrorKind::LongNames(ALL_BYTES_MAX)));
+        if bytes > bytes_max as u64 {
+            return Err(fail(HostlistErrorKind::LongNames(bytes_max)));
         }
     }
     let parts: Vec<&str> = parts.into_iter().map(|(_, part)| part).collect();

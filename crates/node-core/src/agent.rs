@@ -126,7 +126,7 @@ impl Agent {
             Some(AfterRead::Event(event)) => self.handle(*event),
             Some(AfterRead::Placing(attempt)) => {
                 self.steps.led.set_read(attempt);
-                self.handle(Event::Idle);
+                self.send_gathered();
             }
             None => {}
         }
@@ -172,14 +172,22 @@ impl Agent {
                 self.steps.peer_answered(&mut self.state, request, answer)
             }
             Event::TimerDue(timer) => self.timer_due(timer),
-            Event::Idle => self.send_gathered(),
+            Event::Idle => {
+                self.steps.led.begin_looks();
+                self.send_gathered();
+            }
             Event::StepdsRead => {}
         }
     }
 
     fn timer_due(&mut self, timer: Timer) {
         match timer {
-            Timer::Grant(wait) => self.steps.grant_wait_over(&mut self.state, wait),
+            Timer::Grant => self.steps.grant_wait_over(&mut self.state),
+            Timer::EarlyTurns => {
+                self.steps.node_steps.turns_come();
+                self.steps.start_early(&mut self.state);
+            }
+            Timer::PlaceSteps => self.steps.led.resume_looks(),
             Timer::StepQueued(conn) => self.steps.led.notify_queued(&mut self.state, conn),
             Timer::Release(attempt) => self.release_wait_over(attempt),
             Timer::Reports => self.state.reports.wait_over(),

@@ -25,6 +25,9 @@ pub const TASKS_PER_NODE_DEFAULT: u32 = 512;
 /// Names that a step may exclude.
 const EXCLUDED_MAX: usize = 65_536;
 
+/// Bytes of all names of one of a step's lists, each of which is made and looked up.
+const NAMES_BYTES_MAX: usize = 1 << 20;
+
 /// What running steps hold of one node of the allocation.
 #[derive(Clone, Debug, Default)]
 pub struct StepUse {
@@ -75,6 +78,13 @@ const SMALL_MAX: usize = 256;
 #[cfg(test)]
 thread_local! {
     static LOOK_UPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    static LAYOUTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How often a step was laid out in this thread.
+#[cfg(test)]
+pub(crate) fn layouts() -> usize {
+    LAYOUTS.with(std::cell::Cell::get)
 }
 
 /// How often names of nodes were looked up in this thread.
@@ -153,14 +163,40 @@ pub fn lay_out_on(
     held: &[StepUse],
     tasks_per_node: u32,
 ) -> Result<Vec<NodePlacement>, NoLayout> {
-    let nothing = vec![StepUse::default(); alloc.nodes.len()];
-    let place =
-        |held| Layout::new(alloc, nodes, spec, held, tasks_per_node).and_then(Layout::place);
-    match place(&nothing) {
+    match lay_out_alone(alloc, spec, nodes, tasks_per_node) {
         Err(refusal) => Err(NoLayout::Never(refusal)),
         Ok(placed) if spec.overlap => Ok(placed),
-        Ok(_) => place(held).map_err(|_| NoLayout::Busy),
+        Ok(_) => lay_out_beside(alloc, spec, nodes, held, tasks_per_node),
     }
+}
+
+/// Lays a step out as if nothing were held.
+///
+/// # Errors
+/// It can never start in this allocation.
+pub fn lay_out_alone(
+    alloc: &Allocation,
+    spec: &StepSpec,
+    nodes: &StepNodes,
+    tasks_per_node: u32,
+) -> Result<Vec<NodePlacement>, Refusal> {
+    let nothing = vec![StepUse::default(); alloc.nodes.len()];
+    Layout::new(alloc, nodes, spec, &nothing, tasks_per_node).and_then(Layout::place)
+}
+
+/// Lays a step out that [`lay_out_alone`] has laid out in this allocation.
+///
+/// # Errors
+/// It cannot start now.
+pub fn lay_out_beside(
+    alloc: &Allocation,
+    spec: &StepSpec,
+    nodes: &StepNodes,
+    held: &[StepUse],
+    tasks_per_node: u32,
+) -> Result<Vec<NodePlacement>, NoLayout> {
+    let layout = Layout::new(alloc, nodes, spec, held, tasks_per_node);
+    layout.and_then(Layout::place).map_err(|_| NoLayout::Busy)
 }
 
 struct Layout<'a> {
@@ -191,6 +227,8 @@ impl<'a> Layout<'a> {
         held: &'a [StepUse],
         tasks_per_node: u32,
     ) -> Result<Layout<'a>, Refusal> {
+        #[cfg(test)]
+        LAYOUTS.with(|count| count.set(count.get() + 1));
         let text = spec.distribution.as_deref().unwrap_or("");
         let distribution = Distribution::parse(text).map_err(|why| {
             let detail = format!("distribution '{text}' is not known: {why}");
@@ -626,7 +664,7 @@ fn is_a(have: &GresShare, ask: &GresAsk) -> bool {
 
 /// The names of a list, which are looked up as they come: none is kept.
 fn names(list: Option<&str>, most: usize) -> Result<hostlist::Names<'_>, Refusal> {
-    hostlist::names(list.unwrap_or(""), most)
+    hostlist::names_within(list.unwrap_or(""), most, NAMES_BYTES_MAX)
         .map_err(|e| Refusal::new(RefusalCode::InvalidNode, e.to_string()))
 }
 

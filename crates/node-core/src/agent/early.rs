@@ -3,10 +3,19 @@
 use super::ConnId;
 use muster_model::ids::JobId;
 use muster_model::refusal::{Refusal, RefusalCode};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
 
 /// Requests of one user that may wait for their job.
 const USER_MAX: usize = 1024;
+
+/// How long a request waits for the controller to say that this node has its job.
+const WAIT_MS: u64 = 30_000;
+
+/// Requests of clients whose jobs have come that have their turn in one event: each may take milliseconds.
+const TURNS_AT_ONCE: usize = 4;
+/// After which others have it. Meanwhile the agent takes what else has come.
+pub(super) const TURN_MS: u64 = 1;
 
 /// Who has sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +31,15 @@ pub(super) enum EarlySender {
 struct EarlyRequest<T> {
     job: JobId,
     sender: EarlySender,
+    /// When it has waited long enough, by the clock of [`Now::mono_ms`](crate::now::Now::mono_ms).
+    until_ms: u64,
     request: T,
 }
 
-/// All of them, by number.
+/// All of them, by number. All wait equally long, so that the oldest is the first to have waited long enough.
 #[derive(Debug)]
 pub(super) struct EarlyRequests<T> {
-    all: HashMap<u64, EarlyRequest<T>>,
+    all: BTreeMap<u64, EarlyRequest<T>>,
     by_job: BTreeMap<JobId, BTreeSet<u64>>,
     by_client: HashMap<ConnId, BTreeSet<u64>>,
     /// How many each user has.
@@ -36,17 +47,34 @@ pub(super) struct EarlyRequests<T> {
     /// How many of agents wait for each job.
     of_agents: HashMap<JobId, usize>,
     next: u64,
+    /// A timer runs for the oldest, or for one that was there before.
+    has_timer: bool,
+    /// What agents have asked for jobs that have come in this event.
+    at_once: VecDeque<T>,
+    /// Jobs that have come, each with the end of the numbers of requests that have their turn now.
+    granted: BTreeMap<JobId, u64>,
+    /// Of them, the one of which a request had its turn last.
+    last: Option<JobId>,
+    /// Turns that were taken since a timer that runs was set.
+    turns: usize,
+    has_turn_timer: bool,
 }
 
 impl<T> Default for EarlyRequests<T> {
     fn default() -> EarlyRequests<T> {
         EarlyRequests {
-            all: HashMap::new(),
+            all: BTreeMap::new(),
             by_job: BTreeMap::new(),
             by_client: HashMap::new(),
             users: HashMap::new(),
             of_agents: HashMap::new(),
             next: 0,
+            has_timer: false,
+            at_once: VecDeque::new(),
+            granted: BTreeMap::new(),
+            last: None,
+            turns: 0,
+            has_turn_timer: false,
         }
     }
 }
@@ -77,8 +105,8 @@ impl<T> EarlyRequests<T> {
         Err(Refusal::new(RefusalCode::Busy, detail))
     }
 
-    /// Keeps one; its number.
-    pub(super) fn add(&mut self, job: JobId, sender: EarlySender, request: T) -> u64 {
+    /// Keeps one.
+    pub(super) fn add(&mut self, job: JobId, sender: EarlySender, request: T, now_ms: u64) {
         let number = self.next;
         self.next += 1;
         match sender {
@@ -92,18 +120,95 @@ impl<T> EarlyRequests<T> {
         let early = EarlyRequest {
             job,
             sender,
+            until_ms: now_ms.saturating_add(WAIT_MS),
             request,
         };
         self.all.insert(number, early);
-        number
+    }
+
+    /// Whether a timer is to be set for the oldest, and after how long it is due.
+    pub(super) fn start_timer(&mut self, now_ms: u64) -> Option<u64> {
+        let (_, oldest) = self.all.first_key_value().filter(|_| !self.has_timer)?;
+        self.has_timer = true;
+        Some(oldest.until_ms.saturating_sub(now_ms))
+    }
+
+    /// It is due: takes those away that have waited long enough.
+    pub(super) fn take_due(&mut self, now_ms: u64) -> Vec<T> {
+        self.has_timer = false;
+        let mut due = Vec::new();
+        while let Some((&number, oldest)) = self.all.first_key_value()
+            && oldest.until_ms <= now_ms
+        {
+            due.extend(self.take(number));
+        }
+        due
+    }
+
+    /// Takes away what agents have asked for a job.
+    fn take_of_agents(&mut self, job: JobId) -> Vec<T> {
+        if !self.has_of_agent(job) {
+            return Vec::new();
+        }
+        let is_of_agent = |number: &u64| {
+            let early = self.all.get(number);
+            early.is_some_and(|early| early.sender == EarlySender::Agent)
+        };
+        let numbers = self.by_job.get(&job).into_iter().flatten();
+        let numbers: Vec<u64> = numbers.copied().filter(is_of_agent).collect();
+        numbers.into_iter().filter_map(|n| self.take(n)).collect()
+    }
+
+    /// Those that wait for a job have their turns: it has come.
+    pub(super) fn give_turns(&mut self, job: JobId) {
+        let of_agents = self.take_of_agents(job);
+        self.at_once.extend(of_agents);
+        if self.by_job.contains_key(&job) {
+            self.granted.insert(job, self.next);
+        }
+    }
+
+    /// Takes the request away whose turn it is: those of agents, then those of clients if this event may take another. Jobs take
+    /// turns.
+    pub(super) fn take_turn(&mut self) -> Option<T> {
+        if let Some(of_agent) = self.at_once.pop_front() {
+            return Some(of_agent);
+        }
+        while self.turns < TURNS_AT_ONCE {
+            let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.granted.range((after, Bound::Unbounded)).next();
+            let (&job, &end) = next.or_else(|| self.granted.first_key_value())?;
+            self.last = Some(job);
+            let first = self.by_job.get(&job).and_then(BTreeSet::first).copied();
+            match first.filter(|number| *number < end) {
+                Some(number) => {
+                    self.turns += 1;
+                    return self.take(number);
+                }
+                None => drop(self.granted.remove(&job)),
+            }
+        }
+        None
+    }
+
+    /// Whether a timer is to be set, after which others have their turns.
+    pub(super) fn start_turn_timer(&mut self) -> bool {
+        self.turns > 0 && !std::mem::replace(&mut self.has_turn_timer, true)
+    }
+
+    /// It is due.
+    pub(super) fn turn_timer_over(&mut self) {
+        self.has_turn_timer = false;
+        self.turns = 0;
     }
 
     /// Takes one away.
-    pub(super) fn take(&mut self, number: u64) -> Option<T> {
+    fn take(&mut self, number: u64) -> Option<T> {
         let EarlyRequest {
             job,
             sender,
             request,
+            ..
         } = self.all.remove(&number)?;
         if let Some(numbers) = self.by_job.get_mut(&job) {
             numbers.remove(&number);
@@ -126,16 +231,11 @@ impl<T> EarlyRequests<T> {
         Some(request)
     }
 
-    /// Numbers of those that wait for a job, in order.
-    pub(super) fn of_job(&self, job: JobId) -> Vec<u64> {
-        let numbers = self.by_job.get(&job).into_iter().flatten();
-        numbers.copied().collect()
-    }
-
-    /// Numbers of those of a client, in order.
-    pub(super) fn of_client(&self, conn: ConnId) -> Vec<u64> {
+    /// Takes away what a client has asked for.
+    pub(super) fn take_client(&mut self, conn: ConnId) -> Vec<T> {
         let numbers = self.by_client.get(&conn).into_iter().flatten();
-        numbers.copied().collect()
+        let numbers: Vec<u64> = numbers.copied().collect();
+        numbers.into_iter().filter_map(|n| self.take(n)).collect()
     }
 }
 

@@ -35,8 +35,12 @@ pub struct PeerRequestId(pub u64);
 /// Something that the agent waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Timer {
-    /// The job of an early request; by its number.
-    Grant(u64),
+    /// The job of the oldest early request.
+    Grant,
+    /// Further early requests whose jobs have come.
+    EarlyTurns,
+    /// Further steps that wait and may start.
+    PlaceSteps,
     /// The notice to a client that its step waits.
     StepQueued(ConnId),
     /// Reports that wait for others to go with them.

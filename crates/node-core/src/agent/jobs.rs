@@ -390,7 +390,8 @@ impl Agent {
             if had.is_none_or(|had| had.resizes < grant.resizes) {
                 known.shrink(grant);
                 self.steps.led.retry_waiting(attempt);
-                self.steps.grant_came(&mut self.state, grant.job);
+                self.steps.node_steps.grant_came(grant.job);
+                self.steps.start_early(&mut self.state);
             }
             return;
         }
@@ -404,7 +405,8 @@ impl Agent {
         }
         self.state.jobs.entry(attempt).set_grant(Rc::clone(grant));
         self.steps.samples.sample_from_now(&mut self.state, grant);
-        self.steps.grant_came(&mut self.state, grant.job);
+        self.steps.node_steps.grant_came(grant.job);
+        self.steps.start_early(&mut self.state);
     }
 
     /// The controller ends a job. One that is not known is not known to the launcher either, which says so.

@@ -37,6 +37,10 @@ pub(super) struct LedSteps {
     numbers: HashMap<JobId, StepNumbers>,
     /// Jobs whose step daemons were read since something changed that may let their steps start.
     read: HashSet<JobAttempt>,
+    /// Waiting steps that are yet laid out in this event.
+    looks_left: usize,
+    /// There were more. A timer runs after which they are looked at.
+    is_paused: bool,
 }
 
 /// srun's request for a step, or for the number of one.
@@ -64,8 +68,17 @@ struct Waiting {
     attempt: JobAttempt,
     /// The client was informed that it waits.
     is_noticed: bool,
-    /// The nodes that it names, if they were looked up.
+    /// The nodes that it names, if they were looked up and are few.
     named: Option<NamedNodes>,
+    /// In a job of this size it can start once nothing else is there.
+    fits: Option<JobSize>,
+}
+
+/// What decides whether a step can ever start in a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct JobSize {
+    resizes: u32,
+    tasks_per_node: u32,
 }
 
 /// The nodes that a step names.

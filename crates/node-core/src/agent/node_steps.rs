@@ -1,7 +1,7 @@
 //! This node's part of steps, on whichever node they are led: starts their daemons, and reports to the lead how they ended.
 
 use super::actions::Actions;
-use super::early::{EarlyRequests, EarlySender};
+use super::early::{EarlyRequests, EarlySender, TURN_MS};
 use super::lead::CreateRequest;
 use super::state::AgentState;
 use super::steps::Steps;
@@ -22,8 +22,6 @@ use muster_proto::step::{AgentReply, StepLaunch, StepShare};
 use muster_trust::is_same_key;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// How long a step's start waits for the controller to say that this node has the job.
-const GRANT_WAIT_MS: u64 = 30_000;
 /// Time between TERM and KILL before the controller has said one.
 const KILL_WAIT_MS: u64 = 30_000;
 
@@ -516,30 +514,34 @@ impl Steps {
         });
     }
 
-    /// The job came: steps that were ahead of it start.
-    pub(super) fn grant_came(&mut self, state: &mut AgentState, job: JobId) {
-        for wait in self.node_steps.early.of_job(job) {
-            match self.node_steps.early.take(wait) {
-                Some(Early::Start(launch, origin)) => self.start_here(state, *launch, origin),
-                Some(Early::Create(request)) => self.create_step(state, *request),
-                Some(Early::Number(request)) => self.take_step_number(state, *request),
-                None => {}
+    /// Steps that were ahead of jobs that have come start, those that clients ask for a few at a time.
+    pub(super) fn start_early(&mut self, state: &mut AgentState) {
+        while let Some(early) = self.node_steps.early.take_turn() {
+            match early {
+                Early::Start(launch, origin) => self.start_here(state, *launch, origin),
+                Early::Create(request) => self.create_step(state, *request),
+                Early::Number(request) => self.take_step_number(state, *request),
             }
+        }
+        if self.node_steps.early.start_turn_timer() {
+            state.out.set_timer(Timer::EarlyTurns, TURN_MS);
         }
     }
 
-    /// The job did not come.
-    pub(super) fn grant_wait_over(&mut self, state: &mut AgentState, wait: u64) {
-        match self.node_steps.early.take(wait) {
-            Some(Early::Start(launch, origin)) => {
-                let why = "the controller has not given it the job";
-                self.step_refused(state, &launch, origin, why);
+    /// The jobs of the oldest requests did not come.
+    pub(super) fn grant_wait_over(&mut self, state: &mut AgentState) {
+        for early in self.node_steps.early.take_due(state.now.mono_ms) {
+            match early {
+                Early::Start(launch, origin) => {
+                    let why = "the controller has not given it the job";
+                    self.step_refused(state, &launch, origin, why);
+                }
+                Early::Create(request) | Early::Number(request) => {
+                    request.refuse_unknown_job(&mut state.out);
+                }
             }
-            Some(Early::Create(request) | Early::Number(request)) => {
-                request.refuse_unknown_job(&mut state.out);
-            }
-            None => {}
         }
+        self.node_steps.start_grant_timer(state);
     }
 
     pub(super) fn step_refused(
@@ -697,16 +699,34 @@ impl NodeSteps {
                 request.refuse(&mut state.out, refusal);
             }
             (_, early) => {
-                let wait = self.early.add(early.job(), sender, early);
-                state.out.set_timer(Timer::Grant(wait), GRANT_WAIT_MS);
+                let now_ms = state.now.mono_ms;
+                self.early.add(early.job(), sender, early, now_ms);
+                self.start_grant_timer(state);
             }
+        }
+    }
+
+    /// The job came: requests that were ahead of it have their turns.
+    pub(super) fn grant_came(&mut self, job: JobId) {
+        self.early.give_turns(job);
+    }
+
+    /// Others have theirs.
+    pub(super) fn turns_come(&mut self) {
+        self.early.turn_timer_over();
+    }
+
+    /// One timer is for all of them: it stays when a client goes.
+    fn start_grant_timer(&mut self, state: &mut AgentState) {
+        if let Some(after_ms) = self.early.start_timer(state.now.mono_ms) {
+            state.out.set_timer(Timer::Grant, after_ms);
         }
     }
 
     /// The client has gone: nothing is started for it.
     pub(super) fn forget_early(&mut self, state: &mut AgentState, conn: ConnId) {
-        for wait in self.early.of_client(conn) {
-            if let Some(Early::Create(request) | Early::Number(request)) = self.early.take(wait) {
+        for early in self.early.take_client(conn) {
+            if let Early::Create(request) | Early::Number(request) = early {
                 request.end(&mut state.out);
             }
         }

@@ -393,7 +393,7 @@ impl Bench {
 
     fn timer(&mut self, timer: Timer) {
         assert!(self.timers.remove(&timer), "{timer:?}");
-        if let Timer::Release(_) = timer {
+        if let Timer::Release(_) | Timer::Grant = timer {
             self.now.mono_ms += 60_000;
         }
         self.event(Event::TimerDue(timer));

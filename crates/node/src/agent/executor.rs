@@ -41,6 +41,8 @@ const QUESTIONS_MAX: usize = 256;
 const REQUESTS_AT_ONCE: usize = 64;
 /// So many of users are, however many others there are: an agent that is taken over must not keep users out.
 const USER_REQUESTS_AT_ONCE: usize = 16;
+/// None is begun after this time, in which administrators and agents, and then users, are served.
+const SERVICE_TIME: Duration = Duration::from_millis(5);
 
 /// A request that is not over.
 struct OpenRequest {
@@ -81,6 +83,8 @@ pub(super) struct Executor {
     first: FairQueue<ClientInput, Sender>,
     /// The same of users, whose turns come after theirs.
     users: FairQueue<ClientInput, Sender>,
+    /// How long each of the two is served before all else that has come is looked at.
+    service_time: Duration,
     requests: HashMap<RequestId, OpenRequest>,
     audit: AuditLog,
     /// What was left out of it will be counted.
@@ -130,6 +134,7 @@ impl Executor {
             answered: HashMap::new(),
             first: FairQueue::default(),
             users: FairQueue::default(),
+            service_time: SERVICE_TIME,
             requests: HashMap::new(),
             audit: AuditLog::new(),
             is_summary_due: false,
@@ -224,15 +229,22 @@ impl Executor {
 
     /// Serves clients for a while: administrators and other agents, then users.
     pub(super) fn serve_clients(&mut self) {
+        let served = self.serve_some(Precedence::First, REQUESTS_AT_ONCE);
+        let left = REQUESTS_AT_ONCE - served;
+        self.serve_some(Precedence::Users, left.max(USER_REQUESTS_AT_ONCE));
+    }
+
+    /// Serves at most so many, and one however long it takes; how many there were.
+    fn serve_some(&mut self, precedence: Precedence, most: usize) -> usize {
+        let begun = self.clock.elapsed();
         let mut served = 0;
-        while served < REQUESTS_AT_ONCE && self.serve_next(Precedence::First) {
+        while served < most && self.serve_next(precedence) {
             served += 1;
-        }
-        for _ in 0..(REQUESTS_AT_ONCE - served).max(USER_REQUESTS_AT_ONCE) {
-            if !self.serve_next(Precedence::Users) {
-                return;
+            if self.clock.elapsed().saturating_sub(begun) >= self.service_time {
+                break;
             }
         }
+        served
     }
 
     /// Serves the client whose turn it is, by the time that requests take; whether there is one.

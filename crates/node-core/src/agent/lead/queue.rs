@@ -6,6 +6,7 @@ use crate::agent::ConnId;
 use muster_model::ids::JobAttempt;
 use muster_model::refusal::{Refusal, RefusalCode};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 
 /// Steps of one job that may wait: as many as one user may have connections, each of an srun.
 const JOB_MAX: usize = 4096;
@@ -21,6 +22,8 @@ pub(super) struct WaitingSteps {
     users: HashMap<u32, usize>,
     /// Jobs of which something has changed since they were looked at.
     ready: BTreeSet<JobAttempt>,
+    /// Of them, the one that was looked at last: those after it come first.
+    last: Option<JobAttempt>,
     /// Jobs whose steps wait until the controller has acknowledged reports.
     unacknowledged: BTreeSet<JobAttempt>,
     next: u64,
@@ -38,6 +41,8 @@ struct JobQueue {
     overlapping: BTreeSet<u64>,
     /// Places of those that have come since the job was looked at.
     fresh: Vec<u64>,
+    /// Of those that have come, places of some that must start at once, when only the controller holds them up.
+    undecided: BTreeSet<u64>,
     /// The first does not fit now, and holds up all that do not share everything.
     is_blocked: bool,
 }
@@ -49,6 +54,7 @@ impl JobQueue {
             steps: BTreeMap::new(),
             overlapping: BTreeSet::new(),
             fresh: Vec::new(),
+            undecided: BTreeSet::new(),
             is_blocked: false,
         }
     }
@@ -125,6 +131,7 @@ impl WaitingSteps {
         let was_first = job.first() == Some(place);
         let waiting = job.steps.remove(&place)?;
         job.overlapping.remove(&place);
+        job.undecided.remove(&place);
         if was_first {
             job.is_blocked = false;
             self.ready.insert(attempt);
@@ -205,9 +212,16 @@ impl WaitingSteps {
         self.ready.append(&mut self.unacknowledged);
     }
 
-    /// A job that is to be looked at.
-    pub(super) fn next_ready(&mut self) -> Option<JobAttempt> {
-        self.ready.pop_first()
+    /// A job that is to be looked at. Jobs take turns.
+    pub(super) fn next_ready(&self) -> Option<JobAttempt> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.ready.range((after, Bound::Unbounded)).next();
+        next.or_else(|| self.ready.first()).copied()
+    }
+
+    /// The job has had its turn.
+    pub(super) fn set_last(&mut self, attempt: JobAttempt) {
+        self.last = Some(attempt);
     }
 
     /// Whether a job is to be looked at.
@@ -250,6 +264,19 @@ impl WaitingSteps {
     pub(super) fn take_fresh(&mut self, attempt: JobAttempt) -> Vec<u64> {
         let job = self.jobs.get_mut(&attempt);
         job.map_or_else(Vec::new, |job| std::mem::take(&mut job.fresh))
+    }
+
+    /// What becomes of a step that must start at once is decided when the controller has acknowledged reports.
+    pub(super) fn put_off(&mut self, attempt: JobAttempt, place: u64) {
+        if let Some(job) = self.jobs.get_mut(&attempt) {
+            job.undecided.insert(place);
+        }
+    }
+
+    /// It has: places of those steps.
+    pub(super) fn take_undecided(&mut self, attempt: JobAttempt) -> BTreeSet<u64> {
+        let job = self.jobs.get_mut(&attempt);
+        job.map_or_else(BTreeSet::new, |job| std::mem::take(&mut job.undecided))
     }
 
     #[cfg(not(test))]

@@ -5,7 +5,7 @@ use super::super::lead::LedSteps;
 use super::super::state::AgentState;
 use super::super::steps::Steps;
 use super::queue::WaitingPlace;
-use super::{CreateRequest, LedStepEvent, LedStepState, NamedNodes, Waiting};
+use super::{CreateRequest, JobSize, LedStepEvent, LedStepState, NamedNodes, Waiting};
 use crate::agent::node_steps::Early;
 use crate::agent::{Action, AfterRead, ConnId, Timer};
 use crate::layout::{self, NoLayout, NodePlacement, StepNodes};
@@ -18,6 +18,22 @@ use std::collections::BTreeSet;
 
 /// The client of a step that waits shorter than this is not informed: the step before it is only being cleaned up.
 const QUIET_MS: u64 = 200;
+
+/// Waiting steps of all jobs that are laid out in one event: each may take milliseconds.
+const LOOKS_AT_ONCE: usize = 16;
+/// After which further ones are. Meanwhile the agent takes what else has come.
+const PAUSE_MS: u64 = 1;
+
+/// How a look at the waiting steps of a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// No more of them start now.
+    Over,
+    /// Step daemons are read first.
+    Reading,
+    /// There are too many for one event.
+    Paused,
+}
 
 impl Steps {
     /// srun asks for a step.
@@ -39,6 +55,10 @@ impl Steps {
         let most = state.node.max_tasks_per_node();
         let has_room = self.led.waiting.check_room(attempt, owner);
         let nodes = has_room.and_then(|()| StepNodes::new(&grant.alloc, &request.spec, most));
+        // What can never start does not wait.
+        let nodes = nodes.and_then(|nodes| {
+            layout::lay_out_alone(&grant.alloc, &request.spec, &nodes, most).map(|_| nodes)
+        });
         let nodes = match nodes {
             Ok(nodes) => nodes,
             Err(refusal) => return request.refuse(&mut state.out, refusal),
@@ -75,21 +95,39 @@ impl Steps {
                 resizes: grant.resizes,
                 nodes,
             }),
+            fits: Some(JobSize {
+                resizes: grant.resizes,
+                tasks_per_node: most,
+            }),
         };
+        let is_due = self.led.is_paused && self.led.waiting.is_ready(attempt);
         self.led.waiting.push(owner, waiting);
-        if state.reading.is_none() {
+        if state.reading.is_none() && !is_due {
             // That is the asking user's time.
+            self.led.begin_looks();
             self.try_job(state, attempt);
         }
     }
 
     /// Starts waiting steps that fit, of jobs of which something has changed, in the order in which they came. A step that waits
-    /// holds up later ones of its job, but for those that share everything. Whether all were looked at: otherwise step daemons are
-    /// being read.
+    /// holds up later ones of its job, but for those that share everything. What is too much for one event is left to a later one.
+    /// Whether that is all for now: otherwise step daemons are being read.
     pub(in crate::agent) fn try_steps(&mut self, state: &mut AgentState) -> bool {
+        if self.led.is_paused {
+            return true;
+        }
         while let Some(attempt) = self.led.waiting.next_ready() {
-            if !self.try_job(state, attempt) {
-                return false;
+            if self.led.looks_left == 0 {
+                self.led.pause_looks(state);
+                return true;
+            }
+            match self.try_job(state, attempt) {
+                Look::Reading => return false,
+                Look::Paused => {
+                    self.led.waiting.set_last(attempt);
+                    return true;
+                }
+                Look::Over => self.led.waiting.set_last(attempt),
             }
         }
         self.led.read.clear();
@@ -97,8 +135,9 @@ impl Steps {
     }
 
     /// The same of one job.
-    pub(super) fn try_job(&mut self, state: &mut AgentState, attempt: JobAttempt) -> bool {
+    pub(super) fn try_job(&mut self, state: &mut AgentState, attempt: JobAttempt) -> Look {
         self.led.waiting.set_looked_at(attempt);
+        let mut awaits_controller = false;
         while let Some(place) = self.led.waiting.candidate(attempt) {
             let Some(grant) = state.jobs.get(attempt).and_then(|j| j.grant.clone()) else {
                 for waiting in self.led.waiting.take_job(attempt) {
@@ -112,8 +151,15 @@ impl Steps {
             if state.must_wait_for_controller(grant.spec.owner.uid) {
                 // It would be one more that the controller does not know of.
                 self.led.waiting.await_controller(attempt);
+                awaits_controller = true;
                 break;
             }
+            if self.led.looks_left == 0 {
+                self.led.waiting.look_again(attempt);
+                self.led.pause_looks(state);
+                return Look::Paused;
+            }
+            self.led.looks_left -= 1;
             let most = state.node.max_tasks_per_node();
             match self.led.lay_out(&grant, place, most) {
                 Ok(placed) => {
@@ -128,7 +174,7 @@ impl Steps {
                 {
                     state.reading = Some(AfterRead::Placing(attempt));
                     self.led.waiting.look_again(attempt);
-                    return false;
+                    return Look::Reading;
                 }
                 Err(NoLayout::Busy) => self.led.waiting.block(attempt, place),
                 Err(NoLayout::Never(refusal)) => {
@@ -138,9 +184,9 @@ impl Steps {
                 }
             }
         }
-        self.led.leave_waiting(state, attempt);
+        self.led.leave_waiting(state, attempt, awaits_controller);
         self.led.read.remove(&attempt);
-        true
+        Look::Over
     }
 
     /// A client is gone: its step, if it has asked for one, waits no more, or is ended.
@@ -155,6 +201,10 @@ impl Steps {
         for key in self.led.placed.of_client(conn) {
             self.placed_client_gone(state, key);
         }
+        if self.led.is_paused {
+            return;
+        }
+        self.led.begin_looks();
         for attempt in jobs {
             // They may have held up others of that user. That is the user's time, too.
             if state.reading.is_none() && self.led.waiting.is_ready(attempt) {
@@ -228,6 +278,25 @@ impl AgentState {
 }
 
 impl LedSteps {
+    /// An event begins in which waiting steps may be laid out.
+    pub(in crate::agent) fn begin_looks(&mut self) {
+        self.looks_left = LOOKS_AT_ONCE;
+    }
+
+    /// Leaves other waiting steps to a later event.
+    fn pause_looks(&mut self, state: &mut AgentState) {
+        if !std::mem::replace(&mut self.is_paused, true) {
+            state.out.set_timer(Timer::PlaceSteps, PAUSE_MS);
+        }
+        self.read.clear();
+    }
+
+    /// That event has come.
+    pub(in crate::agent) fn resume_looks(&mut self) {
+        self.is_paused = false;
+        self.read.clear();
+    }
+
     /// Lays out the step at a place of a job's queue.
     fn lay_out(
         &mut self,
@@ -237,9 +306,12 @@ impl LedSteps {
     ) -> Result<Vec<NodePlacement>, NoLayout> {
         let attempt = JobAttempt::new(grant.job, grant.attempt);
         let held = self.held(grant);
-        let Some(Waiting { spec, named, .. }) = self.waiting.get_mut(attempt, place) else {
+        let Some(waiting) = self.waiting.get_mut(attempt, place) else {
             return Err(NoLayout::Busy);
         };
+        let Waiting {
+            spec, named, fits, ..
+        } = waiting;
         let known = named.take().filter(|named| named.resizes == grant.resizes);
         let nodes = match known {
             Some(NamedNodes { nodes, .. }) => nodes,
@@ -248,22 +320,47 @@ impl LedSteps {
                 nodes.map_err(NoLayout::Never)?
             }
         };
-        let placed = layout::lay_out_on(&grant.alloc, spec, &nodes, &held, tasks_per_node);
-        *named = Some(NamedNodes {
+        let size = JobSize {
+            resizes: grant.resizes,
+            tasks_per_node,
+        };
+        let lay_out = match *fits == Some(size) {
+            true => layout::lay_out_beside,
+            false => layout::lay_out_on,
+        };
+        let placed = lay_out(&grant.alloc, spec, &nodes, &held, tasks_per_node);
+        if !matches!(placed, Err(NoLayout::Never(_))) {
+            *fits = Some(size);
+        }
+        *named = nodes.is_small().then_some(NamedNodes {
             resizes: grant.resizes,
             nodes,
         });
         placed
     }
 
-    /// Steps of a job that have come and do not start now wait, or are refused if they may not.
-    fn leave_waiting(&mut self, state: &mut AgentState, attempt: JobAttempt) {
-        for place in self.waiting.take_fresh(attempt) {
+    /// Steps of a job that have come and do not start now wait, or are refused if they may not. Those that only the controller
+    /// holds up are no later than others.
+    fn leave_waiting(
+        &mut self,
+        state: &mut AgentState,
+        attempt: JobAttempt,
+        awaits_controller: bool,
+    ) {
+        let mut places = self.waiting.take_fresh(attempt);
+        if !awaits_controller {
+            places.extend(self.waiting.take_undecided(attempt));
+        }
+        for place in places {
             let Some(waiting) = self.waiting.get_mut(attempt, place) else {
                 continue;
             };
             let conn = waiting.conn;
-            if waiting.spec.immediate {
+            let is_immediate = waiting.spec.immediate;
+            if is_immediate && awaits_controller {
+                self.waiting.put_off(attempt, place);
+            }
+            if is_immediate && !awaits_controller {
                 if let Some(waiting) = self.waiting.remove(attempt, place) {
                     waiting.refuse(&mut state.out, RefusalCode::NotImmediate.into());
                 }

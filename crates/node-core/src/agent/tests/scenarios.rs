@@ -333,7 +333,7 @@ fn requests_that_are_faster_than_the_controller_wait_for_it() {
     let launch = launch_for_node_2();
     let start = AgentRequest::StartStep(Box::new(launch), Vec::new());
     let request = bench.request(AGENT_CONN, start, false);
-    bench.timer(Timer::Grant(0));
+    bench.timer(Timer::Grant);
     assert_eq!(
         refusal(bench.replies_to(request)[0]),
         RefusalCode::JobNotHere

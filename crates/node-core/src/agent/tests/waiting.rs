@@ -1,6 +1,7 @@
 //! Steps that wait, in numbers: how many may, and what an event costs others. Looks at waiting steps are counted.
 
 use super::*;
+use muster_model::job::Step;
 use muster_model::spec::Owner;
 use std::sync::Arc;
 
@@ -228,4 +229,236 @@ fn requests_for_unknown_jobs_are_bounded_by_user() {
     assert!(bench.agent.steps.node_steps.is_quiet());
     let again = bench.create(1, spec(50));
     assert!(bench.replies_to(again).is_empty());
+}
+
+/// The job of two nodes is made smaller.
+fn small_launch_of(job: u64) -> JobGrant {
+    JobGrant {
+        resizes: 1,
+        alloc: grant_of(1, 0).alloc,
+        ..launch_of(job, 1)
+    }
+}
+
+/// All were laid out and refused in one event: a minute for the most that may wait.
+#[test]
+fn steps_that_can_never_start_are_refused_a_few_at_a_time() {
+    let mut bench = Bench::with_job(1);
+    bench.launch_busy(20, 1);
+    let requests: Vec<RequestId> = (0..300)
+        .map(|conn| bench.create(conn, step_of_job(20)))
+        .collect();
+    bench.launch_busy(21, 1);
+    let waits = bench.create(1000, step_of_job(21));
+    bench.event(Event::ConnClosed(ConnId(21 << 32)));
+    let count = |bench: &Bench| {
+        let refused = requests.iter();
+        refused
+            .filter(|id| !bench.replies_to(**id).is_empty())
+            .count()
+    };
+    let before = crate::layout::layouts();
+    bench.order(Order::Launch(Box::new(small_launch_of(20))));
+    assert!(crate::layout::layouts() - before <= 40);
+    assert_eq!(count(&bench), 16);
+    // Other events bring no more, and one that may start at once does not wait.
+    bench.event(Event::ConnClosed(ConnId(0)));
+    bench.acknowledge();
+    assert_eq!(count(&bench), 16);
+    bench.create(2000, step_spec(1));
+    assert!(
+        bench
+            .starts
+            .iter()
+            .any(|(stepd, _)| bench.stepds[stepd].attempt == RUN)
+    );
+    // Another step behind them is not the time to refuse them all either.
+    bench.create(
+        2001,
+        StepSpec {
+            min_nodes: Some(1),
+            max_nodes: Some(1),
+            ntasks: Some(1),
+            ..step_of_job(20)
+        },
+    );
+    assert_eq!(count(&bench), 16);
+    let mut rounds = 0;
+    while bench.timers.contains(&Timer::PlaceSteps) {
+        let before = crate::layout::layouts();
+        bench.timer(Timer::PlaceSteps);
+        assert!(crate::layout::layouts() - before <= 40);
+        rounds += 1;
+    }
+    assert!((18..=20).contains(&rounds), "{rounds}");
+    assert_eq!(count(&bench), 300);
+    assert!(bench.replies_to(waits).is_empty());
+}
+
+/// They waited behind one that waits, each to be looked at once that is gone.
+#[test]
+fn what_can_never_start_does_not_wait() {
+    let mut bench = Bench::with_job(1);
+    bench.launch_busy(20, 1);
+    bench.create(1, step_of_job(20));
+    let many = StepSpec {
+        ntasks: Some(500),
+        ..step_of_job(20)
+    };
+    let refused = bench.create(2, many);
+    assert!(bench.is_refused(refused, RefusalCode::NodeConfigUnavailable));
+}
+
+/// They were expanded, laid out and refused in the event of the controller's orders.
+#[test]
+fn early_requests_have_turns_a_few_at_a_time() {
+    let mut bench = Bench::with_job(1);
+    let spec = |job| StepSpec {
+        key: Some(KEY.to_vec().into()),
+        ntasks: Some(500),
+        ..step_of_job(job)
+    };
+    let of_job = |bench: &mut Bench, job: u64| -> Vec<RequestId> {
+        let conns = (0..20).map(|n| job * 100 + n);
+        conns.map(|conn| bench.create(conn, spec(job))).collect()
+    };
+    let requests = [30, 31].map(|job| of_job(&mut bench, job));
+    let count = |bench: &Bench, at: usize| {
+        let refused = requests[at].iter();
+        refused
+            .filter(|id| !bench.replies_to(**id).is_empty())
+            .count()
+    };
+    for job in [30, 31] {
+        bench.order(Order::Launch(Box::new(launch_of(job, 0))));
+    }
+    assert_eq!([count(&bench, 0), count(&bench, 1)], [4, 0]);
+    bench.timer(Timer::EarlyTurns);
+    assert_eq!(
+        [count(&bench, 0), count(&bench, 1)],
+        [6, 2],
+        "jobs take turns"
+    );
+    let mut rounds = 1;
+    while bench.timers.contains(&Timer::EarlyTurns) {
+        bench.timer(Timer::EarlyTurns);
+        rounds += 1;
+    }
+    assert_eq!([count(&bench, 0), count(&bench, 1)], [20, 20]);
+    assert_eq!(rounds, 10);
+    assert!(bench.agent.steps.node_steps.is_quiet());
+    // One that waits for a later size of its job has no turn until that comes.
+    let later = StepSpec {
+        resizes: 7,
+        ..spec(30)
+    };
+    let later = bench.create(1, later);
+    assert!(bench.replies_to(later).is_empty());
+    assert!(!bench.timers.contains(&Timer::EarlyTurns));
+}
+
+/// Each left one behind when its client went.
+#[test]
+fn early_requests_have_one_timer() {
+    let mut bench = Bench::with_job(2);
+    let spec = StepSpec {
+        key: Some(vec![1; 16].into()),
+        ..step_of_job(50)
+    };
+    let before = bench.timers_set;
+    for conn in 0..100 {
+        bench.create(conn, spec.clone());
+        bench.event(Event::ConnClosed(ConnId(conn)));
+    }
+    bench.now.mono_ms += 20_000;
+    let last = bench.create(100, spec);
+    assert_eq!(bench.timers_set, before + 1);
+    // It has not waited long enough when that is due.
+    bench.now.mono_ms += 10_000;
+    assert!(bench.timers.remove(&Timer::Grant));
+    bench.event(Event::TimerDue(Timer::Grant));
+    assert!(bench.replies_to(last).is_empty());
+    bench.timer(Timer::Grant);
+    assert!(bench.is_refused(last, RefusalCode::JobNotHere));
+    assert!(!bench.timers.contains(&Timer::Grant));
+    assert_eq!(bench.timers_set, before + 2);
+}
+
+/// A list of 65,536 names of 255 bytes each took 20 ms.
+#[test]
+fn names_of_a_list_are_bounded_in_bytes() {
+    let mut bench = Bench::with_job(1);
+    let spec = StepSpec {
+        exclude: Some(format!("{}[00000-65535]", "x".repeat(249))),
+        ..step_spec(1)
+    };
+    let refused = bench.create(1, spec);
+    assert!(bench.is_refused(refused, RefusalCode::InvalidNode));
+}
+
+/// Positions of many were put back when they were looked up again.
+#[test]
+fn many_names_are_not_kept() {
+    let mut bench = Bench::of_node(1);
+    bench.connect_launcher(Vec::new());
+    bench.connect_controller();
+    bench.order(Order::Launch(Box::new(grant_of(300, 0))));
+    let spec = StepSpec {
+        nodelist: Some("n[1-300]".to_owned()),
+        ..step_spec(300)
+    };
+    bench.create(1, spec.clone());
+    bench.create(2, spec);
+    let before = crate::layout::look_ups();
+    for _ in 0..3 {
+        bench.agent.steps.led.retry_waiting(RUN);
+        bench.event(Event::Idle);
+    }
+    // Before daemons are read, and after.
+    assert_eq!(crate::layout::look_ups() - before, 6);
+}
+
+impl Bench {
+    /// More is not acknowledged than a user may have.
+    fn report_too_much(&mut self) {
+        let step = Step {
+            step: StepNo(1000),
+            name: "true".to_owned(),
+            hostlist: "n1".to_owned(),
+            submit_line: "y".repeat(17 << 20),
+            nodes: 1,
+            tasks: 1,
+            cpus: 1,
+            memory_mib: 0,
+            start_time: Timestamp(1),
+            stdio: Default::default(),
+            time_limit: None,
+            distribution: None,
+            maker: None,
+        };
+        let report = Report::StepStarted(Box::new(step));
+        let reports = &mut self.agent.state.reports;
+        reports.push(RUN.job, RUN.attempt, report);
+    }
+}
+
+/// It was refused, though nothing of its job was in its way.
+#[test]
+fn one_that_must_start_at_once_waits_for_the_controller() {
+    let mut bench = Bench::with_job(1);
+    let spec = |nodes: u32| StepSpec {
+        immediate: true,
+        ..step_spec(nodes)
+    };
+    bench.report_too_much();
+    let waits = bench.create(1, spec(1));
+    assert!(bench.replies_to(waits).is_empty() && bench.starts.is_empty());
+    bench.acknowledge();
+    assert_eq!(bench.starts.len(), 1);
+    // What is in its way then decides.
+    bench.report_too_much();
+    let refused = bench.create(2, spec(2));
+    assert!(bench.replies_to(refused).is_empty());
+    bench.acknowledge();
+    assert!(bench.is_refused(refused, RefusalCode::NotImmediate));
 }

@@ -26,7 +26,10 @@ fn executor() -> Executor {
         spool_pattern: String::new(),
     };
     let (inputs, _) = mpsc::unbounded_channel();
-    Executor::new(options, NodeProbe::default(), Peers::direct("n1"), inputs)
+    let mut executor = Executor::new(options, NodeProbe::default(), Peers::direct("n1"), inputs);
+    // However busy the machine is.
+    executor.service_time = Duration::MAX;
+    executor
 }
 
 /// A connection of a client.
@@ -120,6 +123,24 @@ async fn administrators_and_other_agents_are_served_before_users() {
     executor.serve_clients();
     assert_eq!(answered(&first), 180 + REQUESTS_AT_ONCE);
     assert_eq!(answered(&users) - before, USER_REQUESTS_AT_ONCE);
+}
+
+/// 64 requests of 20 ms each came before all that launcher, controller and step daemons had sent.
+#[tokio::test]
+async fn requests_that_take_long_are_served_one_at_a_time() {
+    let (mut executor, quotas) = (executor(), Quotas::new(0, 20_000));
+    // Each takes longer than that.
+    executor.service_time = Duration::ZERO;
+    let [root, user] = [(0, 1), (1, 2)].map(|(uid, n)| Connection::new(&quotas, uid, n));
+    for _ in 0..20 {
+        root.asks(&mut executor);
+        user.asks(&mut executor);
+    }
+    for round in 1..=20 {
+        executor.serve_clients();
+        assert_eq!((root.inbox.len(), user.inbox.len()), (round, round));
+    }
+    assert!(!executor.has_clients());
 }
 
 #[tokio::test]
