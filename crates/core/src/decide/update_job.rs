@@ -382,8 +382,16 @@ fn new_spec(
     ) {
         super::job_accounting::check_accounting(draft, config, &mut spec)?;
     }
-    if update.reservation.is_some() {
+    if let Some(partitions) = &update.partitions {
+        if partitions.len() > JOB_PARTITIONS_MAX {
+            return Err(RefusalCode::InvalidPartition.into());
+        }
+        spec.partitions = partitions.clone();
+    }
+    if update.reservation.is_some() || update.partitions.is_some() {
         places::keep_once(&mut spec)?;
+    }
+    if update.reservation.is_some() {
         reservation::check_access(state, identity, &spec)?;
     }
     if let Some(nice) = update.nice {
@@ -427,12 +435,7 @@ fn new_spec(
     if update.deadline.is_some() || update.time_min.is_some() {
         check_times(&spec, limit, draft.now)?;
     }
-    if let Some(partitions) = &update.partitions {
-        if partitions.len() > JOB_PARTITIONS_MAX {
-            return Err(RefusalCode::InvalidPartition.into());
-        }
-        spec.partitions = partitions.clone();
-        places::keep_once(&mut spec)?;
+    if update.partitions.is_some() {
         let limit_in = |_: &PartitionConfig| limit;
         let (chosen, _) = partition_access::choose(state, identity, &spec, limit_in)?;
         spec.partitions = chosen.iter().map(|p| p.name.clone()).collect();
