@@ -202,3 +202,22 @@ fn unequal_components_are_tried_in_few_orders() {
     world.end(runs[127]);
     assert_eq!(world.pass(), ids);
 }
+
+/// A job of many unequal components is ahead of one that fits on what it leaves. It uses up what a pass looks at for such jobs, in
+/// each pass; the other has its turn all the same.
+#[test]
+fn a_costly_heterogeneous_job_keeps_none_from_its_turn() {
+    let (mut world, runs) = busy(160);
+    world.submit_het((0..128).map(|i| job(1, 500 - i)).collect());
+    assert!(plan(&mut world).0.is_empty());
+    let last = world.submit_het(vec![job(1, 1), job(1, 2)]);
+    let mut started = Vec::new();
+    // Nodes change, so that the earliest time of the first is looked for again.
+    for run in &runs[..4] {
+        world.end(*run);
+        let (now, cost) = plan(&mut world);
+        assert!(cost.het_nodes >= 2_000_000, "{cost:?}");
+        started.extend(now);
+    }
+    assert_eq!(started, last);
+}
