@@ -221,3 +221,22 @@ fn a_costly_heterogeneous_job_keeps_none_from_its_turn() {
     }
     assert_eq!(started, last);
 }
+
+/// Nodes of which nothing is kept are not looked at again for each end: components of an ordinary job on many nodes wait for the
+/// earliest time at which they fit.
+#[test]
+fn large_heterogeneous_jobs_wait_for_the_earliest_time() {
+    let mut world = World::simple(10_000, 1);
+    for i in 0..600 {
+        world.submit(job(1, 10 + i));
+    }
+    world.submit(wide(9400, 9400, 1000));
+    assert_eq!(world.pass().len(), 601);
+    let ids = world.submit_het(vec![wide(70, 70, 30); 8]);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    // 560 nodes are free when as many jobs have ended.
+    let expected = world.state.jobs[&ids[0]].expected_start;
+    let earliest = world.now.plus_s((10 + 559) * 60);
+    assert_eq!(expected, Some(earliest), "{cost:?}");
+}
