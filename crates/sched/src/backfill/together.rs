@@ -194,15 +194,15 @@ pub(crate) fn earliest_together(
     (found, search.cost.get())
 }
 
-/// Whether all members find places side by side on empty nodes, the way they are looked for on others; not if that is
-/// too costly to find out.
+/// Whether all members find places side by side on empty nodes, the way they are looked for on others; also if that is too
+/// costly to find out.
 pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> (bool, JointCost) {
     let kinds = kinds_of(members);
     let mut orders = TriedOrders::new(&kinds);
     let mut cost = JointCost::default();
     for round in 0..members.len() {
         if round >= ORDERS_LEAST && cost.nodes >= JOINT_NODES_MAX {
-            break;
+            return (true, cost);
         }
         let mut taken = NodeMap::<Room>::default();
         let alone = orders.order.iter().position(|&number| {

@@ -4,6 +4,7 @@
 use crate::world::{World, cluster, job, node, wide};
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
+use muster_model::job::Reason;
 use muster_model::node::{GresConfig, NodeConfig};
 use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec};
 use muster_sched::Cost;
@@ -239,4 +240,15 @@ fn large_heterogeneous_jobs_wait_for_the_earliest_time() {
     let expected = world.state.jobs[&ids[0]].expected_start;
     let earliest = world.now.plus_s((10 + 559) * 60);
     assert_eq!(expected, Some(earliest), "{cost:?}");
+}
+
+/// A job that is too costly to be compared with empty nodes in all orders waits for nodes like any other.
+#[test]
+fn a_job_that_is_too_costly_to_judge_waits_for_nodes() {
+    let mut world = World::simple(400, 1);
+    let ids = world.submit_het((0..128).map(|i| wide(4, 4, 500 - i)).collect());
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_nodes >= 4_000_000, "{cost:?}");
+    assert_eq!(world.reason(ids[0]), Reason::Resources);
 }
