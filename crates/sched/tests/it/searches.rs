@@ -15,7 +15,7 @@ fn half(right: bool) -> CpuSet {
 }
 
 /// Two sockets of four cores, and two GPUs at these sockets.
-fn two_sockets(name: &str, first: bool, second: bool) -> NodeConfig {
+pub(crate) fn two_sockets(name: &str, first: bool, second: bool) -> NodeConfig {
     NodeConfig {
         sockets: 2,
         cores_per_socket: 4,
@@ -38,7 +38,7 @@ fn devices(name: &str, count: u64) -> Vec<GresAsk> {
 }
 
 /// A GPU at each of two sockets.
-fn at_both_sockets(mut spec: JobSpec) -> JobSpec {
+pub(crate) fn at_both_sockets(mut spec: JobSpec) -> JobSpec {
     spec.ask.sockets_per_node = Some(2);
     spec.ask.devices = Some(Box::new(DeviceAsk {
         per_socket: devices("gpu", 1),
