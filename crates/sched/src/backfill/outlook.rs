@@ -27,6 +27,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Nodes for which a search for an earliest time counts at least: what it finds is reserved.
+const PLACE_LEAST: u64 = 128;
+/// Nodes that are prepared for such a search while one is looked at.
+const PREPARED_AS_ONE: u64 = 4;
 /// Steps that cost as much as a look at one node.
 const STEPS_AS_ONE: u64 = 16;
 
@@ -450,7 +454,7 @@ impl Outlook {
         let StartTimes { now, from, waited } = times;
         let mut future = self.future(demand, on, kept.holds, now);
         let moment = future.nodes_of_moment();
-        self.count_looked_at(moment);
+        self.count_looked_at(moment + PLACE_LEAST + on.part.order.len() as u64 / PREPARED_AS_ONE);
         let mut moments: BTreeSet<Timestamp> = kept.ends.range(..NEVER).copied().collect();
         moments.extend(on.part.ends_of_reservations(on.fleet, now));
         moments.extend(from);
