@@ -41,6 +41,8 @@ struct Changed {
 #[derive(Default)]
 struct Progress {
     last: Option<Changed>,
+    /// The last specification that stays as it is.
+    unchanged: Option<Arc<JobSpec>>,
     /// Bytes by which specifications have become longer.
     growth: u64,
 }
@@ -113,22 +115,7 @@ fn update_item(
     }
     let limit = new_limit(draft, identity, job, update)?;
     let rank = new_rank(draft, identity, job, update)?;
-    let spec = match &progress.last {
-        // Equal ones are found to be so by their address, unless they came from an older journal.
-        Some(changed) if changed.before == job.spec => Some(changed.after.clone()),
-        Some(_) | None => {
-            let after = new_spec(draft, identity, job, shared, limit)?.map(Arc::new);
-            if let Some(after) = &after {
-                progress.last = Some(Changed {
-                    before: job.spec.clone(),
-                    after: after.clone(),
-                    longer: spec_bytes(after).saturating_sub(spec_bytes(&job.spec)),
-                    record: None,
-                });
-            }
-            after
-        }
-    };
+    let spec = changed_spec(draft, identity, job, (shared, limit), progress)?;
     if let Some(spec) = &spec {
         let longer = progress.last.as_ref().map_or(0, |changed| changed.longer);
         let tasks = match &job.array {
@@ -338,6 +325,43 @@ fn new_rank(
     Ok(Some(JobChange::Priority(priority)))
 }
 
+/// [`new_spec`], once for jobs that have the same specification.
+fn changed_spec(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    (shared, limit): (&SharedUpdate<'_>, Option<TimeLimit>),
+    progress: &mut Progress,
+) -> Result<Option<Arc<JobSpec>>, Refusal> {
+    let known = [
+        progress.unchanged.as_ref().map(|spec| (spec, None)),
+        (progress.last.as_ref()).map(|changed| (&changed.before, Some(&changed.after))),
+    ];
+    // Equal ones are found to be so by their address, unless they came from an older journal.
+    let known = || known.iter().flatten();
+    if let Some((_, after)) = known().find(|(before, _)| Arc::ptr_eq(before, &job.spec)) {
+        return Ok(after.cloned());
+    }
+    for (before, after) in known() {
+        if shared.are_equal(before, &job.spec)? {
+            return Ok(after.cloned());
+        }
+    }
+    let after = new_spec(draft, identity, job, shared, limit)?.map(Arc::new);
+    match &after {
+        None => progress.unchanged = Some(job.spec.clone()),
+        Some(after) => {
+            progress.last = Some(Changed {
+                before: job.spec.clone(),
+                after: after.clone(),
+                longer: spec_bytes(after).saturating_sub(spec_bytes(&job.spec)),
+                record: None,
+            });
+        }
+    }
+    Ok(after)
+}
+
 /// The specification with the changes in it; `None` if nothing of it changes.
 fn new_spec(
     draft: &Draft<'_>,
@@ -348,8 +372,7 @@ fn new_spec(
 ) -> Result<Option<JobSpec>, Refusal> {
     let update = shared.about(job);
     let state = draft.state;
-    let named = update.partitions.as_ref().unwrap_or(&job.spec.partitions);
-    shared.charge_spec(named.len())?;
+    shared.charge_spec(&job.spec)?;
     let mut spec = (*job.spec).clone();
     set_texts(&mut spec, update)?;
     let accounted = [&update.account, &update.qos, &update.wckey];
@@ -359,8 +382,16 @@ fn new_spec(
     ) {
         super::job_accounting::check_accounting(draft, config, &mut spec)?;
     }
-    if update.reservation.is_some() {
+    if let Some(partitions) = &update.partitions {
+        if partitions.len() > JOB_PARTITIONS_MAX {
+            return Err(RefusalCode::InvalidPartition.into());
+        }
+        spec.partitions = partitions.clone();
+    }
+    if update.reservation.is_some() || update.partitions.is_some() {
         places::keep_once(&mut spec)?;
+    }
+    if update.reservation.is_some() {
         reservation::check_access(state, identity, &spec)?;
     }
     if let Some(nice) = update.nice {
@@ -404,12 +435,7 @@ fn new_spec(
     if update.deadline.is_some() || update.time_min.is_some() {
         check_times(&spec, limit, draft.now)?;
     }
-    if let Some(partitions) = &update.partitions {
-        if partitions.len() > JOB_PARTITIONS_MAX {
-            return Err(RefusalCode::InvalidPartition.into());
-        }
-        spec.partitions = partitions.clone();
-        places::keep_once(&mut spec)?;
+    if update.partitions.is_some() {
         let limit_in = |_: &PartitionConfig| limit;
         let (chosen, _) = partition_access::choose(state, identity, &spec, limit_in)?;
         spec.partitions = chosen.iter().map(|p| p.name.clone()).collect();

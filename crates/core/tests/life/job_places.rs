@@ -105,6 +105,28 @@ fn reservations_of_a_job_and_their_partitions_are_bounded() {
     assert_eq!(w.refused(1000, change(more, plain)), invalid);
 }
 
+/// A job moves from many partitions and no reservation to few of both in one command.
+#[test]
+fn places_are_counted_as_the_whole_update_has_them() {
+    let of_each = JOB_PLACES_MAX / JOB_RESERVATIONS_MAX;
+    let mut w = world(of_each + 1, JOB_RESERVATIONS_MAX);
+    let id = w.submit(JobSpec {
+        partitions: names("p", of_each + 1),
+        ..spec("x")
+    });
+    let reservation = names("r", JOB_RESERVATIONS_MAX).join(",");
+    let update = |partitions: usize| JobUpdate {
+        partitions: Some(names("p", partitions)),
+        reservation: Some(reservation.clone()),
+        ..JobUpdate::default()
+    };
+    let refused = w.refused(1000, change(update(of_each + 1), id));
+    assert_eq!(refused, RefusalCode::InvalidReservation);
+    w.must(1000, change(update(of_each), id));
+    let moved = (names("p", of_each).join(","), Some(reservation));
+    assert_eq!(places(&w, id), moved);
+}
+
 /// A journal may have jobs that were accepted before there were these bounds.
 #[test]
 fn jobs_of_an_older_journal_keep_what_they_name() {

@@ -27,6 +27,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Nodes for which a search for an earliest time counts at least: what it finds is reserved.
+const PLACE_LEAST: u64 = 128;
+/// Nodes that are prepared for such a search while one is looked at.
+const PREPARED_AS_ONE: u64 = 4;
+/// Steps that cost as much as a look at one node.
+const STEPS_AS_ONE: u64 = 16;
+
 /// Where and from when on the first job of a lane is to run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedPlacement<'a> {
@@ -446,8 +453,8 @@ impl Outlook {
     ) -> Option<FoundStart> {
         let StartTimes { now, from, waited } = times;
         let mut future = self.future(demand, on, kept.holds, now);
-        let nodes = on.part.order.len() as u64;
-        self.looked_at.set(self.looked_at.get() + nodes);
+        let moment = future.nodes_of_moment();
+        self.count_looked_at(moment + PLACE_LEAST + on.part.order.len() as u64 / PREPARED_AS_ONE);
         let mut moments: BTreeSet<Timestamp> = kept.ends.range(..NEVER).copied().collect();
         moments.extend(on.part.ends_of_reservations(on.fleet, now));
         moments.extend(from);
@@ -459,10 +466,11 @@ impl Outlook {
             // As long as nodes come to hold more and nothing else happens, only those matter with which it is enough.
             ahead.take_while(&mut future, |_, then| !self.is_enough(then));
         }
-        loop {
+        let found = loop {
             let next = match (ahead.next_at(now), moments.first().copied()) {
                 (Some(a), Some(b)) => a.min(b),
-                (a, b) => a.or(b)?,
+                (Some(only), None) | (None, Some(only)) => only,
+                (None, None) => break None,
             };
             future.go_to(next);
             while moments.first().is_some_and(|t| *t <= next) {
@@ -475,20 +483,26 @@ impl Outlook {
                 continue;
             }
             ahead.changed = false;
-            self.looked_at.set(self.looked_at.get() + nodes);
+            self.count_looked_at(moment);
             if !self.is_enough(future.count_open(demand, self.least, ahead.capacity)) {
                 continue;
             }
             let start = future.start;
             match self.place_at(demand, &future, relents.is_some_and(|t| t <= start)) {
-                Placement::Here(picks) => return Some(FoundStart { start, picks }),
+                Placement::Here(picks) => break Some(FoundStart { start, picks }),
                 Placement::Scattered if relents.is_none() => {
                     relents = demand.relents_at(start);
                     moments.extend(relents);
                 }
                 Placement::Scattered | Placement::Nowhere(_) => {}
             }
-        }
+        };
+        self.count_looked_at(future.grown as u64 / STEPS_AS_ONE);
+        found
+    }
+
+    fn count_looked_at(&self, nodes: u64) {
+        self.looked_at.set(self.looked_at.get() + nodes);
     }
 
     fn is_enough(&self, capacity: Capacity) -> bool {
@@ -521,6 +535,7 @@ impl Outlook {
             let found = self.latest(demand, future);
             return found.map_or(Placement::Nowhere(Shortfall::ANYTHING), Placement::Here);
         }
+        self.count_looked_at(future.part.order.len() as u64);
         // Where the network has a shape, that decides.
         let switches = demand.switches.filter(|_| !relented);
         let switches = switches.map(|limit| limit.most);
@@ -548,7 +563,9 @@ impl Outlook {
                 nodes >= self.nodes_needed + more && (tasks >= self.tasks_needed || more > 0)
             };
             let mut last = true;
+            let mut looked_at = 0;
             for pos in places.by_ref() {
+                looked_at += 1;
                 if future.may_have(pos) == 0 || std::mem::replace(&mut among.kept[pos], true) {
                     continue;
                 }
@@ -560,6 +577,7 @@ impl Outlook {
                 }
             }
             among.settle();
+            self.count_looked_at(looked_at + among.places.len() as u64);
             let found = choose(demand, fleet, part, &among, None).picks();
             if found.is_some() || last {
                 return found;

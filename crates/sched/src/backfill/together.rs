@@ -25,6 +25,8 @@ const TIMES_MAX: usize = 1000;
 /// Nodes that are looked at for the components of one job at most. After half of them times are left out at which all
 /// components might fit, at the end all but the last.
 pub(crate) const JOINT_NODES_MAX: u64 = 4_000_000;
+/// Times that are tried one after another when as many were, before the last.
+const TIMES_BEYOND: usize = 2;
 /// Orders in which components are placed whatever that costs.
 pub(crate) const ORDERS_LEAST: usize = 3;
 
@@ -192,15 +194,15 @@ pub(crate) fn earliest_together(
     (found, search.cost.get())
 }
 
-/// Whether all members find places side by side on empty nodes, the way they are looked for on others; not if that is
-/// too costly to find out.
+/// Whether all members find places side by side on empty nodes, the way they are looked for on others; also if that is too
+/// costly to find out.
 pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> (bool, JointCost) {
     let kinds = kinds_of(members);
     let mut orders = TriedOrders::new(&kinds);
     let mut cost = JointCost::default();
     for round in 0..members.len() {
         if round >= ORDERS_LEAST && cost.nodes >= JOINT_NODES_MAX {
-            break;
+            return (true, cost);
         }
         let mut taken = NodeMap::<Room>::default();
         let alone = orders.order.iter().position(|&number| {
@@ -301,12 +303,17 @@ impl JointSearch<'_> {
         let ends: BTreeSet<Timestamp> = held.map(|hold| hold.end).collect();
         let kept = KeptNodes { holds, ends: &ends };
         let mut at = self.now;
+        let mut beyond = 0;
         for _ in 0..TIMES_MAX {
             let spent = self.cost.get().nodes;
             if spent >= self.nodes_max && at < last {
-                at = last;
+                beyond += 1;
+                if beyond > TIMES_BEYOND {
+                    at = last;
+                }
             }
-            match self.arrange(kept, at, spent < self.nodes_max / 2) {
+            let all_orders = at >= last || spent < self.nodes_max / 2;
+            match self.arrange(kept, at, all_orders) {
                 Arranged::Together(taken, found) => {
                     *holds = taken;
                     return Some((at, found));

@@ -175,19 +175,19 @@ pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bo
         Tried::Waits => waits,
         tried => tried,
     };
-    pass.s.cost.het_nodes += pass.s.cost.nodes_visited - visited;
+    pass.s.cost.het_tried_nodes += pass.s.cost.nodes_visited - visited;
     pass.het_tried.insert(place.leader, tried);
     tried
 }
 
 /// Whether the job is tried in this pass: there is a limit of nodes that are looked at for such jobs, and in the next pass
-/// it is the turn of the others.
+/// it is the turn of the others. One has its turn in each pass, whatever that costs.
 fn has_turn(pass: &mut Pass<'_>, place: HetPlace) -> bool {
     let tried = &mut pass.s.het_turns;
     if tried.before.contains(&place.leader) {
         return false;
     }
-    if pass.s.cost.het_nodes >= NODES_MAX {
+    if pass.s.cost.het_tried_nodes >= NODES_MAX && !tried.now.is_empty() {
         tried.is_cut = true;
         return false;
     }

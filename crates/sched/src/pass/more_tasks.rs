@@ -2,12 +2,16 @@
 //! greatest that it can have then. It waits, and has nodes kept for it, for the least.
 
 use super::{Pass, starts};
+use crate::NODES_PER_PASS_MAX;
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
 use crate::place::node_source::choose_now;
 use crate::place::{NodeSource as _, Placement};
 use muster_model::ids::JobId;
 use muster_model::task_range::TaskRange;
+
+/// Nodes that are looked at for one job before it starts with what was found so far.
+const NODES_MAX: u64 = 100_000;
 
 /// A search for the greatest number of tasks.
 struct RangeSearch<'s, 'p> {
@@ -49,7 +53,8 @@ impl RangeSearch<'_, '_> {
     fn run(mut self, mut picks: Vec<Pick>) -> Vec<Pick> {
         let numbers = self.range.len_up_to(self.capacity());
         let (mut fits, mut too_many, mut next) = (0, numbers, numbers.saturating_sub(1));
-        while fits + 1 < too_many {
+        let before = self.pass.s.cost.nodes_and_tries();
+        while fits + 1 < too_many && !self.is_spent(before) {
             match self.try_number(next) {
                 Some(more) => (fits, picks) = (next, more),
                 None => too_many = next,
@@ -57,6 +62,12 @@ impl RangeSearch<'_, '_> {
             next = fits + (too_many - fits) / 2;
         }
         picks
+    }
+
+    /// Whether it is to look at no more nodes, where the pass had looked at `before` of them.
+    fn is_spent(&self, before: u64) -> bool {
+        let own = self.pass.s.cost.nodes_and_tries() - before;
+        own >= NODES_MAX || self.pass.work() >= NODES_PER_PASS_MAX
     }
 
     /// Tasks for which nodes have room now at most, up to the greatest number of the range. On one node it is what an empty one
@@ -104,8 +115,9 @@ impl RangeSearch<'_, '_> {
         let switches = self.pass.switch_limit(self.job, &self.demand);
         let mut source = self.pass.nodes_now(self.lane, &self.demand);
         let placement = choose_now(&self.demand, &mut source, switches);
-        let visited = source.visited.get();
+        let (visited, tries) = (source.visited.get(), source.tries.get());
         self.pass.s.cost.nodes_visited += visited;
+        self.pass.s.cost.socket_tries += tries;
         let limit_on = |picks| starts::limit_on(self.pass, self.lane, self.job, picks);
         match placement {
             Placement::Here(picks) if limit_on(&picks).is_none() => Some(picks),

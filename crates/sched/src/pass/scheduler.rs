@@ -49,8 +49,10 @@ pub struct Cost {
     pub socket_tries: u64,
     /// Places that were looked for, for a component of a heterogeneous job each.
     pub het_placements: u64,
-    /// Nodes that were looked at for these, now and at later times.
+    /// Nodes that were looked at to find when and where such jobs fit at the earliest.
     pub het_nodes: u64,
+    /// Nodes that were looked at to start such jobs at once.
+    pub het_tried_nodes: u64,
 }
 
 impl Cost {

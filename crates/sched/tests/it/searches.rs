@@ -4,6 +4,7 @@
 use crate::world::{World, cluster, job, node, wide};
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
+use muster_model::job::Reason;
 use muster_model::node::{GresConfig, NodeConfig};
 use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec};
 use muster_sched::Cost;
@@ -14,7 +15,7 @@ fn half(right: bool) -> CpuSet {
 }
 
 /// Two sockets of four cores, and two GPUs at these sockets.
-fn two_sockets(name: &str, first: bool, second: bool) -> NodeConfig {
+pub(crate) fn two_sockets(name: &str, first: bool, second: bool) -> NodeConfig {
     NodeConfig {
         sockets: 2,
         cores_per_socket: 4,
@@ -37,7 +38,7 @@ fn devices(name: &str, count: u64) -> Vec<GresAsk> {
 }
 
 /// A GPU at each of two sockets.
-fn at_both_sockets(mut spec: JobSpec) -> JobSpec {
+pub(crate) fn at_both_sockets(mut spec: JobSpec) -> JobSpec {
     spec.ask.sockets_per_node = Some(2);
     spec.ask.devices = Some(Box::new(DeviceAsk {
         per_socket: devices("gpu", 1),
@@ -201,4 +202,53 @@ fn unequal_components_are_tried_in_few_orders() {
     assert!(cost.het_nodes <= 5_000_000, "{cost:?}");
     world.end(runs[127]);
     assert_eq!(world.pass(), ids);
+}
+
+/// A job of many unequal components is ahead of one that fits on what it leaves. It uses up what a pass looks at for such jobs, in
+/// each pass; the other has its turn all the same.
+#[test]
+fn a_costly_heterogeneous_job_keeps_none_from_its_turn() {
+    let (mut world, runs) = busy(160);
+    world.submit_het((0..128).map(|i| job(1, 500 - i)).collect());
+    assert!(plan(&mut world).0.is_empty());
+    let last = world.submit_het(vec![job(1, 1), job(1, 2)]);
+    let mut started = Vec::new();
+    // Nodes change, so that the earliest time of the first is looked for again.
+    for run in &runs[..4] {
+        world.end(*run);
+        let (now, cost) = plan(&mut world);
+        assert!(cost.het_nodes >= 2_000_000, "{cost:?}");
+        started.extend(now);
+    }
+    assert_eq!(started, last);
+}
+
+/// Nodes of which nothing is kept are not looked at again for each end: components of an ordinary job on many nodes wait for the
+/// earliest time at which they fit.
+#[test]
+fn large_heterogeneous_jobs_wait_for_the_earliest_time() {
+    let mut world = World::simple(10_000, 1);
+    for i in 0..600 {
+        world.submit(job(1, 10 + i));
+    }
+    world.submit(wide(9400, 9400, 1000));
+    assert_eq!(world.pass().len(), 601);
+    let ids = world.submit_het(vec![wide(70, 70, 30); 8]);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    // 560 nodes are free when as many jobs have ended.
+    let expected = world.state.jobs[&ids[0]].expected_start;
+    let earliest = world.now.plus_s((10 + 559) * 60);
+    assert_eq!(expected, Some(earliest), "{cost:?}");
+}
+
+/// A job that is too costly to be compared with empty nodes in all orders waits for nodes like any other.
+#[test]
+fn a_job_that_is_too_costly_to_judge_waits_for_nodes() {
+    let mut world = World::simple(400, 1);
+    let ids = world.submit_het((0..128).map(|i| wide(4, 4, 500 - i)).collect());
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_nodes >= 4_000_000, "{cost:?}");
+    assert_eq!(world.reason(ids[0]), Reason::Resources);
 }

@@ -3,7 +3,8 @@
 
 use crate::account_limits;
 use crate::drawn::drawn;
-use crate::world::{World, job, wide};
+use crate::searches::{at_both_sockets, two_sockets};
+use crate::world::{World, cluster, job, wide};
 use muster_model::ids::JobId;
 use muster_model::job::Reason;
 use muster_model::spec::JobSpec;
@@ -137,4 +138,18 @@ fn few_numbers_are_tried() {
     assert_eq!(plan.starts[0].alloc.ntasks, 998 * 8 + 4);
     let cost = world.sched.cost();
     assert!(cost.nodes_visited <= 5 * 1000, "{cost:?}");
+}
+
+/// What it takes to find a greater number counts as other searches do.
+#[test]
+fn searches_for_more_tasks_count_what_they_compare() {
+    let of = |spec: JobSpec| {
+        let mut world = World::new(cluster(vec![two_sockets("n0", false, true)]));
+        let id = world.submit(spec);
+        assert_eq!(world.pass(), [id]);
+        world.sched.cost().socket_tries
+    };
+    let plain = of(at_both_sockets(wide(1, 2, 9)));
+    let open = of(with_range(at_both_sockets(wide(1, 2, 9)), &[(2, 8)]));
+    assert!(open > plain, "{open}, {plain}");
 }

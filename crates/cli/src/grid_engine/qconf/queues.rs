@@ -11,6 +11,7 @@ use muster_conf::grid_engine::Mapping;
 use muster_conf::grid_engine::resources;
 use muster_model::command::{Reply, UserCommand};
 use muster_model::config::PartitionConfig;
+use muster_model::hostlist::compress;
 use muster_model::refusal::RefusalCode;
 use muster_trust::host::short_name;
 use std::io::Read as _;
@@ -246,7 +247,9 @@ fn hosts(value: &str) -> Result<String, String> {
         Some(group) => Err(format!(
             "host group {group} is not there: name hosts, or NodeSet lines of slurm.conf in Nodes of the PartitionName line"
         )),
-        None => Ok(all.join(",")),
+        // Hostlists are as they are.
+        None if value.contains('[') => Ok(all.join(",")),
+        None => Ok(compress(&all)),
     }
 }
 
@@ -541,7 +544,9 @@ mod tests {
                 "",
             ),
             (&[("hostlist", "@allhosts")], "Nodes=ALL"),
-            (&[("hostlist", "n1, n3")], "Nodes=n1,n3"),
+            (&[("hostlist", "n1, n3")], "Nodes=n[1,3]"),
+            (&[("hostlist", "n1 n2 n3 n4 x")], "Nodes=n[1-4],x"),
+            (&[("hostlist", "n[1,2,3,4]")], "Nodes=n[1,2,3,4]"),
             (&[("hostlist", "NONE")], "Nodes="),
             (&[("h_rt", "0:0:61")], "MaxTime=2"),
             (&[("h_rt", "INFINITY")], "MaxTime=UNLIMITED"),

@@ -3,14 +3,14 @@
 
 use crate::decide::draft::Draft;
 use crate::decide::{ask, dependency, resize, submit, target};
-use crate::event::encoded_bytes;
+use crate::event::{encoded_bytes, spec_bytes};
 use crate::state::State;
 use muster_model::command::JobUpdate;
 use muster_model::config::PartitionConfig;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{Job, Phase};
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::spec::ResourceAsk;
+use muster_model::spec::{JobSpec, ResourceAsk};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -123,10 +123,37 @@ impl<'a> SharedUpdate<'a> {
         ))
     }
 
-    /// Counts a specification that is made of the one of a job in so many partitions, whether or not it is refused then.
-    pub(super) fn charge_spec(&self, partitions: usize) -> Result<(), Refusal> {
-        let pieces = || encoded_bytes(self.update) / PIECE_BYTES;
-        self.charge(1 + partitions as u64 + self.pieces.get_or_init(pieces))
+    /// Counts a specification that is made of the one of a job, whether or not it is refused then.
+    pub(super) fn charge_spec(&self, old: &JobSpec) -> Result<(), Refusal> {
+        let update = self.update;
+        let partitions = match self.looks_at_partitions() {
+            true => update.partitions.as_ref().unwrap_or(&old.partitions).len(),
+            false => 0,
+        };
+        let pieces = || encoded_bytes(update) / PIECE_BYTES;
+        self.charge(1 + partitions as u64 + self.pieces.get_or_init(pieces))?;
+        self.charge(spec_bytes(old) / PIECE_BYTES)
+    }
+
+    /// Whether what it says is checked in each partition of a job.
+    fn looks_at_partitions(&self) -> bool {
+        let update = self.update;
+        let accounted = [&update.account, &update.qos, &update.wckey];
+        update.partitions.is_some()
+            || update.reservation.is_some()
+            || update.ask.is_some()
+            || accounted.iter().any(|given| given.is_some())
+    }
+
+    /// Whether two specifications are equal that are kept apart. Counts what was compared of equal ones; others are made anew,
+    /// and counted then.
+    pub(super) fn are_equal(&self, known: &JobSpec, other: &JobSpec) -> Result<bool, Refusal> {
+        self.charge(0)?;
+        let equal = known == other;
+        if equal {
+            self.charge(1 + spec_bytes(known) / PIECE_BYTES)?;
+        }
+        Ok(equal)
     }
 
     /// [`ask::check`], once for jobs that ask for the same in the same partitions.
@@ -160,13 +187,17 @@ impl<'a> SharedUpdate<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Progress, update_item};
     use super::*;
+    use crate::decide::target::Item;
     use crate::event::Event;
+    use muster_model::command::Identity;
     use muster_model::config::ClusterConfig;
     use muster_model::job::{Hold, Reason};
     use muster_model::node::NodeConfig;
-    use muster_model::spec::{Dependency, DependencyKind, DependencyTerm, JobSpec};
+    use muster_model::spec::{Dependency, DependencyKind, DependencyTerm};
     use muster_model::time::{TimeLimit, Timestamp};
+    use std::ops::RangeInclusive;
 
     fn after(job: u64) -> Vec<DependencyTerm> {
         vec![DependencyTerm::Job {
@@ -175,6 +206,25 @@ mod tests {
             task: None,
             delay_minutes: 0,
         }]
+    }
+
+    /// Jobs of one specification.
+    fn submit(state: &mut State, ids: RangeInclusive<u64>, spec: &Arc<JobSpec>) {
+        for id in ids {
+            state.apply(&Event::JobSubmitted {
+                id: JobId(id),
+                spec: Arc::clone(spec),
+                at: Timestamp(1),
+                priority: 1,
+                hold: Hold::None,
+                time_limit: TimeLimit::Unlimited,
+                waiting_on: Vec::new(),
+                reason: Reason::None,
+                partition: "batch".to_owned(),
+                requeueable: true,
+                het: None,
+            });
+        }
     }
 
     /// A node, and jobs of which each waits for the one before.
@@ -208,6 +258,71 @@ mod tests {
             });
         }
         state
+    }
+
+    /// Jobs with records of their own, such as tasks of an array, have one specification; a long one is copied and compared once,
+    /// also where it stays as it is.
+    #[test]
+    fn a_specification_that_stays_as_it_is_is_looked_at_once() {
+        let mut state = chain(0);
+        let spec = Arc::new(JobSpec {
+            argv: vec!["x".repeat(1 << 20)],
+            partitions: vec!["batch".to_owned()],
+            ..JobSpec::default()
+        });
+        submit(&mut state, 1..=100, &spec);
+        let root = Identity {
+            user: "root".to_owned(),
+            ..Identity::default()
+        };
+        let limit = JobUpdate {
+            time_limit: Some(TimeLimit::Minutes(5)),
+            ..JobUpdate::default()
+        };
+        let comment = JobUpdate {
+            comment: Some("y".to_owned()),
+            ..JobUpdate::default()
+        };
+        for update in [limit, comment] {
+            let mut draft = Draft::new(&state, Timestamp(2));
+            let (shared, mut progress) = (SharedUpdate::new(&update), Progress::default());
+            let mut change = |id: u64| {
+                let item = Item::Record(JobId(id));
+                let done = update_item(&mut draft, &root, item, &shared, &mut progress);
+                assert_eq!(done, Ok(()));
+                shared.compared.get()
+            };
+            let once = change(1);
+            assert!(once >= (1 << 20) / PIECE_BYTES, "{once}");
+            for id in 2..=100 {
+                assert_eq!(change(id), once);
+            }
+            // What is equal but kept apart is compared.
+            assert_eq!(shared.are_equal(&spec, &(*spec).clone()), Ok(true));
+            let apart = shared.compared.get();
+            assert!(apart >= once + (1 << 20) / PIECE_BYTES, "{apart}");
+        }
+    }
+
+    /// A limit is changed of many jobs that differ, in as many partitions as they may name.
+    #[test]
+    fn partitions_count_only_where_they_are_looked_at() {
+        let spec = JobSpec {
+            partitions: (0..50).map(|n| format!("p{n}")).collect(),
+            ..JobSpec::default()
+        };
+        let limit = JobUpdate {
+            time_limit: Some(TimeLimit::Minutes(5)),
+            ..JobUpdate::default()
+        };
+        let shared = SharedUpdate::new(&limit);
+        assert!((0..100_000).all(|_| shared.charge_spec(&spec).is_ok()));
+        let moved = JobUpdate {
+            reservation: Some("r".to_owned()),
+            ..JobUpdate::default()
+        };
+        let shared = SharedUpdate::new(&moved);
+        assert!((0..100_000).any(|_| shared.charge_spec(&spec).is_err()));
     }
 
     #[test]
@@ -246,13 +361,14 @@ mod tests {
         }
         assert_eq!(shared.compared.get(), once);
         let whole = SharedUpdate::new(&update);
-        assert!((0..100_000).all(|_| whole.charge_spec(1).is_ok()));
+        let spec = JobSpec::default();
+        assert!((0..100_000).all(|_| whole.charge_spec(&spec).is_ok()));
         let long = JobUpdate {
             comment: Some("x".repeat(60_000)),
             ..update.clone()
         };
         let long = SharedUpdate::new(&long);
-        let made = (0..100_000).take_while(|_| long.charge_spec(1).is_ok());
+        let made = (0..100_000).take_while(|_| long.charge_spec(&spec).is_ok());
         assert!(made.count() < 20_000);
         // Where all differ, there is an end.
         let refusals = (2..100_000).map(|cpus| shared.check_ask(&state, &names, &mut ask(cpus)));

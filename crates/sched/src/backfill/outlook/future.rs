@@ -17,6 +17,10 @@ use std::ops::Range;
 
 /// Rooms that there is space for at first.
 pub(super) const ROOMS: usize = 128;
+/// Nodes for which a moment counts at least.
+const MOMENT_LEAST: u64 = 16;
+/// Nodes of which counts are copied while one is looked at.
+const COPIED_AS_ONE: u64 = 64;
 /// Places, likewise.
 pub(super) const PLACES: usize = 64;
 
@@ -81,6 +85,13 @@ impl<'a> FutureNodes<'a> {
         if !rooms.is_empty() {
             rooms.clear();
         }
+    }
+
+    /// What another moment costs, in nodes looked at: those of which something is kept are looked at, of the others counts are
+    /// copied.
+    pub(super) fn nodes_of_moment(&self) -> u64 {
+        let (held, all) = (self.held.len() as u64, self.most.len() as u64);
+        MOMENT_LEAST + held + all / COPIED_AS_ONE
     }
 
     /// Tasks that a place holds at most beside what is reserved.
