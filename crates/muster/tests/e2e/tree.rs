@@ -12,11 +12,15 @@ fn start() -> Cluster {
     )
 }
 
-/// Process ids of the step daemons of a node.
+/// Process ids of the step daemons of a node, without tasks that a daemon has forked and that have not begun.
 fn daemons(c: &Cluster, node: &str) -> Vec<i32> {
     let spool = c.path(&format!("spool.{node}")).display().to_string();
     let pids = c.ok(&format!(
-        "for p in $(pgrep -x muster-stepd); do if grep -qF '{spool}' /proc/$p/cmdline; then echo $p; fi; done"
+        "for p in $(pgrep -x muster-stepd); do
+           grep -qF '{spool}' /proc/$p/cmdline 2>/dev/null || continue
+           parent=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$p/status 2>/dev/null)
+           [ \"$(cat /proc/$parent/comm 2>/dev/null)\" = muster-stepd ] || echo $p
+         done"
     ));
     pids.lines().map(|pid| pid.parse().unwrap()).collect()
 }
