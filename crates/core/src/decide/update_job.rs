@@ -115,7 +115,7 @@ fn update_item(
     }
     let limit = new_limit(draft, identity, job, update)?;
     let rank = new_rank(draft, identity, job, update)?;
-    let spec = changed_spec(draft, identity, job, (shared, limit), progress)?;
+    let spec = changed_spec(draft, identity, job, shared, limit, progress)?;
     if let Some(spec) = &spec {
         let longer = progress.last.as_ref().map_or(0, |changed| changed.longer);
         let tasks = match &job.array {
@@ -330,7 +330,8 @@ fn changed_spec(
     draft: &Draft<'_>,
     identity: &Identity,
     job: &Job,
-    (shared, limit): (&SharedUpdate<'_>, Option<TimeLimit>),
+    shared: &SharedUpdate<'_>,
+    limit: Option<TimeLimit>,
     progress: &mut Progress,
 ) -> Result<Option<Arc<JobSpec>>, Refusal> {
     let known = [
