@@ -85,7 +85,7 @@ if [ -n "$site" ]; then
 fi
 answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# A setting of the site stands once, since commands warn of a second one.
+# A setting of the site is written once, since commands warn of a second one.
 unless_given() {
   [ -n "$site" ] || { cat; return; }
   awk -F= 'NR == FNR { given[$1] = 1; next } !($1 in given)' "$site/slurm.conf" -

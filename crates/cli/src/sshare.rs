@@ -321,7 +321,7 @@ root                                          0.000000           0      1.000000
             format: Some("account%8,user%-6".into()),
             ..Options::default()
         };
-        // Depths count from what is shown; widths that are given say where a column stands.
+        // Depths count from what is shown; widths that are given say where a column begins.
         assert_eq!(
             render(&one, &answer).unwrap_or_default(),
             "   bench        \n   bench root   \n"

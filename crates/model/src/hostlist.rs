@@ -460,7 +460,7 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// How many names it stands for, if that can be counted.
+    /// How many names it expands to, if that can be counted.
     fn count(&self) -> Option<u64> {
         self.brackets.iter().try_fold(1_u64, |product, bracket| {
             let numbers = bracket.ranges.iter();

@@ -1,7 +1,7 @@
 //! The list of differences that are accepted, each under its reason.
 //!
 //! A line `[REASON]` begins a part. The others are entries: `KIND COMMAND || PATTERN`, where COMMAND is a pattern for the
-//! command line and `*` in patterns stands for any text. KIND is `line`: a line that only one side prints, as it is shown
+//! command line and `*` in patterns matches any text. KIND is `line`: a line that only one side prints, as it is shown
 //! with its sign; `word`: a word that is left out on both sides before they are compared; `order`, where PATTERN is a line
 //! that may be in another place; or `whole`, where PATTERN is a line with its sign that explains all else.
 
@@ -216,7 +216,7 @@ impl AcceptedList {
     }
 }
 
-/// Whether a pattern, in which `*` stands for any text, is met by the whole text.
+/// Whether a pattern, in which `*` matches any text, is met by the whole text.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or("");

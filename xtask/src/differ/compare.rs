@@ -5,7 +5,7 @@ const APART_S: u64 = 45;
 /// Jobs have numbers from here (`FirstJobId`) to the other.
 const FIRST_ID: u64 = 700_001;
 const LAST_ID: u64 = 719_999;
-/// Stands for a job that a line submitted.
+/// Replaces the number of a job that a line submitted.
 const NEW_ID: &str = "NEWJOB";
 
 /// What is a cluster's own.
@@ -23,7 +23,7 @@ pub(super) struct JobOfState {
     name: String,
 }
 
-/// A text of one cluster, and what stands for it.
+/// A text of one cluster, and what replaces it.
 pub(super) struct TextReplacement {
     pub(super) from: String,
     pub(super) to: &'static str,

@@ -139,7 +139,7 @@ fn failures() {
         other => panic!("{other:?}"),
     }
     node.released(1);
-    // A pattern that stands for 30 MB is the job's fault as well.
+    // A pattern that expands to 30 MB is the job's fault as well.
     let mut job = JobMaker::new(3, &dir.0, "#!/bin/sh\ntrue\n");
     job.spec.name = "n".repeat(1024);
     job.spec.stdio.stdout = Some("%x".repeat(30_000));

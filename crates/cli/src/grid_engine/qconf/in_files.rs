@@ -186,7 +186,7 @@ fn complexes(table: &str, mapping: &Mapping, known: &[String]) -> String {
     }
 }
 
-/// What a complex stands for, as sge.conf has it.
+/// What a complex is mapped to, as sge.conf has it.
 fn target_text(target: &Target) -> String {
     match target {
         Target::Gres(name, Per::Host) => format!("gres:{name}"),

@@ -140,7 +140,7 @@ fn is_same(name: &str, old: &str, new: &str) -> bool {
     }
 }
 
-/// Where that is changed which an attribute stands for.
+/// Where the setting that an attribute maps to is changed.
 fn place(name: &str) -> &'static str {
     match name {
         "qname" => "a queue keeps its name: add another and delete this one",
