@@ -61,12 +61,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// Rows that may wait for the accounting store.
 const ACCOUNTING_ROOM: usize = 1 << 20;
 /// How long a controller that stops waits for agents to take what it has sent them.
 const LINKS_WAIT: Duration = Duration::from_secs(5);
+/// How long clients wait at a start until the configuration is in force. One for which the disk has no room comes later;
+/// the state that is there can be read meanwhile.
+const LONGEST_CONFIGURATION: Duration = Duration::from_secs(5);
 
 /// How a controller is started.
 #[derive(Clone, Debug)]
@@ -98,7 +101,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
     let trust = durable.trust.clone();
     let keys = durable.keys.clone();
     let core = Core::build(&read, durable)?;
-    core.send_first_commands(&read, options.clear);
+    let configured = core.send_first_commands(&read, options.clear);
     let socket = controller_socket(
         &read.config.paths.slurmctld_pid_file,
         *read.config.slurmctld_ports.start(),
@@ -147,6 +150,7 @@ pub fn run(options: &Options, pages: HttpPages, ready: impl FnOnce()) -> Result<
         (front.listeners, front.network),
         &socket,
         options.reopen_log,
+        configured,
         ready,
     );
     // From here on the watchdog sees to it that this comes to an end.
@@ -264,16 +268,18 @@ impl Core {
         })
     }
 
-    /// The configuration, and the end of all jobs if that is wanted (`slurmctld -c`).
-    fn send_first_commands(&self, read: &Read, clear: bool) {
+    /// The configuration, and the end of all jobs if that is wanted (`slurmctld -c`). What is returned comes once the
+    /// configuration is in force for reads as well.
+    fn send_first_commands(&self, read: &Read, clear: bool) -> oneshot::Receiver<()> {
+        let (done, configured) = oneshot::channel();
         let _ = self.to_writer.send(ToWriter::Configure {
             config: Arc::clone(&read.cluster),
             settings: Box::new(read.settings.clone()),
             keep: KeptPartitions::All,
-            done: None,
+            done: Some(done),
         });
         if clear {
-            let (reply, _) = tokio::sync::oneshot::channel();
+            let (reply, _) = oneshot::channel();
             let selection = JobSelection::default();
             let _ = self.to_writer.send(ToWriter::User {
                 identity: Identity {
@@ -284,6 +290,7 @@ impl Core {
                 reply: reply.into(),
             });
         }
+        configured
     }
 }
 
@@ -432,6 +439,7 @@ fn serve(
     (listeners, network): (Listeners, Option<mpsc::Receiver<Arrival>>),
     socket: &Path,
     reopen_log: fn() -> io::Result<()>,
+    configured: oneshot::Receiver<()>,
     ready: impl FnOnce(),
 ) -> Result<()> {
     priority::urgent();
@@ -456,6 +464,8 @@ fn serve(
             "muster {version} runs as uid {user} and listens on {}",
             socket.display()
         );
+        // What is asked before would be answered by the rights of the last configuration, or of none.
+        let _ = tokio::time::timeout(LONGEST_CONFIGURATION, configured).await;
         ready();
         let accepting = server::accept(Rc::clone(&shared), users, daemons, network);
         tokio::pin!(accepting);

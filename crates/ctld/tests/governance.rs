@@ -115,7 +115,13 @@ fn start() -> Server {
         .unwrap()
     });
     is_ready.recv_timeout(Duration::from_secs(60)).unwrap();
-    Server { socket, conf }
+    let server = Server { socket, conf };
+    // A controller that is ready answers by its configuration, from the first request on.
+    match call(&server, &query(Query::Partitions)) {
+        Response::Cluster(page) => assert_ne!(page.partitions, []),
+        other => panic!("{other:?}"),
+    }
+    server
 }
 
 fn text(dir: &Path, more: &str) -> String {
