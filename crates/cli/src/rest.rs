@@ -25,7 +25,7 @@ mod submission;
 mod value;
 
 pub use call::Connect;
-pub use http::{Answer, Caller, Method, Request, Status};
+pub use http::{Answer, AnswerSink, Caller, Method, Request, Status};
 
 use crate::connect::{Client, ConnectError};
 use crate::listing::document::Asker;
@@ -33,6 +33,9 @@ use crate::listing::query;
 use call::Call;
 use muster_model::private_data::PrivateData;
 use muster_proto::client::Query;
+use route::FoundRoute;
+use serde_json::Value;
+use std::borrow::Cow;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -43,53 +46,62 @@ pub fn versions() -> impl Iterator<Item = String> {
         .map(|version| format!("v0.0.{version}"))
 }
 
-/// Answers a request. A connection that can be used again goes back to where it came from.
-pub fn answer(request: &Request<'_>, connect: &mut dyn Connect) -> Answer {
-    let path = match route::read_path(request.path) {
-        Ok(path) => path,
-        Err(answer) => return answer,
-    };
-    let found = match route::find(&path, request.method) {
-        Ok(found) => found,
-        Err(answer) => return answer,
-    };
-    let query = match value::read_query(request.query) {
-        Ok(query) => query,
-        Err(answer) => return answer,
-    };
-    if request.method != Method::Post && !request.body.is_empty() {
-        let text = "Unexpected http body provided for non-POST method";
-        return Answer::text(Status::BAD_REQUEST, text);
-    }
-    let body = match request.body {
-        [] => serde_json::Value::Null,
-        bytes if !value::has_few_parts(bytes) => {
-            let text = format!(
-                "Unable to parse query. The body has more than {} members and items.",
-                value::PARTS_MAX
-            );
-            return Answer::text(Status(413), &text);
-        }
-        bytes => match serde_json::from_slice(bytes) {
-            Ok(body) => body,
-            Err(error) => {
-                let text = format!("Unable to parse query. The body is not valid JSON: {error}");
-                return Answer::text(Status::BAD_REQUEST, &text);
-            }
-        },
+/// Answers a request: with what is given back, or, if that is absent, with what went to `sink`. A connection that can be used again
+/// goes back to where it came from.
+pub fn answer(
+    request: &Request<'_>,
+    connect: &mut dyn Connect,
+    sink: &mut dyn AnswerSink,
+) -> Option<Answer> {
+    let (found, query, body) = match read_request(request) {
+        Ok(read) => read,
+        Err(answer) => return Some(answer),
     };
     let asker = Asker {
         source: request.caller.source.clone(),
         user: request.caller.user.clone(),
         group: request.caller.group.clone(),
     };
-    let mut call = Call::new(found.target, query, body, (asker, request), connect);
+    let asked = (asker, request);
+    let mut call = Call::new(found.target, query, body, asked, (connect, sink));
     // Conditions in the query of a path that takes them in a body are read there.
     if call.operation.body.is_none() {
         call.warn_of_other_parameters();
     }
     let result = (found.handler)(&mut call);
     call.finish(result)
+}
+
+/// The parameters of a query, in their order.
+type Parameters = Vec<(String, String)>;
+
+/// What a request is for, the parameters of its query, and its body.
+fn read_request(request: &Request<'_>) -> Result<(FoundRoute, Parameters, Value), Answer> {
+    let path = route::read_path(request.path)?;
+    let found = route::find(&path, request.method)?;
+    let query = value::read_query(request.query)?;
+    if request.method != Method::Post && !request.body.is_empty() {
+        let text = "Unexpected http body provided for non-POST method";
+        return Err(Answer::text(Status::BAD_REQUEST, text));
+    }
+    let body = match request.body {
+        [] => Value::Null,
+        bytes if !value::has_few_parts(bytes) => {
+            let text = format!(
+                "Unable to parse query. The body has more than {} members and items.",
+                value::PARTS_MAX
+            );
+            return Err(Answer::text(Status(413), &text));
+        }
+        bytes => match serde_json::from_slice(bytes) {
+            Ok(body) => body,
+            Err(error) => {
+                let text = format!("Unable to parse query. The body is not valid JSON: {error}");
+                return Err(Answer::text(Status::BAD_REQUEST, &text));
+            }
+        },
+    };
+    Ok((found, query, body))
 }
 
 /// What the controller itself says at a path, over a connection to it whose user has no rights: whether it is ready, and metrics.
@@ -117,13 +129,9 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<An
         caller: &caller,
     };
     let asked = (Asker::default(), &request);
-    let mut call = Call::new(
-        found.target,
-        Vec::new(),
-        serde_json::Value::Null,
-        asked,
-        &mut connection,
-    );
+    let mut sink = WholeAnswer::default();
+    let ways: (&mut dyn Connect, &mut dyn AnswerSink) = (&mut connection, &mut sink);
+    let mut call = Call::new(found.target, Vec::new(), Value::Null, asked, ways);
     let result = match call.ask(query::private_data) {
         Ok(private) if private != PrivateData::default() => {
             let text = "PrivateData is set, so that not everybody gets metrics here: have a token read slurmrestd's /metrics";
@@ -132,7 +140,43 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<An
         Ok(_) => (found.handler)(&mut call),
         Err(failure) => Err(failure),
     };
-    Some(call.finish(result))
+    let answer = call.finish(result);
+    Some(answer.unwrap_or_else(|| sink.into_answer()))
+}
+
+/// An answer that is kept whole, however long.
+#[derive(Debug, Default)]
+struct WholeAnswer {
+    head: Option<(Status, &'static str)>,
+    body: String,
+}
+
+impl WholeAnswer {
+    fn into_answer(self) -> Answer {
+        let (status, media_type) = self.head.unwrap_or((Status::INTERNAL_ERROR, "text/plain"));
+        Answer {
+            status,
+            media_type,
+            body: Cow::Owned(self.body),
+        }
+    }
+}
+
+impl AnswerSink for WholeAnswer {
+    fn begin(&mut self, status: Status, media_type: &'static str) {
+        self.head = Some((status, media_type));
+    }
+
+    fn send(&mut self, part: String) {
+        self.body.push_str(&part);
+    }
+
+    fn finish(&mut self) {}
+
+    fn fail(&mut self) {
+        self.head = None;
+        self.body.clear();
+    }
 }
 
 /// Whether the controller answers.
@@ -166,7 +210,9 @@ pub fn is_listing(method: Method, path: &str) -> bool {
     let found = route::read_path(path).and_then(|path| route::find(&path, method));
     found.is_ok_and(|found| {
         let path = found.target.operation.path.trim_end_matches('/');
-        method == Method::Get && !path.ends_with('}') && !SMALL.contains(&path)
+        // One job may be an array of a million tasks.
+        let is_one = path.ends_with('}') && !path.ends_with("job/{job_id}");
+        method == Method::Get && !is_one && !SMALL.contains(&path)
     })
 }
 

@@ -7,6 +7,7 @@ mod events;
 mod identity;
 mod listen;
 mod pages;
+mod parts;
 mod places;
 mod server;
 mod user_stream;

@@ -98,8 +98,8 @@ impl State {
 
     /// The connection that makes room for another of an origin: of who has the most, if that is still not less afterwards
     /// than what the other has; else one of its own of which nobody knows whose it is. One without a request is first, and
-    /// the oldest.
-    fn to_give_way(&self, newcomer: Origin) -> Option<(Origin, u64)> {
+    /// the oldest. Who has none takes that of somebody else of whom nobody knows who it is, where each has one only.
+    fn to_give_way(&self, newcomer: Origin, now: Instant) -> Option<(Origin, u64)> {
         let own = self.shares.get(&newcomer);
         let count = own.map_or(0, |share| share.slots.len());
         let others = self
@@ -112,9 +112,28 @@ impl State {
             let first = first.min_by_key(|(_, s)| (s.is_known, s.is_busy, s.since));
             return first.map(|(number, _)| (*origin, *number));
         }
+        if count == 0
+            && let Some(stranger) = self.oldest_stranger(now)
+        {
+            return Some(stranger);
+        }
         let unknown = own?.slots.iter().filter(|(_, slot)| !slot.is_known);
         let first = unknown.min_by_key(|(_, s)| (s.is_busy, s.since));
         first.map(|(number, _)| (newcomer, *number))
+    }
+
+    /// The oldest connection without a request of which nobody knows whose it is, and on which nothing has come for a while.
+    fn oldest_stranger(&self, now: Instant) -> Option<(Origin, u64)> {
+        let slots = self.shares.iter().flat_map(|(origin, share)| {
+            let slots = share.slots.iter();
+            slots.map(move |(number, slot)| (*origin, *number, slot))
+        });
+        let is_stranger = |slot: &Slot| {
+            !slot.is_known && !slot.is_busy && now.duration_since(slot.since) >= STALL
+        };
+        let strangers = slots.filter(|(.., slot)| is_stranger(slot));
+        let oldest = strangers.min_by_key(|(.., slot)| slot.since);
+        oldest.map(|(origin, number, _)| (origin, number))
     }
 
     /// The connection, other than one, that gives up its bytes: of who keeps the most of them, the largest; first of those
@@ -177,7 +196,7 @@ impl Places {
     pub(crate) fn admit(self: &Arc<Places>, origin: Origin) -> Option<Place> {
         let mut state = self.state();
         if state.count() >= self.most {
-            let (of, number) = state.to_give_way(origin)?;
+            let (of, number) = state.to_give_way(origin, Instant::now())?;
             state.end(of, number);
         }
         let number = state.next;
@@ -383,6 +402,31 @@ mod tests {
         drop(first);
         assert_eq!(count(&places, A), 0);
         assert!(places.admit(B).is_some());
+    }
+
+    /// Many addresses with one silent connection each kept every newcomer out.
+    #[test]
+    fn strangers_with_one_connection_each_make_room() {
+        let places = Places::new(3, 0, 1);
+        let [first, second, known] = [1, 2, 3].map(|uid| {
+            let place = places.admit(Origin::User(uid)).unwrap();
+            Arc::new(place)
+        });
+        known.set_known();
+        // One that has just come may be about to say who it is.
+        assert!(places.admit(Origin::User(4)).is_none());
+        let past = Instant::now().checked_sub(STALL).unwrap();
+        for place in [&first, &second, &known] {
+            let (origin, number) = place.key();
+            places.state().slot(origin, number).unwrap().since = past;
+        }
+        first.set_busy(true);
+        let _newcomer = places.admit(Origin::User(4)).unwrap();
+        assert_eq!(count(&places, Origin::User(1)), 1);
+        assert_eq!(count(&places, Origin::User(2)), 0);
+        // Nobody who has one takes another's, and nobody takes a known one's.
+        assert!(places.admit(Origin::User(3)).is_none());
+        assert!(places.admit(Origin::User(5)).is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
 use crate::pages;
+use crate::parts::{PartsBody, PartsHead, PartsSink};
 use crate::places::{Kept, Origin, Place, Places, STALL_MAX};
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
@@ -21,6 +22,7 @@ use muster_closer::passed;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::borrow::Cow;
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
@@ -50,6 +52,8 @@ const KEPT_BYTES_MAX: usize = 128 << 20;
 const PART_BYTES: usize = 64 << 10;
 /// Requests that need much memory and are answered at a time.
 const LARGE: usize = 2;
+/// Where the turn at these is among those that a request waits for.
+const LARGE_OF_ALL: usize = 2;
 /// Characters of a path in the log.
 const LOGGED_CHARS: usize = 160;
 /// Lines of requests that are nobody's, in a second.
@@ -326,44 +330,56 @@ async fn respond(
     let method = request.method().clone();
     let source = peer.source.clone();
     let log = shared.log.clone();
-    let (answer, stream) = match method == Method::GET && path == rest::events::PATH {
-        true => match stream(request, peer, place, shared).await {
-            Ok(stream) => (EVENTS, Some(stream)),
-            Err(answer) => (answer, None),
-        },
-        false => (answer(request, peer, place, shared).await, None),
+    let answer = match method == Method::GET && path == rest::events::PATH {
+        true => stream(request, peer, place, shared)
+            .await
+            .map(SentAnswer::Events),
+        false => answer(request, peer, place, shared).await,
     };
-    if log.may_write(answer.status != Status::UNAUTHORIZED) {
+    let answer = answer.unwrap_or_else(SentAnswer::Whole);
+    let status = answer.head().0;
+    if log.may_write(status != Status::UNAUTHORIZED) {
         let path: String = path.chars().take(LOGGED_CHARS).collect();
         log::info!(
             "{source}: {} {} -> {}",
             method.as_str().chars().take(16).collect::<String>(),
             path.escape_debug(),
-            answer.status.0
+            status.0
         );
     }
-    response(answer, stream, place)
+    response(answer, place)
 }
 
-/// The head of a stream of events.
-const EVENTS: Answer = Answer {
-    status: Status::OK,
-    media_type: "text/event-stream",
-    body: Cow::Borrowed(""),
-};
+/// What is sent for a request.
+enum SentAnswer {
+    Whole(Answer),
+    /// One that is sent while it is made.
+    Parts(PartsHead),
+    Events(EventBody),
+}
 
-fn response(answer: Answer, stream: Option<EventBody>, place: &Arc<Place>) -> Response<SentBody> {
-    let status = StatusCode::from_u16(answer.status.0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = Response::new(match stream {
-        Some(stream) => SentBody::Stream(stream),
-        None => SentBody::Whole(AnswerBody::new(answer.body, place)),
+impl SentAnswer {
+    /// The status and the media type.
+    fn head(&self) -> (Status, &'static str) {
+        match self {
+            SentAnswer::Whole(answer) => (answer.status, answer.media_type),
+            SentAnswer::Parts(head) => (head.status, head.media_type),
+            SentAnswer::Events(_) => (Status::OK, "text/event-stream"),
+        }
+    }
+}
+
+fn response(answer: SentAnswer, place: &Arc<Place>) -> Response<SentBody> {
+    let (status, media_type) = answer.head();
+    let status = StatusCode::from_u16(status.0).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(match answer {
+        SentAnswer::Whole(answer) => SentBody::Whole(AnswerBody::new(answer.body, place)),
+        SentAnswer::Parts(head) => SentBody::Parts(head.body),
+        SentAnswer::Events(stream) => SentBody::Stream(stream),
     });
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(answer.media_type),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
@@ -385,30 +401,30 @@ async fn answer(
     peer: Arc<Peer>,
     place: &Arc<Place>,
     shared: Arc<Shared>,
-) -> Answer {
+) -> Result<SentAnswer, Answer> {
     let (head, body) = request.into_parts();
     let method = match head.method {
         Method::GET => rest::Method::Get,
         Method::POST => rest::Method::Post,
         Method::DELETE => rest::Method::Delete,
         _ => {
-            return Answer::text(
+            return Err(Answer::text(
                 Status::NOT_ALLOWED,
                 "This HTTP method is not there at any path.",
-            );
+            ));
         }
     };
     let path = head.uri.path().to_owned();
     if method == rest::Method::Get {
         match path.trim_end_matches('/') {
-            "/livez" | "/healthz" | "/readyz" => return Answer::text(Status(204), ""),
+            "/livez" | "/healthz" | "/readyz" => return Err(Answer::text(Status(204), "")),
             _ => {}
         }
         if let Some(page) = pages::at(&path) {
-            return page;
+            return Err(page);
         }
         if let Some(description) = rest::description(&path) {
-            return description;
+            return Err(description);
         }
     }
     // Prometheus asks for text, in forms of its own; the form of a report is a parameter.
@@ -416,35 +432,34 @@ async fn answer(
     let is_text = words.starts_with("metrics") || words.starts_with("muster/");
     let yaml = match wants_yaml(&head.headers).or(is_text.then_some(false)) {
         Some(yaml) => yaml,
-        None => return Answer::text(Status(415), "Accept content type is unknown"),
+        None => {
+            let text = "Accept content type is unknown";
+            return Err(Answer::text(Status(415), text));
+        }
     };
     if !is_json(&head.headers) {
         let text = "Unable to parse query. The body's content type is not application/json.";
-        return Answer::text(Status(415), text);
+        return Err(Answer::text(Status(415), text));
     }
     let given = match credentials(&head.headers) {
         Ok(given) => given,
-        Err(text) => return Answer::text(Status::UNAUTHORIZED, text),
+        Err(text) => return Err(Answer::text(Status::UNAUTHORIZED, text)),
     };
     if given.token.is_none() && peer.uid.is_none() {
         // Before a body is read of who has not even said who it is.
-        return Answer::text(Status::UNAUTHORIZED, "Authentication failure");
+        return Err(Answer::text(Status::UNAUTHORIZED, "Authentication failure"));
     }
-    let identity = match identify(given, peer, place, &shared).await {
-        Ok(identity) => identity,
-        Err(answer) => return answer,
-    };
+    let identity = identify(given, peer, place, &shared).await?;
     let mut kept = place.keep(0);
-    let body = match read(body, &mut kept).await {
-        Ok(body) => body,
-        Err(answer) => return answer,
-    };
+    let body = read(body, &mut kept).await?;
     let query = head.uri.query().unwrap_or("").to_owned();
     let is_large = body.len() > SMALL_BODY_BYTES || rest::is_listing(method, &path);
     let of_user = shared.places.large_of_user(identity.caller.uid);
     let large = is_large.then(|| [of_user, place.large.clone(), shared.large.clone()]);
-    let turn = turn(place, large).await;
-    let asked = tokio::task::spawn_blocking(move || {
+    let mut turn = turn(place, large).await;
+    let of_all = is_large.then(|| turn.remove(LARGE_OF_ALL));
+    let (mut sink, long) = PartsSink::new(place, of_all);
+    let mut asked = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let request = rest::Request {
             method,
@@ -460,15 +475,25 @@ async fn answer(
             conf: &shared.conf,
             since: Instant::now(),
         };
-        rest::answer(&request, &mut connections)
+        rest::answer(&request, &mut connections, &mut sink)
     });
-    asked.await.unwrap_or_else(|error| {
-        log::error!("a request could not be answered: {error}");
-        Answer::text(
-            Status::INTERNAL_ERROR,
-            "The request could not be answered; the log of slurmrestd says why.",
-        )
-    })
+    tokio::select! {
+        biased;
+        Ok(head) = long => Ok(SentAnswer::Parts(head)),
+        asked = &mut asked => match asked {
+            Ok(Some(answer)) => Ok(SentAnswer::Whole(answer)),
+            Ok(None) => Err(failed("its end is missing")),
+            Err(error) => Err(failed(&error.to_string())),
+        },
+    }
+}
+
+fn failed(why: &str) -> Answer {
+    log::error!("a request could not be answered: {why}");
+    Answer::text(
+        Status::INTERNAL_ERROR,
+        "The request could not be answered; the log of slurmrestd says why.",
+    )
 }
 
 /// Begins a stream of events.
@@ -584,29 +609,33 @@ async fn read_whole(mut body: Incoming, kept: &mut Kept) -> Result<Vec<u8>, Answ
     Ok(bytes)
 }
 
-/// What is sent.
+/// The body of what is sent.
 enum SentBody {
     Whole(AnswerBody),
+    Parts(PartsBody),
     Stream(EventBody),
 }
 
 impl Body for SentBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let never = |e: Infallible| match e {};
         match self.get_mut() {
-            SentBody::Whole(body) => Pin::new(body).poll_frame(context),
-            SentBody::Stream(body) => Pin::new(body).poll_frame(context),
+            SentBody::Whole(body) => Pin::new(body).poll_frame(context).map_err(never),
+            SentBody::Parts(body) => Pin::new(body).poll_frame(context),
+            SentBody::Stream(body) => Pin::new(body).poll_frame(context).map_err(never),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             SentBody::Whole(body) => body.is_end_stream(),
+            SentBody::Parts(body) => body.is_end_stream(),
             SentBody::Stream(body) => body.is_end_stream(),
         }
     }
@@ -614,6 +643,7 @@ impl Body for SentBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             SentBody::Whole(body) => body.size_hint(),
+            SentBody::Parts(body) => body.size_hint(),
             SentBody::Stream(body) => body.size_hint(),
         }
     }

@@ -94,7 +94,7 @@ pub(crate) struct Writer<'o> {
     /// Something was written at this depth.
     filled: bool,
     /// Takes what is written so far, at every record and when it is much; absent where the whole is wanted.
-    drain: Option<fn(&str)>,
+    drain: Option<&'o mut dyn FnMut(&str)>,
 }
 
 /// Bytes after which what is written so far leaves.
@@ -169,7 +169,8 @@ pub(crate) fn print_document(
 ) {
     let mut out = String::with_capacity(DRAIN_BYTES + (1 << 14));
     let envelope = Envelope::of_command(command);
-    write_document(&mut out, Some(super::print), dialect, &envelope, ctx, body);
+    let mut print = super::print;
+    write_document(&mut out, Some(&mut print), dialect, &envelope, ctx, body);
     super::print(&out);
 }
 
@@ -195,9 +196,21 @@ pub(crate) fn enveloped(
     write_document(out, None, dialect, envelope, ctx, body);
 }
 
-fn write_document(
+/// The same, given away in parts while it is written. What is left of it stays in `out`.
+pub(crate) fn enveloped_in_parts(
     out: &mut String,
-    drain: Option<fn(&str)>,
+    drain: &mut dyn FnMut(&str),
+    dialect: Dialect,
+    envelope: &Envelope<'_>,
+    ctx: &Ctx,
+    body: impl FnOnce(&mut Writer<'_>),
+) {
+    write_document(out, Some(drain), dialect, envelope, ctx, body);
+}
+
+fn write_document<'o>(
+    out: &'o mut String,
+    drain: Option<&'o mut (dyn FnMut(&str) + 'o)>,
     dialect: Dialect,
     envelope: &Envelope<'_>,
     ctx: &Ctx,
@@ -232,7 +245,7 @@ fn write_document(
         });
     }
     w.close('}');
-    out.push('\n');
+    w.out.push('\n');
 }
 
 fn release() -> [&'static str; 3] {
@@ -434,7 +447,7 @@ impl Writer<'_> {
         self.open('{');
         body(self);
         self.close('}');
-        if let Some(drain) = self.drain
+        if let Some(drain) = &mut self.drain
             && self.out.len() >= DRAIN_BYTES
         {
             drain(self.out);

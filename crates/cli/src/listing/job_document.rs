@@ -22,11 +22,23 @@ pub(crate) fn print(dialect: Dialect, rows: &[JobRow<'_>], ctx: &Ctx) {
 
 /// Writes the main part of a document with the jobs.
 pub(crate) fn jobs(w: &mut Writer<'_>, rows: &[JobRow<'_>], ctx: &Ctx) {
-    w.list("jobs", |w| {
-        for row in rows {
-            w.item(|w| job(w, row, ctx));
-        }
-    });
+    w.list("jobs", |w| items(w, rows.iter(), ctx));
+    end(w, ctx);
+}
+
+/// Writes items of the list of jobs.
+pub(crate) fn items<'j>(
+    w: &mut Writer<'_>,
+    rows: impl IntoIterator<Item = impl std::borrow::Borrow<JobRow<'j>>>,
+    ctx: &Ctx,
+) {
+    for row in rows {
+        w.item(|w| job(w, row.borrow(), ctx));
+    }
+}
+
+/// Writes what follows the list of jobs.
+pub(crate) fn end(w: &mut Writer<'_>, ctx: &Ctx) {
     if !w.is_old() {
         w.time("last_backfill", None);
         w.time("last_update", Some(ctx.now));

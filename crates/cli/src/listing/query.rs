@@ -100,7 +100,7 @@ pub(crate) fn jobs_in_parts(
 ) -> Result<(), ConnectError> {
     client.read_ahead();
     send(client, Query::Listing(filter))?;
-    receive_cluster(client, ctx)?;
+    receive_cluster(client, ctx, false)?;
     loop {
         let Response::Jobs(mut part) =
             expect(client.receive()?, |r| matches!(r, Response::Jobs(_)))?
@@ -139,10 +139,15 @@ fn with_starts(
 /// Asks for nodes, partitions and settings. Gives the nodes that completing jobs hold.
 pub(crate) fn cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, ConnectError> {
     send(client, Query::Cluster)?;
-    receive_cluster(client, ctx)
+    receive_cluster(client, ctx, true)
 }
 
-fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, ConnectError> {
+/// Receives what `ctx` is to know. Nodes that it knows already stay where the answer has none.
+fn receive_cluster(
+    client: &mut Client,
+    ctx: &mut Ctx,
+    has_nodes: bool,
+) -> Result<Vec<NodeIdx>, ConnectError> {
     let mut all = ClusterPage::default();
     loop {
         let answer = expect(client.receive()?, |r| matches!(r, Response::Cluster(_)))?;
@@ -161,9 +166,11 @@ fn receive_cluster(client: &mut Client, ctx: &mut Ctx) -> Result<Vec<NodeIdx>, C
         }
     }
     ctx.now = all.now;
-    ctx.nodes = all.nodes;
-    ctx.nodes.retain(|node| !node.removed);
-    ctx.reserved = all.reserved.into_iter().collect();
+    if has_nodes {
+        ctx.nodes = all.nodes;
+        ctx.nodes.retain(|node| !node.removed);
+        ctx.reserved = all.reserved.into_iter().collect();
+    }
     ctx.partitions = all.partitions;
     ctx.withheld = all.withheld;
     ctx.config = all.config.map(|c| *c);

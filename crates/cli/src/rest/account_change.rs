@@ -70,6 +70,9 @@ fn edit(call: &mut Call<'_>, names: Vec<String>, ask: AccountsAsk) -> Result<(),
     }
 }
 
+/// The longest path of members that is looked at.
+const PATH_BYTES_MAX: usize = 512;
+
 /// Warns of members that say something and are not read: `is_read` knows the paths of those that are.
 fn warn_of_unread(
     call: &mut Call<'_>,
@@ -78,6 +81,12 @@ fn warn_of_unread(
     is_read: &dyn Fn(&str) -> bool,
 ) {
     for (key, value) in record {
+        // Nothing that is read has so long a key, and each of many members would have a copy of those above it.
+        if above.len() + key.len() > PATH_BYTES_MAX {
+            let bytes = key.len();
+            call.warn(above, format!("a key of {bytes} bytes has no effect here"));
+            continue;
+        }
         let path = format!("{above}{key}");
         if is_read(&path) {
             continue;
@@ -742,7 +751,7 @@ impl AssociationBody {
     }
 }
 
-fn added(call: &Call<'_>, key: &str, names: &[String]) -> Outcome {
+fn added(call: &mut Call<'_>, key: &str, names: &[String]) -> Outcome {
     Ok(call.document(&call.context(), |w| w.text(key, &names.join("\n"))))
 }
 

@@ -9,6 +9,7 @@ use crate::sacct::filter::{self, RowConditions};
 use jiff::Zoned;
 use muster_model::hostlist;
 use muster_model::limits::QUERY_ITEMS_MAX;
+use muster_proto::acct::AcctJob;
 
 /// What versions since v0.0.39 answer where nothing fits, and that is no failure.
 const NOTHING_FOUND: &str = "Query found no jobs";
@@ -33,23 +34,32 @@ fn answer(call: &mut Call<'_>, conditions: &RowConditions) -> Outcome {
     let question = conditions
         .to_query(&now, 0)
         .map_err(|e| malformed("start_time", &e))?;
-    let (mut jobs, at, _) = call.ask(|client| query::accounting(client, question))?;
-    crate::sacct::in_order(&mut jobs);
-    let mut ctx = call.context();
-    ctx.now = at;
-    let rows: Vec<AcctRow<'_>> = jobs
-        .iter()
-        .map(|job| AcctRow {
-            job,
-            step: None,
-            shown: crate::listing::account::AmountStyle::default(),
-        })
-        .filter(|row| conditions.wants(row))
-        .collect();
-    if rows.is_empty() {
-        call.warn(call.operation.call, NOTHING_FOUND);
+    let (mut ctx, mut found) = (call.context(), 0);
+    let document = call.document_of(|w, client| {
+        let mut answer = Ok(());
+        w.list("jobs", |w| {
+            let write = |mut jobs: Vec<AcctJob>, now| {
+                crate::sacct::in_order(&mut jobs);
+                ctx.now = now;
+                let rows = jobs.iter().map(|job| AcctRow {
+                    job,
+                    step: None,
+                    shown: crate::listing::account::AmountStyle::default(),
+                });
+                let rows: Vec<AcctRow<'_>> = rows.filter(|row| conditions.wants(row)).collect();
+                found += rows.len();
+                document::items(w, &rows, &ctx);
+            };
+            answer = query::accounting_in_parts(client, question, write).map(|_| ());
+        });
+        answer
+    })?;
+    if found > 0 {
+        return Ok(document);
     }
-    Ok(call.document(&ctx, |w| document::jobs(w, &rows, &ctx)))
+    call.warn(call.operation.call, NOTHING_FOUND);
+    let ctx = call.context();
+    Ok(call.document(&ctx, |w| document::jobs(w, &[], &ctx)))
 }
 
 /// Drops what sacct would write before its texts.

@@ -103,7 +103,7 @@ fn root_account() -> Account {
     }
 }
 
-fn write_accounts(call: &Call<'_>, book: &Book, shown: &[&Account]) -> Outcome {
+fn write_accounts(call: &mut Call<'_>, book: &Book, shown: &[&Account]) -> Outcome {
     let all = book.sorted();
     Ok(call.document(&call.context(), |w| {
         w.list("accounts", |w| {
@@ -159,7 +159,7 @@ pub(super) fn user(call: &mut Call<'_>) -> Outcome {
     write_users(call, &book, &[found])
 }
 
-fn write_users(call: &Call<'_>, book: &Book, shown: &[&User]) -> Outcome {
+fn write_users(call: &mut Call<'_>, book: &Book, shown: &[&User]) -> Outcome {
     let all = book.sorted();
     Ok(call.document(&call.context(), |w| {
         w.list("users", |w| {
@@ -235,7 +235,7 @@ pub(super) fn association(call: &mut Call<'_>) -> Outcome {
     write_associations(call, &book, &shown)
 }
 
-fn write_associations(call: &Call<'_>, book: &Book, shown: &[&Association<'_>]) -> Outcome {
+fn write_associations(call: &mut Call<'_>, book: &Book, shown: &[&Association<'_>]) -> Outcome {
     Ok(call.document(&call.context(), |w| {
         w.list("associations", |w| {
             for association in shown {
@@ -398,7 +398,7 @@ pub(super) fn qos(call: &mut Call<'_>) -> Outcome {
     write_qos(call, &[&found])
 }
 
-fn write_qos(call: &Call<'_>, shown: &[&Qos]) -> Outcome {
+fn write_qos(call: &mut Call<'_>, shown: &[&Qos]) -> Outcome {
     Ok(call.document(&call.context(), |w| {
         let key = if w.is_old() { "QOS" } else { "qos" };
         w.list(key, |w| {

@@ -1,15 +1,23 @@
 //! One request while it is answered: what was asked, the connection to the controller, what went wrong so far.
 
 use super::errno;
-use super::http::{Answer, Caller, Request, Status};
+use super::http::{Answer, AnswerSink, Caller, Request, Status};
 use super::operation::{Area, RestOperation, Target};
 use crate::connect::{Client, ConnectError};
 use crate::listing::context::Ctx;
-use crate::listing::document::{Asker, Dialect, Envelope, Problem, Remark, Writer, enveloped};
+use crate::listing::document::{
+    Asker, Dialect, Envelope, Problem, Remark, Writer, enveloped_in_parts,
+};
 use jiff::tz::TimeZone;
 use muster_model::refusal::Refusal;
 use serde_json::Value;
 use std::borrow::Cow;
+
+/// The longest answer that is made whole before any of it is sent.
+const WHOLE_BYTES_MAX: usize = 1 << 20;
+/// Warnings of an answer, with the one that says that there are more.
+const WARNINGS_MAX: usize = 64;
+const LAST_WARNING: usize = WARNINGS_MAX - 1;
 
 /// Where connections to the controller come from: they are made as the caller, and kept for the caller's next request.
 pub trait Connect {
@@ -89,6 +97,32 @@ pub(super) struct Call<'a> {
     client: Option<Client>,
     connect: &'a mut dyn Connect,
     cluster: String,
+    sink: &'a mut dyn AnswerSink,
+    /// Part of the answer was sent.
+    is_begun: bool,
+}
+
+/// An answer that is made: kept until it is long, and sent in parts from then on.
+struct LongAnswer<'s> {
+    sink: &'s mut dyn AnswerSink,
+    head: (Status, &'static str),
+    kept: String,
+    is_begun: bool,
+}
+
+impl LongAnswer<'_> {
+    fn take(&mut self, part: &str) {
+        if self.is_begun {
+            return self.sink.send(part.to_owned());
+        }
+        self.kept.push_str(part);
+        if self.kept.len() >= WHOLE_BYTES_MAX {
+            let (status, media_type) = self.head;
+            self.sink.begin(status, media_type);
+            self.sink.send(std::mem::take(&mut self.kept));
+            self.is_begun = true;
+        }
+    }
 }
 
 impl<'a> Call<'a> {
@@ -97,7 +131,7 @@ impl<'a> Call<'a> {
         query: Vec<(String, String)>,
         body: Value,
         (asker, request): (Asker, &Request<'a>),
-        connect: &'a mut dyn Connect,
+        (connect, sink): (&'a mut dyn Connect, &'a mut dyn AnswerSink),
     ) -> Call<'a> {
         let dialect = Dialect::of_version(target.version, request.yaml);
         Call {
@@ -115,6 +149,8 @@ impl<'a> Call<'a> {
             client: None,
             connect,
             cluster: String::new(),
+            sink,
+            is_begun: false,
         }
     }
 
@@ -131,22 +167,31 @@ impl<'a> Call<'a> {
 
     /// Warns of parameters that this path does not have.
     pub(super) fn warn_of_other_parameters(&mut self) {
-        for (name, _) in &self.query {
-            if !self.operation.parameters.contains(&name.as_str()) {
-                let description = format!("there is no query parameter {name} at this path");
-                self.warnings.push(Remark {
-                    description,
-                    source: name.clone(),
-                });
-            }
+        let all = &self.operation.parameters;
+        let others = self.query.iter().map(|(name, _)| name);
+        let others = others.filter(|name| !all.contains(&name.as_str()));
+        let others: Vec<String> = others.take(WARNINGS_MAX).cloned().collect();
+        for name in others {
+            self.warn(
+                &name,
+                format!("there is no query parameter {name} at this path"),
+            );
         }
     }
 
-    /// Notes something that has no effect.
+    /// Notes something that has no effect. Of very many, the first ones are named: a body has room for a million.
     pub(super) fn warn(&mut self, source: &str, description: impl Into<String>) {
+        let (description, source) = match self.warnings.len() {
+            WARNINGS_MAX.. => return,
+            LAST_WARNING => (
+                "there are more warnings than are listed".to_owned(),
+                self.operation.call.to_owned(),
+            ),
+            _ => (description.into(), source.to_owned()),
+        };
         self.warnings.push(Remark {
-            description: description.into(),
-            source: source.to_owned(),
+            description,
+            source,
         });
     }
 
@@ -155,17 +200,26 @@ impl<'a> Call<'a> {
         &mut self,
         question: impl FnOnce(&mut Client) -> Result<T, ConnectError>,
     ) -> Result<T, CallFailure> {
-        let mut client = match self.client.take() {
+        let mut client = self.take_client()?;
+        let answer = question(&mut client);
+        self.put_back(client, &answer);
+        answer.map_err(|e| self.failure(&e))
+    }
+
+    fn take_client(&mut self) -> Result<Client, CallFailure> {
+        let client = match self.client.take() {
             Some(client) => client,
             None => self.connect.connect().map_err(|e| self.failure(&e))?,
         };
         self.cluster.clone_from(&client.endpoint.cluster);
-        let answer = question(&mut client);
-        // After a broken answer it is not known what comes next.
+        Ok(client)
+    }
+
+    /// Keeps a connection. After a broken answer it is not known what comes next.
+    fn put_back<T>(&mut self, client: Client, answer: &Result<T, ConnectError>) {
         if matches!(answer, Ok(_) | Err(ConnectError::Refused(_))) {
             self.client = Some(client);
         }
-        answer.map_err(|e| self.failure(&e))
     }
 
     /// What a listing needs beside records, with what of the controller is known.
@@ -173,9 +227,29 @@ impl<'a> Call<'a> {
         Ctx::new(&self.cluster)
     }
 
-    /// The document of an answer.
-    pub(super) fn document(&self, ctx: &Ctx, body: impl FnOnce(&mut Writer<'_>)) -> String {
+    /// The document of an answer whose records are written as the controller gives them.
+    pub(super) fn document_of(
+        &mut self,
+        body: impl FnOnce(&mut Writer<'_>, &mut Client) -> Result<(), ConnectError>,
+    ) -> Outcome {
+        let mut client = self.take_client()?;
+        let mut answer = Ok(());
+        let ctx = self.context();
+        let document = self.document(&ctx, |w| answer = body(w, &mut client));
+        self.put_back(client, &answer);
+        answer.map_err(|e| self.failure(&e)).map(|()| document)
+    }
+
+    /// The document of an answer. A long one is sent while it is made; what this gives is nothing then.
+    pub(super) fn document(&mut self, ctx: &Ctx, body: impl FnOnce(&mut Writer<'_>)) -> String {
+        let head = (self.status, self.media_type_of(self.status));
         let mut out = String::with_capacity(1 << 12);
+        let mut answer = LongAnswer {
+            sink: self.sink,
+            head,
+            kept: String::new(),
+            is_begun: false,
+        };
         let envelope = Envelope {
             command: "",
             asker: Some(&self.asker),
@@ -183,17 +257,46 @@ impl<'a> Call<'a> {
             errors: &self.errors,
             warnings: &self.warnings,
         };
-        enveloped(&mut out, self.dialect, &envelope, ctx, body);
-        out
+        let mut take = |part: &str| answer.take(part);
+        enveloped_in_parts(&mut out, &mut take, self.dialect, &envelope, ctx, body);
+        if answer.is_begun {
+            answer.take(&out);
+            self.is_begun = true;
+            return String::new();
+        }
+        match answer.kept.is_empty() {
+            true => out,
+            false => answer.kept + &out,
+        }
     }
 
     /// The document of an answer that says only whether it was done.
-    pub(super) fn done(&self) -> Outcome {
+    pub(super) fn done(&mut self) -> Outcome {
         Ok(self.document(&self.context(), |_| {}))
     }
 
-    /// The answer, once the handler is through.
-    pub(super) fn finish(mut self, result: Outcome) -> Answer {
+    /// The media type of an answer.
+    fn media_type_of(&self, status: Status) -> &'static str {
+        match (status, self.operation.area, self.dialect.is_yaml()) {
+            (Status::OK, ..) if self.media_type.is_some() => self.media_type.unwrap_or(""),
+            (Status::OK, Area::Metrics, _) => "text/plain; version=0.0.4",
+            (_, _, true) => "application/yaml",
+            (_, _, false) => "application/json",
+        }
+    }
+
+    /// The answer, once the handler is through; absent if it was sent already.
+    pub(super) fn finish(mut self, result: Outcome) -> Option<Answer> {
+        if self.is_begun {
+            match result {
+                Ok(_) => self.sink.finish(),
+                Err(_) => self.sink.fail(),
+            }
+            if let Some(client) = self.client.take() {
+                self.connect.keep(client);
+            }
+            return None;
+        }
         let (status, body) = match result {
             Ok(document) => (self.status, document),
             Err(failure) => {
@@ -205,16 +308,11 @@ impl<'a> Call<'a> {
         if let Some(client) = self.client.take() {
             self.connect.keep(client);
         }
-        Answer {
+        Some(Answer {
             status,
-            media_type: match (status, self.operation.area, self.dialect.is_yaml()) {
-                (Status::OK, ..) if self.media_type.is_some() => self.media_type.unwrap_or(""),
-                (Status::OK, Area::Metrics, _) => "text/plain; version=0.0.4",
-                (_, _, true) => "application/yaml",
-                (_, _, false) => "application/json",
-            },
+            media_type: self.media_type_of(status),
             body: Cow::Owned(body),
-        }
+        })
     }
 
     /// What the controller, or the way to it, has answered.
@@ -251,5 +349,49 @@ impl<'a> Call<'a> {
                 source: self.operation.call.to_owned(),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Sent {
+        heads: Vec<(Status, &'static str)>,
+        parts: Vec<usize>,
+    }
+
+    impl AnswerSink for Sent {
+        fn begin(&mut self, status: Status, media_type: &'static str) {
+            self.heads.push((status, media_type));
+        }
+
+        fn send(&mut self, part: String) {
+            self.parts.push(part.len());
+        }
+
+        fn finish(&mut self) {}
+
+        fn fail(&mut self) {}
+    }
+
+    #[test]
+    fn a_long_answer_is_sent_in_parts() {
+        let mut sent = Sent::default();
+        let mut answer = LongAnswer {
+            sink: &mut sent,
+            head: (Status::OK, "application/json"),
+            kept: String::new(),
+            is_begun: false,
+        };
+        let part = "x".repeat(WHOLE_BYTES_MAX / 4);
+        (0..3).for_each(|_| answer.take(&part));
+        assert!(!answer.is_begun);
+        (0..3).for_each(|_| answer.take(&part));
+        assert!(answer.is_begun && answer.kept.is_empty());
+        assert_eq!(sent.heads, [(Status::OK, "application/json")]);
+        let quarter = WHOLE_BYTES_MAX / 4;
+        assert_eq!(sent.parts, [WHOLE_BYTES_MAX, quarter, quarter]);
     }
 }

@@ -5,8 +5,10 @@ use super::http::{Answer, Status};
 use super::value;
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::changes;
+use muster_model::ids::JobId;
 use muster_proto::changes::{Change, ChangePosition, ChangedRecord, ChangesQuery};
 use muster_proto::client::{Query, RequestBody, Response};
+use std::collections::BTreeSet;
 
 /// The path.
 pub const PATH: &str = "/muster/v1/events";
@@ -122,11 +124,11 @@ pub fn receive(client: &mut Client) -> Result<StreamedChanges, ConnectError> {
 /// no user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamFilter {
-    kinds: Vec<String>,
-    users: Vec<String>,
-    jobs: Vec<u64>,
-    partitions: Vec<String>,
-    nodes: Vec<String>,
+    kinds: BTreeSet<String>,
+    users: BTreeSet<String>,
+    jobs: BTreeSet<u64>,
+    partitions: BTreeSet<String>,
+    nodes: BTreeSet<String>,
 }
 
 impl StreamFilter {
@@ -157,7 +159,7 @@ impl StreamFilter {
                     for word in list() {
                         let number = word.parse();
                         let number = number.map_err(|_| wrong(format!("job={word}: no number")));
-                        filter.jobs.push(number?);
+                        filter.jobs.insert(number?);
                     }
                 }
                 "after" => after = Some(value),
@@ -200,18 +202,17 @@ impl StreamFilter {
     /// Whether a change is wanted.
     pub fn has(&self, streamed: &StreamedChange) -> bool {
         let change = &streamed.change;
-        let is_any =
-            |list: &[String], value: &str| list.is_empty() || list.iter().any(|v| v == value);
+        let is_any = |list: &BTreeSet<String>, value: &str| list.is_empty() || list.contains(value);
         if !is_any(&self.kinds, changes::kind(change)) {
             return false;
         }
         match &change.subject {
             ChangedRecord::Job(job) => {
                 let ids = [Some(job.id), job.array];
-                let is_named = |id: &u64| ids.iter().flatten().any(|own| own.0 == *id);
+                let is_named = |id: &JobId| self.jobs.contains(&id.0);
                 is_any(&self.users, &job.user)
                     && is_any(&self.partitions, &job.partition)
-                    && (self.jobs.is_empty() || self.jobs.iter().any(is_named))
+                    && (self.jobs.is_empty() || ids.iter().flatten().any(is_named))
             }
             ChangedRecord::Node(node) => is_any(&self.nodes, &node.name),
             ChangedRecord::Partition(name) => name.is_empty() || is_any(&self.partitions, name),
@@ -312,7 +313,8 @@ mod tests {
             let status = StreamFilter::read(wrong, None).unwrap_err().status;
             assert_eq!(status, Status::BAD_REQUEST, "{wrong}");
         }
-        let many = vec!["1"; VALUES_MAX + 1].join(",");
+        let many: Vec<String> = (0..=VALUES_MAX).map(|job| job.to_string()).collect();
+        let many = many.join(",");
         assert!(StreamFilter::read(&format!("job={many}"), None).is_err());
         let after = |query, header| {
             StreamFilter::read(query, header)

@@ -68,6 +68,21 @@ impl Status {
     pub const BAD_GATEWAY: Status = Status(502);
 }
 
+/// Where a long answer goes while it is made, so that it is nowhere whole.
+pub trait AnswerSink {
+    /// Sends the head; the body follows.
+    fn begin(&mut self, status: Status, media_type: &'static str);
+
+    /// Sends the next part of the body. Where nobody reads any more it is lost.
+    fn send(&mut self, part: String);
+
+    /// Says that nothing follows.
+    fn finish(&mut self);
+
+    /// Says that the rest will never come, so that nobody takes what was sent for the whole.
+    fn fail(&mut self);
+}
+
 /// What goes back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {

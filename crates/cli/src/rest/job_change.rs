@@ -104,17 +104,19 @@ struct Changes {
 /// The body's keys of a job.
 fn take_body(call: &mut Call<'_>) -> Result<Map<String, Value>, CallFailure> {
     let body = std::mem::take(&mut call.body);
-    let Value::Object(body) = body else {
+    let Value::Object(mut body) = body else {
         return Err(CallFailure::malformed(
             "body",
             "the body is not an object with a job's keys",
         ));
     };
     // What Slurm's description has around the keys in newer versions.
-    match body.get("job") {
-        Some(Value::Object(inner)) if body.len() == 1 => Ok(inner.clone()),
-        _ => Ok(body),
+    if body.len() == 1
+        && let Some(Value::Object(inner)) = body.get_mut("job")
+    {
+        return Ok(std::mem::take(inner));
     }
+    Ok(body)
 }
 
 fn read_changes(

@@ -234,7 +234,11 @@ fn wrong(key: &str, why: impl Into<String>) -> KeyError {
     }
 }
 
-/// The options that a body stands for, and the keys that mean nothing.
+/// Keys without a meaning that are given back, and characters of each; what is made of them names no more.
+const UNKNOWN_MAX: usize = 100;
+const KEY_CHARS_MAX: usize = 256;
+
+/// The options that a body stands for, and the keys that mean nothing: the first ones.
 ///
 /// # Errors
 /// A key whose value is malformed, or that asks for what there is not.
@@ -244,7 +248,9 @@ pub(super) fn options(body: &Map<String, Value>) -> Result<(Chosen, Vec<String>)
     for (name, value) in body {
         let lower = name.to_ascii_lowercase();
         let Ok(at) = KEYS.binary_search_by(|key| key.name.cmp(&lower)) else {
-            unknown.push(name.clone());
+            if unknown.len() < UNKNOWN_MAX {
+                unknown.push(name.chars().take(KEY_CHARS_MAX).collect());
+            }
             continue;
         };
         let row = &KEYS[at];

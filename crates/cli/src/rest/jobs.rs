@@ -10,18 +10,34 @@ use crate::listing::query::{self, Jobs};
 use crate::listing::{job_document, job_names};
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job};
+use muster_model::listing_codec::CompactListing;
 use muster_proto::client::JobFilter;
 
 /// `GET jobs`.
 pub(super) fn list(call: &mut Call<'_>) -> Outcome {
-    let (ctx, jobs) = load(call, Vec::new())?;
-    let rows: Vec<JobRow<'_>> = jobs
-        .jobs
-        .iter()
-        .map(|job| JobRow::new(job, jobs.array_of(job)))
-        .filter(|row| !ctx.partition(&row.job.partition).is_some_and(|p| p.hidden))
-        .collect();
-    Ok(call.document(&ctx, |w| job_document::jobs(w, &rows, &ctx)))
+    let mut ctx = call.context();
+    // Cores of a share are shown by socket, which the nodes know.
+    call.ask(|client| query::cluster(client, &mut ctx))?;
+    let filter = JobFilter {
+        starts: true,
+        ..JobFilter::default()
+    };
+    call.document_of(|w, client| {
+        let (mut jobs, mut answer) = (Jobs::default(), Ok(()));
+        w.list("jobs", |w| {
+            let write = |part: CompactListing, jobs: &mut Jobs, ctx: &Ctx| {
+                let part = part.into_jobs();
+                let rows = part
+                    .iter()
+                    .map(|job| JobRow::new(job, jobs.array_of(job)))
+                    .filter(|row| !ctx.partition(&row.job.partition).is_some_and(|p| p.hidden));
+                job_document::items(w, rows, ctx);
+            };
+            answer = query::jobs_in_parts(client, &mut ctx, filter, &mut jobs, write);
+        });
+        job_document::end(w, &ctx);
+        answer
+    })
 }
 
 /// `GET job/{job_id}`.

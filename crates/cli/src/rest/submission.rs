@@ -378,7 +378,7 @@ fn send(call: &mut Call<'_>, command: UserCommand) -> Outcome {
     }
 }
 
-fn submitted(call: &Call<'_>, id: JobId) -> String {
+fn submitted(call: &mut Call<'_>, id: JobId) -> String {
     call.document(&call.context(), |w| {
         if !w.is_old() && w.version() < 42 {
             w.map("result", |w| {

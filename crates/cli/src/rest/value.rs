@@ -6,6 +6,8 @@ use serde_json::Value;
 
 /// Members and items of a body. Each takes many times the memory of its text.
 pub(super) const PARTS_MAX: usize = 1_000_000;
+/// A list or an object counts as so many: it takes as much memory, however little is in it.
+const PARTS_OF_CONTAINER: usize = 8;
 
 /// Whether a JSON text has no more members and items than are read.
 pub(super) fn has_few_parts(json: &[u8]) -> bool {
@@ -15,7 +17,8 @@ pub(super) fn has_few_parts(json: &[u8]) -> bool {
             (true, _) if is_escaped => is_escaped = false,
             (true, b'\\') => is_escaped = true,
             (_, b'"') => is_in_text = !is_in_text,
-            (false, b',' | b'[' | b'{') => parts += 1,
+            (false, b',') => parts += 1,
+            (false, b'[' | b'{') => parts += PARTS_OF_CONTAINER,
             _ => {}
         }
     }
@@ -117,9 +120,11 @@ mod tests {
 
     #[test]
     fn parts_are_counted_outside_of_texts() {
-        let many = ",[{".repeat(PARTS_MAX / 3);
+        let many = ",[".repeat(PARTS_MAX / 9);
         assert!(has_few_parts(many.as_bytes()));
         assert!(!has_few_parts(format!("{many},[").as_bytes()));
+        assert!(has_few_parts(",".repeat(PARTS_MAX).as_bytes()));
+        assert!(!has_few_parts(r#"{"":"#.repeat(PARTS_MAX / 7).as_bytes()));
         assert!(has_few_parts(format!(r#"["{many}\"{many}",1]"#).as_bytes()));
     }
 

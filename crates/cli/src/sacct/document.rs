@@ -16,11 +16,14 @@ pub(crate) fn write(out: &mut String, dialect: Dialect, rows: &[AcctRow<'_>], ct
 
 /// Writes the main part of the document.
 pub(crate) fn jobs(w: &mut Writer<'_>, rows: &[AcctRow<'_>], ctx: &Ctx) {
-    w.list("jobs", |w| {
-        for row in rows {
-            w.item(|w| job(w, row, ctx));
-        }
-    });
+    w.list("jobs", |w| items(w, rows, ctx));
+}
+
+/// Writes items of the list of jobs.
+pub(crate) fn items(w: &mut Writer<'_>, rows: &[AcctRow<'_>], ctx: &Ctx) {
+    for row in rows {
+        w.item(|w| job(w, row, ctx));
+    }
 }
 
 /// A text, or null in the old layout.

@@ -1,6 +1,7 @@
 //! slurmrestd before a real controller: requests over its socket, with tokens of users.
 
 mod events;
+mod long;
 mod shapes;
 mod verified;
 
