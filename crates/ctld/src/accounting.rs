@@ -79,7 +79,7 @@ impl Accounting {
         for (place, reader) in readers.into_iter().enumerate() {
             let (turns, follower) = (Arc::clone(&turns), Weak::clone(follower));
             failure::spawn_essential("sacct", move || {
-                serve(reader, &follower, (&turns, place));
+                serve(reader, &follower, &turns, place);
                 Ok(())
             })?;
         }
@@ -123,14 +123,18 @@ impl Drop for Accounting {
 fn serve(
     mut history: Box<dyn History>,
     follower: &Weak<Follower>,
-    (turns, place): (&SharedQuestions, usize),
+    turns: &SharedQuestions,
+    place: usize,
 ) {
     while let Some(question) = turns.next(place) {
         let Some(follower) = follower.upgrade() else {
             return;
         };
-        let refuse = |error: &StoreError| refusal(error, turns.ended(place));
-        let answered = caught(|| answer(history.as_mut(), &follower, &question, &refuse));
+        let out = AccountingAnswer {
+            out: &question.answer,
+            ended: &|| turns.ended(place),
+        };
+        let answered = caught(|| answer(history.as_mut(), &follower, &question, &out));
         if let Err(Panicked(why)) = answered {
             error!(
                 "an accounting query of uid {} is refused: {why}",
@@ -144,33 +148,48 @@ fn serve(
     }
 }
 
-/// Why a question gets no answer, or no more of it.
-type Refuse<'a> = &'a dyn Fn(&StoreError) -> Response;
+/// Where an answer goes.
+struct AccountingAnswer<'a> {
+    out: &'a Outbox,
+    /// Why the question was ended, if it was.
+    ended: &'a dyn Fn() -> Option<QuestionEnd>,
+}
+
+impl AccountingAnswer<'_> {
+    /// Sends a part; whether anybody takes it.
+    fn send(&self, response: &Response) -> bool {
+        self.out.send(frame::encode(response)).is_ok()
+    }
+
+    /// The store has no answer, or no more of it.
+    fn refuse(&self, error: &StoreError) -> bool {
+        self.send(&refusal(error, (self.ended)()))
+    }
+}
 
 fn answer(
     history: &mut dyn History,
     follower: &Follower,
     question: &AcctQuestion,
-    refuse: Refuse<'_>,
+    out: &AccountingAnswer<'_>,
 ) {
-    let out = &question.answer;
     if follower.wait_stored(question.position, PATIENCE) != Ok(true) {
         return late(follower, out);
     }
     match &question.query {
-        AccountingQuery::Jobs(query, scope) => reply(history, query, scope, (out, refuse)),
+        AccountingQuery::Jobs(query, scope) => reply(history, query, scope, out),
         AccountingQuery::Usage(query, scope, shows_outages) => {
-            usage(history, query, (scope, *shows_outages), (out, refuse));
+            usage(history, query, scope, *shows_outages, out);
         }
-        AccountingQuery::NodeEvents(query) => events(history, query, (out, refuse)),
+        AccountingQuery::NodeEvents(query) => events(history, query, out),
         AccountingQuery::Transactions(query, own) => {
-            transactions(history, query, own.as_deref(), (out, refuse));
+            transactions(history, query, own.as_deref(), out);
         }
     }
 }
 
 /// The store cannot be written: an old answer would be a wrong one.
-fn late(follower: &Follower, answer: &Outbox) {
+fn late(follower: &Follower, answer: &AccountingAnswer<'_>) {
     let health = follower.health();
     let why = health
         .failing
@@ -179,8 +198,7 @@ fn late(follower: &Follower, answer: &Outbox) {
         "the accounting store is behind by {} changes: {why}",
         health.waiting
     );
-    let refusal = Refusal::new(RefusalCode::Busy, detail);
-    let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+    answer.send(&Response::Refused(Refusal::new(RefusalCode::Busy, detail)));
 }
 
 fn refusal(error: &StoreError, ended: Option<QuestionEnd>) -> Response {
@@ -203,29 +221,28 @@ fn refusal(error: &StoreError, ended: Option<QuestionEnd>) -> Response {
     Response::Refused(refusal)
 }
 
-fn events(
-    history: &mut dyn History,
-    query: &NodeEventQuery,
-    (answer, refuse): (&Outbox, Refuse<'_>),
-) {
-    let response = match history.node_events(&query.nodes, query.start, query.end) {
-        Ok(events) => Response::NodeEvents(events),
-        Err(e) => refuse(&e),
+fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &AccountingAnswer<'_>) {
+    match history.node_events(&query.nodes, query.start, query.end) {
+        Ok(events) => answer.send(&Response::NodeEvents(events)),
+        Err(e) => answer.refuse(&e),
     };
-    let _ = answer.send(frame::encode(&response));
 }
 
 /// What was used, without what others used whose jobs the user may not see.
 fn usage(
     history: &mut dyn History,
     query: &UsageQuery,
-    (scope, shows_outages): (&JobScope, bool),
-    (answer, refuse): (&Outbox, Refuse<'_>),
+    scope: &JobScope,
+    shows_outages: bool,
+    answer: &AccountingAnswer<'_>,
 ) {
     let now = crate::clock::now();
     let found = match history.usage(query, now) {
         Ok(found) => found,
-        Err(e) => return drop(answer.send(frame::encode(&refuse(&e)))),
+        Err(e) => {
+            answer.refuse(&e);
+            return;
+        }
     };
     let mut rows = found.rows;
     rows.retain(|row| scope.contains(row.uid, &row.account));
@@ -240,8 +257,8 @@ fn usage(
             withheld: *scope != JobScope::All,
         };
         let more = part.more;
-        let sent = answer.send(frame::encode(&Response::Usage(Box::new(part))));
-        if sent.is_err() || !more {
+        let sent = answer.send(&Response::Usage(Box::new(part)));
+        if !sent || !more {
             return;
         }
     }
@@ -252,16 +269,15 @@ fn transactions(
     history: &mut dyn History,
     query: &TransactionQuery,
     own: Option<&str>,
-    (answer, refuse): (&Outbox, Refuse<'_>),
+    answer: &AccountingAnswer<'_>,
 ) {
-    let response = match history.transactions(query.start, query.end) {
+    match history.transactions(query.start, query.end) {
         Ok(mut all) => {
             all.retain(|logged| own.is_none_or(|user| logged.transaction.actor == user));
-            Response::Transactions(all)
+            answer.send(&Response::Transactions(all))
         }
-        Err(e) => refuse(&e),
+        Err(e) => answer.refuse(&e),
     };
-    let _ = answer.send(frame::encode(&response));
 }
 
 /// Of private jobs only those are read from the store that the user may see, where one owner has them all; else the
@@ -270,7 +286,7 @@ fn reply(
     history: &mut dyn History,
     query: &AcctQuery,
     scope: &JobScope,
-    (answer, refuse): (&Outbox, Refuse<'_>),
+    answer: &AccountingAnswer<'_>,
 ) {
     let send = |jobs: Vec<AcctJob>, more| {
         let part = AccountingPage {
@@ -279,9 +295,7 @@ fn reply(
             now: crate::clock::now(),
             withheld: *scope != JobScope::All,
         };
-        answer
-            .send(frame::encode(&Response::Accounting(Box::new(part))))
-            .is_ok()
+        answer.send(&Response::Accounting(Box::new(part)))
     };
     let mut query = Cow::Borrowed(query);
     if let Some(uid) = scope.only_owner() {
@@ -303,7 +317,7 @@ fn reply(
         }
     });
     match result {
-        Ok(()) => drop(send(held.unwrap_or_default(), false)),
-        Err(e) => drop(answer.send(frame::encode(&refuse(&e)))),
-    }
+        Ok(()) => send(held.unwrap_or_default(), false),
+        Err(e) => answer.refuse(&e),
+    };
 }

@@ -14,7 +14,12 @@ use std::sync::Arc;
 
 /// Jobs that have the same factors but age: those of one specification, for which the same partition names the QOS, and
 /// which have the same time limit.
-type SpecFactorsKey<'s> = (*const JobSpec, &'s str, TimeLimit);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct SpecFactorsKey<'s> {
+    spec: *const JobSpec,
+    partition: &'s str,
+    time_limit: TimeLimit,
+}
 
 /// Priorities as of one state.
 pub struct Priorities<'s> {
@@ -70,11 +75,11 @@ impl<'s> Priorities<'s> {
         if !self.scale.works_out(job) {
             return job.priority;
         }
-        let key = (
-            Arc::as_ptr(&job.spec),
-            job.partition.as_str(),
-            job.time_limit,
-        );
+        let key = SpecFactorsKey {
+            spec: Arc::as_ptr(&job.spec),
+            partition: &job.partition,
+            time_limit: job.time_limit,
+        };
         let best = match self.best.get(&key) {
             Some(known) => *known,
             None => {
