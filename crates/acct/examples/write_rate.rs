@@ -174,7 +174,7 @@ fn row(n: u64, specs: &[Arc<JobSpec>], state: JobState) -> JobRow {
 fn script(n: u64) -> Change {
     Change::StepStarted {
         run: key(n),
-        step: Box::new(Step {
+        step: Arc::new(Step {
             step: StepNo::BATCH,
             name: "batch".to_owned(),
             hostlist: format!("node{:04}", n % 1000),

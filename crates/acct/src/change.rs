@@ -39,7 +39,7 @@ pub enum Change {
         /// The run it is of.
         run: RunKey,
         /// The step.
-        step: Box<Step>,
+        step: Arc<Step>,
     },
     /// A step ended.
     StepEnded {
@@ -225,7 +225,7 @@ fn meant(state: &State, event: &Event) -> Vec<Change> {
             .collect(),
         Event::StepStarted { id, step } => with_run(job(id), |run| Change::StepStarted {
             run,
-            step: step.clone(),
+            step: Arc::clone(step),
         })
         .collect(),
         Event::StepEnded { id, step, end } => {
@@ -358,7 +358,7 @@ fn with_run(
 fn open_steps(job: &Job) -> impl Iterator<Item = Change> {
     job.steps.iter().map(|step| Change::StepStarted {
         run: RunKey::of(job),
-        step: Box::new(step.clone()),
+        step: Arc::clone(step),
     })
 }
 

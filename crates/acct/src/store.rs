@@ -65,10 +65,13 @@ pub trait History: Send {
         page: &mut dyn FnMut(Vec<AcctJob>) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
+    /// Ends a question that is being answered, from another thread.
+    fn interrupter(&self) -> Interrupter;
+
     /// Times in which nodes were out of service that touch the window, by start. No names: all nodes.
     ///
     /// # Errors
-    /// What the database says.
+    /// What the database says; [`StoreError::TooMany`] where one message does not hold them.
     fn node_events(
         &mut self,
         nodes: &[String],
@@ -92,6 +95,9 @@ pub trait History: Send {
         end: Option<Timestamp>,
     ) -> Result<Vec<LoggedTransaction>, StoreError>;
 }
+
+/// Ends what is being read, which then fails with an error. It does nothing where nothing is.
+pub struct Interrupter(pub Box<dyn Fn() + Send + Sync>);
 
 /// What was used within a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -161,6 +167,9 @@ pub enum StoreError {
         /// What is wrong.
         why: String,
     },
+    /// An answer would not fit into a message: what there is too much of, and how to ask for less.
+    #[error("{0}")]
+    TooMany(&'static str),
     /// A number that does not fit the table's key.
     #[error("accounting database: job number {0} is over the highest that can be stored")]
     JobNumber(JobId),

@@ -192,7 +192,7 @@ impl Options {
             Ok(other) => return Err(unexpected(&other).to_string()),
             Err(e) => return Err(no_steps(id, &e)),
         };
-        let mut steps: Vec<&Step> = info.job.steps.iter().collect();
+        let mut steps: Vec<&Step> = info.job.steps.iter().map(|s| &**s).collect();
         steps.sort_by_key(|step| (step.step < StepNo::BATCH, step.step));
         let numbered = steps.iter().find(|s| s.step < StepNo::INTERACTIVE);
         let wanted: Vec<StepNo> = match step {
@@ -364,9 +364,9 @@ impl ChosenSteps {
     }
 
     fn records(&self) -> impl Iterator<Item = &Step> {
-        let all = &self.info.job.steps;
+        let all = || self.info.job.steps.iter().map(|step| &**step);
         let numbers = self.steps.iter();
-        numbers.filter_map(|number| all.iter().find(|step| step.step == *number))
+        numbers.filter_map(move |number| all().find(|step| step.step == *number))
     }
 
     /// As much of the job as the columns need.

@@ -267,6 +267,9 @@ impl State {
         let mut job = self.jobs.get_mut(&id);
         if let Some(job) = &mut job {
             job::apply_event(job, event);
+            if changes_steps(event) {
+                self.stored_bytes.change_steps(job);
+            }
         }
         if let Some(group) = group {
             self.follow_accrual(id, eligible, &group);
@@ -646,6 +649,17 @@ fn change_accounts(state: &mut State, changes: &[AccountsChange], at: Timestamp)
 
 /// `PriorityDecayHalfLife` where none is configured.
 const HALF_LIFE_S: u64 = 7 * 86_400;
+
+/// Whether a job has other steps after it.
+fn changes_steps(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::StepStarted { .. }
+            | Event::StepEnded { .. }
+            | Event::JobStarted { .. }
+            | Event::JobRequeued { .. }
+    )
+}
 
 /// Billing units, in thousandths, of a job that runs.
 fn billing(job: &Job) -> u64 {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 pub use self::accounts::{AccountsChange, RecordChange};
 pub(crate) use self::size::encoded_bytes;
-pub use self::size::{dependency_bytes, spec_bytes};
+pub use self::size::{dependency_bytes, spec_bytes, step_bytes};
 
 /// One change of the cluster's state. Variant and field numbers are durable: never reuse one.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -232,7 +232,8 @@ pub enum Event {
         id: JobId,
         /// The step.
         #[n(1)]
-        step: Box<Step>,
+        #[cbor(with = "muster_model::cbor::arc")]
+        step: Arc<Step>,
     },
     /// A step ended.
     #[n(13)]

@@ -2,11 +2,13 @@
 
 pub mod job_table;
 pub mod limit_use;
+mod priorities;
 pub mod queue_size;
 pub mod run_times;
 mod scale;
 pub mod stored_bytes;
 
+pub use self::priorities::Priorities;
 pub use self::scale::Scale;
 
 use self::job_table::JobTable;

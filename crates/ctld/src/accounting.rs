@@ -1,11 +1,12 @@
-//! Questions of sacct, sreport and sacctmgr: asked on a connection of their own to the store, in a thread of their own,
+//! Questions of sacct, sreport and sacctmgr: asked on connections of their own to the store, in threads of their own,
 //! after the store has caught up with what was acknowledged before the question came. Users take turns.
+
+mod turns;
 
 use crate::failure::{self, Panicked, caught};
 use crate::outbox::Outbox;
-use log::{error, warn};
+use log::error;
 use muster_acct::{Follower, History, StoreError};
-use muster_channel::admission::FairQueue;
 use muster_core::policy::access::privacy::JobScope;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_proto::acct::{
@@ -15,10 +16,12 @@ use muster_proto::client::{AccountingPage, Response};
 use muster_proto::frame;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::sync::Weak;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use turns::{LONGEST, QuestionEnd, SharedQuestions};
 
+/// Questions that are answered at a time, of as many users.
+pub(crate) const READERS: usize = 4;
 /// Jobs in one part of an answer.
 const PART: usize = 1000;
 /// How long a question waits for the store to catch up.
@@ -47,7 +50,7 @@ struct AcctQuestion {
 
 /// Where questions go.
 pub(crate) struct Accounting {
-    questions: Option<Sender<AcctQuestion>>,
+    turns: Option<Arc<SharedQuestions>>,
     /// Position of the journal that the replica was given last.
     position: Box<dyn Fn() -> u64>,
 }
@@ -56,113 +59,137 @@ impl Accounting {
     /// Accounting is switched off: every question is refused.
     pub(crate) fn disabled() -> Accounting {
         Accounting {
-            questions: None,
+            turns: None,
             position: Box::new(|| 0),
         }
     }
 
-    /// Starts the thread that asks the store. `position` tells how far the journal is. The follower is held only while a
-    /// question is answered: who stops the controller takes it back without waiting for this thread to be scheduled.
+    /// Starts the threads that ask the store. `position` tells how far the journal is. The follower is held only while a
+    /// question is answered: who stops the controller takes it back without waiting for these threads to be scheduled.
     ///
     /// # Errors
     /// When no thread can be started.
     pub(crate) fn start(
-        history: Box<dyn History>,
-        follower: Weak<Follower>,
+        readers: Vec<Box<dyn History>>,
+        follower: &Weak<Follower>,
         position: Box<dyn Fn() -> u64>,
     ) -> std::io::Result<Accounting> {
-        let (questions, inbox) = channel::<AcctQuestion>();
-        failure::spawn_essential("sacct", move || {
-            serve(history, &follower, &inbox);
+        let interrupters = readers.iter().map(|reader| reader.interrupter());
+        let turns = Arc::new(SharedQuestions::new(interrupters));
+        for (place, reader) in readers.into_iter().enumerate() {
+            let (turns, follower) = (Arc::clone(&turns), Weak::clone(follower));
+            failure::spawn_essential("sacct", move || {
+                serve(reader, &follower, &turns, place);
+                Ok(())
+            })?;
+        }
+        let watched = Arc::clone(&turns);
+        failure::spawn_essential("sacct-watch", move || {
+            watched.watch();
             Ok(())
         })?;
         Ok(Accounting {
-            questions: Some(questions),
+            turns: Some(turns),
             position,
         })
     }
 
     /// Asks for a user.
     pub(crate) fn ask(&self, uid: u32, query: AccountingQuery, answer: Outbox) {
-        let asked = match &self.questions {
-            Some(questions) => {
-                let position = (self.position)();
-                let question = AcctQuestion {
-                    uid,
-                    query,
-                    position,
-                    answer,
-                };
-                questions.send(question).is_ok()
-            }
-            None => {
-                let refusal = Refusal::from(RefusalCode::AccountingDisabled);
-                let _ = answer.send(frame::encode(&Response::Refused(refusal)));
-                true
-            }
+        let Some(turns) = &self.turns else {
+            let refusal = Refusal::from(RefusalCode::AccountingDisabled);
+            let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+            return;
         };
-        if !asked {
-            warn!("the accounting reader is gone");
+        let position = (self.position)();
+        turns.push(AcctQuestion {
+            uid,
+            query,
+            position,
+            answer,
+        });
+    }
+}
+
+impl Drop for Accounting {
+    fn drop(&mut self) {
+        if let Some(turns) = &self.turns {
+            turns.close();
         }
     }
 }
 
 /// Answers one question after another until nobody can ask any more.
-fn serve(mut history: Box<dyn History>, follower: &Weak<Follower>, inbox: &Receiver<AcctQuestion>) {
-    let mut turns = FairQueue::default();
-    loop {
-        if turns.is_empty() {
-            let Ok(question) = inbox.recv() else {
-                return;
-            };
-            turns.push(question.uid, question);
+fn serve(
+    mut history: Box<dyn History>,
+    follower: &Weak<Follower>,
+    turns: &SharedQuestions,
+    place: usize,
+) {
+    while let Some(question) = turns.next(place) {
+        let Some(follower) = follower.upgrade() else {
+            return;
+        };
+        let out = AccountingAnswer {
+            out: &question.answer,
+            ended: &|| turns.ended(place),
+        };
+        let answered = caught(|| answer(history.as_mut(), &follower, &question, &out));
+        if let Err(Panicked(why)) = answered {
+            error!(
+                "an accounting query of uid {} is refused: {why}",
+                question.uid
+            );
+            let refusal = Refusal::new(RefusalCode::InvalidValue, "a fault in the controller");
+            let refused = frame::encode(&Response::Refused(refusal));
+            let _ = question.answer.send(refused);
         }
-        for question in inbox.try_iter() {
-            turns.push(question.uid, question);
+        turns.finish(place);
+    }
+}
+
+/// Where an answer goes.
+struct AccountingAnswer<'a> {
+    out: &'a Outbox,
+    /// Why the question was ended, if it was.
+    ended: &'a dyn Fn() -> Option<QuestionEnd>,
+}
+
+impl AccountingAnswer<'_> {
+    /// Sends a part; whether anybody takes it.
+    fn send(&self, response: &Response) -> bool {
+        self.out.send(frame::encode(response)).is_ok()
+    }
+
+    /// The store has no answer, or no more of it.
+    fn refuse(&self, error: &StoreError) -> bool {
+        self.send(&refusal(error, (self.ended)()))
+    }
+}
+
+fn answer(
+    history: &mut dyn History,
+    follower: &Follower,
+    question: &AcctQuestion,
+    out: &AccountingAnswer<'_>,
+) {
+    if follower.wait_stored(question.position, PATIENCE) != Ok(true) {
+        return late(follower, out);
+    }
+    match &question.query {
+        AccountingQuery::Jobs(query, scope) => reply(history, query, scope, out),
+        AccountingQuery::Usage(query, scope, shows_outages) => {
+            usage(history, query, scope, *shows_outages, out);
         }
-        if let Some((uid, question)) = turns.pop() {
-            let Some(follower) = follower.upgrade() else {
-                return;
-            };
-            let begun = Instant::now();
-            let answered = caught(|| match follower.wait_stored(question.position, PATIENCE) {
-                Ok(true) => match &question.query {
-                    AccountingQuery::Jobs(query, scope) => {
-                        reply(history.as_mut(), query, scope, &question.answer);
-                    }
-                    AccountingQuery::Usage(query, scope, shows_outages) => {
-                        usage(
-                            history.as_mut(),
-                            query,
-                            scope,
-                            *shows_outages,
-                            &question.answer,
-                        );
-                    }
-                    AccountingQuery::NodeEvents(query) => {
-                        events(history.as_mut(), query, &question.answer);
-                    }
-                    AccountingQuery::Transactions(query, own) => {
-                        transactions(history.as_mut(), query, own.as_deref(), &question.answer);
-                    }
-                },
-                _ => late(&follower, &question.answer),
-            });
-            if let Err(Panicked(why)) = answered {
-                error!("an accounting query of uid {uid} is refused: {why}");
-                let refusal = Refusal::new(RefusalCode::InvalidValue, "a fault in the controller");
-                let _ = question
-                    .answer
-                    .send(frame::encode(&Response::Refused(refusal)));
-            }
-            let took = begun.elapsed().as_nanos();
-            turns.charge(uid, u64::try_from(took).unwrap_or(u64::MAX));
+        AccountingQuery::NodeEvents(query) => events(history, query, out),
+        AccountingQuery::Transactions(query, own) => {
+            transactions(history, query, own.as_deref(), out);
         }
     }
 }
 
 /// The store cannot be written: an old answer would be a wrong one.
-fn late(follower: &Follower, answer: &Outbox) {
+fn late(follower: &Follower, answer: &AccountingAnswer<'_>) {
     let health = follower.health();
     let why = health
         .failing
@@ -171,21 +198,34 @@ fn late(follower: &Follower, answer: &Outbox) {
         "the accounting store is behind by {} changes: {why}",
         health.waiting
     );
-    let refusal = Refusal::new(RefusalCode::Busy, detail);
-    let _ = answer.send(frame::encode(&Response::Refused(refusal)));
+    answer.send(&Response::Refused(Refusal::new(RefusalCode::Busy, detail)));
 }
 
-fn failed(error: &StoreError) -> Response {
-    let detail = format!("the accounting store: {error}");
-    Response::Refused(Refusal::new(RefusalCode::Busy, detail))
-}
-
-fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &Outbox) {
-    let response = match history.node_events(&query.nodes, query.start, query.end) {
-        Ok(events) => Response::NodeEvents(events),
-        Err(e) => failed(&e),
+fn refusal(error: &StoreError, ended: Option<QuestionEnd>) -> Response {
+    let refusal = match (ended, error) {
+        (Some(QuestionEnd::TooLong), _) => Refusal::new(
+            RefusalCode::Busy,
+            format!(
+                "the question took more than {} s while others waited: ask for less, by a shorter time (--starttime, --endtime) \
+                 or by jobs or users (--jobs, --user)",
+                LONGEST.as_secs()
+            ),
+        ),
+        (None | Some(QuestionEnd::Gone), StoreError::TooMany(what)) => {
+            Refusal::new(RefusalCode::TooLong, *what)
+        }
+        (None | Some(QuestionEnd::Gone), error) => {
+            Refusal::new(RefusalCode::Busy, format!("the accounting store: {error}"))
+        }
     };
-    let _ = answer.send(frame::encode(&response));
+    Response::Refused(refusal)
+}
+
+fn events(history: &mut dyn History, query: &NodeEventQuery, answer: &AccountingAnswer<'_>) {
+    match history.node_events(&query.nodes, query.start, query.end) {
+        Ok(events) => answer.send(&Response::NodeEvents(events)),
+        Err(e) => answer.refuse(&e),
+    };
 }
 
 /// What was used, without what others used whose jobs the user may not see.
@@ -194,12 +234,15 @@ fn usage(
     query: &UsageQuery,
     scope: &JobScope,
     shows_outages: bool,
-    answer: &Outbox,
+    answer: &AccountingAnswer<'_>,
 ) {
     let now = crate::clock::now();
     let found = match history.usage(query, now) {
         Ok(found) => found,
-        Err(e) => return drop(answer.send(frame::encode(&failed(&e)))),
+        Err(e) => {
+            answer.refuse(&e);
+            return;
+        }
     };
     let mut rows = found.rows;
     rows.retain(|row| scope.contains(row.uid, &row.account));
@@ -214,8 +257,8 @@ fn usage(
             withheld: *scope != JobScope::All,
         };
         let more = part.more;
-        let sent = answer.send(frame::encode(&Response::Usage(Box::new(part))));
-        if sent.is_err() || !more {
+        let sent = answer.send(&Response::Usage(Box::new(part)));
+        if !sent || !more {
             return;
         }
     }
@@ -226,21 +269,25 @@ fn transactions(
     history: &mut dyn History,
     query: &TransactionQuery,
     own: Option<&str>,
-    answer: &Outbox,
+    answer: &AccountingAnswer<'_>,
 ) {
-    let response = match history.transactions(query.start, query.end) {
+    match history.transactions(query.start, query.end) {
         Ok(mut all) => {
             all.retain(|logged| own.is_none_or(|user| logged.transaction.actor == user));
-            Response::Transactions(all)
+            answer.send(&Response::Transactions(all))
         }
-        Err(e) => failed(&e),
+        Err(e) => answer.refuse(&e),
     };
-    let _ = answer.send(frame::encode(&response));
 }
 
 /// Of private jobs only those are read from the store that the user may see, where one owner has them all; else the
 /// others are left out before a part leaves.
-fn reply(history: &mut dyn History, query: &AcctQuery, scope: &JobScope, answer: &Outbox) {
+fn reply(
+    history: &mut dyn History,
+    query: &AcctQuery,
+    scope: &JobScope,
+    answer: &AccountingAnswer<'_>,
+) {
     let send = |jobs: Vec<AcctJob>, more| {
         let part = AccountingPage {
             jobs,
@@ -248,9 +295,7 @@ fn reply(history: &mut dyn History, query: &AcctQuery, scope: &JobScope, answer:
             now: crate::clock::now(),
             withheld: *scope != JobScope::All,
         };
-        answer
-            .send(frame::encode(&Response::Accounting(Box::new(part))))
-            .is_ok()
+        answer.send(&Response::Accounting(Box::new(part)))
     };
     let mut query = Cow::Borrowed(query);
     if let Some(uid) = scope.only_owner() {
@@ -272,7 +317,7 @@ fn reply(history: &mut dyn History, query: &AcctQuery, scope: &JobScope, answer:
         }
     });
     match result {
-        Ok(()) => drop(send(held.unwrap_or_default(), false)),
-        Err(e) => drop(answer.send(frame::encode(&failed(&e)))),
-    }
+        Ok(()) => send(held.unwrap_or_default(), false),
+        Err(e) => answer.refuse(&e),
+    };
 }

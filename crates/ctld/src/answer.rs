@@ -5,11 +5,12 @@ mod rows;
 
 use crate::clock::now;
 use crate::keys::Keys;
+use crate::outbox::NotKept;
 use crate::writer::{addresses, cluster_name, components};
 use muster_core::event::{Event, NodeChange};
 use muster_core::policy::access;
 use muster_core::policy::access::privacy::{self, JobScope, hides, sees_reservation, shows_node};
-use muster_core::state::{Scale, State};
+use muster_core::state::{Priorities, State};
 use muster_model::command::Identity;
 use muster_model::config::ClusterConfig;
 use muster_model::cpuset::CpuSet;
@@ -109,7 +110,14 @@ fn head(state: &State, partitions: bool) -> ClusterPage {
 }
 
 /// Nodes, partitions and settings, of which those are withheld that are private.
-pub(crate) fn cluster(state: &State, identity: &Identity, send: &mut impl FnMut(Response)) {
+///
+/// # Errors
+/// Nobody takes what is sent; the rest was not put together.
+pub(crate) fn cluster(
+    state: &State,
+    identity: &Identity,
+    send: &mut impl FnMut(Response) -> Result<(), NotKept>,
+) -> Result<(), NotKept> {
     let mut part = head(state, !hides(state, identity, PrivateData::PARTITIONS));
     if hides(state, identity, PrivateData::NODES) {
         part.withheld = part.withheld.with(PrivateData::NODES);
@@ -124,9 +132,8 @@ pub(crate) fn cluster(state: &State, identity: &Identity, send: &mut impl FnMut(
                 now: part.now,
                 ..ClusterPage::default()
             };
-            send(Response::Cluster(Box::new(std::mem::replace(
-                &mut part, next,
-            ))));
+            let full = std::mem::replace(&mut part, next);
+            send(Response::Cluster(Box::new(full)))?;
         }
         let completing = |id| state.jobs.get(id).is_some_and(|job: &Job| job.completing);
         if node.jobs.iter().any(completing) {
@@ -140,7 +147,7 @@ pub(crate) fn cluster(state: &State, identity: &Identity, send: &mut impl FnMut(
             scope.redact_node(state, node);
         }
     }
-    send(Response::Cluster(Box::new(part)));
+    send(Response::Cluster(Box::new(part)))
 }
 
 /// Accounts and shares, as far as the user may see them; with those of other clusters where these are asked for.
@@ -190,11 +197,16 @@ pub(crate) fn job_counts(state: &State, identity: &Identity) -> Response {
     Response::JobCounts(groups)
 }
 
-/// The factors of pending jobs' priorities, for jobs that the user may see.
-pub(crate) fn priorities(state: &State, identity: &Identity, send: &mut impl FnMut(Response)) {
-    let Some(scale) = Scale::new(state) else {
-        return send(Response::Priorities(Box::default()));
+/// The factors of pending jobs' priorities, for jobs that the user may see. Nothing follows what nobody takes.
+pub(crate) fn priorities(
+    state: &State,
+    identity: &Identity,
+    send: &mut impl FnMut(Response) -> Result<(), NotKept>,
+) {
+    let Some(mut priorities) = Priorities::new(state) else {
+        return drop(send(Response::Priorities(Box::default())));
     };
+    let scale = priorities.scale();
     let mut answer = PrioritiesAnswer {
         settings: Some(scale.settings().clone()),
         ..PrioritiesAnswer::default()
@@ -206,15 +218,15 @@ pub(crate) fn priorities(state: &State, identity: &Identity, send: &mut impl FnM
     for job in pending.filter(|job| job.priority > 0 && job.eligible_time.is_some()) {
         // Jobs of an older journal may name one more than once.
         let mut seen = HashSet::new();
-        let names = job.spec.partitions.iter();
-        let names = names.filter(|name| seen.insert(name.as_str()));
-        for partition in names.filter_map(|name| state.partition(name)) {
+        let names = job.spec.partitions.iter().map(String::as_str);
+        let names = names.filter(|name| seen.insert(*name));
+        let set = job.priority_fixed.then_some(job.priority);
+        let mut full = Vec::new();
+        priorities.factors(job, names, |partition, factors| {
             if answer.jobs.len() == PRIORITIES_PART {
                 answer.more = true;
-                send(Response::Priorities(Box::new(std::mem::take(&mut answer))));
+                full.push(std::mem::take(&mut answer));
             }
-            let factors = scale.factors(state, job, partition);
-            let set = job.priority_fixed.then_some(job.priority);
             answer.jobs.push(JobPriority {
                 job: job.id,
                 array: job.array.task(),
@@ -222,11 +234,16 @@ pub(crate) fn priorities(state: &State, identity: &Identity, send: &mut impl FnM
                 uid: job.spec.owner.uid,
                 user: job.spec.owner.user.clone(),
                 priority: set.unwrap_or_else(|| scale.kept(job, factors.priority())),
-                factors,
+                factors: factors.clone(),
             });
+        });
+        for part in full {
+            if send(Response::Priorities(Box::new(part))).is_err() {
+                return;
+            }
         }
     }
-    send(Response::Priorities(Box::new(answer)));
+    drop(send(Response::Priorities(Box::new(answer))));
 }
 
 /// Reservations that the user may see.

@@ -100,6 +100,11 @@ impl Outbox {
         self.sender.is_closed()
     }
 
+    /// Whether all that is sent is dropped: the client is gone, or has read too slowly.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.account.is_over.load(Relaxed) || self.is_closed()
+    }
+
     /// Whether both lead to the same connection.
     pub(crate) fn is_same(&self, other: &Outbox) -> bool {
         self.sender.same_channel(&other.sender)

@@ -12,7 +12,7 @@ use crate::failure::{Panicked, caught};
 use crate::forecaster::{ForecastQuery, Forecaster};
 use crate::keys::Keys;
 use crate::mail::ToReplica;
-use crate::outbox::Outbox;
+use crate::outbox::{NotKept, Outbox};
 use crate::programs::Programs;
 use crate::snapshots::Snapshots;
 use crate::stats::Stats;
@@ -165,6 +165,9 @@ impl Replica {
             query,
             answer,
         } = question;
+        if answer.is_gone() {
+            return;
+        }
         if let Err(Panicked(why)) = caught(|| self.query(identity, query, answer)) {
             let text = crate::quarantine::bounded(query, 200);
             error!("query {text} of user {} is refused: {why}", identity.user);
@@ -316,7 +319,8 @@ impl Replica {
     }
 
     fn query(&mut self, identity: &Identity, query: &Query, out: &Outbox) {
-        let mut send = |response: Response| drop(out.send(frame::encode(&response)));
+        let mut send_part = |response: Response| out.send(frame::encode(&response));
+        let send = |response: Response| drop(out.send(frame::encode(&response)));
         match query {
             Query::Jobs(filter) | Query::Listing(filter) if filter.starts => {
                 if matches!(query, Query::Listing(_)) {
@@ -340,7 +344,7 @@ impl Replica {
             Query::Why(job) => {
                 self.forecaster.explain(identity.clone(), *job, out.clone());
             }
-            Query::Cluster => answer::cluster(&self.state, identity, &mut send),
+            Query::Cluster => drop(answer::cluster(&self.state, identity, &mut send_part)),
             Query::Partitions => {
                 let partitions = sees_partitions(&self.state, identity);
                 drop(out.send(frame::encode(self.head.answer(&self.state, partitions))));
@@ -348,7 +352,7 @@ impl Replica {
             Query::Accounts => send(answer::accounts(&self.state, identity, false)),
             Query::AccountsOfClusters => send(answer::accounts(&self.state, identity, true)),
             Query::JobCounts => send(answer::job_counts(&self.state, identity)),
-            Query::Priorities => answer::priorities(&self.state, identity, &mut send),
+            Query::Priorities => answer::priorities(&self.state, identity, &mut send_part),
             Query::Crontab { uid } => send(answer::crontab(&self.state, identity, *uid)),
             Query::Reservations => send(answer::reservations(&self.state, identity)),
             Query::Changes(query) => {
@@ -440,16 +444,17 @@ impl Replica {
                 true => frame,
                 false => [std::mem::take(&mut begun), frame].concat(),
             };
+            let mut sent = Err(NotKept);
             for other in &others {
-                let _ = other.send(frame.clone());
+                sent = sent.or(other.send(frame.clone()));
             }
-            let _ = first.send(frame);
+            first.send(frame).or(sent)
         });
     }
 
     fn jobs(&self, asked: &ForecastQuery) {
         let starts = self.forecaster.starts().filter(|_| asked.filter.starts);
-        let mut send = |frame| drop(asked.out.send(frame));
+        let mut send = |frame| asked.out.send(frame);
         let scope = JobScope::of(&self.state, &asked.identity);
         let wanted = (&asked.filter, &scope);
         answer::jobs(&self.state, None, wanted, starts, &mut send);

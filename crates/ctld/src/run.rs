@@ -1,6 +1,6 @@
 //! The controller process: reads the configuration, recovers the state, starts the threads, serves, stops.
 
-use crate::accounting::Accounting;
+use crate::accounting::{Accounting, READERS};
 use crate::answer;
 use crate::audit;
 use crate::changes::Changes;
@@ -39,7 +39,7 @@ use crate::writer::{Rebuild, Writer, WriterSetup, joining};
 use crate::{failure, fault};
 use anyhow::{Context, Result};
 use log::{error, info, warn};
-use muster_acct::{Follower, Reader};
+use muster_acct::{Follower, History, Reader};
 use muster_channel::admission::FairQueue;
 use muster_closer::passed;
 use muster_conf::endpoint::controller_socket;
@@ -305,8 +305,13 @@ fn start_accounting(
     };
     let durable = Arc::clone(stats);
     let position = Box::new(move || durable.durable());
-    Accounting::start(Box::new(reader), Arc::downgrade(follower), position)
-        .context("cannot start thread for sacct")
+    let mut readers: Vec<Box<dyn History>> = Vec::new();
+    for _ in 1..READERS {
+        readers.push(Box::new(reader.another()?));
+    }
+    readers.push(Box::new(reader));
+    Accounting::start(readers, &Arc::downgrade(follower), position)
+        .context("cannot start threads for sacct")
 }
 
 /// Where clients, agents and other hosts connect.

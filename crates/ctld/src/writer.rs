@@ -39,7 +39,7 @@ use muster_model::limits::PURGE_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::time::Timestamp;
 use muster_model::topology::Topology;
-use muster_proto::node::{NodeSettings, NumberedReport, Welcome};
+use muster_proto::node::{NodeSettings, Welcome};
 use muster_sched::engine::{Engine, Turn};
 use retry::{PrologResult, ReportAck, Retry};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -51,6 +51,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 pub use het::components;
+use nodes::NodeReports;
 pub use nodes::node_command;
 use orders::Grants;
 pub use orders::addresses;
@@ -466,16 +467,13 @@ impl Writer {
                 generation,
                 reports,
             } => {
-                if self.is_current(node, generation)
-                    && let Some(last) = reports.last()
-                {
-                    let seq = last.seq;
-                    out.acks.push(ReportAck {
+                if self.is_current(node, generation) {
+                    work.reports = Some(NodeReports {
                         node,
                         generation,
-                        seq,
+                        left: reports.into_iter(),
+                        cost: 0,
                     });
-                    work.reports = Some((node, reports.into_iter()));
                     self.reports(now, work);
                 }
             }
@@ -774,7 +772,7 @@ struct Work {
     /// Messages that it may still take.
     room: usize,
     /// Reports of a message that are not decided yet.
-    reports: Option<(NodeIdx, std::vec::IntoIter<NumberedReport>)>,
+    reports: Option<NodeReports>,
     /// The one that is being decided.
     report: Option<Command>,
 }

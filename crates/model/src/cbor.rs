@@ -29,6 +29,37 @@ pub mod arc {
     }
 }
 
+/// `Vec<Arc<T>>` as `Vec<T>`.
+pub mod arcs {
+    use minicbor::{Decode, Decoder, Encode, Encoder};
+    use std::sync::Arc;
+
+    /// Writes the values inside.
+    ///
+    /// # Errors
+    /// An error of the writer.
+    pub fn encode<C, T: Encode<C>, W: minicbor::encode::Write>(
+        values: &[Arc<T>],
+        e: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.array(values.len() as u64)?;
+        values.iter().try_for_each(|v| v.as_ref().encode(e, ctx))
+    }
+
+    /// Reads the values and wraps each.
+    ///
+    /// # Errors
+    /// An error of the decoder.
+    pub fn decode<'b, C, T: Decode<'b, C>>(
+        d: &mut Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Vec<Arc<T>>, minicbor::decode::Error> {
+        let values = Vec::<T>::decode(d, ctx)?;
+        Ok(values.into_iter().map(Arc::new).collect())
+    }
+}
+
 /// `Option<Arc<T>>` as `Option<T>`.
 pub mod opt_arc {
     use minicbor::{Decode, Decoder, Encode, Encoder};

@@ -44,7 +44,12 @@ impl Factors {
 
     /// The priority.
     pub fn priority(&self) -> u32 {
-        let sum = self.age + self.without_age();
+        Factors::total(self.age, self.without_age())
+    }
+
+    /// The priority of a job with this factor of age, and with so much that the others add up to.
+    pub fn total(age: f64, without_age: f64) -> u32 {
+        let sum = age + without_age;
         // At least 1: 0 is a hold.
         sum.clamp(1.0, f64::from(u32::MAX)) as u32
     }

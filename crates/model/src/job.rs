@@ -101,8 +101,10 @@ pub struct Job {
     #[n(21)]
     pub waiting_on: Vec<DependencyTerm>,
     /// Steps that run, by number.
+    // Copies of a record share them: some have long texts, and there may be thousands.
     #[n(22)]
-    pub steps: Vec<Step>,
+    #[cbor(with = "crate::cbor::arcs")]
+    pub steps: Vec<Arc<Step>>,
     /// Its state when its nodes are clean: ended, or in the queue again.
     #[n(23)]
     pub after_completing: AfterCompleting,

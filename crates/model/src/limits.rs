@@ -60,6 +60,8 @@ pub const NAME_BYTES_MAX: usize = 1024;
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the name of a file, and of a pattern of one (the kernel's `PATH_MAX`).
 pub const PATH_BYTES_MAX: usize = 4096;
+/// Bytes of its command line that are kept of a step that runs, for listings and accounting.
+pub const STEP_LINE_BYTES_MAX: usize = 4096;
 /// Elements of a list in a question about jobs or nodes.
 pub const QUERY_ITEMS_MAX: usize = 1 << 16;
 

@@ -9,14 +9,12 @@ use muster_model::distribution::Distribution;
 use muster_model::hostlist;
 use muster_model::ids::StepNo;
 use muster_model::job::{Allocation, GresShare, NodeShare, Step, StepEnd};
-use muster_model::limits::FRAME_BYTES_MAX;
+use muster_model::limits::{FRAME_BYTES_MAX, PATH_BYTES_MAX, STEP_LINE_BYTES_MAX};
+use muster_model::spec::StdioSpec;
 use muster_model::time::Timestamp;
 use muster_model::validate::Validate;
 use muster_model::visible_text::beginning;
 use muster_proto::step::StepSpec;
-
-/// Bytes of its command line that are kept of a step. It is for listings and accounting.
-const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
@@ -115,6 +113,20 @@ impl Record {
     }
 }
 
+/// Names of files as listings show them. Nobody opens what is longer, and the controller keeps them of each step that runs.
+fn shown_stdio(stdio: &StdioSpec) -> StdioSpec {
+    let shown = |file: &Option<String>| {
+        let name = file.as_deref()?;
+        Some(beginning(name, PATH_BYTES_MAX).to_owned())
+    };
+    StdioSpec {
+        stdin: shown(&stdio.stdin),
+        stdout: shown(&stdio.stdout),
+        stderr: shown(&stdio.stderr),
+        append: stdio.append,
+    }
+}
+
 /// The step as listings show it.
 fn describe(
     (step, spec): (StepNo, &StepSpec),
@@ -136,10 +148,40 @@ fn describe(
         cpus: placed.iter().map(|p| p.cpus.len()).sum(),
         memory_mib: placed.iter().map(|p| p.memory_mib).sum(),
         start_time: now,
-        stdio: spec.stdio.clone(),
-        submit_line: beginning(&spec.submit_line, LINE_BYTES_MAX).to_owned(),
+        stdio: shown_stdio(&spec.stdio),
+        submit_line: beginning(&spec.submit_line, STEP_LINE_BYTES_MAX).to_owned(),
         time_limit: spec.time_limit,
         distribution: Some(spread.title()),
         maker: spec.maker.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The controller keeps what is reported of a step for as long as it runs, and steps may run by the thousand.
+    #[test]
+    fn texts_of_a_step_are_short() {
+        let long = || Some("x".repeat(64 << 10));
+        let spec = StepSpec {
+            submit_line: "y".repeat(64 << 10),
+            stdio: StdioSpec {
+                stdin: long(),
+                stdout: long(),
+                stderr: long(),
+                append: Some(true),
+            },
+            ..StepSpec::default()
+        };
+        let step = describe((StepNo(1), &spec), &[], &[], Timestamp(1));
+        let stdio = &step.stdio;
+        let files = [&stdio.stdin, &stdio.stdout, &stdio.stderr];
+        let lengths = files.map(|file| file.as_ref().map(String::len));
+        assert_eq!(lengths, [Some(PATH_BYTES_MAX); 3]);
+        assert_eq!(stdio.append, Some(true));
+        assert_eq!(step.submit_line.len(), STEP_LINE_BYTES_MAX);
+        let bytes = minicbor::to_vec(&step).unwrap().len();
+        assert!(bytes < 17 << 10, "{bytes}");
     }
 }

@@ -6,7 +6,7 @@ use super::row::{first_row, last_row, row_run, small, time};
 use super::text::{Texts, find};
 use super::write::{REPEATED_BYTES_MAX, cut};
 use crate::array_text::pending_text;
-use crate::store::{History, StoreError, Use};
+use crate::store::{History, Interrupter, StoreError, Use};
 use crate::window::{Life, Window};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
@@ -17,7 +17,7 @@ use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, LoggedTransaction, NodeEv
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes after which a page ends, however few jobs it has: some have tens of thousands of steps.
 const PAGE_BYTES: usize = 4 << 20;
@@ -29,6 +29,7 @@ const ON_NODES_BYTES_MAX: usize = 16 << 20;
 
 /// Answers queries; one at a time, from any thread.
 pub struct Reader {
+    path: PathBuf,
     connection: Connection,
     texts: Texts,
 }
@@ -40,9 +41,18 @@ impl Reader {
     /// The file cannot be opened.
     pub fn open(path: &Path) -> Result<Reader, StoreError> {
         Ok(Reader {
+            path: path.to_owned(),
             connection: super::open_read_only(path)?,
             texts: Texts::default(),
         })
+    }
+
+    /// Another one of the same file, for questions at the same time.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn another(&self) -> Result<Reader, StoreError> {
+        Reader::open(&self.path)
     }
 
     /// The journal position that readers see.
@@ -96,6 +106,11 @@ impl History for Reader {
         Ok(())
     }
 
+    fn interrupter(&self) -> Interrupter {
+        let handle = self.connection.get_interrupt_handle();
+        Interrupter(Box::new(move || handle.interrupt()))
+    }
+
     fn node_events(
         &mut self,
         nodes: &[String],
@@ -125,7 +140,18 @@ impl History for Reader {
         let named = ListedNames::new(nodes);
         let is_meant = |event: &NodeEvent| nodes.is_empty() || named.contains(&event.node);
         let meant = events.filter(|event| event.as_ref().map_or(true, is_meant));
-        Ok(meant.collect::<rusqlite::Result<_>>()?)
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for event in meant {
+            let event = event?;
+            bytes += EVENT_BYTES + event.node.len() + event.reason.len();
+            if bytes > EVENTS_BYTES_MAX {
+                return Err(StoreError::TooMany(
+                    "more events of nodes than one answer holds: ask for a shorter time (Start=, End=) or name nodes (Nodes=)",
+                ));
+            }
+            found.push(event);
+        }
+        Ok(found)
     }
 
     fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError> {
@@ -166,6 +192,11 @@ impl<'a, N: Ord> ListedNames<'a, N> {
         self.0.binary_search(&name).is_ok()
     }
 }
+
+/// Bytes of nodes' events in one answer, which has to fit into a message.
+const EVENTS_BYTES_MAX: usize = 16 << 20;
+/// Bytes of an event beside its texts, about.
+const EVENT_BYTES: usize = 64;
 
 /// Changes of accounting in one answer, which has to fit into a message.
 const TRANSACTIONS_MAX: u32 = 10_000;

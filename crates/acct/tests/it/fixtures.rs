@@ -181,7 +181,7 @@ fn changes() -> Vec<Change> {
     let end: StepEnd = full("model::job::StepEnd");
     let started = |number: StepNo| Change::StepStarted {
         run: run(2, 0),
-        step: Box::new(Step {
+        step: Arc::new(Step {
             step: number,
             ..step.clone()
         }),

@@ -1,6 +1,7 @@
 //! Accounting through its public interface: what is written, what the store holds then, what queries find in it.
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
+mod bounds;
 mod copy;
 mod edits;
 mod fixtures;

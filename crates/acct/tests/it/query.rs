@@ -369,7 +369,7 @@ fn a_job_that_was_made_smaller_has_a_row_for_each_size() {
     scene.start(id, &[0, 1], 20);
     let step = |no: u32| Event::StepStarted {
         id,
-        step: Box::new(Step {
+        step: Arc::new(Step {
             step: StepNo(no),
             name: "step".to_owned(),
             hostlist: "n[0-1]".to_owned(),

@@ -362,7 +362,7 @@ fn step_start(job: &Job, at: Timestamp) -> Event {
     let alloc = job.alloc.as_ref().expect("an active job has nodes");
     Event::StepStarted {
         id: job.id,
-        step: Box::new(Step {
+        step: Arc::new(Step {
             step: StepNo(job.next_step),
             name: "hostname".to_owned(),
             hostlist: alloc.hostlist.clone(),

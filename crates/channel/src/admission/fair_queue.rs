@@ -53,14 +53,33 @@ impl<T, U: Clone + Ord + Hash> FairQueue<T, U> {
 
     /// The question whose turn it is. [`FairQueue::charge`] follows when it is answered.
     pub fn pop(&mut self) -> Option<(U, T)> {
-        let (at, uid) = self.order.pop_first()?;
-        self.clock = at;
+        self.pop_of(|_| true)
+    }
+
+    /// The same of those who may have a turn now; the others keep theirs.
+    pub fn pop_of(&mut self, may: impl Fn(&U) -> bool) -> Option<(U, T)> {
+        let next = self.order.iter().find(|(_, uid)| may(uid))?.clone();
+        self.order.remove(&next);
+        let (at, uid) = next;
+        self.clock = self.clock.max(at);
         let user = self.users.get_mut(&uid)?;
         let question = user.waiting.pop_front()?;
         if !user.waiting.is_empty() {
             self.order.insert((at, uid.clone()));
         }
         Some((uid, question))
+    }
+
+    /// The rest of a question that was popped and answered in part: it is the user's next.
+    pub fn put_back(&mut self, uid: U, rest: T) {
+        let user = self.users.entry(uid.clone()).or_insert(User {
+            waiting: VecDeque::new(),
+            at: self.clock,
+        });
+        if user.waiting.is_empty() {
+            self.order.insert((user.at, uid));
+        }
+        user.waiting.push_front(rest);
     }
 
     /// Takes out all equal requests, of all users: one answer serves them.
@@ -171,6 +190,43 @@ mod tests {
         let served = serve(&mut queue, 1000);
         assert_eq!((served.len(), served.last()), (100, Some(&first)));
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn who_may_not_have_a_turn_keeps_it() {
+        let mut queue = FairQueue::default();
+        (0..3).for_each(|_| queue.push(1, 5));
+        (0..3).for_each(|_| queue.push(2, 5));
+        queue.push(3, 5);
+        let others = |queue: &mut FairQueue<u64>| queue.pop_of(|uid| *uid != 1);
+        let mut served = Vec::new();
+        while let Some((uid, cost)) = others(&mut queue) {
+            queue.charge(uid, cost);
+            served.push(uid);
+        }
+        assert_eq!(served, [2, 3, 2, 2]);
+        assert!(!queue.is_empty());
+        queue.push(2, 5);
+        assert_eq!(serve(&mut queue, 4), [1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn the_rest_of_a_question_comes_before_the_users_next() {
+        let mut queue = FairQueue::default();
+        queue.push(1, 20);
+        queue.push(1, 7);
+        queue.push(2, 7);
+        let mut served = Vec::new();
+        while let Some((uid, cost)) = queue.pop() {
+            let part = cost.min(10);
+            if cost > part {
+                queue.put_back(uid, cost - part);
+            }
+            queue.charge(uid, part);
+            served.push((uid, part));
+        }
+        assert_eq!(served, [(1, 10), (2, 7), (1, 10), (1, 7)]);
+        assert!(queue.is_empty() && queue.users.is_empty());
     }
 
     #[test]

@@ -249,7 +249,7 @@ fn waiting() -> Vec<Job> {
 fn running() -> Vec<Job> {
     let mut two_nodes = job(9, "running");
     start(&mut two_nodes, "n[1-2]", &[&[0, 1, 2], &[0]]);
-    two_nodes.steps = vec![step(StepNo::BATCH, "batch", 1)];
+    two_nodes.steps = [step(StepNo::BATCH, "batch", 1)].map(Arc::new).into();
     ask(&mut two_nodes, |spec| {
         spec.comment = Some("hello".to_owned());
         spec.ask.min_nodes = 2;
@@ -257,7 +257,9 @@ fn running() -> Vec<Job> {
     });
     let mut with_step = job(10, "withstep");
     start(&mut with_step, "n1", &[&[3, 4]]);
-    with_step.steps = vec![step(StepNo(0), "sleep", 2), step(StepNo::BATCH, "batch", 1)];
+    with_step.steps = [step(StepNo(0), "sleep", 2), step(StepNo::BATCH, "batch", 1)]
+        .map(Arc::new)
+        .into();
     ask(&mut with_step, |spec| {
         spec.command = String::new();
         spec.ask.ntasks = Some(2);
@@ -280,7 +282,7 @@ fn running() -> Vec<Job> {
             index,
         };
         task.eligible_time = Some(at(34));
-        task.steps = vec![step(StepNo::BATCH, "batch", 1)];
+        task.steps = [step(StepNo::BATCH, "batch", 1)].map(Arc::new).into();
         tasks.push(task);
     }
     for task in &mut tasks[2..] {

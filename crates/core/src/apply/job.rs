@@ -8,9 +8,11 @@ use muster_model::index_set::IndexSet;
 use muster_model::job::{
     AfterCompleting, Allocation, ArrayRole, ExitStatus, Hold, Job, JobState, Reason, Step, StepEnd,
 };
+use muster_model::limits::STEP_LINE_BYTES_MAX;
 use muster_model::power::Waking;
 use muster_model::spec::JobKind;
 use muster_model::time::Timestamp;
+use muster_model::visible_text::beginning;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -273,6 +275,7 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
         JobChange::Resized(alloc) => resize(job, alloc, at),
         JobChange::StepLimit { step, limit } => {
             if let Some(step) = job.steps.iter_mut().find(|s| s.step == *step) {
+                let step = Arc::make_mut(step);
                 step.time_limit = Some(*limit);
             }
         }
@@ -363,7 +366,7 @@ fn start(job: &mut Job, attempt: Attempt, at: Timestamp, alloc: &Arc<Allocation>
     job.unreported_steps = IndexSet::default();
     job.steps = Vec::new();
     if let (JobKind::Batch, Some(lead)) = (job.spec.kind, alloc.nodes.first()) {
-        job.steps.push(Step {
+        job.steps.push(Arc::new(Step {
             step: StepNo::BATCH,
             name: "batch".to_owned(),
             hostlist: lead.name.clone(),
@@ -373,11 +376,12 @@ fn start(job: &mut Job, attempt: Attempt, at: Timestamp, alloc: &Arc<Allocation>
             memory_mib: lead.memory_mib,
             start_time: at,
             stdio: job.spec.stdio.clone(),
-            submit_line: job.spec.submit_line.clone(),
+            // Tasks of an array share that of their specification.
+            submit_line: beginning(&job.spec.submit_line, STEP_LINE_BYTES_MAX).to_owned(),
             time_limit: None,
             distribution: None,
             maker: None,
-        });
+        }));
     }
 }
 
@@ -468,7 +472,7 @@ fn requeue(job: &mut Job, at: Timestamp, hold: Hold, not_before: Option<Timestam
     settle_waiting(job, at);
 }
 
-fn start_step(job: &mut Job, step: &Step) {
+fn start_step(job: &mut Job, step: &Arc<Step>) {
     assert!(
         job.steps.iter().all(|s| s.step != step.step),
         "step {}.{} runs already",
@@ -484,7 +488,7 @@ fn start_step(job: &mut Job, step: &Step) {
         }
         job.next_step = job.next_step.max(no + 1);
     }
-    job.steps.push(step.clone());
+    job.steps.push(Arc::clone(step));
 }
 
 fn end_step(job: &mut Job, step: StepNo, end: &StepEnd) {

@@ -162,7 +162,7 @@ fn begin_extern_step(draft: &mut Draft<'_>, id: JobId) {
         return;
     };
     let names: Vec<&str> = alloc.nodes.iter().map(|share| &*share.name).collect();
-    let step = Box::new(Step {
+    let step = Arc::new(Step {
         step: StepNo::EXTERN,
         name: "extern".to_owned(),
         hostlist: hostlist::compress(&names),

@@ -5,7 +5,7 @@ use super::draft::Draft;
 use super::target::{self, Item};
 use crate::event::JobChange;
 use crate::policy::access;
-use crate::state::Scale;
+use crate::state::{Priorities, Scale};
 use muster_model::command::{Identity, JobTarget, Reply};
 use muster_model::ids::JobId;
 use muster_model::job::{Hold, Job, Phase};
@@ -204,14 +204,11 @@ impl<'a> RivalKey<'a> {
 /// Jobs with those that are in their way. Each job of their owners is looked at once.
 fn rivals(draft: &Draft<'_>, raised: &[JobId], scale: Option<&Scale>) -> Vec<Rivals> {
     let state = draft.state;
-    let ranked = |job: &Job| Ranked {
-        id: job.id,
-        priority: i64::from(state.priority_of(scale, job)),
-    };
+    let mut priorities = scale.map(|scale| Priorities::by(state, scale));
     let mut groups: BTreeMap<RivalKey<'_>, Rivals> = BTreeMap::new();
     for job in raised.iter().filter_map(|id| draft.job(*id)) {
         let group = groups.entry(RivalKey::of(job)).or_default();
-        group.raised.push(ranked(job));
+        group.raised.push(ranked(&mut priorities, job));
     }
     let named: BTreeSet<JobId> = raised.iter().copied().collect();
     let owners: BTreeSet<u32> = groups.keys().map(|key| key.uid).collect();
@@ -223,10 +220,21 @@ fn rivals(draft: &Draft<'_>, raised: &[JobId], scale: Option<&Scale>) -> Vec<Riv
         .filter(|job| job.phase() == Phase::Pending && job.hold == Hold::None);
     for job in jobs {
         if let Some(group) = groups.get_mut(&RivalKey::of(job)) {
-            group.others.push(ranked(job));
+            group.others.push(ranked(&mut priorities, job));
         }
     }
     groups.into_values().collect()
+}
+
+fn ranked<'s>(priorities: &mut Option<Priorities<'s>>, job: &'s Job) -> Ranked {
+    let priority = match priorities {
+        Some(priorities) => priorities.of(job),
+        None => job.priority,
+    };
+    Ranked {
+        id: job.id,
+        priority: i64::from(priority),
+    }
 }
 
 /// The priorities that the jobs have are dealt out anew.

@@ -16,6 +16,7 @@ use muster_model::limits::{LAUNCH_FAILURES_MAX, TEXT_BYTES_MAX};
 use muster_model::node::{NodeInfo, NodeLink, NodeReason};
 use muster_model::spec::JobKind;
 use muster_model::visible_text::make_visible;
+use std::sync::Arc;
 
 /// Takes in what a node tells.
 pub(super) fn node(draft: &mut Draft<'_>, idx: NodeIdx, command: &NodeCommand) {
@@ -301,10 +302,10 @@ fn step_started(draft: &mut Draft<'_>, idx: NodeIdx, launch: JobAttempt, step: &
     let is_news = with_steps(draft, idx, launch).is_some_and(|job| !job.knows_step(step.step));
     if is_news {
         launched(draft, idx);
-        let mut step = Box::new(step.clone());
+        let mut step = step.clone();
         make_visible(&mut step.name);
         make_visible(&mut step.submit_line);
-        let id = launch.job;
+        let (id, step) = (launch.job, Arc::new(step));
         draft.emit(Event::StepStarted { id, step });
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn check_bytes(
         return Ok(());
     }
     let text = format!(
-        "scripts, environments and options of the user's jobs in the queue have {} MiB, and the limit is {} MiB for each \
+        "scripts, environments and options of the user's jobs in the queue, and their steps, have {} MiB, and the limit is {} MiB for each \
          user; wait until some of them have ended, or submit smaller ones",
         own >> 20,
         most >> 20,

@@ -3,6 +3,7 @@
 use super::{Event, JobChange};
 use minicbor::encode::Write;
 use minicbor::{Encode, Encoder};
+use muster_model::job::Step;
 use muster_model::spec::{DependencyTerm, JobSpec};
 use std::convert::Infallible;
 
@@ -11,6 +12,33 @@ use std::convert::Infallible;
 const CONDITION_BYTES: u64 = 2 << 10;
 /// Bytes of one written condition.
 const LISTED_CONDITION_BYTES: u64 = 24;
+
+/// Bytes that a step that runs has beside its texts.
+const STEP_BYTES: u64 = 256;
+
+/// Bytes that the queue keeps of a step that runs.
+pub fn step_bytes(step: &Step) -> u64 {
+    let Step {
+        step: _,
+        name,
+        hostlist,
+        nodes: _,
+        tasks: _,
+        cpus: _,
+        memory_mib: _,
+        start_time: _,
+        stdio,
+        submit_line,
+        time_limit: _,
+        distribution,
+        maker,
+    } = step;
+    let files = [&stdio.stdin, &stdio.stdout, &stdio.stderr, distribution];
+    let files: usize = files.into_iter().flatten().map(String::len).sum();
+    let host = maker.as_ref().map_or(0, |maker| maker.host.len());
+    let texts = name.len() + hostlist.len() + submit_line.len() + files + host;
+    STEP_BYTES + texts as u64
+}
 
 /// The length of a specification as it is written.
 pub fn spec_bytes(spec: &JobSpec) -> u64 {
@@ -34,7 +62,7 @@ pub fn dependency_bytes(spec: &JobSpec, tasks: u64) -> u64 {
 }
 
 impl Event {
-    /// Bytes of the scripts, environments, specifications and lists of conditions that it carries.
+    /// Bytes of the scripts, environments, specifications, steps and lists of conditions that it carries.
     pub fn carried_bytes(&self) -> u64 {
         match self {
             Event::BlobStored { bytes, .. } => bytes.len() as u64,
@@ -50,6 +78,7 @@ impl Event {
                     JobChange::WaitingOn { terms, .. } | JobChange::DependenciesDecided { terms, .. },
                 ..
             } => listed_bytes(terms),
+            Event::StepStarted { step, .. } => step_bytes(step),
             Event::CrontabSet {
                 crontab: Some(crontab),
                 ..

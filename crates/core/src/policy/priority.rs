@@ -1,7 +1,7 @@
 //! `priority/multifactor`: which priority jobs have, and when priorities are worked out anew. All of it is as of the last
 //! time that was done ([`muster_model::accounts::Accounts::calculated_at`]), so that every reader gets the same.
 
-use crate::state::{Scale, State};
+use crate::state::{Priorities, Scale, State};
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::order_config::{Multifactor, UsageReset};
@@ -53,15 +53,12 @@ impl State {
         )
     }
 
-    /// A pending job's priority now: the one that was set, or the highest over its partitions.
+    /// A pending job's priority now: the one that was set, or the highest over its partitions. Those of many jobs are had from
+    /// [`Priorities`].
     pub fn priority_of(&self, scale: Option<&Scale>, job: &Job) -> u32 {
-        let Some(scale) = scale.filter(|_| job.priority > 0 && !job.priority_fixed) else {
+        let Some(scale) = scale.filter(|scale| scale.works_out(job)) else {
             return job.priority;
         };
-        let runs = !job.is_startable() && job.alloc.is_some();
-        if runs && (job.state.is_ended() || !scale.settings().calculate_running) {
-            return job.priority;
-        }
         let partitions = job.spec.partitions.iter();
         partitions
             .filter_map(|name| self.partition(name))
@@ -76,13 +73,11 @@ impl State {
         let Some(scale) = self.scale.take_if(|scale| scale.settings().incr_only) else {
             return;
         };
-        let pending: Vec<JobId> = self.pending.iter().copied().collect();
-        for id in pending {
-            let job = self.jobs.get(&id).filter(|job| job.priority > 0);
-            let Some(job) = job.filter(|job| !job.priority_fixed) else {
-                continue;
-            };
-            let least = self.priority_of(Some(&scale), job);
+        let mut priorities = Priorities::by(self, &scale);
+        let pending = self.pending.iter().filter_map(|id| self.jobs.get(id));
+        let pending = pending.filter(|job| job.priority > 0 && !job.priority_fixed);
+        let least: Vec<(JobId, u32)> = pending.map(|job| (job.id, priorities.of(job))).collect();
+        for (id, least) in least {
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.priority_least = least;
             }

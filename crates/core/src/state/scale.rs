@@ -21,6 +21,22 @@ pub struct Scale {
     limits_accrual: bool,
 }
 
+/// The factors of a job that are the same in all partitions.
+pub(super) struct CommonFactors {
+    pub(super) factors: Factors,
+    /// What the job asks for of each resource that has a weight.
+    asked: Vec<f64>,
+}
+
+/// What the others are made of in a partition.
+pub(super) struct PartitionFactors<'a> {
+    /// The association's priority there.
+    pub(super) assoc: u32,
+    pub(super) partition: &'a PartitionConfig,
+    /// What it has of each resource that has a weight.
+    pub(super) there: &'a [f64],
+}
+
 impl Scale {
     /// As the state has it; `None` if priority is first come, first served.
     pub fn new(state: &State) -> Option<Scale> {
@@ -60,6 +76,12 @@ impl Scale {
         self.calculated_at
     }
 
+    /// As of another moment.
+    #[cfg(test)]
+    pub(crate) fn calculate_at(&mut self, at: Timestamp) {
+        self.calculated_at = at;
+    }
+
     /// Since when the job's age counts; `None` while it does not.
     pub fn ages_since(&self, job: &Job) -> Option<Timestamp> {
         if self.settings.accrue_always {
@@ -72,6 +94,13 @@ impl Scale {
     /// Whether the number of jobs that gain age is limited.
     pub(crate) fn limits_accrual(&self) -> bool {
         self.limits_accrual
+    }
+
+    /// Whether a job's priority is worked out, and not set or that of its start.
+    pub(crate) fn works_out(&self, job: &Job) -> bool {
+        let runs = !job.is_startable() && job.alloc.is_some();
+        let is_over = runs && (job.state.is_ended() || !self.settings.calculate_running);
+        job.priority > 0 && !job.priority_fixed && !is_over
     }
 
     /// What a job has where that much was worked out for it.
@@ -91,27 +120,64 @@ impl Scale {
         f64::from(self.settings.weight_age) * (waited.min(full) as f64 / full as f64)
     }
 
-    /// The factors of a job in a partition.
+    /// The factors of a job in a partition. Of many jobs or partitions they are had from [`super::Priorities`].
     pub fn factors(&self, state: &State, job: &Job, partition: &PartitionConfig) -> Factors {
+        let mut common = self.common(state, job);
+        let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+        let place = PartitionFactors {
+            assoc: (state.accounts).association_priority(account, user, &partition.name),
+            partition,
+            there: &self.there(state, partition),
+        };
+        self.complete(&mut common, &place);
+        common.factors
+    }
+
+    /// What is the same in all partitions: the others are zero until they are completed.
+    pub(super) fn common(&self, state: &State, job: &Job) -> CommonFactors {
         let s = &self.settings;
         let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
         let accounts = &state.accounts;
-        let qos = accounts.qos(state.qos_of(job)).map_or(0, |q| q.priority);
-        let assoc = accounts.association_priority(account, user, &partition.name);
+        let qos = accounts
+            .qos
+            .get(state.qos_of(job))
+            .map_or(0, |q| q.priority);
         let weighted = |weight: u32, factor: f64| f64::from(weight) * factor;
-        Factors {
-            site: f64::from(job.spec.site_factor),
-            age: self.age(self.ages_since(job)),
-            assoc: weighted(s.weight_assoc, f64::from(assoc) / self.assoc_max),
-            fair_share: weighted(s.weight_fair_share, accounts.fair_share(account, user)),
-            job_size: weighted(s.weight_job_size, self.size(job)),
-            partition: weighted(
-                s.weight_partition,
-                f64::from(partition.priority_job_factor) / self.partition_max,
-            ),
-            qos: weighted(s.weight_qos, f64::from(qos) / self.qos_max),
-            tres: self.tres(state, job, partition),
-            nice: job.spec.nice,
+        let weights = s.weight_tres.iter();
+        CommonFactors {
+            factors: Factors {
+                site: f64::from(job.spec.site_factor),
+                age: self.age(self.ages_since(job)),
+                assoc: 0.0,
+                fair_share: weighted(s.weight_fair_share, accounts.fair_share(account, user)),
+                job_size: weighted(s.weight_job_size, self.size(job)),
+                partition: 0.0,
+                qos: weighted(s.weight_qos, f64::from(qos) / self.qos_max),
+                tres: weights.map(|(name, _)| (name.clone(), 0.0)).collect(),
+                nice: job.spec.nice,
+            },
+            asked: self.asked(job),
+        }
+    }
+
+    /// Completes them for a partition.
+    pub(super) fn complete(&self, common: &mut CommonFactors, place: &PartitionFactors<'_>) {
+        let s = &self.settings;
+        let factors = &mut common.factors;
+        factors.assoc = f64::from(s.weight_assoc) * (f64::from(place.assoc) / self.assoc_max);
+        let job_factor = f64::from(place.partition.priority_job_factor);
+        factors.partition = f64::from(s.weight_partition) * (job_factor / self.partition_max);
+        let amounts = common.asked.iter().zip(place.there);
+        let weights = s.weight_tres.iter().map(|(_, weight)| *weight);
+        for (((_, tres), weight), (asked, there)) in
+            factors.tres.iter_mut().zip(weights).zip(amounts)
+        {
+            let factor = match (s.no_normal.tres, *there > 0.0) {
+                (true, _) => *asked,
+                (false, true) => (asked / there).min(1.0),
+                (false, false) => 0.0,
+            };
+            *tres = weight * factor;
         }
     }
 
@@ -140,10 +206,8 @@ impl Scale {
         }
     }
 
-    fn tres(&self, state: &State, job: &Job, partition: &PartitionConfig) -> Vec<(String, f64)> {
-        if self.settings.weight_tres.is_empty() {
-            return Vec::new();
-        }
+    /// What a job asks for of each resource that has a weight.
+    fn asked(&self, job: &Job) -> Vec<f64> {
         let ask = &job.spec.ask;
         let nodes = f64::from(ask.min_nodes);
         let cpus = f64::from(ask.min_cpus());
@@ -152,43 +216,54 @@ impl Scale {
             MemoryAsk::PerNode(mib) => mib as f64 * nodes,
             MemoryAsk::PerCpu(mib) => mib as f64 * cpus,
         };
-        let of_partition = || partition.nodes.iter().filter_map(|n| state.node_named(n));
-        let asked_and_there = |name: &str| -> (f64, f64) {
-            match name.to_ascii_lowercase().as_str() {
-                "cpu" => (cpus, of_partition().map(|n| f64::from(n.config.cpus)).sum()),
-                "mem" => (
-                    mib,
-                    of_partition().map(|n| n.config.memory_mib as f64).sum(),
-                ),
-                "node" => (nodes, of_partition().count() as f64),
-                other => {
-                    let wanted = other.strip_prefix("gres/").unwrap_or(other);
-                    let has = |full: &str, kind: &Option<String>| match kind {
-                        Some(kind) => full == wanted || format!("{full}:{kind}") == wanted,
-                        None => full == wanted,
-                    };
-                    let all = ask.gres_of_job(ask.min_nodes);
-                    let asked = all.iter().filter(|g| has(&g.name, &g.kind));
-                    let asked = asked.map(|g| g.count).fold(0, u64::saturating_add);
-                    let there = of_partition()
-                        .flat_map(|n| &n.config.gres)
-                        .filter(|g| has(&g.name, &g.kind))
-                        .map(|g| g.count as f64);
-                    (asked as f64, there.sum())
-                }
-            }
+        let of_gres = |wanted: WeightedGres<'_>| {
+            let all = ask.gres_of_job(ask.min_nodes);
+            let asked = all.iter().filter(|g| wanted.is(&g.name, &g.kind));
+            asked.map(|g| g.count).fold(0, u64::saturating_add) as f64
         };
         let weights = self.settings.weight_tres.iter();
-        weights
-            .map(|(name, weight)| {
-                let (asked, there) = asked_and_there(name);
-                let factor = match (self.settings.no_normal.tres, there > 0.0) {
-                    (true, _) => asked,
-                    (false, true) => (asked / there).min(1.0),
-                    (false, false) => 0.0,
-                };
-                (name.clone(), weight * factor)
-            })
-            .collect()
+        let of = |name: &str| match name.to_ascii_lowercase().as_str() {
+            "cpu" => cpus,
+            "mem" => mib,
+            "node" => nodes,
+            other => of_gres(WeightedGres::of(other)),
+        };
+        weights.map(|(name, _)| of(name)).collect()
+    }
+
+    /// What a partition has of each resource that has a weight; O(nodes of the partition).
+    pub(super) fn there(&self, state: &State, partition: &PartitionConfig) -> Vec<f64> {
+        let nodes = || partition.nodes.iter().filter_map(|n| state.node_named(n));
+        let of_gres = |wanted: WeightedGres<'_>| {
+            let all = nodes().flat_map(|n| &n.config.gres);
+            let there = all.filter(|g| wanted.is(&g.name, &g.kind));
+            there.map(|g| g.count as f64).sum()
+        };
+        let weights = self.settings.weight_tres.iter();
+        let of = |name: &str| match name.to_ascii_lowercase().as_str() {
+            "cpu" => nodes().map(|n| f64::from(n.config.cpus)).sum(),
+            "mem" => nodes().map(|n| n.config.memory_mib as f64).sum(),
+            "node" => nodes().count() as f64,
+            other => of_gres(WeightedGres::of(other)),
+        };
+        weights.map(|(name, _)| of(name)).collect()
+    }
+}
+
+/// Devices that have a weight: all of a name, or of a kind.
+#[derive(Clone, Copy)]
+struct WeightedGres<'a>(&'a str);
+
+impl<'a> WeightedGres<'a> {
+    fn of(name: &'a str) -> WeightedGres<'a> {
+        WeightedGres(name.strip_prefix("gres/").unwrap_or(name))
+    }
+
+    fn is(self, name: &str, kind: &Option<String>) -> bool {
+        let of_kind = |kind: &String| {
+            let rest = self.0.strip_prefix(name).and_then(|r| r.strip_prefix(':'));
+            rest == Some(kind.as_str())
+        };
+        name == self.0 || kind.as_ref().is_some_and(of_kind)
     }
 }

@@ -1,11 +1,12 @@
-//! How many bytes the queue keeps of each user: scripts, environments and specifications. What jobs of a user share counts
+//! How many bytes the queue keeps of each user: scripts, environments, specifications and steps that run. What jobs of a user share counts
 //! once for that user; that others share it, too, changes nothing.
 
 use super::Blob;
 use super::job_table::JobTable;
-use crate::event::{dependency_bytes, spec_bytes};
+use crate::event::{dependency_bytes, spec_bytes, step_bytes};
 use foldhash::fast::RandomState;
 use muster_model::ids::{BlobId, JobId};
+use muster_model::job::Job;
 use muster_model::spec::JobSpec;
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,6 +26,8 @@ struct RecordBytes {
     spec: u64,
     /// What its conditions count: those of an array for all of its tasks, since each may leave it and wait on.
     conditions: u64,
+    /// What its steps count that run.
+    steps: u64,
 }
 
 impl RecordBytes {
@@ -34,12 +37,18 @@ impl RecordBytes {
         RecordBytes {
             spec: spec_bytes(spec),
             conditions: dependency_bytes(spec, tasks),
+            steps: 0,
         }
     }
 
     fn total(self) -> u64 {
-        self.spec.saturating_add(self.conditions)
+        let asked = self.spec.saturating_add(self.conditions);
+        asked.saturating_add(self.steps)
     }
+}
+
+fn steps_bytes(job: &Job) -> u64 {
+    job.steps.iter().map(|step| step_bytes(step)).sum()
 }
 
 /// Bytes that the record of a new submission counts.
@@ -59,7 +68,8 @@ impl StoredBytes {
         blobs.values_mut().for_each(|blob| blob.owners.0.clear());
         for (id, job) in jobs.iter() {
             let is_task = *id != job.submission();
-            let (uid, bytes) = (job.spec.owner.uid, RecordBytes::of(&job.spec, is_task));
+            let (uid, mut bytes) = (job.spec.owner.uid, RecordBytes::of(&job.spec, is_task));
+            bytes.steps = steps_bytes(job);
             stored.of_records.insert(*id, bytes);
             stored.add(uid, bytes.total());
             for id in blobs_of(&job.spec) {
@@ -85,6 +95,7 @@ impl StoredBytes {
             Some(array) => RecordBytes {
                 spec: array.spec,
                 conditions: dependency_bytes(spec, 1),
+                steps: 0,
             },
             None => RecordBytes::of(spec, false),
         };
@@ -103,10 +114,26 @@ impl StoredBytes {
     ) {
         self.use_blobs(blobs, new);
         self.drop_blobs(blobs, old);
-        let bytes = RecordBytes::of(new, is_task);
-        let before = self.of_records.insert(id, bytes).unwrap_or_default();
+        let before = self.of_records.get(&id).copied().unwrap_or_default();
+        let bytes = RecordBytes {
+            steps: before.steps,
+            ..RecordBytes::of(new, is_task)
+        };
+        self.of_records.insert(id, bytes);
         self.subtract(old.owner.uid, before.total());
         self.add(new.owner.uid, bytes.total());
+    }
+
+    /// Steps of a record have begun or ended.
+    pub(crate) fn change_steps(&mut self, job: &Job) {
+        let Some(bytes) = self.of_records.get_mut(&job.id) else {
+            return;
+        };
+        let after = steps_bytes(job);
+        let before = std::mem::replace(&mut bytes.steps, after);
+        let uid = job.spec.owner.uid;
+        self.subtract(uid, before);
+        self.add(uid, after);
     }
 
     /// A record went.

@@ -6,9 +6,12 @@ use muster_model::command::{NodeCommand, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
 use muster_model::ids::{JobAttempt, JobId, NodeIdx, StepNo};
-use muster_model::job::JobState;
+use muster_model::job::{Job, JobState, Step, StepEnd};
+use muster_model::limits::STEP_LINE_BYTES_MAX;
 use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
 use muster_model::time::TimeLimit;
+use std::sync::Arc;
 
 fn limit(id: JobId, step: Option<u32>, minutes: u32) -> UserCommand {
     UserCommand::UpdateStep {
@@ -148,5 +151,68 @@ fn an_extern_step_has_all_nodes_and_ends_with_its_job() {
     });
     let end = end.expect("it has ended");
     assert_eq!((end.state, end.exit.is_ok()), (JobState::Completed, true));
+    world.check_replay();
+}
+
+/// The record of a job was copied with all texts of all steps that run for each step that began or ended.
+#[test]
+fn copies_of_a_record_share_its_steps() {
+    let (mut world, id) = with_steps(&[0, 1, 2]);
+    let places = |job: &Job| -> Vec<(StepNo, *const Step)> {
+        let steps = job.steps.iter();
+        steps.map(|s| (s.step, Arc::as_ptr(s))).collect()
+    };
+    let before = places(world.job(id));
+    assert_eq!(before.len(), 4, "with that of the script");
+    assert_eq!(places(&world.job(id).clone()), before);
+    // The event, the draft that it is decided in and the state have one step.
+    let attempt = world.job(id).attempt;
+    let new = Box::new(Step {
+        submit_line: "srun ".repeat(1000),
+        ..step(3, world.now)
+    });
+    let started = NodeCommand::StepStarted {
+        job: id,
+        attempt,
+        step: new,
+    };
+    world.node(0, started);
+    let of_event = world.events.iter().find_map(|event| match event {
+        Event::StepStarted { step, .. } => Some(Arc::as_ptr(step)),
+        _ => None,
+    });
+    let after = places(world.job(id));
+    assert_eq!(after[..4], before);
+    assert_eq!(after[4..], [(StepNo(3), of_event.unwrap())]);
+    // A limit changes one of them, an end none of the others.
+    world.must(1000, limit(id, Some(1), 7));
+    let limited = places(world.job(id));
+    let differ = limited.iter().zip(&after).filter(|(a, b)| a != b);
+    assert_eq!(differ.map(|(a, _)| a.0).collect::<Vec<_>>(), [StepNo(1)]);
+    let ended = NodeCommand::StepEnded {
+        job: id,
+        attempt,
+        step: StepNo(0),
+        end: Box::new(StepEnd::never_ran(world.now)),
+    };
+    world.node(0, ended);
+    let left = limited.into_iter().filter(|(no, _)| *no != StepNo(0));
+    assert_eq!(places(world.job(id)), left.collect::<Vec<_>>());
+    world.check_replay();
+}
+
+/// The tasks of an array have one specification, and each that ran had a copy of its command line, of up to a megabyte.
+#[test]
+fn the_step_of_a_script_has_the_beginning_of_the_command_line() {
+    let mut world = World::new();
+    let id = world.submit(JobSpec {
+        submit_line: format!("sbatch {}", "x".repeat(50_000)),
+        ..spec("j")
+    });
+    assert!(world.start(id, &[0]));
+    let lengths: Vec<usize> = (world.job(id).steps.iter())
+        .map(|s| s.submit_line.len())
+        .collect();
+    assert_eq!(lengths, [STEP_LINE_BYTES_MAX]);
     world.check_replay();
 }

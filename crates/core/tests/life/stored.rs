@@ -1,13 +1,17 @@
 //! What commands write and what the queue keeps of a user: both have bounds, however cleverly jobs are made.
 
-use crate::world::{SCRIPT, World, array, config, spec, target, user};
+use crate::world::{SCRIPT, World, array, config, spec, step, target, user};
 use minicbor::bytes::ByteVec;
 use muster_core::event::{Event, JobChange};
 use muster_core::state::State;
-use muster_model::command::{Command, JobSelection, JobTarget, JobUpdate, Reply, UserCommand};
+use muster_model::command::{
+    Command, JobSelection, JobTarget, JobUpdate, NodeCommand, Reply, UserCommand,
+};
 use muster_model::config::ClusterConfig;
+use muster_model::ids::StepNo;
 use muster_model::ids::{BlobId, JobId};
 use muster_model::index_set::IndexSet;
+use muster_model::job::{Step, StepEnd};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
 
@@ -272,6 +276,54 @@ fn what_jobs_of_a_user_share_counts_once() {
     let read = State::decode_snapshot(&bytes).unwrap();
     assert_eq!(read.stored_bytes, world.state.stored_bytes);
     read.check_invariants().unwrap();
+    world.check_replay();
+}
+
+/// Steps that run are in the queue with their texts, on every node that leads them.
+#[test]
+fn steps_that_run_count_for_their_user() {
+    let mut world = World::new();
+    let of_user = |world: &World| world.state.stored_bytes.of_user(1000);
+    let id = world.submit(spec("j"));
+    assert!(world.start(id, &[0, 1]));
+    let before = of_user(&world);
+    let attempt = world.job(id).attempt;
+    for number in 0..3 {
+        let mut new = Step {
+            submit_line: "x".repeat(4000),
+            ..step(number, world.now)
+        };
+        new.stdio.stdout = Some("y".repeat(4000));
+        let started = NodeCommand::StepStarted {
+            job: id,
+            attempt,
+            step: Box::new(new),
+        };
+        world.node(0, started);
+        let carried: u64 = world.events.iter().map(Event::carried_bytes).sum();
+        assert!((8000..9000).contains(&carried), "{carried}");
+    }
+    let more = of_user(&world) - before;
+    assert!((24_000..27_000).contains(&more), "{more}");
+    // A snapshot says the same, and an update leaves it.
+    let mut bytes = Vec::new();
+    world.state.encode_snapshot(&mut bytes);
+    let read = State::decode_snapshot(&bytes).unwrap();
+    assert_eq!(read.stored_bytes, world.state.stored_bytes);
+    world.must(1000, comment(target(id), "z"));
+    assert!(of_user(&world) - before > more);
+    world.must(1000, comment(target(id), ""));
+    for number in 0..3 {
+        let ended = NodeCommand::StepEnded {
+            job: id,
+            attempt,
+            step: StepNo(number),
+            end: Box::new(StepEnd::never_ran(world.now)),
+        };
+        world.node(0, ended);
+    }
+    let left = of_user(&world).abs_diff(before);
+    assert!(left < 16, "{left}");
     world.check_replay();
 }
 

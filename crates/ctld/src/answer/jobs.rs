@@ -2,8 +2,9 @@
 
 use super::rows::{Row, Rows};
 use crate::clock::now;
+use crate::outbox::NotKept;
 use muster_core::policy::access::privacy::JobScope;
-use muster_core::state::{Scale, State};
+use muster_core::state::{Priorities, State};
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, JobState};
@@ -21,19 +22,21 @@ const PART_BYTES: usize = 64 << 10;
 const PART_BESIDE: usize = 256;
 
 /// Records of the queue that match a filter and are in the scope, as frames. Specifications are written once. With rows that
-/// are as the state is, most of what is not over is written from those.
+/// are as the state is, most of what is not over is written from those. It ends early where nobody takes what is sent.
 pub(crate) fn jobs(
     state: &State,
     rows: Option<&Rows>,
     (filter, scope): (&JobFilter, &JobScope),
     starts: Option<&Forecast>,
-    send: &mut impl FnMut(Vec<u8>),
+    send: &mut impl FnMut(Vec<u8>) -> Result<(), NotKept>,
 ) {
     let Some(filter) = &restricted(filter, scope) else {
-        return send(frame::encode(&JobsResponse::Jobs(WrittenJobsPage {
+        let nothing = WrittenJobsPage {
             now: now(),
             ..WrittenJobsPage::default()
-        })));
+        };
+        // Nothing follows.
+        return drop(send(frame::encode(&JobsResponse::Jobs(nothing))));
     };
     let mut answer = JobsAnswer {
         state,
@@ -46,7 +49,8 @@ pub(crate) fn jobs(
         now: now(),
         arrays: BTreeSet::new(),
         specs: SpecTable::of_listing(),
-        scale: Scale::new(state),
+        priorities: Priorities::new(state),
+        gone: false,
         evaluated: (state.partitions.iter().zip(&state.evaluated))
             .map(|(partition, at)| (partition.name.as_str(), *at))
             .collect(),
@@ -61,7 +65,9 @@ pub(crate) fn jobs(
         (true, false, _) => answer.add_all(state.jobs.values()),
         (false, ..) => answer.add_named(),
     }
-    answer.leave(false);
+    if !answer.gone {
+        answer.leave(false);
+    }
 }
 
 /// An answer that is being written.
@@ -81,7 +87,9 @@ struct JobsAnswer<'s, S> {
     /// Arrays that were sent so far.
     arrays: BTreeSet<JobId>,
     specs: SpecTable,
-    scale: Option<Scale>,
+    priorities: Option<Priorities<'s>>,
+    /// Nobody takes what is sent.
+    gone: bool,
     /// When the scheduler looked at each partition.
     evaluated: HashMap<&'s str, Timestamp>,
     starts: Option<&'s Forecast>,
@@ -101,9 +109,14 @@ struct TemplateState {
     place: u32,
 }
 
-impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
+impl<'s, S: FnMut(Vec<u8>) -> Result<(), NotKept>> JobsAnswer<'s, S> {
     fn add_all(&mut self, jobs: impl Iterator<Item = &'s Job>) {
-        jobs.for_each(|job| self.add(job));
+        for job in jobs {
+            if self.gone {
+                return;
+            }
+            self.add(job);
+        }
     }
 
     /// Records of some users that are not over, without a look at those of others, nor at those that wait if they are
@@ -128,6 +141,9 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
     fn add_rows(&mut self, all: &'s Rows, rows: impl Iterator<Item = &'s Row>) {
         self.template_states = vec![TemplateState::default(); all.templates_end()];
         for row in rows {
+            if self.gone {
+                return;
+            }
             match all.template(row) {
                 Some(template) => self.add_row(template, row),
                 None => self
@@ -162,11 +178,9 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         if let Some(at) = looked_at.filter(|at| *at >= values.submit_time) {
             values.evaluated_at(at);
         }
-        if let Some(job) = self
-            .scale
-            .as_ref()
-            .and_then(|_| self.state.jobs.get(&values.id))
-        {
+        let state = self.state;
+        let ranked = self.priorities.as_ref();
+        if let Some(job) = ranked.and_then(|_| state.jobs.get(&values.id)) {
             values.priority = self.priority(job);
         }
         self.part.jobs.record(template_state.place, &values);
@@ -231,11 +245,9 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
     }
 
     /// Its priority now.
-    fn priority(&self, job: &Job) -> u32 {
-        match &self.scale {
-            Some(scale) if job.state == JobState::Pending => {
-                self.state.priority_of(Some(scale), job)
-            }
+    fn priority(&mut self, job: &'s Job) -> u32 {
+        match &mut self.priorities {
+            Some(priorities) if job.state == JobState::Pending => priorities.of(job),
             _ => job.priority,
         }
     }
@@ -275,7 +287,8 @@ impl<'s, S: FnMut(Vec<u8>)> JobsAnswer<'s, S> {
         self.templates = TemplateTable::default();
         self.parts += 1;
         let about = part.jobs.bytes() + PART_BESIDE;
-        (self.send)(frame::encode_sized(&JobsResponse::Jobs(part), about));
+        let sent = (self.send)(frame::encode_sized(&JobsResponse::Jobs(part), about));
+        self.gone |= sent.is_err();
     }
 }
 

@@ -16,7 +16,7 @@ use muster_model::node_state::InitialState;
 use muster_model::shared_spec::SpecTable;
 use muster_model::spec::{JobSpec, Owner};
 use muster_model::time::TimeLimit;
-use muster_proto::client;
+use muster_proto::client::{self, JobFilter};
 use std::sync::Arc;
 
 const OWNER: u32 = 1000;
@@ -114,7 +114,9 @@ fn parts(state: &State, uid: u32) -> (usize, usize, PrivateData) {
         nodes += part.nodes.len();
         partitions += part.partitions.len();
         withheld = withheld.with(part.withheld);
-    });
+        Ok(())
+    })
+    .unwrap();
     (nodes, partitions, withheld)
 }
 
@@ -303,7 +305,8 @@ fn priorities_leave_in_parts_with_each_partition_of_a_job_once() {
     let mut parts = Vec::new();
     priorities(&state, &identity(0), &mut |response| match response {
         Response::Priorities(part) => {
-            parts.push((part.jobs.len(), part.settings.is_some(), part.more))
+            parts.push((part.jobs.len(), part.settings.is_some(), part.more));
+            Ok(())
         }
         other => panic!("{other:?}"),
     });
@@ -315,4 +318,62 @@ fn priorities_leave_in_parts_with_each_partition_of_a_job_once() {
             (1000, false, false)
         ]
     );
+}
+
+/// An answer was put together to its end for a client that had gone or did not read.
+#[test]
+fn an_answer_ends_where_nobody_takes_it() {
+    let mut state = State::default();
+    let mut config = ClusterConfig {
+        partitions: vec![PartitionConfig::named("a")],
+        ..ClusterConfig::default()
+    };
+    config.order.multifactor = Some(Default::default());
+    let node = |n| NodeConfig {
+        name: format!("n{n}"),
+        cpus: 1,
+        state: InitialState::Unknown,
+        ..NodeConfig::default()
+    };
+    config.nodes = (0..1000).map(node).collect();
+    let configure = Command::Configure {
+        config: Arc::new(config),
+        keep: KeptPartitions::File,
+    };
+    for event in &decide(&state, &configure, Timestamp(1)).events {
+        state.apply(event);
+    }
+    let at = Timestamp(1_000_000);
+    for id in (1..=10_000).map(JobId) {
+        let spec = Arc::new(JobSpec {
+            name: format!("job-{id}"),
+            partitions: vec!["a".to_owned()],
+            ..JobSpec::default()
+        });
+        let mut job = Job::new(id, spec, TimeLimit::Minutes(60), at);
+        (job.priority, job.eligible_time) = (1, Some(at));
+        state.jobs.insert(id, job);
+        state.pending.insert(id);
+    }
+    let filter = JobFilter {
+        active: true,
+        ..JobFilter::default()
+    };
+    let rows = Rows::rebuilt(&mut state);
+    for takes in [0, 1] {
+        let mut sent = [0; 4];
+        let take = |sent: &mut i32| {
+            *sent += 1;
+            if *sent > takes { Err(NotKept) } else { Ok(()) }
+        };
+        let asked = (&filter, &JobScope::All);
+        jobs(&state, None, asked, None, &mut |_| take(&mut sent[0]));
+        jobs(&state, Some(&rows), asked, None, &mut |_| {
+            take(&mut sent[1])
+        });
+        priorities(&state, &identity(0), &mut |_| take(&mut sent[2]));
+        let whole = cluster(&state, &identity(0), &mut |_| take(&mut sent[3]));
+        assert_eq!(whole, Err(NotKept));
+        assert_eq!(sent, [takes + 1; 4]);
+    }
 }

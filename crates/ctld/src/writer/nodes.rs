@@ -1,8 +1,10 @@
 //! What nodes say: who registers, what they report, and which of them have yet to come back.
 
+use super::queue::{Cost, Queue};
+use super::retry::ReportAck;
 use super::{NewLink, Work, Writer, cluster_name, joining};
 use crate::configuration::containers;
-use crate::mail::Link;
+use crate::mail::{Link, ToWriter};
 use log::info;
 use muster_model::command::{Command, NodeCommand};
 use muster_model::ids::NodeIdx;
@@ -14,6 +16,34 @@ use muster_proto::node::{NodeHello, NodeSettings, NumberedReport, Report, Welcom
 use muster_proto::version::Versions;
 use muster_sched::engine::Turn;
 use tokio::sync::oneshot;
+
+/// Reports of a message that are being decided.
+pub(super) struct NodeReports {
+    pub(super) node: NodeIdx,
+    /// The connection by which they came.
+    pub(super) generation: u64,
+    /// Those that are not decided yet.
+    pub(super) left: std::vec::IntoIter<NumberedReport>,
+    /// What the others have cost.
+    pub(super) cost: u64,
+}
+
+impl NodeReports {
+    /// What is left waits for the next turn. It came by a connection: if that is not the node's latest any more by then, it is
+    /// dropped, as nobody has acknowledged it.
+    fn put_back(self, queue: &mut Queue) {
+        let reports: Vec<NumberedReport> = self.left.collect();
+        if reports.is_empty() {
+            return;
+        }
+        let rest = ToWriter::Reports {
+            node: self.node,
+            generation: self.generation,
+            reports,
+        };
+        queue.put_back(self.node, rest);
+    }
+}
 
 impl Writer {
     /// After a restart the history says that nodes are connected which have yet to come back; if they do not, their
@@ -111,22 +141,43 @@ impl Writer {
         out.registered.push((node, present));
     }
 
-    /// Decides the reports of a node that are left in this turn.
+    /// Decides the reports of a node that are left in this turn. Once the turn has no room for more they wait for the next one:
+    /// a node may have thousands, and users' commands come between.
     pub(super) fn reports(&mut self, now: Timestamp, work: &mut Work) {
-        while let Some((node, reports)) = &mut work.reports {
-            let node = *node;
-            let Some(report) = reports.next() else {
+        while let Some(reports) = &mut work.reports {
+            let node = reports.node;
+            if !self.queue.has_room_for_nodes(reports.cost) {
+                let left = work.reports.take();
+                return left.map_or((), |reports| reports.put_back(&mut self.queue));
+            }
+            let Some(report) = reports.left.next() else {
                 work.reports = None;
                 return;
             };
+            // Those before it are decided, and durable once the turn is.
+            work.out.acknowledge(ReportAck {
+                node,
+                generation: reports.generation,
+                seq: report.seq,
+            });
             self.retry.mark(work);
             let command = node_command(report);
             if self.retry.is_poison(node, &command) {
                 continue;
             }
+            let before = (work.turn.events.len(), work.turn.effects.len());
+            let begun = (self.stopwatch)();
             let command = work.report.insert(Command::Node(node, command));
             self.engine.decide(0, command, now, &mut work.turn);
             work.report = None;
+            let cost = Cost {
+                events: &work.turn.events[before.0..],
+                orders: work.turn.effects.len() - before.1,
+                time: (self.stopwatch)().saturating_sub(begun),
+            };
+            if let Some(reports) = &mut work.reports {
+                reports.cost = reports.cost.saturating_add(cost.total(0));
+            }
         }
     }
 

@@ -1,6 +1,7 @@
-//! Messages that wait for the writer. Those of the controller itself, of agents, root and SlurmUser go first, as they came.
-//! Users take turns with their commands by what these cost in events, bytes, orders to nodes and time, and a turn has room for so much of that, so that the commands
-//! of one user wait for each other and not others for them.
+//! Messages that wait for the writer. Those of the controller itself, of root and SlurmUser go first, as they came. Nodes take turns
+//! with what they say, and users with their commands, by what these cost in events, bytes, orders to nodes and time. A turn has
+//! room for so much of either, so that what one node or user sends waits for itself and not others for it, nor users for nodes.
+//! What one of them sends keeps its order.
 
 use crate::mail::ToWriter;
 use crate::reply::ReplyTo;
@@ -9,29 +10,41 @@ use muster_channel::admission::FairQueue;
 use muster_core::event::Event;
 use muster_core::state::State;
 use muster_model::config::ClusterConfig;
+use muster_model::ids::NodeIdx;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The cost of users' commands in one turn; the rest, and later ones, wait for the next turn.
 pub(super) const TURN_COST_MAX: u64 = 1024;
+/// The same of what nodes say: jobs go on and end by it, so it has more room.
+pub(super) const NODES_COST_MAX: u64 = 4096;
 /// Bytes that cost as much as an event.
 const BYTES_PER_EVENT: u64 = 4 << 10;
 /// Microseconds that cost as much as an event: a submission takes less than its events cost, so that time counts only where a
 /// command takes more of it than what it changes explains.
 const MICROS_PER_EVENT: u128 = 10;
 
-/// The user who is charged for a command.
+/// Who takes turns with others of the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MessageSource {
+    /// A user who has limits.
+    User(u32),
+    /// A node.
+    Node(NodeIdx),
+}
+
+/// Who is charged for a message.
 pub(super) struct Charge {
-    uid: u32,
+    source: MessageSource,
     bytes: u64,
 }
 
 impl Charge {
     /// Who that is.
     #[cfg(test)]
-    pub(super) fn uid(&self) -> u32 {
-        self.uid
+    pub(super) fn source(&self) -> MessageSource {
+        self.source
     }
 }
 
@@ -61,7 +74,10 @@ impl Cost<'_> {
 #[derive(Default)]
 pub(super) struct Queue {
     first: VecDeque<ToWriter>,
+    nodes: FairQueue<ToWriter, NodeIdx>,
     users: FairQueue<ToWriter>,
+    /// The cost of what nodes said in this turn.
+    spent_by_nodes: u64,
     /// The cost of users' commands in this turn.
     spent: u64,
 }
@@ -70,8 +86,9 @@ impl Queue {
     /// Adds messages that have come.
     pub(super) fn extend(&mut self, messages: impl Iterator<Item = ToWriter>, state: &State) {
         for message in messages {
-            match limited_user(&message, state) {
-                Some(uid) => self.users.push(uid, message),
+            match source(&message, state) {
+                Some(MessageSource::User(uid)) => self.users.push(uid, message),
+                Some(MessageSource::Node(node)) => self.nodes.push(node, message),
                 None => self.first.push_back(message),
             }
         }
@@ -79,14 +96,20 @@ impl Queue {
 
     /// Another turn begins.
     pub(super) fn begin_turn(&mut self) {
-        self.spent = 0;
+        (self.spent_by_nodes, self.spent) = (0, 0);
     }
 
-    /// The message whose turn it is, and who is to be charged for it. Once there is no room for more, users' commands wait
-    /// for the next turn, unless this is the last.
+    /// The message whose turn it is, and who is to be charged for it. Once there is no room for more, what nodes say waits for the
+    /// next turn. So do users' commands, unless this is the last.
     pub(super) fn next(&mut self, is_last: bool) -> Option<(Option<Charge>, ToWriter)> {
         if let Some(message) = self.first.pop_front() {
             return Some((None, message));
+        }
+        if self.has_room_for_nodes(0)
+            && let Some((node, message)) = self.nodes.pop()
+        {
+            let (source, bytes) = (MessageSource::Node(node), 0);
+            return Some((Some(Charge { source, bytes }), message));
         }
         if self.spent >= TURN_COST_MAX && !is_last {
             return None;
@@ -96,19 +119,39 @@ impl Queue {
             ToWriter::User { command, .. } => encoded_bytes(&**command),
             _ => 0,
         };
-        Some((Some(Charge { uid, bytes }), message))
+        let source = MessageSource::User(uid);
+        Some((Some(Charge { source, bytes }), message))
     }
 
-    /// A command of a user was decided.
-    pub(super) fn charge(&mut self, Charge { uid, bytes }: Charge, cost: &Cost<'_>) {
+    /// A message was decided, or a part of it.
+    pub(super) fn charge(&mut self, Charge { source, bytes }: Charge, cost: &Cost<'_>) {
         let cost = cost.total(bytes);
-        self.spent = self.spent.saturating_add(cost);
-        self.users.charge(uid, cost);
+        match source {
+            MessageSource::User(uid) => {
+                self.spent = self.spent.saturating_add(cost);
+                self.users.charge(uid, cost);
+            }
+            MessageSource::Node(node) => {
+                self.spent_by_nodes = self.spent_by_nodes.saturating_add(cost);
+                self.nodes.charge(node, cost);
+            }
+        }
+    }
+
+    /// Whether this turn has room for more of what nodes say, after what cost so much and is not charged yet.
+    pub(super) fn has_room_for_nodes(&self, uncharged: u64) -> bool {
+        self.spent_by_nodes.saturating_add(uncharged) < NODES_COST_MAX
+    }
+
+    /// What is left of a node's message waits for the next turn, before all else that the node says.
+    pub(super) fn put_back(&mut self, node: NodeIdx, rest: ToWriter) {
+        self.nodes.put_back(node, rest);
+        self.spent_by_nodes = self.spent_by_nodes.max(NODES_COST_MAX);
     }
 
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.first.is_empty() && self.users.is_empty()
+        self.first.is_empty() && self.nodes.is_empty() && self.users.is_empty()
     }
 
     /// Messages that go first.
@@ -117,19 +160,32 @@ impl Queue {
     }
 }
 
-/// The user whose command it is, if commands of that user have limits.
-fn limited_user(message: &ToWriter, state: &State) -> Option<u32> {
-    let ToWriter::User {
-        identity, reply, ..
-    } = message
-    else {
-        return None;
-    };
-    let uid = match reply {
-        ReplyTo::Own(user) => (*user)?,
-        ReplyTo::Task(..) | ReplyTo::Socket(_) => identity.uid,
-    };
-    (!goes_first(uid, state)).then_some(uid)
+/// Who takes turns with a message, if it does not go first. A node that nobody knows yet is one of the first.
+fn source(message: &ToWriter, state: &State) -> Option<MessageSource> {
+    match message {
+        ToWriter::User {
+            identity, reply, ..
+        } => {
+            let uid = match reply {
+                ReplyTo::Own(user) => (*user)?,
+                ReplyTo::Task(..) | ReplyTo::Socket(_) => identity.uid,
+            };
+            (!goes_first(uid, state)).then_some(MessageSource::User(uid))
+        }
+        ToWriter::NodeHello { hello, .. } => {
+            let known = state.node_named(&hello.name);
+            known.map(|node| MessageSource::Node(node.idx))
+        }
+        ToWriter::Reports { node, .. }
+        | ToWriter::NodeConfiguration { node, .. }
+        | ToWriter::Health { node, .. }
+        | ToWriter::NodeLost { node, .. } => Some(MessageSource::Node(*node)),
+        ToWriter::Configure { .. }
+        | ToWriter::PrologEnded { .. }
+        | ToWriter::StartSnapshot { .. }
+        | ToWriter::FinishSnapshot(_)
+        | ToWriter::Stop { .. } => None,
+    }
 }
 
 /// Whether it is root or SlurmUser.

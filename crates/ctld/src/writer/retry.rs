@@ -4,7 +4,7 @@
 //! acknowledged, as after a restart; then the commands are decided again, one in a turn, without the one that is to
 //! blame. That one is refused and kept in quarantine.
 
-use super::{Decided, Failure, NewConfig, Rebuild, Stage, Work, Writer};
+use super::{Decided, Failure, NewConfig, Outbox, Rebuild, Stage, Work, Writer};
 use crate::failure::{Panicked, caught};
 use crate::fault;
 use crate::mail::{ToLink, ToWriter};
@@ -33,6 +33,18 @@ pub(super) struct ReportAck {
     pub(super) generation: u64,
     /// The last of them.
     pub(super) seq: u64,
+}
+
+impl Outbox {
+    /// Notes up to which report a node's are durable with the turn.
+    pub(super) fn acknowledge(&mut self, ack: ReportAck) {
+        let same =
+            |last: &&mut ReportAck| (last.node, last.generation) == (ack.node, ack.generation);
+        match self.acks.last_mut().filter(same) {
+            Some(last) => last.seq = ack.seq,
+            None => self.acks.push(ack),
+        }
+    }
 }
 
 /// Turns that may fail one after another, for no known reason, before the process ends.

@@ -1,8 +1,9 @@
 //! Turns that fail: real writers on journals in memory, with a replica that does what the real one does for them.
 
+mod reports;
 mod room;
 
-use super::queue::{Cost, TURN_COST_MAX};
+use super::queue::{Cost, MessageSource, NODES_COST_MAX, TURN_COST_MAX};
 use super::*;
 use crate::fault;
 use crate::recover::{self, Without, recover};
@@ -13,7 +14,7 @@ use muster_model::ids::{Attempt, BlobId, JobId};
 use muster_model::job::JobState;
 use muster_model::node::NodeInfo;
 use muster_model::spec::JobSpec;
-use muster_proto::node::{NodeHello, Report};
+use muster_proto::node::{NodeHello, NumberedReport, Report};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};

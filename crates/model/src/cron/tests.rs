@@ -203,3 +203,76 @@ proptest! {
         prop_assert_eq!(disabled.lines().count(), text.lines().count());
     }
 }
+
+/// Each entry of a crontab had all times of two days worked out by the zone's rule.
+#[test]
+fn a_time_is_found_by_few_looks_at_the_rule_of_the_zone() {
+    for entry in ["* * * * *", "*/7 * * * *", "30 2 * * *", "1-59 23 * * *"] {
+        for zone in ["UTC0", BERLIN] {
+            for after in ["2026-03-28T23:59:00", "2026-07-01T12:30:30"] {
+                let found = Zone::of_rule(zone);
+                let looks = times::Lookups::of(&found);
+                let next = schedule(entry).next_by(at(after, zone), &looks);
+                assert!(next.is_some());
+                assert!(looks.count() <= 3 * 48 + 60, "{entry}: {}", looks.count());
+            }
+        }
+    }
+    let plain = Zone::of_rule("UTC0");
+    let looks = times::Lookups::of(&plain);
+    schedule("* * * * *").next_by(at("2026-07-01T12:30:30", "UTC0"), &looks);
+    assert!(looks.count() <= 96, "{}", looks.count());
+}
+
+/// Around changes of clocks, also of half an hour, each minute is as its own look at the rule says.
+#[test]
+fn hours_in_which_clocks_change_are_looked_at_by_the_minute() {
+    const HOWE: &str = "<+1030>-10:30<+11>-11,M10.1.0,M4.1.0";
+    for zone in [BERLIN, HOWE] {
+        let rule = jiff::tz::TimeZone::posix(zone).unwrap();
+        for day in ["2026-03-28", "2026-10-24", "2026-04-04", "2026-10-03"] {
+            let first = at(&format!("{day}T22:00:00"), zone);
+            for entry in ["* * * * *", "*/10 2-4 * * *"] {
+                let wanted = schedule(entry);
+                let goes_on = entry.starts_with("* *");
+                // All times of three days, by the minute.
+                let mut times = Vec::new();
+                let date: jiff::civil::Date = day.parse().unwrap();
+                for date in [
+                    date,
+                    date.tomorrow().unwrap(),
+                    date.tomorrow().unwrap().tomorrow().unwrap(),
+                ] {
+                    for hour in (0..24i8).filter(|h| wanted.hours >> h & 1 == 1) {
+                        for minute in (0..60i8).filter(|m| wanted.minutes >> m & 1 == 1) {
+                            let found = rule.to_ambiguous_timestamp(date.at(hour, minute, 0, 0));
+                            let gap =
+                                matches!(found.offset(), jiff::tz::AmbiguousOffset::Gap { .. });
+                            if goes_on {
+                                times.extend((!gap).then(|| found.earlier().unwrap()));
+                                times.extend((!gap).then(|| found.later().unwrap()));
+                            } else {
+                                times.push(found.compatible().unwrap());
+                            }
+                        }
+                    }
+                }
+                times.sort_unstable();
+                times.dedup();
+                let found = Zone::of_rule(zone);
+                let mut now = first;
+                for _ in 0..400 {
+                    let next = wanted.next(now, &found).unwrap();
+                    let expected = times.iter().find(|t| t.as_millisecond() > now.0);
+                    let Some(expected) = expected else { break };
+                    assert_eq!(
+                        next.0,
+                        expected.as_millisecond(),
+                        "{entry} after {now:?} in {zone}"
+                    );
+                    now = next;
+                }
+            }
+        }
+    }
+}

@@ -2,8 +2,10 @@
 
 use super::Schedule;
 use crate::time::Timestamp;
+use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime};
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::{AmbiguousOffset, AmbiguousTimestamp, TimeZone};
+use std::cell::Cell;
 use thiserror::Error;
 
 /// Days that are looked at: the 29th of February comes back within eight years, and once more for good measure.
@@ -53,18 +55,58 @@ impl Zone {
     }
 }
 
+/// Looks at the rule of a zone, which take most of the time that it takes to find when a schedule comes next.
+pub(super) struct Lookups<'z> {
+    zone: &'z Zone,
+    count: Cell<u32>,
+}
+
+impl<'z> Lookups<'z> {
+    pub(super) fn of(zone: &'z Zone) -> Lookups<'z> {
+        let count = Cell::new(0);
+        Lookups { zone, count }
+    }
+
+    /// How many there were.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> u32 {
+        self.count.get()
+    }
+
+    fn look(&self, time: DateTime) -> AmbiguousTimestamp {
+        self.count.set(self.count.get().saturating_add(1));
+        self.zone.0.to_ambiguous_timestamp(time)
+    }
+
+    /// When that is, if it comes once.
+    fn plain(&self, time: DateTime) -> Option<jiff::Timestamp> {
+        let found = self.look(time);
+        match found.offset() {
+            AmbiguousOffset::Unambiguous { .. } => found.compatible().ok(),
+            AmbiguousOffset::Gap { .. } | AmbiguousOffset::Fold { .. } => None,
+        }
+    }
+}
+
 impl Schedule {
     /// The first time after `after` that this schedule names.
     ///
     /// Where clocks are put forward, an hour that is skipped is made up for right after; where they are put back, an hour
     /// that comes twice counts once. A schedule of every hour knows no such thing: it goes by the time that passes.
     pub fn next(&self, after: Timestamp, zone: &Zone) -> Option<Timestamp> {
+        self.next_by(after, &Lookups::of(zone))
+    }
+
+    pub(super) fn next_by(&self, after: Timestamp, zone: &Lookups<'_>) -> Option<Timestamp> {
         let now = jiff::Timestamp::from_millisecond(after.0).ok()?;
         // From the day before on: what was skipped at its end is made up for on this one.
-        let mut date = zone.0.to_datetime(now).date().yesterday().ok()?;
+        let mut date = zone.zone.0.to_datetime(now).date().yesterday().ok()?;
         for _ in 0..DAYS_MAX {
             if self.has_day(date) {
-                let first = self.minutes_of(date, zone).filter(|time| *time > now).min();
+                let hours = (0..24i8).filter(|hour| self.hours >> hour & 1 == 1);
+                let first =
+                    hours.filter_map(|hour| self.first_of_hour(date.at(hour, 0, 0, 0), now, zone));
+                let first = first.min();
                 if let Some(first) = first {
                     return Some(Timestamp(first.as_millisecond()));
                 }
@@ -86,20 +128,35 @@ impl Schedule {
         bit(self.months, date.month()) && fits
     }
 
-    /// The times of a day, in no order.
-    fn minutes_of(&self, date: Date, zone: &Zone) -> impl Iterator<Item = jiff::Timestamp> {
-        let hours = (0..24i8).filter(move |hour| self.hours >> hour & 1 == 1);
-        let minutes = move |hour| {
-            let of_hour = (0..60i8).filter(move |minute| self.minutes >> minute & 1 == 1);
-            of_hour.map(move |minute| date.at(hour, minute, 0, 0))
-        };
-        hours
-            .flat_map(minutes)
-            .flat_map(move |time| self.instants(time, zone))
+    /// The first time of an hour after `now`. The zone's rule is asked for its first and its last minute: the others follow, unless
+    /// clocks change between.
+    fn first_of_hour(
+        &self,
+        hour: DateTime,
+        now: jiff::Timestamp,
+        zone: &Lookups<'_>,
+    ) -> Option<jiff::Timestamp> {
+        let at = |minute: i8| hour.date().at(hour.hour(), minute, 0, 0);
+        let mut minutes = (0..60i8).filter(|minute| self.minutes >> minute & 1 == 1);
+        let ends = (zone.plain(at(0)), zone.plain(at(59)));
+        if let (Some(first), Some(last)) = ends
+            && last.duration_since(first) == SignedDuration::from_mins(59)
+        {
+            let mut times = minutes.map(|m| first + SignedDuration::from_mins(i64::from(m)));
+            return times.find(|time| *time > now);
+        }
+        let times = minutes
+            .by_ref()
+            .flat_map(|minute| self.instants(at(minute), zone));
+        times.filter(|time| *time > now).min()
     }
 
-    fn instants(&self, time: DateTime, zone: &Zone) -> impl Iterator<Item = jiff::Timestamp> {
-        let ambiguous = zone.0.to_ambiguous_timestamp(time);
+    fn instants(
+        &self,
+        time: DateTime,
+        zone: &Lookups<'_>,
+    ) -> impl Iterator<Item = jiff::Timestamp> {
+        let ambiguous = zone.look(time);
         let goes_on = self.hours & ALL_HOURS == ALL_HOURS;
         let [first, second] = match ambiguous.offset() {
             AmbiguousOffset::Unambiguous { .. } => [ambiguous.compatible().ok(), None],

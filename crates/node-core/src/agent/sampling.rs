@@ -267,6 +267,52 @@ fn interval(settings: Option<Sampling>, grant: &JobGrant) -> Option<u64> {
     let settings = settings?;
     let own = grant.spec.shown.iter().find(|(key, _)| key == "acctg-freq");
     let own = own.and_then(|(_, text)| task_interval_s(text));
-    let seconds = own.unwrap_or(settings.interval_s);
+    let seconds = interval_s(settings, own);
     (seconds > 0).then(|| u64::from(seconds) * 1000)
+}
+
+/// The same in seconds, where a job asks for its own. Steps are killed for their memory by what is sampled: no job is sampled more
+/// seldom than the cluster's are then, nor not at all.
+fn interval_s(settings: Sampling, own: Option<u32>) -> u32 {
+    let Some(own) = own else {
+        return settings.interval_s;
+    };
+    match (settings.over_memory_kill, settings.interval_s) {
+        (false, _) | (true, 0) => own,
+        (true, most) if own == 0 => most,
+        (true, most) => own.min(most),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_proto::node::MemoryCount;
+
+    /// `--acctg-freq=task=0` switched `OverMemoryKill` off for the own job.
+    #[test]
+    fn a_job_is_sampled_as_often_as_its_memory_is_limited_by_samples() {
+        let seconds = |over_memory_kill, interval_s, own: &str| {
+            let memory = MemoryCount::default();
+            let settings = Sampling {
+                interval_s,
+                memory,
+                over_memory_kill,
+            };
+            super::interval_s(settings, task_interval_s(own))
+        };
+        for (kills, of_cluster, own, expected) in [
+            (true, 30, "task=0", 30),
+            (true, 30, "0", 30),
+            (true, 30, "task=3600", 30),
+            (true, 30, "task=5", 5),
+            (true, 30, "energy=10", 30),
+            (true, 0, "task=5", 5),
+            (false, 30, "task=0", 0),
+            (false, 30, "task=3600", 3600),
+            (false, 30, "energy=10", 30),
+        ] {
+            assert_eq!(seconds(kills, of_cluster, own), expected, "{kills} {own}");
+        }
+    }
 }

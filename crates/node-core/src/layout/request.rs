@@ -3,7 +3,7 @@
 
 use muster_model::limits::{
     ARGUMENTS_MAX, CONTEXT_BYTES_MAX, ENVIRONMENT_VARIABLES_MAX, NAME_BYTES_MAX, NODE_CPUS_MAX,
-    NODE_DEVICES_MAX, TASKS_MAX, TEXT_BYTES_MAX,
+    NODE_DEVICES_MAX, PATH_BYTES_MAX, TASKS_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{DeviceAsk, GresAsk};
@@ -76,9 +76,6 @@ fn check_texts(spec: &StepSpec) -> Result<(), Refusal> {
         (&spec.nodelist, "--nodelist"),
         (&spec.exclude, "--exclude"),
         (&spec.distribution, "--distribution"),
-        (&spec.stdio.stdin, "--input"),
-        (&spec.stdio.stdout, "--output"),
-        (&spec.stdio.stderr, "--error"),
         (&spec.cpu_bind, "--cpu-bind"),
         (&spec.mem_bind, "--mem-bind"),
         (&spec.gpu_bind, "--gpu-bind"),
@@ -90,6 +87,18 @@ fn check_texts(spec: &StepSpec) -> Result<(), Refusal> {
     for (text, what) in texts {
         if text.as_ref().is_some_and(|t| t.len() > TEXT_BYTES_MAX) {
             return too_long(what);
+        }
+    }
+    let files = [
+        (&spec.stdio.stdin, "--input"),
+        (&spec.stdio.stdout, "--output"),
+        (&spec.stdio.stderr, "--error"),
+    ];
+    for (name, option) in files {
+        if name.as_ref().is_some_and(|n| n.len() > PATH_BYTES_MAX) {
+            return too_long(&format!(
+                "the name of the file of {option}; the limit is {PATH_BYTES_MAX} bytes"
+            ));
         }
     }
     if spec.work_dir.len() > TEXT_BYTES_MAX {
@@ -155,6 +164,28 @@ mod tests {
     use super::*;
     use muster_model::spec::SoftLimit;
     use muster_proto::step::HetStep;
+
+    /// Names of files are bounded as those of jobs are, whether or not anybody opens them: with a terminal nobody does.
+    #[test]
+    fn names_of_files_are_bounded_as_paths() {
+        let places: [fn(&mut StepSpec) -> &mut Option<String>; 3] = [
+            |s| &mut s.stdio.stdin,
+            |s| &mut s.stdio.stdout,
+            |s| &mut s.stdio.stderr,
+        ];
+        for (place, option) in places.into_iter().zip(["--input", "--output", "--error"]) {
+            let mut spec = StepSpec {
+                argv: vec!["true".to_owned()],
+                pty: Some((24, 80)),
+                ..StepSpec::default()
+            };
+            *place(&mut spec) = Some("x".repeat(PATH_BYTES_MAX));
+            assert_eq!(check_request(&spec), Ok(()));
+            *place(&mut spec) = Some("x".repeat(PATH_BYTES_MAX + 1));
+            let refusal = check_request(&spec).unwrap_err();
+            assert!(refusal.detail.contains(option), "{refusal}");
+        }
+    }
 
     #[test]
     fn requests_without_measure_are_refused() {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// Requests that are remembered with what came of them.
 const ASKS_KEPT: usize = 16;
 /// Nodes and partitions that one command may have requests compared with, and pieces of text that it may have copied for jobs
-/// that differ: about two seconds.
-const COMPARED_MAX: u64 = 1 << 22;
+/// that differ: about half a second.
+const COMPARED_MAX: u64 = 1 << 20;
 /// Bytes of a piece of text.
 const PIECE_BYTES: u64 = 256;
 /// What a request counts however few nodes there are.

@@ -137,6 +137,7 @@ fn listed_in(
             Response::Jobs(part) => {
                 jobs.extend(part.jobs.into_jobs());
                 unknown.extend(part.unknown);
+                Ok(())
             }
             other => panic!("{other:?}"),
         },

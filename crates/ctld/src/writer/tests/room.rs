@@ -212,7 +212,10 @@ fn ends_of_allocations_without_holder_take_the_turn_of_who_held_them() {
     queue.extend(messages, &state);
     let order: Vec<u32> = std::iter::from_fn(|| {
         let (charge, _) = queue.next(true)?;
-        let uid = charge.as_ref().map_or(0, Charge::uid);
+        let uid = match charge.as_ref().map(Charge::source) {
+            Some(MessageSource::User(uid)) => uid,
+            _ => 0,
+        };
         if let Some(charge) = charge {
             let cost = Cost {
                 events: &[],

@@ -7,7 +7,7 @@ use muster_model::spec::StdioSpec;
 #[test]
 fn records_of_steps_have_bounded_lines_and_are_bounded_by_user() {
     let mut bench = Bench::with_job(1);
-    let path = Some("p".repeat(60 << 10));
+    let path = Some("p".repeat(4 << 10));
     let spec = StepSpec {
         overlap: true,
         submit_line: "y".repeat(960 << 10),
@@ -36,7 +36,7 @@ fn records_of_steps_have_bounded_lines_and_are_bounded_by_user() {
             _ => None,
         })
         .collect();
-    assert!(steps.iter().all(|bytes| *bytes < 190 << 10));
+    assert!(steps.iter().all(|bytes| *bytes < 18 << 10));
     let all: usize = steps.iter().sum();
     assert!((31 << 20..=32 << 20).contains(&all), "{all}");
 }
