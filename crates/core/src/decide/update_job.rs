@@ -418,6 +418,8 @@ fn new_spec(
     }
     if let Some(requeue) = update.requeue {
         spec.requeue = Some(requeue);
+    } else if update.account.is_some() {
+        reservation::check_account(state, &spec)?;
     }
     if let Some(stdio) = &update.stdio {
         super::submit::check_files(stdio)?;
