@@ -315,9 +315,13 @@ pub(super) fn fits_on(
     let Some(position) = position else {
         return false;
     };
-    match state.partitions[position].state {
+    let partition = &state.partitions[position];
+    match partition.state {
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down | PartitionState::Inactive => return false,
+    }
+    if super::barred(state, &job.spec, partition).is_some() {
+        return false;
     }
     let in_partition = |share: &NodeShare| {
         let of = state.partitions_of.get(share.node.0 as usize);

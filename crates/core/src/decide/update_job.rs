@@ -120,6 +120,9 @@ fn update_item(
         let longer = progress.last.as_ref().map_or(0, |changed| changed.longer);
         let tasks = match &job.array {
             ArrayRole::Pending { indices } => indices.len(),
+        if !pending && update.qos.is_some() {
+            partition_access::require_open(draft.state, spec, &job.partition)?;
+        }
             ArrayRole::None | ArrayRole::Task { .. } => 1,
         };
         let conditions = dependency_bytes(spec, tasks);
@@ -463,6 +466,8 @@ fn new_spec(
         }
         spec.dependency = wanted.clone();
     }
+    } else if update.account.is_some() || update.qos.is_some() || update.reservation.is_some() {
+        spec.partitions = partition_access::still_open(state, &spec)?;
     Ok((spec != *job.spec).then_some(spec))
 }
 

@@ -19,6 +19,7 @@ mod mutation;
 mod nodes;
 mod other_clusters;
 mod own_reservations;
+mod partition_access;
 mod partitions;
 mod power;
 mod random;
