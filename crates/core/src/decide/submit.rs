@@ -178,6 +178,7 @@ pub(super) fn prepare(
     let mut job = Job::new(draft.next_job_id(), Arc::new(spec), limit, now);
     job.requeueable = requeueable;
     job.predicted_s = state.predicted_s(&job.spec, limit);
+    check_priority(draft, identity, &job)?;
     let tasks = match &job.array {
         ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
         ArrayRole::None | ArrayRole::Task { .. } => 1,
@@ -647,19 +648,26 @@ fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &mut JobSpec) -> Res
     let multifactor = draft
         .state
         .config
+
+/// Refuses a priority above the one that the job has if it asks for none, which follows from its number, or from when it was
+/// submitted and what it is predicted to run.
+fn check_priority(draft: &Draft<'_>, identity: &Identity, job: &Job) -> Result<(), Refusal> {
+    let asked = job.spec.priority.unwrap_or(0);
+    if asked <= job.usual_priority()
+        || access::may(draft.state, identity, AccessRequest::SetPriority)
+    {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        RefusalCode::AccessDenied,
+        "only an administrator gives a --priority above the usual",
+    ))
+}
         .as_ref()
         .is_some_and(|c| c.order.multifactor.is_some());
     // It is worked out from factors; what a user says of it is left out, as in Slurm.
     if multifactor && spec.priority.is_some_and(|priority| priority > 0) {
         spec.priority = None;
-    }
-    let usual = muster_model::limits::PRIORITY_TOP
-        .saturating_sub(u32::try_from(draft.next_job_id().0).unwrap_or(u32::MAX));
-    if spec.priority.is_some_and(|priority| priority > usual) {
-        return Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            "only an administrator gives a --priority above the usual",
-        ));
     }
     Ok(())
 }

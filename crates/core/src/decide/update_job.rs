@@ -291,13 +291,7 @@ fn new_rank(
             if job.hold == Hold::Admin && !admin {
                 return denied("the job is held by an administrator");
             }
-            let most = if job.hold == Hold::None {
-                let scale = crate::state::Scale::new(draft.state);
-                draft.state.priority_of(scale.as_ref(), job)
-            } else {
-                job.default_priority()
-            };
-            if priority > most && !may(AccessRequest::RaisePriority) {
+            if priority > priority_unheld(draft, job) && !may(AccessRequest::RaisePriority) {
                 return denied("only an administrator raises a priority");
             }
             return Ok(Some(match job.hold {
@@ -339,6 +333,22 @@ fn changed_spec(
 ) -> Result<Option<Arc<JobSpec>>, Refusal> {
     let known = [
         progress.unchanged.as_ref().map(|spec| (spec, None)),
+/// The priority that a job has, or would have if nobody held it.
+fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
+    let scale = crate::state::Scale::new(draft.state);
+    if job.hold == Hold::None {
+        return draft.state.priority_of(scale.as_ref(), job);
+    }
+    if scale.is_none() {
+        return job.default_priority();
+    }
+    // As of one that waits: what a held job that runs had is not known any more.
+    let mut unheld = Job::single(job.id, job.spec.clone(), job.time_limit, job.submit_time);
+    unheld.partition.clone_from(&job.partition);
+    unheld.priority = 1;
+    draft.state.priority_of(scale.as_ref(), &unheld)
+}
+
         (progress.last.as_ref()).map(|changed| (&changed.before, Some(&changed.after))),
     ];
     // Equal ones are found to be so by their address, unless they came from an older journal.

@@ -23,6 +23,7 @@ mod partition_access;
 mod partitions;
 mod power;
 mod random;
+mod ranks;
 mod reboots;
 mod reservations;
 mod resizing;
