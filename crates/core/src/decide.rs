@@ -17,6 +17,7 @@ mod ending;
 mod het;
 mod hold;
 mod job_accounting;
+mod job_limits;
 mod node;
 mod node_loss;
 mod partition;

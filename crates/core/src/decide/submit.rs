@@ -4,7 +4,7 @@ use super::ask::configuration;
 use super::draft::Draft;
 use super::job_accounting::check_accounting;
 use super::texts::{one_line, too_long};
-use super::{ask, dependency, partition_access, places, reservation, room};
+use super::{ask, dependency, job_limits, partition_access, places, reservation, room};
 use crate::apply;
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -183,17 +183,9 @@ pub(super) fn prepare(
         ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
         ArrayRole::None | ArrayRole::Task { .. } => 1,
     };
-    if let Some(name) = state.submit_limit(&job, tasks) {
-        return Err(Refusal::new(
-            RefusalCode::AccountingPolicy,
-            format!("{name} of the job's association or QOS is reached"),
-        ));
-    }
+    job_limits::require(state.submit_limit(&job, tasks))?;
     if let Some(over) = state.denied_by(&job, now) {
-        return Err(Refusal::new(
-            RefusalCode::AccountingPolicy,
-            over.reason.name(),
-        ));
+        return Err(job_limits::denied(&over));
     }
     if held {
         job.hold = Hold::User;
@@ -648,6 +640,14 @@ fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &mut JobSpec) -> Res
     let multifactor = draft
         .state
         .config
+        .as_ref()
+        .is_some_and(|c| c.order.multifactor.is_some());
+    // It is worked out from factors; what a user says of it is left out, as in Slurm.
+    if multifactor && spec.priority.is_some_and(|priority| priority > 0) {
+        spec.priority = None;
+    }
+    Ok(())
+}
 
 /// Refuses a priority above the one that the job has if it asks for none, which follows from its number, or from when it was
 /// submitted and what it is predicted to run.
@@ -662,12 +662,4 @@ fn check_priority(draft: &Draft<'_>, identity: &Identity, job: &Job) -> Result<(
         RefusalCode::AccessDenied,
         "only an administrator gives a --priority above the usual",
     ))
-}
-        .as_ref()
-        .is_some_and(|c| c.order.multifactor.is_some());
-    // It is worked out from factors; what a user says of it is left out, as in Slurm.
-    if multifactor && spec.priority.is_some_and(|priority| priority > 0) {
-        spec.priority = None;
-    }
-    Ok(())
 }

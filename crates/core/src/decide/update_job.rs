@@ -6,6 +6,7 @@ mod shared;
 use self::shared::SharedUpdate;
 use super::draft::Draft;
 use super::ending;
+use super::job_limits::{self, Moved};
 use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
 use super::texts::{one_line, too_long};
@@ -45,6 +46,8 @@ struct Progress {
     unchanged: Option<Arc<JobSpec>>,
     /// Bytes by which specifications have become longer.
     growth: u64,
+    /// How many jobs and tasks count for others than before.
+    moved: Moved,
 }
 
 /// Changes the jobs of a target.
@@ -117,12 +120,12 @@ fn update_item(
     let rank = new_rank(draft, identity, job, update)?;
     let spec = changed_spec(draft, identity, job, shared, limit, progress)?;
     if let Some(spec) = &spec {
-        let longer = progress.last.as_ref().map_or(0, |changed| changed.longer);
-        let tasks = match &job.array {
-            ArrayRole::Pending { indices } => indices.len(),
         if !pending && update.qos.is_some() {
             partition_access::require_open(draft.state, spec, &job.partition)?;
         }
+        let longer = progress.last.as_ref().map_or(0, |changed| changed.longer);
+        let tasks = match &job.array {
+            ArrayRole::Pending { indices } => indices.len(),
             ArrayRole::None | ArrayRole::Task { .. } => 1,
         };
         let conditions = dependency_bytes(spec, tasks);
@@ -130,6 +133,14 @@ fn update_item(
         let growth = progress.growth.saturating_add(longer);
         progress.growth = growth.saturating_add(conditions);
         room::check_bytes(draft.state, identity, spec.owner.uid, progress.growth)?;
+    }
+    let changes = spec.is_some() || limit.is_some();
+    if draft.state.keeps_limits() && shared.changes_limits() && changes {
+        shared.charge_limits()?;
+        let limit = limit.unwrap_or(job.time_limit);
+        let spec = spec.as_ref().unwrap_or(&job.spec);
+        let changed = job_limits::changed(job, spec, limit, draft.now);
+        (progress.moved).change(draft, job, &changed, item.tasks(job))?;
     }
     let verdict = update.dependency.as_ref().map(|wanted| {
         let mut changed = job.clone();
@@ -322,17 +333,6 @@ fn new_rank(
     Ok(Some(JobChange::Priority(priority)))
 }
 
-/// [`new_spec`], once for jobs that have the same specification.
-fn changed_spec(
-    draft: &Draft<'_>,
-    identity: &Identity,
-    job: &Job,
-    shared: &SharedUpdate<'_>,
-    limit: Option<TimeLimit>,
-    progress: &mut Progress,
-) -> Result<Option<Arc<JobSpec>>, Refusal> {
-    let known = [
-        progress.unchanged.as_ref().map(|spec| (spec, None)),
 /// The priority that a job has, or would have if nobody held it.
 fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
     let scale = crate::state::Scale::new(draft.state);
@@ -349,6 +349,17 @@ fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
     draft.state.priority_of(scale.as_ref(), &unheld)
 }
 
+/// [`new_spec`], once for jobs that have the same specification.
+fn changed_spec(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    shared: &SharedUpdate<'_>,
+    limit: Option<TimeLimit>,
+    progress: &mut Progress,
+) -> Result<Option<Arc<JobSpec>>, Refusal> {
+    let known = [
+        progress.unchanged.as_ref().map(|spec| (spec, None)),
         (progress.last.as_ref()).map(|changed| (&changed.before, Some(&changed.after))),
     ];
     // Equal ones are found to be so by their address, unless they came from an older journal.
@@ -407,6 +418,8 @@ fn new_spec(
     }
     if update.reservation.is_some() {
         reservation::check_access(state, identity, &spec)?;
+    } else if update.account.is_some() {
+        reservation::check_account(state, &spec)?;
     }
     if let Some(nice) = update.nice {
         spec.nice = nice;
@@ -431,8 +444,6 @@ fn new_spec(
     }
     if let Some(requeue) = update.requeue {
         spec.requeue = Some(requeue);
-    } else if update.account.is_some() {
-        reservation::check_account(state, &spec)?;
     }
     if let Some(stdio) = &update.stdio {
         super::submit::check_files(stdio)?;
@@ -455,6 +466,8 @@ fn new_spec(
         let limit_in = |_: &PartitionConfig| limit;
         let (chosen, _) = partition_access::choose(state, identity, &spec, limit_in)?;
         spec.partitions = chosen.iter().map(|p| p.name.clone()).collect();
+    } else if update.account.is_some() || update.qos.is_some() || update.reservation.is_some() {
+        spec.partitions = partition_access::still_open(state, &spec)?;
     }
     if let Some(wanted) = &update.ask {
         let before = std::mem::replace(&mut spec.ask, wanted.clone());
@@ -476,8 +489,6 @@ fn new_spec(
         }
         spec.dependency = wanted.clone();
     }
-    } else if update.account.is_some() || update.qos.is_some() || update.reservation.is_some() {
-        spec.partitions = partition_access::still_open(state, &spec)?;
     Ok((spec != *job.spec).then_some(spec))
 }
 
