@@ -108,6 +108,17 @@ fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> 
     (partition.req_resv && spec.reservation.is_none()).then_some(Bar::Reservation)
 }
 
+/// Whether a partition keeps out any jobs for which [`barred`] asks. Beside that only a QOS that requires a reservation does.
+pub fn restricts(partition: &PartitionConfig) -> bool {
+    let lists = [
+        &partition.allow_accounts,
+        &partition.deny_accounts,
+        &partition.allow_qos,
+        &partition.deny_qos,
+    ];
+    partition.req_resv || lists.iter().any(|list| !list.is_empty())
+}
+
 /// Why a job may not start in a partition, whatever is free there, until one of them is changed: the partition does not take
 /// its account or its QOS, or takes jobs in reservations only.
 pub fn barred(state: &State, spec: &JobSpec, partition: &PartitionConfig) -> Option<Reason> {

@@ -4,7 +4,7 @@ use super::partitions_of;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
 use crate::order::{OrderClass, QueueOrder};
-use muster_core::decide::barred;
+use muster_core::decide::{barred, restricts};
 use muster_core::policy::limits::checks_starts;
 use muster_core::state::State;
 use muster_model::het::HetPlace;
@@ -122,6 +122,9 @@ impl Kind {
         let barred = partitions.iter().filter_map(|name| {
             let part = fleet.part_by_name.get(name)?;
             let config = &fleet.parts[*part as usize].config;
+            if !(fleet.qos_restrict || restricts(config)) {
+                return None;
+            }
             barred(state, &job.spec, config).map(|reason| (name.clone(), reason))
         });
         Kind {

@@ -3,8 +3,9 @@
 
 use crate::account_limits::{of, with};
 use crate::world::{World, cluster, job, nodes, partition};
-use muster_core::event::Event;
+use muster_core::event::{AccountsChange, Event};
 use muster_core::policy::access::privacy::View;
+use muster_model::accounts::Qos;
 use muster_model::command::{NameList, ReservationAsk, UserCommand};
 use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
@@ -119,14 +120,31 @@ fn a_default_qos_counts_as_one_that_is_named() {
     own.accounts.get_mut("b").expect("its own").default_qos = Some("q".into());
     let at = world.now;
     world.apply(&Event::AccountsChanged {
-        changes: vec![muster_core::event::AccountsChange::User(own)],
+        changes: vec![AccountsChange::User(own)],
         at,
         log: Vec::new(),
     });
     assert!(world.pass_by_core().is_empty());
     assert_eq!(world.reason(id), Reason::QOSNotAllowed);
     change(&mut world, "p", |p| p.allow_qos = vec!["q".into()]);
-    assert_eq!(world.pass_by_core(), [id]);
+    // The QOS itself may ask for a reservation.
+    for requires in [true, false] {
+        let mut qos = world.state.accounts.qos["q"].clone();
+        qos.flags = match requires {
+            true => vec![Qos::REQUIRES_RESERVATION.to_owned()],
+            false => Vec::new(),
+        };
+        let at = world.now;
+        world.apply(&Event::AccountsChanged {
+            changes: vec![AccountsChange::Qos(qos)],
+            at,
+            log: Vec::new(),
+        });
+        let started = world.pass_by_core();
+        assert_eq!(started, if requires { vec![] } else { vec![id] });
+        let reason = world.reason(id);
+        assert_eq!(reason == Reason::Reservation, requires, "{reason:?}");
+    }
 }
 
 /// A reservation that by groups has let a job in, and by accounts does no more.
