@@ -17,6 +17,7 @@ mod ending;
 mod het;
 mod hold;
 mod job_accounting;
+mod job_limits;
 mod node;
 mod node_loss;
 mod partition;
@@ -52,7 +53,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
-pub use partition_access::{limit_reason, within_memory_limit};
+pub use partition_access::{barred, limit_reason, restricts, within_memory_limit};
 pub use target::{means_all_components, unknown};
 
 /// The decision on a command.

@@ -213,8 +213,16 @@ impl Job {
             None => ArrayRole::None,
         };
         Job {
-            id,
             array,
+            ..Job::single(id, spec, time_limit, at)
+        }
+    }
+
+    /// The same, but no array whatever the specification says.
+    pub fn single(id: JobId, spec: Arc<JobSpec>, time_limit: TimeLimit, at: Timestamp) -> Job {
+        Job {
+            id,
+            array: ArrayRole::None,
             state: JobState::Pending,
             completing: false,
             reason: Reason::None,
@@ -334,6 +342,14 @@ impl Job {
     /// are predicted, a job's place is that of a later submission by four times what it is predicted to run, a day at
     /// most: short jobs pass long ones, and none is passed by jobs that are submitted more than a day after it.
     pub fn default_priority(&self) -> u32 {
+        match self.spec.priority {
+            Some(priority) if priority > 0 => priority,
+            Some(_) | None => self.usual_priority(),
+        }
+    }
+
+    /// The same, whatever priority was asked for.
+    pub fn usual_priority(&self) -> u32 {
         let number = u32::try_from(self.submitted_as().0).unwrap_or(u32::MAX);
         let later = match self.predicted_s {
             Some(run_s) => {
@@ -343,14 +359,9 @@ impl Job {
             }
             None => number,
         };
-        match self.spec.priority {
-            Some(priority) if priority > 0 => priority,
-            Some(_) | None => {
-                let by_age = i64::from(PRIORITY_TOP.saturating_sub(later));
-                let nice = by_age - i64::from(self.spec.nice);
-                u32::try_from(nice.clamp(1, i64::from(PRIORITY_TOP))).unwrap_or(1)
-            }
-        }
+        let by_age = i64::from(PRIORITY_TOP.saturating_sub(later));
+        let nice = by_age - i64::from(self.spec.nice);
+        u32::try_from(nice.clamp(1, i64::from(PRIORITY_TOP))).unwrap_or(1)
     }
 }
 

@@ -292,13 +292,19 @@ impl Reservation {
 
     /// Whether jobs of that user, group and account may use it.
     pub fn admits(&self, user: &str, groups: &[&str], account: &str) -> bool {
+        let listed = |group: &&str| self.groups.iter().any(|name| name == group);
+        let group_ok = self.groups.is_empty() || groups.iter().any(listed);
+        group_ok && self.still_admits(user, account)
+    }
+
+    /// Whether a job of that user and account that has asked for it and was let in may have it. All groups of a user are known
+    /// only then.
+    pub fn still_admits(&self, user: &str, account: &str) -> bool {
         let listed = |list: &[String], name: &str| list.iter().any(|n| n == name);
         let user_ok = self.users.is_empty() || listed(&self.users, user) != self.users_denied;
-        let group_ok =
-            self.groups.is_empty() || groups.iter().any(|group| listed(&self.groups, group));
         let account_ok =
             self.accounts.is_empty() || listed(&self.accounts, account) != self.accounts_denied;
-        user_ok && group_ok && account_ok
+        user_ok && account_ok
     }
 
     /// Takes over nodes, whole.

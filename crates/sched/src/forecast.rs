@@ -117,6 +117,8 @@ fn never(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Refusal {
     let code = match reason {
         Reason::PartitionTimeLimit => RefusalCode::InvalidTimeLimit,
         Reason::MaxMemPerLimit => RefusalCode::InvalidMemory,
+        Reason::AccountNotAllowed => RefusalCode::InvalidAccount,
+        Reason::QOSNotAllowed => RefusalCode::InvalidQos,
         Reason::PartitionNodeLimit => RefusalCode::InvalidNodeCount,
         reason if reason.is_limit() => RefusalCode::AccountingPolicy,
         _ => RefusalCode::NodeConfigUnavailable,

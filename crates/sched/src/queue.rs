@@ -169,7 +169,7 @@ impl Queue {
     fn kind_of(&self, state: &State, fleet: &Fleet, job: &Job) -> Kind {
         let owner = job.spec.owner.uid;
         let lanes = self.lanes_of_users.get(&owner).copied().unwrap_or(0);
-        Kind::of(state, &self.order, job, fleet.by_user).crowded_by(lanes, owner)
+        Kind::of(state, &self.order, job, fleet).crowded_by(lanes, owner)
     }
 
     /// Shapes that wait.
@@ -305,6 +305,7 @@ impl Queue {
         let (parts, crowded) = (kind.parts(fleet), kind.crowded.is_some());
         let last = parts.last().copied();
         let (ask, limit, predicted_s) = (kind.ask.clone(), kind.limit, kind.predicted_s);
+        let barred = kind.barred.clone();
         let (user, licenses): (_, Arc<[Counts]>) =
             (kind.user, asked(kind.licenses.as_deref()).into());
         let least_ms = (kind.time_min)
@@ -325,7 +326,10 @@ impl Queue {
                 None => self.feasibility.take(fleet, (&job.spec, limit, part)),
                 Some(_) => None,
             };
-            let demand = known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, user));
+            let demand = match barred.get(&view.config.name) {
+                Some(reason) => Err(*reason),
+                None => known.unwrap_or_else(|| feasible(&ask, limit, fleet, view, user)),
+            };
             if crowded && demand.is_err() && Some(part) != last {
                 continue;
             }
@@ -735,6 +739,9 @@ impl Queue {
             let shape = self.shapes.get(lane.shape);
             let view = &fleet.parts[part as usize];
             let kind = &shape.kind;
+            if kind.barred.contains_key(&view.config.name) {
+                continue;
+            }
             let demand = feasible(&kind.ask, kind.limit, fleet, view, kind.user);
             if demand.as_ref().err() == lane.demand.as_ref().err() {
                 continue;

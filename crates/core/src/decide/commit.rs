@@ -251,8 +251,9 @@ pub(super) fn reservations_allow(
     let mut own = None;
     if let Some(name) = &alloc.reservation {
         let reservation = all.get(name).filter(|r| r.is_open())?;
-        let asked = job.spec.reservations().any(|n| n == name);
         let owner = &job.spec.owner;
+        let asked = job.spec.reservations().any(|n| n == name)
+            && reservation.still_admits(&owner.user, job.spec.account_name());
         let admitted = || reservation.admits(&owner.user, &[&owner.group], job.spec.account_name());
         let drawn_in = || reservation.flags.has(Flags::MAGNETIC) && admitted();
         if !(asked || drawn_in()) {
@@ -314,9 +315,13 @@ pub(super) fn fits_on(
     let Some(position) = position else {
         return false;
     };
-    match state.partitions[position].state {
+    let partition = &state.partitions[position];
+    match partition.state {
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down | PartitionState::Inactive => return false,
+    }
+    if super::barred(state, &job.spec, partition).is_some() {
+        return false;
     }
     let in_partition = |share: &NodeShare| {
         let of = state.partitions_of.get(share.node.0 as usize);

@@ -4,6 +4,7 @@
 use super::cron_entry::{recurs, store};
 use super::draft::Draft;
 use super::ending::{self, End};
+use super::job_limits::Moved;
 use super::{room, submit};
 use crate::event::JobChange;
 use crate::policy::access;
@@ -12,7 +13,7 @@ use muster_model::cron::{
     CronEntry, Crontab, CrontabConfig, Schedule, ScheduleError, Zone, entries,
 };
 use muster_model::ids::JobId;
-use muster_model::job::{Job, Phase};
+use muster_model::job::{Job, JobState, Phase};
 use muster_model::limits::CRONTAB_JOBS_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -46,12 +47,14 @@ pub(super) fn set(
         ));
     }
     check_room(draft, identity, &owner, ask)?;
-    retire(draft, owner.uid, identity.uid);
+    let mut moved = Moved::default();
+    retire(draft, owner.uid, identity.uid, &mut moved);
     let mut jobs = Vec::with_capacity(found.len());
     for (number, (spec, (entry, begin))) in ask.jobs.iter().zip(found).enumerate() {
         let identity = identity.for_job(number);
         let (first, last) = (entry.first_line, entry.last_line);
-        let job = accept(draft, (&identity, &owner), (spec, ask), (entry, begin));
+        let job = (spec, ask, &mut moved);
+        let job = accept(draft, (&identity, &owner), job, (entry, begin));
         jobs.push(job.map_err(|refusal| of_lines(refusal, first, last))?);
     }
     let changed = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
@@ -172,7 +175,7 @@ fn added(draft: &Draft<'_>, uid: u32, ask: &CrontabAsk) -> u64 {
 fn accept(
     draft: &mut Draft<'_>,
     (identity, owner): (&Identity, &Owner),
-    (spec, ask): (&JobSpec, &CrontabAsk),
+    (spec, ask, moved): (&JobSpec, &CrontabAsk, &mut Moved),
     (entry, begin): (CronEntry, Timestamp),
 ) -> Result<JobId, Refusal> {
     if spec.kind != JobKind::Batch || spec.array.is_some() || spec.interactive {
@@ -190,13 +193,7 @@ fn accept(
         ..spec.clone()
     };
     let (mut job, not_before) = submit::prepare(draft, identity, &wanted)?;
-    let more = u32::try_from(added(draft, owner.uid, ask)).unwrap_or(u32::MAX);
-    if let Some(name) = draft.state.submit_limit(&job, more).filter(|_| more > 0) {
-        return Err(Refusal::new(
-            RefusalCode::AccountingPolicy,
-            format!("{name} of the job's association or QOS is reached"),
-        ));
-    }
+    moved.submit(draft.state, &job)?;
     let bytes = room::bytes_of(draft.state, &[&job], &ask.blobs);
     let all = bytes.saturating_mul(ask.jobs.len() as u64);
     room::check_bytes(draft.state, identity, owner.uid, all)?;
@@ -211,7 +208,7 @@ fn accept(
 }
 
 /// The jobs of a user's crontab do not come back: what waits goes, what runs runs to its end.
-fn retire(draft: &mut Draft<'_>, uid: u32, by: u32) {
+fn retire(draft: &mut Draft<'_>, uid: u32, by: u32, moved: &mut Moved) {
     let jobs = draft.crontab(uid).map(|crontab| crontab.jobs.clone());
     for id in jobs.unwrap_or_default() {
         let Some(job) = draft.job(id).filter(|job| recurs(job)) else {
@@ -223,6 +220,9 @@ fn retire(draft: &mut Draft<'_>, uid: u32, by: u32) {
             Phase::Running | Phase::Suspended => None,
             Phase::Completing | Phase::Ended | Phase::Gone => continue,
         };
+        if job.state == JobState::Pending {
+            moved.leave(draft.state, job);
+        }
         let mut spec = (*job.spec).clone();
         if let Some(entry) = &mut spec.cron {
             entry.recurs = false;

@@ -2,6 +2,7 @@
 //! their leader.
 
 use super::draft::Draft;
+use super::job_limits::Moved;
 use super::target::not_whole;
 use super::{room, submit};
 use minicbor::bytes::ByteVec;
@@ -86,12 +87,14 @@ pub(super) fn prepare(
     }
     let leader = draft.next_job_id();
     let mut jobs: Vec<Job> = Vec::with_capacity(specs.len());
+    let mut moved = Moved::default();
     for ((number, spec), offset) in specs.iter().enumerate().zip(0u32..) {
         if offset > 0 && (spec.kind != JobKind::Allocation || spec.script.is_some()) {
             return Err(invalid("only the first component has a script"));
         }
         let (mut job, not_before) = submit::prepare(draft, &identity.for_job(number), spec)
             .map_err(|refusal| of_component(refusal, offset))?;
+        (moved.submit(draft.state, &job)).map_err(|refusal| of_component(refusal, offset))?;
         job.id = JobId(leader.0 + u64::from(offset));
         job.het = Some(HetPlace {
             leader,

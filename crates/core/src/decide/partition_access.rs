@@ -10,6 +10,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
 use muster_model::time::TimeLimit;
+use std::collections::BTreeMap;
 
 /// Why a job of that size and limit waits in a partition until its limits are changed; `None` if it is within them.
 pub fn limit_reason(
@@ -33,31 +34,110 @@ pub fn limit_reason(
     (ask.min_nodes as usize > partition.nodes.len()).then_some(Reason::PartitionConfig)
 }
 
-/// The partitions that a job names or gets by default, checked: state, access, limits. With the first reason to
-/// wait, if its limits keep it from all of them.
+/// What of a job keeps it out of a partition, and may change while it waits, as may what the partition takes. The rest of
+/// [`access`] is about who puts it there, and from where.
+enum Bar<'a> {
+    Account,
+    Qos,
+    /// The QOS takes jobs in reservations only.
+    QosReservation(&'a str),
+    /// The partition does.
+    Reservation,
+}
+
+impl Bar<'_> {
+    fn reason(&self) -> Reason {
+        match self {
+            Bar::Account => Reason::AccountNotAllowed,
+            Bar::Qos => Reason::QOSNotAllowed,
+            Bar::QosReservation(_) | Bar::Reservation => Reason::Reservation,
+        }
+    }
+
+    fn refusal(&self, partition: &str) -> Refusal {
+        let (code, text) = match self {
+            Bar::Account => (
+                RefusalCode::InvalidAccount,
+                format!("the job's account may not use partition {partition}"),
+            ),
+            Bar::Qos => (
+                RefusalCode::InvalidQos,
+                format!("the job's QOS may not use partition {partition}"),
+            ),
+            Bar::QosReservation(qos) => (
+                RefusalCode::InvalidReservation,
+                format!(
+                    "QOS {qos} takes jobs with --reservation only (flag {})",
+                    Qos::REQUIRES_RESERVATION
+                ),
+            ),
+            Bar::Reservation => (
+                RefusalCode::InvalidReservation,
+                format!("partition {partition} takes jobs with --reservation only (ReqResv=YES)"),
+            ),
+        };
+        Refusal::new(code, text)
+    }
+}
+
+/// What keeps a job out of a partition by its account, its QOS there and whether it asks for a reservation.
+fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> Option<Bar<'a>> {
+    let account = spec.account.as_ref();
+    if !permits(&partition.allow_accounts, &partition.deny_accounts, account) {
+        return Some(Bar::Account);
+    }
+    let accounts = &state.accounts;
+    let by_qos = !(partition.allow_qos.is_empty() && partition.deny_qos.is_empty());
+    if by_qos || spec.reservation.is_none() && !accounts.qos.is_empty() {
+        let default = || {
+            let (account, user) = (spec.account_name(), &spec.owner.user);
+            accounts.default_qos(account, user, &partition.name)
+        };
+        let qos = spec.qos.as_deref().unwrap_or_else(default);
+        // Jobs of root may have any QOS anywhere.
+        if spec.owner.uid != 0 && !permits(&partition.allow_qos, &partition.deny_qos, Some(qos)) {
+            return Some(Bar::Qos);
+        }
+        let known = accounts.qos.get(qos);
+        if let Some(qos) = known.filter(|qos| qos.has(Qos::REQUIRES_RESERVATION))
+            && spec.reservation.is_none()
+        {
+            return Some(Bar::QosReservation(&qos.name));
+        }
+    }
+    (partition.req_resv && spec.reservation.is_none()).then_some(Bar::Reservation)
+}
+
+/// Whether a partition keeps out any jobs for which [`barred`] asks. Beside that only a QOS that requires a reservation does.
+pub fn restricts(partition: &PartitionConfig) -> bool {
+    let lists = [
+        &partition.allow_accounts,
+        &partition.deny_accounts,
+        &partition.allow_qos,
+        &partition.deny_qos,
+    ];
+    partition.req_resv || lists.iter().any(|list| !list.is_empty())
+}
+
+/// Why a job may not start in a partition, whatever is free there, until one of them is changed: the partition does not take
+/// its account or its QOS, or takes jobs in reservations only.
+pub fn barred(state: &State, spec: &JobSpec, partition: &PartitionConfig) -> Option<Reason> {
+    bar(state, spec, partition).map(|bar| bar.reason())
+}
+
+/// The partitions that a job names or gets by default, checked: state, access, limits. Those that it may not use are left
+/// out, or have it refused where all must take it. With the first reason to wait, if its limits keep it from all of them.
 pub(super) fn choose<'a>(
     state: &'a State,
     identity: &Identity,
     spec: &JobSpec,
     time_limit: impl Fn(&PartitionConfig) -> TimeLimit,
 ) -> Result<(Vec<&'a PartitionConfig>, Option<Reason>), Refusal> {
-    let named = named(state, spec)?;
-    let enforce = state
-        .config
-        .as_ref()
-        .map_or(EnforcePartLimits::No, |c| c.enforce_part_limits);
-    let (mut usable, mut refusal) = (0, None);
-    for partition in &named {
-        match access(state, identity, spec, partition) {
-            Ok(()) => usable += 1,
-            Err(why) if enforce == EnforcePartLimits::All => return Err(why),
-            Err(why) => refusal = Some(why),
-        }
-    }
-    if let Some(why) = refusal.filter(|_| usable == 0) {
-        return Err(why);
-    }
-    let reasons: Vec<Option<Reason>> = named
+    let usable = usable(state, named(state, spec)?, |partition| {
+        access(state, identity, spec, partition)
+    })?;
+    let enforce = enforced(state);
+    let reasons: Vec<Option<Reason>> = usable
         .iter()
         .map(|p| limit_reason(p, &spec.ask, time_limit(p)))
         .collect();
@@ -75,7 +155,53 @@ pub(super) fn choose<'a>(
         (Some(reason), EnforcePartLimits::Any | EnforcePartLimits::All) => {
             Err(limit_refusal(reason))
         }
-        (reason, _) => Ok((named, reason)),
+        (reason, _) => Ok((usable, reason)),
+    }
+}
+
+/// The partitions that still take a job whose account, QOS or reservation was changed. Who has put it there, and from
+/// where, is not asked again.
+pub(super) fn still_open(state: &State, spec: &JobSpec) -> Result<Vec<String>, Refusal> {
+    if spec.partitions.is_empty() {
+        return Ok(Vec::new());
+    }
+    // One that is gone keeps its place: it may be made again.
+    let known = by_name(state, &spec.partitions);
+    let open = usable(state, spec.partitions.iter().collect(), |name: &String| {
+        let barred = known(name).and_then(|p| bar(state, spec, p));
+        barred.map_or(Ok(()), |bar| Err(bar.refusal(name)))
+    })?;
+    Ok(open.into_iter().cloned().collect())
+}
+
+/// Refuses a change of a job after which the partition that it is in does not take it.
+pub(super) fn require_open(state: &State, spec: &JobSpec, partition: &str) -> Result<(), Refusal> {
+    let barred = state.partition(partition).and_then(|p| bar(state, spec, p));
+    barred.map_or(Ok(()), |bar| Err(bar.refusal(partition)))
+}
+
+fn enforced(state: &State) -> EnforcePartLimits {
+    let config = state.config.as_ref();
+    config.map_or(EnforcePartLimits::No, |config| config.enforce_part_limits)
+}
+
+/// Those of some partitions that take a job: at least one, or each where `EnforcePartLimits=ALL`.
+fn usable<T: Copy>(
+    state: &State,
+    named: Vec<T>,
+    takes: impl Fn(T) -> Result<(), Refusal>,
+) -> Result<Vec<T>, Refusal> {
+    let (mut usable, mut refusal) = (Vec::with_capacity(named.len()), None);
+    for partition in named {
+        match takes(partition) {
+            Ok(()) => usable.push(partition),
+            Err(why) if enforced(state) == EnforcePartLimits::All => return Err(why),
+            Err(why) => refusal = Some(why),
+        }
+    }
+    match refusal {
+        Some(why) if usable.is_empty() => Err(why),
+        _ => Ok(usable),
     }
 }
 
@@ -89,10 +215,11 @@ fn named<'a>(state: &'a State, spec: &JobSpec) -> Result<Vec<&'a PartitionConfig
             )
         });
     }
+    let known = by_name(state, &spec.partitions);
     spec.partitions
         .iter()
         .map(|name| {
-            state.partition(name).ok_or_else(|| {
+            known(name).ok_or_else(|| {
                 Refusal::new(
                     RefusalCode::InvalidPartition,
                     format!("invalid partition specified: {name}"),
@@ -100,6 +227,21 @@ fn named<'a>(state: &'a State, spec: &JobSpec) -> Result<Vec<&'a PartitionConfig
             })
         })
         .collect()
+}
+
+/// Finds partitions by name. Where a job names many, not by looking through all for each.
+fn by_name<'a>(
+    state: &'a State,
+    names: &[String],
+) -> impl Fn(&str) -> Option<&'a PartitionConfig> + use<'a> {
+    const FEW: usize = 4;
+    let many = names.len() > FEW;
+    let all = state.partitions.iter().filter(move |_| many);
+    let all: BTreeMap<&str, &PartitionConfig> = all.map(|p| (p.name.as_str(), p)).collect();
+    move |name| match many {
+        true => all.get(name).copied(),
+        false => state.partition(name),
+    }
 }
 
 /// Whether the job may be put into the partition at all.
@@ -132,7 +274,7 @@ pub(super) fn access(
             format!("partition {name} takes no jobs of root (DisableRootJobs=YES)"),
         ));
     }
-    if !group_allowed(partition, identity, owner) {
+    if !group_allowed(state, partition, identity, owner) {
         return Err(Refusal::new(
             RefusalCode::PartitionAccess,
             format!(
@@ -141,7 +283,8 @@ pub(super) fn access(
             ),
         ));
     }
-    if !listed(&partition.alloc_nodes, Some(&spec.submit_host)) {
+    let hosts = &partition.alloc_nodes;
+    if !hosts.is_empty() && !hosts.contains(&spec.submit_host) {
         return Err(Refusal::new(
             RefusalCode::AccessDenied,
             format!(
@@ -150,50 +293,20 @@ pub(super) fn access(
             ),
         ));
     }
-    let account = spec.account.as_ref();
-    if !listed(&partition.allow_accounts, account) || denied(&partition.deny_accounts, account) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidAccount,
-            format!("the job's account may not use partition {name}"),
-        ));
-    }
-    let default = state
-        .accounts
-        .default_qos(spec.account_name(), &owner.user, name)
-        .to_owned();
-    let qos = spec.qos.as_ref().or(Some(&default));
-    if !listed(&partition.allow_qos, qos) || denied(&partition.deny_qos, qos) {
-        return Err(Refusal::new(
-            RefusalCode::InvalidQos,
-            format!("the job's QOS may not use partition {name}"),
-        ));
-    }
-    let qos = qos.and_then(|name| state.accounts.qos.get(name));
-    if let Some(qos) = qos.filter(|qos| qos.has(Qos::REQUIRES_RESERVATION))
-        && spec.reservation.is_none()
-    {
-        return Err(Refusal::new(
-            RefusalCode::InvalidReservation,
-            format!(
-                "QOS {} takes jobs with --reservation only (flag {})",
-                qos.name,
-                Qos::REQUIRES_RESERVATION
-            ),
-        ));
-    }
-    if partition.req_resv && spec.reservation.is_none() {
-        return Err(Refusal::new(
-            RefusalCode::InvalidReservation,
-            format!("partition {name} takes jobs with --reservation only (ReqResv=YES)"),
-        ));
-    }
-    Ok(())
+    bar(state, spec, partition).map_or(Ok(()), |bar| Err(bar.refusal(name)))
 }
 
-/// Root passes; groups of the caller count for the caller's own jobs.
-fn group_allowed(partition: &PartitionConfig, identity: &Identity, owner: &Owner) -> bool {
+/// Root passes, and so do jobs of SlurmUser; groups of the caller count for the caller's own jobs.
+fn group_allowed(
+    state: &State,
+    partition: &PartitionConfig,
+    identity: &Identity,
+    owner: &Owner,
+) -> bool {
     let allowed = &partition.allow_groups;
-    if allowed.is_empty() || identity.uid == 0 {
+    let config = state.config.as_ref();
+    let is_slurm_user = || config.is_some_and(|config| config.admin_uids.contains(&owner.uid));
+    if allowed.is_empty() || identity.uid == 0 || is_slurm_user() {
         return true;
     }
     allowed.contains(&owner.group)
@@ -202,13 +315,16 @@ fn group_allowed(partition: &PartitionConfig, identity: &Identity, owner: &Owner
                 || identity.groups.iter().any(|g| allowed.contains(g))))
 }
 
-/// An empty list is for all.
-fn listed(list: &[String], value: Option<&String>) -> bool {
-    list.is_empty() || value.is_some_and(|v| list.contains(v))
-}
-
-fn denied(list: &[String], value: Option<&String>) -> bool {
-    value.is_some_and(|v| list.contains(v))
+/// Whether one is among those that are allowed, or not among those that are denied where none is listed as allowed.
+fn permits<S: AsRef<str>>(allow: &[String], deny: &[String], value: Option<S>) -> bool {
+    let is = |list: &[String]| {
+        let value = value.as_ref().map(AsRef::as_ref);
+        value.is_some_and(|value| list.iter().any(|name| name == value))
+    };
+    match allow {
+        [] => !is(deny),
+        allow => is(allow),
+    }
 }
 
 fn limit_refusal(reason: Reason) -> Refusal {

@@ -156,36 +156,54 @@ pub(super) fn delete(
     }))
 }
 
-/// Whether a job may ask for the reservations that it names.
+/// Refuses a job that asks for a reservation which it may not use. It may start in each that it names, so it is to be let into
+/// all of them.
 pub(super) fn check_access(
     state: &State,
     identity: &Identity,
     spec: &JobSpec,
 ) -> Result<(), Refusal> {
-    let mut refusal = None;
-    let mut admitted = spec.reservation.is_none();
+    if spec.reservation.is_some() && spec.reservations().next().is_none() {
+        return Err(RefusalCode::InvalidReservation.into());
+    }
     for name in spec.reservations() {
         let reservation = find(state, name)?;
         let own = identity.uid == spec.owner.uid;
         let mut groups = vec![spec.owner.group.as_str()];
         groups.extend(identity.groups.iter().filter(|_| own).map(String::as_str));
-        if reservation.admits(&spec.owner.user, &groups, spec.account_name()) {
-            admitted = true;
-        } else if !sees_reservation(state, identity, reservation) {
-            // One that may not be seen is not there.
-            return Err(unknown(name));
-        } else {
-            refusal = Some(Refusal::new(
-                RefusalCode::ReservationAccess,
-                format!("reservation {name} is not for {}", spec.owner.user),
-            ));
+        if !reservation.admits(&spec.owner.user, &groups, spec.account_name()) {
+            return Err(match sees_reservation(state, identity, reservation) {
+                true => not_for(reservation, spec),
+                // One that may not be seen is not there.
+                false => unknown(name),
+            });
         }
     }
-    match refusal {
-        Some(refusal) if !admitted => Err(refusal),
-        _ if admitted => Ok(()),
-        _ => Err(RefusalCode::InvalidReservation.into()),
+    Ok(())
+}
+
+/// The same for a job that is let in and gets another account. One that is gone lets nobody in.
+pub(super) fn check_account(state: &State, spec: &JobSpec) -> Result<(), Refusal> {
+    let (user, account) = (&spec.owner.user, spec.account_name());
+    let mut known = spec
+        .reservations()
+        .filter_map(|name| state.reservations.get(name));
+    match known.find(|reservation| !reservation.still_admits(user, account)) {
+        Some(reservation) => Err(not_for(reservation, spec)),
+        None => Ok(()),
     }
+}
+
+fn not_for(reservation: &Reservation, spec: &JobSpec) -> Refusal {
+    let (name, user) = (&reservation.name, &spec.owner.user);
+    let text = match reservation.accounts.is_empty() {
+        true => format!("reservation {name} is not for {user}"),
+        false => format!(
+            "reservation {name} is not for {user} in account {}",
+            spec.account_name()
+        ),
+    };
+    Refusal::new(RefusalCode::ReservationAccess, text)
 }
 
 fn find<'s>(state: &'s State, name: &str) -> Result<&'s Reservation, Refusal> {

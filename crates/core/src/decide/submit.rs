@@ -4,7 +4,7 @@ use super::ask::configuration;
 use super::draft::Draft;
 use super::job_accounting::check_accounting;
 use super::texts::{one_line, too_long};
-use super::{ask, dependency, partition_access, places, reservation, room};
+use super::{ask, dependency, job_limits, partition_access, places, reservation, room};
 use crate::apply;
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -178,21 +178,14 @@ pub(super) fn prepare(
     let mut job = Job::new(draft.next_job_id(), Arc::new(spec), limit, now);
     job.requeueable = requeueable;
     job.predicted_s = state.predicted_s(&job.spec, limit);
+    check_priority(draft, identity, &job)?;
     let tasks = match &job.array {
         ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
         ArrayRole::None | ArrayRole::Task { .. } => 1,
     };
-    if let Some(name) = state.submit_limit(&job, tasks) {
-        return Err(Refusal::new(
-            RefusalCode::AccountingPolicy,
-            format!("{name} of the job's association or QOS is reached"),
-        ));
-    }
+    job_limits::require(state.submit_limit(&job, tasks))?;
     if let Some(over) = state.denied_by(&job, now) {
-        return Err(Refusal::new(
-            RefusalCode::AccountingPolicy,
-            over.reason.name(),
-        ));
+        return Err(job_limits::denied(&over));
     }
     if held {
         job.hold = Hold::User;
@@ -653,13 +646,20 @@ fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &mut JobSpec) -> Res
     if multifactor && spec.priority.is_some_and(|priority| priority > 0) {
         spec.priority = None;
     }
-    let usual = muster_model::limits::PRIORITY_TOP
-        .saturating_sub(u32::try_from(draft.next_job_id().0).unwrap_or(u32::MAX));
-    if spec.priority.is_some_and(|priority| priority > usual) {
-        return Err(Refusal::new(
-            RefusalCode::AccessDenied,
-            "only an administrator gives a --priority above the usual",
-        ));
-    }
     Ok(())
+}
+
+/// Refuses a priority above the one that the job has if it asks for none, which follows from its number, or from when it was
+/// submitted and what it is predicted to run.
+fn check_priority(draft: &Draft<'_>, identity: &Identity, job: &Job) -> Result<(), Refusal> {
+    let asked = job.spec.priority.unwrap_or(0);
+    if asked <= job.usual_priority()
+        || access::may(draft.state, identity, AccessRequest::SetPriority)
+    {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        RefusalCode::AccessDenied,
+        "only an administrator gives a --priority above the usual",
+    ))
 }

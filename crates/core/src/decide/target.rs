@@ -40,6 +40,16 @@ impl Item {
         }
     }
 
+    /// How many jobs it is, where each task is one.
+    pub(super) fn tasks(self, job: &Job) -> u32 {
+        match (self, &job.array) {
+            (Item::Record(_), ArrayRole::Pending { indices }) => {
+                u32::try_from(indices.len()).unwrap_or(u32::MAX)
+            }
+            (Item::Record(_) | Item::Task(..), _) => 1,
+        }
+    }
+
     /// As the user writes it: `123`, `123_4`, `123_[1-3]`.
     pub(super) fn text(self, draft: &Draft<'_>) -> String {
         match self {

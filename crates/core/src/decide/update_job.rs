@@ -6,6 +6,7 @@ mod shared;
 use self::shared::SharedUpdate;
 use super::draft::Draft;
 use super::ending;
+use super::job_limits::{self, Moved};
 use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
 use super::texts::{one_line, too_long};
@@ -45,6 +46,8 @@ struct Progress {
     unchanged: Option<Arc<JobSpec>>,
     /// Bytes by which specifications have become longer.
     growth: u64,
+    /// How many jobs and tasks count for others than before.
+    moved: Moved,
 }
 
 /// Changes the jobs of a target.
@@ -117,6 +120,9 @@ fn update_item(
     let rank = new_rank(draft, identity, job, update)?;
     let spec = changed_spec(draft, identity, job, shared, limit, progress)?;
     if let Some(spec) = &spec {
+        if !pending && update.qos.is_some() {
+            partition_access::require_open(draft.state, spec, &job.partition)?;
+        }
         let longer = progress.last.as_ref().map_or(0, |changed| changed.longer);
         let tasks = match &job.array {
             ArrayRole::Pending { indices } => indices.len(),
@@ -127,6 +133,14 @@ fn update_item(
         let growth = progress.growth.saturating_add(longer);
         progress.growth = growth.saturating_add(conditions);
         room::check_bytes(draft.state, identity, spec.owner.uid, progress.growth)?;
+    }
+    let changes = spec.is_some() || limit.is_some();
+    if draft.state.keeps_limits() && shared.changes_limits() && changes {
+        shared.charge_limits()?;
+        let limit = limit.unwrap_or(job.time_limit);
+        let spec = spec.as_ref().unwrap_or(&job.spec);
+        let changed = job_limits::changed(job, spec, limit, draft.now);
+        (progress.moved).change(draft, job, &changed, item.tasks(job))?;
     }
     let verdict = update.dependency.as_ref().map(|wanted| {
         let mut changed = job.clone();
@@ -288,13 +302,7 @@ fn new_rank(
             if job.hold == Hold::Admin && !admin {
                 return denied("the job is held by an administrator");
             }
-            let most = if job.hold == Hold::None {
-                let scale = crate::state::Scale::new(draft.state);
-                draft.state.priority_of(scale.as_ref(), job)
-            } else {
-                job.default_priority()
-            };
-            if priority > most && !may(AccessRequest::RaisePriority) {
+            if priority > priority_unheld(draft, job) && !may(AccessRequest::RaisePriority) {
                 return denied("only an administrator raises a priority");
             }
             return Ok(Some(match job.hold {
@@ -323,6 +331,22 @@ fn new_rank(
     let most = i64::from(muster_model::limits::PRIORITY_TOP);
     let priority = u32::try_from(moved.clamp(1, most)).unwrap_or(1);
     Ok(Some(JobChange::Priority(priority)))
+}
+
+/// The priority that a job has, or would have if nobody held it.
+fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
+    let scale = crate::state::Scale::new(draft.state);
+    if job.hold == Hold::None {
+        return draft.state.priority_of(scale.as_ref(), job);
+    }
+    if scale.is_none() {
+        return job.default_priority();
+    }
+    // As of one that waits: what a held job that runs had is not known any more.
+    let mut unheld = Job::single(job.id, job.spec.clone(), job.time_limit, job.submit_time);
+    unheld.partition.clone_from(&job.partition);
+    unheld.priority = 1;
+    draft.state.priority_of(scale.as_ref(), &unheld)
 }
 
 /// [`new_spec`], once for jobs that have the same specification.
@@ -394,6 +418,8 @@ fn new_spec(
     }
     if update.reservation.is_some() {
         reservation::check_access(state, identity, &spec)?;
+    } else if update.account.is_some() {
+        reservation::check_account(state, &spec)?;
     }
     if let Some(nice) = update.nice {
         spec.nice = nice;
@@ -440,6 +466,8 @@ fn new_spec(
         let limit_in = |_: &PartitionConfig| limit;
         let (chosen, _) = partition_access::choose(state, identity, &spec, limit_in)?;
         spec.partitions = chosen.iter().map(|p| p.name.clone()).collect();
+    } else if update.account.is_some() || update.qos.is_some() || update.reservation.is_some() {
+        spec.partitions = partition_access::still_open(state, &spec)?;
     }
     if let Some(wanted) = &update.ask {
         let before = std::mem::replace(&mut spec.ask, wanted.clone());

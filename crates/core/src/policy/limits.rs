@@ -12,8 +12,8 @@ mod verdict;
 
 pub(crate) use rates::settle_rates;
 pub(crate) use user_names::{fold_names, kept_name, rename_use};
-pub(crate) use verdict::over_beside;
 pub use verdict::{Over, checks_starts};
+pub(crate) use verdict::{over_beside, submit_limit_beside};
 
 use crate::state::State;
 use crate::state::limit_use::{Counted, InUse};

@@ -65,9 +65,11 @@ impl RunTimes {
     /// Seconds that a job will run, as far as its user's last jobs tell: the mean of the last two of its name and
     /// limit; else as large a part of its limit as the last two of the user had of theirs (their geometric mean).
     /// Rounded up to steps of about 40 %, so that equal jobs stay equal. The limit itself when nothing is
-    /// known; `None` without a limit.
+    /// known; `u32::MAX` without a limit, so that its place in line is worked out like those of others.
     pub fn predict(&self, spec: &JobSpec, limit: TimeLimit) -> Option<u32> {
-        let limit_s = seconds(limit)?;
+        let Some(limit_s) = seconds(limit) else {
+            return Some(u32::MAX);
+        };
         let Some(user) = self.users.get(&spec.owner.uid) else {
             return Some(limit_s);
         };
@@ -166,7 +168,8 @@ mod tests {
             times.predict(&spec("a", 7), TimeLimit::Minutes(10)),
             Some(600)
         );
-        assert_eq!(times.predict(&spec("a", 7), TimeLimit::Unlimited), None);
+        let endless = times.predict(&spec("a", 7), TimeLimit::Unlimited);
+        assert_eq!(endless, Some(u32::MAX));
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! What counts towards limits when a user gets another name, or an account another parent.
+//! What counts towards limits when a user gets another name, an account another parent, or a job another account, QOS or
+//! partition.
 
 use crate::accounts::{account, edit, users};
-use crate::world::{World, config, spec, target};
+use crate::world::{SCRIPT, World, allocation, array, config, spec, target, task};
 use muster_model::account_limits::{LimitAsk, Scope};
-use muster_model::command::{AccountsAsk, TermsAsk};
+use muster_model::command::{
+    AccountsAsk, CrontabAsk, JobTarget, JobUpdate, ListEdit, QosAsk, Reply, TermsAsk, UserCommand,
+};
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, ResourceAsk};
 
 fn waits_for(w: &World, id: JobId) -> Option<&'static str> {
     let over = w.state.waits_for_limit(w.job(id), w.now);
@@ -111,4 +114,216 @@ fn a_user_with_jobs_that_wait_keeps_its_name() {
     assert_eq!(w.refused(0, rename()), RefusalCode::JobsActive);
     w.cancel(1000, target(id));
     assert_eq!(w.must(0, rename()), 1);
+}
+
+/// Users `u1000` in accounts `wide` and `narrow`, of which the latter has a limit, and QOS `few`.
+fn limited(narrow: &str, few: &str) -> World {
+    let mut config = config();
+    config.order.enforce_limits = true;
+    config.crontabs = muster_model::cron::CrontabConfig {
+        enabled: true,
+        explicit_cancel: false,
+        zone: "UTC0".to_owned(),
+    };
+    let ask = |text: &str| {
+        let (key, value) = text.split_once('=').expect("key=value");
+        vec![LimitAsk::new(key, value)]
+    };
+    config.partitions[1].qos = Some("of_short".into());
+    let mut w = World::with(config);
+    w.must(0, edit(&["wide", "narrow"], account("")));
+    let terms = TermsAsk {
+        limits: ask(narrow),
+        ..TermsAsk::default()
+    };
+    w.must(0, edit(&["u1000"], users("wide", TermsAsk::default())));
+    w.must(0, edit(&["u1000"], users("narrow", terms)));
+    for (name, text) in [("few", few), ("of_short", "grpsubmit=2")] {
+        let qos = QosAsk {
+            limits: ask(text),
+            ..QosAsk::default()
+        };
+        w.must(0, edit(&[name], AccountsAsk::AddQos(qos)));
+    }
+    w
+}
+
+type Change<'a> = &'a dyn Fn(&mut JobUpdate);
+
+fn change(target: JobTarget, change: Change<'_>) -> UserCommand {
+    let mut update = JobUpdate::default();
+    change(&mut update);
+    UserCommand::UpdateJob {
+        target,
+        update: Box::new(update),
+    }
+}
+
+/// Who may submit two jobs in an account, with a QOS or in a partition submitted them elsewhere, and moved them there.
+#[test]
+fn jobs_that_move_are_within_the_limits_on_those_that_are_submitted() {
+    let to_narrow = |u: &mut JobUpdate| u.account = Some("narrow".into());
+    let to_few = |u: &mut JobUpdate| u.qos = Some("few".into());
+    let to_short = |u: &mut JobUpdate| u.partitions = Some(vec!["short".into()]);
+    let changes: [(Change<'_>, &str); 3] = [
+        (&to_narrow, "MaxSubmitJobs"),
+        (&to_few, "MaxSubmitJobsPerUser"),
+        (&to_short, "GrpSubmitJobs"),
+    ];
+    for (update, name) in changes {
+        let refused = |w: &mut World, command| match w.user(1000, command) {
+            Reply::Refused(refusal) => refusal.detail,
+            Reply::Done { refused, changed } => {
+                assert_eq!((refused.len(), changed), (1, 0));
+                refused[0].1.detail.clone()
+            }
+            other => panic!("{other:?}"),
+        };
+        let mut w = limited("maxsubmit=2", "maxsubmitpu=2");
+        let jobs: Vec<JobId> = (0..3).map(|_| w.submit(spec("x"))).collect();
+        w.must(1000, change(target(jobs[0]), update));
+        // What counts there already may be changed.
+        w.must(1000, change(target(jobs[0]), update));
+        w.must(1000, change(target(jobs[1]), update));
+        let why = refused(&mut w, change(target(jobs[2]), update));
+        assert!(why.starts_with(name), "{why}");
+        w.must(
+            1000,
+            change(target(jobs[2]), &|u| u.comment = Some("x".into())),
+        );
+        w.cancel(1000, target(jobs[0]));
+        w.must(1000, change(target(jobs[2]), update));
+
+        // An array is moved as a whole, and tasks with records of their own one after the other.
+        let mut w = limited("maxsubmit=2", "maxsubmitpu=2");
+        let whole = w.submit(JobSpec {
+            array: array(0, 2, None),
+            ..spec("x")
+        });
+        let why = refused(&mut w, change(target(whole), update));
+        assert!(why.starts_with(name), "{why}");
+        w.must(1000, change(task(whole, 0), &|u| u.nice = Some(1)));
+        w.must(1000, change(task(whole, 1), &|u| u.nice = Some(2)));
+        match w.user(1000, change(target(whole), update)) {
+            Reply::Done { changed, refused } => assert_eq!((changed, refused.len()), (2, 1)),
+            other => panic!("{other:?}"),
+        }
+        w.check_replay();
+    }
+}
+
+/// A job that runs, too, may count for a QOS that has no room for it.
+#[test]
+fn a_job_that_runs_counts_where_it_moves() {
+    let mut w = limited("maxsubmit=2", "maxsubmitpu=1");
+    let few = |id| change(target(id), &|u: &mut JobUpdate| u.qos = Some("few".into()));
+    let (first, second) = (w.submit(spec("x")), w.submit(spec("x")));
+    assert!(w.start(first, &[0]) && w.start(second, &[1]));
+    w.must(1000, few(first));
+    assert_eq!(w.refused(1000, few(second)), RefusalCode::AccountingPolicy);
+}
+
+/// Each component was compared with what was there before the request.
+#[test]
+fn components_count_together_for_limits_on_jobs_that_are_submitted() {
+    let mut w = limited("maxsubmit=2", "grpsubmit=2");
+    let het = |count: usize, change: &dyn Fn(usize, &mut JobSpec)| {
+        let specs = (0..count).map(|n| {
+            let mut spec = match n {
+                0 => spec("x"),
+                _ => JobSpec {
+                    interactive: false,
+                    ..allocation("x")
+                },
+            };
+            change(n, &mut spec);
+            spec
+        });
+        UserCommand::SubmitHet {
+            specs: specs.collect(),
+            blobs: vec![(SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+            test_only: false,
+        }
+    };
+    let code = |reply: Reply| match reply {
+        Reply::Submitted { .. } => None,
+        Reply::Refused(refusal) => Some(refusal.code),
+        other => panic!("{other:?}"),
+    };
+    let over = Some(RefusalCode::AccountingPolicy);
+    let in_narrow = |_: usize, spec: &mut JobSpec| spec.account = Some("narrow".into());
+    let with_few = |_: usize, spec: &mut JobSpec| spec.qos = Some("few".into());
+    for of_one in [&in_narrow as &dyn Fn(usize, &mut JobSpec), &with_few] {
+        assert_eq!(code(w.user(1000, het(3, of_one))), over);
+        assert!(w.state.jobs.is_empty());
+    }
+    // Two of each.
+    let by_turns = |n: usize, spec: &mut JobSpec| match n % 2 {
+        0 => in_narrow(n, spec),
+        _ => with_few(n, spec),
+    };
+    assert_eq!(code(w.user(1000, het(5, &by_turns))), over);
+    assert_eq!(code(w.user(1000, het(4, &by_turns))), None);
+    assert_eq!(code(w.user(1000, het(2, &by_turns))), over);
+}
+
+/// The entries of a crontab that replaces one of as many count for those that they name, and the old ones do no more.
+#[test]
+fn entries_of_a_crontab_count_together_for_limits_on_jobs_that_are_submitted() {
+    let mut w = limited("maxsubmit=3", "grpsubmit=2");
+    let crontab = |account: &str, entries: usize| {
+        let job = JobSpec {
+            account: Some(account.into()),
+            ..spec("x")
+        };
+        UserCommand::SetCrontab(Box::new(CrontabAsk {
+            owner: Default::default(),
+            text: Some("@hourly true\n".repeat(entries)),
+            jobs: vec![job; entries],
+            blobs: vec![(SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+        }))
+    };
+    w.must(1000, crontab("wide", 5));
+    let over = RefusalCode::AccountingPolicy;
+    assert_eq!(w.refused(1000, crontab("narrow", 5)), over);
+    assert_eq!(w.state.crontabs[&1000].jobs.len(), 5);
+    w.must(1000, crontab("narrow", 2));
+    w.must(1000, crontab("narrow", 2));
+    assert_eq!(w.refused(1000, crontab("narrow", 4)), over);
+}
+
+/// What a QOS refuses at submission a job did not become by submission, but by a change.
+#[test]
+fn a_job_does_not_become_what_its_qos_denies() {
+    let mut w = limited("maxsubmit=9", "maxtres=cpu=2");
+    let deny = QosAsk {
+        flags: Some(ListEdit {
+            sign: None,
+            names: vec!["DenyOnLimit".into()],
+        }),
+        ..QosAsk::default()
+    };
+    w.must(0, edit(&["few"], AccountsAsk::ModifyQos(deny)));
+    let cpus = |count: u32| ResourceAsk {
+        ntasks: Some(count),
+        ..ResourceAsk::default()
+    };
+    let of = |count: u32, qos: &str| JobSpec {
+        ask: cpus(count),
+        qos: Some(qos.into()),
+        ..spec("x")
+    };
+    let denied = RefusalCode::AccountingPolicy;
+    assert_eq!(w.refusal(of(3, "few")), denied);
+    let large = w.submit(of(3, "normal"));
+    let to_few = |u: &mut JobUpdate| u.qos = Some("few".into());
+    assert_eq!(w.refused(1000, change(target(large), &to_few)), denied);
+    let small = w.submit(of(2, "few"));
+    let larger = change(target(small), &|u| u.ask = Some(cpus(3)));
+    assert_eq!(w.refused(1000, larger), denied);
+    let both = change(target(large), &|u| {
+        to_few(u);
+        u.ask = Some(cpus(2));
+    });
+    w.must(1000, both);
 }

@@ -1,5 +1,6 @@
 //! Reservations: making, changing, deleting, who may, what becomes of them and of jobs.
 
+mod access;
 mod cores;
 
 use crate::world::{World, after, config, node_config, on as condition, partition, spec, target};

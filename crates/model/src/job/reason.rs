@@ -346,14 +346,23 @@ pub enum Reason {
     /// Its memory is over the partition's `MaxMemPerNode` or `MaxMemPerCPU`.
     #[n(297)]
     MaxMemPerLimit,
+    /// Its partition is not for its account (`AllowAccounts`, `DenyAccounts`).
+    #[n(298)]
+    AccountNotAllowed,
+    /// Its partition is not for its QOS (`AllowQos`, `DenyQos`).
+    #[n(299)]
+    QOSNotAllowed,
 }
 
 impl Reason {
     /// Whether a limit of its association or QOS keeps the job back.
     pub fn is_limit(self) -> bool {
         let name = self.name();
-        if matches!(self, Reason::InvalidAccount | Reason::InvalidQOS) {
-            return true;
+        match self {
+            Reason::InvalidAccount | Reason::InvalidQOS => return true,
+            // It is the partition that keeps the job back.
+            Reason::QOSNotAllowed => return false,
+            _ => {}
         }
         ["QOS", "AssocGrp", "AssocMax"]
             .iter()
@@ -479,6 +488,8 @@ impl Reason {
             Reason::InvalidAccount => "InvalidAccount",
             Reason::InvalidQOS => "InvalidQOS",
             Reason::MaxMemPerLimit => "MaxMemPerLimit",
+            Reason::AccountNotAllowed => "AccountNotAllowed",
+            Reason::QOSNotAllowed => "QOSNotAllowed",
         }
     }
 }

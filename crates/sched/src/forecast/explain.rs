@@ -192,9 +192,19 @@ fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<S
                 .as_ref()
                 .map_or(String::new(), |c| format!(" with '{c}'"))
         )],
-        Reason::Reservation => vec![format!(
-            "Its reservation {} has not begun.",
-            job.spec.reservation.as_deref().unwrap_or("")
+        Reason::Reservation => vec![match &job.spec.reservation {
+            Some(names) => format!("Its reservation {names} has not begun."),
+            None => format!(
+                "Partition {partitions} takes jobs of its QOS in reservations only (--reservation)."
+            ),
+        }],
+        Reason::AccountNotAllowed => vec![format!(
+            "Partition {partitions} does not take jobs of account {} (AllowAccounts, DenyAccounts).",
+            job.spec.account_name()
+        )],
+        Reason::QOSNotAllowed => vec![format!(
+            "Partition {partitions} does not take jobs of QOS {} (AllowQos, DenyQos).",
+            state.qos_of(job)
         )],
         Reason::ReservationDeleted => vec!["The reservation that it asked for is gone.".into()],
         Reason::NodesReserved => {

@@ -24,6 +24,7 @@ use crate::nodes::sharing::{
     PartSharing, closed_cpus, kept_for_stopped, lend, sharing_of, users_of, wants_nodes_by_user,
 };
 use muster_core::state::State;
+use muster_model::accounts::Qos;
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::NodeShare;
@@ -159,6 +160,8 @@ pub(crate) struct Fleet {
     pub(crate) blocks: Blocks,
     /// Users may have nodes to themselves.
     pub(crate) by_user: bool,
+    /// There is a QOS whose jobs start in reservations only.
+    pub(crate) qos_restrict: bool,
     /// Cores are handed out, and partitions see to it that their jobs get whole sockets.
     cores_by_socket: bool,
     /// The time of the pass.
@@ -178,6 +181,8 @@ impl Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
             by_user: wants_nodes_by_user(state),
+            qos_restrict: (state.accounts.qos.values())
+                .any(|qos| qos.has(Qos::REQUIRES_RESERVATION)),
             settings: state
                 .config
                 .as_ref()

@@ -21,9 +21,9 @@ pub(super) fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) ->
 
 /// Milliseconds that jobs with this limit and prediction are taken to run.
 pub(super) fn planned_ms(limit: TimeLimit, predicted_s: Option<u32>) -> Option<u64> {
-    let limit_s = limit.seconds();
-    let planned_s = predicted_s.map(u64::from).into_iter().chain(limit_s).min();
-    planned_s.map(|s| s.saturating_mul(1000))
+    let limit_s = limit.seconds()?;
+    let planned_s = predicted_s.map_or(limit_s, |s| limit_s.min(u64::from(s)));
+    Some(planned_s.saturating_mul(1000))
 }
 
 /// The partitions a job may run in, in its order.

@@ -4,15 +4,16 @@ use super::partitions_of;
 use crate::nodes::fleet::Fleet;
 use crate::nodes::reserved::places_of;
 use crate::order::{OrderClass, QueueOrder};
+use muster_core::decide::{barred, restricts};
 use muster_core::policy::limits::checks_starts;
 use muster_core::state::State;
 use muster_model::het::HetPlace;
-use muster_model::job::Job;
+use muster_model::job::{Job, Reason};
 use muster_model::limits::JOB_PLACES_MAX;
 use muster_model::preemption::PreemptType;
 use muster_model::spec::{JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Lanes that shapes made for jobs of one user have at most, and one for each further shape: a tenth of a gigabyte.
 const LANES_OF_USER_MAX: usize = 100_000;
@@ -43,6 +44,8 @@ pub(crate) struct Kind {
     pub(super) user: Option<u32>,
     /// The QOS, where that says whom they may preempt.
     pub(super) qos: Option<String>,
+    /// Partitions in which they may not start, and why.
+    pub(super) barred: BTreeMap<String, Reason>,
     /// Their owner, who has so many lanes that these jobs are tried in one of their partitions only.
     pub(super) crowded: Option<u32>,
 }
@@ -57,7 +60,7 @@ pub(super) struct LimitHolder {
 
 impl Kind {
     /// The kind of a job.
-    pub(crate) fn of(state: &State, order: &QueueOrder, job: &Job, by_user: bool) -> Kind {
+    pub(crate) fn of(state: &State, order: &QueueOrder, job: &Job, fleet: &Fleet) -> Kind {
         // A new field has to be named here: does it matter to where or when a job may run?
         let JobSpec {
             ask,
@@ -69,7 +72,7 @@ impl Kind {
             partitions: _,
             // The job's own, which may be changed, and what it is predicted to run.
             time_limit: _,
-            // By the state: defaults depend on the partition.
+            // By the state, as defaults depend on the partition; and by `barred`.
             account: _,
             qos: _,
             // By `QueueOrder::line`.
@@ -115,9 +118,19 @@ impl Kind {
             places_of(state, job)
         };
         let fallback = [job.partition.clone()];
+        let partitions = partitions_of(&job.spec, &fallback);
+        let barred = partitions.iter().filter_map(|name| {
+            let part = fleet.part_by_name.get(name)?;
+            let config = &fleet.parts[*part as usize].config;
+            if !(fleet.qos_restrict || restricts(config)) {
+                return None;
+            }
+            barred(state, &job.spec, config).map(|reason| (name.clone(), reason))
+        });
         Kind {
             ask: ask.clone(),
-            partitions: partitions_of(&job.spec, &fallback).to_vec(),
+            partitions: partitions.to_vec(),
+            barred: barred.collect(),
             limit: job.time_limit,
             predicted_s: job.predicted_s,
             reservations,
@@ -134,7 +147,7 @@ impl Kind {
                     qos: state.qos_of(job).to_owned(),
                 }
             }),
-            user: by_user.then_some(owner.uid),
+            user: fleet.by_user.then_some(owner.uid),
             qos: (state
                 .preemption()
                 .is_some_and(|p| p.kind == PreemptType::Qos))

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may stop at the first surprise")]
 
+mod access;
 mod account_limits;
 mod cost;
 mod drawn;

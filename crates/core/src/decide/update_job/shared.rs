@@ -24,6 +24,8 @@ const COMPARED_MAX: u64 = 1 << 20;
 const PIECE_BYTES: u64 = 256;
 /// What a request counts however few nodes there are.
 const COMPARED_LEAST: u64 = 64;
+/// What a look at the limits of a job counts.
+const COMPARED_LIMITS: u64 = 16;
 
 /// A request that was checked.
 struct CheckedAsk {
@@ -121,6 +123,22 @@ impl<'a> SharedUpdate<'a> {
             RefusalCode::TooLong,
             "the jobs ask for too many different things; name fewer jobs or tasks at a time",
         ))
+    }
+
+    /// Whether what it says may bring a job under other limits, or over one.
+    pub(super) fn changes_limits(&self) -> bool {
+        let update = self.update;
+        update.account.is_some()
+            || update.qos.is_some()
+            || update.partitions.is_some()
+            || update.ask.is_some()
+            || update.time_limit.is_some()
+            || update.time_delta_min.is_some()
+    }
+
+    /// Counts a look at the limits of a job's account, QOS and partition.
+    pub(super) fn charge_limits(&self) -> Result<(), Refusal> {
+        self.charge(COMPARED_LIMITS)
     }
 
     /// Counts a specification that is made of the one of a job, whether or not it is refused then.

@@ -319,45 +319,7 @@ impl State {
 
     /// The limit that keeps so many more jobs of this kind from being submitted.
     pub fn submit_limit(&self, job: &Job, tasks: u32) -> Option<&'static str> {
-        if !self.keeps_limits() {
-            return None;
-        }
-        let mut by_qos: BTreeSet<&'static str> = BTreeSet::new();
-        for scope in self.scopes_of(job, &job.partition) {
-            let limits = self.limits_in(&scope);
-            let used = self.limit_use.get(&scope).map_or(0, |u| u.submitted);
-            let checks: &[(&'static str, Option<u32>)] = match &scope {
-                Scope::Account(_) | Scope::Qos(_) => &[("GrpSubmitJobs", limits.grp_submit)],
-                Scope::Association(..) | Scope::PartitionAssociation(..) => &[
-                    ("GrpSubmitJobs", limits.grp_submit),
-                    ("MaxSubmitJobs", limits.max_submit),
-                ],
-                Scope::QosUser(..) => &[("MaxSubmitJobsPerUser", limits.max_submit)],
-                Scope::QosAccount(..) => &[("MaxSubmitJobsPerAccount", limits.max_submit_account)],
-            };
-            let of_qos = !matches!(
-                scope,
-                Scope::Account(_) | Scope::Association(..) | Scope::PartitionAssociation(..)
-            );
-            for (name, most) in checks {
-                let Some(most) = most else { continue };
-                let kind = if name.starts_with("Grp") {
-                    "Grp"
-                } else {
-                    "Max"
-                };
-                if !of_qos && by_qos.contains(kind) || of_qos && by_qos.contains(name) {
-                    continue;
-                }
-                if of_qos {
-                    by_qos.extend([kind, *name]);
-                }
-                if used.saturating_add(tasks) > *most {
-                    return Some(name);
-                }
-            }
-        }
-        None
+        submit_limit_beside(self, job, tasks, |_, used| Some(used))
     }
 
     /// The limit that a job is over whatever others have, if its QOS refuses such jobs (`DenyOnLimit`).
@@ -442,6 +404,56 @@ impl State {
         });
         over.map(|(scope, _)| scope.clone()).collect()
     }
+}
+
+/// The limit that keeps so many more jobs of this kind from being submitted, given how many count for each scope, of which the
+/// state knows so many: `None` where these are no more than before.
+pub(crate) fn submit_limit_beside(
+    state: &State,
+    job: &Job,
+    tasks: u32,
+    counts: impl Fn(&Scope, u32) -> Option<u32>,
+) -> Option<&'static str> {
+    if !state.keeps_limits() {
+        return None;
+    }
+    let mut by_qos: BTreeSet<&'static str> = BTreeSet::new();
+    for scope in state.scopes_of(job, &job.partition) {
+        let limits = state.limits_in(&scope);
+        let used = state.limit_use.get(&scope).map_or(0, |u| u.submitted);
+        let used = counts(&scope, used);
+        let checks: &[(&'static str, Option<u32>)] = match &scope {
+            Scope::Account(_) | Scope::Qos(_) => &[("GrpSubmitJobs", limits.grp_submit)],
+            Scope::Association(..) | Scope::PartitionAssociation(..) => &[
+                ("GrpSubmitJobs", limits.grp_submit),
+                ("MaxSubmitJobs", limits.max_submit),
+            ],
+            Scope::QosUser(..) => &[("MaxSubmitJobsPerUser", limits.max_submit)],
+            Scope::QosAccount(..) => &[("MaxSubmitJobsPerAccount", limits.max_submit_account)],
+        };
+        let of_qos = !matches!(
+            scope,
+            Scope::Account(_) | Scope::Association(..) | Scope::PartitionAssociation(..)
+        );
+        for (name, most) in checks {
+            let Some(most) = most else { continue };
+            let kind = if name.starts_with("Grp") {
+                "Grp"
+            } else {
+                "Max"
+            };
+            if !of_qos && by_qos.contains(kind) || of_qos && by_qos.contains(name) {
+                continue;
+            }
+            if of_qos {
+                by_qos.extend([kind, *name]);
+            }
+            if used.is_some_and(|used| used.saturating_add(tasks) > *most) {
+                return Some(name);
+            }
+        }
+    }
+    None
 }
 
 /// An amount times minutes, as far as it counts, in millionths.

@@ -1,0 +1,108 @@
+//! Limits on jobs that are submitted (`MaxSubmitJobs`, `GrpSubmitJobs`, `DenyOnLimit`), for commands that bring several, or give
+//! jobs another account, QOS or partition.
+
+use super::draft::Draft;
+use crate::policy::limits::{Over, submit_limit_beside};
+use crate::state::State;
+use muster_model::account_limits::Scope;
+use muster_model::job::{Job, JobState};
+use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::spec::JobSpec;
+use muster_model::time::{TimeLimit, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a command adds to those whose limits jobs count for, beside what the state knows, and what it takes away.
+#[derive(Default)]
+pub(super) struct Moved {
+    come: BTreeMap<Scope, u32>,
+    gone: BTreeMap<Scope, u32>,
+}
+
+impl Moved {
+    /// Counts a job that the command makes, if there is room for it.
+    pub(super) fn submit(&mut self, state: &State, job: &Job) -> Result<(), Refusal> {
+        let counts = |scope: &Scope, used: u32| Some(self.counted(scope, used));
+        require(submit_limit_beside(state, job, 1, counts))?;
+        if state.keeps_limits() {
+            for scope in state.scopes_of(job, &job.partition) {
+                add(&mut self.come, scope, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// A job that waits makes room.
+    pub(super) fn leave(&mut self, state: &State, job: &Job) {
+        if state.keeps_limits() {
+            for scope in state.scopes_of(job, &job.partition) {
+                add(&mut self.gone, scope, 1);
+            }
+        }
+    }
+
+    fn counted(&self, scope: &Scope, used: u32) -> u32 {
+        let of = |counts: &BTreeMap<Scope, u32>| counts.get(scope).copied().unwrap_or(0);
+        used.saturating_add(of(&self.come))
+            .saturating_sub(of(&self.gone))
+    }
+
+    /// Counts a job, or so many tasks of its record, that changes, if those for whom it counts then have room for it. What its
+    /// QOS refuses at submission (`DenyOnLimit`) it does not become.
+    pub(super) fn change(
+        &mut self,
+        draft: &Draft<'_>,
+        job: &Job,
+        changed: &Job,
+        tasks: u32,
+    ) -> Result<(), Refusal> {
+        let state = draft.state;
+        let before = state.scopes_of(job, &job.partition);
+        let counts = |scope: &Scope, used: u32| {
+            let is_new = !before.contains(scope);
+            is_new.then(|| self.counted(scope, used))
+        };
+        require(submit_limit_beside(state, changed, tasks, counts))?;
+        let after = state.scopes_of(changed, &changed.partition);
+        let moves = after.iter().any(|scope| !before.contains(scope));
+        // One that is over a limit since before may be changed otherwise.
+        if let Some(over) = state.denied_by(changed, draft.now)
+            && (moves || state.denied_by(job, draft.now).is_none())
+        {
+            return Err(denied(&over));
+        }
+        for scope in after.into_iter().filter(|scope| !before.contains(scope)) {
+            add(&mut self.come, scope, tasks);
+        }
+        Ok(())
+    }
+}
+
+/// As much of a job with another specification and limit as limits are about.
+pub(super) fn changed(job: &Job, spec: &Arc<JobSpec>, limit: TimeLimit, now: Timestamp) -> Job {
+    let mut changed = Job::single(job.id, spec.clone(), limit, now);
+    if job.state != JobState::Pending || spec.partitions.contains(&job.partition) {
+        changed.partition.clone_from(&job.partition);
+    }
+    changed
+}
+
+fn add(counts: &mut BTreeMap<Scope, u32>, scope: Scope, tasks: u32) {
+    let count = counts.entry(scope).or_default();
+    *count = count.saturating_add(tasks);
+}
+
+/// Refuses a job that is over a limit on those that are submitted.
+pub(super) fn require(limit: Option<&'static str>) -> Result<(), Refusal> {
+    limit.map_or(Ok(()), |name| {
+        Err(Refusal::new(
+            RefusalCode::AccountingPolicy,
+            format!("{name} of the job's association or QOS is reached"),
+        ))
+    })
+}
+
+/// The refusal of a job that is over a limit of its QOS, which takes none of these.
+pub(super) fn denied(over: &Over) -> Refusal {
+    Refusal::new(RefusalCode::AccountingPolicy, over.reason.name())
+}

@@ -1,0 +1,151 @@
+//! Which priorities users may give their jobs.
+
+use crate::world::{World, config, exit, spec, target};
+use muster_model::command::{JobUpdate, UserCommand};
+use muster_model::ids::JobId;
+use muster_model::job::Hold;
+use muster_model::limits::PRIORITY_TOP;
+use muster_model::order_config::Multifactor;
+use muster_model::refusal::RefusalCode;
+use muster_model::spec::JobSpec;
+use muster_model::time::TimeLimit;
+
+fn priority(id: JobId, priority: u32) -> UserCommand {
+    UserCommand::UpdateJob {
+        target: target(id),
+        update: Box::new(JobUpdate {
+            priority: Some(priority),
+            ..JobUpdate::default()
+        }),
+    }
+}
+
+fn hold(id: JobId) -> UserCommand {
+    priority(id, 0)
+}
+
+fn multifactor() -> World {
+    let mut config = config();
+    config.order.multifactor = Some(Multifactor {
+        weight_partition: 1000,
+        ..Multifactor::default()
+    });
+    World::with(config)
+}
+
+fn worked_out(w: &World, id: JobId) -> u32 {
+    let scale = muster_core::state::Scale::new(&w.state);
+    w.state.priority_of(scale.as_ref(), w.job(id))
+}
+
+/// A held job was let go with what it would have where jobs are served as they come, which is far above what factors make.
+#[test]
+fn a_held_job_is_let_go_with_no_more_than_its_factors_make() {
+    let mut w = multifactor();
+    let usual = w.submit(spec("x"));
+    let usual = worked_out(&w, usual);
+    assert!((1..10_000).contains(&usual), "{usual}");
+    let held_by_update = w.submit(spec("x"));
+    w.must(1000, hold(held_by_update));
+    let submitted_held = w.submit(JobSpec {
+        hold: true,
+        ..spec("x")
+    });
+    let runs = w.submit(spec("x"));
+    assert!(w.start(runs, &[0]));
+    w.must(1000, hold(runs));
+    for id in [held_by_update, submitted_held, runs] {
+        for too_much in [PRIORITY_TOP - 100, usual + 1] {
+            let refused = w.refused(1000, priority(id, too_much));
+            assert_eq!(refused, RefusalCode::AccessDenied, "{id}: {too_much}");
+            assert_eq!(w.job(id).priority, 0);
+        }
+    }
+    w.must(1000, priority(held_by_update, usual - 1));
+    assert_eq!(worked_out(&w, held_by_update), usual - 1);
+    w.must(0, priority(submitted_held, PRIORITY_TOP - 100));
+    assert_eq!(worked_out(&w, submitted_held), PRIORITY_TOP - 100);
+    // What is let go without a priority has what the others have.
+    let id = w.submit(spec("x"));
+    w.must(1000, hold(id));
+    let release = UserCommand::Release { target: target(id) };
+    w.must(1000, release);
+    assert_eq!((w.job(id).hold, worked_out(&w, id)), (Hold::None, usual));
+}
+
+/// What nobody holds is bounded by what it has, and where jobs are served as they come by its number.
+#[test]
+fn a_priority_is_bounded_by_the_usual_one() {
+    let mut w = World::new();
+    let id = w.submit(spec("x"));
+    w.must(1000, hold(id));
+    let usual = w.job(id).default_priority();
+    let refused = w.refused(1000, priority(id, usual + 1));
+    assert_eq!(refused, RefusalCode::AccessDenied);
+    w.must(1000, priority(id, usual));
+    let asking = |priority| JobSpec {
+        priority: Some(priority),
+        ..spec("x")
+    };
+    let next = PRIORITY_TOP - 2;
+    assert_eq!(w.refusal(asking(next + 1)), RefusalCode::AccessDenied);
+    assert!(w.try_submit(0, asking(next + 1)).is_ok());
+    let id = w.submit(asking(next - 1));
+    assert_eq!(w.job(id).priority, next - 1);
+}
+
+fn predicting() -> World {
+    let mut config = config();
+    config.scheduler_parameters = vec!["predict_run_times".to_owned()];
+    let mut w = World::with(config);
+    w.now = muster_model::time::Timestamp::from_unix_s(1_790_000_000);
+    w
+}
+
+fn limited(minutes: u32) -> JobSpec {
+    JobSpec {
+        time_limit: Some(TimeLimit::Minutes(minutes)),
+        ..spec("x")
+    }
+}
+
+/// Where run times are predicted a job's place follows from when it was submitted: what follows from its number is before all.
+#[test]
+fn a_priority_that_is_asked_for_is_bounded_where_run_times_are_predicted() {
+    let mut w = predicting();
+    let first = w.submit(limited(5));
+    let first = w.job(first).priority;
+    w.now = w.now.plus_s(60);
+    let asking = |priority| JobSpec {
+        priority: Some(priority),
+        ..limited(5)
+    };
+    for too_much in [PRIORITY_TOP - 100_000, first, first - 59] {
+        let refused = w.refusal(asking(too_much));
+        assert_eq!(refused, RefusalCode::AccessDenied, "{too_much}");
+    }
+    let id = w.submit(asking(first - 60));
+    assert_eq!(w.job(id).priority, first - 60);
+    assert!(w.try_submit(0, asking(PRIORITY_TOP)).is_ok());
+}
+
+/// Nothing was predicted of jobs without a limit, which came before all others by their numbers.
+#[test]
+fn a_job_without_a_limit_does_not_pass_those_that_have_one() {
+    let mut w = predicting();
+    let endless = w.submit(JobSpec {
+        time_limit: Some(TimeLimit::Unlimited),
+        ..spec("x")
+    });
+    let long = w.submit(limited(10_000));
+    let short = w.submit(limited(5));
+    let of = |id| w.job(id).priority;
+    assert_eq!(of(endless), of(long));
+    assert!(of(short) > of(long));
+    w.must(1000, hold(endless));
+    let refused = w.refused(1000, priority(endless, w.job(short).priority));
+    assert_eq!(refused, RefusalCode::AccessDenied);
+    assert!(w.start(short, &[0]));
+    w.finish(short, exit(0).code);
+    w.check_replay();
+}
