@@ -14,6 +14,8 @@ pub(crate) struct HetTurns {
     last: Option<JobId>,
     /// Some have to wait for the next pass.
     is_cut: bool,
+    /// Some came since, and wait.
+    came_since: bool,
     /// For which no time was found in passes before: it is looked for again once it was for all.
     in_vain_before: BTreeSet<JobId>,
     /// Likewise in this pass.
@@ -29,8 +31,11 @@ impl HetTurns {
         if self.now.contains(&leader) {
             return true;
         }
-        let takes_part = self.last.is_none_or(|last| leader <= last);
-        if !takes_part || self.before.contains(&leader) {
+        if self.last.is_some_and(|last| leader > last) {
+            self.came_since = true;
+            return false;
+        }
+        if self.before.contains(&leader) {
             return false;
         }
         if is_spent && !self.now.is_empty() {
@@ -72,7 +77,7 @@ impl HetTurns {
             self.in_vain_before.clear();
             self.in_vain.clear();
         }
-        is_cut
+        is_cut | std::mem::take(&mut self.came_since)
     }
 }
 
@@ -80,16 +85,26 @@ impl HetTurns {
 mod tests {
     use super::*;
 
-    /// The jobs of a list that have their turn in a pass with time for one.
-    fn pass(turns: &mut HetTurns, jobs: &[u64]) -> Vec<u64> {
+    /// The jobs of a list that have their turn in a pass with time for one, and whether others are to have theirs soon.
+    fn pass(turns: &mut HetTurns, jobs: &[u64]) -> (Vec<u64>, bool) {
         let mut tried = Vec::new();
         for job in jobs.iter().copied() {
             if turns.has_turn(JobId(job), !tried.is_empty()) {
                 tried.push(job);
             }
         }
-        turns.end_pass(jobs.iter().max().copied().map(JobId));
-        tried
+        let goes_on = turns.end_pass(jobs.iter().max().copied().map(JobId));
+        (tried, goes_on)
+    }
+
+    #[test]
+    fn all_have_a_turn_before_there_is_nothing_more_to_do() {
+        let mut turns = HetTurns::default();
+        assert_eq!(pass(&mut turns, &[1, 2]), (vec![1], true));
+        assert_eq!(pass(&mut turns, &[3, 1, 2]), (vec![2], true));
+        assert_eq!(pass(&mut turns, &[3, 1, 2]), (vec![3], true));
+        assert_eq!(pass(&mut turns, &[3, 1, 2]), (vec![1], true));
+        assert_eq!(pass(&mut turns, &[3, 1, 2]), (vec![2], false));
     }
 
     /// Costly jobs that come with each pass kept others from a second turn: all had to have had theirs first.
@@ -99,7 +114,7 @@ mod tests {
         let mut waiting = vec![1, 2, 3];
         let mut tried = Vec::new();
         for new in 10..19 {
-            tried.extend(pass(&mut turns, &waiting));
+            tried.extend(pass(&mut turns, &waiting).0);
             // It is ahead of all.
             waiting.insert(0, new);
         }
