@@ -5,10 +5,12 @@
 //! `-c`) only those that its tasks need; with `--overlap` it shares everything and holds nothing. Kinder than
 //! Slurm: memory counts only for steps that ask for some.
 
+mod even;
 mod request;
 
 pub use request::check_request;
 
+use self::even::{EvenShare, share_evenly};
 use muster_model::cpuset::CpuSet;
 use muster_model::distribution::{Distribution, NodeSpread};
 use muster_model::hostlist;
@@ -103,6 +105,19 @@ impl StepNodes {
         spec: &StepSpec,
         tasks_per_node: u32,
     ) -> Result<StepNodes, Refusal> {
+        StepNodes::new_counted(alloc, spec, tasks_per_node, &mut 0)
+    }
+
+    /// The same; counts the names that are looked up, whether or not the step is refused then.
+    ///
+    /// # Errors
+    /// A list cannot be read, or names a node that the step cannot use.
+    pub fn new_counted(
+        alloc: &Allocation,
+        spec: &StepSpec,
+        tasks_per_node: u32,
+        count: &mut u64,
+    ) -> Result<StepNodes, Refusal> {
         #[cfg(test)]
         LOOK_UPS.with(|count| count.set(count.get() + 1));
         let mut nodes = StepNodes::default();
@@ -113,12 +128,14 @@ impl StepNodes {
         let by_name: HashMap<&str, usize> = all.map(|(i, n)| (n.name.as_str(), i)).collect();
         // Others may be excluded as well.
         let excluded: BTreeSet<usize> = names(spec.exclude.as_deref(), EXCLUDED_MAX)?
+            .inspect(|_| *count += 1)
             .filter_map(|name| by_name.get(name.as_str()).copied())
             .collect();
         nodes.excluded = excluded.into_iter().collect();
         // A list may name a node once for each of its tasks.
         let most = alloc.nodes.len().saturating_mul(tasks_per_node as usize);
         for name in names(spec.nodelist.as_deref(), most)? {
+            *count += 1;
             let Some(&at) = by_name.get(name.as_str()) else {
                 let detail = format!("node {name} is not in the job's allocation");
                 return refuse(RefusalCode::NodeConfigUnavailable, detail);
@@ -136,6 +153,19 @@ impl StepNodes {
     pub fn is_small(&self) -> bool {
         self.excluded.len() + self.listed.len() <= SMALL_MAX
     }
+}
+
+/// Nodes and tasks that are looked at to lay a step out.
+pub fn layout_work(
+    alloc: &Allocation,
+    spec: &StepSpec,
+    nodes: &StepNodes,
+    tasks_per_node: u32,
+) -> u64 {
+    let count = alloc.nodes.len() as u64;
+    let most = count.saturating_mul(u64::from(tasks_per_node));
+    let tasks = u64::from(spec.ntasks.unwrap_or(0)).min(most);
+    count + tasks + nodes.listed.len() as u64
 }
 
 /// Lays a step out, with at most so many tasks on each node (`MaxTasksPerNode`).
@@ -537,14 +567,14 @@ impl<'a> Layout<'a> {
                 .iter()
                 .map(|(n, _)| self.count_free(*n, ask))
                 .collect();
-            for _ in 0..ask.count {
-                let open = (0..nodes.len()).filter(|i| out[*i][kind] < most[*i]);
-                let next = open.min_by_key(|&i| {
-                    let tasks = nodes[i].1.len().max(1) as u64;
-                    ((out[i][kind] + 1) * 1_000_000 / tasks, i)
-                });
-                let Some(next) = next else { break };
-                out[next][kind] += 1;
+            let shares: Vec<EvenShare> = (nodes.iter().zip(most))
+                .map(|((_, tasks), most)| EvenShare {
+                    tasks: tasks.len().max(1) as u64,
+                    most,
+                })
+                .collect();
+            for (given, count) in out.iter_mut().zip(share_evenly(&shares, ask.count)) {
+                given[kind] = count;
             }
         }
         out

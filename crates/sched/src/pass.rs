@@ -404,7 +404,7 @@ impl<'a> Pass<'a> {
         let job = key.job;
         let het = het.filter(|_| self.backfill);
         if pass.head.is_none() {
-            if het.is_some_and(|het| het::waits(self, het, lane, key)) {
+            if het.is_some_and(|het| het::waits(self, het, lane, key) != het::Tried::Waits) {
                 return;
             }
             self.lists.parts[part as usize].head = Some(job);
@@ -413,7 +413,8 @@ impl<'a> Pass<'a> {
             }
         } else if pass.reservations < self.s.fleet.settings.reservations {
             match het {
-                Some(het) => het::waits_too(self, het, key),
+                Some(het) if !het::waits_too(self, het, key) => return,
+                Some(_) => {}
                 None => reservations::waits_too(self, lane, part, key),
             }
         }
@@ -610,7 +611,9 @@ impl<'a> Pass<'a> {
             .chain(self.plan.switch_waits.iter().copied())
             .collect();
         self.s.more |= self.again;
-        self.s.het_turns.end_pass();
+        let newest = self.s.queue.het.last_key_value();
+        let newest = newest.map(|(component, _)| *component);
+        self.s.more |= self.s.het_turns.end_pass(newest);
         self.s.lists = std::mem::take(&mut self.lists);
         self.s.lists.clear();
     }

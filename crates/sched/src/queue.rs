@@ -12,6 +12,7 @@ use self::feasible::{least_cpus, may_use, planned_ms};
 use self::kind::Kind;
 use self::slab::Slab;
 use crate::backfill::gains::{BlockedKey, PartQueue, RelaxedHold};
+use crate::backfill::together::EmptyFit;
 use crate::demand::Demand;
 use crate::demand::licenses::asked;
 use crate::nodes::fleet::Fleet;
@@ -127,7 +128,7 @@ pub(crate) struct Queue {
     /// Heterogeneous jobs of which each component would fit, but not all at one time, by leader.
     pub(crate) het_restless: BTreeSet<JobId>,
     /// Whether empty nodes have place for all components, by leader, as far as that was looked at.
-    pub(crate) het_fits: BTreeMap<JobId, bool>,
+    pub(crate) het_fits: BTreeMap<JobId, EmptyFit>,
     /// Lanes that limits keep back, and what is limited for their jobs.
     limited: BTreeMap<u32, Vec<Scope>>,
     /// Lanes whose jobs ask for licenses.
@@ -729,10 +730,12 @@ impl Queue {
     /// Nodes of a partition came or went: what can run there is worked out again.
     pub(crate) fn partition_changed(&mut self, fleet: &Fleet, part: u32) {
         self.touched.insert(fleet.parts[part as usize].component);
-        for het in std::mem::take(&mut self.het_fits).into_keys() {
-            if let Some(part) = self.het.get(&het).copied() {
-                self.het_changed(fleet, part);
-            }
+        let lanes = self.parts[part as usize].lanes.iter();
+        let places = lanes.filter_map(|lane| self.het_of(*lane));
+        let judged = places.filter(|place| self.het_fits.contains_key(&place.leader));
+        let judged: BTreeMap<JobId, HetPlace> = judged.map(|place| (place.leader, place)).collect();
+        for place in judged.into_values() {
+            self.het_changed(fleet, place);
         }
         for id in self.parts[part as usize].lanes.clone() {
             let lane = self.lanes.get(id);

@@ -28,9 +28,34 @@ use muster_model::time::TimeLimit;
 use muster_model::visible_text::visible;
 use std::sync::Arc;
 
+/// A specification and what else decides how an update changes it.
+struct Before {
+    spec: Arc<JobSpec>,
+    is_pending: bool,
+    /// The limit that it is checked with, where it is.
+    limit: Option<TimeLimit>,
+}
+
+impl Before {
+    fn new(job: &Job, update: &JobUpdate, limit: Option<TimeLimit>) -> Before {
+        let is_timed =
+            update.partitions.is_some() || update.deadline.is_some() || update.time_min.is_some();
+        Before {
+            spec: job.spec.clone(),
+            is_pending: job.phase() == Phase::Pending,
+            limit: is_timed.then_some(limit.unwrap_or(job.time_limit)),
+        }
+    }
+
+    /// Whether the same is made of both where their specifications are equal.
+    fn is_like(&self, other: &Before) -> bool {
+        (self.is_pending, self.limit) == (other.is_pending, other.limit)
+    }
+}
+
 /// A change of a specification, for tasks that have the same.
 struct Changed {
-    before: Arc<JobSpec>,
+    before: Before,
     after: Arc<JobSpec>,
     /// Bytes by which it is longer.
     longer: u64,
@@ -43,7 +68,7 @@ struct Changed {
 struct Progress {
     last: Option<Changed>,
     /// The last specification that stays as it is.
-    unchanged: Option<Arc<JobSpec>>,
+    unchanged: Option<Before>,
     /// Bytes by which specifications have become longer.
     growth: u64,
     /// How many jobs and tasks count for others than before.
@@ -358,26 +383,27 @@ fn changed_spec(
     limit: Option<TimeLimit>,
     progress: &mut Progress,
 ) -> Result<Option<Arc<JobSpec>>, Refusal> {
+    let own = Before::new(job, shared.update, limit);
     let known = [
-        progress.unchanged.as_ref().map(|spec| (spec, None)),
+        progress.unchanged.as_ref().map(|before| (before, None)),
         (progress.last.as_ref()).map(|changed| (&changed.before, Some(&changed.after))),
     ];
     // Equal ones are found to be so by their address, unless they came from an older journal.
-    let known = || known.iter().flatten();
-    if let Some((_, after)) = known().find(|(before, _)| Arc::ptr_eq(before, &job.spec)) {
+    let known = || known.iter().flatten().filter(|known| known.0.is_like(&own));
+    if let Some((_, after)) = known().find(|known| Arc::ptr_eq(&known.0.spec, &own.spec)) {
         return Ok(after.cloned());
     }
     for (before, after) in known() {
-        if shared.are_equal(before, &job.spec)? {
+        if shared.are_equal(&before.spec, &own.spec)? {
             return Ok(after.cloned());
         }
     }
     let after = new_spec(draft, identity, job, shared, limit)?.map(Arc::new);
     match &after {
-        None => progress.unchanged = Some(job.spec.clone()),
+        None => progress.unchanged = Some(own),
         Some(after) => {
             progress.last = Some(Changed {
-                before: job.spec.clone(),
+                before: own,
                 after: after.clone(),
                 longer: spec_bytes(after).saturating_sub(spec_bytes(&job.spec)),
                 record: None,

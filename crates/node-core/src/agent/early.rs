@@ -12,8 +12,14 @@ const USER_MAX: usize = 1024;
 /// How long a request waits for the controller to say that this node has its job.
 const WAIT_MS: u64 = 30_000;
 
-/// Requests of clients whose jobs have come that have their turn in one event: each may take milliseconds.
-const TURNS_AT_ONCE: usize = 4;
+/// Parts of a turn that requests of clients whose jobs have come have in one event: four turns, each of which may take
+/// milliseconds.
+const PARTS_AT_ONCE: u64 = 4 * PARTS_OF_TURN;
+/// Parts of the turn of a request that is laid out. One that is refused before takes one part, whoever has sent it: those of others
+/// do not take the turns of a job's owner.
+const PARTS_OF_TURN: u64 = 256;
+/// Names, nodes and tasks that are looked at in a part of a turn.
+const WORK_OF_PART: u64 = 16;
 /// After which others have it. Meanwhile the agent takes what else has come.
 pub(super) const TURN_MS: u64 = 1;
 
@@ -55,8 +61,8 @@ pub(super) struct EarlyRequests<T> {
     granted: BTreeMap<JobId, u64>,
     /// Of them, the one of which a request had its turn last.
     last: Option<JobId>,
-    /// Turns that were taken since a timer that runs was set.
-    turns: usize,
+    /// Parts of turns that were taken since a timer that runs was set.
+    spent: u64,
     has_turn_timer: bool,
 }
 
@@ -73,7 +79,7 @@ impl<T> Default for EarlyRequests<T> {
             at_once: VecDeque::new(),
             granted: BTreeMap::new(),
             last: None,
-            turns: 0,
+            spent: 0,
             has_turn_timer: false,
         }
     }
@@ -126,23 +132,31 @@ impl<T> EarlyRequests<T> {
         self.all.insert(number, early);
     }
 
-    /// Whether a timer is to be set for the oldest, and after how long it is due.
+    /// Whether the job of a request has come, and its turn comes.
+    fn is_granted(&self, number: u64, early: &EarlyRequest<T>) -> bool {
+        let end = self.granted.get(&early.job);
+        end.is_some_and(|end| number < *end)
+    }
+
+    /// Whether a timer is to be set for the oldest whose job has not come, and after how long it is due.
     pub(super) fn start_timer(&mut self, now_ms: u64) -> Option<u64> {
-        let (_, oldest) = self.all.first_key_value().filter(|_| !self.has_timer)?;
+        if self.has_timer {
+            return None;
+        }
+        let mut all = self.all.iter();
+        let (_, oldest) = all.find(|(number, early)| !self.is_granted(**number, early))?;
         self.has_timer = true;
         Some(oldest.until_ms.saturating_sub(now_ms))
     }
 
-    /// It is due: takes those away that have waited long enough.
+    /// It is due: takes those away that have waited long enough for their job.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Vec<T> {
         self.has_timer = false;
-        let mut due = Vec::new();
-        while let Some((&number, oldest)) = self.all.first_key_value()
-            && oldest.until_ms <= now_ms
-        {
-            due.extend(self.take(number));
-        }
-        due
+        let old = self.all.iter();
+        let old = old.take_while(|(_, early)| early.until_ms <= now_ms);
+        let due = old.filter(|(number, early)| !self.is_granted(**number, early));
+        let due: Vec<u64> = due.map(|(number, _)| *number).collect();
+        due.into_iter().filter_map(|n| self.take(n)).collect()
     }
 
     /// Takes away what agents have asked for a job.
@@ -174,32 +188,35 @@ impl<T> EarlyRequests<T> {
         if let Some(of_agent) = self.at_once.pop_front() {
             return Some(of_agent);
         }
-        while self.turns < TURNS_AT_ONCE {
+        while self.spent < PARTS_AT_ONCE {
             let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
             let next = self.granted.range((after, Bound::Unbounded)).next();
             let (&job, &end) = next.or_else(|| self.granted.first_key_value())?;
             self.last = Some(job);
             let first = self.by_job.get(&job).and_then(BTreeSet::first).copied();
             match first.filter(|number| *number < end) {
-                Some(number) => {
-                    self.turns += 1;
-                    return self.take(number);
-                }
+                Some(number) => return self.take(number),
                 None => drop(self.granted.remove(&job)),
             }
         }
         None
     }
 
+    /// A client's request has had its turn, and was not refused at once or was; so many names, nodes and tasks were looked at.
+    pub(super) fn spend(&mut self, was_laid_out: bool, work: u64) {
+        let parts = if was_laid_out { PARTS_OF_TURN } else { 1 };
+        self.spent = self.spent.saturating_add(parts + work / WORK_OF_PART);
+    }
+
     /// Whether a timer is to be set, after which others have their turns.
     pub(super) fn start_turn_timer(&mut self) -> bool {
-        self.turns > 0 && !std::mem::replace(&mut self.has_turn_timer, true)
+        self.spent > 0 && !std::mem::replace(&mut self.has_turn_timer, true)
     }
 
     /// It is due.
     pub(super) fn turn_timer_over(&mut self) {
         self.has_turn_timer = false;
-        self.turns = 0;
+        self.spent = 0;
     }
 
     /// Takes one away.
@@ -245,5 +262,64 @@ fn count_down<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
         if *count == 0 {
             counts.remove(&key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They were refused as if their job had not come.
+    #[test]
+    fn requests_whose_turn_comes_do_not_wait_too_long() {
+        let mut early = EarlyRequests::default();
+        let client = |conn| EarlySender::Client {
+            conn: ConnId(conn),
+            uid: 1,
+        };
+        for n in 0..10 {
+            early.add(JobId(1), client(n), n, 0);
+        }
+        early.add(JobId(2), client(10), 10, 0);
+        assert_eq!(early.start_timer(0), Some(WAIT_MS));
+        early.give_turns(JobId(1));
+        // This one waits for a later size of the job.
+        early.add(JobId(1), client(11), 11, 1);
+        assert_eq!(early.take_due(WAIT_MS), [10]);
+        assert_eq!(early.start_timer(WAIT_MS), Some(1));
+        assert_eq!(early.take_due(WAIT_MS + 1), [11]);
+        assert_eq!(early.start_timer(WAIT_MS + 1), None);
+        let mut turns = Vec::new();
+        while let Some(n) = early.take_turn() {
+            turns.push(n);
+            early.spend(true, 0);
+            early.turn_timer_over();
+        }
+        assert_eq!(turns, (0..10).collect::<Vec<u64>>());
+    }
+
+    /// They took four at a time, as those that are laid out.
+    #[test]
+    fn a_turn_counts_by_its_work() {
+        let mut early = EarlyRequests::default();
+        let mut number = 0;
+        let mut taken = |was_laid_out, work| {
+            for _ in 0..1000 {
+                let (conn, uid) = (ConnId(number), 1);
+                early.add(JobId(1), EarlySender::Client { conn, uid }, (), 0);
+                number += 1;
+            }
+            early.give_turns(JobId(1));
+            early.turn_timer_over();
+            let mut count = 0;
+            while early.take_turn().is_some() {
+                early.spend(was_laid_out, work);
+                count += 1;
+            }
+            count
+        };
+        assert_eq!(taken(true, 0), 4);
+        assert_eq!(taken(true, 200_000), 1);
+        assert_eq!(taken(false, 0), 1024);
     }
 }

@@ -38,7 +38,9 @@ pub(super) struct LedSteps {
     /// Jobs whose step daemons were read since something changed that may let their steps start.
     read: HashSet<JobAttempt>,
     /// Waiting steps that are yet laid out in this event.
-    looks_left: usize,
+    looks_left: u64,
+    /// Names, nodes and tasks that were looked at so far to lay steps out.
+    work: u64,
     /// There were more. A timer runs after which they are looked at.
     is_paused: bool,
 }
@@ -149,6 +151,11 @@ impl Waiting {
 }
 
 impl LedSteps {
+    /// Names, nodes and tasks that were looked at so far to lay steps out.
+    pub(super) fn work(&self) -> u64 {
+        self.work
+    }
+
     /// Something else than the end of a step lets waiting ones of a job start, or refuses them.
     pub(super) fn retry_waiting(&mut self, attempt: JobAttempt) {
         self.waiting.retry(attempt);

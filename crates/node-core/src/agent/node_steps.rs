@@ -519,8 +519,17 @@ impl Steps {
         while let Some(early) = self.node_steps.early.take_turn() {
             match early {
                 Early::Start(launch, origin) => self.start_here(state, *launch, origin),
-                Early::Create(request) => self.create_step(state, *request),
-                Early::Number(request) => self.take_step_number(state, *request),
+                Early::Create(request) => {
+                    let may = state.may_create(request.uid, &request.spec).is_ok();
+                    let before = self.led.work();
+                    self.create_step(state, *request);
+                    let work = self.led.work() - before;
+                    self.node_steps.early.spend(may, work);
+                }
+                Early::Number(request) => {
+                    self.take_step_number(state, *request);
+                    self.node_steps.early.spend(false, 0);
+                }
             }
         }
         if self.node_steps.early.start_turn_timer() {

@@ -7,7 +7,9 @@ use muster_model::limits::{
 };
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{DeviceAsk, GresAsk};
+use muster_model::visible_text::visible;
 use muster_proto::step::StepSpec;
+use std::collections::BTreeSet;
 
 /// Bytes of a `--multi-prog` file.
 const PROGRAMS_BYTES_MAX: usize = 4 << 20;
@@ -155,6 +157,19 @@ fn check_devices(spec: &StepSpec) -> Result<(), Refusal> {
         if asks.len() > DEVICE_KINDS_MAX || !asks.iter().all(is_sound) {
             return Err(Refusal::new(RefusalCode::InvalidGres, what));
         }
+        let mut kinds = BTreeSet::new();
+        for ask in asks {
+            if kinds.insert((&ask.name, &ask.kind)) {
+                continue;
+            }
+            let kind = ask
+                .kind
+                .as_deref()
+                .map_or_else(String::new, |kind| format!(":{kind}"));
+            let name = visible(&ask.name).into_owned();
+            let detail = format!("{what} names {name}{} twice", visible(&kind));
+            return Err(Refusal::new(RefusalCode::InvalidGres, detail));
+        }
     }
     Ok(())
 }
@@ -196,7 +211,7 @@ mod tests {
         };
         assert_eq!(check_request(&sound()), Ok(()));
         let long = || "a".repeat(SUBMIT_LINE_BYTES_MAX + 1);
-        let changes: [fn(&mut StepSpec, String); 16] = [
+        let changes: [fn(&mut StepSpec, String); 17] = [
             |s, _| s.argv.clear(),
             |s, _| s.argv = vec![String::new(); ARGUMENTS_MAX + 1],
             |s, t| s.argv = vec![t; 9],
@@ -226,6 +241,17 @@ mod tests {
                     kind: None,
                     count: u64::MAX,
                 }];
+            },
+            |s, _| {
+                let tokens = GresAsk {
+                    name: "tokens".to_owned(),
+                    kind: None,
+                    count: 1,
+                };
+                s.devices = Some(Box::new(DeviceAsk {
+                    per_job: vec![tokens.clone(), tokens],
+                    ..DeviceAsk::default()
+                }));
             },
         ];
         for (at, change) in changes.into_iter().enumerate() {

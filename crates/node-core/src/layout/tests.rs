@@ -423,3 +423,34 @@ fn lists_of_nodes_do_not_grow_without_bounds() {
     let step = step(None, Some("n1,m[1-60000]"));
     assert_eq!(idle(&a, &step), "n2:0/4");
 }
+
+/// They were given one by one, each time with a look at all nodes, for each of the kinds.
+#[test]
+fn counted_devices_are_shared_out_at_once() {
+    let mut a = alloc(&[1; 200]);
+    for node in &mut a.nodes {
+        node.gres = vec![GresShare {
+            name: "tokens".to_owned(),
+            ids: CpuSet::first(20_000),
+            ..GresShare::default()
+        }];
+    }
+    let ask = GresAsk {
+        name: "tokens".to_owned(),
+        kind: None,
+        count: 1 << 20,
+    };
+    let step = StepSpec {
+        devices: Some(Box::new(muster_model::spec::DeviceAsk {
+            per_job: vec![ask],
+            ..Default::default()
+        })),
+        ..spec(200)
+    };
+    let held = vec![StepUse::default(); 200];
+    let placed = lay_out(&a, &step, &held, TASKS_PER_NODE_DEFAULT).unwrap();
+    let given = placed.iter().flat_map(|node| &node.gres);
+    let given: Vec<u32> = given.map(|gres| gres.ids.len()).collect();
+    assert_eq!(given.iter().sum::<u32>(), 1 << 20);
+    assert!(given.iter().all(|count| (5242..=5243).contains(count)));
+}

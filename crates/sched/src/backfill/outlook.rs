@@ -65,17 +65,8 @@ pub(crate) struct StartTimes {
     pub(crate) from: Option<Timestamp>,
     /// Since when it could run on more leaf switches than it asks for, if it could.
     pub(crate) waited: Option<Timestamp>,
-}
-
-impl StartTimes {
-    /// Any time to come.
-    pub(crate) fn after(now: Timestamp) -> StartTimes {
-        StartTimes {
-            now,
-            from: None,
-            waited: None,
-        }
-    }
+    /// Nodes that are looked at before only the last of all times is tried.
+    pub(crate) nodes_max: u64,
 }
 
 /// How many tasks of one demand nodes hold, now and later. Reservations are left out: they only take away.
@@ -355,6 +346,7 @@ impl Outlook {
         demand: &Demand,
         on: PartFleet<'_>,
         now: Timestamp,
+        nodes_max: u64,
     ) -> Option<Timestamp> {
         let version = on.fleet.changes.version();
         let known = |answer: &EarliestStart| answer.version == version && answer.start > now;
@@ -364,7 +356,13 @@ impl Outlook {
                 holds: &holds,
                 ends: &ends,
             };
-            let found = self.earliest(demand, on, kept, StartTimes::after(now));
+            let times = StartTimes {
+                now,
+                from: None,
+                waited: None,
+                nodes_max,
+            };
+            let found = self.earliest(demand, on, kept, times);
             self.answer = found.map(|FoundStart { start, picks }| EarliestStart {
                 version,
                 start,
@@ -443,7 +441,8 @@ impl Outlook {
         made
     }
 
-    /// The earliest time and place for the job, which does not fit now; `None` if no end in sight makes room for it.
+    /// The earliest time and place for the job, which does not fit now; `None` if no end in sight makes room for it. Where that
+    /// is too costly to find it is a later time.
     pub(crate) fn earliest(
         &self,
         demand: &Demand,
@@ -451,10 +450,16 @@ impl Outlook {
         kept: KeptNodes<'_>,
         times: StartTimes,
     ) -> Option<FoundStart> {
-        let StartTimes { now, from, waited } = times;
+        let StartTimes {
+            now,
+            from,
+            waited,
+            nodes_max,
+        } = times;
         let mut future = self.future(demand, on, kept.holds, now);
         let moment = future.nodes_of_moment();
         self.count_looked_at(moment + PLACE_LEAST + on.part.order.len() as u64 / PREPARED_AS_ONE);
+        let begun = self.looked_at.get();
         let mut moments: BTreeSet<Timestamp> = kept.ends.range(..NEVER).copied().collect();
         moments.extend(on.part.ends_of_reservations(on.fleet, now));
         moments.extend(from);
@@ -482,13 +487,19 @@ impl Outlook {
             if early || !ahead.changed || !self.is_enough(ahead.capacity) {
                 continue;
             }
+            let is_last = moments.is_empty() && ahead.next_at(now).is_none();
+            if !is_last && self.looked_at.get() - begun >= nodes_max {
+                continue;
+            }
             ahead.changed = false;
             self.count_looked_at(moment);
             if !self.is_enough(future.count_open(demand, self.least, ahead.capacity)) {
                 continue;
             }
             let start = future.start;
-            match self.place_at(demand, &future, relents.is_some_and(|t| t <= start)) {
+            let placement = self.place_at(demand, &future, relents.is_some_and(|t| t <= start));
+            self.count_looked_at(future.tries.take());
+            match placement {
                 Placement::Here(picks) => break Some(FoundStart { start, picks }),
                 Placement::Scattered if relents.is_none() => {
                     relents = demand.relents_at(start);

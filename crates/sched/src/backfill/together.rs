@@ -27,6 +27,8 @@ const TIMES_MAX: usize = 1000;
 pub(crate) const JOINT_NODES_MAX: u64 = 4_000_000;
 /// Times that are tried one after another when as many were, before the last.
 const TIMES_BEYOND: usize = 2;
+/// Of the nodes that are looked at for a job the part that is looked at for one component if there are no more left.
+const MEMBER_SHARE: u64 = 256;
 /// Orders in which components are placed whatever that costs.
 pub(crate) const ORDERS_LEAST: usize = 3;
 
@@ -68,7 +70,7 @@ struct JointSearch<'a> {
     members: &'a [Member<'a>],
     /// The first member that needs the same in the same partitions, for each.
     kinds: Vec<usize>,
-    /// For each member that is the first of its kind.
+    /// For each member that is the first of its kind, in its first partitions.
     outlooks: Vec<Vec<Outlook>>,
     fleet: &'a Fleet,
     now: Timestamp,
@@ -167,81 +169,122 @@ pub(crate) fn earliest_together(
         now,
         nodes_max,
     } = terms;
-    let outlook = |lane: &MemberLane<'_>| {
-        Outlook::new(
-            lane.demand,
-            fleet,
-            &fleet.parts[lane.part as usize],
-            assumed,
-        )
-    };
     let kinds = kinds_of(members);
-    let firsts = members.iter().zip(&kinds).enumerate();
-    let outlooks = firsts.map(|(number, (member, kind))| match number == *kind {
-        true => member.lanes.iter().map(outlook).collect(),
-        false => Vec::new(),
-    });
+    let mut cost = JointCost {
+        placements: 0,
+        nodes: pairs(members.len()),
+    };
+    let mut outlooks = Vec::with_capacity(members.len());
+    for (number, (member, kind)) in members.iter().zip(&kinds).enumerate() {
+        let mut of_member = Vec::new();
+        for lane in member.lanes.iter().filter(|_| number == *kind) {
+            // Further partitions of a component are left out where all of them are too much.
+            if !of_member.is_empty() && cost.nodes >= nodes_max / 2 {
+                break;
+            }
+            let part = &fleet.parts[lane.part as usize];
+            cost.nodes += part.order.len() as u64;
+            of_member.push(Outlook::new(lane.demand, fleet, part, assumed));
+        }
+        outlooks.push(of_member);
+    }
     let search = JointSearch {
         members,
-        outlooks: outlooks.collect(),
+        outlooks,
         kinds,
         fleet,
         now,
         nodes_max,
-        cost: Cell::new(JointCost::default()),
+        cost: Cell::new(cost),
     };
     let found = search.earliest(holds);
     (found, search.cost.get())
 }
 
-/// Whether all members find places side by side on empty nodes, the way they are looked for on others; also if that is too
-/// costly to find out.
-pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> (bool, JointCost) {
+/// Whether components find places beside each other on empty nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EmptyFit {
+    Fits,
+    /// In none of the orders that were tried.
+    FitsNot,
+    /// That is too costly to find out.
+    Unknown,
+}
+
+/// Whether all members find places side by side on empty nodes, the way they are looked for on others.
+pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> (EmptyFit, JointCost) {
     let kinds = kinds_of(members);
     let mut orders = TriedOrders::new(&kinds);
-    let mut cost = JointCost::default();
-    for round in 0..members.len() {
-        if round >= ORDERS_LEAST && cost.nodes >= JOINT_NODES_MAX {
-            return (true, cost);
-        }
+    // What comparing them has cost.
+    let mut cost = JointCost {
+        placements: 0,
+        nodes: pairs(members.len()),
+    };
+    for _ in 0..members.len() {
         let mut taken = NodeMap::<Room>::default();
-        let alone = orders.order.iter().position(|&number| {
-            let lanes = members[number].lanes.iter();
-            let mut places = lanes.map(|MemberLane { part, demand, .. }| {
-                let part = &fleet.parts[*part as usize];
-                let source = EmptiedNodes {
-                    ideal: EmptyNodes {
-                        fleet,
-                        part,
-                        usable_only: true,
-                    },
-                    taken: &taken,
-                };
-                cost.placements += 1;
-                cost.nodes += part.order.len() as u64;
-                Some((choose(demand, fleet, part, &source, None).picks()?, *demand))
-            });
-            let Some((picks, demand)) = places.find_map(|found| found) else {
-                return true;
-            };
-            for pick in picks {
-                let class = fleet.nodes[pick.node as usize].class as usize;
-                let want = demand.want(&fleet.classes[class], &pick);
-                let needs = needs_of(fleet, pick.node, &want);
-                let room = taken.entry(pick.node);
-                let room = room.or_insert_with(|| fleet.empty[class].clone());
-                take_away(room, &needs);
+        let mut alone = None;
+        for (place, &number) in orders.order.iter().enumerate() {
+            match place_on_empty(&members[number], fleet, &mut taken, &mut cost) {
+                EmptyFit::Fits => {}
+                EmptyFit::FitsNot => {
+                    alone = Some(place);
+                    break;
+                }
+                EmptyFit::Unknown => return (EmptyFit::Unknown, cost),
             }
-            false
-        });
+        }
         match alone {
-            None => return (true, cost),
+            None => return (EmptyFit::Fits, cost),
             Some(0) => break,
             Some(place) if orders.put_first(place) => {}
             Some(_) => break,
         }
     }
-    (false, cost)
+    (EmptyFit::FitsNot, cost)
+}
+
+/// Whether a member finds a place beside what is taken, which it takes then.
+fn place_on_empty(
+    member: &Member<'_>,
+    fleet: &Fleet,
+    taken: &mut NodeMap<Room>,
+    cost: &mut JointCost,
+) -> EmptyFit {
+    for MemberLane { part, demand, .. } in &member.lanes {
+        if cost.nodes >= JOINT_NODES_MAX {
+            return EmptyFit::Unknown;
+        }
+        let part = &fleet.parts[*part as usize];
+        let source = EmptiedNodes {
+            ideal: EmptyNodes {
+                fleet,
+                part,
+                usable_only: true,
+            },
+            taken,
+        };
+        cost.placements += 1;
+        cost.nodes += part.order.len() as u64;
+        let Some(picks) = choose(demand, fleet, part, &source, None).picks() else {
+            continue;
+        };
+        for pick in picks {
+            let class = fleet.nodes[pick.node as usize].class as usize;
+            let want = demand.want(&fleet.classes[class], &pick);
+            let needs = needs_of(fleet, pick.node, &want);
+            let room = taken.entry(pick.node);
+            let room = room.or_insert_with(|| fleet.empty[class].clone());
+            take_away(room, &needs);
+        }
+        return EmptyFit::Fits;
+    }
+    EmptyFit::FitsNot
+}
+
+/// Pairs of so many components.
+pub(crate) fn pairs(components: usize) -> u64 {
+    let components = components as u64;
+    components * components.saturating_sub(1) / 2
 }
 
 /// Empty nodes without what other components have of them.
@@ -304,13 +347,13 @@ impl JointSearch<'_> {
         let kept = KeptNodes { holds, ends: &ends };
         let mut at = self.now;
         let mut beyond = 0;
-        for _ in 0..TIMES_MAX {
+        for time in 1..=TIMES_MAX {
             let spent = self.cost.get().nodes;
             if spent >= self.nodes_max && at < last {
                 beyond += 1;
-                if beyond > TIMES_BEYOND {
-                    at = last;
-                }
+            }
+            if beyond > TIMES_BEYOND || time == TIMES_MAX {
+                at = last;
             }
             let all_orders = at >= last || spent < self.nodes_max / 2;
             match self.arrange(kept, at, all_orders) {
@@ -334,14 +377,15 @@ impl JointSearch<'_> {
             if round >= ORDERS_LEAST && self.cost.get().nodes >= self.nodes_max {
                 break;
             }
-            let (mut taken, mut ends) = (kept.holds.clone(), kept.ends.clone());
+            let mut taken = kept.holds.clone();
             let mut found: Vec<JointPlacement> =
                 vec![JointPlacement::default(); self.members.len()];
             let mut late = None;
             for (place, &number) in orders.order.iter().enumerate() {
+                // All start at once: when one of them ends says nothing of the others.
                 let kept = KeptNodes {
                     holds: &taken,
-                    ends: &ends,
+                    ends: kept.ends,
                 };
                 let Some(first) = self.first_of(number, kept, at) else {
                     return Arranged::Never;
@@ -359,7 +403,6 @@ impl JointSearch<'_> {
                     picks: &first.picks,
                 };
                 let holds = reserve(&mut taken, demand, self.on(part), planned, outlook);
-                ends.extend(holds.iter().map(|hold| hold.end));
                 found[number] = JointPlacement {
                     at: first.at,
                     picks: first.picks,
@@ -386,13 +429,16 @@ impl JointSearch<'_> {
     ) -> Option<EarliestLane> {
         let member = &self.members[number];
         let mut best: Option<EarliestLane> = None;
-        for (at, MemberLane { part, demand, .. }) in member.lanes.iter().enumerate() {
+        let outlooks = &self.outlooks[self.kinds[number]];
+        let lanes = member.lanes.iter().zip(outlooks).enumerate();
+        for (at, (MemberLane { part, demand, .. }, outlook)) in lanes {
+            let left = self.nodes_max.saturating_sub(self.cost.get().nodes);
             let times = StartTimes {
                 now: self.now,
                 from: Some(from),
                 waited: member.waited,
+                nodes_max: left.max(self.nodes_max / MEMBER_SHARE),
             };
-            let outlook = &self.outlooks[self.kinds[number]][at];
             let found = outlook.earliest(demand, self.on(*part), kept, times);
             let mut cost = self.cost.get();
             cost += JointCost {

@@ -1,13 +1,16 @@
 //! Heterogeneous jobs in a pass: all components start now, or nodes are kept for all of them from one time on.
 
+mod turns;
+
+pub(crate) use self::turns::HetTurns;
 use super::reservations::{self, ComponentPicks, HetReservation};
 use super::starts::Budget;
 use super::{Pass, PlacementResult, starts};
 use crate::NODES_PER_PASS_MAX;
 use crate::backfill::gains::BackfillReservation;
 use crate::backfill::together::{
-    JOINT_NODES_MAX, JointPlacement, JointTerms, Member, MemberLane, ORDERS_LEAST, TriedOrders,
-    could_fit, earliest_together,
+    EmptyFit, JOINT_NODES_MAX, JointPlacement, JointTerms, Member, MemberLane, ORDERS_LEAST,
+    TriedOrders, could_fit, earliest_together, pairs,
 };
 use crate::demand::Demand;
 use crate::demand::licenses::Licenses;
@@ -28,46 +31,27 @@ use muster_model::ids::JobId;
 use muster_model::job::{Allocation, Job, Reason};
 use muster_model::time::Timestamp;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Places that are looked for in one pass before components are tried in a few orders only.
 const PLACEMENTS_MAX: u64 = 4096;
-/// Nodes that one pass looks at for components of heterogeneous jobs before the next of these jobs wait for another pass.
+/// Nodes that one pass looks at to judge and to start heterogeneous jobs before the next of these wait for another pass, and for
+/// one such job before it is tried in few orders only.
 const NODES_MAX: u64 = NODES_PER_PASS_MAX / 2;
+/// Nodes that one pass looks at for the earliest times of such jobs at most.
+const SEARCHED_MAX: u64 = 2 * JOINT_NODES_MAX;
 
 /// The outcome for a heterogeneous job in this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tried {
     /// All components start.
     Started,
-    /// Not all of its components wait for nodes: one is held, or cannot run anywhere.
+    /// Nobody waits behind it: one of its components is held or cannot run anywhere, all of them never fit beside each other, as
+    /// far as that is known, or no time is known at which they would.
     Incomplete,
     /// It does not fit now.
     Waits,
-}
-
-/// Which heterogeneous jobs have had their turn, where there are too many for one pass.
-#[derive(Debug, Default)]
-pub(crate) struct HetTurns {
-    /// Leaders of those that were tried in passes before, and wait until all have been.
-    before: BTreeSet<JobId>,
-    /// Likewise in this pass.
-    now: BTreeSet<JobId>,
-    /// Some have to wait for the next pass.
-    is_cut: bool,
-}
-
-impl HetTurns {
-    pub(super) fn end_pass(&mut self) {
-        match std::mem::take(&mut self.is_cut) {
-            true => self.before.append(&mut self.now),
-            false => {
-                self.before.clear();
-                self.now.clear();
-            }
-        }
-    }
 }
 
 /// A component and the lanes in which it waits.
@@ -156,12 +140,15 @@ pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bo
         pass.het_tried.insert(place.leader, Tried::Incomplete);
         return Tried::Incomplete;
     };
-    let fits = fits_empty_nodes(pass, place, &components);
-    // Nobody waits behind one that would find no place even then; it has one when it finds one.
-    let waits = if fits {
-        Tried::Waits
-    } else {
-        Tried::Incomplete
+    let Some(fit) = judge(pass, place, &components) else {
+        pass.het_tried.insert(place.leader, Tried::Incomplete);
+        return Tried::Incomplete;
+    };
+    // Nobody waits behind one that would find no place even on empty nodes, or of which that is not known; it has one when it
+    // finds one.
+    let waits = match fit {
+        EmptyFit::Fits => Tried::Waits,
+        EmptyFit::FitsNot | EmptyFit::Unknown => Tried::Incomplete,
     };
     if pass.backfill && !leads && !may_fit(pass, place, &components) {
         return waits;
@@ -170,40 +157,36 @@ pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bo
         pass.het_tried.insert(place.leader, waits);
         return waits;
     }
-    let visited = pass.s.cost.nodes_visited;
-    let tried = match try_components(pass, place, components) {
+    let own = OwnWork::new(pass, &components);
+    let tried = match try_components(pass, place, components, own) {
         Tried::Waits => waits,
         tried => tried,
     };
-    pass.s.cost.het_tried_nodes += pass.s.cost.nodes_visited - visited;
+    pass.s.cost.het_tried_nodes += own.nodes(pass);
     pass.het_tried.insert(place.leader, tried);
     tried
 }
 
-/// Whether the job is tried in this pass: there is a limit of nodes that are looked at for such jobs, and in the next pass
-/// it is the turn of the others. One has its turn in each pass, whatever that costs.
+/// Whether the job has its turn in this pass: what is looked at for such jobs is bounded.
 fn has_turn(pass: &mut Pass<'_>, place: HetPlace) -> bool {
-    let tried = &mut pass.s.het_turns;
-    if tried.before.contains(&place.leader) {
-        return false;
-    }
-    if pass.s.cost.het_tried_nodes >= NODES_MAX && !tried.now.is_empty() {
-        tried.is_cut = true;
-        return false;
-    }
-    tried.now.insert(place.leader);
-    true
+    let is_spent = pass.s.cost.het_tried_nodes >= NODES_MAX;
+    pass.s.het_turns.has_turn(place.leader, is_spent)
 }
 
-/// Whether the components find places beside each other on empty nodes that take jobs. What is found is kept.
-fn fits_empty_nodes(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> bool {
+/// Whether the components find places beside each other on empty nodes that take jobs; `None` if that is found out in another
+/// pass. What is found is kept.
+fn judge(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> Option<EmptyFit> {
     if let Some(known) = pass.s.queue.het_fits.get(&place.leader) {
-        return *known;
+        return Some(*known);
     }
-    let (fits, cost) = could_fit(&members(pass, components), &pass.s.fleet);
-    pass.s.cost.count_joint(cost);
-    pass.s.queue.het_fits.insert(place.leader, fits);
-    fits
+    if !has_turn(pass, place) {
+        return None;
+    }
+    let (fit, cost) = could_fit(&members(pass, components), &pass.s.fleet);
+    pass.s.cost.het_placements += cost.placements;
+    pass.s.cost.het_tried_nodes += cost.nodes;
+    pass.s.queue.het_fits.insert(place.leader, fit);
+    Some(fit)
 }
 
 /// Whether what one of the components missed may be there now.
@@ -224,6 +207,34 @@ fn may_fit(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> bo
         })
 }
 
+/// What a pass looks at to start one job.
+#[derive(Clone, Copy)]
+struct OwnWork {
+    /// What the pass had looked at before.
+    before: u64,
+    /// Pairs of components that are compared, and lanes in which they wait.
+    compared: u64,
+    /// The most that is looked at: enough for each node once for each component.
+    most: u64,
+}
+
+impl OwnWork {
+    fn new(pass: &Pass<'_>, components: &[Component]) -> OwnWork {
+        let lanes: usize = components.iter().map(|c| c.lanes.len()).sum();
+        let nodes = pass.s.fleet.nodes.len() * components.len();
+        OwnWork {
+            before: pass.s.cost.nodes_and_tries(),
+            compared: pairs(components.len()) + lanes as u64,
+            most: JOINT_NODES_MAX.max(nodes as u64),
+        }
+    }
+
+    /// So far, in nodes.
+    fn nodes(&self, pass: &Pass<'_>) -> u64 {
+        pass.s.cost.nodes_and_tries() - self.before + self.compared
+    }
+}
+
 /// The components, if all of them are in the queue and can run somewhere.
 fn components(pass: &Pass<'_>, place: HetPlace) -> Option<Vec<Component>> {
     let of = |job: JobId| {
@@ -235,22 +246,31 @@ fn components(pass: &Pass<'_>, place: HetPlace) -> Option<Vec<Component>> {
 
 /// Components are placed in their order; if one finds no place beside those before it, it comes first. If it finds
 /// none even then, all wait until it may.
-fn try_components(pass: &mut Pass<'_>, place: HetPlace, components: Vec<Component>) -> Tried {
+fn try_components(
+    pass: &mut Pass<'_>,
+    place: HetPlace,
+    components: Vec<Component>,
+    own: OwnWork,
+) -> Tried {
     let kinds = kinds_of(pass, &components);
     let mut orders = TriedOrders::new(&kinds);
     let mut narrowed = false;
     let mut missing = None;
     for round in 0..components.len() {
-        if round >= ORDERS_LEAST && pass.s.cost.het_placements >= PLACEMENTS_MAX {
+        let is_much = pass.s.cost.het_placements >= PLACEMENTS_MAX || own.nodes(pass) >= NODES_MAX;
+        if round >= ORDERS_LEAST && is_much {
             break;
         }
-        match place_all(pass, &components, &orders.order) {
+        match place_all(pass, &components, &orders.order, own) {
             Ok(starts) => {
                 start_all(pass, starts);
                 return Tried::Started;
             }
             Err(failure) => {
                 narrowed |= failure.narrowed;
+                if own.nodes(pass) >= own.most {
+                    break;
+                }
                 let nth = orders.order.iter().position(|c| *c == failure.at);
                 let nth = nth.unwrap_or(0);
                 if nth == 0 {
@@ -314,6 +334,7 @@ fn place_all(
     pass: &mut Pass<'_>,
     components: &[Component],
     order: &[usize],
+    own: OwnWork,
 ) -> Result<Vec<ComponentStart>, Failure> {
     let mut starts = Vec::with_capacity(order.len());
     let mut undo = Undo::new(&pass.budget);
@@ -323,6 +344,10 @@ fn place_all(
         let mut found = None;
         let mut missing = Some(Vec::new());
         for &lane in &component.lanes {
+            if own.nodes(pass) >= own.most {
+                missing = None;
+                break;
+            }
             pass.s.cost.het_placements += 1;
             let PlacementResult {
                 placement,
@@ -405,17 +430,17 @@ fn start_all(pass: &mut Pass<'_>, mut starts: Vec<ComponentStart>) {
 }
 
 /// A component is the first that waits in its partition: all components have nodes reserved from one time on, or
-/// start now if that is now. Says whether they have started.
-pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKey) -> bool {
+/// start now if that is now. It is not if no such time is known.
+pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKey) -> Tried {
     let number = pass.s.queue.lane(lane).part;
     let component = pass.s.fleet.parts[number as usize].component;
     let cautious = pass.is_cautious(key.job);
-    if cautious {
-        pass.reservations.cautious.insert(component);
-    }
     if !pass.reservations.het.contains_key(&place.leader) {
         let before = pass.reservations.holds.clone();
-        let reservation = reserve_all(pass, place, key.job, cautious);
+        let Ok(reservation) = reserve_all(pass, place, key.job, cautious) else {
+            pass.het_tried.insert(place.leader, Tried::Incomplete);
+            return Tried::Incomplete;
+        };
         let ready = reservation
             .as_ref()
             .filter(|reservation| reservation.start == pass.now);
@@ -423,12 +448,15 @@ pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKe
             let own = std::mem::replace(&mut pass.reservations.holds, before);
             if start_picked(pass, picks) {
                 pass.het_tried.insert(place.leader, Tried::Started);
-                return true;
+                return Tried::Started;
             }
             pass.reservations.holds = own;
         }
         pass.reservations.het.insert(place.leader, reservation);
         pass.s.queue.announce.extend(place.ids());
+    }
+    if cautious {
+        pass.reservations.cautious.insert(component);
     }
     let reservation = pass.reservations.het.get(&place.leader);
     let new = reservation
@@ -443,16 +471,20 @@ pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKe
             holds: Arc::new(reservation.holds.clone()),
         });
     reservations::settle_reservation(pass, number, new);
-    false
+    Tried::Waits
 }
 
-/// The job waits behind the first of a partition, and nodes are kept for it as well.
-pub(super) fn waits_too(pass: &mut Pass<'_>, place: HetPlace, key: HeadKey) {
+/// The job waits behind the first of a partition, and nodes are kept for it as well. Says whether a time for that is known.
+pub(super) fn waits_too(pass: &mut Pass<'_>, place: HetPlace, key: HeadKey) -> bool {
     if !pass.reservations.het.contains_key(&place.leader) {
         let cautious = pass.is_cautious(key.job);
-        let reservation = reserve_all(pass, place, key.job, cautious);
+        let Ok(reservation) = reserve_all(pass, place, key.job, cautious) else {
+            pass.het_tried.insert(place.leader, Tried::Incomplete);
+            return false;
+        };
         pass.reservations.het.insert(place.leader, reservation);
     }
+    true
 }
 
 /// Starts all components on the nodes of a reservation, if they are free. A reservation may count on jobs that are still
@@ -559,14 +591,16 @@ struct Joint {
     holds: Holds,
 }
 
-/// The last such time that was worked out. It stays as long as nothing changes on any node and the time has not come.
+/// The last such time that was worked out. It stays as long as nothing changes on any node and the time has not come; likewise
+/// that there is none.
 #[derive(Debug)]
 pub(crate) struct LastJoint {
     question: JointQuestion,
     found: Option<Joint>,
-    /// When it was worked out.
-    at: Timestamp,
 }
+
+/// No time is known at which all components fit.
+struct NoTime;
 
 impl JointQuestion {
     /// `None` where it depends on more: other reservations, and waits for switches.
@@ -599,18 +633,23 @@ impl JointQuestion {
 /// When and where all components fit at the earliest, by what is reserved.
 fn earliest(
     pass: &mut Pass<'_>,
+    place: HetPlace,
     components: &[Component],
-    question: Option<JointQuestion>,
     ends: Ends,
 ) -> Option<Joint> {
+    let question = JointQuestion::new(pass, components, ends);
     let last = pass.s.last_joint.as_ref();
     let known = last.filter(|last| {
-        let is_ahead = |joint: &Joint| joint.start > pass.now;
-        Some(&last.question) == question.as_ref()
-            && (last.at == pass.now || last.found.as_ref().is_some_and(is_ahead))
+        // What was found for now may have been taken by others.
+        let holds = |joint: &Joint| joint.start > pass.now;
+        Some(&last.question) == question.as_ref() && last.found.as_ref().is_none_or(holds)
     });
     if let Some(known) = known {
         return known.found.clone();
+    }
+    let is_spent = pass.s.cost.het_nodes >= SEARCHED_MAX;
+    if !pass.s.het_turns.has_search(place.leader, is_spent) {
+        return None;
     }
     let members = members(pass, components);
     let mut holds = pass.reservations.holds.clone();
@@ -628,11 +667,15 @@ fn earliest(
         places,
         holds,
     });
-    if let Some(question) = question {
+    if found.is_none() {
+        pass.s.het_turns.searched_in_vain(place.leader);
+    }
+    // Another pass may look at more, and find one.
+    let is_whole = found.is_some() || left == JOINT_NODES_MAX;
+    if let Some(question) = question.filter(|_| is_whole) {
         pass.s.last_joint = Some(LastJoint {
             question,
             found: found.clone(),
-            at: pass.now,
         });
     }
     found
@@ -643,20 +686,19 @@ fn reserve_all(
     place: HetPlace,
     first: JobId,
     cautious: bool,
-) -> Option<HetReservation> {
-    let components = components(pass, place)?;
+) -> Result<Option<HetReservation>, NoTime> {
+    let components = components(pass, place).ok_or(NoTime)?;
     let ends = match pass.s.planned.predicts() && !cautious {
         true => Ends::Planned,
         false => Ends::Limits,
     };
-    let question = JointQuestion::new(pass, &components, ends);
     let Joint {
         start,
         places,
         holds: taken,
-    } = earliest(pass, &components, question, ends)?;
+    } = earliest(pass, place, &components, ends).ok_or(NoTime)?;
     if start > pass.now && !reservations::may_reserve(pass, first, start) {
-        return None;
+        return Ok(None);
     }
     pass.reservations.holds = taken;
     let mut holds = Vec::new();
@@ -680,9 +722,9 @@ fn reserve_all(
         }
     }
     holds.sort_by_key(|hold| hold.node);
-    Some(HetReservation {
+    Ok(Some(HetReservation {
         start,
         picks: chosen,
         holds,
-    })
+    }))
 }

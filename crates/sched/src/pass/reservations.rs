@@ -1,6 +1,7 @@
 //! Backfill reservations: they are made for the first job of each partition, and give way to newer ones.
 
 use super::{Pass, waited_ms};
+use crate::NODES_PER_PASS_MAX;
 use crate::backfill::gains::BackfillReservation;
 use crate::backfill::outlook::{
     FoundStart, KeptNodes, Outlook, PlannedPlacement, StartTimes, reserve,
@@ -17,6 +18,9 @@ use muster_model::command::PlannedExpectation;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
+
+/// Nodes that one pass looks at for the earliest times of waiting jobs before such searches are cut short.
+const LATER_NODES_MAX: u64 = NODES_PER_PASS_MAX;
 
 /// Nodes that a pass keeps for waiting jobs.
 #[derive(Default)]
@@ -100,9 +104,10 @@ pub(super) fn waits(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
         && demand.switches.is_none();
     let licensed = licensed(pass, lane, demand);
     let on = pass.s.fleet.of_part(part);
+    let nodes_max = nodes_left(pass);
     let found = match &licensed {
         Some(_) if alone => {
-            let start = outlook.earliest_alone(demand, on, pass.now);
+            let start = outlook.earliest_alone(demand, on, pass.now, nodes_max);
             let picks = Vec::new();
             start.map(|start| FoundStart { start, picks })
         }
@@ -111,11 +116,13 @@ pub(super) fn waits(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
                 now: pass.now,
                 from: licenses.from,
                 waited: waited_for_switches(pass, job),
+                nodes_max,
             };
             outlook.earliest(demand, on, pass.reservations.kept(), times)
         }
         None => None,
     };
+    pass.s.cost.later_nodes += outlook.take_looked_at();
     let mut new = None;
     if let Some(FoundStart { start, picks }) = found
         && may_reserve(pass, job, start)
@@ -142,6 +149,12 @@ pub(super) fn waits(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
     let stamp = pass.s.queue.lane(lane).stamp;
     pass.s.outlooks.insert(part, LaneOutlook { stamp, outlook });
     settle_reservation(pass, part, new);
+}
+
+/// Nodes that a search for a later time looks at before it is cut short. A costly one does not take it all from those after it.
+fn nodes_left(pass: &Pass<'_>) -> u64 {
+    let left = LATER_NODES_MAX.saturating_sub(pass.s.cost.later_nodes);
+    left.max(LATER_NODES_MAX / 64)
 }
 
 /// When there are the licenses that the lane's jobs ask for; `None` if no end in sight sets them free.
@@ -193,6 +206,10 @@ fn has_priority(pass: &Pass<'_>, job: JobId, least: u32) -> bool {
 /// The job waits behind the first of its partition, and nodes are kept for it as well.
 pub(super) fn waits_too(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
     let job = key.job;
+    if pass.s.cost.later_nodes >= 2 * LATER_NODES_MAX {
+        return;
+    }
+    let nodes_max = nodes_left(pass);
     let fleet = &pass.s.fleet;
     let view = &fleet.parts[part as usize];
     let Ok(demand) = &pass.s.queue.lane(lane).demand else {
@@ -215,9 +232,11 @@ pub(super) fn waits_too(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey)
             now: pass.now,
             from: licenses.from,
             waited: since,
+            nodes_max,
         };
         outlook.earliest(demand, on, pass.reservations.kept(), times)
     });
+    pass.s.cost.later_nodes += outlook.take_looked_at();
     if let Some(FoundStart { start, picks }) = found
         && may_reserve(pass, job, start)
     {

@@ -51,8 +51,10 @@ pub struct Cost {
     pub het_placements: u64,
     /// Nodes that were looked at to find when and where such jobs fit at the earliest.
     pub het_nodes: u64,
-    /// Nodes that were looked at to start such jobs at once.
+    /// Nodes that were looked at to start such jobs at once, and to find out whether they could ever.
     pub het_tried_nodes: u64,
+    /// Nodes that were looked at to find when and where other jobs fit at the earliest.
+    pub later_nodes: u64,
 }
 
 impl Cost {
@@ -271,7 +273,10 @@ impl Scheduler {
     /// Works out what to start now. Proposals that are not committed are proposed again by the next plan.
     pub fn plan(&mut self, state: &State, now: Timestamp) -> Plan {
         if self.is_stale(state) {
+            // Who has had a turn waits for the others whatever is read anew.
+            let het_turns = std::mem::take(&mut self.het_turns);
             *self = Scheduler::new(state);
+            self.het_turns = het_turns;
         }
         self.fleet.now = now;
         self.cost = Cost::default();

@@ -151,6 +151,7 @@ pub(crate) fn would_start(
         spec,
         completing,
         now,
+        looked_at: Cell::new(0),
     };
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
     let mut best: Option<TrialStart> = None;
@@ -197,6 +198,8 @@ struct Trial<'a> {
     spec: &'a JobSpec,
     completing: BTreeSet<JobId>,
     now: Timestamp,
+    /// Nodes that were looked at for later times, in all partitions.
+    looked_at: Cell<u64>,
 }
 
 impl Trial<'_> {
@@ -225,17 +228,22 @@ impl Trial<'_> {
                 picks,
             }),
             other => {
+                let left = JOINT_NODES_MAX.saturating_sub(self.looked_at.get());
                 let times = StartTimes {
                     now: self.now,
                     from: licenses.from,
                     waited: (other == Placement::Scattered).then_some(self.now),
+                    nodes_max: left.max(JOINT_NODES_MAX / 64),
                 };
                 let kept = KeptNodes {
                     holds: &holds,
                     ends: &BTreeSet::new(),
                 };
                 let outlook = Outlook::new(&demand, fleet, part, by_limits(self.now));
-                outlook.earliest(&demand, fleet.of_part(number), kept, times)
+                let found = outlook.earliest(&demand, fleet.of_part(number), kept, times);
+                let looked_at = self.looked_at.get() + outlook.take_looked_at();
+                self.looked_at.set(looked_at);
+                found
             }
         };
         let Some(FoundStart { start, picks }) = found else {

@@ -1,12 +1,13 @@
 //! Searches whose length users could choose, by counting: numbers of tasks and devices, combinations of sockets, components
 //! of heterogeneous jobs.
 
-use crate::world::{World, cluster, job, node, wide};
+use crate::world::{World, cluster, job, node, nodes, partition, wide};
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::Reason;
 use muster_model::node::{GresConfig, NodeConfig};
 use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec};
+use muster_model::time::TimeLimit;
 use muster_sched::Cost;
 
 fn half(right: bool) -> CpuSet {
@@ -242,13 +243,168 @@ fn large_heterogeneous_jobs_wait_for_the_earliest_time() {
     assert_eq!(expected, Some(earliest), "{cost:?}");
 }
 
-/// A job that is too costly to be compared with empty nodes in all orders waits for nodes like any other.
+/// 128 components that each fit and that none is like another; together they need more nodes than there are.
+fn too_many(nodes: u32) -> Vec<JobSpec> {
+    (0..128).map(|i| wide(nodes, nodes, 500 - i)).collect()
+}
+
+/// It was the first in line for ever, and no job behind it had nodes kept.
 #[test]
-fn a_job_that_is_too_costly_to_judge_waits_for_nodes() {
+fn nobody_waits_behind_a_job_that_is_too_costly_to_judge() {
+    for backfill in [true, false] {
+        let mut config = cluster(nodes(400, 1));
+        config.backfill = backfill;
+        let mut world = World::new(config);
+        let runs = world.submit(job(1, 100));
+        assert_eq!(world.pass(), [runs]);
+        let het = world.submit_het(too_many(4));
+        let all = world.submit_with(wide(400, 400, 10), 100);
+        let late = world.submit_with(job(1, 200), 10);
+        let (started, cost) = plan(&mut world);
+        assert!(started.is_empty());
+        assert!(cost.het_tried_nodes >= 4_000_000, "{cost:?}");
+        assert_eq!(cost.het_nodes, 0);
+        assert_ne!(world.reason(het[0]), Reason::Resources);
+        assert_eq!(world.reason(all), Reason::Resources);
+        assert_eq!(world.state.jobs[&all].expected_start.is_some(), backfill);
+        // It is not judged again.
+        world.submit_with(job(1, 300), 1);
+        let (started, cost) = plan(&mut world);
+        assert!(started.is_empty());
+        assert!(cost.het_tried_nodes < 1_000_000, "{cost:?}");
+        world.end(runs);
+        assert_eq!(world.pass(), [all]);
+        world.end(all);
+        assert!(world.pass().contains(&late));
+    }
+}
+
+/// All were judged in one pass, before any limit was looked at.
+#[test]
+fn costly_jobs_are_judged_in_turns() {
     let mut world = World::simple(400, 1);
-    let ids = world.submit_het((0..128).map(|i| wide(4, 4, 500 - i)).collect());
+    let most = world.submit(wide(399, 399, 1000));
+    assert_eq!(world.pass(), [most]);
+    for _ in 0..4 {
+        world.submit_het(too_many(4));
+    }
+    let last = world.submit_het(vec![job(1, 1), job(1, 2)]);
+    let mut passes = 0;
+    loop {
+        let (started, cost) = plan(&mut world);
+        assert!(started.is_empty());
+        assert!(cost.het_tried_nodes <= 4_500_000, "{cost:?}");
+        passes += 1;
+        if !world.sched.more() {
+            break;
+        }
+    }
+    assert_eq!(
+        passes, 5,
+        "each has its turn, and then there is nothing more to do"
+    );
+    assert_eq!(world.reason(last[0]), Reason::Resources);
+    let expected = world.now.plus_s(1000 * 60);
+    assert_eq!(world.state.jobs[&last[0]].expected_start, Some(expected));
+    world.end(most);
+    let mut started = Vec::new();
+    while started.is_empty() {
+        let (now, cost) = plan(&mut world);
+        assert!(cost.het_tried_nodes <= 4_500_000, "{cost:?}");
+        assert!(!now.is_empty() || world.sched.more());
+        started = now;
+    }
+    assert_eq!(started, last);
+}
+
+/// A node of another partition says nothing of them.
+#[test]
+fn jobs_are_judged_again_when_nodes_of_their_partitions_change() {
+    let all = nodes(8, 1);
+    let mut config = cluster(all.clone());
+    config.partitions = vec![partition("p", &all[..4]), partition("q", &all[4..])];
+    let mut world = World::new(config);
+    let most = world.submit(wide(3, 3, 1000));
+    assert_eq!(world.pass(), [most]);
+    world.submit_het(vec![wide(1, 1, 10), wide(2, 2, 10)]);
+    let judged = |world: &mut World| {
+        let (started, cost) = plan(world);
+        assert!(started.is_empty());
+        cost.het_tried_nodes
+    };
+    assert!(judged(&mut world) > 0);
+    world.drain(7);
+    assert_eq!(judged(&mut world), 0);
+    world.drain(3);
+    assert!(judged(&mut world) > 0);
+}
+
+/// That no end in sight makes room for all components was found out again in each pass, and nobody had nodes kept meanwhile.
+#[test]
+fn nobody_waits_behind_a_heterogeneous_job_for_which_no_time_is_known() {
+    let mut world = World::simple(4, 1);
+    let mut endless = job(1, 1);
+    endless.time_limit = Some(TimeLimit::Unlimited);
+    let endless = world.submit(endless);
+    assert_eq!(world.pass(), [endless]);
+    let busy = world.submit(job(1, 100));
+    assert_eq!(world.pass(), [busy]);
+    let het = world.submit_het(vec![wide(3, 3, 10), job(1, 20)]);
+    let three = world.submit_with(wide(3, 3, 10), 100);
+    let late = world.submit_with(job(1, 200), 10);
+    let (started, cost) = plan(&mut world);
+    assert!(
+        started.is_empty(),
+        "{late} would keep the other from its nodes"
+    );
+    assert!(cost.het_nodes > 0);
+    assert!(world.state.jobs[&three].expected_start.is_some());
+    world.now = world.now.plus_s(1);
+    world.submit_with(job(1, 300), 5);
     let (started, cost) = plan(&mut world);
     assert!(started.is_empty());
-    assert!(cost.het_nodes >= 4_000_000, "{cost:?}");
-    assert_eq!(world.reason(ids[0]), Reason::Resources);
+    assert_eq!(cost.het_nodes, 0, "it is known");
+    world.end(endless);
+    world.end(busy);
+    assert_eq!(world.pass(), het);
+}
+
+/// A node whose first two GPUs are at the first socket, and the others at the other.
+fn two_gpus_at_each_socket(name: &str) -> NodeConfig {
+    let mut line = two_sockets(name, false, true);
+    line.gres[0].count = 4;
+    line.gres[0].near = [false, false, true, true].map(half).to_vec();
+    line
+}
+
+/// There were enough GPUs by number, but none at one of the sockets: each end of a job was a time at which all nodes were looked at.
+#[test]
+fn later_times_to_the_socket_are_bounded() {
+    let count = 96;
+    let lines = (0..count).map(|i| two_gpus_at_each_socket(&format!("n{i}")));
+    let mut world = World::new(cluster(lines.collect()));
+    let holders: Vec<JobId> = (0..count)
+        .map(|i| {
+            let mut holder = job(1, 100_000);
+            holder.ask.nodelist = Some(format!("n{i}"));
+            holder.ask.gres = devices("gpu", 2);
+            holder.ask.devices = Some(Box::new(DeviceAsk {
+                binding: DeviceBinding::Enforced,
+                ..DeviceAsk::default()
+            }));
+            world.submit(holder)
+        })
+        .collect();
+    assert_eq!(world.pass().len(), holders.len());
+    let ends = (0..count * 4).map(|i| world.submit(job(1, 10 + i)));
+    let ends = ends.count();
+    assert_eq!(world.pass().len(), ends);
+    let id = world.submit(at_both_sockets(wide(1, 2, 10)));
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(world.state.jobs[&id].expected_start.is_some());
+    assert!(
+        (4_000_000..4_100_000).contains(&cost.later_nodes),
+        "{cost:?}"
+    );
 }

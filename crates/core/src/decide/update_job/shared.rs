@@ -205,13 +205,14 @@ impl<'a> SharedUpdate<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Progress, update_item};
+    use super::super::{Progress, changed_spec, update_item};
     use super::*;
     use crate::decide::target::Item;
-    use crate::event::Event;
+    use crate::event::{Event, JobChange};
     use muster_model::command::Identity;
     use muster_model::config::ClusterConfig;
-    use muster_model::job::{Hold, Reason};
+    use muster_model::ids::Attempt;
+    use muster_model::job::{Allocation, Hold, Reason};
     use muster_model::node::NodeConfig;
     use muster_model::spec::{Dependency, DependencyKind, DependencyTerm};
     use muster_model::time::{TimeLimit, Timestamp};
@@ -320,6 +321,65 @@ mod tests {
             let apart = shared.compared.get();
             assert!(apart >= once + (1 << 20) / PIECE_BYTES, "{apart}");
         }
+    }
+
+    /// What was made of the specification of the first was taken for the others, which have the same: a task that waits stayed as
+    /// it was because one ran, and a limit was checked of one task only.
+    #[test]
+    fn tasks_of_one_specification_may_differ_in_what_comes_of_it() {
+        let mut state = chain(0);
+        let spec = Arc::new(JobSpec {
+            partitions: vec!["batch".to_owned()],
+            ..JobSpec::default()
+        });
+        submit(&mut state, 1..=3, &spec);
+        state.apply(&Event::JobStarted {
+            id: JobId(1),
+            attempt: Attempt(1),
+            at: Timestamp(2),
+            alloc: Arc::new(Allocation::default()),
+            configuring: false,
+            priority: None,
+        });
+        state.apply(&Event::JobChanged {
+            id: JobId(3),
+            at: Timestamp(2),
+            change: JobChange::TimeLimit(TimeLimit::Minutes(1)),
+        });
+        let root = Identity {
+            user: "root".to_owned(),
+            ..Identity::default()
+        };
+        let draft = Draft::new(&state, Timestamp(3));
+        let outcomes = |update: &JobUpdate, jobs: [u64; 2]| {
+            let (shared, mut progress) = (SharedUpdate::new(update), Progress::default());
+            jobs.map(|id| {
+                let job = draft.job(JobId(id)).expect("it is there");
+                changed_spec(&draft, &root, job, &shared, None, &mut progress)
+            })
+        };
+        let fewer = JobUpdate {
+            ask: Some(ResourceAsk {
+                min_nodes: 1,
+                max_nodes: Some(1),
+                nodes_set: true,
+                ..ResourceAsk::default()
+            }),
+            ..JobUpdate::default()
+        };
+        let [running, pending] = outcomes(&fewer, [1, 2]);
+        assert_eq!(running, Ok(None));
+        assert_ne!(pending, Ok(None));
+        let [again, running] = outcomes(&fewer, [2, 1]);
+        assert_eq!((again, running), (pending, Ok(None)));
+
+        let timed = JobUpdate {
+            time_min: Some(TimeLimit::Minutes(10)),
+            ..JobUpdate::default()
+        };
+        let [long, short] = outcomes(&timed, [2, 3]);
+        assert!(long.is_ok_and(|spec| spec.is_some()));
+        assert!(short.is_err(), "its limit is less");
     }
 
     /// A limit is changed of many jobs that differ, in as many partitions as they may name.

@@ -19,8 +19,10 @@ use std::collections::BTreeSet;
 /// The client of a step that waits shorter than this is not informed: the step before it is only being cleaned up.
 const QUIET_MS: u64 = 200;
 
-/// Waiting steps of all jobs that are laid out in one event: each may take milliseconds.
-const LOOKS_AT_ONCE: usize = 16;
+/// Waiting steps of all jobs that are laid out in one event. Those that name many nodes or have many tasks count for more.
+const LOOKS_AT_ONCE: u64 = 16;
+/// Names, nodes and tasks that count as another look: they take about half a millisecond.
+const WORK_OF_LOOK: u64 = 4096;
 /// After which further ones are. Meanwhile the agent takes what else has come.
 const PAUSE_MS: u64 = 1;
 
@@ -54,11 +56,15 @@ impl Steps {
         let owner = grant.spec.owner.uid;
         let most = state.node.max_tasks_per_node();
         let has_room = self.led.waiting.check_room(attempt, owner);
-        let nodes = has_room.and_then(|()| StepNodes::new(&grant.alloc, &request.spec, most));
+        let (alloc, spec) = (&grant.alloc, &request.spec);
+        let mut work = 0;
+        let nodes = has_room.and_then(|()| StepNodes::new_counted(alloc, spec, most, &mut work));
         // What can never start does not wait.
         let nodes = nodes.and_then(|nodes| {
-            layout::lay_out_alone(&grant.alloc, &request.spec, &nodes, most).map(|_| nodes)
+            work += layout::layout_work(alloc, spec, &nodes, most);
+            layout::lay_out_alone(alloc, spec, &nodes, most).map(|_| nodes)
         });
+        self.led.work += work;
         let nodes = match nodes {
             Ok(nodes) => nodes,
             Err(refusal) => return request.refuse(&mut state.out, refusal),
@@ -159,7 +165,6 @@ impl Steps {
                 self.led.pause_looks(state);
                 return Look::Paused;
             }
-            self.led.looks_left -= 1;
             let most = state.node.max_tasks_per_node();
             match self.led.lay_out(&grant, place, most) {
                 Ok(placed) => {
@@ -313,13 +318,18 @@ impl LedSteps {
             spec, named, fits, ..
         } = waiting;
         let known = named.take().filter(|named| named.resizes == grant.resizes);
+        let mut work = 0;
         let nodes = match known {
-            Some(NamedNodes { nodes, .. }) => nodes,
-            None => {
-                let nodes = StepNodes::new(&grant.alloc, spec, tasks_per_node);
-                nodes.map_err(NoLayout::Never)?
-            }
+            Some(NamedNodes { nodes, .. }) => Ok(nodes),
+            None => StepNodes::new_counted(&grant.alloc, spec, tasks_per_node, &mut work),
         };
+        if let Ok(nodes) = &nodes {
+            work += layout::layout_work(&grant.alloc, spec, nodes, tasks_per_node);
+        }
+        self.work += work;
+        let looks = 1 + work / WORK_OF_LOOK;
+        self.looks_left = self.looks_left.saturating_sub(looks);
+        let nodes = nodes.map_err(NoLayout::Never)?;
         let size = JobSize {
             resizes: grant.resizes,
             tasks_per_node,

@@ -357,6 +357,69 @@ fn early_requests_have_turns_a_few_at_a_time() {
     assert!(!bench.timers.contains(&Timer::EarlyTurns));
 }
 
+/// Requests of another user, with a key that is none, had their turns before the owner's.
+#[test]
+fn early_requests_of_others_take_no_turns() {
+    let mut bench = Bench::with_job(1);
+    let spec = |key: &[u8]| StepSpec {
+        key: Some(key.to_vec().into()),
+        ..step_of_job(30)
+    };
+    for n in 0..500 {
+        let id = RequestId(10_000 + n);
+        bench.requests.insert(id);
+        bench.with_bytes.insert(id);
+        bench.event(Event::Request(ClientRequest {
+            id,
+            conn: ConnId(n),
+            uid: 7,
+            is_agent: false,
+            body: Box::new(AgentRequest::Create(Box::new(spec(&[1; 16])))),
+            stdio: None,
+            random: vec![5; 16].into(),
+        }));
+        assert!(bench.replies_to(id).is_empty());
+    }
+    bench.create(1000, spec(&KEY));
+    assert!(bench.starts.is_empty());
+    bench.order(Order::Launch(Box::new(launch_of(30, 1))));
+    assert!(bench.is_refused(RequestId(10_000), RefusalCode::AccessDenied));
+    assert_eq!(bench.starts.len(), 1, "the owner's step starts at once");
+}
+
+/// Sixteen lists of so many names were looked up in one event, whatever that took.
+#[test]
+fn steps_with_many_names_are_looked_at_one_at_a_time() {
+    let mut bench = Bench::of_node(1);
+    bench.connect_launcher(Vec::new());
+    bench.connect_controller();
+    bench.order(Order::Launch(Box::new(grant_of(300, 0))));
+    bench.create(1, step_spec(300));
+    let many = StepSpec {
+        nodelist: Some(vec!["n[1-100]"; 700].join(",")),
+        ..step_spec(300)
+    };
+    for conn in 2..20 {
+        let request = bench.create(conn, many.clone());
+        assert!(bench.replies_to(request).is_empty());
+    }
+    let smaller = |nodes| JobGrant {
+        resizes: 1,
+        ..grant_of(nodes, 0)
+    };
+    let before = crate::layout::look_ups();
+    bench.order(Order::Launch(Box::new(smaller(200))));
+    let first = crate::layout::look_ups() - before;
+    assert!(first <= 2, "{first}");
+    while bench.timers.contains(&Timer::PlaceSteps) {
+        let before = crate::layout::look_ups();
+        bench.timer(Timer::PlaceSteps);
+        let looks = crate::layout::look_ups() - before;
+        assert!(looks <= 2, "{looks}");
+    }
+    assert_eq!(crate::layout::look_ups() - before, 18);
+}
+
 /// Each left one behind when its client went.
 #[test]
 fn early_requests_have_one_timer() {

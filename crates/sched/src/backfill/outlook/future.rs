@@ -23,6 +23,8 @@ const MOMENT_LEAST: u64 = 16;
 const COPIED_AS_ONE: u64 = 64;
 /// Places, likewise.
 pub(super) const PLACES: usize = 64;
+/// Nodes that take as long as a look at one to the socket: what its jobs leave is worked out anew, and compared.
+const DETAIL_AS_NODES: u64 = 64;
 
 /// How many nodes hold tasks of the job, and how many tasks they hold together.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,8 @@ pub(super) struct FutureNodes<'a> {
     pub(super) grown: usize,
     /// Rooms that were worked out for `start`.
     pub(super) rooms: RefCell<NodeMap<Room>>,
+    /// Looks to the socket, in nodes looked at.
+    pub(super) tries: Cell<u64>,
 }
 
 impl<'a> FutureNodes<'a> {
@@ -74,6 +78,7 @@ impl<'a> FutureNodes<'a> {
             open: Vec::new(),
             grown: 0,
             rooms: RefCell::new(NodeMap::with_capacity_and_hasher(rooms, Default::default())),
+            tries: Cell::new(0),
         }
     }
 
@@ -210,7 +215,12 @@ impl NodeSource for FutureNodes<'_> {
         exact.then(|| self.most[pos])
     }
 
+    fn note_tries(&self, tries: u64) {
+        self.tries.set(self.tries.get() + tries);
+    }
+
     fn detail(&self, pos: usize) -> Option<Detail> {
+        self.note_tries(DETAIL_AS_NODES);
         let node = self.part.order[pos];
         self.fleet.detail_at(node, self.start, self.assumed)
     }
@@ -278,6 +288,10 @@ impl NodeSource for NodeSubset<'_> {
             true => self.source.tasks(pos),
             false => Some(0),
         }
+    }
+
+    fn note_tries(&self, tries: u64) {
+        self.source.note_tries(tries);
     }
 
     fn detail(&self, pos: usize) -> Option<Detail> {

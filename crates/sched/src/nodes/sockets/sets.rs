@@ -80,7 +80,7 @@ pub(crate) struct SocketSets {
     sets: Vec<SocketSet>,
     /// Requests whose devices have known places.
     placed: Vec<usize>,
-    /// How often needs were compared with a combination.
+    /// Combinations that were made, and how often needs were compared with one.
     tries: Cell<u64>,
 }
 
@@ -124,7 +124,9 @@ impl SocketSets {
             open &= request.devices.keys().fold(0, |all, at| all | at);
         }
         let number = (near.sockets > 0).then_some(near.sockets);
+        let mut made = 0;
         let sets = combinations(sockets.len())
+            .inspect(|_| made += 1)
             .filter(|set| set & !open == 0 && number.is_none_or(|n| n == set.count_ones()))
             .map(|set| {
                 let of_set = sockets.iter().zip(0..).filter(|(_, s)| set & (1 << s) != 0);
@@ -142,11 +144,11 @@ impl SocketSets {
             sockets,
             sets,
             placed: requests,
-            tries: Cell::new(0),
+            tries: Cell::new(made),
         }
     }
 
-    /// How often needs were compared with a combination.
+    /// Combinations that were made, and how often needs were compared with one.
     pub(crate) fn tries(&self) -> u64 {
         self.tries.get()
     }

@@ -1,0 +1,143 @@
+//! Which heterogeneous jobs have their turn in a pass, where there are too many for one.
+
+use muster_model::ids::JobId;
+use std::collections::BTreeSet;
+
+/// Jobs are known by their leaders.
+#[derive(Debug, Default)]
+pub(crate) struct HetTurns {
+    /// Those that had their turn in passes before, and wait until all have had it.
+    before: BTreeSet<JobId>,
+    /// Likewise in this pass.
+    now: BTreeSet<JobId>,
+    /// Those that are not after this one take part; later ones came since and wait for the next time round.
+    last: Option<JobId>,
+    /// Some have to wait for the next pass.
+    is_cut: bool,
+    /// Some came since, and wait.
+    came_since: bool,
+    /// For which no time was found in passes before: it is looked for again once it was for all.
+    in_vain_before: BTreeSet<JobId>,
+    /// Likewise in this pass.
+    in_vain: BTreeSet<JobId>,
+    /// For some no time was looked for.
+    is_search_cut: bool,
+}
+
+impl HetTurns {
+    /// Whether a job is judged and tried in this pass. One has its turn in each pass; beyond that those have it that there is
+    /// time for, and the others in passes to come.
+    pub(in crate::pass) fn has_turn(&mut self, leader: JobId, is_spent: bool) -> bool {
+        if self.now.contains(&leader) {
+            return true;
+        }
+        if self.last.is_some_and(|last| leader > last) {
+            self.came_since = true;
+            return false;
+        }
+        if self.before.contains(&leader) {
+            return false;
+        }
+        if is_spent && !self.now.is_empty() {
+            self.is_cut = true;
+            return false;
+        }
+        self.now.insert(leader);
+        true
+    }
+
+    /// Whether the earliest time for a job is looked for in this pass.
+    pub(in crate::pass) fn has_search(&mut self, leader: JobId, is_spent: bool) -> bool {
+        if self.in_vain_before.contains(&leader) {
+            return false;
+        }
+        self.is_search_cut |= is_spent;
+        !is_spent
+    }
+
+    /// No time was found.
+    pub(in crate::pass) fn searched_in_vain(&mut self, leader: JobId) {
+        self.in_vain.insert(leader);
+    }
+
+    /// A pass ends; `newest` is the last component of such a job that waits. Says whether others are to have their turn soon.
+    pub(in crate::pass) fn end_pass(&mut self, newest: Option<JobId>) -> bool {
+        let is_cut = std::mem::take(&mut self.is_cut);
+        if is_cut {
+            self.before.append(&mut self.now);
+            self.last = self.last.or(newest);
+        } else {
+            self.before.clear();
+            self.now.clear();
+            self.last = None;
+        }
+        if std::mem::take(&mut self.is_search_cut) {
+            self.in_vain_before.append(&mut self.in_vain);
+        } else {
+            self.in_vain_before.clear();
+            self.in_vain.clear();
+        }
+        is_cut | std::mem::take(&mut self.came_since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The jobs of a list that have their turn in a pass with time for one, and whether others are to have theirs soon.
+    fn pass(turns: &mut HetTurns, jobs: &[u64]) -> (Vec<u64>, bool) {
+        let mut tried = Vec::new();
+        for job in jobs.iter().copied() {
+            if turns.has_turn(JobId(job), !tried.is_empty()) {
+                tried.push(job);
+            }
+        }
+        let goes_on = turns.end_pass(jobs.iter().max().copied().map(JobId));
+        (tried, goes_on)
+    }
+
+    #[test]
+    fn all_have_a_turn_before_there_is_nothing_more_to_do() {
+        let mut turns = HetTurns::default();
+        assert_eq!(pass(&mut turns, &[1, 2]), (vec![1], true));
+        assert_eq!(pass(&mut turns, &[3, 1, 2]), (vec![2], true));
+        assert_eq!(pass(&mut turns, &[3, 1, 2]), (vec![3], true));
+        assert_eq!(pass(&mut turns, &[3, 1, 2]), (vec![1], true));
+        assert_eq!(pass(&mut turns, &[3, 1, 2]), (vec![2], false));
+    }
+
+    /// Costly jobs that come with each pass kept others from a second turn: all had to have had theirs first.
+    #[test]
+    fn new_jobs_wait_for_the_next_time_round() {
+        let mut turns = HetTurns::default();
+        let mut waiting = vec![1, 2, 3];
+        let mut tried = Vec::new();
+        for new in 10..19 {
+            tried.extend(pass(&mut turns, &waiting).0);
+            // It is ahead of all.
+            waiting.insert(0, new);
+        }
+        assert_eq!(tried[..3], [1, 2, 3]);
+        let again = tried[3..].iter().filter(|job| **job < 10);
+        assert_eq!(again.count(), 3, "{tried:?}");
+    }
+
+    #[test]
+    fn a_time_is_looked_for_in_turns() {
+        let mut turns = HetTurns::default();
+        let mut searched = Vec::new();
+        for _ in 0..3 {
+            let mut spent = false;
+            for job in [1, 2, 3] {
+                if turns.has_search(JobId(job), spent) {
+                    turns.searched_in_vain(JobId(job));
+                    searched.push(job);
+                    spent = true;
+                }
+            }
+            turns.end_pass(None);
+        }
+        assert_eq!(searched, [1, 2, 3]);
+    }
+}
