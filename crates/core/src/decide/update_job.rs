@@ -227,6 +227,9 @@ fn refuse_unless_pending(job: &Job, shared: &SharedUpdate<'_>) -> Result<(), Ref
         ("StdOut, StdErr and StdIn", update.stdio.is_some()),
         ("WorkDir", update.work_dir.is_some()),
         ("Account", update.account.is_some()),
+        // What it has counts among the limits of the QOS that it was started in.
+        ("QOS", update.qos.is_some()),
+        ("WCKey", update.wckey.is_some()),
         ("TimeMin", update.time_min.is_some()),
         ("Deadline", update.deadline.is_some()),
     ];
