@@ -4,6 +4,7 @@ use crate::support::{Directory, Driver, Op};
 use muster_acct::{
     Change, Follower, Full, History, Reader, SqliteStore, Stopped, Store, StoreError, changes,
 };
+use muster_model::accounts::JobNote;
 use muster_model::ids::JobId;
 use muster_proto::acct::AcctQuery;
 use std::ops::ControlFlow;
@@ -260,4 +261,39 @@ fn a_follower_that_dies_goes_on_from_the_journal() {
         .write(&flat(&history), last)
         .unwrap();
     assert_eq!(count(&path), count(&whole));
+}
+
+/// A change that the store can never take is left out, and what comes with it and after it is written.
+#[test]
+fn what_can_never_be_written_keeps_nothing_else_waiting() {
+    let noted = |number: u64| Change::JobNoted {
+        job: JobId(number),
+        owner: Some(1000),
+        note: Box::new(JobNote {
+            comment: Some("x".to_owned()),
+            ..JobNote::default()
+        }),
+    };
+    let directory = Directory::new();
+    let (clean, path) = (directory.file("clean.db"), directory.file("acct.db"));
+    let history = history();
+    let last = history.last().unwrap().0;
+    let mut store = SqliteStore::open(&clean).unwrap();
+    store.write(&flat(&history), last).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    let follower = Follower::start(Box::new(store), 1 << 20).unwrap();
+    for (position, mut changes) in history {
+        match position % 50 {
+            0 => changes.push(noted(1 << 47)),
+            20 => changes.insert(0, noted((1 << 47) - 1)),
+            40 => changes.push(noted(u64::MAX)),
+            _ => {}
+        }
+        follower.offer(position, changes).unwrap();
+    }
+    follower.wait_stored(last, LONG).unwrap();
+    assert_eq!(follower.health().failing, None);
+    follower.shutdown(LONG).unwrap();
+    assert_eq!(SqliteStore::open(&path).unwrap().position(), last);
+    assert_eq!(count(&path), count(&clean));
 }
