@@ -18,6 +18,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod text;
+mod text_hash;
 mod usage;
 mod write;
 

@@ -4,6 +4,7 @@ use super::copy::logged_transaction;
 use super::records::{RawJob, Records, decode, job_columns, owner_names};
 use super::row::{first_row, last_row, row_run, small, time};
 use super::text::{Texts, find};
+use super::text_hash::TextKey;
 use super::write::{REPEATED_BYTES_MAX, cut};
 use crate::array_text::pending_text;
 use crate::store::{History, StoreError, Use};
@@ -180,13 +181,14 @@ struct NamedTexts {
 
 impl NamedTexts {
     fn find(connection: &Connection, query: &AcctQuery) -> Result<NamedTexts, StoreError> {
+        let key = TextKey::of(connection)?;
         let numbers = |names: &[String]| -> Result<Option<Vec<i64>>, StoreError> {
             if names.is_empty() {
                 return Ok(None);
             }
             let mut numbers = Vec::new();
             for name in names {
-                numbers.extend(find(connection, name.as_bytes())?);
+                numbers.extend(find(connection, key, name.as_bytes())?);
             }
             numbers.sort_unstable();
             Ok(Some(numbers))
