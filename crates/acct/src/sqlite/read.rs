@@ -23,7 +23,7 @@ use std::path::Path;
 /// Bytes after which a page ends, however few jobs it has: some have tens of thousands of steps.
 const PAGE_BYTES: usize = 4 << 20;
 /// Bytes of a job or step beside its long texts, about.
-const FIXED_BYTES: usize = 512;
+pub(super) const FIXED_BYTES: usize = 512;
 
 /// Bytes of hostlists that are remembered before all are forgotten.
 const ON_NODES_BYTES_MAX: usize = 16 << 20;

@@ -63,3 +63,29 @@ fn a_part_has_a_bounded_number_of_bytes() {
         submit(&mut scene);
     }
 }
+
+/// Steps without a text counted nothing: the first copy read all of them at once.
+#[test]
+fn a_part_has_a_bounded_number_of_steps() {
+    let mut scene = Scene::new();
+    submit(&mut scene);
+    let path = scene.directory.file("acct.db");
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "WITH RECURSIVE n (n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM n WHERE n < 199)
+             INSERT INTO step (job, step, start_ms, nodes, tasks, cpus, mem_mib, state, exit)
+             SELECT row, n, 1, 1, 1, 1, 1, 1, 0 FROM job, n;
+             UPDATE job SET submit_line = NULL;",
+        )
+        .unwrap();
+    let mut source = CopySource::open(&path).unwrap();
+    let (mut copied, mut all, mut most) = (Copied::default(), 0, 0);
+    while let Some((rows, next)) = source.next(copied, 1000).unwrap() {
+        copied = next;
+        all += rows.steps.len();
+        most = most.max(rows.steps.len());
+    }
+    assert_eq!(all, 200 * JOBS as usize);
+    assert!(most < all / 3, "{most}");
+}
