@@ -2,7 +2,8 @@
 
 use crate::support::{Directory, Driver, Op};
 use muster_acct::{
-    Change, Follower, Full, History, Reader, SqliteStore, Stopped, Store, StoreError, changes,
+    Change, Follower, Full, History, JobRow, Reader, SqliteStore, Stopped, Store, StoreError,
+    changes,
 };
 use muster_model::accounts::JobNote;
 use muster_model::ids::JobId;
@@ -296,4 +297,48 @@ fn what_can_never_be_written_keeps_nothing_else_waiting() {
     follower.shutdown(LONG).unwrap();
     assert_eq!(SqliteStore::open(&path).unwrap().position(), last);
     assert_eq!(count(&path), count(&clean));
+}
+
+/// Each change of a job may hold a command line of a megabyte: ten thousand of them took ten gigabytes.
+#[test]
+fn changes_that_wait_are_bounded_in_bytes() {
+    let log = Log::default();
+    log.0.lock().unwrap().failures_left = u32::MAX;
+    let follower = Follower::start(Box::new(log.clone()), 1 << 20).unwrap();
+    let row = history().into_iter().flat_map(|(_, changes)| changes);
+    let mut row = row.filter_map(|change| match change {
+        Change::Job(row) => Some(row),
+        _ => None,
+    });
+    let row = row.next().unwrap();
+    let with = |line: usize| {
+        let mut spec = (*row.spec).clone();
+        spec.submit_line = "x".repeat(line);
+        Change::Job(Box::new(JobRow {
+            spec: Arc::new(spec),
+            ..(*row).clone()
+        }))
+    };
+    // What they share counts once.
+    let shared = with(8 << 20);
+    let mut position = 0;
+    while position < 1000 {
+        position += 1;
+        follower.offer(position, vec![shared.clone()]).unwrap();
+    }
+    let mut taken = 0;
+    while let Ok(()) = follower.offer(position + 1, vec![with(8 << 20)]) {
+        (taken, position) = (taken + 1, position + 1);
+    }
+    assert!((20..50).contains(&taken), "{taken}");
+    log.0.lock().unwrap().failures_left = 0;
+    follower.send(position + 1, vec![with(8 << 20)]).unwrap();
+    follower.shutdown(LONG).unwrap();
+    let log = log.0.lock().unwrap();
+    assert_eq!(log.written.len(), 1000 + taken + 1);
+    assert!(
+        log.writes >= 9,
+        "transactions have a bound as well: {}",
+        log.writes
+    );
 }
