@@ -43,7 +43,7 @@ impl HeldBytes {
         HeldBytes { count, bytes: 0 }
     }
 
-    /// So many they are now.
+    /// Counts as many as are kept now.
     fn set(&mut self, bytes: usize) -> io::Result<()> {
         if let Some(count) = &self.count {
             match bytes.checked_sub(self.bytes) {

@@ -262,7 +262,7 @@ const NAME_BYTES: usize = size_of::<String>();
 struct Selection<'a> {
     records: Records<'a>,
     rows: Rows,
-    /// About so many bytes they have.
+    /// About how many bytes they have.
     bytes: usize,
 }
 
@@ -463,18 +463,7 @@ impl Selection<'_> {
         )?;
         match statement.query_row([id], logged_transaction).optional()? {
             Some(found) => {
-                let Transaction {
-                    target,
-                    info,
-                    users,
-                    accounts,
-                    ..
-                } = &found.transaction;
-                let names = users
-                    .iter()
-                    .chain(accounts)
-                    .map(|name| name.len() + NAME_BYTES);
-                self.bytes += FIXED_BYTES + target.len() + info.len() + names.sum::<usize>();
+                self.bytes += logged_bytes(&found);
                 self.rows.transactions.push(found);
             }
             None => drop(self.rows.gone.transactions.insert(id)),
@@ -559,6 +548,20 @@ fn length_name(key: i64) -> &'static str {
         1 => "day",
         _ => "month",
     }
+}
+
+/// About how many bytes a change of accounting's records takes.
+pub(super) fn logged_bytes(logged: &LoggedTransaction) -> usize {
+    let Transaction {
+        target,
+        info,
+        users,
+        accounts,
+        ..
+    } = &logged.transaction;
+    let names = users.iter().chain(accounts);
+    let names = names.map(|name| name.len() + NAME_BYTES);
+    FIXED_BYTES + target.len() + info.len() + names.sum::<usize>()
 }
 
 /// A row of `txn`, with all its columns.

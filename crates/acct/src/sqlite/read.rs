@@ -1,6 +1,6 @@
 //! Answering sacct from the file. Each query is one read transaction: the writer goes on beside it.
 
-use super::copy::logged_transaction;
+use super::copy::{logged_bytes, logged_transaction};
 use super::records::{RawJob, Records, decode, job_columns, owner_names};
 use super::row::{first_row, last_row, row_run, small, time};
 use super::text::{Texts, find};
@@ -140,16 +140,25 @@ impl History for Reader {
         end: Option<Timestamp>,
     ) -> Result<Vec<LoggedTransaction>, StoreError> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT * FROM (SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn
-             WHERE at_ms >= ?1 AND at_ms <= ?2 ORDER BY at_ms DESC, id DESC LIMIT ?3) ORDER BY at_ms, id",
+            "SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn
+             WHERE at_ms >= ?1 AND at_ms <= ?2 ORDER BY at_ms DESC, id DESC LIMIT ?3",
         )?;
         let window = (
             start.map_or(i64::MIN, |start| start.0),
             end.map_or(i64::MAX, |end| end.0),
             TRANSACTIONS_MAX,
         );
-        let all = statement.query_map(window, logged_transaction)?;
-        Ok(all.collect::<rusqlite::Result<_>>()?)
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        for logged in statement.query_map(window, logged_transaction)? {
+            let logged = logged?;
+            bytes += logged_bytes(&logged);
+            if bytes > TRANSACTION_BYTES_MAX {
+                break;
+            }
+            all.push(logged);
+        }
+        all.reverse();
+        Ok(all)
     }
 }
 
@@ -170,6 +179,8 @@ impl<'a, N: Ord> ListedNames<'a, N> {
 
 /// Changes of accounting in one answer, which has to fit into a message.
 const TRANSACTIONS_MAX: u32 = 10_000;
+/// Bytes of them, about: older ones are left out.
+const TRANSACTION_BYTES_MAX: usize = 32 << 20;
 
 /// Numbers of the texts that a query names; absent when it names none of the kind.
 struct NamedTexts {

@@ -2,8 +2,9 @@
 
 use crate::query::Scene;
 use crate::support::spec;
-use muster_acct::{Copied, CopySource, Stage};
+use muster_acct::{Change, Copied, CopySource, History, Stage, Store};
 use muster_core::event::Event;
+use muster_model::accounts::Transaction;
 use muster_model::ids::JobId;
 use muster_model::job::{Hold, Reason};
 use muster_model::time::TimeLimit;
@@ -88,4 +89,26 @@ fn a_part_has_a_bounded_number_of_steps() {
     }
     assert_eq!(all, 200 * JOBS as usize);
     assert!(most < all / 3, "{most}");
+}
+
+/// Ten thousand changes of which each names many users were a gigabyte in one answer.
+#[test]
+fn changes_of_records_in_an_answer_are_bounded_in_bytes() {
+    let mut scene = Scene::new();
+    let logged = |second: i64| Change::Transaction {
+        transaction: Box::new(Transaction {
+            target: "x".repeat(64 << 10),
+            info: format!("change {second}"),
+            ..Transaction::default()
+        }),
+        at: crate::support::at(second),
+    };
+    let all: Vec<Change> = (1..=1000).map(logged).collect();
+    scene.store.write(&all, 1_000_000).unwrap();
+    let found = scene.store.reader().unwrap().transactions(None, None);
+    let found = found.unwrap();
+    assert!((300..600).contains(&found.len()), "{}", found.len());
+    let last = &found.last().unwrap().transaction;
+    assert_eq!(last.info, "change 1000", "the newest stay, in order");
+    assert!(found.is_sorted_by_key(|logged| logged.at));
 }
