@@ -16,8 +16,16 @@ const NODE_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct HeldBytes {
     total: usize,
-    /// What several changes share, by its address: how many have it, and its bytes.
-    shared: HashMap<usize, (usize, usize)>,
+    /// What several changes share, by its address.
+    shared: HashMap<usize, SharedPart>,
+}
+
+/// What several changes share.
+#[derive(Debug)]
+struct SharedPart {
+    /// How many have it.
+    count: usize,
+    bytes: usize,
 }
 
 impl HeldBytes {
@@ -52,21 +60,21 @@ impl HeldBytes {
     }
 
     fn share(&mut self, address: usize, bytes: impl FnOnce() -> usize) {
-        let (count, _) = self.shared.entry(address).or_insert_with(|| {
+        let part = self.shared.entry(address).or_insert_with(|| {
             let bytes = bytes();
             self.total = self.total.saturating_add(bytes);
-            (0, bytes)
+            SharedPart { count: 0, bytes }
         });
-        *count += 1;
+        part.count += 1;
     }
 
     fn unshare(&mut self, address: usize) {
-        let Some((count, bytes)) = self.shared.get_mut(&address) else {
+        let Some(part) = self.shared.get_mut(&address) else {
             return;
         };
-        *count -= 1;
-        if *count == 0 {
-            self.total = self.total.saturating_sub(*bytes);
+        part.count -= 1;
+        if part.count == 0 {
+            self.total = self.total.saturating_sub(part.bytes);
             self.shared.remove(&address);
         }
     }

@@ -33,14 +33,14 @@ thread_local! {
 
 /// What one direction of a connection keeps: a part of a record, and what the other end has not taken yet. It counts as its
 /// owner's.
-struct HeldBytes {
+struct KeptBytes {
     count: Option<ByteCount>,
     bytes: usize,
 }
 
-impl HeldBytes {
-    fn new(count: Option<ByteCount>) -> HeldBytes {
-        HeldBytes { count, bytes: 0 }
+impl KeptBytes {
+    fn new(count: Option<ByteCount>) -> KeptBytes {
+        KeptBytes { count, bytes: 0 }
     }
 
     /// Counts as many as are kept now.
@@ -58,7 +58,7 @@ impl HeldBytes {
     }
 }
 
-impl Drop for HeldBytes {
+impl Drop for KeptBytes {
     fn drop(&mut self) {
         if let Some(count) = &self.count {
             count.give_back(self.bytes);
@@ -79,9 +79,9 @@ pub async fn relay(
     let (local_in, local_out) = local.into_split();
     let (tcp_in, tcp_out) = tcp.into_split();
     let Channel { sealer, opener } = channel;
-    let held = HeldBytes::new(count.clone());
+    let held = KeptBytes::new(count.clone());
     let mut out = pin!(carry_out(local_in, tcp_out, sealer, held));
-    let held = HeldBytes::new(count);
+    let held = KeptBytes::new(count);
     let mut into = pin!(carry_in(tcp_in, local_out, opener, held));
     tokio::select! {
         ended = &mut out => {
@@ -227,7 +227,7 @@ async fn carry_out(
     from: unix::OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut sealer: Sealer,
-    mut held: HeldBytes,
+    mut held: KeptBytes,
 ) -> io::Result<()> {
     loop {
         from.readable().await?;
@@ -271,7 +271,7 @@ async fn carry_in(
     from: OwnedReadHalf,
     mut to: unix::OwnedWriteHalf,
     mut opener: Opener,
-    mut held: HeldBytes,
+    mut held: KeptBytes,
 ) -> io::Result<()> {
     // What came with the answer.
     let mut first = Vec::new();

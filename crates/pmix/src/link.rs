@@ -30,7 +30,7 @@ enum LinkStage {
 
 /// One that was accepted, and has not shown yet that a host is at the other end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stranger {
+pub(crate) struct UnprovenLink {
     /// By which it is counted.
     pub(crate) id: StrangerId,
     /// When it is closed.
@@ -59,7 +59,7 @@ pub(crate) struct Link {
     /// Why the other end is not sent to by UCX, when that is news.
     pub(crate) note: Option<String>,
     /// It counts as such.
-    pub(crate) stranger: Option<Stranger>,
+    pub(crate) stranger: Option<UnprovenLink>,
 }
 
 impl Link {

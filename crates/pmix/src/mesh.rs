@@ -2,7 +2,7 @@
 //! to the other, or ahead of time on request; a message to the own host is delivered locally.
 
 use crate::handshake::Own;
-use crate::link::{Link, Stranger};
+use crate::link::{Link, UnprovenLink};
 use crate::ucx::{Arrival, Ucx};
 use crate::wire::Wire;
 use muster_channel::admission::{Bounds, Strangers};
@@ -278,7 +278,7 @@ impl Mesh {
         };
         let (id, gone) = self.strangers.admit(from);
         let until = now + STRANGER_MAX;
-        link.stranger = Some(Stranger { id, until });
+        link.stranger = Some(UnprovenLink { id, until });
         let mut others = self.links.iter_mut();
         if let Some(other) = others.find(|l| gone.is_some() && l.stranger.map(|s| s.id) == gone) {
             (other.open, other.stranger) = (false, None);

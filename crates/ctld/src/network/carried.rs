@@ -9,8 +9,15 @@ use std::rc::Rc;
 /// The bytes of each user with connections, and how many these are.
 #[derive(Debug)]
 pub(super) struct CarriedBytes {
-    users: RefCell<HashMap<u32, (usize, ByteCount)>>,
+    users: RefCell<HashMap<u32, CarriedOfUser>>,
     all: ByteCount,
+}
+
+/// What is carried for one user.
+#[derive(Debug)]
+struct CarriedOfUser {
+    connections: usize,
+    bytes: ByteCount,
 }
 
 /// A connection of a user's, until this is dropped.
@@ -32,19 +39,22 @@ impl CarriedBytes {
     pub(super) fn connect(self: &Rc<CarriedBytes>, uid: u32) -> (CarriedConnection, ByteCount) {
         let mut users = self.users.borrow_mut();
         let user = users.entry(uid);
-        let (count, bytes) = user.or_insert_with(|| (0, self.all.of_another()));
-        *count += 1;
+        let user = user.or_insert_with(|| CarriedOfUser {
+            connections: 0,
+            bytes: self.all.of_another(),
+        });
+        user.connections += 1;
         let carried = Rc::clone(self);
-        (CarriedConnection { carried, uid }, bytes.clone())
+        (CarriedConnection { carried, uid }, user.bytes.clone())
     }
 }
 
 impl Drop for CarriedConnection {
     fn drop(&mut self) {
         let mut users = self.carried.users.borrow_mut();
-        if let Some((count, _)) = users.get_mut(&self.uid) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(user) = users.get_mut(&self.uid) {
+            user.connections -= 1;
+            if user.connections == 0 {
                 users.remove(&self.uid);
             }
         }
