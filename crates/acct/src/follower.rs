@@ -3,6 +3,7 @@
 //! lost while the process lives, and what was not written when it dies comes again from the journal.
 
 use crate::change::Change;
+use crate::held_bytes::HeldBytes;
 use crate::store::{Store, StoreError};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,10 @@ use std::time::{Duration, Instant};
 
 /// Changes written in one transaction, unless one batch alone has more.
 const GROUP_CHANGES_MAX: usize = 8192;
+/// Bytes of changes after which no more are written in one transaction.
+const GROUP_BYTES_MAX: usize = 32 << 20;
+/// Bytes of changes that wait, about, beyond which no more are taken: each may have a command line of a megabyte.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// How long changes wait for others to share a transaction with. Who asks for them does not wait.
 const LINGER: Duration = Duration::from_millis(50);
 /// Batches without changes count too, so that the queue of them has an end.
@@ -84,6 +89,8 @@ struct Shared {
     /// Cost of the queue, and of what the thread is writing.
     queued: usize,
     writing: usize,
+    /// Bytes of the queue.
+    bytes: HeldBytes,
     accepted: u64,
     stored: u64,
     synced: u64,
@@ -108,6 +115,12 @@ impl Shared {
             || self.sync_wanted
             || self.wanted > self.stored
             || self.queued >= GROUP_CHANGES_MAX.min(room / 2)
+            || self.bytes.total() >= GROUP_BYTES_MAX
+    }
+
+    /// Whether a batch has to wait for room.
+    fn is_full(&self, cost: usize, room: usize) -> bool {
+        self.queued > 0 && (self.queued + cost > room || self.bytes.total() >= QUEUE_BYTES_MAX)
     }
 }
 
@@ -161,12 +174,13 @@ impl Follower {
             return Ok(());
         }
         let cost = changes.len() + BATCH_COST;
-        if shared.queued > 0 && shared.queued + cost > self.link.room {
+        if shared.is_full(cost, self.link.room) {
             return Err(Full(changes));
         }
         shared.accepted = position;
         let (idle, hurried) = (shared.queue.is_empty(), shared.is_urgent(self.link.room));
         shared.queued += cost;
+        shared.bytes.add(&changes);
         match shared.queue.back_mut() {
             Some((last, _)) if changes.is_empty() => {
                 *last = position;
@@ -192,9 +206,7 @@ impl Follower {
                 Err(Full(back)) => batch = back,
             }
             let cost = batch.len() + BATCH_COST;
-            let full = |shared: &mut Shared| {
-                !shared.ended && shared.queued > 0 && shared.queued + cost > self.link.room
-            };
+            let full = |shared: &mut Shared| !shared.ended && shared.is_full(cost, self.link.room);
             let mut shared = self.link.lock();
             let accepted = shared.accepted;
             shared.want(accepted);
@@ -398,14 +410,20 @@ impl Worker {
             };
         };
         let mut cost = group.len() + BATCH_COST;
+        shared.bytes.remove(&group);
+        let mut bytes = HeldBytes::default();
+        bytes.add(&group);
         while let Some((_, next)) = shared.queue.front()
             && group.len() + next.len() <= GROUP_CHANGES_MAX
+            && bytes.total() < GROUP_BYTES_MAX
         {
             let Some((at, next)) = shared.queue.pop_front() else {
                 break;
             };
             position = at;
             cost += next.len() + BATCH_COST;
+            shared.bytes.remove(&next);
+            bytes.add(&next);
             group.extend(next);
         }
         shared.queued = shared.queued.saturating_sub(cost);

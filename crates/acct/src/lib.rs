@@ -11,6 +11,7 @@ mod archive;
 mod array_text;
 mod change;
 mod follower;
+mod held_bytes;
 mod sqlite;
 mod store;
 mod window;

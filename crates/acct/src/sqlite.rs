@@ -18,6 +18,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod text;
+mod text_hash;
 mod usage;
 mod write;
 
@@ -29,6 +30,7 @@ pub use restore::{Restored, Restorer};
 
 use crate::change::Change;
 use crate::store::{Store, StoreError};
+use ::log::error;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::collections::HashMap;
@@ -113,22 +115,50 @@ impl SqliteStore {
     }
 }
 
-impl Store for SqliteStore {
-    fn position(&self) -> u64 {
-        self.position
-    }
-
-    fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+impl SqliteStore {
+    /// As [`Self::try_write`], after which nothing is remembered of a transaction that was rolled back.
+    fn write_all(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
         let result = self.try_write(changes, position);
         match result {
             Ok(()) => self.position = position,
-            // What was remembered of the transaction that was rolled back does not exist.
             Err(_) => {
                 self.texts.clear();
                 self.open_nodes = write::open_nodes(&self.connection).unwrap_or_default();
             }
         }
         result
+    }
+
+    /// Writes changes of which some can never be written without these, which are found by halves. The position stays what it
+    /// was: until all are through, they come again from the journal, and to write one twice changes nothing.
+    fn write_possible(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        match self.write_all(changes, self.position) {
+            Err(error) if error.is_lasting() && changes.len() <= 1 => {
+                error!("accounting leaves out a change that it can never write: {error}");
+                return Ok(());
+            }
+            Err(error) if error.is_lasting() => {}
+            result => return result,
+        }
+        let (first, second) = changes.split_at(changes.len() / 2);
+        self.write_possible(first)?;
+        self.write_possible(second)
+    }
+}
+
+impl Store for SqliteStore {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
+        match self.write_all(changes, position) {
+            Err(error) if error.is_lasting() => {
+                self.write_possible(changes)?;
+                self.write_all(&[], position)
+            }
+            result => result,
+        }
     }
 
     fn sync(&mut self) -> Result<u64, StoreError> {

@@ -17,8 +17,10 @@ pub trait Store: Send {
 
     /// Writes changes, in order, and the journal position that they reach, in one transaction.
     ///
+    /// A change that can never be written is left out: it must not keep those that follow from being written.
+    ///
     /// # Errors
-    /// What the database says; then nothing of it was written, and the same call may be repeated.
+    /// What the database says; then the same call may be repeated.
     fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError>;
 
     /// Makes what was written survive a loss of power; the position that does. A snapshot of the controller's state
@@ -184,4 +186,36 @@ pub enum StoreError {
     /// The thread that writes accounting is gone.
     #[error("accounting has stopped")]
     Stopped,
+}
+
+impl StoreError {
+    /// Whether what was to be written is why: the same changes fail again, however often they are tried.
+    pub(crate) fn is_lasting(&self) -> bool {
+        use rusqlite::{Error, ErrorCode};
+        match self {
+            StoreError::JobNumber(_) | StoreError::Damaged { .. } => true,
+            StoreError::Sql(Error::SqliteFailure(failure, _)) => matches!(
+                failure.code,
+                ErrorCode::ConstraintViolation
+                    | ErrorCode::TypeMismatch
+                    | ErrorCode::TooBig
+                    | ErrorCode::ParameterOutOfRange
+            ),
+            StoreError::Sql(error) => matches!(
+                error,
+                Error::ToSqlConversionFailure(_)
+                    | Error::FromSqlConversionFailure(..)
+                    | Error::IntegralValueOutOfRange(..)
+                    | Error::InvalidColumnType(..)
+                    | Error::Utf8Error(..)
+                    | Error::NulError(_)
+            ),
+            StoreError::Open { .. }
+            | StoreError::Foreign { .. }
+            | StoreError::Newer { .. }
+            | StoreError::Older { .. }
+            | StoreError::Sync { .. }
+            | StoreError::Stopped => false,
+        }
+    }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 /// Bytes of the seal of a record.
 const SEAL: usize = 16;
-/// Bytes of a record behind its length.
-pub const RECORD_BYTES_MAX: usize = 65_535;
-/// Bytes that one record carries. Less than there may be: who receives them has room for as much again.
+/// Bytes that one record carries: who receives them keeps them until they are all there.
 const CARRIED_MAX: usize = 32 << 10;
+/// Bytes of a record behind its length.
+pub const RECORD_BYTES_MAX: usize = CARRIED_MAX + SEAL;
 
 /// Why a channel cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -92,14 +92,21 @@ impl Opener {
     /// Takes what has come. A caller that opens all that is whole before it takes more keeps it bounded by one record and what was
     /// taken last.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.opened == self.bytes.len() {
-            // Nothing is kept while nothing happens.
-            self.bytes = Vec::new();
-        } else {
-            self.bytes.drain(..self.opened);
-        }
-        self.opened = 0;
+        self.drop_opened();
         self.bytes.extend(bytes);
+    }
+
+    /// Bytes that are kept: of a record that has not come whole, once all others were opened.
+    pub fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Nothing is kept while nothing happens, and of a part of a record no more than it has.
+    fn drop_opened(&mut self) {
+        if self.opened > 0 {
+            self.bytes = self.bytes[self.opened..].to_vec();
+            self.opened = 0;
+        }
     }
 
     /// Opens the next record that has come whole, and adds what it carries; whether there was one.
@@ -107,6 +114,14 @@ impl Opener {
     /// # Errors
     /// The channel is broken.
     pub fn open_next(&mut self, plain: &mut Vec<u8>) -> Result<bool, RecordError> {
+        let is_whole = self.open_whole(plain)?;
+        if !is_whole {
+            self.drop_opened();
+        }
+        Ok(is_whole)
+    }
+
+    fn open_whole(&mut self, plain: &mut Vec<u8>) -> Result<bool, RecordError> {
         let rest = &self.bytes[self.opened..];
         if self.ended && !rest.is_empty() {
             return Err(RecordError::AfterEnd);
@@ -115,7 +130,7 @@ impl Opener {
             return Ok(false);
         };
         let length = usize::from(u16::from_be_bytes(*length));
-        if length < SEAL {
+        if !(SEAL..=RECORD_BYTES_MAX).contains(&length) {
             return Err(RecordError::Changed);
         }
         let Some(record) = rest.get(..length) else {
@@ -216,6 +231,39 @@ mod tests {
         let (_, mut far) = pair();
         assert_eq!(
             open_all(&mut far.opener, &[0, 3, 1, 2, 3]),
+            Err(RecordError::Changed)
+        );
+    }
+
+    /// Records of 64 KiB were kept until they were whole, though nobody sends such.
+    #[test]
+    fn no_more_is_kept_than_the_part_of_a_record_that_is_sent() {
+        let (mut near, mut far) = pair();
+        let mut sealed = Vec::new();
+        near.sealer.seal(&[7; 100_000], &mut sealed).unwrap();
+        let parts: Vec<&[u8]> = sealed.chunks(10_000).collect();
+        let mut read = 0;
+        for part in parts {
+            read += open_all(&mut far.opener, part).unwrap().len();
+            assert!(far.opener.held() <= 2 * RECORD_BYTES_MAX);
+        }
+        assert_eq!((read, far.opener.held()), (100_000, 0));
+        let mut more = Vec::new();
+        near.sealer.seal(b"one", &mut more).unwrap();
+        near.sealer.seal(b"two", &mut more).unwrap();
+        more.pop();
+        assert_eq!(open_all(&mut far.opener, &more).unwrap(), b"one");
+        assert_eq!(far.opener.held(), 2 + SEAL + 2);
+        let longest = u16::try_from(RECORD_BYTES_MAX).unwrap();
+        let (_, mut far) = pair();
+        assert_eq!(
+            open_all(&mut far.opener, &longest.to_be_bytes()),
+            Ok(vec![])
+        );
+        let (_, mut far) = pair();
+        let longer = (longest + 1).to_be_bytes();
+        assert_eq!(
+            open_all(&mut far.opener, &longer),
             Err(RecordError::Changed)
         );
     }

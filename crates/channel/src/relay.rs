@@ -1,6 +1,7 @@
 //! A channel for a daemon with an event loop: what goes through a Unix socket, as from a peer on its own host, is carried to
 //! another host and back. A connection on which nothing happens has no buffers: there may be ten thousand.
 
+use crate::admission::ByteCount;
 use crate::handshake::{Channel, UnconfirmedChannel};
 use crate::opening::{OPENING_BYTES_MAX, Opening};
 use crate::records::{Opener, Sealer};
@@ -30,16 +31,58 @@ thread_local! {
     });
 }
 
-/// Carries in both directions until this host's side has ended.
+/// What one direction of a connection keeps: a part of a record, and what the other end has not taken yet. It counts as its
+/// owner's.
+struct KeptBytes {
+    count: Option<ByteCount>,
+    bytes: usize,
+}
+
+impl KeptBytes {
+    fn new(count: Option<ByteCount>) -> KeptBytes {
+        KeptBytes { count, bytes: 0 }
+    }
+
+    /// Counts as many as are kept now.
+    fn set(&mut self, bytes: usize) -> io::Result<()> {
+        if let Some(count) = &self.count {
+            match bytes.checked_sub(self.bytes) {
+                Some(more) => count.take(more).map_err(|_| {
+                    io::Error::other("too much is kept that has not come whole or was not taken")
+                })?,
+                None => count.give_back(self.bytes - bytes),
+            }
+            self.bytes = bytes;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for KeptBytes {
+    fn drop(&mut self) {
+        if let Some(count) = &self.count {
+            count.give_back(self.bytes);
+        }
+    }
+}
+
+/// Carries in both directions until this host's side has ended. What is kept meanwhile is counted, if a count is given.
 ///
 /// # Errors
-/// The connection broke, or what came was not sent by the other side.
-pub async fn relay(local: UnixStream, tcp: TcpStream, channel: Channel) -> io::Result<()> {
+/// The connection broke, what came was not sent by the other side, or there is no room for what is to be kept.
+pub async fn relay(
+    local: UnixStream,
+    tcp: TcpStream,
+    channel: Channel,
+    count: Option<ByteCount>,
+) -> io::Result<()> {
     let (local_in, local_out) = local.into_split();
     let (tcp_in, tcp_out) = tcp.into_split();
     let Channel { sealer, opener } = channel;
-    let mut out = pin!(carry_out(local_in, tcp_out, sealer));
-    let mut into = pin!(carry_in(tcp_in, local_out, opener));
+    let held = KeptBytes::new(count.clone());
+    let mut out = pin!(carry_out(local_in, tcp_out, sealer, held));
+    let held = KeptBytes::new(count);
+    let mut into = pin!(carry_in(tcp_in, local_out, opener, held));
     tokio::select! {
         ended = &mut out => {
             ended?;
@@ -184,6 +227,7 @@ async fn carry_out(
     from: unix::OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut sealer: Sealer,
+    mut held: KeptBytes,
 ) -> io::Result<()> {
     loop {
         from.readable().await?;
@@ -209,8 +253,13 @@ async fn carry_out(
         })?;
         match step {
             Step::Idle => {}
-            Step::Rest(rest) => to.write_all(&rest).await?,
+            Step::Rest(rest) => {
+                held.set(rest.len())?;
+                to.write_all(&rest).await?;
+                held.set(0)?;
+            }
             Step::End(rest) => {
+                held.set(rest.len())?;
                 to.write_all(&rest).await?;
                 return to.shutdown().await;
             }
@@ -222,6 +271,7 @@ async fn carry_in(
     from: OwnedReadHalf,
     mut to: unix::OwnedWriteHalf,
     mut opener: Opener,
+    mut held: KeptBytes,
 ) -> io::Result<()> {
     // What came with the answer.
     let mut first = Vec::new();
@@ -247,7 +297,11 @@ async fn carry_in(
         })?;
         match step {
             Step::Idle => {}
-            Step::Rest(rest) => write_all_local(&mut to, &rest).await?,
+            Step::Rest(rest) => {
+                held.set(opener.held() + rest.len())?;
+                write_all_local(&mut to, &rest).await?;
+                held.set(opener.held())?;
+            }
             Step::End(_) => {
                 // The program may have closed it already.
                 let _ = to.shutdown().await;
@@ -270,6 +324,7 @@ async fn write_all_local(to: &mut unix::OwnedWriteHalf, bytes: &[u8]) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::ByteBounds;
     use crate::{Initiator, Responder, SECRET, Scheme};
     use tokio::net::TcpListener;
 
@@ -298,10 +353,47 @@ mod tests {
         let (far_end, far_local) = UnixStream::pair().unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         let relays = [
-            tokio::spawn(relay(near_local, tcp, near)),
-            tokio::spawn(relay(far_local, accepted, far)),
+            tokio::spawn(relay(near_local, tcp, near, None)),
+            tokio::spawn(relay(far_local, accepted, far, None)),
         ];
         (near_end, far_end, relays)
+    }
+
+    /// A part of a record that has come, of each of a user's thousands of connections, was not counted.
+    #[tokio::test]
+    async fn parts_of_records_count() {
+        let count = ByteCount::new(ByteBounds {
+            own: 50_000,
+            all: 200_000,
+            few: 1000,
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut ends = Vec::new();
+        for n in 0..2 {
+            let mut tcp = TcpStream::connect(listener.local_addr().unwrap())
+                .await
+                .unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            let (end, local) = UnixStream::pair().unwrap();
+            let (mut near, far) = channels();
+            let relay = tokio::spawn(relay(local, accepted, far, Some(count.clone())));
+            let mut sealed = Vec::new();
+            near.sealer.seal(&[7; 30_000], &mut sealed).unwrap();
+            sealed.pop();
+            tcp.write_all(&sealed).await.unwrap();
+            while n == 0 && count.own() < 30_000 {
+                tokio::task::yield_now().await;
+            }
+            ends.push((tcp, end, relay, near));
+        }
+        let (.., second, _) = ends.pop().unwrap();
+        let error = second.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("too much is kept"), "{error}");
+        let (tcp, end, first, _) = ends.pop().unwrap();
+        assert!(!first.is_finished());
+        drop((tcp, end));
+        let _ = first.await.unwrap();
+        assert_eq!(count.own(), 0);
     }
 
     /// A step daemon that had said all, and closed its socket while srun still sent something, was lost for srun.

@@ -1,7 +1,7 @@
 //! The side that is connected to, in a daemon with an event loop: it accepts connections, has somebody find out whose each is, and
 //! carries those of which that is known to a socket of this host and back.
 
-use crate::admission::{Bounds, Refusals, StrangerId, Strangers};
+use crate::admission::{Bounds, ByteBounds, ByteCount, Refusals, StrangerId, Strangers};
 use crate::handshake::Channel;
 use crate::relay::relay;
 use std::any::Any;
@@ -17,6 +17,14 @@ use tokio::task::AbortHandle;
 /// Waits after an error of accept(2): descriptors may be used up.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
+/// What is kept of connections that are carried: a part of a record of each, and what was not taken yet. One user has room for
+/// that of thousands.
+pub const CARRIED: ByteBounds = ByteBounds {
+    own: 64 << 20,
+    all: 256 << 20,
+    few: 1 << 20,
+};
+
 /// A connection whose owner is known.
 #[derive(Debug)]
 pub struct IdentifiedConnection {
@@ -28,6 +36,8 @@ pub struct IdentifiedConnection {
     pub channel: Channel,
     /// Dropped when the connection has ended: what counts it as its owner's.
     pub share: Option<Box<dyn Any>>,
+    /// What is kept of it counts there, if its owner has a limit.
+    pub bytes: Option<ByteCount>,
 }
 
 /// Lines for the daemon's log.
@@ -140,10 +150,11 @@ impl ChannelServer {
             remote,
             channel,
             share,
+            bytes,
         } = connection;
         self.carried.set(self.carried.get() + 1);
         tokio::task::spawn_local(async move {
-            if let Err(e) = relay(local, remote, channel).await {
+            if let Err(e) = relay(local, remote, channel, bytes).await {
                 (server.log.failed)(&format!("connection from {from}: {e}"));
             }
             drop(share);
@@ -198,6 +209,7 @@ mod tests {
             remote: tcp,
             channel,
             share: None,
+            bytes: Some(ByteCount::new(CARRIED)),
         }))
     }
 

@@ -5,6 +5,7 @@
 //! Who connects is a stranger until the credential is verified: strangers are bounded in number, bytes and time, and wait
 //! only for each other.
 
+mod carried;
 mod configuration;
 mod http;
 mod joining;
@@ -20,8 +21,9 @@ use crate::failure;
 use crate::node_trust::{NodeTrust, refusal_of_other};
 use crate::peer::{NodeProof, Origin, Peer};
 use crate::watchdog::{Doing, Pulse};
+use carried::{CarriedBytes, CarriedConnection};
 use log::{debug, info};
-use muster_channel::admission::Bounds;
+use muster_channel::admission::{Bounds, ByteCount};
 use muster_channel::relay::{Beginning, confirmed, read_beginning};
 use muster_channel::server::{ChannelServer, IdentifiedConnection, Log};
 use muster_channel::{Opening, Purpose, Responder, SECRET, Scheme, UnconfirmedChannel};
@@ -30,6 +32,7 @@ use muster_proto::frame;
 use muster_proto::hello::{ChannelAnswer, ChannelHello};
 use muster_proto::version::Versions;
 use names::{LOOKUPS_MAX, Names};
+use std::any::Any;
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -181,6 +184,7 @@ pub(crate) fn start(
             kept: RefCell::default(),
             trust,
             tries: RefCell::default(),
+            carried: CarriedBytes::new(),
         });
         local.block_on(&runtime, network.run(listeners, &pulse))
     })?;
@@ -205,6 +209,8 @@ struct Network {
     trust: NodeTrust,
     /// Attempts to join without a token.
     tries: RefCell<joining::FailedTries>,
+    /// What is kept of users' connections.
+    carried: Rc<CarriedBytes>,
 }
 
 impl Network {
@@ -262,18 +268,22 @@ impl Network {
                 let sent = tcp.write_all(&answer).await;
                 sent.map_err(|e| e.to_string())?;
                 let channel = confirmed(&mut tcp, channel).await?;
+                let mut carried = None;
                 match identified {
                     Identified::Arrival(arrival) => {
+                        carried = self.count_carried(arrival.peer.uid);
                         let taken = self.arrivals.send(arrival).await;
                         taken.map_err(|_| "the controller stops".to_owned())?;
                     }
                     Identified::Host(stream) => self.configuration.give(stream)?,
                 }
+                let (share, bytes) = carried.unzip();
                 Ok(Some(IdentifiedConnection {
                     local,
                     remote: tcp,
                     channel,
-                    share: None,
+                    share: share.map(|share| Box::new(share) as Box<dyn Any>),
+                    bytes,
                 }))
             }
             Err(why) => {
@@ -283,6 +293,12 @@ impl Network {
                 Err(why)
             }
         }
+    }
+
+    /// A connection of a user who has a limit: agents are root's or SlurmUser's.
+    fn count_carried(&self, uid: u32) -> Option<(CarriedConnection, ByteCount)> {
+        let has_limit = uid != 0 && uid != nix::unistd::geteuid().as_raw();
+        has_limit.then(|| self.carried.connect(uid))
     }
 
     async fn identify(

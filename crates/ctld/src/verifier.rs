@@ -12,7 +12,7 @@ mod worker;
 use log::{debug, error, info, warn};
 use minicbor::bytes::ByteVec;
 use muster_channel::admission::FairQueue;
-use muster_verifier::message::{Answer, Level, Question, Report, Subject, Verdict};
+use muster_verifier::message::{Level, Question, Report, Subject, Verdict};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -83,11 +83,11 @@ impl Pool {
         (self.settings.processes / 2).max(1)
     }
 
-    /// Has a request verified.
+    /// Has a request verified. Answers come as the messages that they are sent in.
     ///
     /// # Errors
     /// Why there is no verdict; it does not say so if the site lets such requests pass.
-    pub(crate) async fn verify<A: Future<Output = io::Result<Answer>>>(
+    pub(crate) async fn verify<A: Future<Output = io::Result<Vec<u8>>>>(
         self: &Rc<Pool>,
         subject: Subject,
         answer: impl Fn(Question) -> A,
@@ -254,7 +254,7 @@ struct Lease {
 }
 
 impl Lease {
-    async fn talk<A: Future<Output = io::Result<Answer>>>(
+    async fn talk<A: Future<Output = io::Result<Vec<u8>>>>(
         &mut self,
         subject: Subject,
         answer: impl Fn(Question) -> A,

@@ -247,6 +247,7 @@ impl Relay {
                     local,
                     remote: tcp,
                     channel,
+                    bytes: Some(share.bytes()),
                     share: Some(Box::new(share)),
                 })
             }

@@ -70,7 +70,7 @@ pub(crate) async fn begin(
     far.set_nonblocking(true)?;
     let far = tokio::net::UnixStream::from_std(far)?;
     tokio::spawn(async move {
-        if let Err(e) = relay(far, tcp, channel).await {
+        if let Err(e) = relay(far, tcp, channel, None).await {
             log::debug!("connection to another host: {e}");
         }
     });

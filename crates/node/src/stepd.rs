@@ -12,6 +12,7 @@
 //! with the streams comes a connection to srun, and the last word on it is said when the end is recorded.
 
 mod around;
+mod asked_signals;
 mod bind;
 mod connections;
 mod control_channel;

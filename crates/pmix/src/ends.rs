@@ -5,6 +5,7 @@ use muster_proto::frame::{self, Frames};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 /// The connections of a host.
 #[derive(Debug)]
@@ -52,6 +53,14 @@ impl Control {
         }
         out
     }
+}
+
+/// How long to wait until then, for [`poll`].
+pub(crate) fn wait_ms(until: Option<Instant>) -> i32 {
+    until.map_or(-1, |at| {
+        let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
+        i32::try_from(wait).unwrap_or(i32::MAX)
+    })
 }
 
 #[allow(unsafe_code)]

@@ -6,7 +6,7 @@ mod spawn;
 
 use crate::collective::{Collectives, Contribution, Finish, Outcome, Outgoing, neighbours};
 use crate::control::{Environments, FromHost, ToHost};
-use crate::ends::{Control, Endpoints, poll};
+use crate::ends::{Control, Endpoints, poll, wait_ms};
 use crate::info::{Infos, Value};
 use crate::job::{self, Job, Local, TaskOwner};
 use crate::library::{Library, library};
@@ -16,7 +16,7 @@ use crate::server::{Place, Server};
 use crate::sys::set_variable;
 use crate::ucx::{Ucx, UcxChoice};
 use crate::upcall::{Done, Modex, Upcall};
-use crate::{ProcName, status};
+use crate::{ProcName, descriptors, status};
 use minicbor::{Decode, Encode};
 use names::Names;
 use spawn::Spawns;
@@ -125,6 +125,7 @@ pub fn run(
     ends: Endpoints,
     beside: Option<(PmiSetup, Vec<UnixStream>)>,
 ) -> io::Result<()> {
+    descriptors::raise_limit();
     let mut control = Control::new(ends.control)?;
     let mesh = Mesh::listening(ends.listener, &setup.key)?;
     let ucx = setup.tuning.ucx.clone().filter(|_| setup.names.len() > 1);
@@ -571,13 +572,8 @@ impl MpiHost {
 
     fn timeout_ms(&self) -> i32 {
         let fetches = self.asked.values().map(|a| a.until);
-        fetches
-            .chain(self.names.next_expiry())
-            .min()
-            .map_or(-1, |at| {
-                let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;
-                i32::try_from(wait).unwrap_or(i32::MAX)
-            })
+        let others = self.names.next_expiry().into_iter();
+        wait_ms(fetches.chain(others).chain(self.mesh.deadline()).min())
     }
 
     fn ticket(&mut self) -> u64 {

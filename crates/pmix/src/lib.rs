@@ -9,6 +9,7 @@
 
 mod collective;
 pub mod control;
+mod descriptors;
 mod ends;
 mod exchange;
 pub mod fuzzing;

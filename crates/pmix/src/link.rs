@@ -7,6 +7,7 @@ use crate::lane::{Lane, Packet, Way};
 use crate::ucx::Ucx;
 use crate::wire::{UcxOffer, Wire};
 use muster_channel::Channel;
+use muster_channel::admission::StrangerId;
 use muster_proto::frame::{self, Frames};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, connect, setsockopt, socket,
@@ -15,6 +16,7 @@ use nix::sys::socket::{
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Instant;
 
 #[derive(Debug)]
 enum LinkStage {
@@ -24,6 +26,15 @@ enum LinkStage {
     Unknown(Box<Handshake>),
     /// Both know each other.
     Open(Channel),
+}
+
+/// One that was accepted, and has not shown yet that a host is at the other end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnprovenLink {
+    /// By which it is counted.
+    pub(crate) id: StrangerId,
+    /// When it is closed.
+    pub(crate) until: Instant,
 }
 
 /// A connection.
@@ -47,6 +58,8 @@ pub(crate) struct Link {
     offered: bool,
     /// Why the other end is not sent to by UCX, when that is news.
     pub(crate) note: Option<String>,
+    /// It counts as such.
+    pub(crate) stranger: Option<UnprovenLink>,
 }
 
 impl Link {
@@ -96,6 +109,7 @@ impl Link {
             lane: Lane::default(),
             offered: false,
             note: None,
+            stranger: None,
         })
     }
 

@@ -2,16 +2,29 @@
 //! to the other, or ahead of time on request; a message to the own host is delivered locally.
 
 use crate::handshake::Own;
-use crate::link::Link;
+use crate::link::{Link, UnprovenLink};
 use crate::ucx::{Arrival, Ucx};
 use crate::wire::Wire;
+use muster_channel::admission::{Bounds, Strangers};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::TcpListener;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a host that leaves waits for one that does not read.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
+/// Connections of which it is not known whether a host is at the other end. Everybody may make such.
+const STRANGERS: Bounds = Bounds {
+    all: 256,
+    of_address: 64,
+};
+/// How long one may remain such.
+const STRANGER_MAX: Duration = Duration::from_secs(30);
+/// Connections that are accepted in one round.
+const ACCEPTED_MAX: usize = 64;
+/// How long none are accepted when that failed: the listener says at once that there are some, for which there are no descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What happened on the connections.
 #[derive(Debug)]
@@ -29,7 +42,10 @@ pub(crate) struct Mesh {
     pub(crate) own: String,
     key: Vec<u8>,
     listener: Option<TcpListener>,
+    /// No connection is accepted before.
+    paused: Option<Instant>,
     links: Vec<Link>,
+    strangers: Strangers,
     to_self: VecDeque<Wire>,
     /// Hosts that no connection could even be begun with.
     unreachable: Vec<String>,
@@ -48,7 +64,9 @@ impl Mesh {
             own,
             key,
             listener,
+            paused: None,
             links: Vec::new(),
+            strangers: Strangers::new(STRANGERS),
             to_self: VecDeque::new(),
             unreachable: Vec::new(),
             gone: BTreeSet::new(),
@@ -137,7 +155,8 @@ impl Mesh {
 
     /// To poll: the listener first, then UCX.
     pub(crate) fn interests(&self) -> Vec<(i32, i16)> {
-        let listener = self.listener.as_ref().map_or(-1, |l| l.as_raw_fd());
+        let listener = self.listener.as_ref().filter(|_| self.paused.is_none());
+        let listener = listener.map_or(-1, |l| l.as_raw_fd());
         let ucx = self.ucx.as_ref().map_or(-1, Ucx::fd);
         let mut out = vec![(listener, libc::POLLIN), (ucx, libc::POLLIN)];
         out.extend(self.links.iter().map(Link::interest));
@@ -150,6 +169,13 @@ impl Mesh {
             || !self.to_self.is_empty()
             || !self.unreachable.is_empty()
             || self.links.iter().any(|l| !l.open)
+    }
+
+    /// When it is to be served though no descriptor has anything.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let links = self.links.iter().filter_map(|l| l.stranger);
+        let ends = links.map(|stranger| stranger.until);
+        ends.chain(self.paused).min()
     }
 
     /// Serves those that poll found something at, in the order of [`Self::interests`].
@@ -176,8 +202,10 @@ impl Mesh {
         for message in std::mem::take(&mut self.to_self) {
             out.push(MeshEvent::Message(self.own.clone(), message));
         }
+        let now = Instant::now();
+        self.end_waits(now);
         if seen.first() == Some(&true) {
-            self.accept();
+            self.accept(now);
         }
         self.bury(&mut out);
         out
@@ -210,13 +238,52 @@ impl Mesh {
         }
     }
 
-    fn accept(&mut self) {
-        while let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) {
-            match Link::accepted(stream) {
-                Ok(link) => self.links.push(link),
-                Err(e) => eprintln!("a connection cannot be used: {e}"),
+    /// Who has shown that a host is there is no stranger any more; who has not in time goes.
+    fn end_waits(&mut self, now: Instant) {
+        self.paused = self.paused.filter(|until| *until > now);
+        for link in &mut self.links {
+            let Some(stranger) = link.stranger else {
+                continue;
+            };
+            link.open &= link.is_known() || stranger.until > now;
+            if link.is_known() || !link.open {
+                self.strangers.leave(stranger.id);
+                link.stranger = None;
             }
         }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTED_MAX {
+            match self.listener.as_ref().map(TcpListener::accept) {
+                None => return,
+                Some(Err(e)) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Some(accepted) => self.accepted(accepted, now),
+            }
+            if self.paused.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn accepted(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>, now: Instant) {
+        let link = accepted.and_then(|(stream, from)| Ok((Link::accepted(stream)?, from.ip())));
+        let (mut link, from) = match link {
+            Ok(accepted) => accepted,
+            Err(e) => {
+                eprintln!("a connection cannot be accepted: {e}");
+                self.paused = Some(now + ACCEPT_PAUSE);
+                return;
+            }
+        };
+        let (id, gone) = self.strangers.admit(from);
+        let until = now + STRANGER_MAX;
+        link.stranger = Some(UnprovenLink { id, until });
+        let mut others = self.links.iter_mut();
+        if let Some(other) = others.find(|l| gone.is_some() && l.stranger.map(|s| s.id) == gone) {
+            (other.open, other.stranger) = (false, None);
+        }
+        self.links.push(link);
     }
 
     /// Closed connections are forgotten; a host without any is gone.

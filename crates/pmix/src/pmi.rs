@@ -7,12 +7,12 @@ pub(crate) mod server;
 mod spawn;
 
 use crate::control::{Environments, FromHost, ToHost};
-use crate::ends::{Control, Endpoints, poll};
+use crate::ends::{Control, Endpoints, poll, wait_ms};
 use crate::exchange::Exchange;
 use crate::mesh::{Mesh, MeshEvent};
 use crate::srun::{Runs, SpawnRequest};
-use crate::status;
 use crate::wire::Wire;
+use crate::{descriptors, status};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::limits::FRAME_BYTES_MAX;
@@ -93,6 +93,7 @@ impl Message for PmiWire {}
 /// # Errors
 /// The loop cannot wait.
 pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Result<()> {
+    descriptors::raise_limit();
     let mut control = Control::new(ends.control)?;
     let mesh = Mesh::listening(ends.listener, &setup.key)?;
     serve_alone(setup, sockets, mesh, &mut control)
@@ -266,7 +267,8 @@ impl Pmi {
         fds.extend(self.interests().into_iter().map(entry));
         let links = fds.len();
         fds.extend(mesh.interests().into_iter().map(entry));
-        poll(&mut fds, if mesh.is_eager() { 0 } else { -1 })?;
+        let eager = mesh.is_eager();
+        poll(&mut fds, if eager { 0 } else { wait_ms(mesh.deadline()) })?;
         let seen: Vec<bool> = fds.iter().map(|f| f.revents != 0).collect();
         if seen[0] {
             for message in control.read() {

@@ -2,6 +2,7 @@
 //! step shares the CPUs of the allocation with the one whose task asked.
 
 use crate::control::FromHost;
+use crate::descriptors;
 use crate::upcall::App;
 use std::fmt::Write as _;
 use std::io::{self, Read};
@@ -77,6 +78,7 @@ impl SpawnRequest<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        descriptors::with_first_limit(&mut command);
         let mut child = command.spawn()?;
         let mut streams = Vec::new();
         streams.extend(child.stdout.take().map(|s| (Stream::Out(s), false)));

@@ -6,6 +6,7 @@ use minicbor::bytes::ByteVec;
 use muster_model::command::JobUpdate;
 use muster_model::environment::Environment;
 use muster_model::spec::{Dependency, ExecContext, JobSpec, ResourceAsk};
+use std::collections::BTreeMap;
 
 /// The request.
 #[derive(Clone, Debug, Default)]
@@ -138,6 +139,33 @@ impl Description {
                 *environment = environment.iter().filter(own).collect();
             }
         }
+        self.environment_changed = true;
+        true
+    }
+
+    /// The same for many variables, which are gone through once.
+    pub fn set_variables(&mut self, variables: BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> bool {
+        let Some(environment) = self.environment() else {
+            return false;
+        };
+        let mut left: BTreeMap<&[u8], &Option<Vec<u8>>> =
+            (variables.iter().map(|(name, value)| (&**name, value))).collect();
+        let mut new = Environment::default();
+        for variable in environment.iter() {
+            let name = muster_model::environment::name(variable);
+            match (variables.get(name), left.remove(name)) {
+                (Some(Some(value)), Some(_)) => new.push(&[name, b"=", value]),
+                (Some(None), _) => {}
+                // One that is there again stays, as where each is set alone.
+                (None, _) | (Some(Some(_)), None) => new.push(&[variable]),
+            }
+        }
+        for (name, value) in left {
+            if let Some(value) = value {
+                new.push(&[name, b"=", value]);
+            }
+        }
+        *environment = new;
         self.environment_changed = true;
         true
     }

@@ -43,6 +43,7 @@ struct Shared {
     host: Rc<dyn Host>,
     /// When the call that runs must be over.
     deadline: Cell<Option<Instant>>,
+    time_limit: Duration,
     lines: RefCell<Vec<String>>,
     logged: Cell<usize>,
     /// Bytes that the script may use, beside what it is given.
@@ -61,6 +62,23 @@ impl Shared {
         self.given.set(self.given.get().saturating_add(grown));
         lua.set_memory_limit(self.memory.saturating_add(self.given.get()))?;
         made
+    }
+
+    /// An error when the call that runs should be over; the end of the process if it goes on after that. Lua looks between its
+    /// instructions: what takes long within one looks itself.
+    fn check_time(&self) -> mlua::Result<()> {
+        let Some(deadline) = self.deadline.get() else {
+            return Ok(());
+        };
+        let now = Instant::now();
+        if now < deadline {
+            return Ok(());
+        }
+        if now > deadline + GRACE {
+            self.host.give_up();
+        }
+        let text = format!("it did not end in {} ms", self.time_limit.as_millis());
+        Err(mlua::Error::runtime(text))
     }
 
     fn log(&self, level: Level, text: &str) {
@@ -112,6 +130,7 @@ impl Script {
         let shared = Rc::new(Shared {
             host,
             deadline: Cell::new(None),
+            time_limit: Duration::from_millis(load.time_limit_ms),
             lines: RefCell::default(),
             logged: Cell::new(0),
             memory: bytes,
@@ -151,20 +170,9 @@ impl Script {
     fn watch_time(&self) -> mlua::Result<()> {
         let shared = Rc::clone(&self.shared);
         let triggers = HookTriggers::new().every_nth_instruction(LOOK_EVERY);
-        let limit = self.time_limit;
         self.lua.set_global_hook(triggers, move |_, _| {
-            let Some(deadline) = shared.deadline.get() else {
-                return Ok(VmState::Continue);
-            };
-            let now = Instant::now();
-            if now < deadline {
-                return Ok(VmState::Continue);
-            }
-            if now > deadline + GRACE {
-                shared.host.give_up();
-            }
-            let text = format!("it did not end in {} ms", limit.as_millis());
-            Err(mlua::Error::runtime(text))
+            shared.check_time()?;
+            Ok(VmState::Continue)
         })
     }
 

@@ -108,7 +108,24 @@ pub struct Row {
 /// Bytes of a text in a list of all jobs: users choose how long theirs are.
 const LISTED_TEXT_MAX: usize = 256;
 
+/// Bytes of rows after which a part of a list ends: a message has a bound, and is made in one piece.
+pub const PART_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a field beside its text, about.
+const FIELD_BYTES: usize = 64;
+
 impl Row {
+    /// About how many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        let field = |(name, value): &(String, Value)| {
+            let text = match value {
+                Value::Number(_) => 0,
+                Value::Text(text) => text.len(),
+            };
+            name.len() + text + FIELD_BYTES
+        };
+        self.key.len() + self.fields.iter().map(field).sum::<usize>()
+    }
+
     /// The row in a list that may have very many.
     #[must_use]
     pub fn shortened(mut self) -> Row {
@@ -143,9 +160,9 @@ pub enum Question {
     /// The partitions that the user may use.
     #[n(0)]
     Partitions,
-    /// All jobs (`slurm.jobs`).
-    #[n(1)]
-    Jobs,
+    /// Jobs from this number on (`slurm.jobs`), a part of them.
+    #[n(5)]
+    JobsFrom(#[n(0)] u64),
     /// All reservations (`slurm.reservations`).
     #[n(2)]
     Reservations,
@@ -173,6 +190,9 @@ pub enum Answer {
     /// A number, if there is one.
     #[n(1)]
     Number(#[n(0)] Option<i64>),
+    /// A part of very many records, and the number from which on there are more.
+    #[n(2)]
+    Part(#[n(0)] Vec<Row>, #[n(1)] Option<u64>),
 }
 
 /// How important a line of the log is.

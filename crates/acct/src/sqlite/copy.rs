@@ -4,7 +4,7 @@
 //! copy is, in the transaction that writes the rows.
 
 use super::log::{self, Written};
-use super::read::bytes_of;
+use super::read::{FIXED_BYTES, bytes_of};
 use super::records::{RawJob, Records, job_columns, owner_names};
 use super::row::{small, step_key, time};
 use super::text::Texts;
@@ -255,12 +255,14 @@ pub(super) fn origin(connection: &Connection) -> Result<i64, StoreError> {
 
 /// Bytes of rows after which no more are read for one part of the copy: a command line may be a megabyte.
 const BYTES_MAX: usize = 8 << 20;
+/// Bytes of a name beside its text.
+const NAME_BYTES: usize = size_of::<String>();
 
 /// Collects rows.
 struct Selection<'a> {
     records: Records<'a>,
     rows: Rows,
-    /// About so many bytes of texts are in them.
+    /// About how many bytes they have.
     bytes: usize,
 }
 
@@ -402,7 +404,7 @@ impl Selection<'_> {
         let job = self.records.job(&run)?;
         for step in self.records.steps_as_written(&run, &job, only)? {
             let key = step_key(step.step);
-            self.bytes += step.submit_line.len() + step.nodelist.len();
+            self.bytes += FIXED_BYTES + step.submit_line.len() + step.nodelist.len();
             self.rows.steps.insert((number, key), step);
         }
         Ok(())
@@ -422,9 +424,9 @@ impl Selection<'_> {
                 end: time(row.get(1)?),
             })
         })?;
-        self.rows
-            .suspensions
-            .extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
+        let found = found.collect::<rusqlite::Result<Vec<_>>>()?;
+        self.bytes += found.len() * size_of::<Suspension>();
+        self.rows.suspensions.extend(found);
         Ok(())
     }
 
@@ -446,7 +448,10 @@ impl Selection<'_> {
             })
         });
         match event.optional()? {
-            Some(event) => self.rows.events.push((id, event)),
+            Some(event) => {
+                self.bytes += FIXED_BYTES + event.reason.len();
+                self.rows.events.push((id, event));
+            }
             None => drop(self.rows.gone.events.insert(id)),
         }
         Ok(())
@@ -457,7 +462,10 @@ impl Selection<'_> {
             "SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn WHERE id = ?1",
         )?;
         match statement.query_row([id], logged_transaction).optional()? {
-            Some(found) => self.rows.transactions.push(found),
+            Some(found) => {
+                self.bytes += logged_bytes(&found);
+                self.rows.transactions.push(found);
+            }
             None => drop(self.rows.gone.transactions.insert(id)),
         }
         Ok(())
@@ -489,6 +497,7 @@ impl Selection<'_> {
             node_ms: amount(row, 10)?,
             planned_cpu_ms: amount(row, 11)?,
         };
+        self.bytes += FIXED_BYTES + sum.account.len() + sum.wckey.len();
         self.rows.used.push((id, sum));
         Ok(())
     }
@@ -517,7 +526,10 @@ impl Selection<'_> {
                 })
             });
         match sum.optional()? {
-            Some(sum) => self.rows.out.push((id, sum)),
+            Some(sum) => {
+                self.bytes += FIXED_BYTES;
+                self.rows.out.push((id, sum));
+            }
             None => drop(self.rows.gone.out.insert(id)),
         }
         Ok(())
@@ -536,6 +548,20 @@ fn length_name(key: i64) -> &'static str {
         1 => "day",
         _ => "month",
     }
+}
+
+/// About how many bytes a change of accounting's records takes.
+pub(super) fn logged_bytes(logged: &LoggedTransaction) -> usize {
+    let Transaction {
+        target,
+        info,
+        users,
+        accounts,
+        ..
+    } = &logged.transaction;
+    let names = users.iter().chain(accounts);
+    let names = names.map(|name| name.len() + NAME_BYTES);
+    FIXED_BYTES + target.len() + info.len() + names.sum::<usize>()
 }
 
 /// A row of `txn`, with all its columns.

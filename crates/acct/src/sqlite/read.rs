@@ -1,9 +1,10 @@
 //! Answering sacct from the file. Each query is one read transaction: the writer goes on beside it.
 
-use super::copy::logged_transaction;
+use super::copy::{logged_bytes, logged_transaction};
 use super::records::{RawJob, Records, decode, job_columns, owner_names};
 use super::row::{first_row, last_row, row_run, small, time};
 use super::text::{Texts, find};
+use super::text_hash::TextKey;
 use super::write::{REPEATED_BYTES_MAX, cut};
 use crate::array_text::pending_text;
 use crate::store::{History, Interrupter, StoreError, Use};
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// Bytes after which a page ends, however few jobs it has: some have tens of thousands of steps.
 const PAGE_BYTES: usize = 4 << 20;
 /// Bytes of a job or step beside its long texts, about.
-const FIXED_BYTES: usize = 512;
+pub(super) const FIXED_BYTES: usize = 512;
 
 /// Bytes of hostlists that are remembered before all are forgotten.
 const ON_NODES_BYTES_MAX: usize = 16 << 20;
@@ -165,16 +166,25 @@ impl History for Reader {
         end: Option<Timestamp>,
     ) -> Result<Vec<LoggedTransaction>, StoreError> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT * FROM (SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn
-             WHERE at_ms >= ?1 AND at_ms <= ?2 ORDER BY at_ms DESC, id DESC LIMIT ?3) ORDER BY at_ms, id",
+            "SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn
+             WHERE at_ms >= ?1 AND at_ms <= ?2 ORDER BY at_ms DESC, id DESC LIMIT ?3",
         )?;
         let window = (
             start.map_or(i64::MIN, |start| start.0),
             end.map_or(i64::MAX, |end| end.0),
             TRANSACTIONS_MAX,
         );
-        let all = statement.query_map(window, logged_transaction)?;
-        Ok(all.collect::<rusqlite::Result<_>>()?)
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        for logged in statement.query_map(window, logged_transaction)? {
+            let logged = logged?;
+            bytes += logged_bytes(&logged);
+            if bytes > TRANSACTION_BYTES_MAX {
+                break;
+            }
+            all.push(logged);
+        }
+        all.reverse();
+        Ok(all)
     }
 }
 
@@ -200,6 +210,8 @@ const EVENT_BYTES: usize = 64;
 
 /// Changes of accounting in one answer, which has to fit into a message.
 const TRANSACTIONS_MAX: u32 = 10_000;
+/// Bytes of them, about: older ones are left out.
+const TRANSACTION_BYTES_MAX: usize = 32 << 20;
 
 /// Numbers of the texts that a query names; absent when it names none of the kind.
 struct NamedTexts {
@@ -211,13 +223,14 @@ struct NamedTexts {
 
 impl NamedTexts {
     fn find(connection: &Connection, query: &AcctQuery) -> Result<NamedTexts, StoreError> {
+        let key = TextKey::of(connection)?;
         let numbers = |names: &[String]| -> Result<Option<Vec<i64>>, StoreError> {
             if names.is_empty() {
                 return Ok(None);
             }
             let mut numbers = Vec::new();
             for name in names {
-                numbers.extend(find(connection, name.as_bytes())?);
+                numbers.extend(find(connection, key, name.as_bytes())?);
             }
             numbers.sort_unstable();
             Ok(Some(numbers))

@@ -9,7 +9,7 @@ const APPLICATION: i64 = 0x4d75_7374;
 
 /// Each entry brings a file from the format of its index to the next. Entries never change once released.
 const MIGRATIONS: &[&str] = &[
-    FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7,
+    FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6, FORMAT_7, FORMAT_8,
 ];
 
 /// A run's key is one number, the job's times 2^16 plus the run's, so that the table itself is the index by number
@@ -125,6 +125,13 @@ CREATE TABLE out_of_service (
 CREATE UNIQUE INDEX out_of_service_once ON out_of_service (length, begin_ms, node);
 CREATE INDEX imported_row ON imported (row);
 ";
+
+/// The key of the hashes of texts ([`super::text_hash`]).
+const FORMAT_8: &str = "
+INSERT INTO meta VALUES ('text_key_first', random()), ('text_key_second', random());
+";
+/// The format that brought a key for hashes, which all texts of an older one get.
+const KEYED_SINCE: i64 = 8;
 /// The format that brought sums, which are made of the rows then.
 const SUMS_SINCE: i64 = 7;
 
@@ -166,6 +173,9 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
         transaction.execute_batch(migration)?;
+    }
+    if found < KEYED_SINCE {
+        super::text::rehash(&transaction)?;
     }
     if found < SUMS_SINCE {
         super::rollup::begin(&transaction)?;

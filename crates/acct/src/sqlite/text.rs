@@ -1,6 +1,7 @@
 //! Texts that repeat, stored once. A text that has a number keeps it for ever.
 
-use rusqlite::{Connection, OptionalExtension};
+use super::text_hash::TextKey;
+use rusqlite::{Connection, OptionalExtension, Row};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ const ENTRY_BYTES: usize = 64;
 pub(super) struct Interned {
     numbers: HashMap<Box<[u8]>, i64>,
     bytes: usize,
+    /// Of the database, once a text was looked for.
+    key: Option<TextKey>,
 }
 
 impl Interned {
@@ -22,11 +25,15 @@ impl Interned {
         if let Some(number) = self.numbers.get(text) {
             return Ok(*number);
         }
-        let number = match find(connection, text)? {
+        let key = match self.key {
+            Some(key) => key,
+            None => *self.key.insert(TextKey::of(connection)?),
+        };
+        let number = match find(connection, key, text)? {
             Some(number) => number,
             None => connection
                 .prepare_cached("INSERT INTO text (hash, value) VALUES (?1, ?2)")?
-                .insert((hash(text), text))?,
+                .insert((key.hash(text), text))?,
         };
         if self.bytes > REMEMBERED_BYTES_MAX {
             self.clear();
@@ -36,7 +43,7 @@ impl Interned {
         Ok(number)
     }
 
-    /// Forgets all.
+    /// Forgets all texts.
     pub(super) fn clear(&mut self) {
         self.numbers.clear();
         self.bytes = 0;
@@ -76,18 +83,30 @@ impl Texts {
 }
 
 /// The number of `text`, if it is stored.
-pub(super) fn find(connection: &Connection, text: &[u8]) -> rusqlite::Result<Option<i64>> {
+pub(super) fn find(
+    connection: &Connection,
+    key: TextKey,
+    text: &[u8],
+) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached("SELECT id FROM text WHERE hash = ?1 AND value = ?2")?
-        .query_row((hash(text), text), |row| row.get(0))
+        .query_row((key.hash(text), text), |row| row.get(0))
         .optional()
 }
 
-/// FNV-1a. It is stored, so it must stay what it is; two texts with one hash cost only time.
-fn hash(text: &[u8]) -> i64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in text {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+/// Gives all texts of a database their hashes with its key, which it has got since.
+pub(super) fn rehash(connection: &Connection) -> rusqlite::Result<()> {
+    let key = TextKey::of(connection)?;
+    let mut next =
+        connection.prepare("SELECT id, value FROM text WHERE id > ?1 ORDER BY id LIMIT 1")?;
+    let mut set = connection.prepare("UPDATE text SET hash = ?2 WHERE id = ?1")?;
+    let mut last = i64::MIN;
+    loop {
+        let hash_of = |row: &Row<'_>| Ok((row.get(0)?, key.hash(row.get_ref(1)?.as_bytes()?)));
+        let Some((id, hash)) = next.query_row([last], hash_of).optional()? else {
+            return Ok(());
+        };
+        set.execute((id, hash))?;
+        last = id;
     }
-    i64::from_ne_bytes(hash.to_ne_bytes())
 }

@@ -425,7 +425,7 @@ impl Writer<'_> {
         let exit = note
             .derived_exit
             .map(|signal| exit_key(ExitStatus { code: 0, signal }));
-        let (first, last) = (first_row(job)?, first_row(JobId(job.0 + 1))?);
+        let (first, last) = (first_row(job)?, first_row(JobId(job.0.saturating_add(1)))?);
         let rows = self.rows(first, last)?;
         if wckey.is_some() {
             for row in &rows {

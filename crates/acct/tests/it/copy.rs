@@ -2,8 +2,9 @@
 
 use crate::query::Scene;
 use crate::support::spec;
-use muster_acct::{Copied, CopySource, Stage};
+use muster_acct::{Change, Copied, CopySource, History, Stage, Store};
 use muster_core::event::Event;
+use muster_model::accounts::Transaction;
 use muster_model::ids::JobId;
 use muster_model::job::{Hold, Reason};
 use muster_model::time::TimeLimit;
@@ -62,4 +63,52 @@ fn a_part_has_a_bounded_number_of_bytes() {
         assert!(most > 4 << 20 && most < 16 << 20, "{most}");
         submit(&mut scene);
     }
+}
+
+/// Steps without a text counted nothing: the first copy read all of them at once.
+#[test]
+fn a_part_has_a_bounded_number_of_steps() {
+    let mut scene = Scene::new();
+    submit(&mut scene);
+    let path = scene.directory.file("acct.db");
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "WITH RECURSIVE n (n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM n WHERE n < 199)
+             INSERT INTO step (job, step, start_ms, nodes, tasks, cpus, mem_mib, state, exit)
+             SELECT row, n, 1, 1, 1, 1, 1, 1, 0 FROM job, n;
+             UPDATE job SET submit_line = NULL;",
+        )
+        .unwrap();
+    let mut source = CopySource::open(&path).unwrap();
+    let (mut copied, mut all, mut most) = (Copied::default(), 0, 0);
+    while let Some((rows, next)) = source.next(copied, 1000).unwrap() {
+        copied = next;
+        all += rows.steps.len();
+        most = most.max(rows.steps.len());
+    }
+    assert_eq!(all, 200 * JOBS as usize);
+    assert!(most < all / 3, "{most}");
+}
+
+/// Ten thousand changes of which each names many users were a gigabyte in one answer.
+#[test]
+fn changes_of_records_in_an_answer_are_bounded_in_bytes() {
+    let mut scene = Scene::new();
+    let logged = |second: i64| Change::Transaction {
+        transaction: Box::new(Transaction {
+            target: "x".repeat(64 << 10),
+            info: format!("change {second}"),
+            ..Transaction::default()
+        }),
+        at: crate::support::at(second),
+    };
+    let all: Vec<Change> = (1..=1000).map(logged).collect();
+    scene.store.write(&all, 1_000_000).unwrap();
+    let found = scene.store.reader().unwrap().transactions(None, None);
+    let found = found.unwrap();
+    assert!((300..600).contains(&found.len()), "{}", found.len());
+    let last = &found.last().unwrap().transaction;
+    assert_eq!(last.info, "change 1000", "the newest stay, in order");
+    assert!(found.is_sorted_by_key(|logged| logged.at));
 }

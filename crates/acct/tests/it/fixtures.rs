@@ -104,6 +104,47 @@ fn tables(connection: &Connection) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
+/// Texts of an older format are found by name, and are not stored again.
+fn texts_are_found(mut store: SqliteStore, connection: &Connection) {
+    let sql = "SELECT CAST(value AS TEXT) FROM text WHERE id = (SELECT account FROM job)";
+    let account: String = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    let of_account = AcctQuery {
+        accounts: vec![account],
+        duplicates: true,
+        ..AcctQuery::default()
+    };
+    let mut found = 0;
+    let mut take = |page: Vec<AcctJob>| {
+        found += page.len();
+        ControlFlow::Continue(())
+    };
+    let mut reader = store.reader().unwrap();
+    reader.query(&of_account, 100, &mut take).unwrap();
+    assert!(found > 0);
+    let count = |of: &str| -> i64 {
+        let sql = format!("SELECT count({of}) FROM text");
+        connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(count("*"), count("DISTINCT hash"));
+    store.write(&changes(), 43).unwrap();
+    assert_eq!(count("*"), count("DISTINCT value"));
+}
+
+/// Users choose texts: none must know which have one hash.
+#[test]
+fn each_store_has_hashes_of_its_own() {
+    let directory = Directory::new();
+    let hash = |file: &str| -> i64 {
+        let path = directory.file(file);
+        let mut store = SqliteStore::open(&path).unwrap();
+        store.write(&changes(), 42).unwrap();
+        let connection = Connection::open(&path).unwrap();
+        let sql = "SELECT hash FROM text WHERE value = CAST('batch' AS BLOB)";
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_ne!(hash("one.db"), hash("other.db"));
+}
+
 /// SQL that makes the store again.
 fn dump(connection: &Connection) -> String {
     let mut sql = String::new();
@@ -299,6 +340,7 @@ fn stores_of_all_formats_are_read() {
             assert_same(PACKAGE, of, kept, now);
         }
         let migrated = Connection::open(&file).unwrap();
+        texts_are_found(store, &migrated);
         assert_eq!(pragma(&migrated, "user_version"), newest);
         assert_eq!(schema(&migrated), expected, "format {format}");
     }

@@ -2,8 +2,10 @@
 
 use crate::support::{Directory, Driver, Op};
 use muster_acct::{
-    Change, Follower, Full, History, Reader, SqliteStore, Stopped, Store, StoreError, changes,
+    Change, Follower, Full, History, JobRow, Reader, SqliteStore, Stopped, Store, StoreError,
+    changes,
 };
+use muster_model::accounts::JobNote;
 use muster_model::ids::JobId;
 use muster_proto::acct::AcctQuery;
 use std::ops::ControlFlow;
@@ -260,4 +262,83 @@ fn a_follower_that_dies_goes_on_from_the_journal() {
         .write(&flat(&history), last)
         .unwrap();
     assert_eq!(count(&path), count(&whole));
+}
+
+/// A change that the store can never take is left out, and what comes with it and after it is written.
+#[test]
+fn what_can_never_be_written_keeps_nothing_else_waiting() {
+    let noted = |number: u64| Change::JobNoted {
+        job: JobId(number),
+        owner: Some(1000),
+        note: Box::new(JobNote {
+            comment: Some("x".to_owned()),
+            ..JobNote::default()
+        }),
+    };
+    let directory = Directory::new();
+    let (clean, path) = (directory.file("clean.db"), directory.file("acct.db"));
+    let history = history();
+    let last = history.last().unwrap().0;
+    let mut store = SqliteStore::open(&clean).unwrap();
+    store.write(&flat(&history), last).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    let follower = Follower::start(Box::new(store), 1 << 20).unwrap();
+    for (position, mut changes) in history {
+        match position % 50 {
+            0 => changes.push(noted(1 << 47)),
+            20 => changes.insert(0, noted((1 << 47) - 1)),
+            40 => changes.push(noted(u64::MAX)),
+            _ => {}
+        }
+        follower.offer(position, changes).unwrap();
+    }
+    follower.wait_stored(last, LONG).unwrap();
+    assert_eq!(follower.health().failing, None);
+    follower.shutdown(LONG).unwrap();
+    assert_eq!(SqliteStore::open(&path).unwrap().position(), last);
+    assert_eq!(count(&path), count(&clean));
+}
+
+/// Each change of a job may hold a command line of a megabyte: ten thousand of them took ten gigabytes.
+#[test]
+fn changes_that_wait_are_bounded_in_bytes() {
+    let log = Log::default();
+    log.0.lock().unwrap().failures_left = u32::MAX;
+    let follower = Follower::start(Box::new(log.clone()), 1 << 20).unwrap();
+    let row = history().into_iter().flat_map(|(_, changes)| changes);
+    let mut row = row.filter_map(|change| match change {
+        Change::Job(row) => Some(row),
+        _ => None,
+    });
+    let row = row.next().unwrap();
+    let with = |line: usize| {
+        let mut spec = (*row.spec).clone();
+        spec.submit_line = "x".repeat(line);
+        Change::Job(Box::new(JobRow {
+            spec: Arc::new(spec),
+            ..(*row).clone()
+        }))
+    };
+    // What they share counts once.
+    let shared = with(8 << 20);
+    let mut position = 0;
+    while position < 1000 {
+        position += 1;
+        follower.offer(position, vec![shared.clone()]).unwrap();
+    }
+    let mut taken = 0;
+    while let Ok(()) = follower.offer(position + 1, vec![with(8 << 20)]) {
+        (taken, position) = (taken + 1, position + 1);
+    }
+    assert!((20..50).contains(&taken), "{taken}");
+    log.0.lock().unwrap().failures_left = 0;
+    follower.send(position + 1, vec![with(8 << 20)]).unwrap();
+    follower.shutdown(LONG).unwrap();
+    let log = log.0.lock().unwrap();
+    assert_eq!(log.written.len(), 1000 + taken + 1);
+    assert!(
+        log.writes >= 9,
+        "transactions have a bound as well: {}",
+        log.writes
+    );
 }

@@ -109,7 +109,10 @@ fn check(store: &SqliteStore, periods: &[(i64, i64)], now: Timestamp) {
 fn make_anew(file: &std::path::Path) -> SqliteStore {
     let connection = Connection::open(file).unwrap();
     connection
-        .execute_batch("DROP TABLE used; DROP TABLE out_of_service; DROP INDEX imported_row; PRAGMA user_version = 6;")
+        .execute_batch(
+            "DROP TABLE used; DROP TABLE out_of_service; DROP INDEX imported_row;
+             DELETE FROM meta WHERE key LIKE 'text_key%'; PRAGMA user_version = 6;",
+        )
         .unwrap();
     drop(connection);
     SqliteStore::open(file).unwrap()

@@ -142,6 +142,14 @@ impl JobTable {
         self.values().map(|job| (&job.id, job))
     }
 
+    /// Those of this number and beyond, in order.
+    pub fn values_from(&self, first: JobId) -> impl Iterator<Item = &Job> {
+        let (Ok(begin) | Err(begin)) = self.find(place(first).0);
+        let jobs = self.pages[begin..].iter().flat_map(|(_, page)| &page.jobs);
+        let jobs = jobs.filter_map(Option::as_deref);
+        jobs.skip_while(move |job| job.id < first)
+    }
+
     /// Adds a record, whose number this is; the one that had its number before, if one did.
     pub fn insert(&mut self, id: JobId, job: Job) -> Option<Job> {
         debug_assert_eq!(id, job.id, "a record lies under its own number");
@@ -227,6 +235,21 @@ mod tests {
         let copy = jobs.clone();
         assert!(copy == jobs && !copy.is_noting());
         assert_eq!(jobs.take_changed(), Some([9, 2, 1].map(JobId).to_vec()));
+    }
+
+    #[test]
+    fn those_from_a_number_on_are_listed() {
+        let numbers = [70, 71, 300, 1000, 1001];
+        let jobs: JobTable = numbers
+            .map(|id| (JobId(id), job(id, 0)))
+            .into_iter()
+            .collect();
+        for first in 0..1100 {
+            let listed: Vec<u64> = jobs.values_from(JobId(first)).map(|job| job.id.0).collect();
+            let expected = numbers.iter().filter(|id| **id >= first);
+            assert!(listed.iter().eq(expected), "{first}");
+        }
+        assert_eq!(JobTable::default().values_from(JobId(1)).count(), 0);
     }
 
     #[test]

@@ -103,6 +103,14 @@ fn an_edit_names_a_bounded_number_of_things_each_once() {
         w.refused(1000, edit(&["0900"], note("", None))),
         RefusalCode::InvalidJobId
     );
+    // The store takes numbers below 2^47: one that it refuses kept all that followed from being written.
+    for beyond in ["2147483648", "140737488355327", "18446744073709551615"] {
+        assert_eq!(
+            w.refused(1000, edit(&[beyond], note("x", None))),
+            RefusalCode::InvalidJobId
+        );
+    }
+    assert_eq!(w.must(1000, edit(&["2147483647"], note("x", None))), 1);
     assert_eq!(
         w.refused(1000, edit(&["900"], note("", Some("key")))),
         RefusalCode::InvalidValue

@@ -16,8 +16,9 @@ use muster_model::ids::BlobId;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Role;
 use muster_model::spec::{JobSpec, Owner};
+use muster_proto::frame;
 use muster_verifier::jsv::check_change;
-use muster_verifier::message::{Change, Subject, Verdict};
+use muster_verifier::message::{Change, Order, Subject, Verdict};
 use std::rc::Rc;
 
 /// The text that administrators alone set.
@@ -388,7 +389,10 @@ impl Verification<'_> {
         let (shared, identity) = (self.shared, self.identity.clone());
         let answer = move |question| {
             let identity = identity.clone();
-            shared.look(move |state| records::answer(state, &identity, &question))
+            // It may be long: the event loop need not encode it.
+            shared.look(move |state| {
+                frame::encode(&Order::Answer(records::answer(state, &identity, &question)))
+            })
         };
         let name = self.pool.settings().name();
         let verdict = match self.pool.verify(subject, answer).await {

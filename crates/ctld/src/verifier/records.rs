@@ -13,7 +13,7 @@ use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, MemoryAsk};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_verifier::fields::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL64, gres_text};
-use muster_verifier::message::{Answer, Question, Row, Value};
+use muster_verifier::message::{Answer, PART_BYTES_MAX, Question, Row, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -71,10 +71,7 @@ pub(crate) fn answer(state: &State, identity: &Identity, question: &Question) ->
             let usable = state.partitions.iter().filter(|p| may_use(identity, p));
             Answer::Rows(usable.map(|p| partition(state, p)).collect())
         }
-        Question::Jobs => {
-            let rows = state.jobs.values().map(|own| job(state, own).shortened());
-            Answer::Rows(rows.collect())
-        }
+        Question::JobsFrom(first) => jobs_from(state, JobId(*first)),
         Question::Reservations => {
             Answer::Rows(state.reservations.iter().map(reservation).collect())
         }
@@ -86,6 +83,20 @@ pub(crate) fn answer(state: &State, identity: &Identity, question: &Question) ->
             Answer::Number(found.map(|qos| i64::from(qos.priority)))
         }
     }
+}
+
+/// A part of the jobs, and where the next begins.
+fn jobs_from(state: &State, first: JobId) -> Answer {
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    for own in state.jobs.values_from(first) {
+        if bytes >= PART_BYTES_MAX {
+            return Answer::Part(rows, Some(own.id.0));
+        }
+        let row = job(state, own).shortened();
+        bytes += row.bytes();
+        rows.push(row);
+    }
+    Answer::Part(rows, None)
 }
 
 /// Refuses a number that no job and no array has. The state is that of acknowledged commands: a change of a job whose submission
@@ -545,6 +556,38 @@ mod tests {
         }));
         assert_eq!(names(&state, 8, None), all);
         assert_eq!(names(&state, 7, Some(2)), ["part2"]);
+    }
+
+    /// The list of all jobs was one message, which was too long for the verifier from some ten thousand of them on.
+    #[test]
+    fn all_jobs_are_listed_in_parts() {
+        use muster_proto::frame;
+        use muster_verifier::message::Order;
+        let mut state = State::default();
+        let spec = Arc::new(JobSpec {
+            comment: Some("x".repeat(1 << 10)),
+            ..JobSpec::default()
+        });
+        for id in (1..=3000).map(JobId) {
+            let job = Job::new(id, Arc::clone(&spec), TimeLimit::Unlimited, Timestamp(0));
+            state.jobs.insert(id, job);
+        }
+        let (mut next, mut keys, mut parts) = (Some(0), Vec::new(), 0);
+        while let Some(first) = next {
+            let said = answer(&state, &Identity::default(), &Question::JobsFrom(first));
+            let bytes = frame::encode(&Order::Answer(said.clone())).len();
+            assert!(bytes < 2 * PART_BYTES_MAX, "{bytes}");
+            let Answer::Part(rows, more) = said else {
+                panic!("{said:?}");
+            };
+            keys.extend(rows.into_iter().map(|row| row.key));
+            (next, parts) = (more, parts + 1);
+        }
+        assert!(parts > 2, "{parts}");
+        assert!(
+            keys.iter()
+                .eq(&(1..=3000).map(|id| id.to_string()).collect::<Vec<_>>())
+        );
     }
 
     /// A script saw only the first record: what it refuses for one task passed beside another.

@@ -6,7 +6,7 @@ use super::jsv_process::JsvProcess;
 use super::settings::{Kind, Settings};
 use minicbor::bytes::ByteVec;
 use muster_proto::frame;
-use muster_verifier::message::{Answer, Load, Order, Question, Report, Subject, Verdict};
+use muster_verifier::message::{Load, Order, Question, Report, Subject, Verdict};
 use muster_verifier::process;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -156,8 +156,8 @@ fn start_lua(settings: &Settings, last_good: Option<ByteVec>) -> Result<(Worker,
 }
 
 impl Worker {
-    /// Has a request verified; what else it says is noted.
-    pub(super) async fn verify<A: Future<Output = io::Result<Answer>>>(
+    /// Has a request verified; what else it says is noted. Answers come as the messages that they are sent in.
+    pub(super) async fn verify<A: Future<Output = io::Result<Vec<u8>>>>(
         &mut self,
         subject: Subject,
         answer: impl Fn(Question) -> A,
@@ -179,7 +179,7 @@ impl Worker {
 }
 
 impl LuaProcess {
-    async fn verify<A: Future<Output = io::Result<Answer>>>(
+    async fn verify<A: Future<Output = io::Result<Vec<u8>>>>(
         &mut self,
         subject: Subject,
         answer: impl Fn(Question) -> A,
@@ -191,7 +191,7 @@ impl LuaProcess {
                 Report::Verdict(verdict) => return Ok(*verdict),
                 Report::Question(question) => {
                     let answer = answer(question).await?;
-                    self.send(&Order::Answer(answer)).await?;
+                    self.connection.stream()?.write_all(&answer).await?;
                 }
                 report => note(report),
             }

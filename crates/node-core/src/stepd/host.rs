@@ -132,6 +132,7 @@ impl Step {
                 if ranks.is_empty() {
                     out.push(Action::SignalTasks(signal));
                 }
+                let ranks: BTreeSet<u32> = ranks.into_iter().collect();
                 let running = self.tasks.iter().filter(|t| t.exit.is_none());
                 for task in running.filter(|t| ranks.contains(&t.global)) {
                     out.push(Action::SignalTask(task.pid, signal));

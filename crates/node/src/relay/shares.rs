@@ -1,6 +1,8 @@
 //! How many connections of somebody a relay carries at a time: each costs it descriptors, of which others need some.
 
 use super::control::JobAgent;
+use muster_channel::admission::ByteCount;
+use muster_channel::server::CARRIED;
 use muster_model::ids::JobId;
 use muster_model::limits::may_connect;
 use std::cell::{Cell, RefCell};
@@ -39,6 +41,9 @@ impl fmt::Display for Owner {
 #[derive(Debug)]
 pub(super) struct Shares {
     counts: RefCell<HashMap<Owner, u64>>,
+    /// What is kept of the connections of each owner that has any, and a count of all.
+    bytes: RefCell<HashMap<Owner, ByteCount>>,
+    all_bytes: ByteCount,
     /// Those of agents by job.
     jobs: RefCell<HashMap<JobId, u64>>,
     /// Those of all agents.
@@ -59,6 +64,8 @@ impl Shares {
     pub(super) fn of(descriptors: u64) -> Rc<Shares> {
         Rc::new(Shares {
             counts: RefCell::default(),
+            bytes: RefCell::default(),
+            all_bytes: ByteCount::new(CARRIED),
             jobs: RefCell::default(),
             agents: Cell::new(0),
             max: descriptors / PART / DESCRIPTORS,
@@ -96,13 +103,27 @@ impl Shares {
     }
 }
 
+impl Share {
+    /// What is kept of the owner's connections.
+    pub(super) fn bytes(&self) -> ByteCount {
+        let mut bytes = self.shares.bytes.borrow_mut();
+        let own = bytes.entry(self.owner.clone());
+        own.or_insert_with(|| self.shares.all_bytes.of_another())
+            .clone()
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         if let Owner::Agent(JobAgent { job, .. }) = &self.owner {
             self.shares.agents.set(self.shares.agents.get() - 1);
             give_back(&mut self.shares.jobs.borrow_mut(), job);
         }
-        give_back(&mut self.shares.counts.borrow_mut(), &self.owner);
+        let mut counts = self.shares.counts.borrow_mut();
+        give_back(&mut counts, &self.owner);
+        if !counts.contains_key(&self.owner) {
+            self.shares.bytes.borrow_mut().remove(&self.owner);
+        }
     }
 }
 
@@ -133,7 +154,13 @@ mod tests {
             drop(own);
             take(uid).unwrap();
         }
-        assert!(shares.counts.borrow().is_empty());
+        // All of an owner's count together.
+        let (first, second) = (take(7).unwrap(), take(7).unwrap());
+        first.bytes().take(10).unwrap();
+        assert_eq!(second.bytes().own(), 10);
+        assert_eq!(take(8).unwrap().bytes().own(), 0);
+        drop((first, second));
+        assert!(shares.counts.borrow().is_empty() && shares.bytes.borrow().is_empty());
     }
 
     /// They counted as root's, who had no limit.

@@ -1,5 +1,6 @@
 //! Carries out what the daemon's state machine decides, and gives it what happens: one thread, one poll loop.
 
+use super::asked_signals::AskedSignals;
 use super::connections::{Connections, Written};
 use super::control_channel::ControlChannel;
 use super::mpi::Pmix;
@@ -45,6 +46,7 @@ pub(super) struct StepdExecutor {
     /// Of the step that runs.
     pub(super) tasks: Option<TaskSet>,
     processes: ProcessTree,
+    asked: AskedSignals,
     limits: LimitCache,
     /// Control groups of the job.
     groups: Option<JobGroups>,
@@ -88,6 +90,7 @@ impl StepdExecutor {
             wire: ends.wire,
             tasks: None,
             processes: ProcessTree::new(),
+            asked: AskedSignals::default(),
             limits: LimitCache::default(),
             groups: ends.groups,
             may_have_ended: false,
@@ -224,7 +227,10 @@ impl StepdExecutor {
                 let pid = tasks.start_epilogs(local, task);
                 self.events.push_back(Event::EpilogStarted(task, pid));
             }
-            Action::SignalTasks(signal) => tasks.signal(&self.processes, signal),
+            Action::SignalTasks(signal) if self.asked.is_due(signal) => {
+                tasks.signal(&self.processes, signal);
+            }
+            Action::SignalTasks(_) => {}
             Action::SignalTask(pid, signal) => drop(sys::kill(pid, signal)),
             Action::KillRemnants => tasks.kill_remnants(&self.processes),
             Action::EndInput => tasks.streams.iter_mut().for_each(|s| s.no_more_input()),
@@ -360,9 +366,11 @@ impl StepdExecutor {
     }
 
     fn deliver_requests(&mut self) {
+        self.asked.begin();
         while let Some(message) = self.connections.client_mut().and_then(StepClient::next) {
             self.deliver(Event::Client(message));
         }
+        self.asked.end();
         if self.connections.client().is_some_and(|c| !c.wire.open) {
             self.deliver(Event::ClientClosed);
         }
@@ -424,9 +432,12 @@ impl StepdExecutor {
     /// Takes in what the MPI host says, and sends it what it has not read yet.
     pub(super) fn read_host(&mut self) {
         let pmix = self.tasks.as_mut().and_then(|tasks| tasks.pmix.as_mut());
-        for event in pmix.map(Pmix::receive).unwrap_or_default() {
+        let said = pmix.map(Pmix::receive).unwrap_or_default();
+        self.asked.begin();
+        for event in said {
             self.deliver(Event::Host(event));
         }
+        self.asked.end();
     }
 
     pub(super) fn read_signals(&mut self) {

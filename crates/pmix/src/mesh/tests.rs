@@ -31,6 +31,63 @@ fn a_new_host_at_the_address_of_one_that_is_gone_is_there() {
     assert_eq!(next(&mut mesh).len(), 1);
 }
 
+/// One host, and another that everybody may connect to.
+fn listening() -> (Mesh, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mesh = Mesh::new(address.to_string(), b"key".to_vec(), Some(listener));
+    (mesh, address)
+}
+
+/// A thousand silent connections took all descriptors of a host, and its processor.
+#[test]
+fn strangers_are_bounded_and_a_host_is_let_in() {
+    let (mut mesh, address) = listening();
+    let mut silent = Vec::new();
+    let last = || TcpStream::connect(address).unwrap();
+    for _ in 0..5 {
+        silent.extend((0..50).map(|_| last()));
+        while mesh.links.iter().filter(|l| l.open).count() < STRANGERS.of_address.min(silent.len())
+        {
+            mesh.serve(&[true, false]);
+        }
+        mesh.serve(&[true, false]);
+        assert!(mesh.links.len() <= STRANGERS.of_address);
+    }
+    let mut other = Mesh::new("127.0.0.1:1".to_owned(), b"key".to_vec(), None);
+    other.prepare(&mesh.own);
+    while !mesh.links.iter().any(Link::is_known) {
+        let all = vec![true; mesh.interests().len()];
+        mesh.serve(&all);
+        let all = vec![true; other.interests().len()];
+        other.serve(&all);
+    }
+    // Those that say nothing go in time, and the host stays.
+    let late = mesh.deadline().unwrap() + STRANGER_MAX;
+    mesh.end_waits(late);
+    mesh.bury(&mut Vec::new());
+    assert!(mesh.links.iter().all(Link::is_known) && mesh.links.len() == 1);
+    assert_eq!(mesh.deadline(), None);
+}
+
+/// The listener says that there are connections as long as none can be accepted.
+#[test]
+fn without_descriptors_a_listener_is_left_alone_for_a_while() {
+    let (mut mesh, address) = listening();
+    let now = Instant::now();
+    mesh.accepted(Err(io::Error::from_raw_os_error(libc::EMFILE)), now);
+    assert_eq!(mesh.interests()[0].0, -1);
+    let until = mesh.deadline().unwrap();
+    assert!(until > now && until <= now + ACCEPT_PAUSE);
+    mesh.end_waits(until);
+    assert_ne!(mesh.interests()[0].0, -1);
+    let _other = TcpStream::connect(address).unwrap();
+    while mesh.links.is_empty() {
+        mesh.serve(&[true, false]);
+    }
+}
+
 /// Two hosts, and the numbers of the messages that each got of the other.
 struct Pair {
     ends: [Mesh; 2],

@@ -8,6 +8,7 @@ use crate::message::{self, Answer, Level, Question, Row};
 use mlua::{Function, Lua, MultiValue, Table, Value};
 use muster_model::time::TimeLimit;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Where tables that are made when they are needed keep what they became.
@@ -77,7 +78,7 @@ pub(super) fn description(
     let get = move |lua: &Lua, (_, name): (Value, mlua::LuaString)| {
         let name = name.to_string_lossy().clone();
         if name == "environment" {
-            return environment(lua, &own);
+            return environment(lua, &log, &own);
         }
         if BY_ACCOUNTING.contains(&name.as_str()) {
             return by_accounting(lua, &log, &own, &name);
@@ -99,7 +100,7 @@ pub(super) fn description(
     let set = move |_: &Lua, (_, name, value): (Value, mlua::LuaString, Value)| {
         let name = name.to_string_lossy().clone();
         if name == "environment" {
-            return replace_environment(&own, &value);
+            return replace_environment(&log, &own, &value);
         }
         let set = fields::find(&name).and_then(|field| field.set);
         let Some(set) = set else {
@@ -140,13 +141,19 @@ fn by_accounting(
 }
 
 /// The environment as a table; nil where the job has none.
-fn environment(lua: &Lua, description: &Rc<RefCell<Description>>) -> mlua::Result<Value> {
+fn environment(
+    lua: &Lua,
+    shared: &Rc<Shared>,
+    description: &Rc<RefCell<Description>>,
+) -> mlua::Result<Value> {
     if description.borrow_mut().environment().is_none() {
         return Ok(Value::Nil);
     }
     let (table, meta) = (lua.create_table()?, lua.create_table()?);
-    let own = Rc::clone(description);
+    let (own, clock) = (Rc::clone(description), Rc::clone(shared));
     let get = move |lua: &Lua, (_, name): (Value, mlua::LuaString)| {
+        // The variable is searched for among all, of which there may be very many.
+        clock.check_time()?;
         let mut description = own.borrow_mut();
         let environment = description.environment();
         let value = environment.and_then(|all| all.value(&name.as_bytes()));
@@ -155,9 +162,13 @@ fn environment(lua: &Lua, description: &Rc<RefCell<Description>>) -> mlua::Resul
         })
     };
     meta.set("__index", lua.create_function(get)?)?;
-    let own = Rc::clone(description);
+    let (own, clock) = (Rc::clone(description), Rc::clone(shared));
     let set = move |_: &Lua, (_, name, value): (Value, mlua::LuaString, Value)| {
-        set_variable(&own, &name.as_bytes(), &value)
+        clock.check_time()?;
+        let name = name.as_bytes();
+        let value = value_of_variable(&name, &value)?;
+        own.borrow_mut().set_variable(&name, value.as_deref());
+        Ok(())
     };
     meta.set("__newindex", lua.create_function(set)?)?;
     let own = Rc::clone(description);
@@ -178,17 +189,14 @@ fn environment(lua: &Lua, description: &Rc<RefCell<Description>>) -> mlua::Resul
     Ok(Value::Table(table))
 }
 
-fn set_variable(
-    description: &Rc<RefCell<Description>>,
-    name: &[u8],
-    value: &Value,
-) -> mlua::Result<()> {
+/// The value of a variable; none where it is to be removed.
+fn value_of_variable(name: &[u8], value: &Value) -> mlua::Result<Option<Vec<u8>>> {
     let refuse = |why: String| Err(mlua::Error::runtime(format!("job_desc.environment: {why}")));
     if name.is_empty() || name.iter().any(|byte| [b'=', 0].contains(byte)) {
         let name = String::from_utf8_lossy(name);
         return refuse(format!("'{name}' is not a valid variable name"));
     }
-    let value = match value {
+    Ok(match value {
         Value::Nil => None,
         Value::Integer(number) => Some(number.to_string().into_bytes()),
         Value::Number(number) => Some(number.to_string().into_bytes()),
@@ -199,21 +207,27 @@ fn set_variable(
                 other.type_name()
             ));
         }
-    };
-    description
-        .borrow_mut()
-        .set_variable(name, value.as_deref());
-    Ok(())
+    })
 }
 
-fn replace_environment(description: &Rc<RefCell<Description>>, value: &Value) -> mlua::Result<()> {
+/// All variables of a table at once: each alone would be searched for among all.
+fn replace_environment(
+    shared: &Shared,
+    description: &Rc<RefCell<Description>>,
+    value: &Value,
+) -> mlua::Result<()> {
     let Value::Table(table) = value else {
         return Err(mlua::Error::runtime("job_desc.environment is a table"));
     };
+    let mut variables = BTreeMap::new();
     for pair in table.pairs::<mlua::LuaString, Value>() {
         let (name, value) = pair?;
-        set_variable(description, &name.as_bytes(), &value)?;
+        let name = name.as_bytes().to_vec();
+        let value = value_of_variable(&name, &value)?;
+        variables.insert(name, value);
+        shared.check_time()?;
     }
+    description.borrow_mut().set_variables(variables);
     Ok(())
 }
 
@@ -233,12 +247,27 @@ pub(super) fn row(lua: &Lua, row: &Row) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn rows(lua: &Lua, answer: Option<Answer>) -> mlua::Result<Table> {
+/// All records of a list, of which very many come in parts.
+fn rows(lua: &Lua, shared: &Shared, name: &str, question: Question) -> mlua::Result<Table> {
     let table = lua.create_table()?;
-    if let Some(Answer::Rows(list)) = answer {
+    let mut next = Some(question);
+    while let Some(question) = next.take() {
+        let list = match shared.host.ask(question) {
+            Some(Answer::Rows(list)) => list,
+            Some(Answer::Part(list, more)) => {
+                next = more.map(Question::JobsFrom);
+                list
+            }
+            // An empty list would be a wrong one.
+            Some(Answer::Number(_)) | None => {
+                let text = format!("slurm.{name}: the controller does not answer");
+                return Err(mlua::Error::runtime(text));
+            }
+        };
         for record in &list {
             table.raw_set(record.key.as_str(), row(lua, record)?)?;
         }
+        shared.check_time()?;
     }
     Ok(table)
 }
@@ -262,8 +291,7 @@ fn asked_for(
         if let Value::Table(known) = loaded.get(name)? {
             return Ok(known);
         }
-        let answer = shared.host.ask(question.clone());
-        let made = shared.give(lua, || rows(lua, answer))?;
+        let made = shared.give(lua, || rows(lua, &shared, name, question.clone()))?;
         loaded.set(name, &made)?;
         Ok(made)
     })?;
@@ -303,7 +331,10 @@ pub(super) fn forget(lua: &Lua, shared: &Shared) -> mlua::Result<()> {
 pub(super) fn set(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<()> {
     forget(lua, shared)?;
     let slurm: Table = lua.globals().get("slurm")?;
-    slurm.set("jobs", asked_for(lua, shared, "jobs", Question::Jobs)?)?;
+    slurm.set(
+        "jobs",
+        asked_for(lua, shared, "jobs", Question::JobsFrom(0))?,
+    )?;
     let reservations = asked_for(lua, shared, "reservations", Question::Reservations)?;
     slurm.set("reservations", reservations)?;
     let own = Rc::clone(shared);

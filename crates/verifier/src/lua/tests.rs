@@ -14,6 +14,8 @@ struct Recorder {
     questions: RefCell<Vec<Question>>,
     /// Jobs of others.
     others: usize,
+    /// It does not say which jobs there are.
+    is_silent: bool,
 }
 
 impl Host for Recorder {
@@ -35,13 +37,21 @@ impl Host for Recorder {
                 row("batch", "max_time", 60),
                 row("long", "max_time", 6000),
             ]),
-            Question::Jobs => {
-                let mut rows = vec![row("17", "user_id", 1000)];
-                rows.extend((0..self.others).map(|n| Row {
-                    key: format!("x{n}"),
-                    fields: vec![("comment".to_owned(), Value::Text("c".repeat(1 << 10)))],
-                }));
-                Answer::Rows(rows)
+            Question::JobsFrom(_) if self.is_silent => return None,
+            Question::JobsFrom(first) => {
+                let first = usize::try_from(first).unwrap();
+                let end = (first + 1000).min(self.others);
+                let mut rows: Vec<Row> = (first..end)
+                    .map(|n| Row {
+                        key: format!("x{n}"),
+                        fields: vec![("comment".to_owned(), Value::Text("c".repeat(1 << 10)))],
+                    })
+                    .collect();
+                if first == 0 {
+                    rows.push(row("17", "user_id", 1000));
+                }
+                let more = (end < self.others).then(|| u64::try_from(end).unwrap());
+                Answer::Part(rows, more)
             }
             Question::Reservations => Answer::Rows(Vec::new()),
             Question::Association { .. } => {
@@ -278,6 +288,65 @@ fn lists_are_not_the_scripts_memory() {
         let failed = script.verify(&named("full")).failed.unwrap();
         assert!(failed.contains("memory"), "{failed}");
     }
+}
+
+/// An answer that the process refused was taken for a list without jobs.
+#[test]
+fn a_list_that_does_not_come_is_no_empty_one() {
+    let host = Rc::new(Recorder {
+        is_silent: true,
+        ..Recorder::default()
+    });
+    let text = r#"
+        function slurm_job_modify() return 0 end
+        function slurm_job_submit(job_desc)
+            for id in pairs(slurm.jobs) do return 1 end
+            return 0
+        end"#;
+    let script = script_of(text, &host).unwrap();
+    let failed = script.verify(&subject(JobSpec::default())).failed.unwrap();
+    assert!(
+        failed.contains("slurm.jobs: the controller does not answer"),
+        "{failed}"
+    );
+}
+
+/// Each of the variables was searched for among all: a user's 65,536 took longer than a verification may.
+#[test]
+fn many_variables_are_replaced_at_once() {
+    let body = r#"
+        local all = { new0 = "n", name1 = false }
+        all.name1 = nil
+        for name, value in pairs(job_desc.environment) do all[name] = value .. "x" end
+        job_desc.environment = all
+        return slurm.SUCCESS"#;
+    let host = Rc::<Recorder>::default();
+    let text = format!(
+        "function slurm_job_submit(job_desc)\n{body}\nend\nfunction slurm_job_modify() return 0 end"
+    );
+    let roomy = Load {
+        memory_bytes: 256 << 20,
+        ..load(10_000)
+    };
+    let script = Script::load(text.as_bytes(), &roomy, host as _).unwrap();
+    let mut environment = Environment::default();
+    for n in 0..65_000 {
+        environment.push(&[format!("name{n}=v{n}").as_bytes()]);
+    }
+    let context = ExecContext {
+        environment,
+        ..ExecContext::default()
+    };
+    let subject = Subject {
+        context: Some(context.encoded().into()),
+        ..subject(JobSpec::default())
+    };
+    let verdict = script.verify(&subject);
+    assert_eq!(verdict.failed, None);
+    let changed: ExecContext = minicbor::decode(&verdict.context.unwrap()).unwrap();
+    assert_eq!(changed.environment.count(), 65_001);
+    assert_eq!(changed.environment.value(b"name7"), Some(&b"v7x"[..]));
+    assert_eq!(changed.environment.value(b"new0"), Some(&b"n"[..]));
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! About how many bytes changes hold. Specifications and allocations are shared by changes of one job, and of the tasks of an array:
+//! each counts once.
+
+use crate::change::{Change, JobRow};
+use muster_core::event::spec_bytes;
+use muster_model::job::Allocation;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes of a change beside its texts.
+const FIXED_BYTES: usize = 512;
+/// Bytes of an allocation's node beside the names of its devices.
+const NODE_BYTES: usize = 256;
+
+/// Bytes of some changes.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBytes {
+    total: usize,
+    /// What several changes share, by its address.
+    shared: HashMap<usize, SharedPart>,
+}
+
+/// What several changes share.
+#[derive(Debug)]
+struct SharedPart {
+    /// How many have it.
+    count: usize,
+    bytes: usize,
+}
+
+impl HeldBytes {
+    /// All of them.
+    pub(crate) fn total(&self) -> usize {
+        self.total
+    }
+
+    pub(crate) fn add(&mut self, changes: &[Change]) {
+        for change in changes {
+            self.total += own_bytes(change);
+            let Some(row) = row_of(change) else { continue };
+            self.share(address(&row.spec), || {
+                usize::try_from(spec_bytes(&row.spec)).unwrap_or(usize::MAX)
+            });
+            if let Some(alloc) = &row.alloc {
+                self.share(address(alloc), || alloc_bytes(alloc));
+            }
+        }
+    }
+
+    /// These were added before.
+    pub(crate) fn remove(&mut self, changes: &[Change]) {
+        for change in changes {
+            self.total = self.total.saturating_sub(own_bytes(change));
+            let Some(row) = row_of(change) else { continue };
+            let shared = [Some(address(&row.spec)), row.alloc.as_ref().map(address)];
+            for address in shared.into_iter().flatten() {
+                self.unshare(address);
+            }
+        }
+    }
+
+    fn share(&mut self, address: usize, bytes: impl FnOnce() -> usize) {
+        let part = self.shared.entry(address).or_insert_with(|| {
+            let bytes = bytes();
+            self.total = self.total.saturating_add(bytes);
+            SharedPart { count: 0, bytes }
+        });
+        part.count += 1;
+    }
+
+    fn unshare(&mut self, address: usize) {
+        let Some(part) = self.shared.get_mut(&address) else {
+            return;
+        };
+        part.count -= 1;
+        if part.count == 0 {
+            self.total = self.total.saturating_sub(part.bytes);
+            self.shared.remove(&address);
+        }
+    }
+}
+
+fn address<T>(shared: &Arc<T>) -> usize {
+    Arc::as_ptr(shared).addr()
+}
+
+fn alloc_bytes(alloc: &Allocation) -> usize {
+    alloc.hostlist.len() + alloc.nodes.len() * NODE_BYTES
+}
+
+fn row_of(change: &Change) -> Option<&JobRow> {
+    match change {
+        Change::Job(row) | Change::Run(row) | Change::Fresh(row) => Some(row),
+        Change::Resized { next, .. } => Some(next),
+        Change::StepStarted { .. }
+        | Change::StepEnded { .. }
+        | Change::Suspended { .. }
+        | Change::Resumed { .. }
+        | Change::Node(_)
+        | Change::Transaction { .. }
+        | Change::JobNoted { .. } => None,
+    }
+}
+
+/// Bytes of a change without what it shares.
+fn own_bytes(change: &Change) -> usize {
+    let texts = match change {
+        Change::StepStarted { step, .. } => {
+            step.submit_line.len() + step.hostlist.len() + step.name.len()
+        }
+        Change::Node(now) => now.reason.as_ref().map_or(0, |reason| reason.text.len()),
+        Change::Transaction { transaction, .. } => {
+            let names = transaction.users.iter().chain(&transaction.accounts);
+            let names = names.map(|name| name.len() + size_of::<String>());
+            transaction.target.len() + transaction.info.len() + names.sum::<usize>()
+        }
+        Change::JobNoted { note, .. } => {
+            let texts = [&note.comment, &note.admin_comment, &note.wckey];
+            texts.into_iter().flatten().map(String::len).sum()
+        }
+        Change::Job(_)
+        | Change::Run(_)
+        | Change::Fresh(_)
+        | Change::Resized { .. }
+        | Change::StepEnded { .. }
+        | Change::Suspended { .. }
+        | Change::Resumed { .. } => 0,
+    };
+    FIXED_BYTES + texts
+}
