@@ -7,7 +7,6 @@ mod completion;
 mod job_mail;
 mod limit_mails;
 mod lines;
-mod mails;
 mod plan;
 mod power;
 mod queue;
@@ -19,7 +18,7 @@ use crate::program_settings::{Completion, ProgramSettings};
 use crate::sys;
 use job_mail::JobMails;
 use limit_mails::LimitMails;
-use lines::Lines;
+use lines::JobLines;
 use log::{error, warn};
 use muster_channel::admission::ByteBounds;
 use muster_core::event::Event;
@@ -30,7 +29,7 @@ use muster_model::time::Timestamp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use plan::{JobProgram, Plan};
+use plan::{JobProgram, ProgramPlan};
 use queue::{ProgramQueue, QueueBounds};
 use record::JobRecord;
 use std::os::fd::AsFd as _;
@@ -55,6 +54,20 @@ const BOUNDS: QueueBounds = QueueBounds {
     cut_beyond: 64 << 20,
 };
 
+/// Mails: sixteen at the same time. They have a queue of their own, so that no program that jobs wait for comes after them. Further
+/// mails of a user are not sent.
+const MAIL_BOUNDS: QueueBounds = QueueBounds {
+    what: "mail",
+    at_once: 16,
+    items: 20_000,
+    bytes: ByteBounds {
+        own: 64 << 20,
+        all: 256 << 20,
+        few: 1 << 20,
+    },
+    cut_beyond: usize::MAX,
+};
+
 /// Watches events and has threads of its own do what follows from them.
 pub(crate) struct Programs {
     settings: Arc<ProgramSettings>,
@@ -67,7 +80,7 @@ pub(crate) struct Programs {
     /// Mails that are due later.
     limit_mails: LimitMails,
     /// Records of ended jobs.
-    lines: Lines,
+    lines: JobLines,
     writer: Sender<ToWriter>,
 }
 
@@ -101,7 +114,7 @@ impl Programs {
             job_mails: JobMails::default(),
             power: power::Moves::under_way(state),
             runs: ProgramQueue::new(BOUNDS),
-            mails: ProgramQueue::new(mails::BOUNDS),
+            mails: ProgramQueue::new(MAIL_BOUNDS),
             limit_mails: LimitMails::default(),
             lines,
             writer,
@@ -121,7 +134,8 @@ impl Programs {
         let (limit_mails, mails) = (programs.limit_mails.clone(), programs.mails.clone());
         failure::spawn_essential("mail times", move || {
             while let Some(due) = limit_mails.wait() {
-                due.into_iter().for_each(|(uid, mail)| mails.push(uid, mail));
+                due.into_iter()
+                    .for_each(|(uid, mail)| mails.push(uid, mail));
             }
             Ok(())
         })?;
@@ -175,7 +189,8 @@ impl Programs {
     /// Runs what powers nodes down and up, once for all that the last events were about.
     pub(crate) fn power_nodes(&mut self, state: &State) {
         for invocation in self.power.take(state, &self.settings) {
-            self.runs.push(0, Plan::of_nodes(invocation, &self.settings));
+            self.runs
+                .push(0, ProgramPlan::of_nodes(invocation, &self.settings));
         }
     }
 
@@ -227,7 +242,7 @@ impl Programs {
         }
         for job_mail in self.job_mails.on(state, job, event, at) {
             let record = Arc::new(JobRecord::of(state, job));
-            let mail = Plan::mail(record, job_mail, &self.settings);
+            let mail = ProgramPlan::mail(record, job_mail, &self.settings);
             self.mails.push(job.spec.owner.uid, mail);
         }
     }
@@ -253,7 +268,7 @@ impl Programs {
 
     fn run(&self, state: &State, job: &Job, kind: JobProgram, program: String) {
         let record = JobRecord::of(state, job);
-        let plan = Plan::job(kind, program, record, &self.settings);
+        let plan = ProgramPlan::job(kind, program, record, &self.settings);
         self.runs.push(job.spec.owner.uid, plan);
     }
 }

@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(waiting.nodes.len(), 1);
     }
 
-    /// Each task that ended had all before it looked at again, for whoever waits for the array.
+    /// Each task that ended had all before it looked at again where somebody waited for the array.
     #[test]
     fn the_end_of_an_array_is_found_in_one_round() {
         const TASKS: u32 = 2000;

@@ -286,7 +286,7 @@ impl Purger {
 /// Rows of all kinds that one transaction removes at most: a job may have 40,000 steps.
 const TRANSACTION_ROWS: usize = 5000;
 
-/// Removes steps and suspensions of a run that has ended, at most so many; how many there were. The run goes once they are gone.
+/// Removes steps and suspensions of a run that has ended, at most a number of them; how many there were. The run goes once they are gone.
 fn remove_parts(connection: &Connection, row: i64, most: usize) -> rusqlite::Result<usize> {
     let mut removed = 0;
     for (table, key) in [("step", "step"), ("suspension", "start_ms")] {

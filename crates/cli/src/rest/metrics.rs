@@ -10,6 +10,7 @@ use muster_model::config::PartitionConfig;
 use muster_model::job_counts::{JobCountGroup, JobCounts};
 use muster_model::node_state::BaseState;
 use muster_model::private_data::PrivateData;
+use muster_model::visible_text::beginning;
 use muster_proto::client::Diag;
 use std::collections::{BTreeMap, HashSet};
 
@@ -288,10 +289,7 @@ fn largest<'a>(
     groups: &'a [JobCountGroup],
     name: impl Fn(&'a JobCountGroup) -> &'a str,
 ) -> BTreeMap<&'a str, JobCounts> {
-    let cut = |group: &'a JobCountGroup| -> &'a str {
-        let name = name(group);
-        &name[..name.floor_char_boundary(NAME_BYTES_MAX)]
-    };
+    let cut = |group: &'a JobCountGroup| beginning(name(group), NAME_BYTES_MAX);
     let mut sums = sums(groups, cut);
     if sums.len() <= NAMED_MAX {
         return sums;

@@ -71,14 +71,20 @@ const METRICS: [&str; 6] = [
 /// Pages that were made a moment ago, by their paths, and those that are still being sent to somebody.
 #[derive(Debug, Default)]
 pub(super) struct KeptPages {
-    last: HashMap<&'static str, (Instant, Rc<HttpAnswer>)>,
+    last: HashMap<&'static str, KeptPage>,
     being_sent: Vec<Weak<HttpAnswer>>,
+}
+
+#[derive(Debug)]
+struct KeptPage {
+    made: Instant,
+    page: Rc<HttpAnswer>,
 }
 
 impl KeptPages {
     fn fresh(&self, path: &str) -> Option<Rc<HttpAnswer>> {
-        let (made, page) = self.last.get(path)?;
-        (made.elapsed() < KEPT).then(|| Rc::clone(page))
+        let kept = self.last.get(path)?;
+        (kept.made.elapsed() < KEPT).then(|| Rc::clone(&kept.page))
     }
 
     /// The page as it was, where older ones take too much to make another beside them.
@@ -87,17 +93,18 @@ impl KeptPages {
         let pages = self.being_sent.iter().filter_map(Weak::upgrade);
         let is_last = |page: &Rc<HttpAnswer>| {
             let mut last = self.last.values();
-            last.any(|(_, last)| Rc::ptr_eq(last, page))
+            last.any(|last| Rc::ptr_eq(&last.page, page))
         };
         let older = pages.filter(|page| !is_last(page));
         let bytes: usize = older.map(|page| page.body.len()).sum();
-        let (_, page) = self.last.get(path).filter(|_| bytes > OLDER_BYTES_MAX)?;
-        Some(Rc::clone(page))
+        let kept = self.last.get(path).filter(|_| bytes > OLDER_BYTES_MAX)?;
+        Some(Rc::clone(&kept.page))
     }
 
     fn keep(&mut self, path: &'static str, page: Rc<HttpAnswer>) {
         self.being_sent.push(Rc::downgrade(&page));
-        self.last.insert(path, (Instant::now(), page));
+        let made = Instant::now();
+        self.last.insert(path, KeptPage { made, page });
     }
 }
 

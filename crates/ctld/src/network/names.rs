@@ -26,14 +26,14 @@ const KNOWN_MAX: usize = 4096;
 const NAMES_MAX: usize = 8;
 
 /// Asks the name service.
-type Resolver = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+type HostResolver = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 /// Host names that were checked lately, and those that are being checked.
 pub(super) struct Names {
     known: RefCell<KnownNames>,
     users: RefCell<LookUps>,
     nodes: Arc<Semaphore>,
-    resolver: Resolver,
+    resolver: HostResolver,
 }
 
 #[derive(Default)]
@@ -49,12 +49,12 @@ struct KnownName {
 /// Look-ups for users.
 #[derive(Default)]
 struct LookUps {
-    running: Vec<LookUp>,
-    waiting: VecDeque<LookUp>,
+    running: Vec<HostLookUp>,
+    waiting: VecDeque<HostLookUp>,
 }
 
 /// Whether a name leads to an address.
-struct LookUp {
+struct HostLookUp {
     address: IpAddr,
     name: String,
     /// Who asked first.
@@ -62,7 +62,7 @@ struct LookUp {
     answers: Vec<oneshot::Sender<bool>>,
 }
 
-impl LookUp {
+impl HostLookUp {
     fn is_of_user(&self, uid: u32) -> bool {
         uid != 0 && self.uid == uid
     }
@@ -86,7 +86,7 @@ impl LookUps {
         if is_full {
             return None;
         }
-        self.waiting.push_back(LookUp {
+        self.waiting.push_back(HostLookUp {
             address,
             name: name.to_owned(),
             uid,
@@ -100,7 +100,7 @@ impl LookUps {
         if self.running.len() >= LOOKUPS_MAX {
             return None;
         }
-        let is_free = |next: &LookUp| {
+        let is_free = |next: &HostLookUp| {
             let mut running = self.running.iter();
             !running.any(|l| l.address == next.address || l.is_of_user(next.uid))
         };
@@ -167,7 +167,7 @@ impl Names {
         Names::with(Arc::new(resolve))
     }
 
-    fn with(resolver: Resolver) -> Names {
+    fn with(resolver: HostResolver) -> Names {
         Names {
             known: RefCell::default(),
             users: RefCell::default(),
@@ -375,7 +375,7 @@ mod tests {
             while !names.users.borrow().running.is_empty() {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(ask().await, "10.0.0.2", "it leads elsewhere now");
+            assert_eq!(ask().await, "10.0.0.2", "it leads to another host now");
         });
     }
 

@@ -178,8 +178,16 @@ impl JobMails {
     }
 }
 
-/// Parts of a running job's time, in percent, after which a mail is due, and when.
-pub(super) fn limit_times(job: &Job) -> Vec<(Timestamp, u64)> {
+/// When a part of a job's time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LimitTime {
+    pub(super) at: Timestamp,
+    /// Of its limit.
+    pub(super) percent: u64,
+}
+
+/// Times at which mails about a running job are due.
+pub(super) fn limit_times(job: &Job) -> Vec<LimitTime> {
     let wanted = Wanted::by(job);
     let (Some(start), Some(limit_ms)) = (job.start_time, limit_ms(job.time_limit)) else {
         return Vec::new();
@@ -189,9 +197,9 @@ pub(super) fn limit_times(job: &Job) -> Vec<(Timestamp, u64)> {
         .filter(|percent| wanted.has(&format!("TIME_LIMIT_{percent}")))
         .map(|percent| {
             let at = start.plus_ms(limit_ms * percent / 100 + job.suspended_ms);
-            (at, percent)
+            LimitTime { at, percent }
         })
-        .filter(|(at, _)| *at > crate::clock::now())
+        .filter(|time| time.at > crate::clock::now())
         .collect()
 }
 
@@ -199,7 +207,7 @@ pub(super) fn limit_times(job: &Job) -> Vec<(Timestamp, u64)> {
 pub(super) fn of_limit(job: &JobRecord, percent: u64) -> JobMail {
     let word = format!("Reached {percent}% of time limit");
     let ran_ms = limit_ms(job.time_limit).unwrap_or_default() * percent / 100;
-    let mut mail = named((job.id, &job.spec.name), &job.array, job.state, &word);
+    let mut mail = named(job.id, &job.spec.name, &job.array, job.state, &word);
     mail.add_run_time(ran_ms);
     mail
 }
@@ -237,7 +245,7 @@ fn outcome(job: &Job) -> String {
 }
 
 fn mail(job: &Job, word: &str, as_a_whole: bool) -> JobMail {
-    let mut mail = named((job.id, &job.spec.name), &job.array, job.state, word);
+    let mut mail = named(job.id, &job.spec.name, &job.array, job.state, word);
     if as_a_whole {
         let (id, name, submission) = (job.id, &job.spec.name, job.submission());
         mail.subject =
@@ -246,7 +254,7 @@ fn mail(job: &Job, word: &str, as_a_whole: bool) -> JobMail {
     mail
 }
 
-fn named((id, name): (JobId, &str), array: &ArrayRole, state: JobState, word: &str) -> JobMail {
+fn named(id: JobId, name: &str, array: &ArrayRole, state: JobState, word: &str) -> JobMail {
     let whose = match array {
         ArrayRole::Task { base, index } => format!("Array Task Job_id={base}_{index} ({id})"),
         ArrayRole::None | ArrayRole::Pending { .. } => format!("Job_id={id}"),

@@ -1,8 +1,8 @@
 //! Mails that are due when a part of a running job's time is over. Of each job no more is kept than what a mail is made of when its
 //! time has come; a change that moves none of its times costs a look.
 
-use super::job_mail;
-use super::plan::Plan;
+use super::job_mail::{self, LimitTime};
+use super::plan::ProgramPlan;
 use super::record::JobRecord;
 use crate::program_settings::ProgramSettings;
 use muster_core::state::State;
@@ -15,31 +15,38 @@ use std::time::Duration;
 
 /// See the module. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LimitMails(Arc<Shared>);
+pub(super) struct LimitMails(Arc<LimitMailsShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    times: Mutex<Times>,
+struct LimitMailsShared {
+    times: Mutex<LimitTimes>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Times {
-    due: BTreeSet<(Timestamp, JobId, u64)>,
-    jobs: HashMap<JobId, Watched>,
+struct LimitTimes {
+    due: BTreeSet<DueMail>,
+    jobs: HashMap<JobId, WatchedJob>,
     is_closed: bool,
+}
+
+/// A mail, in the order in which they are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct DueMail {
+    time: LimitTime,
+    job: JobId,
 }
 
 /// A job of which times are to come.
 #[derive(Debug)]
-struct Watched {
+struct WatchedJob {
     record: Arc<JobRecord>,
     suspended_ms: u64,
     settings: Arc<ProgramSettings>,
-    times: Vec<(Timestamp, u64)>,
+    times: Vec<LimitTime>,
 }
 
-impl Watched {
+impl WatchedJob {
     /// Whether what its times and mails follow from is what it was.
     fn is_as_before(&self, job: &Job) -> bool {
         let record = &self.record;
@@ -67,9 +74,12 @@ impl LimitMails {
         if times.is_empty() {
             return had;
         }
-        let due = times.iter().map(|(at, percent)| (*at, job.id, *percent));
+        let due = times.iter().map(|time| DueMail {
+            time: *time,
+            job: job.id,
+        });
         kept.due.extend(due);
-        let watched = Watched {
+        let watched = WatchedJob {
             record: Arc::new(JobRecord::of(state, job)),
             suspended_ms: job.suspended_ms,
             settings: Arc::clone(settings),
@@ -86,7 +96,7 @@ impl LimitMails {
     }
 
     /// Waits for mails that are due, with their users; absent once closed.
-    pub(super) fn wait(&self) -> Option<Vec<(u32, Plan)>> {
+    pub(super) fn wait(&self) -> Option<Vec<(u32, ProgramPlan)>> {
         let mut kept = self.lock();
         while !kept.is_closed {
             let now = crate::clock::now();
@@ -97,7 +107,7 @@ impl LimitMails {
             let wait_ms = kept
                 .due
                 .first()
-                .map_or(HOUR_MS, |(at, ..)| at.since_ms(now));
+                .map_or(HOUR_MS, |due| due.time.at.since_ms(now));
             let wait = Duration::from_millis(wait_ms.clamp(1, HOUR_MS));
             let woken = self.0.changed.wait_timeout(kept, wait);
             kept = woken.unwrap_or_else(PoisonError::into_inner).0;
@@ -110,7 +120,7 @@ impl LimitMails {
         self.0.changed.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Times> {
+    fn lock(&self) -> MutexGuard<'_, LimitTimes> {
         self.0.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,30 +128,30 @@ impl LimitMails {
 /// How long is waited where nothing is due.
 const HOUR_MS: u64 = 3_600_000;
 
-impl Times {
+impl LimitTimes {
     /// Forgets the times of a job; whether it had some.
     fn forget(&mut self, job: JobId) -> bool {
         let Some(watched) = self.jobs.remove(&job) else {
             return false;
         };
-        for (at, percent) in watched.times {
-            self.due.remove(&(at, job, percent));
+        for time in watched.times {
+            self.due.remove(&DueMail { time, job });
         }
         true
     }
 
-    fn take_due(&mut self, now: Timestamp) -> Vec<(u32, Plan)> {
+    fn take_due(&mut self, now: Timestamp) -> Vec<(u32, ProgramPlan)> {
         let mut mails = Vec::new();
-        while let Some((at, job, percent)) = self.due.first().copied()
-            && at <= now
+        while let Some(DueMail { time, job }) = self.due.first().copied()
+            && time.at <= now
         {
             self.due.pop_first();
             let Some(watched) = self.jobs.get_mut(&job) else {
                 continue;
             };
-            watched.times.retain(|time| *time != (at, percent));
-            let mail = job_mail::of_limit(&watched.record, percent);
-            let plan = Plan::mail(Arc::clone(&watched.record), mail, &watched.settings);
+            watched.times.retain(|other| *other != time);
+            let mail = job_mail::of_limit(&watched.record, time.percent);
+            let plan = ProgramPlan::mail(Arc::clone(&watched.record), mail, &watched.settings);
             mails.push((watched.record.spec.owner.uid, plan));
             if watched.times.is_empty() {
                 self.jobs.remove(&job);

@@ -14,64 +14,77 @@ const FIXED_BYTES: usize = 128;
 
 /// Where records go.
 #[derive(Clone, Debug)]
-pub(super) struct Lines {
-    sender: Sender<(PathBuf, String)>,
-    count: Arc<Count>,
+pub(super) struct JobLines {
+    sender: Sender<CompletionLine>,
+    count: Arc<LineCount>,
 }
 
 /// Where they come out.
 #[derive(Debug)]
-pub(super) struct Appended {
-    receiver: Receiver<(PathBuf, String)>,
-    count: Arc<Count>,
+pub(super) struct WrittenLines {
+    receiver: Receiver<CompletionLine>,
+    count: Arc<LineCount>,
+}
+
+#[derive(Debug)]
+struct CompletionLine {
+    path: PathBuf,
+    line: String,
+}
+
+impl CompletionLine {
+    /// What it takes.
+    fn bytes(&self) -> usize {
+        self.path.as_os_str().len() + self.line.len() + FIXED_BYTES
+    }
 }
 
 #[derive(Debug, Default)]
-struct Count {
+struct LineCount {
     waiting: AtomicUsize,
     lost: AtomicUsize,
 }
 
-pub(super) fn channel() -> (Lines, Appended) {
+pub(super) fn channel() -> (JobLines, WrittenLines) {
     let (sender, receiver) = queue();
-    let count = Arc::<Count>::default();
-    let lines = Lines {
+    let count = Arc::<LineCount>::default();
+    let lines = JobLines {
         sender,
         count: Arc::clone(&count),
     };
-    (lines, Appended { receiver, count })
+    (lines, WrittenLines { receiver, count })
 }
 
-fn bytes(path: &Path, line: &str) -> usize {
-    path.as_os_str().len() + line.len() + FIXED_BYTES
-}
-
-impl Lines {
+impl JobLines {
     pub(super) fn append(&self, path: PathBuf, line: String) {
-        let bytes = bytes(&path, &line);
+        let line = CompletionLine { path, line };
+        let bytes = line.bytes();
         if self.count.waiting.load(Relaxed) + bytes > WAITING_MAX {
             if self.count.lost.fetch_add(1, Relaxed) == 0 {
                 error!(
                     "JobCompLoc={}: records of ended jobs are lost, since those before them wait to be written: see to its disk",
-                    path.display()
+                    line.path.display()
                 );
             }
             return;
         }
         self.count.waiting.fetch_add(bytes, Relaxed);
-        let _ = self.sender.send((path, line));
+        let _ = self.sender.send(line);
     }
 }
 
-impl Appended {
+impl WrittenLines {
     /// Writes what comes, until nobody can add more.
     pub(super) fn write_all(&self) {
-        while let Ok((path, line)) = self.receiver.recv() {
-            append(&path, &line);
-            self.count.waiting.fetch_sub(bytes(&path, &line), Relaxed);
+        while let Ok(line) = self.receiver.recv() {
+            append(&line.path, &line.line);
+            self.count.waiting.fetch_sub(line.bytes(), Relaxed);
             let lost = self.count.lost.swap(0, Relaxed);
             if lost > 0 {
-                error!("JobCompLoc={}: {lost} records were lost", path.display());
+                error!(
+                    "JobCompLoc={}: {lost} records were lost",
+                    line.path.display()
+                );
             }
         }
     }

@@ -2,15 +2,19 @@
 
 use super::job_mail::{JobMail, env_bytes};
 use super::record::JobRecord;
-use super::{Invocation, completion, mails, variable};
+use super::{Invocation, completion, variable};
 use crate::mail_address;
 use crate::program_settings::ProgramSettings;
 use muster_core::event::spec_bytes;
 use muster_model::ids::JobAttempt;
 use muster_model::job_env::Variables;
 use muster_model::spec::JobSpec;
+use muster_model::visible_text::beginning;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// How long `MailProg` may take.
+const MAIL_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// What a waiting program takes in any case: its place in the queue and what it is allocated in.
 const FIXED_BYTES: usize = 256;
 /// Bytes of a variable of which no more is kept where too much of a user's waits.
@@ -21,7 +25,7 @@ const NODE_LISTS: [&str; 2] = ["SLURM_JOB_NODELIST", "NODES"];
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ProgramPlan {
     what: What,
     /// Whether it is run however much waits: there are no more of these than jobs that run, or nodes.
     is_required: bool,
@@ -49,12 +53,12 @@ pub(super) enum JobProgram {
     Completion,
 }
 
-impl Plan {
+impl ProgramPlan {
     /// A program that is no job's.
-    pub(super) fn of_nodes(invocation: Invocation, settings: &Arc<ProgramSettings>) -> Plan {
-        Plan {
+    pub(super) fn of_nodes(invocation: Invocation, settings: &Arc<ProgramSettings>) -> ProgramPlan {
+        ProgramPlan {
             is_required: true,
-            ..Plan::of(What::Whole(Box::new(invocation)), settings)
+            ..ProgramPlan::of(What::Whole(Box::new(invocation)), settings)
         }
     }
 
@@ -62,8 +66,8 @@ impl Plan {
         record: Arc<JobRecord>,
         mail: JobMail,
         settings: &Arc<ProgramSettings>,
-    ) -> Plan {
-        Plan::of(What::Mail(record, mail), settings)
+    ) -> ProgramPlan {
+        ProgramPlan::of(What::Mail(record, mail), settings)
     }
 
     pub(super) fn job(
@@ -71,15 +75,15 @@ impl Plan {
         program: String,
         record: JobRecord,
         settings: &Arc<ProgramSettings>,
-    ) -> Plan {
-        Plan {
+    ) -> ProgramPlan {
+        ProgramPlan {
             is_required: matches!(kind, JobProgram::Prolog(_)),
-            ..Plan::of(What::Job(kind, program, Box::new(record)), settings)
+            ..ProgramPlan::of(What::Job(kind, program, Box::new(record)), settings)
         }
     }
 
-    fn of(what: What, settings: &Arc<ProgramSettings>) -> Plan {
-        Plan {
+    fn of(what: What, settings: &Arc<ProgramSettings>) -> ProgramPlan {
+        ProgramPlan {
             what,
             is_required: false,
             settings: Arc::clone(settings),
@@ -119,18 +123,18 @@ impl Plan {
     }
 
     /// The same with values of which no more than a few bytes are kept, and without the specification.
-    pub(super) fn cut(self) -> Plan {
+    pub(super) fn cut(self) -> ProgramPlan {
         let settings = Arc::clone(&self.settings);
         let mut invocation = self.invocation();
         for (name, value) in &mut invocation.env {
             if NODE_LISTS.contains(&name.as_str()) {
                 continue;
             }
-            let end = value.floor_char_boundary(CUT_BYTES);
-            value.truncate(end);
-            value.shrink_to_fit();
+            if value.len() > CUT_BYTES {
+                *value = beginning(value, CUT_BYTES).to_owned();
+            }
         }
-        Plan::of(What::Whole(Box::new(invocation)), &settings)
+        ProgramPlan::of(What::Whole(Box::new(invocation)), &settings)
     }
 
     /// The program with all that it is given.
@@ -147,7 +151,7 @@ impl Plan {
                     args: mail_args(&record.spec, mail.subject, settings),
                     env,
                     file: None,
-                    time_limit: Some(mails::TIME_LIMIT),
+                    time_limit: Some(MAIL_TIME_LIMIT),
                 }
             }
             What::Job(kind, program, record) => {

@@ -164,8 +164,8 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use muster_model::node::{Node, NodeConfig};
     use muster_model::ids::JobId;
+    use muster_model::node::{Node, NodeConfig};
     use muster_model::spec::JobSpec;
     use muster_model::time::{TimeLimit, Timestamp};
     use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Programs that wait to be run. Users take turns: ten thousand programs of one delay another's by one. What waits is bounded by
 //! user and for all in bytes, from when it is added: a specification that several keep counts once.
 
-use super::plan::{Plan, bytes_of};
+use super::plan::{ProgramPlan, bytes_of};
 use log::{error, warn};
 use muster_channel::admission::{ByteBounds, ByteCount};
 use muster_model::spec::JobSpec;
@@ -26,16 +26,16 @@ pub(super) struct QueueBounds {
 
 /// See the module. Clones are the same queue.
 #[derive(Clone, Debug)]
-pub(super) struct ProgramQueue(Arc<Shared>);
+pub(super) struct ProgramQueue(Arc<QueueShared>);
 
 #[derive(Debug)]
-struct Shared {
-    inner: Mutex<Inner>,
+struct QueueShared {
+    inner: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct QueueState {
     turns: UserTurns,
     running: usize,
     is_closed: bool,
@@ -43,8 +43,8 @@ struct Inner {
 
 impl ProgramQueue {
     pub(super) fn new(bounds: QueueBounds) -> ProgramQueue {
-        ProgramQueue(Arc::new(Shared {
-            inner: Mutex::new(Inner {
+        ProgramQueue(Arc::new(QueueShared {
+            inner: Mutex::new(QueueState {
                 turns: UserTurns::new(bounds),
                 running: 0,
                 is_closed: false,
@@ -54,13 +54,13 @@ impl ProgramQueue {
     }
 
     /// Adds a user's program, unless too much of that waits.
-    pub(super) fn push(&self, uid: u32, plan: Plan) {
+    pub(super) fn push(&self, uid: u32, plan: ProgramPlan) {
         self.lock().turns.push(uid, plan);
         self.0.changed.notify_one();
     }
 
     /// Waits for a program and a place for it; absent once nothing is left and nobody adds more. [`ProgramQueue::leave`] follows.
-    pub(super) fn next(&self) -> Option<Plan> {
+    pub(super) fn next(&self) -> Option<ProgramPlan> {
         let mut inner = self.lock();
         loop {
             if inner.running < inner.turns.bounds.at_once
@@ -90,7 +90,7 @@ impl ProgramQueue {
         self.0.changed.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -99,7 +99,7 @@ impl ProgramQueue {
 #[derive(Debug)]
 struct UserTurns {
     bounds: QueueBounds,
-    of_user: BTreeMap<u32, OfUser>,
+    of_user: BTreeMap<u32, UserPrograms>,
     /// The user whose turn it was last.
     last: u32,
     specs: KeptSpecs,
@@ -108,23 +108,29 @@ struct UserTurns {
 }
 
 #[derive(Debug)]
-struct OfUser {
-    waiting: VecDeque<Waiting>,
+struct UserPrograms {
+    waiting: VecDeque<WaitingProgram>,
     bytes: ByteCount,
     left_out: usize,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    plan: Plan,
+struct WaitingProgram {
+    plan: ProgramPlan,
     /// What it counts beside its specification; absent if it is not counted.
     counted: Option<usize>,
 }
 
-/// Specifications that something waiting keeps, by their addresses, which are no other's meanwhile: how many keep one, and its
-/// bytes.
+/// Specifications that something waiting keeps, by their addresses, which are no other's meanwhile.
 #[derive(Debug, Default)]
-struct KeptSpecs(HashMap<usize, (usize, usize)>);
+struct KeptSpecs(HashMap<usize, KeptSpec>);
+
+#[derive(Debug)]
+struct KeptSpec {
+    /// How many keep it.
+    keepers: usize,
+    bytes: usize,
+}
 
 fn address(spec: &Arc<JobSpec>) -> usize {
     Arc::as_ptr(spec).addr()
@@ -141,7 +147,9 @@ impl KeptSpecs {
 
     fn add(&mut self, spec: Option<&Arc<JobSpec>>, bytes: usize) {
         if let Some(spec) = spec {
-            self.0.entry(address(spec)).or_insert((0, bytes)).0 += 1;
+            let known = self.0.entry(address(spec));
+            let keepers = 0;
+            known.or_insert(KeptSpec { keepers, bytes }).keepers += 1;
         }
     }
 
@@ -150,15 +158,12 @@ impl KeptSpecs {
         let Some(key) = spec.map(address) else {
             return 0;
         };
-        let Some((keepers, bytes)) = self.0.get_mut(&key) else {
+        let Some(known) = self.0.get_mut(&key) else {
             return 0;
         };
-        *keepers -= 1;
-        match (*keepers, *bytes) {
-            (0, bytes) => {
-                self.0.remove(&key);
-                bytes
-            }
+        known.keepers -= 1;
+        match known.keepers {
+            0 => self.0.remove(&key).map_or(0, |gone| gone.bytes),
             _ => 0,
         }
     }
@@ -176,15 +181,15 @@ impl UserTurns {
     }
 
     /// Appends what is a user's; false if too much of it waits.
-    fn push(&mut self, uid: u32, plan: Plan) -> bool {
-        let own = self.of_user.entry(uid).or_insert_with(|| OfUser {
+    fn push(&mut self, uid: u32, plan: ProgramPlan) -> bool {
+        let own = self.of_user.entry(uid).or_insert_with(|| UserPrograms {
             waiting: VecDeque::new(),
             bytes: self.bytes.of_another(),
             left_out: 0,
         });
         if plan.is_required() {
             let counted = None;
-            own.waiting.push_back(Waiting { plan, counted });
+            own.waiting.push_back(WaitingProgram { plan, counted });
             return true;
         }
         let fits = own.waiting.len() < self.bounds.items;
@@ -194,7 +199,7 @@ impl UserTurns {
         if fits && is_whole && own.bytes.take(spec + bytes).is_ok() {
             self.specs.add(plan.spec(), spec);
             let counted = Some(bytes);
-            own.waiting.push_back(Waiting { plan, counted });
+            own.waiting.push_back(WaitingProgram { plan, counted });
             return true;
         }
         if fits && self.bounds.cut_beyond < self.bounds.bytes.own {
@@ -202,7 +207,7 @@ impl UserTurns {
             let bytes = plan.bytes();
             if own.bytes.take(bytes).is_ok() {
                 let counted = Some(bytes);
-                own.waiting.push_back(Waiting { plan, counted });
+                own.waiting.push_back(WaitingProgram { plan, counted });
                 return true;
             }
         }
@@ -220,13 +225,13 @@ impl UserTurns {
     }
 
     /// Takes what is next of the user whose turn it is.
-    fn pop(&mut self) -> Option<Plan> {
+    fn pop(&mut self) -> Option<ProgramPlan> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
         let next = self.of_user.range(after).next();
         let uid = *next.or_else(|| self.of_user.first_key_value())?.0;
         self.last = uid;
         let own = self.of_user.get_mut(&uid)?;
-        let Waiting { plan, counted } = own.waiting.pop_front()?;
+        let WaitingProgram { plan, counted } = own.waiting.pop_front()?;
         if let Some(bytes) = counted {
             let spec = self.specs.remove(plan.spec());
             own.bytes.give_back(bytes + spec);
@@ -272,7 +277,7 @@ mod tests {
         })
     }
 
-    fn plan(kind: JobProgram, id: u64, spec: &Arc<JobSpec>) -> Plan {
+    fn plan(kind: JobProgram, id: u64, spec: &Arc<JobSpec>) -> ProgramPlan {
         let job = Job::new(
             JobId(id),
             Arc::clone(spec),
@@ -280,20 +285,20 @@ mod tests {
             Timestamp(0),
         );
         let record = JobRecord::of(&State::default(), &job);
-        Plan::job(kind, String::new(), record, &Arc::default())
+        ProgramPlan::job(kind, String::new(), record, &Arc::default())
     }
 
-    fn epilog(id: u64, spec: &Arc<JobSpec>) -> Plan {
+    fn epilog(id: u64, spec: &Arc<JobSpec>) -> ProgramPlan {
         plan(JobProgram::Epilog, id, spec)
     }
 
-    fn value(plan: Plan, name: &str) -> String {
+    fn value(plan: ProgramPlan, name: &str) -> String {
         let env = plan.invocation().env;
         let found = env.into_iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value).unwrap_or_default()
     }
 
-    fn job_of(plan: Plan) -> u64 {
+    fn job_of(plan: ProgramPlan) -> u64 {
         value(plan, "SLURM_JOB_ID").parse().unwrap()
     }
 
@@ -338,7 +343,7 @@ mod tests {
         let prolog =
             |turns: &mut UserTurns| turns.push(8, plan(JobProgram::Prolog(launch), 7, &shared));
         assert!(prolog(&mut waiting));
-        let plans: Vec<Plan> = std::iter::from_fn(|| waiting.pop()).collect();
+        let plans: Vec<ProgramPlan> = std::iter::from_fn(|| waiting.pop()).collect();
         assert!(plans.iter().any(|plan| plan.prolog() == Some(launch)));
         let lengths = plans
             .into_iter()
@@ -352,7 +357,7 @@ mod tests {
 
     /// What comes while there is no room takes its turn with what came before, and is bounded all the same.
     #[test]
-    fn what_waits_for_room_takes_turns_and_is_bounded() {
+    fn what_waits_for_room_takes_turns() {
         let queue = ProgramQueue::new(BOUNDS);
         (0..5).for_each(|id| queue.push(7, epilog(id, &spec(10))));
         let mut started = vec![job_of(queue.next().unwrap())];
