@@ -345,7 +345,13 @@ impl Network {
                 Some(name.clone())
             }
         };
-        let host = self.names.of_host(hello.host, from.ip()).await;
+        let address = from.ip().to_canonical();
+        let of_node = self.verifier.node_address(&hello.host);
+        let host = match of_node.and_then(|known| known.parse::<IpAddr>().ok()) {
+            // The configuration says so: nobody else need be asked.
+            Some(known) if known == address => hello.host,
+            _ => self.names.of_host(hello.host, address, uid).await,
+        };
         let said = ChannelAnswer {
             greeting: Versions::CLUSTER.greeting(),
             cluster: self.cluster.clone(),

@@ -70,7 +70,10 @@ struct Inner {
     path: PathBuf,
     cluster: String,
     keys: Keys,
-    kept: Mutex<TrustRecords>,
+    /// What holds now. Nobody waits for a disk with this locked: who asks has others wait, such as all who connect.
+    kept: Mutex<Arc<TrustRecords>>,
+    /// For who changes it: one after the other.
+    changing: Mutex<()>,
     /// Connections in the name of a node that were refused.
     refused: Mutex<HashMap<String, u64>>,
 }
@@ -104,13 +107,21 @@ impl NodeTrust {
             path,
             cluster: cluster.to_owned(),
             keys,
-            kept: Mutex::new(kept),
+            kept: Mutex::new(Arc::new(kept)),
+            changing: Mutex::default(),
             refused: Mutex::default(),
         })))
     }
 
-    fn kept(&self) -> MutexGuard<'_, TrustRecords> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What holds now.
+    fn kept(&self) -> Arc<TrustRecords> {
+        Arc::clone(&self.0.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The turn to change it, which may take as long as the disk does.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        let changing = self.0.changing.lock();
+        changing.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether anything is there for which other hosts are to be served.
@@ -159,7 +170,6 @@ impl NodeTrust {
             .iter()
             .filter(|token| is_same_key(&token.public, &offer.token))
             .count();
-        drop(kept);
         if found == 0 || !offer.cluster.eq_ignore_ascii_case(&self.0.cluster) {
             return Err(UNKNOWN_TOKEN.to_owned());
         }
@@ -189,8 +199,9 @@ impl NodeTrust {
         }
         let made = JoinToken::make(&self.0.cluster, node, self.0.keys.pair().public());
         let token = made.map_err(|e| failed(&e))?;
-        let mut kept = self.kept();
-        let mut next = kept.clone();
+        let _turn = self.turn();
+        let kept = self.kept();
+        let mut next = TrustRecords::clone(&kept);
         next.tokens
             .retain(|token| token.expires_s.saturating_add(REMEMBERED_S) > now_s);
         if next.tokens.len() >= TOKENS_MAX {
@@ -206,7 +217,7 @@ impl NodeTrust {
             by: file::word(by),
             used: None,
         });
-        self.commit(&mut kept, next).map_err(|e| failed(&e))?;
+        self.commit(next).map_err(|e| failed(&e))?;
         Ok(token.text().to_string())
     }
 
@@ -225,8 +236,9 @@ impl NodeTrust {
         if !offer.has_key(self.0.keys.pair(), &key, joining.proof) {
             return Err("the node has not shown that the key is its own".to_owned());
         }
-        let mut kept = self.kept();
-        let mut next = kept.clone();
+        let _turn = self.turn();
+        let kept = self.kept();
+        let mut next = TrustRecords::clone(&kept);
         let token = next
             .tokens
             .iter_mut()
@@ -273,7 +285,7 @@ impl NodeTrust {
                 "{NODES_MAX} nodes have keys: 'muster node forget' some"
             ));
         }
-        self.commit(&mut kept, next).map_err(|e| e.to_string())
+        self.commit(next).map_err(|e| e.to_string())
     }
 
     /// Forgets keys and tokens of nodes.
@@ -281,8 +293,9 @@ impl NodeTrust {
     /// # Errors
     /// One has neither; nothing is forgotten then. Or what remains cannot be kept.
     pub(crate) fn forget(&self, nodes: &[String]) -> Result<(), Refusal> {
-        let mut kept = self.kept();
-        let mut next = kept.clone();
+        let _turn = self.turn();
+        let kept = self.kept();
+        let mut next = TrustRecords::clone(&kept);
         for node in nodes {
             let had_key = next.pinned.remove(node).is_some();
             let before = next.tokens.len();
@@ -295,7 +308,7 @@ impl NodeTrust {
                 return Err(Refusal::new(RefusalCode::InvalidNode, detail));
             }
         }
-        self.commit(&mut kept, next).map_err(|e| failed(&e))?;
+        self.commit(next).map_err(|e| failed(&e))?;
         let mut refused = self.refused();
         for node in nodes {
             refused.remove(node);
@@ -313,7 +326,7 @@ impl NodeTrust {
 
     /// All of it, by name of the node.
     pub(crate) fn list(&self, now_s: u64) -> Vec<NodeKeyRecord> {
-        let kept = self.kept().clone();
+        let kept = TrustRecords::clone(&self.kept());
         let at = |seconds: u64| {
             Timestamp(i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX))
         };
@@ -366,11 +379,11 @@ impl NodeTrust {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is kept from now on, once it is durable.
-    fn commit(&self, kept: &mut TrustRecords, next: TrustRecords) -> Result<()> {
+    /// What is kept from now on, once it is durable. Who calls has the turn.
+    fn commit(&self, next: TrustRecords) -> Result<()> {
         file::write(&self.0.path, &next)
             .with_context(|| format!("{} cannot be written", self.0.path.display()))?;
-        *kept = next;
+        *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         Ok(())
     }
 }

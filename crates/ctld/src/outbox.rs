@@ -14,6 +14,9 @@ pub(crate) const UNREAD: ByteBounds = ByteBounds {
     few: 4 << 20,
 };
 
+/// What a message takes beside its bytes: short ones would cost more than they count.
+const FIXED_BYTES: usize = 64;
+
 /// What is common to both ends.
 #[derive(Debug)]
 struct Account {
@@ -69,7 +72,7 @@ impl Outbox {
         if account.is_over.load(Relaxed) {
             return Err(NotKept);
         }
-        let length = bytes.len();
+        let length = bytes.len() + FIXED_BYTES;
         if let Some(count) = &account.count
             && count.take(length).is_err()
         {
@@ -129,7 +132,7 @@ impl Inbox {
     /// The next message; none once all senders are gone.
     pub(crate) async fn recv(&mut self) -> Option<Vec<u8>> {
         let bytes = self.receiver.recv().await?;
-        self.account.give_back(bytes.len());
+        self.account.give_back(bytes.len() + FIXED_BYTES);
         Some(bytes)
     }
 
@@ -144,7 +147,7 @@ impl Inbox {
     #[cfg(test)]
     pub(crate) fn try_recv(&mut self) -> Option<Vec<u8>> {
         let bytes = self.receiver.try_recv().ok()?;
-        self.account.give_back(bytes.len());
+        self.account.give_back(bytes.len() + FIXED_BYTES);
         Some(bytes)
     }
 
@@ -163,7 +166,7 @@ impl Drop for Inbox {
     fn drop(&mut self) {
         self.receiver.close();
         while let Ok(bytes) = self.receiver.try_recv() {
-            self.account.give_back(bytes.len());
+            self.account.give_back(bytes.len() + FIXED_BYTES);
         }
     }
 }
@@ -181,7 +184,7 @@ mod tests {
         let fill = |count: &ByteCount| {
             let ends: Vec<_> = (0..16).map(|_| channel(Some(count.clone()))).collect();
             for (out, _) in &ends {
-                while out.send(vec![0; MIB]).is_ok() {}
+                while out.send(vec![0; MIB - FIXED_BYTES]).is_ok() {}
                 assert!(
                     out.send(Vec::new()).is_err(),
                     "nothing follows what is lacking"
@@ -205,6 +208,19 @@ mod tests {
             out.send(vec![0; MIB]).unwrap();
         }
         assert!(!inbox.is_over());
+    }
+
+    /// A message of ten bytes takes a hundred.
+    #[test]
+    fn short_messages_count_what_they_take() {
+        let count = ByteCount::new(UNREAD);
+        let (out, inbox) = channel(Some(count.clone()));
+        for _ in 0..100 {
+            out.send(vec![0; 6]).unwrap();
+        }
+        assert_eq!((out.waiting(), count.own()), (7000, 7000));
+        drop(inbox);
+        assert_eq!(count.all(), 0);
     }
 
     #[tokio::test]

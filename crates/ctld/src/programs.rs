@@ -5,64 +5,83 @@
 
 mod completion;
 mod job_mail;
-mod mails;
+mod limit_mails;
+mod lines;
+mod plan;
 mod power;
-mod turns;
+mod queue;
+mod record;
 
 use crate::failure;
 use crate::mail::ToWriter;
-use crate::mail_address;
 use crate::program_settings::{Completion, ProgramSettings};
 use crate::sys;
 use job_mail::JobMails;
+use limit_mails::LimitMails;
+use lines::JobLines;
 use log::{error, warn};
+use muster_channel::admission::ByteBounds;
 use muster_core::event::Event;
 use muster_core::state::State;
-use muster_model::ids::{Attempt, JobAttempt, JobId};
-use muster_model::job::{self, Job, JobState};
-use muster_model::job_env::{self, JobView};
+use muster_model::ids::JobAttempt;
+use muster_model::job::Job;
 use muster_model::time::Timestamp;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::collections::BTreeMap;
-use std::io::Write as _;
+use plan::{JobProgram, ProgramPlan};
+use queue::{ProgramQueue, QueueBounds};
+use record::JobRecord;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
-use turns::{Room, take_turns};
 
-/// Programs that run at the same time; further ones wait.
-const AT_ONCE: usize = 64;
+/// Programs of users' jobs: 64 at the same time. Where they end more slowly than jobs do, a user's texts are cut first; then
+/// further programs are left out.
+const BOUNDS: QueueBounds = QueueBounds {
+    what: "program",
+    at_once: 64,
+    items: usize::MAX,
+    bytes: ByteBounds {
+        own: 128 << 20,
+        all: 512 << 20,
+        few: 4 << 20,
+    },
+    cut_beyond: 64 << 20,
+};
 
-/// Watches events and has a thread of its own do what follows from them.
+/// Mails: sixteen at the same time. They have a queue of their own, so that no program that jobs wait for comes after them. Further
+/// mails of a user are not sent.
+const MAIL_BOUNDS: QueueBounds = QueueBounds {
+    what: "mail",
+    at_once: 16,
+    items: 20_000,
+    bytes: ByteBounds {
+        own: 64 << 20,
+        all: 256 << 20,
+        few: 1 << 20,
+    },
+    cut_beyond: usize::MAX,
+};
+
+/// Watches events and has threads of its own do what follows from them.
 pub(crate) struct Programs {
-    settings: ProgramSettings,
+    settings: Arc<ProgramSettings>,
     job_mails: JobMails,
     power: power::Moves,
-    tasks: Sender<Task>,
-}
-
-/// Something to do.
-enum Task {
-    /// Run a program because of a user's job, or of nodes, which are root's.
-    Run(u32, Invocation),
-    /// Run it, and tell the writer how that job's prolog has ended.
-    Prolog(u32, Invocation, JobId, Attempt),
-    /// Tell the writer that a job need not wait for a prolog.
-    Ready(JobId, Attempt),
-    /// Send a mail of a user's.
-    Mail(u32, Invocation),
-    /// Append a line to a file.
-    Append(PathBuf, String),
-    /// Send a mail of a user's at this time, unless the job is forgotten first.
-    MailLater(Timestamp, JobId, u32, Invocation),
-    /// The job has ended, or its limit changed.
-    Forget(JobId),
+    /// Programs that wait to be run, by user.
+    runs: ProgramQueue,
+    /// Mails that wait to be sent, by user.
+    mails: ProgramQueue,
+    /// Mails that are due later.
+    limit_mails: LimitMails,
+    /// Records of ended jobs.
+    lines: JobLines,
+    writer: Sender<ToWriter>,
 }
 
 /// A program with its arguments and its whole environment.
@@ -80,7 +99,7 @@ struct Invocation {
 }
 
 impl Programs {
-    /// Starts the thread, and watches the jobs that run.
+    /// Starts the threads, and watches the jobs that run.
     ///
     /// # Errors
     /// When there is no thread.
@@ -89,28 +108,41 @@ impl Programs {
         state: &State,
         writer: Sender<ToWriter>,
     ) -> std::io::Result<Programs> {
-        let (tasks, inbox) = channel();
-        let (mails, mailbox) = channel();
-        failure::spawn_essential("mails", move || {
-            mails::send_all(&mailbox);
-            Ok(())
-        })?;
-        let (runs, waiting) = channel();
-        let prologs = writer.clone();
-        failure::spawn_essential("site programs", move || {
-            run_all(&waiting, &prologs);
-            Ok(())
-        })?;
-        failure::spawn_essential("programs", move || {
-            dispatch(&inbox, (&mails, &runs), &writer);
-            Ok(())
-        })?;
+        let (lines, appended) = lines::channel();
         let mut programs = Programs {
-            settings,
+            settings: Arc::new(settings),
             job_mails: JobMails::default(),
             power: power::Moves::under_way(state),
-            tasks,
+            runs: ProgramQueue::new(BOUNDS),
+            mails: ProgramQueue::new(MAIL_BOUNDS),
+            limit_mails: LimitMails::default(),
+            lines,
+            writer,
         };
+        let mails = programs.mails.clone();
+        failure::spawn_essential("mails", move || {
+            run_all(&mails, |_, _| {});
+            Ok(())
+        })?;
+        let (runs, writer) = (programs.runs.clone(), programs.writer.clone());
+        failure::spawn_essential("site programs", move || {
+            run_all(&runs, move |JobAttempt { job, attempt }, well| {
+                let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
+            });
+            Ok(())
+        })?;
+        let (limit_mails, mails) = (programs.limit_mails.clone(), programs.mails.clone());
+        failure::spawn_essential("mail times", move || {
+            while let Some(due) = limit_mails.wait() {
+                due.into_iter()
+                    .for_each(|(uid, mail)| mails.push(uid, mail));
+            }
+            Ok(())
+        })?;
+        failure::spawn_essential("job records", move || {
+            appended.write_all();
+            Ok(())
+        })?;
         programs.power_nodes(state);
         for job in state.active.iter().filter_map(|id| state.jobs.get(id)) {
             programs.watch_limit(state, job);
@@ -121,7 +153,7 @@ impl Programs {
 
     /// The configuration was read again.
     pub(crate) fn configure(&mut self, settings: ProgramSettings) {
-        self.settings = settings;
+        self.settings = Arc::new(settings);
     }
 
     /// An event was applied to `state`.
@@ -157,15 +189,13 @@ impl Programs {
     /// Runs what powers nodes down and up, once for all that the last events were about.
     pub(crate) fn power_nodes(&mut self, state: &State) {
         for invocation in self.power.take(state, &self.settings) {
-            self.send(Task::Run(0, invocation));
+            self.runs
+                .push(0, ProgramPlan::of_nodes(invocation, &self.settings));
         }
     }
 
     /// Sends the mails that an event calls for, and sees to those that are due later.
     fn mail(&mut self, state: &State, job: &Job, event: &Event) {
-        if job.spec.mail.is_none() {
-            return;
-        }
         match event {
             Event::JobStarted { at, .. } | Event::JobChanged { at, .. } => {
                 self.write(state, job, event, *at);
@@ -173,7 +203,7 @@ impl Programs {
             }
             Event::JobEnding { at, .. } => {
                 self.write(state, job, event, *at);
-                self.send(Task::Forget(job.id));
+                self.limit_mails.forget(job.id);
             }
             Event::NodeReleased { at, .. } => self.write(state, job, event, *at),
             _ => {}
@@ -184,10 +214,7 @@ impl Programs {
     fn run_epilog(&self, state: &State, job: &Job) {
         let ran = job.alloc.is_some();
         if let Some(program) = self.settings.epilog.clone().filter(|_| ran) {
-            let mut env = self.env(state, job);
-            env.push(variable("SLURM_SCRIPT_CONTEXT", "epilog_slurmctld"));
-            env.extend(exit_env(job));
-            self.run(job, "EpilogSlurmctld", program, env);
+            self.run(state, job, JobProgram::Epilog, program);
         }
     }
 
@@ -196,157 +223,66 @@ impl Programs {
         if !job.configuring {
             return;
         }
-        let Some(program) = self.settings.prolog.clone() else {
+        let launch = JobAttempt::new(job.id, job.attempt);
+        match self.settings.prolog.clone() {
+            Some(program) => self.run(state, job, JobProgram::Prolog(launch), program),
             // It was taken out of the configuration meanwhile.
-            return self.send(Task::Ready(job.id, job.attempt));
-        };
-        let mut env = self.env(state, job);
-        env.push(variable("SLURM_SCRIPT_CONTEXT", "prolog_slurmctld"));
-        let invocation = Invocation {
-            what: "PrologSlurmctld",
-            program,
-            args: Vec::new(),
-            env,
-            file: None,
-            time_limit: None,
-        };
-        let uid = job.spec.owner.uid;
-        self.send(Task::Prolog(uid, invocation, job.id, job.attempt));
-    }
-
-    fn send(&self, task: Task) {
-        let _ = self.tasks.send(task);
+            None => {
+                let JobAttempt { job, attempt } = launch;
+                let well = true;
+                let _ = (self.writer).send(ToWriter::PrologEnded { job, attempt, well });
+            }
+        }
     }
 
     /// Sends the mails that an event calls for.
     fn write(&mut self, state: &State, job: &Job, event: &Event, at: Timestamp) {
+        if job.spec.mail.is_none() {
+            return;
+        }
         for job_mail in self.job_mails.on(state, job, event, at) {
-            let mut env = self.env(state, job);
-            env.extend(job_mail.env);
-            let mail = self.mail_invocation(job, job_mail.subject, env);
-            self.send(Task::Mail(job.spec.owner.uid, mail));
+            let record = Arc::new(JobRecord::of(state, job));
+            let mail = ProgramPlan::mail(record, job_mail, &self.settings);
+            self.mails.push(job.spec.owner.uid, mail);
         }
     }
 
     /// Sets times of mails that are due when a part of the job's time is over.
     fn watch_limit(&self, state: &State, job: &Job) {
-        if job.spec.mail.is_none() || job.state != JobState::Running {
-            return;
-        }
-        let _ = self.tasks.send(Task::Forget(job.id));
-        for (at, job_mail) in job_mail::of_limit(job) {
-            let mut env = self.env(state, job);
-            env.extend(job_mail.env);
-            let mail = self.mail_invocation(job, job_mail.subject, env);
-            self.send(Task::MailLater(at, job.id, job.spec.owner.uid, mail));
-        }
-    }
-
-    fn mail_invocation(
-        &self,
-        job: &Job,
-        subject: String,
-        env: Vec<(String, String)>,
-    ) -> Invocation {
-        Invocation {
-            what: "MailProg",
-            program: self.settings.mail_program.clone(),
-            args: self.mail_args(job, subject),
-            env,
-            file: None,
-            time_limit: Some(mails::TIME_LIMIT),
-        }
-    }
-
-    /// The arguments of `MailProg`, as Slurm gives them: `-s`, the subject, the address, which the grammar of addresses keeps
-    /// from being an option. An address that is none (jobs of older releases were not checked) is replaced by the
-    /// job's owner.
-    fn mail_args(&self, job: &Job, subject: String) -> Vec<String> {
-        let named = job.spec.mail.as_ref().map(|(_, user)| user.as_str());
-        let named = named.filter(|user| !user.is_empty() && mail_address::fault(user).is_none());
-        let users = named.unwrap_or(&job.spec.owner.user);
-        let domain = self.settings.mail_domain.as_deref();
-        let whole = |user: &str| match domain.filter(|_| !user.contains('@')) {
-            Some(domain) => format!("{user}@{domain}"),
-            None => user.to_owned(),
-        };
-        let users: Vec<String> = users.split(',').map(whole).collect();
-        vec!["-s".to_owned(), subject, users.join(",")]
+        self.limit_mails.watch(state, job, &self.settings);
     }
 
     fn completed(&self, state: &State, job: &Job) {
         match &self.settings.completion {
             Completion::None => {}
             Completion::File(path) => {
-                let line = completion::line(job, &self.settings.cluster);
-                let _ = self.tasks.send(Task::Append(path.clone(), line));
+                let record = JobRecord::of(state, job);
+                let line = completion::line(&record, &self.settings.cluster);
+                self.lines.append(path.clone(), line);
             }
             Completion::Script(program) => {
-                let mut env = self.env(state, job);
-                env.extend(completion::script_env(job, &self.settings.cluster));
-                self.run(job, "JobCompLoc", program.clone(), env);
+                self.run(state, job, JobProgram::Completion, program.clone());
             }
         }
     }
 
-    fn run(&self, job: &Job, what: &'static str, program: String, env: Vec<(String, String)>) {
-        let invocation = Invocation {
-            what,
-            program,
-            args: Vec::new(),
-            env,
-            file: None,
-            time_limit: None,
-        };
-        self.send(Task::Run(job.spec.owner.uid, invocation));
+    fn run(&self, state: &State, job: &Job, kind: JobProgram, program: String) {
+        let record = JobRecord::of(state, job);
+        let plan = ProgramPlan::job(kind, program, record, &self.settings);
+        self.runs.push(job.spec.owner.uid, plan);
     }
+}
 
-    /// Variables about a job for all of these programs.
-    fn env(&self, state: &State, job: &Job) -> Vec<(String, String)> {
-        let alloc = job.alloc.as_deref().cloned().unwrap_or_default();
-        let array = state.arrays.get(&job.submission());
-        let view = JobView {
-            job: job.id,
-            spec: &job.spec,
-            alloc: &alloc,
-            array: &job.array,
-            array_info: array,
-            start_time: job.start_time.unwrap_or(job.submit_time),
-            time_limit: job.time_limit,
-            restarts: job.restarts,
-            account: job.spec.account_name(),
-            qos: job.spec.qos_name(),
-            cluster: &self.settings.cluster,
-            conf_path: &self.settings.conf_path,
-            working_cluster: "",
-            lead_address: "",
-            topology: ("", ""),
-            components: &[],
-        };
-        // No node's: the controller runs them.
-        let mut env = job_env::program_env(&view, usize::MAX);
-        if let Some(array) = array {
-            env.push(variable("SLURM_ARRAY_TASK_COUNT", array.count));
-            env.push(variable("SLURM_ARRAY_TASK_MAX", array.max));
-            env.push(variable("SLURM_ARRAY_TASK_MIN", array.min));
-            env.push(variable("SLURM_ARRAY_TASK_STEP", array.step));
-        }
-        env
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.runs.close();
+        self.mails.close();
+        self.limit_mails.close();
     }
 }
 
 fn variable(name: &str, value: impl ToString) -> (String, String) {
     (name.to_owned(), value.to_string())
-}
-
-/// How a job ended, as wait(2) and as Slurm write it.
-fn exit_env(job: &Job) -> Vec<(String, String)> {
-    let job::ExitStatus { code, signal } = job.exit;
-    vec![
-        variable("SLURM_JOB_EXIT_CODE", (code << 8) | signal),
-        variable("SLURM_JOB_EXIT_CODE2", format!("{code}:{signal}")),
-        variable("SLURM_JOB_DERIVED_EC", job.derived_exit.code),
-    ]
 }
 
 /// `days-hours:minutes:seconds` without what is zero at its front, as in listings.
@@ -359,85 +295,23 @@ fn duration(ms: u64) -> String {
     }
 }
 
-/// Where what is done for users waits for their turns.
-type OfUsers<T> = Sender<(u32, T)>;
-
-/// A program to run.
-struct Run {
-    invocation: Invocation,
-    /// The job that waits for it, as its prolog.
-    prolog: Option<JobAttempt>,
-}
-
-/// Runs the programs of users' jobs, which take turns by user: however many jobs of one end, those of others begin.
-fn run_all(waiting: &Receiver<(u32, Run)>, writer: &Sender<ToWriter>) {
-    let room = Arc::new(Room::of(AT_ONCE));
-    take_turns(waiting, &room, usize::MAX, |run| {
-        let writer = writer.clone();
-        let prolog = run.prolog;
-        start(run.invocation, &room, move |well| {
-            if let Some(JobAttempt { job, attempt }) = prolog {
-                let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
+/// Runs the programs of users' jobs, which take turns by user: however many jobs of one end, those of others begin. `ended` gets to
+/// know how prologs ended.
+fn run_all(queue: &ProgramQueue, ended: impl Fn(JobAttempt, bool) + Clone + Send + 'static) {
+    while let Some(plan) = queue.next() {
+        let (inside, ended) = (queue.clone(), ended.clone());
+        let work = move || {
+            let prolog = plan.prolog();
+            let well = carry_out(&plan.invocation());
+            if let Some(launch) = prolog {
+                ended(launch, well);
             }
-        });
-    });
-}
-
-fn dispatch(
-    inbox: &Receiver<Task>,
-    (mails, runs): (&OfUsers<Invocation>, &OfUsers<Run>),
-    writer: &Sender<ToWriter>,
-) {
-    let mut later: BTreeMap<(Timestamp, JobId), (u32, Invocation)> = BTreeMap::new();
-    loop {
-        let task = match later.keys().next() {
-            None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some((at, _)) => {
-                let wait = at.since_ms(crate::clock::now());
-                inbox.recv_timeout(Duration::from_millis(wait))
-            }
+            inside.leave();
         };
-        match task {
-            Ok(Task::Run(uid, invocation)) => {
-                let prolog = None;
-                drop(runs.send((uid, Run { invocation, prolog })));
-            }
-            Ok(Task::Prolog(uid, invocation, job, attempt)) => {
-                let prolog = Some(JobAttempt::new(job, attempt));
-                drop(runs.send((uid, Run { invocation, prolog })));
-            }
-            Ok(Task::Ready(job, attempt)) => {
-                let well = true;
-                let _ = writer.send(ToWriter::PrologEnded { job, attempt, well });
-            }
-            Ok(Task::Append(path, line)) => append(&path, &line),
-            Ok(Task::Mail(uid, mail)) => drop(mails.send((uid, mail))),
-            Ok(Task::MailLater(at, job, uid, mail)) => {
-                later.insert((at, job), (uid, mail));
-            }
-            Ok(Task::Forget(job)) => later.retain(|(_, id), _| *id != job),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+        if let Err(e) = failure::spawn_worker("program", work) {
+            error!("a program of the site is not run: cannot start thread: {e}");
+            queue.leave();
         }
-        let now = crate::clock::now();
-        while let Some(entry) = later.first_entry().filter(|e| e.key().0 <= now) {
-            let _ = mails.send(entry.remove());
-        }
-    }
-}
-
-/// Runs a program beside this thread, once there is room for it.
-fn start(invocation: Invocation, room: &Arc<Room>, ended: impl FnOnce(bool) + Send + 'static) {
-    room.enter();
-    let what = invocation.what;
-    let inside = Arc::clone(room);
-    let work = move || {
-        ended(carry_out(&invocation));
-        inside.leave();
-    };
-    if let Err(e) = failure::spawn_worker("program", work) {
-        error!("{what} is not run: cannot start thread: {e}");
-        room.leave();
     }
 }
 
@@ -509,16 +383,6 @@ fn wait(mut child: Child, time_limit: Option<Duration>) -> std::io::Result<ExitS
         }
     }
     child.wait()
-}
-
-fn append(path: &std::path::Path, line: &str) {
-    let opened = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path);
-    if let Err(e) = opened.and_then(|mut file| file.write_all(line.as_bytes())) {
-        error!("JobCompLoc={}: {e}", path.display());
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use muster_core::policy::access::role_of;
 use muster_core::state::State;
 use muster_model::command::Identity;
 use muster_model::ids::JobId;
-use muster_model::job::{ArrayRole, ExitStatus, Job, JobState};
+use muster_model::job::{ArrayInfo, ArrayRole, ExitStatus, Job, JobState};
 use muster_model::node::NodeLink;
 use muster_model::refusal::RefusalCode;
 use muster_model::rights::{self, AccessRequest};
@@ -25,13 +25,18 @@ type Out = Outbox;
 /// Bytes of notices that wait for the holder of an allocation: those that follow are dropped.
 const NOTICES_BYTES_MAX: usize = 512 << 10;
 
+/// Bytes that wait for a client that waits for nodes, beyond which it is sent no count that another follows.
+const NODES_UNREAD_MAX: usize = 4 << 10;
+
 /// Waiting clients, and counts.
 #[derive(Default)]
 pub(crate) struct Waiting {
     started: HashMap<JobId, Vec<Out>>,
     ended: HashMap<JobId, Vec<Ended>>,
-    /// Clients that wait for a number of nodes.
-    nodes: Vec<(u32, Out)>,
+    /// Clients that wait for a number of nodes, by connection.
+    nodes: Vec<NodeWaits>,
+    /// Where a task that is not over was found last, of arrays that someone waits for.
+    open_tasks: OpenTasks,
     /// Worst exit of the tasks of arrays that someone waits for.
     worst: HashMap<JobId, ExitStatus>,
     counts: Counts,
@@ -43,6 +48,22 @@ pub(crate) struct Waiting {
 struct Ended {
     holder: bool,
     out: Out,
+}
+
+/// Waits of a connection for nodes.
+struct NodeWaits {
+    counts: Vec<u32>,
+    out: Out,
+}
+
+/// For each array the index of a task that was not over when it was looked for: those before it, from where the search last began,
+/// are not looked at again until the end is reached.
+#[derive(Default)]
+struct OpenTasks {
+    at: HashMap<JobId, u32>,
+    /// Tasks that were looked at.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 #[derive(Default)]
@@ -109,7 +130,7 @@ impl Waiting {
     ) {
         let scope = JobScope::of(state, identity);
         let hidden = scope != JobScope::All && !scope.shows(state, id);
-        match over(state, id).filter(|_| !hidden) {
+        match self.over(state, id).filter(|_| !hidden) {
             None => drop(out.send(frame::encode(&Response::Refused(
                 RefusalCode::InvalidJobId.into(),
             )))),
@@ -124,13 +145,24 @@ impl Waiting {
         }
     }
 
-    /// Answers now, and with each node that comes if there are not enough.
+    /// Answers now, and with each node that comes if there are not enough. Of a connection one message says how many came,
+    /// however many waits it has, and none while it does not read those before.
     pub(crate) fn wait_nodes(&mut self, state: &State, count: u32, out: Out) {
         let up = nodes_up(state);
-        if send_nodes_up(up, count, &out) {
-            forget_gone(&mut self.nodes, |(_, out)| out);
-            self.nodes.push((count, out));
+        if up >= count {
+            let _ = out.send(nodes_message(up));
+            return;
         }
+        let known = self.nodes.iter_mut().find(|waits| waits.out.is_same(&out));
+        match known {
+            Some(waits) => waits.counts.push(count),
+            None => {
+                forget_gone(&mut self.nodes, |waits| &waits.out);
+                let (counts, out) = (vec![count], out.clone());
+                self.nodes.push(NodeWaits { counts, out });
+            }
+        }
+        let _ = out.send_interim(nodes_message(up));
     }
 
     fn node_came(&mut self, state: &State) {
@@ -138,8 +170,19 @@ impl Waiting {
             return;
         }
         let up = nodes_up(state);
-        self.nodes
-            .retain(|(count, out)| send_nodes_up(up, *count, out));
+        let message = nodes_message(up);
+        self.nodes.retain_mut(|waits| {
+            let before = waits.counts.len();
+            waits.counts.retain(|count| up < *count);
+            for _ in waits.counts.len()..before {
+                let _ = waits.out.send(message.clone());
+            }
+            let waits_on = !waits.counts.is_empty() && !waits.out.is_closed();
+            if waits_on && waits.out.waiting() < NODES_UNREAD_MAX {
+                let _ = waits.out.send_interim(message.clone());
+            }
+            waits_on
+        });
     }
 
     /// Tells those whose wait this event ends. The event was just applied.
@@ -242,14 +285,28 @@ impl Waiting {
             *worst = (*worst).max(job.exit);
         }
         for waited in [Some(id), base.filter(|b| *b != id)].into_iter().flatten() {
-            if self.ended.contains_key(&waited) && over(state, waited) == Some(true) {
+            if self.ended.contains_key(&waited) && self.over(state, waited) == Some(true) {
                 let bytes = frame::encode(&self.verdict(state, waited));
                 for waiter in self.ended.remove(&waited).unwrap_or_default() {
                     let _ = waiter.out.send(bytes.clone());
                 }
                 self.worst.remove(&waited);
+                self.open_tasks.at.remove(&waited);
             }
         }
+    }
+
+    /// Whether nothing of a job or array is left to run; `None` if there is no such job.
+    fn over(&mut self, state: &State, id: JobId) -> Option<bool> {
+        if !state.jobs.contains_key(&id) && !state.arrays.contains_key(&id) {
+            return None;
+        }
+        // The cheap questions first: the tasks are looked through only when none is known to be left.
+        let is_open = is_open(state, id)
+            || state.arrays.get(&id).is_some_and(|info| {
+                info.running > 0 || info.unstarted > 0 || self.open_tasks.find(state, id, info)
+            });
+        Some(!is_open)
     }
 
     /// How a job, or the tasks of an array that are still known, ended.
@@ -294,16 +351,8 @@ fn forget_gone<T>(outs: &mut Vec<T>, out: impl Fn(&T) -> &Out) {
     }
 }
 
-/// Says how many nodes are there to a client that waits for so many; whether it waits on.
-fn send_nodes_up(up: u32, wanted: u32, out: &Out) -> bool {
-    let bytes = frame::encode(&Response::NodesUp(up));
-    match up < wanted {
-        true => out.send_interim(bytes).is_ok(),
-        false => {
-            let _ = out.send(bytes);
-            false
-        }
-    }
+fn nodes_message(up: u32) -> Vec<u8> {
+    frame::encode(&Response::NodesUp(up))
 }
 
 fn nodes_up(state: &State) -> u32 {
@@ -328,18 +377,28 @@ fn records(state: &State, id: JobId) -> impl Iterator<Item = &Job> {
         .chain(tasks.filter_map(|task| state.jobs.get(task)))
 }
 
-/// Whether nothing of a job or array is left to run; `None` if there is no such job.
-fn over(state: &State, id: JobId) -> Option<bool> {
-    if !state.jobs.contains_key(&id) && !state.arrays.contains_key(&id) {
-        return None;
+fn is_open(state: &State, id: JobId) -> bool {
+    state.jobs.get(&id).is_some_and(|job| !job.state.is_ended())
+}
+
+impl OpenTasks {
+    /// Looks for a task that is not over, from where one was found last.
+    fn find(&mut self, state: &State, array: JobId, info: &ArrayInfo) -> bool {
+        let from = self.at.get(&array).copied().unwrap_or(0);
+        let tasks = info.tasks.range(from..).chain(info.tasks.range(..from));
+        for (index, task) in tasks {
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
+            if is_open(state, *task) {
+                self.at.insert(array, *index);
+                return true;
+            }
+        }
+        self.at.remove(&array);
+        false
     }
-    let open = |id: &JobId| state.jobs.get(id).is_some_and(|job| !job.state.is_ended());
-    // The cheap questions first: the tasks are looked through only when none is known to be left.
-    let tasks_open = || {
-        let info = state.arrays.get(&id);
-        info.is_some_and(|info| info.running > 0 || info.tasks.values().any(open))
-    };
-    Some(!open(&id) && !tasks_open())
 }
 
 fn ended(job: &Job) -> Response {
@@ -354,6 +413,9 @@ fn ended(job: &Job) -> Response {
 mod tests {
     use super::*;
     use crate::outbox;
+    use muster_model::ids::Attempt;
+    use muster_model::time::{TimeLimit, Timestamp};
+    use std::sync::Arc;
 
     /// The holder that did not read had the controller keep 1.9 GB of notices within seconds.
     #[test]
@@ -399,5 +461,66 @@ mod tests {
             assert!(inbox.try_recv().is_some() && !inbox.take_interim());
         }
         assert_eq!(waiting.nodes.len(), 1);
+    }
+
+    /// Each task that ended had all before it looked at again where somebody waited for the array.
+    #[test]
+    fn the_end_of_an_array_is_found_in_one_round() {
+        const TASKS: u32 = 2000;
+        let (mut waiting, mut state) = (Waiting::default(), State::default());
+        let base = JobId(1);
+        let mut info = ArrayInfo {
+            count: TASKS,
+            unfinished: TASKS,
+            ..ArrayInfo::default()
+        };
+        let now = Timestamp(0);
+        for index in 0..TASKS {
+            let id = JobId(u64::from(index) + 1);
+            let mut job = Job::new(id, Arc::default(), TimeLimit::Unlimited, now);
+            job.array = ArrayRole::Task { base, index };
+            // It ran before: it counts neither as running nor as one that never began.
+            job.attempt = Attempt(1);
+            state.jobs.insert(id, job);
+            info.tasks.insert(index, id);
+        }
+        state.arrays.insert(base, info);
+        let (out, mut inbox) = outbox::channel(None);
+        waiting.wait_ended(&state, &Identity::default(), base, false, out);
+        for index in 0..TASKS {
+            assert!(inbox.is_empty(), "task {index} is not over");
+            let id = JobId(u64::from(index) + 1);
+            state.jobs.get_mut(&id).unwrap().state = JobState::Cancelled;
+            waiting.job_ending(&state, id, false);
+        }
+        let looked_at = waiting.open_tasks.looked_at;
+        assert!(looked_at <= 4 * TASKS as usize, "{looked_at}");
+        assert!(inbox.try_recv().is_some());
+        assert!(waiting.ended.is_empty() && waiting.open_tasks.at.is_empty());
+    }
+
+    /// Each wait of a connection that did not read was sent each count.
+    #[test]
+    fn counts_of_nodes_are_few_for_who_does_not_read() {
+        let (mut waiting, state) = (Waiting::default(), State::default());
+        let (out, mut inbox) = outbox::channel(None);
+        for _ in 0..64 {
+            waiting.wait_nodes(&state, u32::MAX, out.clone());
+        }
+        for _ in 0..10_000 {
+            waiting.node_came(&state);
+        }
+        let (mut count, kept) = (0, out.waiting());
+        while inbox.try_recv().is_some() {
+            count += 1;
+            assert!(inbox.take_interim());
+        }
+        assert!(
+            kept <= 2 * NODES_UNREAD_MAX && count <= 128,
+            "{kept} {count}"
+        );
+        // Who reads gets to know of each that comes, once.
+        waiting.node_came(&state);
+        assert!(inbox.try_recv().is_some() && inbox.try_recv().is_none());
     }
 }

@@ -9,7 +9,7 @@ use super::row::{
     signed, some, state_key, step_key,
 };
 use super::text::Interned;
-use super::write::{Binder, SQL, cut, step_line_max};
+use super::write::{Binder, SQL, cut, step_line_max, step_name, step_nodes};
 use super::{open_read_only, schema, set_up};
 use crate::store::StoreError;
 use muster_model::accounts::Transaction;
@@ -531,13 +531,13 @@ impl RowWriter<'_> {
         let mut b = Binder::new(&mut statement);
         b.bind(row)?;
         b.bind(step_key(step.step))?;
-        b.bind(some(&step.name))?;
+        b.bind(some(step_name(step.step, &step.name)))?;
         b.bind(step.start.0)?;
         b.bind(step.nodes)?;
         b.bind(step.tasks)?;
         b.bind(step.cpus)?;
         b.bind(signed(step.mem_mib))?;
-        b.bind(some(&step.nodelist))?;
+        b.bind(some(&step_nodes(step.step, &step.nodelist)))?;
         b.bind(some(line))?;
         b.bind(some(&step.distribution))?;
         b.bind(state_key(step.state))?;

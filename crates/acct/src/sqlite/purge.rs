@@ -238,26 +238,67 @@ impl Purger {
         }
     }
 
-    /// Removes rows, in one transaction; how many were there.
+    /// Removes rows in one transaction, from the first on, as many as others wait for: of a run with its steps and suspensions
+    /// these may be all that goes. How many of the keys are done, and how many of their rows were there.
     ///
     /// # Errors
     /// What the database says; then nothing of it was removed.
-    pub fn remove(&mut self, keys: &[RowKey]) -> Result<u64, StoreError> {
+    pub fn remove_some(&mut self, keys: &[RowKey]) -> Result<(usize, u64), StoreError> {
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let is_logged = log::is_kept(&transaction)?;
-        let mut removed = 0;
+        let (mut done, mut removed, mut room) = (0, 0, TRANSACTION_ROWS);
         for key in keys {
+            if let RowKey::Job(row) = key {
+                room -= remove_parts(&transaction, *row, room)?;
+            }
+            if room == 0 {
+                break;
+            }
             let gone = remove_row(&transaction, *key)?;
+            room -= 1;
+            done += 1;
             removed += u64::from(gone);
             if gone && is_logged {
                 log::append(&transaction, written(*key))?;
             }
         }
         transaction.commit()?;
-        Ok(removed)
+        Ok((done, removed))
     }
+
+    /// Removes rows, in as many transactions as it takes; how many were there.
+    ///
+    /// # Errors
+    /// What the database says; then nothing of the last transaction was removed.
+    pub fn remove(&mut self, keys: &[RowKey]) -> Result<u64, StoreError> {
+        let (mut left, mut all) = (keys, 0);
+        while !left.is_empty() {
+            let (done, removed) = self.remove_some(left)?;
+            left = left.get(done..).unwrap_or_default();
+            all += removed;
+        }
+        Ok(all)
+    }
+}
+
+/// Rows of all kinds that one transaction removes at most: a job may have 40,000 steps.
+const TRANSACTION_ROWS: usize = 5000;
+
+/// Removes steps and suspensions of a run that has ended, at most a number of them; how many there were. The run goes once they are gone.
+fn remove_parts(connection: &Connection, row: i64, most: usize) -> rusqlite::Result<usize> {
+    let mut removed = 0;
+    for (table, key) in [("step", "step"), ("suspension", "start_ms")] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE job = ?1 AND {key} IN (SELECT {key} FROM {table} WHERE job = ?1 LIMIT ?2)
+             AND EXISTS (SELECT 1 FROM job WHERE row = ?1 AND end_ms <> ?3)"
+        );
+        let left = i64::try_from(most.saturating_sub(removed)).unwrap_or(i64::MAX);
+        let mut statement = connection.prepare_cached(&sql)?;
+        removed += statement.execute((row, left, OPEN))?;
+    }
+    Ok(removed)
 }
 
 /// Runs that have ended, but not those of jobs that wait or run again, and tasks of arrays only after the record that says which of

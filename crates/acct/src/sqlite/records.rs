@@ -5,6 +5,7 @@ use super::row::{
     key_limit, key_state, key_step, row_run, small, time, unsigned,
 };
 use super::text::Texts;
+use super::write::{step_name, step_nodes};
 use crate::store::StoreError;
 use minicbor::Decode;
 use muster_model::het::HetPlace;
@@ -130,7 +131,11 @@ impl Records<'_> {
         let mut rows = statement.query(keys)?;
         let mut steps = Vec::new();
         while let Some(row) = rows.next()? {
-            steps.push(step_of(run, row, job)?);
+            let mut step = step_of(run, row, job)?;
+            // As they are kept now: those of an older release may be longer than an answer has room for.
+            step.name = step_name(step.step, &step.name).to_owned();
+            step.nodelist = step_nodes(step.step, &step.nodelist).into_owned();
+            steps.push(step);
         }
         Ok(steps)
     }

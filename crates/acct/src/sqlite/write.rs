@@ -20,6 +20,7 @@ use muster_model::site_option::site_options_text;
 use muster_model::spec::{JobKind, JobSpec, ResourceAsk, StdioSpec};
 use muster_model::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, ToSql};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::iter;
 use std::sync::LazyLock;
@@ -30,6 +31,9 @@ const PATH_BYTES_MAX: usize = 4 << 10;
 pub(super) const REPEATED_BYTES_MAX: usize = 4 << 10;
 /// Bytes of the command line of each of very many steps.
 const MANY_STEPS_LINE_BYTES: usize = 256;
+/// Bytes of the name, and of the list of nodes, of each of very many steps.
+const MANY_STEPS_NAME_BYTES: usize = 64;
+const MANY_STEPS_NODES_BYTES: usize = 256;
 
 /// The beginning of a text.
 pub(super) fn cut(text: &str, most: usize) -> &str {
@@ -512,16 +516,50 @@ pub(super) fn step_line_max(step: StepNo) -> usize {
     }
 }
 
+/// Whether a step is one of very many of its job, all of which an answer has at once.
+fn is_of_many(step: StepNo) -> bool {
+    (256..=StepNo::COUNTED_MAX).contains(&step.0)
+}
+
+/// What is kept of a step's name.
+pub(super) fn step_name(step: StepNo, name: &str) -> &str {
+    match is_of_many(step) {
+        true => cut(name, MANY_STEPS_NAME_BYTES),
+        false => name,
+    }
+}
+
+/// What is kept of a step's list of nodes: whole names, so that it is still a list.
+pub(super) fn step_nodes(step: StepNo, list: &str) -> Cow<'_, str> {
+    if !is_of_many(step) || list.len() <= MANY_STEPS_NODES_BYTES {
+        return Cow::Borrowed(list);
+    }
+    // With room for the bracket that ends it.
+    let kept = cut(list, MANY_STEPS_NODES_BYTES - 1);
+    let kept = kept.rfind(',').map_or("", |comma| &kept[..comma]);
+    let Some(open) = kept.rfind('[').filter(|open| !kept[*open..].contains(']')) else {
+        return Cow::Borrowed(kept);
+    };
+    let after = list[kept.len()..]
+        .split_once(']')
+        .map_or("", |(_, after)| after);
+    match after.is_empty() || after.starts_with(',') {
+        true => Cow::Owned(format!("{kept}]")),
+        // What follows is part of the names.
+        false => Cow::Borrowed(kept[..open].rfind(',').map_or("", |comma| &kept[..comma])),
+    }
+}
+
 /// In the order of [`STEP_START`].
 fn bind_step_start(binder: &mut Binder<'_, '_>, start: &Step) -> rusqlite::Result<()> {
     let batch = start.step == StepNo::BATCH && start.name == "batch";
-    binder.bind(some(&start.name).filter(|_| !batch))?;
+    binder.bind(some(step_name(start.step, &start.name)).filter(|_| !batch))?;
     binder.bind(start.start_time.0)?;
     binder.bind(start.nodes)?;
     binder.bind(start.tasks)?;
     binder.bind(start.cpus)?;
     binder.bind(signed(start.memory_mib))?;
-    binder.bind(some(&start.hostlist))?;
+    binder.bind(some(&step_nodes(start.step, &start.hostlist)))?;
     // The script's command line is the job's.
     let line = cut(&start.submit_line, step_line_max(start.step));
     binder.bind(some(line).filter(|_| !batch))?;
@@ -612,5 +650,37 @@ mod tests {
         assert!(all < 16 << 20, "{all}");
         assert_eq!(step_line_max(StepNo(0)), TEXT_BYTES_MAX);
         assert_eq!(step_line_max(StepNo::BATCH), TEXT_BYTES_MAX);
+    }
+
+    /// Names of a kilobyte and lists of scattered nodes made the same of 40,000 steps.
+    #[test]
+    fn the_names_and_nodes_of_all_steps_of_a_job_are_a_few_mib() {
+        let (name, scattered) = ("x".repeat(1024), "n[1,3,5],m7,".repeat(300));
+        let one_bracket = format!(
+            "n[{}]",
+            (1..900)
+                .map(|n| n.to_string())
+                .collect::<Vec<_>>()
+                .join(",")
+        );
+        let last = StepNo(StepNo::COUNTED_MAX);
+        let of = |step| {
+            let nodes = step_nodes(step, &scattered).len();
+            step_name(step, &name).len() + nodes + step_line_max(step)
+        };
+        assert!(40_000 * (of(last) + 512) < 48 << 20, "{}", of(last));
+        assert_eq!(of(StepNo(256)), of(last));
+        for kept in [StepNo(0), StepNo(255), StepNo::BATCH] {
+            assert_eq!(step_name(kept, &name), name);
+            assert_eq!(step_nodes(kept, &scattered), scattered);
+        }
+        for list in [&scattered, &one_bracket] {
+            let cut = step_nodes(last, list);
+            let names = muster_model::hostlist::parse(&cut).unwrap();
+            assert!(names.len() > 40 && cut.len() <= 256, "{cut}");
+        }
+        assert_eq!(step_nodes(last, "n[1-9]"), "n[1-9]");
+        let suffixed = format!("a,{one_bracket}-ib");
+        assert_eq!(step_nodes(last, &suffixed), "a");
     }
 }

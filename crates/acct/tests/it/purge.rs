@@ -31,6 +31,53 @@ fn jobs(store: &SqliteStore) -> Vec<AcctJob> {
     all
 }
 
+/// A run went in one transaction with all of its steps, and a thousand runs with theirs: the controller waited.
+#[test]
+fn a_transaction_removes_few_steps_however_many_a_run_has() {
+    let directory = Directory::new();
+    let file = directory.file("acct.db");
+    let store = random_store(&file);
+    let mut purger = Purger::open(&file).unwrap();
+    let cut = at(86_400 * 3);
+    let keys = purger
+        .find(Purged::Jobs, cut, &mut After::default(), 10)
+        .unwrap();
+    let RowKey::Job(run) = keys[3] else {
+        panic!("{keys:?}");
+    };
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    let add = "WITH RECURSIVE n (step) AS (SELECT 1000 UNION ALL SELECT step + 1 FROM n WHERE step < 12999)
+         INSERT INTO step (job, step, start_ms, nodes, tasks, cpus, mem_mib, state, exit)
+         SELECT ?1, step, 0, 1, 1, 1, 0, 3, 0 FROM n";
+    assert_eq!(connection.execute(add, [run]).unwrap(), 12_000);
+    let count = || -> i64 {
+        let mut count = connection.prepare("SELECT count(*) FROM step").unwrap();
+        count.query_row([], |row| row.get(0)).unwrap()
+    };
+    let (mut left, mut transactions, mut removed) = (keys.as_slice(), 0, 0);
+    while !left.is_empty() {
+        let before = count();
+        let (done, gone) = purger.remove_some(left).unwrap();
+        assert!(before - count() <= 5000);
+        left = &left[done..];
+        transactions += 1;
+        removed += gone;
+    }
+    assert_eq!((removed, transactions), (keys.len() as u64, 3));
+    assert!(count() < 12_000);
+    // A run that is not over keeps its steps.
+    let open = jobs(&store)
+        .into_iter()
+        .find(|job| job.end.is_none() && !job.steps.is_empty());
+    let open = open.unwrap();
+    let runs = (0..3).map(|run| RowKey::Job((open.id.0 as i64) << 16 | run));
+    purger.remove(&runs.collect::<Vec<_>>()).unwrap();
+    let after = jobs(&store)
+        .into_iter()
+        .find(|job| job.id == open.id && job.end.is_none());
+    assert_eq!(after.unwrap().steps.len(), open.steps.len());
+}
+
 /// Purges all of a kind; how many rows, and in how many steps.
 fn purge(purger: &mut Purger, what: Purged, before: Timestamp, most: usize) -> (u64, usize) {
     let (mut after, mut removed, mut steps) = (After::default(), 0, 0);

@@ -10,6 +10,7 @@ use muster_model::config::PartitionConfig;
 use muster_model::job_counts::{JobCountGroup, JobCounts};
 use muster_model::node_state::BaseState;
 use muster_model::private_data::PrivateData;
+use muster_model::visible_text::beginning;
 use muster_proto::client::Diag;
 use std::collections::{BTreeMap, HashSet};
 
@@ -276,13 +277,40 @@ pub(super) fn jobs(call: &mut Call<'_>) -> Outcome {
     Ok(page.0)
 }
 
+/// Users, and as many accounts, of which each has samples of its own: those with the most jobs.
+const NAMED_MAX: usize = 1000;
+/// Bytes of a name of these. Where accounts are not enforced, users choose them.
+const NAME_BYTES_MAX: usize = 128;
+/// What all others are called.
+const OTHERS: &str = "(others)";
+
+/// The sums of those with the most jobs, by names that are cut, and of the others as one.
+fn largest<'a>(
+    groups: &'a [JobCountGroup],
+    name: impl Fn(&'a JobCountGroup) -> &'a str,
+) -> BTreeMap<&'a str, JobCounts> {
+    let cut = |group: &'a JobCountGroup| beginning(name(group), NAME_BYTES_MAX);
+    let mut sums = sums(groups, cut);
+    if sums.len() <= NAMED_MAX {
+        return sums;
+    }
+    let mut by_jobs: Vec<(u64, &str)> = sums.iter().map(|(of, c)| (c.records, *of)).collect();
+    by_jobs.sort_unstable_by_key(|(jobs, of)| (std::cmp::Reverse(*jobs), *of));
+    let mut others = JobCounts::default();
+    for (_, of) in by_jobs.split_off(NAMED_MAX) {
+        others.add(&sums.remove(of).unwrap_or_default());
+    }
+    sums.entry(OTHERS).or_default().add(&others);
+    sums
+}
+
 /// `GET /metrics/jobs-users-accts`.
 pub(super) fn users(call: &mut Call<'_>) -> Outcome {
     let groups = load_counts(call)?;
     let mut page = MetricsPage::default();
-    let users = sums(&groups, |group| &group.user);
+    let users = largest(&groups, |group| &group.user);
     write_jobs(&mut page, "slurm_user_", "username", &users);
-    let accounts = sums(&groups, |group| &group.account);
+    let accounts = largest(&groups, |group| &group.account);
     write_jobs(&mut page, "slurm_account_", "account", &accounts);
     Ok(page.0)
 }
@@ -625,5 +653,32 @@ mod tests {
         let mut page = MetricsPage::default();
         page.sample("x", ("username", "a\"b\\c\n"), 1);
         assert_eq!(page.0, "x{username=\"a\\\"b\\\\c\\n\"} 1\n");
+    }
+
+    /// Where accounts are not enforced each held job could have one of its own, with a name of a kilobyte: 320 MB.
+    #[test]
+    fn accounts_with_samples_of_their_own_are_bounded() {
+        let group = |number: u64| JobCountGroup {
+            user: "ada".to_owned(),
+            account: format!("{number:06}{}", "x".repeat(1000)),
+            partition: "p".to_owned(),
+            counts: JobCounts {
+                records: number,
+                ..JobCounts::default()
+            },
+        };
+        let groups: Vec<JobCountGroup> = (1..=10_000).map(group).collect();
+        let accounts = largest(&groups, |group| &group.account);
+        assert_eq!(accounts.len(), NAMED_MAX + 1);
+        assert!(accounts.keys().all(|name| name.len() <= NAME_BYTES_MAX));
+        let records: u64 = accounts.values().map(|counts| counts.records).sum();
+        assert_eq!(records, (1..=10_000).sum::<u64>());
+        let most = "010000";
+        assert!(accounts.keys().any(|name| name.starts_with(most)));
+        assert_eq!(accounts[OTHERS].records, (1..=9_000).sum::<u64>());
+        let mut page = MetricsPage::default();
+        write_jobs(&mut page, "slurm_account_", "account", &accounts);
+        assert!(page.0.len() < 8 << 20, "{}", page.0.len());
+        assert_eq!(largest(&groups[..5], |group| &group.account).len(), 5);
     }
 }

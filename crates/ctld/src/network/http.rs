@@ -3,11 +3,13 @@
 
 use super::{Arrival, Network};
 use crate::peer::{Origin, Peer};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::SndBuf;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -23,6 +25,10 @@ const NOBODY: u32 = 65534;
 const ANSWER_MAX: Duration = Duration::from_secs(8);
 /// How long a page is given again as it was.
 const KEPT: Duration = Duration::from_secs(1);
+/// Bytes of pages that were replaced by others and are still being sent.
+const OLDER_BYTES_MAX: usize = 32 << 20;
+/// What the kernel keeps of an answer that is not read.
+const SEND_BUFFER: usize = 64 << 10;
 /// Pages that are made at a time.
 pub(super) const MADE_MAX: usize = 2;
 
@@ -62,8 +68,45 @@ const METRICS: [&str; 6] = [
     "/metrics/scheduler",
 ];
 
-/// Pages that were made a moment ago, by their paths.
-pub(super) type KeptPages = HashMap<&'static str, (Instant, Rc<HttpAnswer>)>;
+/// Pages that were made a moment ago, by their paths, and those that are still being sent to somebody.
+#[derive(Debug, Default)]
+pub(super) struct KeptPages {
+    last: HashMap<&'static str, KeptPage>,
+    being_sent: Vec<Weak<HttpAnswer>>,
+}
+
+#[derive(Debug)]
+struct KeptPage {
+    made: Instant,
+    page: Rc<HttpAnswer>,
+}
+
+impl KeptPages {
+    fn fresh(&self, path: &str) -> Option<Rc<HttpAnswer>> {
+        let kept = self.last.get(path)?;
+        (kept.made.elapsed() < KEPT).then(|| Rc::clone(&kept.page))
+    }
+
+    /// The page as it was, where older ones take too much to make another beside them.
+    fn instead_of_new(&mut self, path: &str) -> Option<Rc<HttpAnswer>> {
+        self.being_sent.retain(|page| page.strong_count() > 0);
+        let pages = self.being_sent.iter().filter_map(Weak::upgrade);
+        let is_last = |page: &Rc<HttpAnswer>| {
+            let mut last = self.last.values();
+            last.any(|last| Rc::ptr_eq(&last.page, page))
+        };
+        let older = pages.filter(|page| !is_last(page));
+        let bytes: usize = older.map(|page| page.body.len()).sum();
+        let kept = self.last.get(path).filter(|_| bytes > OLDER_BYTES_MAX)?;
+        Some(Rc::clone(&kept.page))
+    }
+
+    fn keep(&mut self, path: &'static str, page: Rc<HttpAnswer>) {
+        self.being_sent.push(Rc::downgrade(&page));
+        let made = Instant::now();
+        self.last.insert(path, KeptPage { made, page });
+    }
+}
 
 /// What a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +152,11 @@ impl Network {
             "GET" | "HEAD" => self.page(&path, from).await,
             _ => Rc::new(HttpAnswer::text(405, "only GET and HEAD are answered here")),
         };
-        let mut written = head(&answer).into_bytes();
-        if method != "HEAD" {
-            written.extend_from_slice(answer.body.as_bytes());
-        }
-        tcp.write_all(&written).await.map_err(|e| e.to_string())?;
-        tcp.shutdown().await.map_err(|e| e.to_string())
+        let body = match method.as_str() {
+            "HEAD" => "",
+            _ => answer.body.as_str(),
+        };
+        write_answer(tcp, &head(&answer), body).await
     }
 
     async fn page(self: &Rc<Network>, path: &str, from: SocketAddr) -> Rc<HttpAnswer> {
@@ -133,16 +175,17 @@ impl Network {
         let Ok(_turn) = self.making.acquire().await else {
             return Rc::new(HttpAnswer::text(503, "the controller stops"));
         };
-        if let Some((made, page)) = self.kept.borrow().get(path)
-            && made.elapsed() < KEPT
-        {
-            return Rc::clone(page);
+        if let Some(page) = self.kept.borrow().fresh(path) {
+            return page;
+        }
+        // Those who read slowly keep pages that were made for them: while these are much, the last one is given again.
+        if let Some(page) = self.kept.borrow_mut().instead_of_new(path) {
+            return page;
         }
         match self.make(path, from).await {
             Ok(Some(page)) => {
                 let page = Rc::new(page);
-                let kept = (Instant::now(), Rc::clone(&page));
-                self.kept.borrow_mut().insert(path, kept);
+                self.kept.borrow_mut().keep(path, Rc::clone(&page));
                 page
             }
             Ok(None) => Rc::new(HttpAnswer::text(404, "there is nothing at this path")),
@@ -177,6 +220,15 @@ impl Network {
         let making = tokio::task::spawn_blocking(move || pages(&path, far));
         making.await.map_err(|e| e.to_string())
     }
+}
+
+/// Writes an answer whose body others are sent, too: nothing of it is copied for this connection but what the kernel takes.
+async fn write_answer(tcp: &mut TcpStream, head: &str, body: &str) -> Result<(), String> {
+    let failed = |e: io::Error| e.to_string();
+    setsockopt(&*tcp, SndBuf, &SEND_BUFFER).map_err(|e| e.to_string())?;
+    tcp.write_all(head.as_bytes()).await.map_err(failed)?;
+    tcp.write_all(body.as_bytes()).await.map_err(failed)?;
+    tcp.shutdown().await.map_err(failed)
 }
 
 /// Reads method and path of a request.
@@ -247,5 +299,49 @@ mod tests {
         ] {
             assert_eq!(Page::at(other, true), Page::Absent, "{other}");
         }
+    }
+
+    /// Each second another page was made, and each connection had a copy.
+    #[test]
+    fn pages_that_nobody_reads_are_bounded() {
+        let (mut kept, mut readers) = (KeptPages::default(), Vec::new());
+        let mut made = 0;
+        let mut ask = |kept: &mut KeptPages| match kept.instead_of_new("/metrics/nodes") {
+            Some(page) => page,
+            None => {
+                made += 1;
+                let page = Rc::new(HttpAnswer::text(200, &"x".repeat(5 << 20)));
+                kept.keep("/metrics/nodes", Rc::clone(&page));
+                page
+            }
+        };
+        for _ in 0..256 {
+            readers.push(ask(&mut kept));
+        }
+        readers.dedup_by(|a, b| Rc::ptr_eq(a, b));
+        assert_eq!(readers.len(), 2 + OLDER_BYTES_MAX / (5 << 20));
+        let stale = Rc::clone(&readers[7]);
+        drop(readers);
+        assert!(!Rc::ptr_eq(&stale, &ask(&mut kept)), "there is room again");
+        assert_eq!(made, 9);
+    }
+
+    #[tokio::test]
+    async fn the_kernel_keeps_little_of_an_answer() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(client, listener.accept());
+        let (mut client, mut tcp) = (client.unwrap(), accepted.unwrap().0);
+        let body = "x".repeat(16 << 20);
+        let reads = async {
+            let mut got = Vec::new();
+            client.read_to_end(&mut got).await.unwrap();
+            got
+        };
+        let (sent, got) = tokio::join!(write_answer(&mut tcp, "head ", &body), reads);
+        sent.unwrap();
+        assert_eq!(got.len(), 5 + body.len());
+        let buffer = nix::sys::socket::getsockopt(&tcp, SndBuf).unwrap();
+        assert!(buffer <= 2 * SEND_BUFFER, "{buffer}");
     }
 }

@@ -1,83 +1,262 @@
 //! Names and addresses of other hosts. The resolver may take long, and who connects chooses what it is asked: look-ups for users
-//! are few at a time, and nobody waits for them longer than a moment.
+//! are few at a time, one of an address and of a user, and few more wait. Nobody waits for them longer than a moment.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Look-ups at a time, of users' hosts, and as many of nodes.
-pub(super) const LOOKUPS_MAX: usize = 4;
+pub(super) const LOOKUPS_MAX: usize = 8;
+/// Look-ups that wait, of all, for an address, and for a user who is not root.
+const WAITING_MAX: usize = 1024;
+const OF_ADDRESS_MAX: usize = 8;
+const OF_USER_MAX: usize = 2;
 /// How long a look-up of a user's host is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a name serves (`getnameinfo_cache_timeout` of `CommunicationParameters`).
 const KEEP: Duration = Duration::from_secs(60);
-/// Names that are kept.
+/// How long one that was right serves while it is looked up again.
+const KEEP_STALE: Duration = Duration::from_secs(3600);
+/// Addresses of which names are kept, and names of each.
 const KNOWN_MAX: usize = 4096;
+const NAMES_MAX: usize = 8;
 
-/// Host names that were checked lately.
+/// Asks the name service.
+type HostResolver = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+
+/// Host names that were checked lately, and those that are being checked.
 pub(super) struct Names {
-    known: RefCell<HashMap<(IpAddr, String), (Instant, bool)>>,
-    users: Arc<Semaphore>,
+    known: RefCell<KnownNames>,
+    users: RefCell<LookUps>,
     nodes: Arc<Semaphore>,
+    resolver: HostResolver,
+}
+
+#[derive(Default)]
+struct KnownNames(HashMap<IpAddr, Vec<KnownName>>);
+
+struct KnownName {
+    name: String,
+    fits: bool,
+    found: Instant,
+    used: Instant,
+}
+
+/// Look-ups for users.
+#[derive(Default)]
+struct LookUps {
+    running: Vec<HostLookUp>,
+    waiting: VecDeque<HostLookUp>,
+}
+
+/// Whether a name leads to an address.
+struct HostLookUp {
+    address: IpAddr,
+    name: String,
+    /// Who asked first.
+    uid: u32,
+    answers: Vec<oneshot::Sender<bool>>,
+}
+
+impl HostLookUp {
+    fn is_of_user(&self, uid: u32) -> bool {
+        uid != 0 && self.uid == uid
+    }
+}
+
+impl LookUps {
+    /// Adds a look-up, or has one that there is answer this, too; nothing if too many wait.
+    fn ask(&mut self, uid: u32, address: IpAddr, name: &str) -> Option<oneshot::Receiver<bool>> {
+        let (answer, answered) = oneshot::channel();
+        let mut known = self.running.iter_mut().chain(&mut self.waiting);
+        if let Some(same) = known.find(|l| l.address == address && l.name == name) {
+            same.answers.retain(|answer| !answer.is_closed());
+            same.answers.push(answer);
+            return Some(answered);
+        }
+        let of_address = self.waiting.iter().filter(|l| l.address == address);
+        let of_user = self.waiting.iter().filter(|l| l.is_of_user(uid));
+        let is_full = self.waiting.len() >= WAITING_MAX
+            || of_address.count() >= OF_ADDRESS_MAX
+            || of_user.count() >= OF_USER_MAX;
+        if is_full {
+            return None;
+        }
+        self.waiting.push_back(HostLookUp {
+            address,
+            name: name.to_owned(),
+            uid,
+            answers: vec![answer],
+        });
+        Some(answered)
+    }
+
+    /// Begins the first that waits and may begin.
+    fn begin(&mut self) -> Option<(IpAddr, String)> {
+        if self.running.len() >= LOOKUPS_MAX {
+            return None;
+        }
+        let is_free = |next: &HostLookUp| {
+            let mut running = self.running.iter();
+            !running.any(|l| l.address == next.address || l.is_of_user(next.uid))
+        };
+        let at = self.waiting.iter().position(is_free)?;
+        let next = self.waiting.remove(at)?;
+        let begun = (next.address, next.name.clone());
+        self.running.push(next);
+        Some(begun)
+    }
+
+    fn end(&mut self, address: IpAddr, fits: bool) {
+        // There is one of an address.
+        if let Some(at) = self.running.iter().position(|l| l.address == address) {
+            let ended = self.running.swap_remove(at);
+            for answer in ended.answers {
+                // Who asked may have gone on without it.
+                let _ = answer.send(fits);
+            }
+        }
+    }
+}
+
+impl KnownNames {
+    /// Whether a name leads to an address, and how old that answer is.
+    fn find(&mut self, address: IpAddr, name: &str) -> Option<(Duration, bool)> {
+        let known = self.0.get_mut(&address)?;
+        let known = known.iter_mut().find(|known| known.name == name)?;
+        known.used = Instant::now();
+        Some((known.found.elapsed(), known.fits))
+    }
+
+    /// Of an address the names stay that lead there, and were used last.
+    fn keep(&mut self, address: IpAddr, name: String, fits: bool) {
+        if self.0.len() >= KNOWN_MAX && !self.0.contains_key(&address) {
+            let is_fresh = |known: &KnownName| known.used.elapsed() < KEEP;
+            self.0.retain(|_, names| names.iter().any(is_fresh));
+            if self.0.len() >= KNOWN_MAX {
+                return;
+            }
+        }
+        let names = self.0.entry(address).or_default();
+        names.retain(|known| known.name != name);
+        if names.len() >= NAMES_MAX {
+            let least = names
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, n)| (n.fits, n.used));
+            if let Some(at) = least.map(|(at, _)| at) {
+                names.swap_remove(at);
+            }
+        }
+        let now = Instant::now();
+        names.push(KnownName {
+            name,
+            fits,
+            found: now,
+            used: now,
+        });
+    }
 }
 
 impl Names {
     pub(super) fn new() -> Names {
+        Names::with(Arc::new(resolve))
+    }
+
+    fn with(resolver: HostResolver) -> Names {
         Names {
             known: RefCell::default(),
-            users: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+            users: RefCell::default(),
             nodes: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+            resolver,
         }
     }
 
-    /// What another host is called: as it says, if that name leads to its address, else by that.
-    pub(super) async fn of_host(self: &Rc<Names>, said: String, address: IpAddr) -> String {
+    /// What another host is called from which a user connects: as it says, if that name leads to its address, else by that.
+    pub(super) async fn of_host(
+        self: &Rc<Names>,
+        said: String,
+        address: IpAddr,
+        uid: u32,
+    ) -> String {
         if !is_name(&said) {
             return address.to_string();
         }
-        let key = (address, said);
-        let known = self.known.borrow().get(&key).copied();
+        let known = self.known.borrow_mut().find(address, &said);
         let fits = match known {
-            Some((at, fits)) if at.elapsed() < KEEP => fits,
-            _ => {
-                let names = Rc::clone(self);
-                let (address, said) = key.clone();
-                // It goes on when it is not waited for any more: the next connection finds what it found.
-                let look_up = tokio::task::spawn_local(async move {
-                    let found = look_up(&names.users, said.clone()).await;
-                    let fits = found.contains(&address);
-                    names.keep((address, said), fits);
-                    fits
-                });
-                match tokio::time::timeout(PATIENCE, look_up).await {
-                    Ok(Ok(fits)) => fits,
-                    _ => false,
-                }
+            Some((age, fits)) if age < KEEP => fits,
+            Some((age, true)) if age < KEEP_STALE => {
+                drop(self.ask(uid, address, &said));
+                true
             }
+            _ => match self.ask(uid, address, &said) {
+                // It goes on when it is not waited for any more: the next connection finds what it found.
+                Some(answer) => {
+                    matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Ok(true)))
+                }
+                None => false,
+            },
         };
         match fits {
-            true => key.1,
+            true => said,
             false => address.to_string(),
+        }
+    }
+
+    fn ask(
+        self: &Rc<Names>,
+        uid: u32,
+        address: IpAddr,
+        name: &str,
+    ) -> Option<oneshot::Receiver<bool>> {
+        let answer = self.users.borrow_mut().ask(uid, address, name);
+        self.go_on();
+        answer
+    }
+
+    /// Begins look-ups for which there is room.
+    fn go_on(self: &Rc<Names>) {
+        loop {
+            let begun = self.users.borrow_mut().begin();
+            let Some((address, name)) = begun else {
+                return;
+            };
+            let names = Rc::clone(self);
+            tokio::task::spawn_local(async move {
+                let (resolver, asked) = (Arc::clone(&names.resolver), name.clone());
+                let found = tokio::task::spawn_blocking(move || resolver(&asked)).await;
+                let fits = found.unwrap_or_default().contains(&address);
+                names.known.borrow_mut().keep(address, name, fits);
+                names.users.borrow_mut().end(address, fits);
+                names.go_on();
+            });
         }
     }
 
     /// The addresses of a node.
     pub(super) async fn of_node(&self, name: String) -> Vec<IpAddr> {
-        look_up(&self.nodes, name).await
+        let Ok(turn) = Arc::clone(&self.nodes).acquire_owned().await else {
+            return Vec::new();
+        };
+        let resolver = Arc::clone(&self.resolver);
+        let look_up = move || {
+            let _turn = turn;
+            resolver(&name)
+        };
+        tokio::task::spawn_blocking(look_up)
+            .await
+            .unwrap_or_default()
     }
+}
 
-    fn keep(&self, key: (IpAddr, String), fits: bool) {
-        let mut known = self.known.borrow_mut();
-        if known.len() >= KNOWN_MAX {
-            known.retain(|_, (at, _)| at.elapsed() < KEEP);
-        }
-        if known.len() < KNOWN_MAX {
-            known.insert(key, (Instant::now(), fits));
-        }
+fn resolve(name: &str) -> Vec<IpAddr> {
+    match (name, 0).to_socket_addrs() {
+        Ok(found) => found.map(|address| address.ip().to_canonical()).collect(),
+        Err(_) => Vec::new(),
     }
 }
 
@@ -87,26 +266,12 @@ fn is_name(text: &str) -> bool {
     (1..=253).contains(&text.len()) && text.chars().all(plain)
 }
 
-async fn look_up(turns: &Arc<Semaphore>, name: String) -> Vec<IpAddr> {
-    let Ok(turn) = Arc::clone(turns).acquire_owned().await else {
-        return Vec::new();
-    };
-    let look_up = move || {
-        let _turn = turn;
-        match (name.as_str(), 0).to_socket_addrs() {
-            Ok(found) => found.map(|address| address.ip().to_canonical()).collect(),
-            Err(_) => Vec::new(),
-        }
-    };
-    tokio::task::spawn_blocking(look_up)
-        .await
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
 
     #[test]
     fn a_host_is_called_what_leads_to_its_address() {
@@ -125,10 +290,114 @@ mod tests {
                 ("a\nb", here, "127.0.0.1"),
                 ("127.0.0.1", here, "127.0.0.1"),
             ] {
-                let found = names.of_host(said.to_owned(), address).await;
+                let found = names.of_host(said.to_owned(), address, 7).await;
                 assert_eq!(found, called, "{said:?}");
             }
             assert_eq!(names.of_node("127.0.0.1".to_owned()).await, [here]);
         });
+    }
+
+    fn run(work: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, work);
+    }
+
+    /// Names of a silent server, in as many connections as one can make, had nobody's name looked up for hours.
+    #[test]
+    fn look_ups_of_one_user_leave_room_for_those_of_others() {
+        let (release, released) = channel::<()>();
+        let (asked, released) = (Arc::new(Mutex::new(Vec::new())), Mutex::new(released));
+        let noted = Arc::clone(&asked);
+        let (slow, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let resolver = move |name: &str| {
+            noted.lock().unwrap().push(name.to_owned());
+            match name {
+                "login" => vec![other],
+                _ => {
+                    let _ = released.lock().unwrap().recv();
+                    Vec::new()
+                }
+            }
+        };
+        run(async move {
+            let names = Rc::new(Names::with(Arc::new(resolver)));
+            for number in 0..3000_u32 {
+                // From this address, and one of the user's from each of others.
+                let from = if number % 2 == 0 {
+                    slow
+                } else {
+                    IpAddr::from(number.to_be_bytes())
+                };
+                drop(names.ask(7, from, &format!("a{number}.silent")));
+            }
+            for user in 100..120 {
+                drop(names.ask(user, slow, &format!("b{user}.silent")));
+            }
+            let (running, waiting) = {
+                let users = names.users.borrow();
+                (users.running.len(), users.waiting.len())
+            };
+            // The one that waits for another address is of the user who has one running.
+            assert_eq!((running, waiting), (1, OF_ADDRESS_MAX + 1));
+            assert_eq!(names.of_host("login".to_owned(), other, 8).await, "login");
+            assert_eq!(names.of_host("login".to_owned(), slow, 8).await, "10.0.0.1");
+            drop(release);
+            while !names.users.borrow().running.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        });
+        let asked = asked.lock().unwrap().len();
+        assert!(asked <= 3 + OF_ADDRESS_MAX, "{asked}");
+    }
+
+    #[test]
+    fn a_name_that_was_right_serves_while_it_is_looked_up_again() {
+        let here = IpAddr::from([10, 0, 0, 2]);
+        let answers = Mutex::new(vec![Vec::new(), vec![here]]);
+        let resolver = move |_: &str| answers.lock().unwrap().pop().unwrap_or_default();
+        run(async move {
+            let names = Rc::new(Names::with(Arc::new(resolver)));
+            let ask = || names.of_host("login".to_owned(), here, 7);
+            let age = |by: Duration| {
+                let mut known = names.known.borrow_mut();
+                known
+                    .0
+                    .values_mut()
+                    .flatten()
+                    .for_each(|name| name.found -= by);
+            };
+            assert_eq!(ask().await, "login");
+            age(KEEP);
+            assert_eq!(ask().await, "login", "it is being looked up");
+            while !names.users.borrow().running.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(ask().await, "10.0.0.2", "it leads to another host now");
+        });
+    }
+
+    /// Names that lead nowhere took the places of others.
+    #[test]
+    fn names_that_are_right_are_kept_before_others() {
+        let mut known = KnownNames::default();
+        let address = |number: u32| IpAddr::from(number.to_be_bytes());
+        known.keep(address(1), "login".to_owned(), true);
+        for number in 0..100 {
+            known.keep(address(1), format!("a{number}"), false);
+        }
+        assert_eq!(known.0[&address(1)].len(), NAMES_MAX);
+        assert!(
+            known
+                .find(address(1), "login")
+                .is_some_and(|(_, fits)| fits)
+        );
+        assert!(known.find(address(1), "a99").is_some_and(|(_, fits)| !fits));
+        for number in 0..10_000 {
+            known.keep(address(number), "a".to_owned(), false);
+        }
+        assert_eq!(known.0.len(), KNOWN_MAX);
     }
 }

@@ -191,3 +191,22 @@ fn tokens_are_bounded_in_time_and_what_cannot_be_kept_is_not_given() {
     assert!(refused.detail.contains("cannot be written"), "{refused}");
     assert!(!place.trust.is_used());
 }
+
+/// The network asked for keys with those who waited for the disk: so did all who connected.
+#[test]
+fn who_asks_does_not_wait_for_who_writes() {
+    let place = Place::new("waits");
+    let key = place.key("n1");
+    place.join(&place.token(Some("n1"), 60), &key, NOW).unwrap();
+    // As long as somebody changes it, until it is durable.
+    let turn = place.trust.turn();
+    let (trust, other) = (place.trust.clone(), place.trust.clone());
+    let asked = std::thread::spawn(move || trust.is_used() && trust.is_pinned("n1"));
+    assert!(asked.join().unwrap() && place.knows(&key));
+    assert_eq!(place.trust.list(NOW).len(), 1);
+    let forgets = std::thread::spawn(move || other.forget(&["n1".to_owned()]));
+    assert!(place.trust.is_pinned("n1"), "changes wait for their turn");
+    drop(turn);
+    forgets.join().unwrap().unwrap();
+    assert!(!place.trust.is_pinned("n1"));
+}

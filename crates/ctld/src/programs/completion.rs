@@ -1,13 +1,14 @@
 //! Records of ended jobs: `JobCompType=jobcomp/filetxt` appends a line to a file, `jobcomp/script` runs a program.
 
+use super::record::JobRecord;
 use super::variable;
-use muster_model::job::Job;
+use muster_model::job::ArrayRole;
 use muster_model::time::{TimeLimit, Timestamp};
 
 /// The record of a job as a line.
-pub(super) fn line(job: &Job, cluster: &str) -> String {
+pub(super) fn line(job: &JobRecord, cluster: &str) -> String {
     let (spec, owner) = (&job.spec, &job.spec.owner);
-    let alloc = job.alloc.as_deref();
+    let alloc = job.alloc.as_ref();
     format!(
         "JobId={} UserId={}({}) GroupId={}({}) Name={} JobState={} Partition={} TimeLimit={} StartTime={} EndTime={} \
          NodeList={} NodeCnt={} ProcCnt={} WorkDir={} ReservationName={} Tres={} Account={} QOS={} WcKey={} Cluster={} \
@@ -24,8 +25,8 @@ pub(super) fn line(job: &Job, cluster: &str) -> String {
         time(job.start_time),
         time(job.end_time),
         alloc.map_or("(null)", |a| a.hostlist.as_str()),
-        alloc.map_or(0, |a| a.nodes.len()),
-        alloc.map_or(0, |a| a.cpus()),
+        alloc.map_or(0, |a| a.nodes),
+        alloc.map_or(0, |a| a.cpus),
         spec.work_dir,
         spec.reservation.as_deref().unwrap_or_default(),
         tres(job),
@@ -44,9 +45,9 @@ pub(super) fn line(job: &Job, cluster: &str) -> String {
 }
 
 /// Variables for a program of `jobcomp/script`, beside those for all of the controller's programs.
-pub(super) fn script_env(job: &Job, cluster: &str) -> Vec<(String, String)> {
+pub(super) fn script_env(job: &JobRecord, cluster: &str) -> Vec<(String, String)> {
     let (spec, owner) = (&job.spec, &job.spec.owner);
-    let alloc = job.alloc.as_deref();
+    let alloc = job.alloc.as_ref();
     let unix = |at: Option<Timestamp>| at.map_or(0, Timestamp::unix_s);
     let mut env = vec![
         variable("ACCOUNT", spec.account_name()),
@@ -64,10 +65,10 @@ pub(super) fn script_env(job: &Job, cluster: &str) -> Vec<(String, String)> {
         variable("JOBNAME", &spec.name),
         variable("JOBSTATE", job.state.name()),
         variable("LIMIT", limit(job)),
-        variable("NODECNT", alloc.map_or(0, |a| a.nodes.len())),
+        variable("NODECNT", alloc.map_or(0, |a| a.nodes)),
         variable("NODES", alloc.map_or("", |a| a.hostlist.as_str())),
         variable("PARTITION", &job.partition),
-        variable("PROCS", alloc.map_or(0, |a| a.cpus())),
+        variable("PROCS", alloc.map_or(0, |a| a.cpus)),
         variable("QOS", spec.qos_name()),
         variable("RESTARTS", job.restarts),
         variable("START", unix(job.start_time)),
@@ -76,38 +77,37 @@ pub(super) fn script_env(job: &Job, cluster: &str) -> Vec<(String, String)> {
         variable("USERNAME", &owner.user),
         variable("WORK_DIR", &spec.work_dir),
     ];
-    if let Some(index) = job.task_index() {
-        env.push(variable("ARRAYJOBID", job.submission()));
+    if let ArrayRole::Task { base, index } = job.array {
+        env.push(variable("ARRAYJOBID", base));
         env.push(variable("ARRAYTASKID", index));
     }
     env
 }
 
-fn array(job: &Job) -> String {
-    match job.task_index() {
-        Some(index) => format!(" ArrayJobId={} ArrayTaskId={index}", job.submission()),
-        None => String::new(),
+fn array(job: &JobRecord) -> String {
+    match job.array {
+        ArrayRole::Task { base, index } => format!(" ArrayJobId={base} ArrayTaskId={index}"),
+        ArrayRole::None | ArrayRole::Pending { .. } => String::new(),
     }
 }
 
-fn limit(job: &Job) -> String {
+fn limit(job: &JobRecord) -> String {
     match job.time_limit {
         TimeLimit::Minutes(minutes) => minutes.to_string(),
         TimeLimit::Unlimited => "UNLIMITED".to_owned(),
     }
 }
 
-fn tres(job: &Job) -> String {
-    let Some(alloc) = job.alloc.as_deref() else {
+fn tres(job: &JobRecord) -> String {
+    let Some(alloc) = job.alloc.as_ref() else {
         return String::new();
     };
-    let memory: u64 = alloc.nodes.iter().map(|node| node.memory_mib).sum();
-    let cpus = alloc.cpus();
+    let (cpus, memory) = (alloc.cpus, alloc.memory_mib);
     let mut text = format!("cpu={cpus}");
     if memory > 0 {
         text.push_str(&format!(",mem={memory}M"));
     }
-    text.push_str(&format!(",node={},billing={cpus}", alloc.nodes.len()));
+    text.push_str(&format!(",node={},billing={cpus}", alloc.nodes));
     text
 }
 

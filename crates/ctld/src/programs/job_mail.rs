@@ -1,6 +1,7 @@
 //! Which mails `--mail-type` asks for, and what their subjects say. An array gets one mail for the first task that
 //! begins and one for the last that ends, unless ARRAY_TASKS asks for a mail for each.
 
+use super::record::JobRecord;
 use super::{duration, variable};
 use muster_core::event::{Event, JobChange};
 use muster_core::state::State;
@@ -16,6 +17,28 @@ pub(super) struct JobMail {
     /// Variables for `MailProg`, beside those about the job.
     pub(super) env: Vec<(String, String)>,
 }
+
+impl JobMail {
+    fn add_run_time(&mut self, ran_ms: u64) {
+        let ran = duration(ran_ms);
+        self.subject.push_str(&format!(", Run time {ran}"));
+        self.env.push(variable("SLURM_JOB_RUN_TIME", ran));
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.subject.len() + env_bytes(&self.env)
+    }
+}
+
+/// Bytes of variables.
+pub(super) fn env_bytes(env: &[(String, String)]) -> usize {
+    let of = |(name, value): &(String, String)| name.len() + value.len() + VARIABLE_BYTES;
+    env.iter().map(of).sum()
+}
+
+/// What a variable takes beside its texts.
+const VARIABLE_BYTES: usize = 2 * size_of::<String>();
 
 /// Arrays of which a mail has reported that a task began.
 #[derive(Debug, Default)]
@@ -155,24 +178,45 @@ impl JobMails {
     }
 }
 
-/// The mails that are due when a part of a running job's time is over.
-pub(super) fn of_limit(job: &Job) -> Vec<(Timestamp, JobMail)> {
+/// When a part of a job's time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LimitTime {
+    pub(super) at: Timestamp,
+    /// Of its limit.
+    pub(super) percent: u64,
+}
+
+/// Times at which mails about a running job are due.
+pub(super) fn limit_times(job: &Job) -> Vec<LimitTime> {
     let wanted = Wanted::by(job);
-    let (Some(start), TimeLimit::Minutes(minutes)) = (job.start_time, job.time_limit) else {
+    let (Some(start), Some(limit_ms)) = (job.start_time, limit_ms(job.time_limit)) else {
         return Vec::new();
     };
-    let limit_ms = u64::from(minutes) * 60_000;
     let parts = [50, 80, 90].into_iter();
     parts
-        .map(|percent| (percent, format!("TIME_LIMIT_{percent}")))
-        .filter(|(_, kind)| wanted.has(kind))
-        .map(|(percent, _)| {
+        .filter(|percent| wanted.has(&format!("TIME_LIMIT_{percent}")))
+        .map(|percent| {
             let at = start.plus_ms(limit_ms * percent / 100 + job.suspended_ms);
-            let word = format!("Reached {percent}% of time limit");
-            (at, after_run(job, at, &word, false))
+            LimitTime { at, percent }
         })
-        .filter(|(at, _)| *at > crate::clock::now())
+        .filter(|time| time.at > crate::clock::now())
         .collect()
+}
+
+/// The mail that is due after a part of a job's time.
+pub(super) fn of_limit(job: &JobRecord, percent: u64) -> JobMail {
+    let word = format!("Reached {percent}% of time limit");
+    let ran_ms = limit_ms(job.time_limit).unwrap_or_default() * percent / 100;
+    let mut mail = named(job.id, &job.spec.name, &job.array, job.state, &word);
+    mail.add_run_time(ran_ms);
+    mail
+}
+
+fn limit_ms(limit: TimeLimit) -> Option<u64> {
+    match limit {
+        TimeLimit::Minutes(minutes) => Some(u64::from(minutes) * 60_000),
+        TimeLimit::Unlimited => None,
+    }
 }
 
 fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> JobMail {
@@ -186,9 +230,7 @@ fn began(job: &Job, at: Timestamp, as_a_whole: bool) -> JobMail {
 fn after_run(job: &Job, at: Timestamp, word: &str, as_a_whole: bool) -> JobMail {
     let mut mail = mail(job, word, as_a_whole);
     if job.start_time.is_some() {
-        let ran = duration(job.run_time_ms(at));
-        mail.subject.push_str(&format!(", Run time {ran}"));
-        mail.env.push(variable("SLURM_JOB_RUN_TIME", ran));
+        mail.add_run_time(job.run_time_ms(at));
     }
     mail
 }
@@ -203,16 +245,24 @@ fn outcome(job: &Job) -> String {
 }
 
 fn mail(job: &Job, word: &str, as_a_whole: bool) -> JobMail {
-    let (id, name) = (job.id, &job.spec.name);
-    let whose = match &job.array {
-        _ if as_a_whole => format!("Array Summary Job_id={}_* ({id})", job.submission()),
+    let mut mail = named(job.id, &job.spec.name, &job.array, job.state, word);
+    if as_a_whole {
+        let (id, name, submission) = (job.id, &job.spec.name, job.submission());
+        mail.subject =
+            format!("Slurm Array Summary Job_id={submission}_* ({id}) Name={name} {word}");
+    }
+    mail
+}
+
+fn named(id: JobId, name: &str, array: &ArrayRole, state: JobState, word: &str) -> JobMail {
+    let whose = match array {
         ArrayRole::Task { base, index } => format!("Array Task Job_id={base}_{index} ({id})"),
         ArrayRole::None | ArrayRole::Pending { .. } => format!("Job_id={id}"),
     };
     JobMail {
         subject: format!("Slurm {whose} Name={name} {word}"),
         env: vec![
-            variable("SLURM_JOB_STATE", job.state.name()),
+            variable("SLURM_JOB_STATE", state.name()),
             variable("SLURM_JOB_MAIL_TYPE", word),
         ],
     }

@@ -9,7 +9,11 @@ use muster_model::hostlist;
 use muster_model::ids::NodeIdx;
 use muster_model::job::Job;
 use muster_model::power::Power;
+use std::collections::HashSet;
 use std::fmt::Write as _;
+
+/// Bytes of a resume file beyond which it has no `extra` of further jobs, which is up to their users.
+const EXTRA_BYTES_MAX: usize = 16 << 20;
 
 /// Nodes that events were about.
 #[derive(Debug, Default)]
@@ -100,14 +104,16 @@ fn resume_file(state: &State, hosts: &str, nodes: &[NodeIdx]) -> String {
     let mut jobs: Vec<&Job> = jobs.filter_map(|id| state.jobs.get(id)).collect();
     jobs.sort_by_key(|job| job.id);
     jobs.dedup_by_key(|job| job.id);
+    let set: HashSet<NodeIdx> = nodes.iter().copied().collect();
     let mut text = format!("{{\"all_nodes_resume\":{},\"jobs\":[", quoted(hosts));
     for (at, job) in jobs.iter().enumerate() {
         let comma = if at > 0 { "," } else { "" };
         let alloc = job.alloc.as_deref();
         let own = alloc.iter().flat_map(|a| &a.nodes).map(|s| s.node);
-        let resumed: Vec<NodeIdx> = own.filter(|idx| nodes.contains(idx)).collect();
+        let resumed: Vec<NodeIdx> = own.filter(|idx| set.contains(idx)).collect();
         let shown = |key: &str| {
-            let pair = job.spec.shown.iter().find(|(k, _)| k == key);
+            let mut shown = job.spec.shown.iter();
+            let pair = shown.find(|(k, v)| k == key && text.len() + v.len() <= EXTRA_BYTES_MAX);
             pair.map_or_else(|| "null".to_owned(), |(_, v)| quoted(v))
         };
         let _ = write!(
@@ -158,6 +164,36 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::ids::JobId;
+    use muster_model::node::{Node, NodeConfig};
+    use muster_model::spec::JobSpec;
+    use muster_model::time::{TimeLimit, Timestamp};
+    use std::sync::Arc;
+
+    /// A user's jobs had 64 KiB each in the file, for each run of `ResumeProgram`.
+    #[test]
+    fn texts_of_users_in_a_resume_file_are_bounded() {
+        let extra = vec![("extra".to_owned(), "x".repeat(64 << 10))];
+        let spec = Arc::new(JobSpec {
+            shown: extra,
+            ..JobSpec::default()
+        });
+        let mut state = State::default();
+        let config = NodeConfig::default();
+        let mut node = Node::new(NodeIdx(0), &config, Timestamp(0));
+        for id in (1..=1000).map(JobId) {
+            let (spec, at) = (Arc::clone(&spec), Timestamp(0));
+            state
+                .jobs
+                .insert(id, Job::new(id, spec, TimeLimit::Unlimited, at));
+            node.jobs.push(id);
+        }
+        state.nodes.push(node);
+        let text = resume_file(&state, "n0", &[NodeIdx(0)]);
+        assert!(text.len() < EXTRA_BYTES_MAX + (1 << 20), "{}", text.len());
+        assert_eq!(text.matches("\"job_id\"").count(), 1000);
+        assert!(text.matches("\"extra\":null").count() > 700);
+    }
 
     #[test]
     fn texts_of_json() {

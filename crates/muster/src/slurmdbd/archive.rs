@@ -13,8 +13,9 @@ use std::process::{Child, Command, Stdio};
 
 /// Rows of a file at most, as Slurm has it.
 pub(super) const FILE_ROWS: usize = 50_000;
-/// Files of one name, each with a number, at most.
-const SAME_NAME_MAX: u32 = 100_000;
+/// Files of one name, each with a number, and as many without one that could be guessed: in a directory where everybody may make
+/// files, such as /tmp, somebody may have taken the others.
+const SAME_NAME_MAX: u32 = 16;
 
 /// The keys of slurmdbd.conf, what each is about, how Slurm calls that in names of files, and the variables that ArchiveScript gets.
 const KEYS: [(&str, Purged, &str, &str, Option<&str>); 6] = [
@@ -186,9 +187,7 @@ struct PartFile {
 
 impl PartFile {
     fn make(dir: &Path) -> Result<PartFile> {
-        let mut random = [0_u8; 8];
-        getrandom::fill(&mut random).map_err(|e| anyhow::anyhow!("randomness: {e}"))?;
-        let random = u64::from_ne_bytes(random);
+        let random = random()?;
         let path = dir.join(format!(".muster-archive-{random:016x}.part"));
         let file = OpenOptions::new()
             .write(true)
@@ -199,12 +198,13 @@ impl PartFile {
         Ok(PartFile { file, path })
     }
 
-    /// Gives it a name: this, or this and a number. A file that is there is not replaced.
+    /// Gives it a name: this, or this and a number, or something random. A file that is there is not replaced.
     fn keep(&self, dir: &Path, name: &str) -> Result<PathBuf> {
-        for number in 1..SAME_NAME_MAX {
+        for number in 1..=2 * SAME_NAME_MAX {
             let path = match number {
                 1 => dir.join(name),
-                number => dir.join(format!("{name}.{number}")),
+                number if number <= SAME_NAME_MAX => dir.join(format!("{name}.{number}")),
+                _ => dir.join(format!("{name}.{:016x}", random()?)),
             };
             match fs::hard_link(&self.path, &path) {
                 Ok(()) => return Ok(path),
@@ -214,11 +214,14 @@ impl PartFile {
                 }
             }
         }
-        anyhow::bail!(
-            "there are {SAME_NAME_MAX} files {name} in {}",
-            dir.display()
-        )
+        anyhow::bail!("there is a file of each name {name} in {}", dir.display())
     }
+}
+
+fn random() -> Result<u64> {
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).map_err(|e| anyhow::anyhow!("randomness: {e}"))?;
+    Ok(u64::from_ne_bytes(random))
 }
 
 impl Drop for PartFile {
@@ -243,5 +246,26 @@ fn time_of(row: &Archived) -> Timestamp {
         Archived::Transaction(logged) => logged.at,
         Archived::Used(sum) => sum.begin,
         Archived::Out { begin, .. } => *begin,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who had taken all numbers had purging stop.
+    #[test]
+    fn names_that_were_taken_keep_no_archive_from_being_written() {
+        let dir = std::env::temp_dir().join(format!("muster-archive.{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let part = PartFile::make(&dir).unwrap();
+        let mut made = BTreeSet::new();
+        for _ in 0..SAME_NAME_MAX + 5 {
+            assert!(made.insert(part.keep(&dir, "c_job_archive").unwrap()));
+        }
+        let names = made.iter().filter_map(|path| path.extension());
+        let lengths: Vec<usize> = names.map(|end| end.len()).collect();
+        assert_eq!(lengths.iter().filter(|length| **length == 16).count(), 5);
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -316,8 +316,12 @@ impl Worker {
                     path.display()
                 );
             }
-            for step in keys.chunks(step_rows) {
-                removed += purger.remove(step)?;
+            let mut left = keys.as_slice();
+            while !left.is_empty() {
+                let step = left.get(..step_rows).unwrap_or(left);
+                let (done, gone) = purger.remove_some(step)?;
+                left = left.get(done..).unwrap_or_default();
+                removed += gone;
                 if self.stop.wait(PAUSE) {
                     return Ok(Some(Stopped));
                 }

@@ -1,0 +1,376 @@
+//! Programs that wait to be run. Users take turns: ten thousand programs of one delay another's by one. What waits is bounded by
+//! user and for all in bytes, from when it is added: a specification that several keep counts once.
+
+use super::plan::{ProgramPlan, bytes_of};
+use log::{error, warn};
+use muster_channel::admission::{ByteBounds, ByteCount};
+use muster_model::spec::JobSpec;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueueBounds {
+    /// For the log.
+    pub(super) what: &'static str,
+    /// Programs that run at the same time.
+    pub(super) at_once: usize,
+    /// Programs of one user that wait.
+    pub(super) items: usize,
+    /// Bytes of users.
+    pub(super) bytes: ByteBounds,
+    /// Bytes of one user beyond which texts are cut.
+    pub(super) cut_beyond: usize,
+}
+
+/// See the module. Clones are the same queue.
+#[derive(Clone, Debug)]
+pub(super) struct ProgramQueue(Arc<QueueShared>);
+
+#[derive(Debug)]
+struct QueueShared {
+    inner: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct QueueState {
+    turns: UserTurns,
+    running: usize,
+    is_closed: bool,
+}
+
+impl ProgramQueue {
+    pub(super) fn new(bounds: QueueBounds) -> ProgramQueue {
+        ProgramQueue(Arc::new(QueueShared {
+            inner: Mutex::new(QueueState {
+                turns: UserTurns::new(bounds),
+                running: 0,
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        }))
+    }
+
+    /// Adds a user's program, unless too much of that waits.
+    pub(super) fn push(&self, uid: u32, plan: ProgramPlan) {
+        self.lock().turns.push(uid, plan);
+        self.0.changed.notify_one();
+    }
+
+    /// Waits for a program and a place for it; absent once nothing is left and nobody adds more. [`ProgramQueue::leave`] follows.
+    pub(super) fn next(&self) -> Option<ProgramPlan> {
+        let mut inner = self.lock();
+        loop {
+            if inner.running < inner.turns.bounds.at_once
+                && let Some(plan) = inner.turns.pop()
+            {
+                inner.running += 1;
+                return Some(plan);
+            }
+            if inner.is_closed && inner.turns.of_user.is_empty() {
+                return None;
+            }
+            let woken = self.0.changed.wait(inner);
+            inner = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A program has ended.
+    pub(super) fn leave(&self) {
+        let mut inner = self.lock();
+        inner.running = inner.running.saturating_sub(1);
+        self.0.changed.notify_one();
+    }
+
+    /// Nobody adds more.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.0.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What waits, in the order of the users' turns.
+#[derive(Debug)]
+struct UserTurns {
+    bounds: QueueBounds,
+    of_user: BTreeMap<u32, UserPrograms>,
+    /// The user whose turn it was last.
+    last: u32,
+    specs: KeptSpecs,
+    /// Of nobody: those of users come of it.
+    bytes: ByteCount,
+}
+
+#[derive(Debug)]
+struct UserPrograms {
+    waiting: VecDeque<WaitingProgram>,
+    bytes: ByteCount,
+    left_out: usize,
+}
+
+#[derive(Debug)]
+struct WaitingProgram {
+    plan: ProgramPlan,
+    /// What it counts beside its specification; absent if it is not counted.
+    counted: Option<usize>,
+}
+
+/// Specifications that something waiting keeps, by their addresses, which are no other's meanwhile.
+#[derive(Debug, Default)]
+struct KeptSpecs(HashMap<usize, KeptSpec>);
+
+#[derive(Debug)]
+struct KeptSpec {
+    /// How many keep it.
+    keepers: usize,
+    bytes: usize,
+}
+
+fn address(spec: &Arc<JobSpec>) -> usize {
+    Arc::as_ptr(spec).addr()
+}
+
+impl KeptSpecs {
+    /// Bytes that one more that keeps it adds.
+    fn added(&self, spec: Option<&Arc<JobSpec>>) -> usize {
+        match spec {
+            Some(spec) if !self.0.contains_key(&address(spec)) => bytes_of(spec),
+            _ => 0,
+        }
+    }
+
+    fn add(&mut self, spec: Option<&Arc<JobSpec>>, bytes: usize) {
+        if let Some(spec) = spec {
+            let known = self.0.entry(address(spec));
+            let keepers = 0;
+            known.or_insert(KeptSpec { keepers, bytes }).keepers += 1;
+        }
+    }
+
+    /// One that keeps it has left; the bytes of it if that was the last.
+    fn remove(&mut self, spec: Option<&Arc<JobSpec>>) -> usize {
+        let Some(key) = spec.map(address) else {
+            return 0;
+        };
+        let Some(known) = self.0.get_mut(&key) else {
+            return 0;
+        };
+        known.keepers -= 1;
+        match known.keepers {
+            0 => self.0.remove(&key).map_or(0, |gone| gone.bytes),
+            _ => 0,
+        }
+    }
+}
+
+impl UserTurns {
+    fn new(bounds: QueueBounds) -> UserTurns {
+        UserTurns {
+            bounds,
+            of_user: BTreeMap::new(),
+            last: u32::MAX,
+            specs: KeptSpecs::default(),
+            bytes: ByteCount::new(bounds.bytes),
+        }
+    }
+
+    /// Appends what is a user's; false if too much of it waits.
+    fn push(&mut self, uid: u32, plan: ProgramPlan) -> bool {
+        let own = self.of_user.entry(uid).or_insert_with(|| UserPrograms {
+            waiting: VecDeque::new(),
+            bytes: self.bytes.of_another(),
+            left_out: 0,
+        });
+        if plan.is_required() {
+            let counted = None;
+            own.waiting.push_back(WaitingProgram { plan, counted });
+            return true;
+        }
+        let fits = own.waiting.len() < self.bounds.items;
+        let spec = self.specs.added(plan.spec());
+        let bytes = plan.bytes();
+        let is_whole = own.bytes.own().saturating_add(spec + bytes) <= self.bounds.cut_beyond;
+        if fits && is_whole && own.bytes.take(spec + bytes).is_ok() {
+            self.specs.add(plan.spec(), spec);
+            let counted = Some(bytes);
+            own.waiting.push_back(WaitingProgram { plan, counted });
+            return true;
+        }
+        if fits && self.bounds.cut_beyond < self.bounds.bytes.own {
+            let plan = plan.cut();
+            let bytes = plan.bytes();
+            if own.bytes.take(bytes).is_ok() {
+                let counted = Some(bytes);
+                own.waiting.push_back(WaitingProgram { plan, counted });
+                return true;
+            }
+        }
+        own.left_out += 1;
+        if own.left_out == 1 {
+            let (what, count) = (self.bounds.what, own.waiting.len());
+            warn!(
+                "a {what} for a job of uid {uid} is left out, and others are: {count} of them wait"
+            );
+        }
+        if own.waiting.is_empty() {
+            self.of_user.remove(&uid);
+        }
+        false
+    }
+
+    /// Takes what is next of the user whose turn it is.
+    fn pop(&mut self) -> Option<ProgramPlan> {
+        let after = (Bound::Excluded(self.last), Bound::Unbounded);
+        let next = self.of_user.range(after).next();
+        let uid = *next.or_else(|| self.of_user.first_key_value())?.0;
+        self.last = uid;
+        let own = self.of_user.get_mut(&uid)?;
+        let WaitingProgram { plan, counted } = own.waiting.pop_front()?;
+        if let Some(bytes) = counted {
+            let spec = self.specs.remove(plan.spec());
+            own.bytes.give_back(bytes + spec);
+        }
+        if own.waiting.is_empty() {
+            if own.left_out > 0 {
+                let (what, count) = (self.bounds.what, own.left_out);
+                error!("{count} times a {what} for jobs of uid {uid} was left out");
+            }
+            self.of_user.remove(&uid);
+        }
+        Some(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::JobProgram;
+    use super::super::record::JobRecord;
+    use super::*;
+    use muster_core::state::State;
+    use muster_model::ids::{Attempt, JobAttempt, JobId};
+    use muster_model::job::Job;
+    use muster_model::time::{TimeLimit, Timestamp};
+
+    const BOUNDS: QueueBounds = QueueBounds {
+        what: "program",
+        at_once: 1,
+        items: usize::MAX,
+        bytes: ByteBounds {
+            own: 2 << 20,
+            all: 8 << 20,
+            few: 1 << 10,
+        },
+        cut_beyond: 1 << 20,
+    };
+    const TEXT: usize = 64 << 10;
+
+    fn spec(comment: usize) -> Arc<JobSpec> {
+        Arc::new(JobSpec {
+            comment: Some("c".repeat(comment)),
+            ..JobSpec::default()
+        })
+    }
+
+    fn plan(kind: JobProgram, id: u64, spec: &Arc<JobSpec>) -> ProgramPlan {
+        let job = Job::new(
+            JobId(id),
+            Arc::clone(spec),
+            TimeLimit::Unlimited,
+            Timestamp(0),
+        );
+        let record = JobRecord::of(&State::default(), &job);
+        ProgramPlan::job(kind, String::new(), record, &Arc::default())
+    }
+
+    fn epilog(id: u64, spec: &Arc<JobSpec>) -> ProgramPlan {
+        plan(JobProgram::Epilog, id, spec)
+    }
+
+    fn value(plan: ProgramPlan, name: &str) -> String {
+        let env = plan.invocation().env;
+        let found = env.into_iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value).unwrap_or_default()
+    }
+
+    fn job_of(plan: ProgramPlan) -> u64 {
+        value(plan, "SLURM_JOB_ID").parse().unwrap()
+    }
+
+    #[test]
+    fn users_take_turns() {
+        let items = 5;
+        let mut waiting = UserTurns::new(QueueBounds { items, ..BOUNDS });
+        let spec = spec(10);
+        for id in 0..10 {
+            let fits = waiting.push(7, epilog(id, &spec));
+            assert_eq!(fits, id < 5, "five of one user wait");
+        }
+        for (uid, id) in [(3, 100), (9, 200), (3, 101)] {
+            assert!(waiting.push(uid, epilog(id, &spec)));
+        }
+        let order: Vec<u64> = std::iter::from_fn(|| waiting.pop().map(job_of)).collect();
+        assert_eq!(order, [100, 0, 200, 101, 1, 2, 3, 4]);
+        assert!(waiting.of_user.is_empty() && waiting.specs.0.is_empty());
+        assert_eq!(waiting.bytes.all(), 0);
+    }
+
+    /// Programs and mails were counted, not their texts, and each had a copy.
+    #[test]
+    fn texts_that_programs_share_count_once_and_others_each() {
+        let mut waiting = UserTurns::new(BOUNDS);
+        let shared = spec(TEXT);
+        for id in 0..500 {
+            assert!(waiting.push(7, epilog(id, &shared)));
+        }
+        let own = waiting.of_user[&7].bytes.own();
+        assert!((TEXT..TEXT + 500 * 2048).contains(&own), "{own}");
+        let texts = waiting.specs.0.len();
+        assert_eq!(texts, 1);
+        // Each with a text of its own: some are whole, others cut, and there is an end to it.
+        let kept = (0..100_000).take_while(|id| waiting.push(8, epilog(*id, &spec(TEXT))));
+        let kept = kept.count();
+        let own = waiting.of_user[&8].bytes.own();
+        assert!(own <= BOUNDS.bytes.own && kept > 300, "{own} {kept}");
+        assert!(waiting.specs.0.len() <= 1 + BOUNDS.cut_beyond / TEXT);
+        // A prolog has a job wait for it.
+        let launch = JobAttempt::new(JobId(7), Attempt(1));
+        let prolog =
+            |turns: &mut UserTurns| turns.push(8, plan(JobProgram::Prolog(launch), 7, &shared));
+        assert!(prolog(&mut waiting));
+        let plans: Vec<ProgramPlan> = std::iter::from_fn(|| waiting.pop()).collect();
+        assert!(plans.iter().any(|plan| plan.prolog() == Some(launch)));
+        let lengths = plans
+            .into_iter()
+            .map(|plan| value(plan, "SLURM_JOB_COMMENT").len());
+        let lengths: Vec<usize> = lengths.collect();
+        let of = |length| lengths.iter().filter(|l| **l == length).count();
+        assert_eq!(of(TEXT) + of(256), lengths.len());
+        assert!(of(256) > 200 && of(TEXT) > 500, "{}", of(256));
+        assert_eq!((waiting.bytes.all(), waiting.specs.0.len()), (0, 0));
+    }
+
+    /// What comes while there is no room takes its turn with what came before, and is bounded all the same.
+    #[test]
+    fn what_waits_for_room_takes_turns() {
+        let queue = ProgramQueue::new(BOUNDS);
+        (0..5).for_each(|id| queue.push(7, epilog(id, &spec(10))));
+        let mut started = vec![job_of(queue.next().unwrap())];
+        queue.push(9, epilog(100, &spec(10)));
+        (0..1000).for_each(|_| queue.push(10, epilog(200, &spec(TEXT))));
+        assert!(queue.lock().turns.of_user[&10].bytes.own() <= BOUNDS.bytes.own);
+        queue.close();
+        for _ in 0..4 {
+            queue.leave();
+            started.push(job_of(queue.next().unwrap()));
+        }
+        assert_eq!(started, [0, 100, 200, 1, 200]);
+        while queue.lock().turns.pop().is_some() {}
+        assert!(queue.next().is_none());
+    }
+}
