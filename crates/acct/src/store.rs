@@ -211,6 +211,7 @@ impl StoreError {
                     | Error::NulError(_)
             ),
             StoreError::Open { .. }
+            | StoreError::TooMany(_)
             | StoreError::Foreign { .. }
             | StoreError::Newer { .. }
             | StoreError::Older { .. }
