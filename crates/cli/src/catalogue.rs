@@ -10,7 +10,7 @@ use crate::scancel;
 use crate::scontrol::{partition, reservation, table, update, update_job};
 use crate::{
     class, logs, report, sacct, sacctmgr, sattach, sbcast, scrontab, sdiag, seff, sgather, sinfo,
-    sprio, squeue, sreport, sshare, sstat, top, watch, why,
+    sprio, squeue, sreport, sshare, sstat, top, torque, watch, why,
 };
 use muster_conf::options::{self as submission, Command as Submission};
 
@@ -141,6 +141,13 @@ pub fn commands() -> Vec<Command> {
         exits: grid_engine::exits(spec.name),
         ..of_spec(spec, Vec::new())
     }));
+    all.extend(torque::SPECS.iter().map(|spec| {
+        let lists = match spec.name {
+            "torque-qsub" => vec![resources_of_torque()],
+            _ => Vec::new(),
+        };
+        of_spec(spec, lists)
+    }));
     all
 }
 
@@ -162,7 +169,7 @@ fn of_spec(spec: &'static Spec, lists: Vec<List>) -> Command {
             .filter(|o| !o.is_alias())
             .map(|o| Row {
                 dash: match spec.form {
-                    HelpForm::GridEngine => "-",
+                    HelpForm::GridEngine | HelpForm::Torque => "-",
                     _ => "--",
                 },
                 long: o.long,
@@ -258,6 +265,16 @@ fn columns<R: Record>(title: &'static str, fields: &[Field<R>]) -> List {
         rows: fields
             .iter()
             .map(|f| (name(f), String::new(), of_column(f.constant)))
+            .collect(),
+    }
+}
+
+fn resources_of_torque() -> List {
+    let names = muster_conf::options::torque::statuses();
+    List {
+        title: "Resources of '-l'",
+        rows: names
+            .map(|(name, status)| (name.to_owned(), String::new(), status))
             .collect(),
     }
 }

@@ -39,6 +39,7 @@ mod sstat;
 mod submit;
 mod targets;
 mod top;
+mod torque;
 mod watch;
 mod why;
 mod zone;
@@ -55,7 +56,7 @@ pub const SLURM_VERSION: &str = "25.05.4";
 /// What a command does, with its arguments (its own name left out).
 type Main = fn(args: &[String]) -> ExitCode;
 
-const COMMANDS: [(&str, Main); 40] = [
+const COMMANDS: [(&str, Main); 50] = [
     ("sbatch", sbatch::main),
     ("srun", srun::main),
     ("salloc", salloc::main),
@@ -96,6 +97,16 @@ const COMMANDS: [(&str, Main); 40] = [
     ("qrsh", grid_engine::interactive::rsh_main),
     ("qlogin", grid_engine::interactive::login_main),
     ("qsh", grid_engine::interactive::sh_main),
+    ("torque-qsub", torque::qsub::main),
+    ("torque-qstat", torque::qstat::main),
+    ("torque-qdel", torque::qdel::main),
+    ("torque-qhold", torque::qhold::hold_main),
+    ("torque-qrls", torque::qhold::release_main),
+    ("torque-qalter", torque::qalter::main),
+    ("qrerun", torque::qrerun::main),
+    ("pbsnodes", torque::pbsnodes::main),
+    ("mpiexec.slurm", torque::mpiexec::main),
+    ("generate_pbs_nodefile", torque::nodefile::main),
 ];
 
 /// The names of the commands.
@@ -106,6 +117,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Runs the command of that name with `args`, its own name left out; `None` where there is no such command.
 #[must_use]
 pub fn run(name: &str, args: &[String]) -> Option<ExitCode> {
+    let name = torque::known_as(name);
     let (_, main) = COMMANDS.iter().find(|(known, _)| *known == name)?;
     Some(main(args))
 }

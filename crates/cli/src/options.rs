@@ -147,6 +147,8 @@ pub enum HelpForm {
     ValidOptions,
     /// `usage: qstat [options]`, a line for each option. Options have one dash and are read by `grid_engine::arguments`.
     GridEngine,
+    /// `Usage: qstat [options]`, laid out like that. Options are read by `torque::arguments`.
+    Torque,
 }
 
 /// A command: what its help, its man page and its parser are made of.
@@ -260,7 +262,15 @@ impl Spec {
             HelpForm::ValidOptions => {
                 format!("Usage:  {name} [OPTION]\n{about}\n  Valid OPTIONs are:\n")
             }
-            HelpForm::GridEngine => return self.help_of_grid_engine(),
+            HelpForm::GridEngine => {
+                let head = format!("{GRID_ENGINE_VERSION}\nusage: {name}");
+                return self.help_with_one_dash(&head);
+            }
+            HelpForm::Torque => {
+                let name = name.trim_start_matches("torque-");
+                let head = format!("{about}\nUsage: {name}");
+                return self.help_with_one_dash(&head);
+            }
         };
         let gives_help = |row: &&Opt| {
             let is_help = matches!(row.name, "help" | "usage");
@@ -288,9 +298,8 @@ impl Spec {
     }
 
     /// What `-help` prints.
-    fn help_of_grid_engine(&self) -> String {
-        let name = self.name;
-        let mut text = format!("{}\nusage: {name} [options]", GRID_ENGINE_VERSION);
+    fn help_with_one_dash(&self, head: &str) -> String {
+        let mut text = format!("{head} [options]");
         if !self.operands.is_empty() {
             let _ = write!(text, " {}", self.operands);
         }
@@ -347,7 +356,10 @@ impl Spec {
                 let head = format!("Usage: {} [options] {operands}", self.name);
                 return format!("{}\n\tUse --help for help\n", head.trim_end());
             }
-            HelpForm::Commands(_) | HelpForm::ValidOptions | HelpForm::GridEngine => {
+            HelpForm::Commands(_)
+            | HelpForm::ValidOptions
+            | HelpForm::GridEngine
+            | HelpForm::Torque => {
                 return self.help();
             }
         }

@@ -22,10 +22,15 @@ const PREFIX: &str = "Job submit/allocate failed";
 
 /// Runs salloc.
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    run(args).unwrap_or_else(|code| code)
+    main_with_marks(args, &[])
 }
 
-fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
+/// Runs salloc for a command whose jobs say more than its options do.
+pub(crate) fn main_with_marks(args: &[String], marks: &[(String, String)]) -> ExitCode {
+    run(args, marks).unwrap_or_else(|code| code)
+}
+
+fn run(args: &[String], marks: &[(String, String)]) -> Result<ExitCode, ExitCode> {
     let filters = Filters::of_site(Program::Salloc, args)?;
     let mut lines = line::read(Program::Salloc, args, &filters)?;
     filters.pre_submit(&mut lines)?;
@@ -49,6 +54,7 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
         }
         spec.argv = line.words.clone();
         spec.submit_line = line::submit_line("salloc", args);
+        spec.shown.extend(marks.iter().cloned());
         // The holder of the first component holds all.
         spec.interactive = number == 0 && !no_shell;
     }

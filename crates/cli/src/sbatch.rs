@@ -1,6 +1,6 @@
 //! sbatch: a script becomes a job. Prints one line, and with `--wait` stays until the job has ended.
 
-mod script;
+pub(crate) mod script;
 
 use crate::connect::{Client, ConnectError, unexpected};
 use crate::say::{self, Say};
@@ -8,11 +8,12 @@ use crate::submit::filters::Filters;
 use crate::submit::line::{self, Line};
 use crate::submit::{capture, components, holder, verbose};
 use crate::zone;
-use muster_conf::options::{Command, Source, directives, environment};
+use muster_conf::options::{Command, Source, directives, environment as variables};
 use muster_model::command::{Reply, UserCommand};
+use muster_model::environment::{self, Environment};
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::ExitStatus;
-use muster_model::spec::{JobKind, JobSpec};
+use muster_model::spec::{ExecContext, JobKind, JobSpec};
 use muster_proto::client::{RequestBody, Response};
 use script::Script;
 use std::process::ExitCode;
@@ -20,14 +21,36 @@ use std::process::ExitCode;
 /// The text before a refusal.
 const PREFIX: &str = "Batch job submission failed";
 
-/// Runs sbatch.
-pub(crate) fn main(args: &[String]) -> ExitCode {
-    run(args).unwrap_or_else(|code| code)
+/// What a job has of another command that submits it by sbatch's options.
+#[derive(Debug, Default)]
+pub(crate) struct SubmissionOrigin {
+    /// The script, in place of what the words of the command line name.
+    pub(crate) script: Option<Script>,
+    /// The command line, in place of sbatch's.
+    pub(crate) submit_line: Option<String>,
+    /// What the job says beyond options ([`JobSpec::shown`]).
+    pub(crate) marks: Vec<(String, String)>,
+    /// Variables of the job.
+    pub(crate) variables: Vec<(String, String)>,
+    /// Names of variables of the caller that are not the job's.
+    pub(crate) left_out: &'static [&'static str],
+    /// The job's file mode mask, in place of the caller's.
+    pub(crate) umask: Option<u32>,
 }
 
-fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
+/// Runs sbatch.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    main_for(args, SubmissionOrigin::default())
+}
+
+/// Runs sbatch for another command.
+pub(crate) fn main_for(args: &[String], origin: SubmissionOrigin) -> ExitCode {
+    run(args, origin).unwrap_or_else(|code| code)
+}
+
+fn run(args: &[String], origin: SubmissionOrigin) -> Result<ExitCode, ExitCode> {
     let filters = Filters::of_site(Command::Sbatch, args)?;
-    let (lines, command) = prepared(args, &filters)?;
+    let (lines, command) = prepared(args, &filters, origin)?;
     let line = &lines[0];
     let mut client = line::connect(line, PREFIX)?;
     let reply = client
@@ -48,10 +71,14 @@ fn run(args: &[String]) -> Result<ExitCode, ExitCode> {
 /// The exit code, after the error was written.
 pub(crate) fn request(args: &[String]) -> Result<UserCommand, ExitCode> {
     let filters = Filters::options_of_site(Command::Sbatch)?;
-    prepared(args, &filters).map(|(_, command)| command)
+    prepared(args, &filters, SubmissionOrigin::default()).map(|(_, command)| command)
 }
 
-fn prepared(args: &[String], filters: &Filters) -> Result<(Vec<Line>, UserCommand), ExitCode> {
+fn prepared(
+    args: &[String],
+    filters: &Filters,
+    mut origin: SubmissionOrigin,
+) -> Result<(Vec<Line>, UserCommand), ExitCode> {
     if !filters.is_empty() {
         // As sbatch of Slurm asks, too, for what it needs to know before it reads the script; there is nothing of it here.
         filters.defaults(Command::Sbatch, true)?;
@@ -60,7 +87,10 @@ fn prepared(args: &[String], filters: &Filters) -> Result<(Vec<Line>, UserComman
     let last = lines.last().expect("a command line has a first component");
     // --wrap is the whole job's, whichever component it is said of.
     let wrap = lines.iter().rev().find_map(|l| l.chosen.value("wrap"));
-    let script = read_script(last, wrap)?;
+    let script = match origin.script.take() {
+        Some(own) => own,
+        None => read_script(last, wrap)?,
+    };
     let words = last.words.clone();
     read_directives(&mut lines, &script, filters)?;
     filters.pre_submit(&mut lines)?;
@@ -69,7 +99,10 @@ fn prepared(args: &[String], filters: &Filters) -> Result<(Vec<Line>, UserComman
         line.say.verbose = line.chosen.verbose;
     }
     verbose::list_options(&lines);
-    let command = submission(&mut lines, script, &words, args)?;
+    origin
+        .submit_line
+        .get_or_insert_with(|| line::submit_line("sbatch", args));
+    let command = submission(&mut lines, script, &words, &origin)?;
     Ok((lines, command))
 }
 
@@ -87,19 +120,18 @@ fn read_directives(
     let say = lines[0].say;
     let mut sections =
         directives::sections(script.head(), name).map_err(|e| say.option_error(&e))?;
-    // Lines for LSF count in a script that has none for sbatch.
     if let [only] = sections.as_mut_slice()
-        && only.is_empty()
         && !lines[0].chosen.has("ignore-pbs")
     {
-        *only = directives::of_bsub(script.head(), name).map_err(|e| say.option_error(&e))?;
+        let others = of_other_systems(script, name, &say)?;
+        only.extend(others);
     }
     while lines.len() < sections.len() {
         let mut chosen = filters.defaults(Command::Sbatch, false)?;
         if let Some(before) = lines.last() {
             components::pass_on(&before.chosen, &mut chosen, Source::CommandLine);
         }
-        environment::read(&mut chosen, |name| std::env::var(name).ok());
+        variables::read(&mut chosen, |name| std::env::var(name).ok());
         lines.push(Line {
             chosen,
             words: Vec::new(),
@@ -117,15 +149,28 @@ fn read_directives(
     Ok(())
 }
 
+/// What lines for LSF mean, or for PBS where there are none of these. They are stronger than those for sbatch, as in Slurm.
+fn of_other_systems(script: &Script, name: &str, say: &Say) -> Result<Vec<String>, ExitCode> {
+    let of_lsf = directives::of_bsub(script.head(), name).map_err(|e| say.option_error(&e))?;
+    if !of_lsf.is_empty() {
+        return Ok(of_lsf);
+    }
+    let of_pbs = directives::of_pbs(script.head(), name).map_err(|e| say.option_error(&e))?;
+    for warning in &of_pbs.warnings {
+        say.warning(warning);
+    }
+    Ok(of_pbs.words)
+}
+
 fn submission(
     lines: &mut [Line],
     script: Script,
     words: &[String],
-    args: &[String],
+    origin: &SubmissionOrigin,
 ) -> Result<UserCommand, ExitCode> {
     let test_only = lines[0].chosen.has("test-only");
     let (first, others) = lines.split_at_mut(1);
-    let (spec, blobs) = make_job(&mut first[0], script, words, args)?;
+    let (spec, blobs) = make_job(&mut first[0], script, words, origin)?;
     if others.is_empty() {
         return Ok(UserCommand::Submit {
             spec: Box::new(spec),
@@ -180,25 +225,47 @@ fn read_script(line: &Line, wrap: Option<&str>) -> Result<Script, ExitCode> {
     })
 }
 
+impl SubmissionOrigin {
+    /// Makes the context that of the command's jobs.
+    fn change(&self, context: &mut ExecContext) {
+        if !self.left_out.is_empty() {
+            let is_kept = |variable: &&[u8]| {
+                let name = environment::name(variable);
+                !self.left_out.iter().any(|own| own.as_bytes() == name)
+            };
+            let kept: Environment = context.environment.iter().filter(is_kept).collect();
+            context.environment = kept;
+        }
+        for (name, value) in &self.variables {
+            context.environment.set(name.as_bytes(), value.as_bytes());
+        }
+        if let Some(mask) = self.umask {
+            context.umask = mask;
+        }
+    }
+}
+
 type Blobs = Vec<(BlobId, minicbor::bytes::ByteVec)>;
 
 fn make_job(
     line: &mut Line,
     script: Script,
     words: &[String],
-    args: &[String],
+    origin: &SubmissionOrigin,
 ) -> Result<(JobSpec, Blobs), ExitCode> {
     let mut spec = line::build(line, PREFIX)?.spec;
-    let context = capture::batch_context(&line.chosen, &line.say).map_err(|text| {
+    let mut context = capture::batch_context(&line.chosen, &line.say).map_err(|text| {
         line.say.error(&text);
         line.say.failed()
     })?;
+    origin.change(&mut context);
     if spec.name.is_empty() {
         spec.name = script.name;
     }
     spec.command = script.path;
     spec.argv = words.iter().skip(1).cloned().collect();
-    spec.submit_line = line::submit_line("sbatch", args);
+    spec.submit_line = origin.submit_line.clone().unwrap_or_default();
+    spec.shown.extend(origin.marks.iter().cloned());
     // Numbers will do: the controller gives blobs their ids by content.
     let (first, second) = (BlobId([1; 32]), BlobId([2; 32]));
     spec.script = Some(first);

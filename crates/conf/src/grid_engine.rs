@@ -21,7 +21,7 @@ pub const ARCH: &str = if cfg!(target_arch = "aarch64") {
 pub const FILE: &str = "sge.conf";
 
 /// What follows each keyword, for messages and for the page about the file.
-pub const FORMS: [(&str, &str); 8] = [
+pub const FORMS: [(&str, &str); 9] = [
     ("queue", "NAME PARTITION"),
     ("pe", "NAME $pe_slots|$fill_up|$round_robin|COUNT"),
     (
@@ -33,6 +33,7 @@ pub const FORMS: [(&str, &str); 8] = [
     ("jsv_allowed_mod", "OPTION[,OPTION...]|none"),
     ("arusers", "USER|@GROUP ..."),
     ("job_tmpdir", "yes|no"),
+    ("commands", "gridengine|torque"),
 ];
 
 /// Options of qalter, without the dash, by which `jsv_allowed_mod` names what may be changed. `qos` and `wckey` are what Slurm has
@@ -148,6 +149,8 @@ pub struct Mapping {
     pub reservation_users: Vec<String>,
     /// Whether jobs have a temporary directory to themselves in `TmpFS`; yes without the line.
     pub job_tmp_dirs: Option<bool>,
+    /// Whether qsub, qstat, qdel, qalter, qhold and qrls are the commands of Torque.
+    pub has_torque_commands: bool,
 }
 
 /// Whether a line of the file may begin so.
@@ -180,7 +183,8 @@ impl Mapping {
                     help: match form {
                         Some((name, form)) => format!("write: {name} {form}"),
                         None => {
-                            "a line begins with queue, pe, complex, project, jsv_url, jsv_allowed_mod, arusers or job_tmpdir"
+                            "a line begins with queue, pe, complex, project, jsv_url, jsv_allowed_mod, arusers, job_tmpdir or \
+                             commands"
                                 .to_owned()
                         }
                     },
@@ -204,6 +208,9 @@ impl Mapping {
         }
         if keyword == "job_tmpdir" {
             return self.take_job_tmp_dirs(words);
+        }
+        if keyword == "commands" {
+            return self.take_commands(words);
         }
         let (name, values) = match words.split_first() {
             _ if !known => return Err(format!("there is no keyword '{keyword}'")),
@@ -282,6 +289,15 @@ impl Mapping {
         }
         self.reservation_users
             .extend(words.iter().map(|word| (*word).to_owned()));
+        Ok(())
+    }
+
+    fn take_commands(&mut self, words: &[&str]) -> Result<(), String> {
+        self.has_torque_commands = match words {
+            ["torque"] => true,
+            ["gridengine"] => false,
+            _ => return Err("'commands' needs one word, gridengine or torque".to_owned()),
+        };
         Ok(())
     }
 
@@ -442,6 +458,16 @@ mod tests {
         assert_eq!(with("no"), (of_tmp_dirs(false), vec![]));
         for wrong in ["", "maybe", "yes no", "yes\njob_tmpdir yes"] {
             assert_eq!(with(wrong).1.len(), 1, "{wrong}");
+        }
+        for (words, has_torque, findings) in [
+            ("torque", true, 0),
+            ("gridengine", false, 0),
+            ("both", false, 1),
+            ("", false, 1),
+        ] {
+            let (own, found) = Mapping::parse(&format!("commands {words}\n"), "f");
+            let of_line = (own.has_torque_commands, found.len());
+            assert_eq!(of_line, (has_torque, findings), "{words}");
         }
         assert_eq!(mapping.queue_of("long"), "long.q");
         assert_eq!(mapping.queue_of("other"), "other");

@@ -14,8 +14,10 @@ mod gpu;
 pub mod help;
 pub mod job;
 mod launch;
+pub mod pbs;
 mod resources;
 mod row;
+pub mod torque;
 pub mod values;
 
 pub use chosen::{Chosen, Given, Source};

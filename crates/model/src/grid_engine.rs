@@ -31,8 +31,8 @@ pub const SUBMIT_DIR: &str = "ge-submit-dir";
 /// The shell that `-S` names.
 pub const SHELL: &str = "ge-shell";
 
-/// All of these names.
-pub const NAMES: [&str; 12] = [
+/// All of these names, and that of the commands of Torque.
+pub const NAMES: [&str; 13] = [
     COMMAND,
     QUEUE,
     PE,
@@ -45,6 +45,7 @@ pub const NAMES: [&str; 12] = [
     PE_RANGE,
     SUBMIT_DIR,
     SHELL,
+    crate::torque::COMMAND,
 ];
 
 /// Those that accounting keeps.

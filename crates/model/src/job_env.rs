@@ -3,6 +3,7 @@
 //! what the submitter's shell had.
 
 mod grid_engine;
+mod torque;
 
 use crate::binding::MemBind;
 use crate::distribution::{Distribution, NodeSpread};
@@ -221,6 +222,9 @@ pub fn allocation_env(view: &JobView) -> Variables {
     components(view, &mut env);
     if is_marked(spec) {
         env.0.extend(grid_engine::variables(view));
+    }
+    if crate::torque::is_marked(spec) {
+        env.0.extend(torque::variables(view));
     }
     env.0
 }

@@ -55,6 +55,7 @@ pub mod spec;
 pub mod task_range;
 pub mod time;
 pub mod topology;
+pub mod torque;
 pub mod tree;
 pub mod usage;
 pub mod use_slots;

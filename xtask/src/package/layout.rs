@@ -324,6 +324,7 @@ fn documents(role: &Role, version: &str, epoch: u64) -> Result<()> {
         ("docs/mpi.md", "mpi.md"),
         ("docs/rest.md", "rest.md"),
         ("docs/grid-engine.md", "grid-engine.md"),
+        ("docs/torque.md", "torque.md"),
         ("docs/node.md", "node.md"),
         ("docs/accounting.md", "accounting.md"),
         ("docs/verifiers.md", "verifiers.md"),

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 /// A script and what it is called.
 #[derive(Debug)]
-pub(super) struct Script {
+pub(crate) struct Script {
     /// Its bytes.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// Default for the job's name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its path; empty when it has none.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 impl Script {

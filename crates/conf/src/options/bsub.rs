@@ -9,7 +9,7 @@ enum Kind {
     Value(&'static str),
     /// It is the long option of that name, without a value.
     Flag(&'static str),
-    /// Kilobytes for each task.
+    /// Memory for each task, in kilobytes unless a unit is said.
     Memory,
     /// `[hours:]minutes`, perhaps with a host after a slash.
     RunLimit,
@@ -72,7 +72,18 @@ fn option(kind: &Kind, value: &str) -> Option<String> {
     Some(match kind {
         Kind::Value(long) => format!("--{long}={value}"),
         Kind::Flag(long) => format!("--{long}"),
-        Kind::Memory => format!("--mem-per-cpu={}K", value.parse::<u64>().ok()?),
+        Kind::Memory => {
+            let unit = value.trim_start_matches(|c: char| c.is_ascii_digit());
+            let number: u64 = value[..value.len() - unit.len()].parse().ok()?;
+            let unit = match unit.to_ascii_uppercase().as_str() {
+                "" | "K" | "KB" => "K",
+                "M" | "MB" => "M",
+                "G" | "GB" => "G",
+                "T" | "TB" => "T",
+                _ => return None,
+            };
+            format!("--mem-per-cpu={number}{unit}")
+        }
         Kind::RunLimit => {
             let limit = value.split('/').next()?;
             let (hours, minutes) = limit.split_once(':').unwrap_or(("0", limit));
@@ -115,6 +126,7 @@ mod tests {
             ),
             ("-W|5/host|-n|2,4", "--time=5 --ntasks=2"),
             ("-cwd|/tmp", "--chdir=/tmp"),
+            ("-M|4GB", "--mem-per-cpu=4G"),
         ] {
             assert_eq!(of(text).map(|all| all.join(" ")), Ok(expected.to_owned()));
         }

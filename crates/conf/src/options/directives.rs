@@ -1,8 +1,9 @@
-//! `#SBATCH` and `#BSUB` lines of a batch script. They count until the first line that is neither blank nor a comment; a line
-//! may hold several options, quoted as in a shell, and a `#` that begins a word ends it.
+//! `#SBATCH`, `#PBS` and `#BSUB` lines of a batch script. The first count until the first line that is neither blank nor a comment,
+//! the others anywhere; a line may hold several options, quoted as in a shell, and a `#` that begins a word ends it.
 
 use super::chosen::{Chosen, Source};
 use super::getopt::{self, Order};
+use super::pbs::{self, PbsLines};
 use super::{OptionError, bsub};
 
 /// Adds the options of a script's directives, those of its first component if it has several. `name` is the script's,
@@ -39,20 +40,34 @@ pub fn sections(script: &str, name: &str) -> Result<Vec<Vec<String>>, OptionErro
     Ok(sections)
 }
 
-/// The options that `#BSUB` lines mean, which stand where `#SBATCH` lines do.
+/// The options that `#BSUB` lines mean, wherever in the script they are.
 ///
 /// # Errors
 /// Bad quoting; options that are not known.
 pub fn of_bsub(script: &str, name: &str) -> Result<Vec<String>, OptionError> {
+    bsub::translated(&words_after("#BSUB", script, name)?)
+}
+
+/// The options that `#PBS` lines mean, wherever in the script they are.
+///
+/// # Errors
+/// Bad quoting; options that are not known.
+pub fn of_pbs(script: &str, name: &str) -> Result<PbsLines, OptionError> {
+    pbs::translated(&words_after("#PBS", script, name)?)
+}
+
+/// All words of the lines that begin with a prefix.
+///
+/// # Errors
+/// Bad quoting.
+pub fn words_after(prefix: &str, script: &str, name: &str) -> Result<Vec<String>, OptionError> {
     let mut args = Vec::new();
     for (number, line) in script.lines().enumerate() {
-        if let Some(rest) = line.strip_prefix("#BSUB") {
+        if let Some(rest) = line.strip_prefix(prefix) {
             words(rest, name, number + 1, &mut args)?;
-        } else if !line.trim_start().is_empty() && !line.trim_start().starts_with('#') {
-            break;
         }
     }
-    bsub::translated(&args)
+    Ok(args)
 }
 
 /// Adds the options of one component's directives.
@@ -174,6 +189,15 @@ mod tests {
         };
         let found = sections(script, "job.sh").unwrap();
         assert_eq!(found, [words("-n1"), words("-n 2 -c2"), words("")]);
+    }
+
+    /// Slurm's sbatch reads the lines of other systems in the whole script.
+    #[test]
+    fn lines_of_other_systems_may_be_anywhere() {
+        let script = "#!/bin/sh\n#PBS -N early\ntrue\n#PBS -l walltime=7\n#BSUB -n 2\n ##PBS -h\n";
+        let found = of_pbs(script, "job.sh").unwrap();
+        assert_eq!(found.words, ["--job-name=early", "--time=7"]);
+        assert_eq!(of_bsub(script, "job.sh").unwrap(), ["--ntasks=2"]);
     }
 
     #[test]

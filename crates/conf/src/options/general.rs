@@ -169,7 +169,7 @@ pub(super) const ROWS: &[OptionRow] = &[
     flag("hold", "submit held; scontrol release lets it go").short('H'),
     flag(
         "ignore-pbs",
-        "do not read #BSUB lines, which count where no #SBATCH line is (#PBS lines never do)",
+        "do not read #PBS and #BSUB lines",
     )
     .on(B)
     .sbatch_env(&["SBATCH_IGNORE_PBS"]),

@@ -391,6 +391,48 @@ fn jobs_of_grid_engine() {
     }
 }
 
+/// What Torque promises its jobs, with the numbers that Slurm's commands know them by.
+#[test]
+fn variables_of_torque() {
+    let ask = ResourceAsk {
+        ntasks: Some(4),
+        ..ResourceAsk::default()
+    };
+    let mut job = sample("big.sh", ask, 2, 2, 2);
+    job.spec.shown = vec![(muster_model::torque::COMMAND.to_owned(), "qsub".to_owned())];
+    let own = |job: &Sample| -> String {
+        let env: BTreeMap<_, _> = job_env::batch_env(&job.view(7), 0).into_iter().collect();
+        let lines = env.iter().filter(|(name, _)| name.contains("PBS"));
+        lines
+            .map(|(name, value)| format!("{name}={value};"))
+            .collect()
+    };
+    let account = job.view(7).account;
+    let partition = &job.alloc.partition;
+    let limit = job.view(7).time_limit.seconds();
+    let limit = limit.map_or_else(String::new, |limit| format!("PBS_WALLTIME={limit};"));
+    assert_eq!(
+        own(&job),
+        format!(
+            "MUSTER_PBS_HOSTS=n1 2\nn2 2\n;PBS_ACCOUNT={account};PBS_ENVIRONMENT=PBS_BATCH;PBS_JOBID=7;PBS_JOBNAME=big.sh;PBS_NODENUM=0;PBS_NP=4;\
+             PBS_NUM_NODES=2;PBS_NUM_PPN=2;PBS_O_QUEUE={partition};PBS_QUEUE={partition};PBS_TASKNUM=1;{limit}"
+        )
+    );
+    job.array = ArrayRole::Task {
+        base: JobId(2),
+        index: 3,
+    };
+    let env = own(&job);
+    for part in [
+        "PBS_ARRAYID=3;",
+        "PBS_ARRAY_INDEX=3;",
+        "PBS_ARRAY_ID=2;",
+        "PBS_JOBID=7;",
+    ] {
+        assert!(env.contains(part), "{part}: {env}");
+    }
+}
+
 /// Root makes a directory of that name: it may lead nowhere else, whatever the submitter says.
 #[test]
 fn temporary_directories_of_grid_engine() {

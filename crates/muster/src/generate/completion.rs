@@ -42,7 +42,7 @@ _muster() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if [[ $cur == -* ]]; then
-        local options=_muster_options_${command//-/_}
+        local options=_muster_options_${command//[-.]/_}
         mapfile -t COMPREPLY < <(compgen -W "${!options}" -- "$cur")
         [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null
         return 0
@@ -80,7 +80,7 @@ pub(super) fn script() -> String {
         let _ = writeln!(
             out,
             "_muster_options_{}='{}'",
-            word(command).replace('-', "_"),
+            word(command).replace(['-', '.'], "_"),
             options(command).join(" ")
         );
         if command.name == "scontrol" {

@@ -74,7 +74,7 @@ fn man_pages_render_without_warnings() {
         );
         assert!(output.stdout.len() > 500, "{}", path.display());
     }
-    assert_eq!(pages, 52);
+    assert_eq!(pages, 62);
 }
 
 /// What bash offers for a line.

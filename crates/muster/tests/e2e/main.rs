@@ -63,6 +63,7 @@ mod slurmdbd;
 mod start;
 mod steps;
 mod top;
+mod torque;
 mod tree;
 mod trust;
 mod verifier;
