@@ -6,7 +6,7 @@
 use crate::collections::{self, CDict, CList, ListKind};
 use crate::error::{DrmaaError, guarded, quietly};
 use crate::memory;
-use crate::values::{AttributeMap, AttributeValue, EXTRAS, MachineSlots, Pair, VersionText};
+use crate::values::{AttributeMap, AttributeValue, EXTRAS, MachineSlots, TextPair, VersionText};
 use libc::{c_char, c_int, c_longlong, c_void, time_t};
 use std::ptr::null_mut;
 
@@ -18,7 +18,7 @@ const UNSET_NUMBER: i64 = -1;
 const UNSET_TIME: i64 = -3;
 
 /// A member of a structure.
-pub(crate) trait Member: Copy {
+pub(crate) trait StructMember: Copy {
     /// Its value where nothing is set.
     const UNSET: Self;
 
@@ -43,7 +43,7 @@ pub(crate) trait Member: Copy {
 #[repr(transparent)]
 pub struct CText(pub *mut c_char);
 
-impl Member for CText {
+impl StructMember for CText {
     const UNSET: CText = CText(null_mut());
 
     unsafe fn read(self, name: &str) -> Result<Option<AttributeValue>, DrmaaError> {
@@ -111,7 +111,7 @@ impl CTexts {
     }
 }
 
-impl Member for CTexts {
+impl StructMember for CTexts {
     const UNSET: CTexts = CTexts(null_mut());
 
     unsafe fn read(self, name: &str) -> Result<Option<AttributeValue>, DrmaaError> {
@@ -142,7 +142,7 @@ impl Member for CTexts {
 #[repr(transparent)]
 pub struct CPairs(pub *mut CDict);
 
-impl Member for CPairs {
+impl StructMember for CPairs {
     const UNSET: CPairs = CPairs(null_mut());
 
     unsafe fn read(self, name: &str) -> Result<Option<AttributeValue>, DrmaaError> {
@@ -154,12 +154,12 @@ impl Member for CPairs {
             // SAFETY: entries are strings.
             let (key, value) =
                 unsafe { (memory::needed(key, name)?, memory::needed(value, name)?) };
-            Ok(Pair {
+            Ok(TextPair {
                 key: key.to_owned(),
                 value: value.to_owned(),
             })
         };
-        let all: Vec<Pair> = own
+        let all: Vec<TextPair> = own
             .entries()
             .into_iter()
             .map(pair)
@@ -195,7 +195,7 @@ macro_rules! numbers {
         #[repr(transparent)]
         pub struct $name(pub $kind);
 
-        impl Member for $name {
+        impl StructMember for $name {
             const UNSET: $name = $name($unset);
 
             unsafe fn read(self, _name: &str) -> Result<Option<AttributeValue>, DrmaaError> {
@@ -229,7 +229,7 @@ numbers! {
 #[repr(transparent)]
 pub struct CFlag(pub c_int);
 
-impl Member for CFlag {
+impl StructMember for CFlag {
     const UNSET: CFlag = CFlag(0);
 
     unsafe fn read(self, _name: &str) -> Result<Option<AttributeValue>, DrmaaError> {
@@ -246,7 +246,7 @@ impl Member for CFlag {
 #[repr(transparent)]
 pub struct CReal(pub f32);
 
-impl Member for CReal {
+impl StructMember for CReal {
     const UNSET: CReal = CReal(-1.0);
 
     unsafe fn read(self, _name: &str) -> Result<Option<AttributeValue>, DrmaaError> {
@@ -266,7 +266,7 @@ impl Member for CReal {
 #[repr(transparent)]
 pub struct CVersionAt(pub *mut CVersion);
 
-impl Member for CVersionAt {
+impl StructMember for CVersionAt {
     const UNSET: CVersionAt = CVersionAt(null_mut());
 
     unsafe fn read(self, name: &str) -> Result<Option<AttributeValue>, DrmaaError> {
@@ -340,8 +340,8 @@ macro_rules! structures {
             pub fn of(attributes: &AttributeMap) -> $name {
                 let member = |name: &str| attributes.get(name);
                 $name {
-                    $($member: member(stringify!($member)).map_or(<$kind>::UNSET, Member::of),)*
-                    implementationSpecific: member(EXTRAS).map_or(CPairs::UNSET, Member::of),
+                    $($member: member(stringify!($member)).map_or(<$kind>::UNSET, StructMember::of),)*
+                    implementationSpecific: member(EXTRAS).map_or(CPairs::UNSET, StructMember::of),
                 }
             }
         }
@@ -669,7 +669,7 @@ mod tests {
             );
             given.put("joinFiles", AttributeValue::True);
             given.put("startTime", AttributeValue::Number(NOW));
-            let pair = Pair {
+            let pair = TextPair {
                 key: "WALLCLOCK_TIME".to_owned(),
                 value: "60".to_owned(),
             };

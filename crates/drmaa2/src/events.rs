@@ -27,21 +27,21 @@ pub type Listener = fn(at: usize, notification: &AttributeMap);
 
 /// What is watched, and for whom.
 #[derive(Debug)]
-struct Watch {
+struct EventWatch {
     /// The program's function, as the address that the listener gets.
     callback: Option<usize>,
     is_running: bool,
     sessions: BTreeMap<String, usize>,
 }
 
-static WATCH: Mutex<Watch> = Mutex::new(Watch {
+static WATCH: Mutex<EventWatch> = Mutex::new(EventWatch {
     callback: None,
     is_running: false,
     sessions: BTreeMap::new(),
 });
 static CHANGED: Condvar = Condvar::new();
 
-fn watch() -> MutexGuard<'static, Watch> {
+fn watch() -> MutexGuard<'static, EventWatch> {
     WATCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -91,7 +91,7 @@ pub fn register(callback: Option<usize>, listener: Listener) -> Result<(), Drmaa
 
 /// Looks each second as long as there is a function.
 fn run(listener: Listener) {
-    let mut known: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut known: BTreeMap<String, JobSight> = BTreeMap::new();
     loop {
         let sessions: Vec<String> = {
             let mut own = watch();
@@ -111,7 +111,7 @@ fn run(listener: Listener) {
             for record in records {
                 let id = record.job.to_string();
                 there.insert(id.clone());
-                let now = Seen::of(&record);
+                let now = JobSight::of(&record);
                 let event = now.event(known.get(&id));
                 known.insert(id, now);
                 if let Some(event) = event {
@@ -137,16 +137,16 @@ fn call(listener: Listener, notification: &AttributeMap) {
 
 /// What was seen of a job.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct JobSight {
     state: DrmaaState,
     restarts: u32,
     machines: Option<AttributeValue>,
 }
 
-impl Seen {
-    fn of(record: &JobRecord) -> Seen {
+impl JobSight {
+    fn of(record: &JobRecord) -> JobSight {
         let machines = record.info.get("allocatedMachines");
-        Seen {
+        JobSight {
             state: record.state,
             restarts: record.restarts,
             machines: machines.filter(|_| record.state.is_started()).cloned(),
@@ -154,7 +154,7 @@ impl Seen {
     }
 
     /// What happened since a look before, if anything did. The first look is at a job as it is.
-    fn event(&self, before: Option<&Seen>) -> Option<EventKind> {
+    fn event(&self, before: Option<&JobSight>) -> Option<EventKind> {
         let Some(before) = before else {
             return Some(EventKind::NewState);
         };
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn changes_are_events() {
-        let seen = |state, restarts, machine: Option<&str>| Seen {
+        let seen = |state, restarts, machine: Option<&str>| JobSight {
             state,
             restarts,
             machines: machine.map(|name| AttributeValue::Text(name.to_owned())),

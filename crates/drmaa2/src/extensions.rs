@@ -16,12 +16,12 @@ use std::ptr::null_mut;
 struct Extension {
     name: &'static str,
     description: &'static str,
-    owner: Owner,
+    owner: ExtendedStruct,
 }
 
 /// The structure that an attribute is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum ExtendedStruct {
     JobTemplate,
     JobInfo,
     ReservationTemplate,
@@ -29,7 +29,7 @@ enum Owner {
 }
 
 fn all() -> impl Iterator<Item = Extension> {
-    let of = |owner: Owner, list: &'static [(&'static str, &'static str)]| {
+    let of = |owner: ExtendedStruct, list: &'static [(&'static str, &'static str)]| {
         list.iter().map(move |(name, description)| Extension {
             name,
             description,
@@ -42,10 +42,13 @@ fn all() -> impl Iterator<Item = Extension> {
     )];
     const RESERVATION: [(&str, &str); 1] =
         [(reservations::PARTITION, "partition that the slots are of")];
-    of(Owner::JobTemplate, &TEMPLATE)
-        .chain(of(Owner::JobInfo, &records::EXTRA_NAMES))
-        .chain(of(Owner::ReservationTemplate, &RESERVATION))
-        .chain(of(Owner::ReservationInfo, &reservations::INFO_EXTRAS))
+    of(ExtendedStruct::JobTemplate, &TEMPLATE)
+        .chain(of(ExtendedStruct::JobInfo, &records::EXTRA_NAMES))
+        .chain(of(ExtendedStruct::ReservationTemplate, &RESERVATION))
+        .chain(of(
+            ExtendedStruct::ReservationInfo,
+            &reservations::INFO_EXTRAS,
+        ))
 }
 
 fn find(name: &str) -> Result<Extension, DrmaaError> {
@@ -63,18 +66,20 @@ fn find(name: &str) -> Result<Extension, DrmaaError> {
 ///
 /// # Safety
 /// `instance` is a structure of the owner.
-unsafe fn place(owner: Owner, instance: *mut c_void) -> *mut CPairs {
+unsafe fn place(owner: ExtendedStruct, instance: *mut c_void) -> *mut CPairs {
     // SAFETY: as the caller promises.
     unsafe {
         match owner {
-            Owner::JobTemplate => {
+            ExtendedStruct::JobTemplate => {
                 &raw mut (*instance.cast::<CJobTemplate>()).implementationSpecific
             }
-            Owner::JobInfo => &raw mut (*instance.cast::<CJobInfo>()).implementationSpecific,
-            Owner::ReservationTemplate => {
+            ExtendedStruct::JobInfo => {
+                &raw mut (*instance.cast::<CJobInfo>()).implementationSpecific
+            }
+            ExtendedStruct::ReservationTemplate => {
                 &raw mut (*instance.cast::<CReservationTemplate>()).implementationSpecific
             }
-            Owner::ReservationInfo => {
+            ExtendedStruct::ReservationInfo => {
                 &raw mut (*instance.cast::<CReservationInfo>()).implementationSpecific
             }
         }
@@ -164,7 +169,7 @@ pub unsafe extern "C" fn drmaa2_describe_attribute(
     })
 }
 
-fn names(owner: Option<Owner>) -> *mut CList {
+fn names(owner: Option<ExtendedStruct>) -> *mut CList {
     guarded(null_mut(), || {
         let own = all().filter(|own| Some(own.owner) == owner);
         Ok(CTexts::of_texts(own.map(|own| own.name)).0)
@@ -182,10 +187,10 @@ macro_rules! lists {
 }
 
 lists! {
-    drmaa2_jtemplate_impl_spec Some(Owner::JobTemplate);
-    drmaa2_jinfo_impl_spec Some(Owner::JobInfo);
-    drmaa2_rtemplate_impl_spec Some(Owner::ReservationTemplate);
-    drmaa2_rinfo_impl_spec Some(Owner::ReservationInfo);
+    drmaa2_jtemplate_impl_spec Some(ExtendedStruct::JobTemplate);
+    drmaa2_jinfo_impl_spec Some(ExtendedStruct::JobInfo);
+    drmaa2_rtemplate_impl_spec Some(ExtendedStruct::ReservationTemplate);
+    drmaa2_rinfo_impl_spec Some(ExtendedStruct::ReservationInfo);
     drmaa2_queueinfo_impl_spec None;
     drmaa2_machineinfo_impl_spec None;
     drmaa2_notification_impl_spec None;

@@ -51,7 +51,7 @@ impl std::fmt::Display for JobRef {
 
 /// Indices of a job array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TaskRange {
+pub struct TaskIndices {
     /// The first one.
     pub first: u32,
     /// The last one at most.
@@ -63,19 +63,19 @@ pub struct TaskRange {
 /// Tasks of one job array.
 const TASKS_MAX: u32 = 1_000_000;
 
-impl TaskRange {
+impl TaskIndices {
     /// A range as programs give it.
     ///
     /// # Errors
     /// It is no range.
-    pub fn of(first: i64, last: i64, step: i64) -> Result<TaskRange, DrmaaError> {
+    pub fn of(first: i64, last: i64, step: i64) -> Result<TaskIndices, DrmaaError> {
         let number = |number: i64, what: &str| {
             let own = u32::try_from(number).ok().filter(|number| *number > 0);
             own.ok_or_else(|| {
                 DrmaaError::argument(format!("{what} is {number}: tasks are counted from 1"))
             })
         };
-        let own = TaskRange {
+        let own = TaskIndices {
             first: number(first, "begin_index")?,
             last: number(last, "end_index")?,
             step: number(step, "step")?,
@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn ranges_have_a_task_and_not_too_many() {
-        let own = TaskRange::of(1, 10, 4).unwrap();
+        let own = TaskIndices::of(1, 10, 4).unwrap();
         assert_eq!(own.indices().collect::<Vec<_>>(), [1, 5, 9]);
         for (first, last, step) in [(0, 1, 1), (2, 1, 1), (1, 2, 0), (1, 1 << 33, 1)] {
-            assert!(TaskRange::of(first, last, step).is_err());
+            assert!(TaskIndices::of(first, last, step).is_err());
         }
-        assert!(TaskRange::of(1, 2_000_000, 1).is_err());
+        assert!(TaskIndices::of(1, 2_000_000, 1).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! Sessions of jobs: what programs do with jobs, as the user of the process. Nothing is locked while a job is waited for.
 
 use crate::error::{DrmaaCode, DrmaaError};
-use crate::job_ref::{JobRef, TaskRange};
+use crate::job_ref::{JobRef, TaskIndices};
 use crate::records::{self, Depth, DrmaaState, JobRecord};
-use crate::store::{Entry, SessionKind, SessionRecord, Store, Submitted};
+use crate::store::{SessionEntry, SessionKind, SessionRecord, SessionStore, SubmittedJobs};
 use crate::submission::{self, ArrayAsk};
 use crate::values::AttributeMap;
 use crate::{abi, machines};
@@ -37,9 +37,9 @@ pub fn contact() -> String {
 ///
 /// # Errors
 /// The user has no home.
-pub fn store() -> Result<&'static Store, DrmaaError> {
-    static STORE: Mutex<BTreeMap<String, &'static Store>> = Mutex::new(BTreeMap::new());
-    let own = Store::of_user()?;
+pub fn store() -> Result<&'static SessionStore, DrmaaError> {
+    static STORE: Mutex<BTreeMap<String, &'static SessionStore>> = Mutex::new(BTreeMap::new());
+    let own = SessionStore::of_user()?;
     let mut known = STORE.lock().unwrap_or_else(PoisonError::into_inner);
     // A program may set HOME anew; there are few of them, and each stays.
     let place = known.entry(own.place());
@@ -124,8 +124,8 @@ pub fn submit(
         other => return Err(DrmaaError::unexpected(&other)),
     };
     let tasks = array.map(|array| array.tasks);
-    let own = Submitted { tasks, template };
-    let entry = Entry::Submitted(job, own);
+    let own = SubmittedJobs { tasks, template };
+    let entry = SessionEntry::Submitted(job, own);
     let added = store()?.add(SessionKind::Jobs, name, &entry);
     added.map_err(|e| {
         DrmaaError::new(
@@ -139,7 +139,7 @@ pub fn submit(
     })
 }
 
-fn of_array(job: muster_model::ids::JobId, tasks: TaskRange) -> Vec<JobRef> {
+fn of_array(job: muster_model::ids::JobId, tasks: TaskIndices) -> Vec<JobRef> {
     let own = tasks.indices().map(|task| JobRef {
         job,
         task: Some(task),
@@ -405,11 +405,11 @@ fn act(
     let entry = match action {
         JobAction::Suspend => {
             stopped.insert(job, record.restarts);
-            Entry::Stopped(job, record.restarts)
+            SessionEntry::Stopped(job, record.restarts)
         }
         _ => {
             stopped.remove(&job);
-            Entry::Continued(job)
+            SessionEntry::Continued(job)
         }
     };
     drop(stopped);
@@ -462,7 +462,7 @@ pub fn reap(own: &SessionJob) -> Result<(), DrmaaError> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .remove(&own.job);
-    store()?.add(SessionKind::Jobs, name, &Entry::Reaped(own.job))
+    store()?.add(SessionKind::Jobs, name, &SessionEntry::Reaped(own.job))
 }
 
 /// What is waited for.

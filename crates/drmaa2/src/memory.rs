@@ -62,7 +62,7 @@ pub unsafe fn copy(own: *const c_char) -> *mut c_char {
     // SAFETY: as the caller promises.
     let length = unsafe { CStr::from_ptr(own) }.to_bytes_with_nul().len();
     let at = allocated::<c_char>(length);
-    // SAFETY: both have so many bytes.
+    // SAFETY: both have that many bytes.
     unsafe { std::ptr::copy_nonoverlapping(own, at, length) };
     at
 }

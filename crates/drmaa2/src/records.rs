@@ -2,7 +2,7 @@
 
 use crate::error::DrmaaError;
 use crate::job_ref::JobRef;
-use crate::values::{AttributeMap, AttributeValue, EXTRAS, MachineSlots, Pair};
+use crate::values::{AttributeMap, AttributeValue, EXTRAS, MachineSlots, TextPair};
 use muster_cli::connect::Client;
 use muster_cli::library;
 use muster_model::hostlist;
@@ -234,13 +234,13 @@ fn signal_of(state: JobState, exit: ExitStatus, has_started: bool) -> Option<Str
 
 /// What both kinds of records have of an end.
 #[derive(Debug)]
-struct Ended {
+struct JobEnding {
     state: JobState,
     exit: ExitStatus,
     has_started: bool,
 }
 
-impl Ended {
+impl JobEnding {
     fn put(&self, info: &mut AttributeMap) {
         if self.has_started {
             let code = match self.exit.signal {
@@ -284,9 +284,9 @@ fn wallclock(
     number(all.saturating_sub(suspended).max(0))
 }
 
-fn extras(all: [(&str, String); 6]) -> Vec<Pair> {
+fn extras(all: [(&str, String); 6]) -> Vec<TextPair> {
     let own = all.into_iter().filter(|(_, value)| !value.is_empty());
-    own.map(|(key, value)| Pair {
+    own.map(|(key, value)| TextPair {
         key: key.to_owned(),
         value,
     })
@@ -330,7 +330,7 @@ fn of_live(own: &Job, job: JobRef) -> JobRecord {
     );
     if state.is_ended() {
         info.put("finishTime", time(end));
-        let ended = Ended {
+        let ended = JobEnding {
             state: own.state,
             exit: own.exit,
             has_started,
@@ -413,7 +413,7 @@ fn of_accounting(row: &AcctJob, job: JobRef) -> JobRecord {
     }
     if state.is_ended() {
         info.put("finishTime", time(row.end));
-        let ended = Ended {
+        let ended = JobEnding {
             state: row.state,
             exit: row.exit,
             has_started,
@@ -429,7 +429,7 @@ fn of_accounting(row: &AcctJob, job: JobRef) -> JobRecord {
         ("muster_ji_state", row.state.name().to_owned()),
     ]);
     if rss_kib > 0 {
-        extras.push(Pair {
+        extras.push(TextPair {
             key: "muster_ji_max_rss".to_owned(),
             value: rss_kib.to_string(),
         });
@@ -579,7 +579,7 @@ mod tests {
         };
         let machines = vec![machine("n1"), machine("n2")];
         info.put("allocatedMachines", AttributeValue::Machines(machines));
-        let pair = Pair {
+        let pair = TextPair {
             key: "muster_ji_qos".to_owned(),
             value: "high".to_owned(),
         };
@@ -625,7 +625,7 @@ mod tests {
         );
         assert!(!fits("jobState", AttributeValue::Number(7)));
         let pair = |value: &str| {
-            AttributeValue::Pairs(vec![Pair {
+            AttributeValue::Pairs(vec![TextPair {
                 key: "muster_ji_qos".to_owned(),
                 value: value.to_owned(),
             }])

@@ -4,8 +4,8 @@
 use crate::abi;
 use crate::error::{DrmaaCode, DrmaaError};
 use crate::jobs;
-use crate::store::{Entry, SessionKind};
-use crate::values::{AttributeMap, AttributeValue, EXTRAS, MachineSlots, Pair};
+use crate::store::{SessionEntry, SessionKind};
+use crate::values::{AttributeMap, AttributeValue, EXTRAS, MachineSlots, TextPair};
 use muster_cli::connect::Client;
 use muster_cli::library;
 use muster_model::command::{NameList, Reply, ReservationAsk, UserCommand};
@@ -32,7 +32,7 @@ pub fn request(session: &str, template: AttributeMap) -> Result<String, DrmaaErr
     let ask = ask(&template, now)?;
     let mut client = jobs::connect()?;
     let id = library::reserve(&mut client, ask)?;
-    let entry = Entry::Reserved(id.clone(), template);
+    let entry = SessionEntry::Reserved(id.clone(), template);
     store.add(SessionKind::Reservations, session, &entry)?;
     Ok(id)
 }
@@ -219,7 +219,7 @@ fn described(own: &Reservation, cpus: Option<u64>) -> AttributeMap {
         ("muster_ri_accounts", own.accounts.join(",")),
     ];
     let extras = extras.into_iter().filter(|(_, value)| !value.is_empty());
-    let extras = extras.map(|(key, value)| Pair {
+    let extras = extras.map(|(key, value)| TextPair {
         key: key.to_owned(),
         value,
     });
@@ -241,7 +241,7 @@ pub fn terminate(session: Option<&str>, id: &str) -> Result<(), DrmaaError> {
     let Some(session) = session else {
         return Ok(());
     };
-    let entry = Entry::Deleted(id.to_owned());
+    let entry = SessionEntry::Deleted(id.to_owned());
     match jobs::store()?.add(SessionKind::Reservations, session, &entry) {
         // A reservation may outlive its session.
         Err(error) if error.code != DrmaaCode::InvalidArgument => Err(error),

@@ -2,7 +2,7 @@
 //! may have a session open. A file has what a program gave and the numbers that came of it, nothing that the controller knows.
 
 use crate::error::{DrmaaCode, DrmaaError};
-use crate::job_ref::{JobRef, TaskRange};
+use crate::job_ref::{JobRef, TaskIndices};
 use crate::values::{AttributeMap, escape, unescape};
 use muster_model::ids::JobId;
 use nix::fcntl::{Flock, FlockArg};
@@ -33,9 +33,9 @@ impl SessionKind {
 
 /// What was submitted at once.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Submitted {
+pub struct SubmittedJobs {
     /// The tasks of a job array.
-    pub tasks: Option<TaskRange>,
+    pub tasks: Option<TaskIndices>,
     /// The job template.
     pub template: AttributeMap,
 }
@@ -46,7 +46,7 @@ pub struct SessionRecord {
     /// The path of the cluster's slurm.conf.
     pub contact: String,
     /// Jobs and job arrays.
-    pub submitted: BTreeMap<JobId, Submitted>,
+    pub submitted: BTreeMap<JobId, SubmittedJobs>,
     /// Jobs that are no longer the session's.
     pub reaped: BTreeSet<JobRef>,
     /// Jobs that their owner has stopped by a signal, and how often they had been restarted then.
@@ -57,12 +57,12 @@ pub struct SessionRecord {
 
 /// A line to add.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
+pub enum SessionEntry {
     /// A job or a job array was submitted.
-    Submitted(JobId, Submitted),
+    Submitted(JobId, SubmittedJobs),
     /// A job is no longer the session's.
     Reaped(JobRef),
-    /// A job was stopped, after so many restarts.
+    /// A job was stopped, and how often it had been restarted then.
     Stopped(JobRef, u32),
     /// A job goes on.
     Continued(JobRef),
@@ -110,7 +110,7 @@ impl SessionRecord {
         let job = JobRef::parse(&first).ok();
         match (kind, job) {
             ("job", Some(job)) => {
-                let own = Submitted {
+                let own = SubmittedJobs {
                     tasks: None,
                     template: AttributeMap::decode(words),
                 };
@@ -119,9 +119,9 @@ impl SessionRecord {
             ("array", Some(job)) => {
                 let mut number = || words.next().and_then(|word| word.parse::<i64>().ok());
                 if let (Some(first), Some(last), Some(step)) = (number(), number(), number())
-                    && let Ok(tasks) = TaskRange::of(first, last, step)
+                    && let Ok(tasks) = TaskIndices::of(first, last, step)
                 {
-                    let own = Submitted {
+                    let own = SubmittedJobs {
                         tasks: Some(tasks),
                         template: AttributeMap::decode(words),
                     };
@@ -160,17 +160,17 @@ impl SessionRecord {
     fn text(&self) -> String {
         let mut text = head(&self.contact);
         for (job, own) in &self.submitted {
-            text += &Entry::Submitted(*job, own.clone()).line();
+            text += &SessionEntry::Submitted(*job, own.clone()).line();
         }
         let left = |job: &&JobRef| self.submitted.contains_key(&job.job);
         for job in self.reaped.iter().filter(left) {
-            text += &Entry::Reaped(*job).line();
+            text += &SessionEntry::Reaped(*job).line();
         }
         for (job, restarts) in &self.stopped {
-            text += &Entry::Stopped(*job, *restarts).line();
+            text += &SessionEntry::Stopped(*job, *restarts).line();
         }
         for (name, template) in &self.reservations {
-            text += &Entry::Reserved(name.clone(), template.clone()).line();
+            text += &SessionEntry::Reserved(name.clone(), template.clone()).line();
         }
         text
     }
@@ -180,30 +180,30 @@ fn head(contact: &str) -> String {
     format!("{HEAD} {}\n", escape(contact))
 }
 
-impl Entry {
+impl SessionEntry {
     fn line(&self) -> String {
         match self {
-            Entry::Submitted(job, own) => match own.tasks {
+            SessionEntry::Submitted(job, own) => match own.tasks {
                 None => format!("job {job}{}\n", own.template.encode()),
-                Some(TaskRange { first, last, step }) => {
+                Some(TaskIndices { first, last, step }) => {
                     let template = own.template.encode();
                     format!("array {job} {first} {last} {step}{template}\n")
                 }
             },
-            Entry::Reaped(job) => format!("reaped {job}\n"),
-            Entry::Stopped(job, restarts) => format!("stopped {job} {restarts}\n"),
-            Entry::Continued(job) => format!("continued {job}\n"),
-            Entry::Reserved(name, template) => {
+            SessionEntry::Reaped(job) => format!("reaped {job}\n"),
+            SessionEntry::Stopped(job, restarts) => format!("stopped {job} {restarts}\n"),
+            SessionEntry::Continued(job) => format!("continued {job}\n"),
+            SessionEntry::Reserved(name, template) => {
                 format!("reserved {}{}\n", escape(name), template.encode())
             }
-            Entry::Deleted(name) => format!("deleted {}\n", escape(name)),
+            SessionEntry::Deleted(name) => format!("deleted {}\n", escape(name)),
         }
     }
 }
 
 /// How far a file has been read.
 #[derive(Debug)]
-struct Reading {
+struct FileReading {
     inode: u64,
     bytes: u64,
     record: SessionRecord,
@@ -211,15 +211,15 @@ struct Reading {
 
 /// The sessions of a user.
 #[derive(Debug)]
-pub struct Store {
+pub struct SessionStore {
     dir: PathBuf,
-    readings: Mutex<HashMap<PathBuf, Reading>>,
+    readings: Mutex<HashMap<PathBuf, FileReading>>,
 }
 
-impl Store {
+impl SessionStore {
     /// The sessions in a directory, which is made when it is needed.
-    pub fn at(dir: PathBuf) -> Store {
-        Store {
+    pub fn at(dir: PathBuf) -> SessionStore {
+        SessionStore {
             dir,
             readings: Mutex::default(),
         }
@@ -229,7 +229,7 @@ impl Store {
     ///
     /// # Errors
     /// The user has no home.
-    pub fn of_user() -> Result<Store, DrmaaError> {
+    pub fn of_user() -> Result<SessionStore, DrmaaError> {
         let absolute = |name: &str| {
             let own = std::env::var_os(name).map(PathBuf::from);
             own.filter(|path| path.is_absolute())
@@ -248,7 +248,7 @@ impl Store {
         let state = state.ok_or_else(|| {
             management("the user has no home directory: set XDG_STATE_HOME to an absolute path")
         })?;
-        Ok(Store::at(state.join("muster-drmaa2")))
+        Ok(SessionStore::at(state.join("muster-drmaa2")))
     }
 
     /// Where they are.
@@ -372,7 +372,7 @@ impl Store {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         let known = readings.remove(path);
         let known = known.filter(|own| own.inode == found.ino() && own.bytes <= found.len());
-        let mut own = known.unwrap_or_else(|| Reading {
+        let mut own = known.unwrap_or_else(|| FileReading {
             inode: found.ino(),
             bytes: 0,
             record: SessionRecord::default(),
@@ -406,7 +406,12 @@ impl Store {
     ///
     /// # Errors
     /// There is no such session, or it cannot be written.
-    pub fn add(&self, kind: SessionKind, name: &str, entry: &Entry) -> Result<(), DrmaaError> {
+    pub fn add(
+        &self,
+        kind: SessionKind,
+        name: &str,
+        entry: &SessionEntry,
+    ) -> Result<(), DrmaaError> {
         let path = self.path(kind, name)?;
         let mut file = locked(&path, name)?;
         let unwritten = |e: io::Error| cannot("write", &path, &e);
@@ -532,8 +537,8 @@ mod tests {
             Place(dir)
         }
 
-        fn store(&self) -> Store {
-            Store::at(self.0.clone())
+        fn store(&self) -> SessionStore {
+            SessionStore::at(self.0.clone())
         }
     }
 
@@ -547,11 +552,11 @@ mod tests {
         JobRef::parse(text).unwrap()
     }
 
-    fn submitted(number: u64, tasks: Option<(i64, i64)>) -> Entry {
+    fn submitted(number: u64, tasks: Option<(i64, i64)>) -> SessionEntry {
         let mut template = AttributeMap::default();
         template.put_text("jobName", "two words");
-        let tasks = tasks.map(|(first, last)| TaskRange::of(first, last, 1).unwrap());
-        Entry::Submitted(JobId(number), Submitted { tasks, template })
+        let tasks = tasks.map(|(first, last)| TaskIndices::of(first, last, 1).unwrap());
+        SessionEntry::Submitted(JobId(number), SubmittedJobs { tasks, template })
     }
 
     #[test]
@@ -570,18 +575,23 @@ mod tests {
         let read = one.read(kind, ".").unwrap();
         assert_eq!(read, other.read(kind, ".").unwrap());
         assert_eq!(read.contact, "/etc/slurm.conf");
-        let jobs = |store: &Store| {
+        let jobs = |store: &SessionStore| {
             let all = store.read(kind, ".").unwrap().jobs();
             all.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(jobs(&one), ["17", "18.1", "18.2", "18.3"]);
-        one.add(kind, ".", &Entry::Stopped(job("18.1"), 2)).unwrap();
+        one.add(kind, ".", &SessionEntry::Stopped(job("18.1"), 2))
+            .unwrap();
         assert_eq!(other.read(kind, ".").unwrap().stopped[&job("18.1")], 2);
         other
-            .add(kind, ".", &Entry::Continued(job("18.1")))
+            .add(kind, ".", &SessionEntry::Continued(job("18.1")))
             .unwrap();
-        other.add(kind, ".", &Entry::Reaped(job("17"))).unwrap();
-        other.add(kind, ".", &Entry::Reaped(job("18.2"))).unwrap();
+        other
+            .add(kind, ".", &SessionEntry::Reaped(job("17")))
+            .unwrap();
+        other
+            .add(kind, ".", &SessionEntry::Reaped(job("18.2")))
+            .unwrap();
         assert_eq!(jobs(&one), ["18.1", "18.3"]);
         let read = one.read(kind, ".").unwrap();
         assert!(read.stopped.is_empty());
@@ -605,7 +615,7 @@ mod tests {
         for number in 1..=1500 {
             one.add(kind, "s", &submitted(number, None)).unwrap();
             if number > 2 {
-                one.add(kind, "s", &Entry::Reaped(job(&number.to_string())))
+                one.add(kind, "s", &SessionEntry::Reaped(job(&number.to_string())))
                     .unwrap();
             }
         }
@@ -625,7 +635,7 @@ mod tests {
         let kind = SessionKind::Reservations;
         store.create(kind, "s", "/c").unwrap();
         assert!(store.read(SessionKind::Jobs, "s").is_err());
-        let entry = Entry::Reserved("1 x".to_owned(), AttributeMap::default());
+        let entry = SessionEntry::Reserved("1 x".to_owned(), AttributeMap::default());
         store.add(kind, "s", &entry).unwrap();
         assert!(
             store
@@ -635,7 +645,7 @@ mod tests {
                 .contains_key("1 x")
         );
         store
-            .add(kind, "s", &Entry::Deleted("1 x".to_owned()))
+            .add(kind, "s", &SessionEntry::Deleted("1 x".to_owned()))
             .unwrap();
         assert!(store.read(kind, "s").unwrap().reservations.is_empty());
     }

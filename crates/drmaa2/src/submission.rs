@@ -2,7 +2,7 @@
 
 use crate::abi;
 use crate::error::{DrmaaCode, DrmaaError};
-use crate::job_ref::TaskRange;
+use crate::job_ref::TaskIndices;
 use crate::values::AttributeMap;
 use muster_cli::library;
 use muster_model::command::UserCommand;
@@ -21,7 +21,7 @@ const KIB: u64 = 1024;
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayAsk {
     /// Its indices.
-    pub tasks: TaskRange,
+    pub tasks: TaskIndices,
     /// How many of its jobs run at once.
     pub max_parallel: Option<u32>,
 }
@@ -153,7 +153,7 @@ fn negative(name: &str, value: i64) -> DrmaaError {
 }
 
 fn indices(array: ArrayAsk) -> String {
-    let TaskRange { first, last, step } = array.tasks;
+    let TaskIndices { first, last, step } = array.tasks;
     let range = format!("{first}-{last}:{step}");
     match array.max_parallel {
         Some(most) => format!("{range}%{most}"),
@@ -315,7 +315,7 @@ fn complete(made: &mut UserCommand, template: &AttributeMap) -> Result<(), Drmaa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{AttributeValue, Pair};
+    use crate::values::{AttributeValue, TextPair};
 
     fn texts(values: &[(&str, &str)]) -> AttributeMap {
         let mut all = AttributeMap::default();
@@ -335,7 +335,7 @@ mod tests {
 
     fn limited(key: &str, value: &str) -> AttributeMap {
         let mut all = texts(&[("remoteCommand", "true")]);
-        let pair = Pair {
+        let pair = TextPair {
             key: key.to_owned(),
             value: value.to_owned(),
         };
@@ -372,7 +372,7 @@ mod tests {
             own.put(name, AttributeValue::Number(value));
         }
         let array = ArrayAsk {
-            tasks: TaskRange::of(1, 9, 2).unwrap(),
+            tasks: TaskIndices::of(1, 9, 2).unwrap(),
             max_parallel: Some(3),
         };
         assert_eq!(
@@ -417,7 +417,7 @@ mod tests {
             assert_eq!(code(&own), expected, "{own:?}");
         }
         let mut staged = AttributeMap::default();
-        let pair = Pair {
+        let pair = TextPair {
             key: "a".to_owned(),
             value: "b".to_owned(),
         };
@@ -430,7 +430,7 @@ mod tests {
         let mut ends = ends;
         ends.put(
             crate::values::EXTRAS,
-            AttributeValue::Pairs(vec![Pair {
+            AttributeValue::Pairs(vec![TextPair {
                 key: OPTIONS.to_owned(),
                 value: "'a".to_owned(),
             }]),

@@ -12,7 +12,7 @@ pub enum AttributeValue {
     /// A list of strings.
     Texts(Vec<String>),
     /// A dictionary.
-    Pairs(Vec<Pair>),
+    Pairs(Vec<TextPair>),
     /// Machines with slots.
     Machines(Vec<MachineSlots>),
     /// A number, a time, or a member of an enumeration.
@@ -27,7 +27,7 @@ pub enum AttributeValue {
 
 /// An entry of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct TextPair {
     /// What it is found by.
     pub key: String,
     /// What it says.
@@ -113,7 +113,7 @@ impl AttributeMap {
     }
 
     /// A dictionary; none is an empty one.
-    pub fn pairs(&self, name: &str) -> &[Pair] {
+    pub fn pairs(&self, name: &str) -> &[TextPair] {
         match self.get(name) {
             Some(AttributeValue::Pairs(all)) => all,
             _ => &[],
@@ -189,7 +189,7 @@ impl AttributeMap {
                 _ => self.put(name, AttributeValue::Texts(vec![value])),
             },
             'k' => {
-                let pair = Pair {
+                let pair = TextPair {
                     key: value,
                     value: String::new(),
                 };
@@ -254,7 +254,7 @@ mod tests {
         all.put_text("jobName", "");
         let list = ["", "two words", "ü"].map(str::to_owned).to_vec();
         all.put("args", AttributeValue::Texts(list));
-        let pair = |key: &str, value: &str| Pair {
+        let pair = |key: &str, value: &str| TextPair {
             key: key.to_owned(),
             value: value.to_owned(),
         };

@@ -6,7 +6,7 @@ use super::{
 use crate::abi::{CJob, CJobArray, CJobInfo, CJobTemplate, CSession, CTexts};
 use crate::collections::CList;
 use crate::error::DrmaaError;
-use crate::job_ref::TaskRange;
+use crate::job_ref::TaskIndices;
 use crate::jobs::{self, HowMany, JobAction, JobPhase, SessionJob};
 use crate::memory;
 use crate::records::{Depth, JobRecord};
@@ -156,7 +156,7 @@ functions! {
             })?),
         };
         let array = ArrayAsk {
-            tasks: TaskRange::of(begin_index, end_index, step)?,
+            tasks: TaskIndices::of(begin_index, end_index, step)?,
             max_parallel: most,
         };
         let made = jobs::submit(name, template, Some(array))?;
