@@ -7,7 +7,11 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let var = |name: &str| std::env::var(name).unwrap_or_default();
     let out = var("OUT_DIR");
-    for (variable, file) in [("MUSTER_COMMANDS", "commands"), ("MUSTER_DRMAA", "drmaa")] {
+    for (variable, file) in [
+        ("MUSTER_COMMANDS", "commands"),
+        ("MUSTER_DRMAA", "drmaa"),
+        ("MUSTER_DRMAA2", "drmaa2"),
+    ] {
         carry(variable, &var(variable), &Path::new(&out).join(file));
     }
     if var("CARGO_CFG_TARGET_OS") != "linux" || var("CARGO_CFG_TARGET_ENV") != "gnu" {
@@ -16,8 +20,9 @@ fn main() {
     println!("cargo:rustc-link-arg-bins=-no-pie");
 }
 
-/// The statically linked program of the user commands, and the library libdrmaa, that `cargo xtask build` names become parts of
-/// this one. Without the former the commands are links to this program, and start more slowly; without the latter there is none.
+/// The statically linked program of the user commands, and the libraries libdrmaa and libdrmaa2, that `cargo xtask build` names
+/// become parts of this one. Without the former the commands are links to this program, and start more slowly; without the latter
+/// there are none.
 fn carry(variable: &str, built: &str, copy: &Path) {
     println!("cargo:rerun-if-env-changed={variable}");
     let carried = match built {

@@ -71,20 +71,21 @@ fn with_commands(profile: Profile, commands: Option<&Path>) -> Result<PathBuf> {
     let mut build = cargo(&["build", "-p", "muster"], profile);
     if let Some(commands) = commands {
         build.env("MUSTER_COMMANDS", commands);
-        build.env("MUSTER_DRMAA", drmaa(profile)?);
+        build.env("MUSTER_DRMAA", library("drmaa", profile)?);
+        build.env("MUSTER_DRMAA2", library("drmaa2", profile)?);
     }
     ensure!(build.status()?.success(), "muster does not build");
     Ok(fs::canonicalize(built(&target(), profile).join("muster"))?)
 }
 
-/// Builds DRMAA's library. Without debugging information it is a tenth.
-fn drmaa(profile: Profile) -> Result<PathBuf> {
-    let mut build = cargo(&["build", "-p", "muster-drmaa"], profile);
-    ensure!(build.status()?.success(), "libdrmaa does not build");
+/// Builds a library of DRMAA. Without debugging information it is a tenth.
+fn library(name: &str, profile: Profile) -> Result<PathBuf> {
+    let mut build = cargo(&["build", "-p", &format!("muster-{name}")], profile);
+    ensure!(build.status()?.success(), "lib{name} does not build");
     let folder = built(&target(), profile);
     let (whole, own) = (
-        folder.join("libdrmaa.so"),
-        folder.join("libdrmaa.stripped.so"),
+        folder.join(format!("lib{name}.so")),
+        folder.join(format!("lib{name}.stripped.so")),
     );
     let strip = std::env::var("STRIP").unwrap_or_else(|_| "strip".to_owned());
     let stripped = Command::new(strip)
@@ -108,7 +109,8 @@ pub(crate) fn with_flag(triple: &str, flag: &str, commands: Option<&Path>) -> Re
     );
     if let Some(commands) = commands {
         build.env("MUSTER_COMMANDS", commands);
-        build.env("MUSTER_DRMAA", drmaa(Profile::Release)?);
+        build.env("MUSTER_DRMAA", library("drmaa", Profile::Release)?);
+        build.env("MUSTER_DRMAA2", library("drmaa2", Profile::Release)?);
     }
     ensure!(build.status()?.success(), "muster does not build");
     let program = built(&target().join(triple), Profile::Release).join("muster");

@@ -115,6 +115,20 @@ pub(crate) fn run(args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The names of classes and of their variants, as jobs ask for them.
+pub(crate) fn names(classes: &JobClasses) -> Vec<String> {
+    let own = classes
+        .classes
+        .iter()
+        .filter(|class| class.name != TEMPLATE);
+    let with_variants = own.flat_map(|class| {
+        let others = class.variants.iter().filter(|own| *own != DEFAULT);
+        let others = others.map(|variant| format!("{}.{variant}", class.name));
+        std::iter::once(class.name.clone()).chain(others)
+    });
+    with_variants.collect()
+}
+
 /// Classes with their variants, and who may use them.
 fn list(classes: &JobClasses) -> String {
     let mut text = String::new();

@@ -27,7 +27,7 @@ pub(crate) mod qsummary;
 mod request;
 mod resources;
 mod selection;
-mod site;
+pub(crate) mod site;
 mod submission;
 mod submit_options;
 mod sync;

@@ -2,13 +2,21 @@
 //! jobs. Unlike a command, the process around a library has threads, and changes its environment.
 
 use crate::connect::{Client, ConnectError};
+use crate::grid_engine::site;
+use crate::listing::context::Ctx;
 use crate::listing::query;
-use crate::{grid_engine, process, say, sbatch};
-use muster_model::command::UserCommand;
+use crate::{class, grid_engine, process, say, sbatch};
+use minicbor::bytes::ByteVec;
+use muster_conf::grid_engine::Mapping;
+use muster_conf::job_classes::{FILE, JobClasses};
+use muster_model::command::{ReservationAsk, UserCommand};
+use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
 use muster_model::job::Job;
+use muster_model::node::Node;
+use muster_model::spec::ExecContext;
 use muster_proto::acct::{AcctJob, AcctQuery};
-use muster_proto::client::JobFilter;
+use muster_proto::client::{JobFilter, ReservationsAnswer};
 use std::process::ExitCode;
 
 /// What qsub with these arguments asks the controller for. Nothing is read from standard input: the arguments name a program.
@@ -27,7 +35,7 @@ pub fn sbatch_submission(args: &[String]) -> Result<UserCommand, String> {
     captured(|| sbatch::request(args))
 }
 
-fn captured(make: impl FnOnce() -> Result<UserCommand, ExitCode>) -> Result<UserCommand, String> {
+fn captured<T>(make: impl FnOnce() -> Result<T, ExitCode>) -> Result<T, String> {
     process::copy_variables();
     let (made, text) = say::captured(make);
     made.map_err(|_| text.trim_end().to_owned())
@@ -38,10 +46,149 @@ fn captured(make: impl FnOnce() -> Result<UserCommand, ExitCode>) -> Result<User
 /// # Errors
 /// The controller cannot be asked.
 pub fn jobs(client: &mut Client, ids: Vec<JobId>) -> Result<Vec<Job>, ConnectError> {
-    client.query_jobs(JobFilter {
-        ids,
-        ..JobFilter::default()
+    filtered_jobs(
+        client,
+        JobFilter {
+            ids,
+            ..JobFilter::default()
+        },
+    )
+}
+
+/// Records of the jobs that a filter finds.
+///
+/// # Errors
+/// The controller cannot be asked.
+pub fn filtered_jobs(client: &mut Client, filter: JobFilter) -> Result<Vec<Job>, ConnectError> {
+    client.query_jobs(filter)
+}
+
+/// Nodes and partitions, as far as the user may see them.
+#[derive(Debug, Default)]
+pub struct Hardware {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// The partitions.
+    pub partitions: Vec<PartitionConfig>,
+}
+
+/// The nodes and partitions of the cluster.
+///
+/// # Errors
+/// The controller cannot be asked.
+pub fn hardware(client: &mut Client) -> Result<Hardware, ConnectError> {
+    let mut ctx = Ctx::new("");
+    query::cluster(client, &mut ctx)?;
+    Ok(Hardware {
+        nodes: ctx.nodes,
+        partitions: ctx.partitions,
     })
+}
+
+/// Names by which partitions are known beside their own: Grid Engine's queues, as sge.conf has them.
+#[derive(Debug)]
+pub struct QueueNames(Mapping);
+
+/// The names of queues at this site.
+///
+/// # Errors
+/// What is wrong with sge.conf.
+pub fn queue_names() -> Result<QueueNames, String> {
+    captured(site::mapping).map(QueueNames)
+}
+
+impl QueueNames {
+    /// The names of a partition.
+    pub fn of<'a>(&'a self, partition: &'a PartitionConfig) -> Vec<&'a str> {
+        site::queues(&self.0, partition)
+    }
+
+    /// The partition that a queue stands for; nothing for the default one.
+    pub fn partition<'a>(&'a self, queue: &'a str) -> Option<&'a str> {
+        let found = self.0.queues.iter().find(|(own, _)| own == queue);
+        match found {
+            Some((_, partition)) => Some(partition),
+            None if queue == site::ALL => None,
+            None => Some(queue),
+        }
+    }
+}
+
+/// The reservations that the user may see.
+///
+/// # Errors
+/// The controller cannot be asked.
+pub fn reservations(client: &mut Client) -> Result<ReservationsAnswer, ConnectError> {
+    query::reservations(client)
+}
+
+/// Makes a reservation whose name is the next free number, as qrsub does, and gives the name.
+///
+/// # Errors
+/// The controller refuses it.
+pub fn reserve(client: &mut Client, ask: ReservationAsk) -> Result<String, ConnectError> {
+    grid_engine::qrsub::create_numbered(client, ask)
+}
+
+/// The names of the site's job classes and of their variants.
+///
+/// # Errors
+/// The controller cannot be asked.
+pub fn job_classes(client: &mut Client) -> Result<Vec<String>, ConnectError> {
+    let text = query::job_classes(client)?;
+    Ok(class::names(&JobClasses::parse(&text, FILE).0))
+}
+
+/// Changes the environment and the limits that a submission carries.
+///
+/// # Errors
+/// It carries none.
+pub fn change_context(
+    made: &mut UserCommand,
+    change: impl FnOnce(&mut ExecContext),
+) -> Result<(), String> {
+    let none = || "the request has no environment".to_owned();
+    let UserCommand::Submit { spec, blobs, .. } = made else {
+        return Err(none());
+    };
+    let own = blobs.iter_mut().find(|(id, _)| Some(*id) == spec.context);
+    let (_, bytes) = own.ok_or_else(none)?;
+    let mut context: ExecContext = minicbor::decode(bytes).map_err(|_| none())?;
+    change(&mut context);
+    *bytes = ByteVec::from(context.encoded());
+    Ok(())
+}
+
+/// The words of a text of options, as a shell would have them: blanks separate, quotes and backslashes keep.
+///
+/// # Errors
+/// A quote has no other one, or nothing follows a backslash.
+pub fn words(text: &str) -> Result<Vec<String>, String> {
+    let mut all = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                let next = chars.next();
+                let next = next.ok_or("the native specification ends in a backslash")?;
+                word.get_or_insert_default().push(next);
+            }
+            (None, c) if c.is_whitespace() => all.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        return Err("the native specification has a quote without its other one".to_owned());
+    }
+    all.extend(word);
+    Ok(all)
 }
 
 /// What accounting has of a job, or of an array's tasks.
@@ -54,4 +201,31 @@ pub fn accounting(client: &mut Client, id: JobId) -> Result<Vec<AcctJob>, Connec
         ..AcctQuery::default()
     };
     query::accounting(client, query).map(|(jobs, ..)| jobs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_the_shells() {
+        let own = |text: &str| words(text).unwrap();
+        assert_eq!(
+            own(" -l  h_rt=5 -N 'a b' -q \"x y\"z a\\ b ''"),
+            ["-l", "h_rt=5", "-N", "a b", "-q", "x yz", "a b", ""]
+        );
+        assert!(words("'a").is_err() && words("a\\").is_err());
+    }
+
+    #[test]
+    fn queues_stand_for_partitions() {
+        let (mapping, findings) = Mapping::parse("queue long.q long\n", "sge.conf");
+        assert!(findings.is_empty());
+        let names = QueueNames(mapping);
+        assert_eq!(names.partition("long.q"), Some("long"));
+        assert_eq!(names.partition("long"), Some("long"));
+        assert_eq!(names.partition("all.q"), None);
+        let mapped = QueueNames(Mapping::parse("queue all.q short\n", "sge.conf").0);
+        assert_eq!(mapped.partition("all.q"), Some("short"));
+    }
 }

@@ -1,6 +1,6 @@
 //! DRMAA 1.0 for C (GFD.133): a shared library by which programs submit jobs, wait for them and control them, as commands do: over the
 //! controller's socket, as the user that the process is. Here are the functions of the standard, which turn pointers into values
-//! and results into numbers; what they do is in [`session`]. There is no DRMAA 2.
+//! and results into numbers; what they do is in [`session`]. DRMAA 2 is a library of its own.
 
 pub mod error;
 pub mod job;

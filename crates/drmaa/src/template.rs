@@ -2,7 +2,6 @@
 
 use crate::error::{Code, Error};
 use crate::time;
-use minicbor::bytes::ByteVec;
 use muster_cli::library;
 use muster_model::command::UserCommand;
 use muster_model::spec::ExecContext;
@@ -177,7 +176,7 @@ impl Template {
         let native = self
             .scalar("drmaa_native_specification")
             .unwrap_or_default();
-        let native = words(native).map_err(wrong)?;
+        let native = library::words(native).map_err(wrong)?;
         let arguments = self.list("drmaa_v_argv");
         let made = match native.iter().any(|word| word.starts_with("--")) {
             false => {
@@ -304,9 +303,7 @@ impl Template {
     /// What no option says, or no option can say of every value.
     fn complete(&self, made: &mut UserCommand, command: &str) -> Result<(), Error> {
         let UserCommand::Submit {
-            spec,
-            blobs,
-            test_only,
+            spec, test_only, ..
         } = made
         else {
             return Err(Error::new(
@@ -336,18 +333,12 @@ impl Template {
         if variables.is_empty() {
             return Ok(());
         }
-        let own = blobs.iter_mut().find(|(id, _)| Some(*id) == spec.context);
-        let decoded = own.and_then(|(_, bytes)| {
-            let context: ExecContext = minicbor::decode(bytes).ok()?;
-            Some((context, bytes))
-        });
-        let (mut context, bytes) = decoded
-            .ok_or_else(|| Error::new(Code::InternalError, "the request has no environment"))?;
-        for (name, value) in variables.iter().filter_map(|own| own.split_once('=')) {
-            context.environment.set(name.as_bytes(), value.as_bytes());
-        }
-        *bytes = ByteVec::from(context.encoded());
-        Ok(())
+        let change = |context: &mut ExecContext| {
+            for (name, value) in variables.iter().filter_map(|own| own.split_once('=')) {
+                context.environment.set(name.as_bytes(), value.as_bytes());
+            }
+        };
+        library::change_context(made, change).map_err(|why| Error::new(Code::InternalError, why))
     }
 
     /// A path with DRMAA's placeholders replaced.
@@ -380,49 +371,9 @@ fn words_of<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// The words of a native specification, as a shell would have them: blanks separate, quotes and backslashes keep.
-fn words(text: &str) -> Result<Vec<String>, String> {
-    let mut all = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None | Some('"'), '\\') => {
-                let next = chars
-                    .next()
-                    .ok_or("the native specification ends in a backslash")?;
-                word.get_or_insert_default().push(next);
-            }
-            (None, c) if c.is_whitespace() => all.extend(word.take()),
-            (_, c) => word.get_or_insert_default().push(c),
-        }
-    }
-    if quote.is_some() {
-        return Err("the native specification has a quote without its other one".to_owned());
-    }
-    all.extend(word);
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_the_shells() {
-        let own = |text: &str| words(text).unwrap();
-        assert_eq!(
-            own(" -l  h_rt=5 -N 'a b' -q \"x y\"z a\\ b ''"),
-            ["-l", "h_rt=5", "-N", "a b", "-q", "x yz", "a b", ""]
-        );
-        assert!(words("'a").is_err() && words("a\\").is_err());
-    }
 
     #[test]
     fn values_are_checked_when_they_are_set() {

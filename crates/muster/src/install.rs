@@ -16,26 +16,37 @@ const COMMANDS_FILE: &str = "muster-commands";
 
 /// DRMAA's library; empty where the build was not given it.
 static DRMAA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drmaa"));
+/// The same of DRMAA 2.
+static DRMAA2: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drmaa2"));
 /// What programs in C include.
 static DRMAA_HEADER: &str = include_str!("../../../packaging/drmaa/drmaa.h");
+/// The same of DRMAA 2.
+static DRMAA2_HEADER: &str = include_str!("../../../packaging/drmaa/drmaa2.h");
 
-/// Puts DRMAA's library and header into `dir`, where this build carries them.
+/// Puts DRMAA's libraries and headers into `dir`, where this build carries them.
 ///
 /// # Errors
 /// The directory cannot be written.
 pub(crate) fn libraries(dir: &Path) -> Result<()> {
-    if DRMAA.is_empty() {
-        return Ok(());
+    let library = |name: &str, bytes: &[u8]| {
+        replace(&dir.join(name), |new| {
+            fs::write(new, bytes)?;
+            fs::set_permissions(new, fs::Permissions::from_mode(0o755))
+        })
+    };
+    if !DRMAA.is_empty() {
+        let name = "libdrmaa.so.1.0";
+        library(name, DRMAA)?;
+        replace(&dir.join("libdrmaa.so"), |new| {
+            std::os::unix::fs::symlink(name, new)
+        })?;
+        replace(&dir.join("drmaa.h"), |new| fs::write(new, DRMAA_HEADER))?;
     }
-    let library = "libdrmaa.so.1.0";
-    replace(&dir.join(library), |new| {
-        fs::write(new, DRMAA)?;
-        fs::set_permissions(new, fs::Permissions::from_mode(0o755))
-    })?;
-    replace(&dir.join("libdrmaa.so"), |new| {
-        std::os::unix::fs::symlink(library, new)
-    })?;
-    replace(&dir.join("drmaa.h"), |new| fs::write(new, DRMAA_HEADER))
+    if !DRMAA2.is_empty() {
+        library("libdrmaa2.so", DRMAA2)?;
+        replace(&dir.join("drmaa2.h"), |new| fs::write(new, DRMAA2_HEADER))?;
+    }
+    Ok(())
 }
 
 /// Puts everything into `dir`, which exists. What is there is replaced as a whole, also while it runs.

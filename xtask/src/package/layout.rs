@@ -167,20 +167,24 @@ fn names(bin: &Path) -> Result<BTreeSet<String>> {
 
 /// DRMAA's library.
 const LIBRARY: &str = "libdrmaa.so.1.0";
+/// That of DRMAA 2.
+const SECOND_LIBRARY: &str = "libdrmaa2.so";
 
 /// What programs are linked with, where the loader finds it, and what they include.
 fn libraries(role: &Role, bin: &Path) -> Result<()> {
-    if !bin.join(LIBRARY).exists() {
-        return Ok(());
-    }
     let lib = role.root.join("usr/lib");
-    copy(&bin.join(LIBRARY), &lib.join(LIBRARY), 0o644)?;
-    link(LIBRARY, &lib.join("libdrmaa.so"))?;
-    copy(
-        &bin.join("drmaa.h"),
-        &role.root.join("usr/include/drmaa.h"),
-        0o644,
-    )
+    for (library, header) in [(LIBRARY, "drmaa.h"), (SECOND_LIBRARY, "drmaa2.h")] {
+        if !bin.join(library).exists() {
+            continue;
+        }
+        copy(&bin.join(library), &lib.join(library), 0o644)?;
+        let include = role.root.join("usr/include");
+        copy(&bin.join(header), &include.join(header), 0o644)?;
+        if library == LIBRARY {
+            link(LIBRARY, &lib.join("libdrmaa.so"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Programs, and links to them where `muster install` makes hard ones, which cannot be between packages.

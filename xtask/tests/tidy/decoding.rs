@@ -15,9 +15,9 @@ const DECODERS: [&str; 36] = [
     "crates/acct/src/sqlite/rollup.rs",
     "crates/ctld/src/recover.rs",
     // Execution contexts and environments, which are parts of messages that were validated.
+    "crates/cli/src/library.rs",
     "crates/cli/src/listing/query.rs",
     "crates/core/src/decide/submit.rs",
-    "crates/drmaa/src/template.rs",
     "crates/node/src/stepd/mpi.rs",
     "crates/pmix/src/host/requests.rs",
     "crates/verifier/src/description.rs",

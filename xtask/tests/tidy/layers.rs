@@ -14,7 +14,7 @@ const SCHED: [&str; 9] = [
 const IMPORT_CORE: [&str; 4] = ["acct", "ctld", "sched", "sim"];
 
 /// Which crate imports which, but for tests. A new edge is a decision: ARCHITECTURE.md says them in short.
-const IMPORTS: [(&str, &[&str]); 26] = [
+const IMPORTS: [(&str, &[&str]); 27] = [
     ("acct", &["core", "model", "proto"]),
     ("channel", &[]),
     (
@@ -42,6 +42,7 @@ const IMPORTS: [(&str, &[&str]); 26] = [
     ),
     ("dbd", &["acct", "conf", "model", "proto"]),
     ("drmaa", &["cli", "conf", "model", "proto"]),
+    ("drmaa2", &["cli", "conf", "model", "proto"]),
     ("fixtures", &[]),
     ("hostile", &["channel", "conf", "model", "proto", "trust"]),
     ("journal", &[]),

@@ -6,8 +6,9 @@ use std::fs;
 
 /// Dependencies that no source of the crate names: the library that end-to-end tests load must have been built, and these tests
 /// have the fuzz targets as modules.
-const UNNAMED: [(&str, &str); 5] = [
+const UNNAMED: [(&str, &str); 6] = [
     ("muster", "muster-drmaa"),
+    ("muster", "muster-drmaa2"),
     ("muster", "muster-core"),
     ("muster", "minicbor"),
     ("muster", "muster-journal"),

@@ -13,7 +13,7 @@ use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use crate::say;
 use crate::scontrol::reservation;
 use crate::submit::line;
-use muster_model::command::{Reply, UserCommand};
+use muster_model::command::{Reply, ReservationAsk, UserCommand};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::Reservation;
 use std::fmt::Write as _;
@@ -232,40 +232,51 @@ fn submit(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
         }
     };
     let words = words(parsed, partition.as_deref()).map_err(wrong)?;
-    let first = next_number(&reservations(&mut client)?);
     let mut ask = reservation::of_words(&words).map_err(wrong)?;
     ask.comment = parsed.last("N").map(str::to_owned);
-    let mut answer = create(&mut client, &mut ask, first);
-    // Somebody else may have taken the number, or have reservations that are not shown.
-    for more in 1..TRIES {
-        if !answer.as_ref().is_err_and(is_taken) {
-            break;
-        }
-        answer = create(&mut client, &mut ask, first.saturating_add(more));
-    }
-    let name = ask.name.clone().unwrap_or_default();
-    match answer {
-        Ok(Reply::Reserved { name }) => {
+    match create_numbered(&mut client, ask) {
+        Ok(name) => {
             say::stdout(&format!(
                 "Your advance reservation {name} has been granted\n"
             ));
             Ok(ExitCode::SUCCESS)
         }
-        Ok(other) => Err(fail(&format!("unexpected answer {other:.60?}"), 1)),
-        Err(error) => Err(fail(&denied(&error, &name), 1)),
+        Err(error @ ConnectError::Refused(_)) => Err(fail(&denied(&error, ""), 1)),
+        Err(error) => Err(unreachable(&error)),
     }
 }
 
 /// Numbers that are tried where others have them.
 const TRIES: u32 = 64;
 
-fn create(
+/// Makes a reservation whose name is the next free number, and gives the name.
+///
+/// # Errors
+/// The controller cannot be asked, or refuses it.
+pub(crate) fn create_numbered(
     client: &mut Client,
-    ask: &mut muster_model::command::ReservationAsk,
-    number: u32,
-) -> Result<Reply, ConnectError> {
-    ask.name = Some(number.to_string());
-    client.command(UserCommand::CreateReservation(Box::new(ask.clone())))
+    mut ask: ReservationAsk,
+) -> Result<String, ConnectError> {
+    let first = next_number(&query::reservations(client)?.reservations);
+    let mut create = |number: u32| {
+        ask.name = Some(number.to_string());
+        client.command(UserCommand::CreateReservation(Box::new(ask.clone())))
+    };
+    let mut answer = create(first);
+    // Somebody else may have taken the number, or have reservations that are not shown.
+    for more in 1..TRIES {
+        if !answer.as_ref().is_err_and(is_taken) {
+            break;
+        }
+        answer = create(first.saturating_add(more));
+    }
+    match answer? {
+        Reply::Reserved { name } => Ok(name),
+        other => {
+            let why = format!("unexpected answer {other:.60?}");
+            Err(ConnectError::Broken(std::io::Error::other(why)))
+        }
+    }
 }
 
 fn is_taken(error: &ConnectError) -> bool {

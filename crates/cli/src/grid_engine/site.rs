@@ -15,7 +15,7 @@ use std::process::ExitCode;
 ///
 /// # Errors
 /// The exit status, after what is wrong with the file was printed.
-pub(super) fn mapping() -> Result<Mapping, ExitCode> {
+pub(crate) fn mapping() -> Result<Mapping, ExitCode> {
     let path = endpoint::conf_path().with_file_name(FILE);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -45,10 +45,10 @@ pub(super) fn cluster(client: &mut Client) -> Result<Ctx, ConnectError> {
 }
 
 /// The queue that stands for the default partition, unless sge.conf has it otherwise.
-pub(super) const ALL: &str = "all.q";
+pub(crate) const ALL: &str = "all.q";
 
 /// Names of queues by which a partition is known, the usual one first.
-pub(super) fn queues<'a>(mapping: &'a Mapping, partition: &'a PartitionConfig) -> Vec<&'a str> {
+pub(crate) fn queues<'a>(mapping: &'a Mapping, partition: &'a PartitionConfig) -> Vec<&'a str> {
     let own = mapping
         .queues
         .iter()

@@ -13,6 +13,7 @@ mod containment;
 mod control;
 mod corpus;
 mod drmaa;
+mod drmaa2;
 mod emulate;
 mod faults;
 mod forecast;
