@@ -25,14 +25,14 @@ const JOBS_MAX: usize = 20_000;
 
 /// What a request asks for.
 #[derive(Debug, PartialEq)]
-struct Wanted {
+struct QueueRequest {
     filter: JobFilter,
     limit: usize,
 }
 
 /// `GET queue`.
 pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
-    let Wanted { filter, limit } = wanted(&call.query)?;
+    let QueueRequest { filter, limit } = wanted(&call.query)?;
     let mut ctx = call.context();
     let jobs = call.ask(|client| query::jobs(client, &mut ctx, filter))?;
     let rows = jobs
@@ -59,8 +59,8 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-fn wanted(query: &[(String, String)]) -> Result<Wanted, CallFailure> {
-    let mut wanted = Wanted {
+fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
+    let mut wanted = QueueRequest {
         filter: JobFilter::default(),
         limit: JOBS_DEFAULT,
     };
@@ -169,14 +169,20 @@ fn expected(row: &JobRow<'_>, ctx: &Ctx) -> &'static str {
     }
 }
 
+/// How many jobs of a partition run and wait.
+#[derive(Debug, Default, PartialEq)]
+struct PartitionJobs {
+    running: u64,
+    pending: u64,
+}
+
 /// How many jobs there are, of those that the filter chooses, whether they fit or not.
 #[derive(Debug, Default, PartialEq)]
 struct QueueCounts<'a> {
     states: BTreeMap<&'static str, u64>,
     /// Why jobs wait.
     reasons: BTreeMap<&'static str, u64>,
-    /// Jobs that run and that wait, by partition.
-    partitions: BTreeMap<&'a str, (u64, u64)>,
+    partitions: BTreeMap<&'a str, PartitionJobs>,
     /// Jobs of the user who asks that have not ended.
     own: u64,
 }
@@ -196,9 +202,9 @@ impl<'a> QueueCounts<'a> {
             let of_partition = counts.partitions.entry(&job.partition).or_default();
             if row.is_pending() {
                 *counts.reasons.entry(job.reason.name()).or_default() += number;
-                of_partition.1 += number;
+                of_partition.pending += number;
             } else if job.state != JobState::Pending {
-                of_partition.0 += number;
+                of_partition.running += number;
             }
         }
         counts
@@ -222,11 +228,11 @@ impl<'a> QueueCounts<'a> {
             }
         });
         w.list("partitions", |w| {
-            for (partition, (running, pending)) in &self.partitions {
+            for (partition, jobs) in &self.partitions {
                 w.item(|w| {
                     w.text("partition", partition);
-                    w.raw("running", running);
-                    w.raw("pending", pending);
+                    w.raw("running", jobs.running);
+                    w.raw("pending", jobs.pending);
                 });
             }
         });
@@ -324,7 +330,7 @@ mod tests {
         assert_eq!(counts.states["PENDING"], waiting);
         let records = rows.iter().filter(|row| row.is_pending()).count() as u64;
         assert!(waiting > records, "{counts:?}");
-        let of_partitions: u64 = counts.partitions.values().map(|(_, pending)| pending).sum();
+        let of_partitions: u64 = counts.partitions.values().map(|jobs| jobs.pending).sum();
         assert_eq!(of_partitions, waiting);
         let nobody = QueueCounts::of(&rows, "nobody");
         assert!(counts.own > waiting && nobody.own == 0, "{counts:?}");
