@@ -17,11 +17,13 @@ mod metrics;
 mod node_change;
 mod openapi;
 mod operation;
+mod queue;
 mod report;
 mod route;
 mod shapes;
 mod statistics;
 mod submission;
+mod topology;
 mod value;
 
 pub use call::Connect;

@@ -80,7 +80,8 @@ fn not_explained(word: &str, error: ConnectError) -> Failure {
     }
 }
 
-fn ask(client: &mut Client, id: JobId) -> Result<Box<Explanation>, ConnectError> {
+/// Asks the controller.
+pub(crate) fn ask(client: &mut Client, id: JobId) -> Result<Box<Explanation>, ConnectError> {
     match client.query(Query::Why(id))? {
         Response::Why(explanation) => Ok(explanation),
         other => Err(unexpected(&other)),
@@ -244,7 +245,8 @@ fn line_of(ahead: &Ahead, ctx: &Ctx) -> String {
     out
 }
 
-fn document(explanation: &Explanation) -> Value {
+/// The same for programs.
+pub(crate) fn document(explanation: &Explanation) -> Value {
     let start = |start: &ExpectedStart| {
         json!({
             "time": start.at.unix_s(),

@@ -1,10 +1,10 @@
-//! The pages that show the cluster in a browser: three files, which ask the REST API with the token of who looks at them.
+//! The pages that show the cluster in a browser: files, which ask the REST API with the token of who looks at them.
 
 use muster_cli::rest::{Answer, Status};
 use std::borrow::Cow;
 
 /// Name, media type, content.
-const FILES: [(&str, &str, &str); 3] = [
+const FILES: [(&str, &str, &str); 9] = [
     (
         "/web/",
         "text/html; charset=utf-8",
@@ -15,12 +15,20 @@ const FILES: [(&str, &str, &str); 3] = [
         "text/css; charset=utf-8",
         include_str!("../web/style.css"),
     ),
+    ("/web/app.js", SCRIPT, include_str!("../web/app.js")),
+    ("/web/base.js", SCRIPT, include_str!("../web/base.js")),
     (
-        "/web/app.js",
-        "text/javascript; charset=utf-8",
-        include_str!("../web/app.js"),
+        "/web/calendar.js",
+        SCRIPT,
+        include_str!("../web/calendar.js"),
     ),
+    ("/web/jobs.js", SCRIPT, include_str!("../web/jobs.js")),
+    ("/web/nodes.js", SCRIPT, include_str!("../web/nodes.js")),
+    ("/web/plan.js", SCRIPT, include_str!("../web/plan.js")),
+    ("/web/reports.js", SCRIPT, include_str!("../web/reports.js")),
 ];
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// What the pages may do: nothing but with files and answers of this server.
 pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
@@ -38,4 +46,63 @@ pub(crate) fn at(path: &str) -> Option<Answer> {
         media_type,
         body: Cow::Borrowed(text),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Bytes of all files together, which a browser reads before it shows anything.
+    const PAGE_BYTES_MAX: usize = 150_000;
+
+    #[test]
+    fn all_files_are_small_and_of_this_server() {
+        let bytes: usize = FILES.iter().map(|(.., text)| text.len()).sum();
+        assert!(bytes < PAGE_BYTES_MAX, "{bytes}");
+        for (name, _, text) in FILES {
+            // Nothing of another host, no text that becomes HTML, nothing that the policy forbids.
+            for word in [
+                "http:",
+                "https:",
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+                " style=\"",
+                " onclick=",
+                "javascript:",
+            ] {
+                assert!(!text.contains(word), "{name} has {word}");
+            }
+        }
+    }
+
+    /// What a script imports is there, and what is there is imported.
+    #[test]
+    fn scripts_import_what_there_is() {
+        let known: HashSet<&str> = FILES.iter().map(|(name, ..)| *name).collect();
+        let mut used: HashSet<String> = ["/web/", "/web/style.css", "/web/app.js"]
+            .map(str::to_owned)
+            .into();
+        for (name, _, text) in FILES.iter().filter(|(_, kind, _)| *kind == SCRIPT) {
+            for import in text.split("from \"./").skip(1) {
+                let file = import.split('"').next().unwrap_or("");
+                let path = format!("/web/{file}");
+                assert!(known.contains(path.as_str()), "{name} imports {path}");
+                used.insert(path);
+            }
+        }
+        assert_eq!(used.len(), FILES.len(), "{used:?}");
+    }
+
+    #[test]
+    fn other_paths_have_no_file() {
+        assert!(at("/").is_some() && at("/web").is_some() && at("/web/plan.js").is_some());
+        for path in ["/web/nosuch", "/web/../src/pages.rs", "/web//app.js", ""] {
+            assert!(at(path).is_none(), "{path}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::http::{Answer, Method, Status};
 use super::job_keys;
 use super::operation::{Area, RestOperation};
-use super::route::ROUTES;
+use super::route::{OWN, OWN_VERSION, ROUTES};
 use crate::SLURM_VERSION;
 use crate::listing::document::VERSIONS;
 use serde_json::{Map, Value, json};
@@ -51,6 +51,15 @@ fn describe(versions: &[u32]) -> Value {
             methods[method(operation.method)] = described(operation, area, *version);
         }
     }
+    if versions.contains(&OWN_VERSION) {
+        for operation in OWN.iter().map(|route| &route.operation) {
+            let path = format!("/muster/v1/{}", operation.path);
+            paths.insert(
+                path,
+                json!({"get": described(operation, "muster", OWN_VERSION)}),
+            );
+        }
+    }
     json!({
         "openapi": "3.0.3",
         "info": {
@@ -63,6 +72,7 @@ fn describe(versions: &[u32]) -> Value {
         "tags": [
             {"name": "slurm", "description": "the queue and the machines"},
             {"name": "slurmdb", "description": "accounting"},
+            {"name": "muster", "description": "what only Muster has, with the newest version"},
         ],
         "paths": paths,
         "components": {
@@ -95,8 +105,12 @@ fn operation_id(operation: &RestOperation, area: &str, version: u32) -> String {
     if words == ["qos"] && operation.path != "qos" {
         words.insert(0, "single");
     }
+    let version = match operation.area {
+        Area::Muster => "v1".to_owned(),
+        _ => format!("v00{version}"),
+    };
     format!(
-        "{area}_v00{version}_{}_{}",
+        "{area}_{version}_{}_{}",
         method(operation.method),
         words.join("_")
     )
@@ -213,5 +227,7 @@ mod tests {
         }
         assert!(ids.contains("slurm_v0043_post_job_submit"));
         assert!(ids.contains("slurmdb_v0043_get_single_qos"));
+        assert!(ids.contains("muster_v1_get_queue"));
+        assert!(ids.contains("muster_v1_get_why"));
     }
 }

@@ -5,7 +5,7 @@ use super::http::{Answer, Method, Status};
 use super::operation::{Area, RestOperation, Target};
 use super::{
     account_change, accounting, accounts, cancel, cluster, job_change, jobs, metrics, node_change,
-    report, statistics, submission,
+    queue, report, statistics, submission, topology,
 };
 use percent_encoding::percent_decode_str;
 
@@ -186,11 +186,20 @@ const fn metrics(path: &'static str, handler: Handler) -> Route {
     route
 }
 
-/// What only Muster has.
-const OWN: &[Route] = &[own("report", report::report)];
+/// What only Muster has. Their documents have the layout of [`OWN_VERSION`].
+#[rustfmt::skip]
+pub(super) const OWN: &[Route] = &[
+    own("report", report::report, ("report", "what was used, in rows of the kind that the parameters choose")).gives("muster_report"),
+    own("queue", queue::queue, ("queue", "the queue in short, and how many jobs there are of each kind")).with(queue::PARAMETERS).gives("muster_queue"),
+    own("why/{job_id}", queue::explain, ("why", "what a job waits for, and what would start it sooner")).gives("muster_why"),
+    own("topology", topology::topology, ("topology", "switches or blocks of the network, with the nodes at each")).gives("muster_topology"),
+];
 
-const fn own(path: &'static str, handler: Handler) -> Route {
-    let mut route = slurm(Method::Get, path, 0, handler, ("report", ""));
+/// The version of Slurm's documents whose layout those of [`OWN`] have.
+pub(super) const OWN_VERSION: u32 = 45;
+
+const fn own(path: &'static str, handler: Handler, texts: (&'static str, &'static str)) -> Route {
+    let mut route = slurm(Method::Get, path, OWN_VERSION, handler, texts);
     route.operation.area = Area::Muster;
     route
 }
@@ -244,13 +253,18 @@ pub(super) fn find(path: &[String], method: Method) -> Result<FoundRoute, Answer
         _ => None,
     };
     if let Some((table, rest)) = unversioned {
-        let page = rest.join("/");
-        let route = table
+        // What is at the area itself has an empty path.
+        let words = if rest.is_empty() {
+            &[String::new()]
+        } else {
+            rest
+        };
+        let (route, names) = table
             .iter()
-            .find(|route| route.operation.path == page)
+            .find_map(|route| Some((route, captured(route.operation.path, words)?)))
             .ok_or_else(unknown)?;
         return match method {
-            Method::Get => Ok(FoundRoute::new(route, 45, Vec::new())),
+            Method::Get => Ok(FoundRoute::new(route, OWN_VERSION, names)),
             _ => Err(not_allowed()),
         };
     }
@@ -328,6 +342,9 @@ mod tests {
         assert_eq!(found("/slurm/v0.0.38/jobs", Get), Ok(("jobs", 38, vec![])));
         let one = Ok(("job/{job_id}", 43, vec!["6_[1-2]".to_owned()]));
         assert_eq!(found("//slurm/v0.0.43//job/6_%5B1-2%5D/", Get), one);
+        let why = Ok(("why/{job_id}", OWN_VERSION, vec!["7_2".to_owned()]));
+        assert_eq!(found("/muster/v1/why/7_2", Get), why);
+        assert_eq!(found("/metrics/", Get), Ok(("", OWN_VERSION, vec![])));
         // A word that a template has is no name.
         let submit = found("/slurm/v0.0.43/job/submit", Post);
         assert_eq!(submit, Ok(("job/submit", 43, vec![])));
@@ -344,10 +361,15 @@ mod tests {
             "/slurm/v0.0.38/shares",
             "/slurm/v0.0.43/nosuch",
             "/nosuch/v0.0.43/jobs",
+            "/muster/v1",
+            "/muster/v1/why",
+            "/muster/v1/topology/x",
+            "/metrics/jobs/x",
         ] {
             assert_eq!(status(path, Get), Status::NOT_FOUND, "{path}");
         }
         assert_eq!(status("/slurm/v0.0.38/jobs", Delete), Status::NOT_ALLOWED);
+        assert_eq!(status("/muster/v1/queue", Post), Status::NOT_ALLOWED);
         assert_eq!(
             status("/slurm/v0.0.43/job/submit", Get),
             Status::NOT_ALLOWED

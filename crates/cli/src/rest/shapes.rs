@@ -28,6 +28,7 @@ pub(super) fn of_version(version: u32) -> impl Iterator<Item = (&'static str, Va
         "update_node_msg",
         "accounts_add_cond",
         "users_add_cond",
+        "muster_report",
     ];
     let free = free.map(|name| (name, json!({"type": "object"})));
     known.chain(free)

@@ -1,0 +1,368 @@
+//! The queue in short: what a table or a plan of many jobs shows of each, and how many jobs there are of each kind. `GET jobs` says
+//! everything of a job, which is twenty times as much.
+
+use super::call::{Call, CallFailure, Outcome};
+use super::jobs::no_job;
+use crate::listing::context::{Ctx, uid_of};
+use crate::listing::document::Writer;
+use crate::listing::job::JobRow;
+use crate::listing::states::{self, JobStateFilter};
+use crate::listing::text::collect;
+use crate::listing::{job_document, job_names, query};
+use crate::why;
+use muster_model::job::{ArrayRole, JobState};
+use muster_model::time::Timestamp;
+use muster_proto::client::JobFilter;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Parameters of `GET queue`.
+pub(super) const PARAMETERS: &[&str] = &["user", "partition", "state", "starts", "limit"];
+/// Jobs of an answer, unless the request says how many.
+const JOBS_DEFAULT: usize = 10_000;
+/// Jobs of an answer at most.
+const JOBS_MAX: usize = 20_000;
+
+/// What a request asks for.
+#[derive(Debug, PartialEq)]
+struct QueueRequest {
+    filter: JobFilter,
+    limit: usize,
+}
+
+/// `GET queue`.
+pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
+    let QueueRequest { filter, limit } = wanted(&call.query)?;
+    let mut ctx = call.context();
+    let jobs = call.ask(|client| query::jobs(client, &mut ctx, filter))?;
+    let rows = jobs
+        .jobs
+        .iter()
+        .map(|job| JobRow::new(job, jobs.array_of(job)));
+    let is_hidden = |row: &JobRow<'_>| ctx.partition(&row.job.partition).is_some_and(|p| p.hidden);
+    let mut rows: Vec<JobRow<'_>> = rows.filter(|row| !is_hidden(row)).collect();
+    let counts = QueueCounts::of(&rows, &call.caller.user);
+    let left_out = rows.len().saturating_sub(limit);
+    if left_out > 0 && limit > 0 {
+        rows.sort_by_cached_key(|row| rank(row, &ctx));
+    }
+    rows.truncate(limit);
+    Ok(call.document(&ctx, |w| {
+        w.list("jobs", |w| {
+            for row in &rows {
+                w.item(|w| write_job(w, row, &ctx));
+            }
+        });
+        w.raw("left_out", left_out);
+        counts.write(w);
+        w.raw("now", ctx.now.unix_s());
+    }))
+}
+
+fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
+    let mut wanted = QueueRequest {
+        filter: JobFilter::default(),
+        limit: JOBS_DEFAULT,
+    };
+    for (name, value) in query {
+        let malformed = |why: &str| CallFailure::malformed(name, format!("{name}={value}: {why}"));
+        let words = value.split(',').filter(|word| !word.is_empty());
+        match name.as_str() {
+            "user" => {
+                for word in words {
+                    let uid = uid_of(word).ok_or_else(|| malformed("there is no such user"))?;
+                    wanted.filter.uids.push(uid);
+                }
+            }
+            "partition" => wanted.filter.partitions.extend(words.map(str::to_owned)),
+            "state" => {
+                for word in words {
+                    let Some(JobStateFilter::Base(state)) = states::parse(word) else {
+                        return Err(malformed("it is none of the base states of jobs"));
+                    };
+                    wanted.filter.states.push(state);
+                }
+            }
+            "starts" => {
+                wanted.filter.starts = match value.as_str() {
+                    "1" | "true" => true,
+                    "0" | "false" => false,
+                    _ => return Err(malformed("1 or 0 is expected")),
+                };
+            }
+            "limit" => {
+                let number = value.parse().ok().filter(|number| *number <= JOBS_MAX);
+                let why = format!("a number up to {JOBS_MAX} is expected");
+                wanted.limit = number.ok_or_else(|| malformed(&why))?;
+            }
+            // A warning says that there is no such parameter.
+            _ => {}
+        }
+    }
+    Ok(wanted)
+}
+
+/// The order of jobs of which not all fit: those that run, those that start soonest, those that ended last.
+fn rank(row: &JobRow<'_>, ctx: &Ctx) -> (u8, i64, Reverse<u32>) {
+    let ms = |at: Option<Timestamp>| at.map_or(i64::MAX, |at| at.0);
+    let priority = Reverse(row.job.priority);
+    if row.is_pending() {
+        return (1, ms(row.job.expected_start), priority);
+    }
+    match row.job.state.is_ended() && !row.job.completing {
+        false => (0, ms(row.start(ctx)), priority),
+        true => (2, ms(row.job.end_time).saturating_neg(), priority),
+    }
+}
+
+/// Jobs that a record is: the tasks of an array that wait are one record.
+fn jobs_of(row: &JobRow<'_>) -> u64 {
+    match &row.job.array {
+        ArrayRole::Pending { indices } => indices.len(),
+        _ => 1,
+    }
+}
+
+/// The job, `0` for a time that there is not.
+fn write_job(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
+    let (job, spec) = (row.job, &row.job.spec);
+    let seconds = |at: Option<Timestamp>| at.map_or(0, |at| at.unix_s().max(0));
+    w.raw("job_id", job.id.0);
+    w.text("job", &collect(|o| row.write_id(o, ctx)));
+    w.raw("jobs", jobs_of(row));
+    w.text("name", &spec.name);
+    w.text("user", &spec.owner.user);
+    w.text("account", spec.account_name());
+    w.text("partition", &collect(|o| row.write_partition(o)));
+    w.text("qos", spec.qos_name());
+    w.texts("state", job_document::states(row));
+    w.text("reason", &row.reason());
+    w.raw("submit", seconds(Some(job.submit_time)));
+    w.raw("start", seconds(row.start(ctx)));
+    w.raw("end", seconds(row.end(ctx)));
+    w.raw("predicted_end", seconds(predicted_end(row, ctx)));
+    w.raw("run_time", row.run_time_s(ctx).max(0));
+    w.text("expected", expected(row, ctx));
+    w.raw("cpus", row.cpus());
+    w.raw("node_count", row.node_count());
+    let nodes = row.nodes();
+    w.text("nodes", row.sched_nodes(ctx).unwrap_or(&nodes));
+}
+
+/// When it ends if it runs as long as its owner's earlier jobs did; none if that is not known, or is past.
+fn predicted_end(row: &JobRow<'_>, ctx: &Ctx) -> Option<Timestamp> {
+    if row.job.state.is_ended() {
+        return None;
+    }
+    let start = row.start(ctx)?;
+    let end = start.plus_s(row.job.predicted_s?.into());
+    let limit = row.end(ctx);
+    (end > ctx.now && limit.is_none_or(|limit| end < limit)).then_some(end)
+}
+
+/// Where the start of a job that waits comes from: it was played through to there, or it is estimated from the work ahead.
+fn expected(row: &JobRow<'_>, ctx: &Ctx) -> &'static str {
+    match ctx.starts.get(&row.job.id).filter(|_| row.is_pending()) {
+        Some(start) if start.estimate => "estimate",
+        Some(_) => "plan",
+        None => "",
+    }
+}
+
+/// How many jobs of a partition run and wait.
+#[derive(Debug, Default, PartialEq)]
+struct PartitionJobs {
+    running: u64,
+    pending: u64,
+}
+
+/// How many jobs there are, of those that the filter chooses, whether they fit or not.
+#[derive(Debug, Default, PartialEq)]
+struct QueueCounts<'a> {
+    states: BTreeMap<&'static str, u64>,
+    /// Why jobs wait.
+    reasons: BTreeMap<&'static str, u64>,
+    partitions: BTreeMap<&'a str, PartitionJobs>,
+    /// Jobs of the user who asks that have not ended.
+    own: u64,
+}
+
+impl<'a> QueueCounts<'a> {
+    fn of(rows: &[JobRow<'a>], user: &str) -> QueueCounts<'a> {
+        let mut counts = QueueCounts::default();
+        for row in rows {
+            let (job, number) = (row.job, jobs_of(row));
+            *counts.states.entry(row.state_name()).or_default() += number;
+            if job.state.is_ended() && !job.completing {
+                continue;
+            }
+            if job.spec.owner.user == user {
+                counts.own += number;
+            }
+            let of_partition = counts.partitions.entry(&job.partition).or_default();
+            if row.is_pending() {
+                *counts.reasons.entry(job.reason.name()).or_default() += number;
+                of_partition.pending += number;
+            } else if job.state != JobState::Pending {
+                of_partition.running += number;
+            }
+        }
+        counts
+    }
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.list("states", |w| {
+            for (state, jobs) in &self.states {
+                w.item(|w| {
+                    w.text("state", state);
+                    w.raw("jobs", jobs);
+                });
+            }
+        });
+        w.list("reasons", |w| {
+            for (reason, jobs) in &self.reasons {
+                w.item(|w| {
+                    w.text("reason", reason);
+                    w.raw("jobs", jobs);
+                });
+            }
+        });
+        w.list("partitions", |w| {
+            for (partition, jobs) in &self.partitions {
+                w.item(|w| {
+                    w.text("partition", partition);
+                    w.raw("running", jobs.running);
+                    w.raw("pending", jobs.pending);
+                });
+            }
+        });
+        w.raw("own", self.own);
+    }
+}
+
+/// `GET why/{job_id}`: what `muster why --json` prints.
+pub(super) fn explain(call: &mut Call<'_>) -> Outcome {
+    let name = call.name().to_owned();
+    let (id, _) = job_names::parse_job(&name).ok_or_else(|| no_job(&name))?;
+    let explanation = call.ask(|client| why::ask(client, id))?;
+    let mut ctx = call.context();
+    ctx.now = explanation.now;
+    let document = why::document(&explanation);
+    Ok(call.document(&ctx, |w| w.raw("why", document)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listing::fixture;
+    use muster_model::explain::ExpectedStart;
+
+    fn query(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn parameters_choose_jobs_and_bound_the_answer() {
+        let none = wanted(&[]).unwrap();
+        assert_eq!(
+            (none.limit, none.filter),
+            (JOBS_DEFAULT, JobFilter::default())
+        );
+        let pairs = [
+            ("user", "root,0"),
+            ("partition", "batch,long"),
+            ("state", "PD,running"),
+            ("starts", "1"),
+            ("limit", "0"),
+        ];
+        let some = wanted(&query(&pairs)).unwrap();
+        assert_eq!(some.limit, 0);
+        assert_eq!(some.filter.uids, [0, 0]);
+        assert_eq!(some.filter.partitions, ["batch", "long"]);
+        assert_eq!(some.filter.states, [JobState::Pending, JobState::Running]);
+        assert!(some.filter.starts);
+        for (name, value) in [
+            ("user", "no such user"),
+            ("state", "COMPLETING"),
+            ("starts", "maybe"),
+            ("limit", "20001"),
+            ("limit", "-1"),
+        ] {
+            let failure = wanted(&query(&[(name, value)])).unwrap_err();
+            let said = failure.problem.description;
+            assert!(said.starts_with(&format!("{name}={value}: ")), "{said}");
+        }
+    }
+
+    #[test]
+    fn those_that_run_come_first_and_then_those_that_start_soonest() {
+        let mut ctx = fixture::ctx();
+        let mut running = fixture::job(1, "running");
+        fixture::start(&mut running, "n1", &[&[0]]);
+        let mut late = fixture::job(2, "late");
+        late.expected_start = Some(fixture::at(900));
+        let mut soon = fixture::job(3, "soon");
+        soon.expected_start = Some(fixture::at(90));
+        let unknown = fixture::job(4, "unknown");
+        let mut over = fixture::job(5, "over");
+        over.state = JobState::Completed;
+        over.end_time = Some(fixture::at(60));
+        ctx.now = fixture::at(100);
+        let mut rows: Vec<JobRow<'_>> = [&over, &unknown, &late, &soon, &running]
+            .map(|job| JobRow::new(job, None))
+            .to_vec();
+        rows.sort_by_cached_key(|row| rank(row, &ctx));
+        let ids: Vec<u64> = rows.iter().map(|row| row.job.id.0).collect();
+        assert_eq!(ids, [1, 3, 2, 4, 5]);
+    }
+
+    #[test]
+    fn tasks_of_arrays_count_each() {
+        let jobs = fixture::jobs();
+        let rows: Vec<JobRow<'_>> = jobs
+            .jobs
+            .iter()
+            .map(|job| JobRow::new(job, jobs.array_of(job)))
+            .collect();
+        let counts = QueueCounts::of(&rows, "root");
+        let waiting: u64 = counts.reasons.values().sum();
+        assert_eq!(counts.states["PENDING"], waiting);
+        let records = rows.iter().filter(|row| row.is_pending()).count() as u64;
+        assert!(waiting > records, "{counts:?}");
+        let of_partitions: u64 = counts.partitions.values().map(|jobs| jobs.pending).sum();
+        assert_eq!(of_partitions, waiting);
+        let nobody = QueueCounts::of(&rows, "nobody");
+        assert!(counts.own > waiting && nobody.own == 0, "{counts:?}");
+    }
+
+    #[test]
+    fn a_start_says_where_it_comes_from() {
+        let mut ctx = fixture::ctx();
+        let mut waits = fixture::job(7, "waits");
+        let start = ExpectedStart {
+            at: fixture::at(600),
+            nodes: "n[1-2]".into(),
+            cpus: 2,
+            partition: "batch".into(),
+            estimate: false,
+        };
+        waits.expected_start = Some(start.at);
+        waits.predicted_s = Some(60);
+        ctx.now = fixture::at(100);
+        assert_eq!(expected(&JobRow::new(&waits, None), &ctx), "");
+        ctx.starts.insert(waits.id, start.clone());
+        let row = JobRow::new(&waits, None);
+        assert_eq!(expected(&row, &ctx), "plan");
+        assert_eq!(predicted_end(&row, &ctx), Some(fixture::at(660)));
+        let estimate = ExpectedStart {
+            estimate: true,
+            ..start
+        };
+        ctx.starts.insert(waits.id, estimate);
+        assert_eq!(expected(&row, &ctx), "estimate");
+        // What is past is no prediction any more.
+        ctx.now = fixture::at(661);
+        assert_eq!(predicted_end(&row, &ctx), None);
+    }
+}

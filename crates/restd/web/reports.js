@@ -1,0 +1,77 @@
+// Reports of what was used, by user, account, application and so on, with a way down from a month to its hours.
+
+import { ask, card, choice, download, duration, el, percent, say, table, time, token, two } from "./base.js";
+
+/** What reports have rows for: the option that chooses one of them, and what comes next below it. */
+const dimensions = {
+  user: ["uid", "application"], account: ["accounts", "user"], application: ["application", "user"], partition: ["partition", "user"],
+  qos: ["qos", "user"], node: ["nodelist", "application"], state: [null, "user"], nodes: [null, "application"],
+};
+const finer = { month: "day", day: "hour", hour: "" };
+const measures = [
+  ["runs", "Runs", "count"], ["completed", "OK", "count"], ["failed", "Failed", "count"], ["timeout", "Timeout", "count"], ["out_of_memory", "Memory", "count"],
+  ["node_failed", "Node", "count"], ["cancelled", "Cancelled", "count"], ["mean_s", "Mean", "time"], ["median_s", "Median", "time"],
+  ["p95_s", "95 %", "time"], ["longest_s", "Longest", "time"], ["wait_s", "Mean wait", "time"], ["cpu_s", "CPU hours", "hours"],
+  ["gpu_s", "GPU hours", "hours"], ["cpu_efficiency", "CPU efficiency", "share"],
+];
+
+/** A value of a report, as it is shown. */
+function measured(value, kind) {
+  if (value === null || value === undefined) return "";
+  if (kind === "time") return duration(value);
+  if (kind === "hours") return (value / 3600).toFixed(2);
+  if (kind === "share") return `${Math.round(100 * value)} %`;
+  return String(value);
+}
+
+/** From when to when a month, day or hour of a report is. */
+function within(every, label) {
+  if (every === "hour") return { starttime: label.slice(0, 16), endtime: `${label.slice(0, 14)}59` };
+  if (every === "day") return { starttime: label, endtime: `${label}T23:59:59` };
+  const [year, month] = label.split("-").map(Number);
+  return { starttime: `${label}-01`, endtime: month === 12 ? `${year + 1}-01-01` : `${year}-${two(month + 1)}-01` };
+}
+
+export async function reports(words) {
+  const asked = Object.fromEntries(new URLSearchParams(words ?? ""));
+  const by = dimensions[asked.by] ? asked.by : "user";
+  const query = new URLSearchParams({ ...asked, by });
+  // A report does not say whose it is and of which cluster.
+  const [found] = await Promise.all([ask(`/muster/v1/report?${query}`), ask("ping")]);
+  const link = (change) => {
+    const next = Object.entries({ ...asked, by, ...change }).filter(([, value]) => value);
+    return `#/reports/${encodeURIComponent(new URLSearchParams(next).toString())}`;
+  };
+  const go = (change) => { location.hash = link(change); };
+  const most = Math.max(1, ...found.rows.map((row) => row.cpu_s));
+  const [option, next] = dimensions[by];
+  const keys = [];
+  if (asked.every) {
+    keys.push({ title: asked.every, value: (row) => row[asked.every], show: (row) => el("a", { href: link({ every: finer[asked.every], ...within(asked.every, row[asked.every]) }) }, row[asked.every]) });
+  }
+  keys.push({ title: by, value: (row) => row[by], show: (row) => (option ? el("a", { href: link({ by: next, [option]: row[by] }) }, row[by] || "(none)") : row[by]) });
+  const columns = [...keys, ...measures.map(([name, title, kind]) => ({ title, class: "right", value: (row) => row[name] ?? -1, show: (row) => measured(row[name], kind) })),
+    { title: "Share of the most", value: (row) => row.cpu_s, class: "bar-cell", show: (row) => el("div", { class: "meter", "aria-hidden": "true" },
+      el("span", { style: { width: percent(row.cpu_s / most) } })) }];
+  const choose = (title, name, options, chosen) => choice(`report-${name}`, title, options, chosen, (value) => go({ [name]: value }));
+  const day = (title, name) => el("label", {}, title, el("input", { id: `report-${name}`, type: "date", value: (asked[name] ?? "").slice(0, 10), on: { change: (e) => go({ [name]: e.target.value }) } }));
+  const conditions = Object.values(dimensions).map(([name]) => name).filter((name) => name && asked[name]);
+  return [
+    el("h1", {}, "Reports"),
+    el("div", { class: "bar" },
+      choose("A row for each", "by", Object.keys(dimensions).map((name) => [name, name === "nodes" ? "number of nodes" : name]), by),
+      choose("and each", "every", [["", "—"], ["month", "month"], ["day", "day"], ["hour", "hour"]], asked.every ?? ""),
+      day("From", "starttime"), day("Until", "endtime"),
+      el("button", { type: "button", on: { click: async () => {
+        const answer = await fetch(`/muster/v1/report?${query}&format=csv&columns=all`, { headers: { "X-SLURM-USER-TOKEN": token.get() ?? "" } });
+        if (answer.ok) download("report.csv", await answer.text());
+        else say(await answer.text());
+      } } }, "Save as CSV"),
+      conditions.map((name) => el("button", { type: "button", on: { click: () => go({ [name]: "" }) } }, `${name}=${asked[name]} ×`))),
+    el("div", { class: "cards" }, card(found.total.runs, "jobs ended"), card(measured(found.total.cpu_s, "hours"), "CPU hours"),
+      card(measured(found.total.gpu_s, "hours"), "GPU hours"), card(measured(found.total.mean_s, "time") || "–", "mean run time"),
+      card(found.total.runs - found.total.completed - found.total.cancelled, "ended with an error"), card(measured(found.total.wait_s, "time") || "–", "mean wait")),
+    el("p", { class: "quiet" }, `${time(found.start)} to ${time(found.end)}. A job counts where it ended, and what it used where it used it.`),
+    ...table("Report", found.rows, columns, { column: asked.every ? 0 : keys.length + 12, down: !asked.every }),
+  ];
+}
