@@ -32,7 +32,7 @@ pub use http::{Answer, AnswerSink, Caller, Method, Request, Status};
 use crate::connect::{Client, ConnectError};
 use crate::listing::document::Asker;
 use crate::listing::query;
-use call::Call;
+use call::{Call, CallPeers};
 use muster_model::private_data::PrivateData;
 use muster_proto::client::Query;
 use route::FoundRoute;
@@ -65,7 +65,13 @@ pub fn answer(
         group: request.caller.group.clone(),
     };
     let asked = (asker, request);
-    let mut call = Call::new(found.target, query, body, asked, (connect, sink));
+    let mut call = Call::new(
+        found.target,
+        query,
+        body,
+        asked,
+        CallPeers { connect, sink },
+    );
     // Conditions in the query of a path that takes them in a body are read there.
     if call.operation.body.is_none() {
         call.warn_of_other_parameters();
@@ -75,10 +81,10 @@ pub fn answer(
 }
 
 /// The parameters of a query, in their order.
-type Parameters = Vec<(String, String)>;
+type QueryPairs = Vec<(String, String)>;
 
 /// What a request is for, the parameters of its query, and its body.
-fn read_request(request: &Request<'_>) -> Result<(FoundRoute, Parameters, Value), Answer> {
+fn read_request(request: &Request<'_>) -> Result<(FoundRoute, QueryPairs, Value), Answer> {
     let path = route::read_path(request.path)?;
     let found = route::find(&path, request.method)?;
     let query = value::read_query(request.query)?;
@@ -132,8 +138,11 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<An
     };
     let asked = (Asker::default(), &request);
     let mut sink = WholeAnswer::default();
-    let ways: (&mut dyn Connect, &mut dyn AnswerSink) = (&mut connection, &mut sink);
-    let mut call = Call::new(found.target, Vec::new(), Value::Null, asked, ways);
+    let peers = CallPeers {
+        connect: &mut connection,
+        sink: &mut sink,
+    };
+    let mut call = Call::new(found.target, Vec::new(), Value::Null, asked, peers);
     let result = match call.ask(query::private_data) {
         Ok(private) if private != PrivateData::default() => {
             let text = "PrivateData is set, so that not everybody gets metrics here: have a token read slurmrestd's /metrics";
@@ -149,16 +158,16 @@ pub fn controller_page(path: &str, stream: UnixStream, conf: &Path) -> Option<An
 /// An answer that is kept whole, however long.
 #[derive(Debug, Default)]
 struct WholeAnswer {
-    head: Option<(Status, &'static str)>,
+    status: Option<Status>,
+    media_type: &'static str,
     body: String,
 }
 
 impl WholeAnswer {
     fn into_answer(self) -> Answer {
-        let (status, media_type) = self.head.unwrap_or((Status::INTERNAL_ERROR, "text/plain"));
         Answer {
-            status,
-            media_type,
+            status: self.status.unwrap_or(Status::INTERNAL_ERROR),
+            media_type: self.media_type,
             body: Cow::Owned(self.body),
         }
     }
@@ -166,7 +175,8 @@ impl WholeAnswer {
 
 impl AnswerSink for WholeAnswer {
     fn begin(&mut self, status: Status, media_type: &'static str) {
-        self.head = Some((status, media_type));
+        self.status = Some(status);
+        self.media_type = media_type;
     }
 
     fn send(&mut self, part: String) {
@@ -176,7 +186,7 @@ impl AnswerSink for WholeAnswer {
     fn finish(&mut self) {}
 
     fn fail(&mut self) {
-        self.head = None;
+        self.status = None;
         self.body.clear();
     }
 }

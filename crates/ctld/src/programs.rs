@@ -31,7 +31,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use plan::{JobProgram, ProgramPlan};
 use queue::{ProgramQueue, QueueBounds};
-use record::JobRecord;
+use record::ProgramJob;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -241,7 +241,7 @@ impl Programs {
             return;
         }
         for job_mail in self.job_mails.on(state, job, event, at) {
-            let record = Arc::new(JobRecord::of(state, job));
+            let record = Arc::new(ProgramJob::of(state, job));
             let mail = ProgramPlan::mail(record, job_mail, &self.settings);
             self.mails.push(job.spec.owner.uid, mail);
         }
@@ -256,7 +256,7 @@ impl Programs {
         match &self.settings.completion {
             Completion::None => {}
             Completion::File(path) => {
-                let record = JobRecord::of(state, job);
+                let record = ProgramJob::of(state, job);
                 let line = completion::line(&record, &self.settings.cluster);
                 self.lines.append(path.clone(), line);
             }
@@ -267,7 +267,7 @@ impl Programs {
     }
 
     fn run(&self, state: &State, job: &Job, kind: JobProgram, program: String) {
-        let record = JobRecord::of(state, job);
+        let record = ProgramJob::of(state, job);
         let plan = ProgramPlan::job(kind, program, record, &self.settings);
         self.runs.push(job.spec.owner.uid, plan);
     }

@@ -102,10 +102,17 @@ pub(super) struct Call<'a> {
     is_begun: bool,
 }
 
+/// Where a request is answered from, and where a long answer goes.
+pub(super) struct CallPeers<'a> {
+    pub(super) connect: &'a mut dyn Connect,
+    pub(super) sink: &'a mut dyn AnswerSink,
+}
+
 /// An answer that is made: kept until it is long, and sent in parts from then on.
 struct LongAnswer<'s> {
     sink: &'s mut dyn AnswerSink,
-    head: (Status, &'static str),
+    status: Status,
+    media_type: &'static str,
     kept: String,
     is_begun: bool,
 }
@@ -117,8 +124,7 @@ impl LongAnswer<'_> {
         }
         self.kept.push_str(part);
         if self.kept.len() >= WHOLE_BYTES_MAX {
-            let (status, media_type) = self.head;
-            self.sink.begin(status, media_type);
+            self.sink.begin(self.status, self.media_type);
             self.sink.send(std::mem::take(&mut self.kept));
             self.is_begun = true;
         }
@@ -131,8 +137,9 @@ impl<'a> Call<'a> {
         query: Vec<(String, String)>,
         body: Value,
         (asker, request): (Asker, &Request<'a>),
-        (connect, sink): (&'a mut dyn Connect, &'a mut dyn AnswerSink),
+        peers: CallPeers<'a>,
     ) -> Call<'a> {
+        let CallPeers { connect, sink } = peers;
         let dialect = Dialect::of_version(target.version, request.yaml);
         Call {
             operation: target.operation,
@@ -242,11 +249,12 @@ impl<'a> Call<'a> {
 
     /// The document of an answer. A long one is sent while it is made; what this gives is nothing then.
     pub(super) fn document(&mut self, ctx: &Ctx, body: impl FnOnce(&mut Writer<'_>)) -> String {
-        let head = (self.status, self.media_type_of(self.status));
+        let media_type = self.media_type_of(self.status);
         let mut out = String::with_capacity(1 << 12);
         let mut answer = LongAnswer {
             sink: self.sink,
-            head,
+            status: self.status,
+            media_type,
             kept: String::new(),
             is_begun: false,
         };
@@ -381,7 +389,8 @@ mod tests {
         let mut sent = Sent::default();
         let mut answer = LongAnswer {
             sink: &mut sent,
-            head: (Status::OK, "application/json"),
+            status: Status::OK,
+            media_type: "application/json",
             kept: String::new(),
             is_begun: false,
         };

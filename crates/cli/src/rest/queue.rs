@@ -41,7 +41,7 @@ pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
         .map(|job| JobRow::new(job, jobs.array_of(job)));
     let is_hidden = |row: &JobRow<'_>| ctx.partition(&row.job.partition).is_some_and(|p| p.hidden);
     let mut rows: Vec<JobRow<'_>> = rows.filter(|row| !is_hidden(row)).collect();
-    let counts = QueueCounts::of(&rows, &call.caller.user);
+    let counts = ListedCounts::of(&rows, &call.caller.user);
     let left_out = rows.len().saturating_sub(limit);
     if left_out > 0 && limit > 0 {
         rows.sort_by_cached_key(|row| rank(row, &ctx));
@@ -178,7 +178,7 @@ struct PartitionJobs {
 
 /// How many jobs there are, of those that the filter chooses, whether they fit or not.
 #[derive(Debug, Default, PartialEq)]
-struct QueueCounts<'a> {
+struct ListedCounts<'a> {
     states: BTreeMap<&'static str, u64>,
     /// Why jobs wait.
     reasons: BTreeMap<&'static str, u64>,
@@ -187,9 +187,9 @@ struct QueueCounts<'a> {
     own: u64,
 }
 
-impl<'a> QueueCounts<'a> {
-    fn of(rows: &[JobRow<'a>], user: &str) -> QueueCounts<'a> {
-        let mut counts = QueueCounts::default();
+impl<'a> ListedCounts<'a> {
+    fn of(rows: &[JobRow<'a>], user: &str) -> ListedCounts<'a> {
+        let mut counts = ListedCounts::default();
         for row in rows {
             let (job, number) = (row.job, jobs_of(row));
             *counts.states.entry(row.state_name()).or_default() += number;
@@ -325,14 +325,14 @@ mod tests {
             .iter()
             .map(|job| JobRow::new(job, jobs.array_of(job)))
             .collect();
-        let counts = QueueCounts::of(&rows, "root");
+        let counts = ListedCounts::of(&rows, "root");
         let waiting: u64 = counts.reasons.values().sum();
         assert_eq!(counts.states["PENDING"], waiting);
         let records = rows.iter().filter(|row| row.is_pending()).count() as u64;
         assert!(waiting > records, "{counts:?}");
         let of_partitions: u64 = counts.partitions.values().map(|jobs| jobs.pending).sum();
         assert_eq!(of_partitions, waiting);
-        let nobody = QueueCounts::of(&rows, "nobody");
+        let nobody = ListedCounts::of(&rows, "nobody");
         assert!(counts.own > waiting && nobody.own == 0, "{counts:?}");
     }
 

@@ -1,12 +1,12 @@
 //! Records of ended jobs: `JobCompType=jobcomp/filetxt` appends a line to a file, `jobcomp/script` runs a program.
 
-use super::record::JobRecord;
+use super::record::ProgramJob;
 use super::variable;
 use muster_model::job::ArrayRole;
 use muster_model::time::{TimeLimit, Timestamp};
 
 /// The record of a job as a line.
-pub(super) fn line(job: &JobRecord, cluster: &str) -> String {
+pub(super) fn line(job: &ProgramJob, cluster: &str) -> String {
     let (spec, owner) = (&job.spec, &job.spec.owner);
     let alloc = job.alloc.as_ref();
     format!(
@@ -45,7 +45,7 @@ pub(super) fn line(job: &JobRecord, cluster: &str) -> String {
 }
 
 /// Variables for a program of `jobcomp/script`, beside those for all of the controller's programs.
-pub(super) fn script_env(job: &JobRecord, cluster: &str) -> Vec<(String, String)> {
+pub(super) fn script_env(job: &ProgramJob, cluster: &str) -> Vec<(String, String)> {
     let (spec, owner) = (&job.spec, &job.spec.owner);
     let alloc = job.alloc.as_ref();
     let unix = |at: Option<Timestamp>| at.map_or(0, Timestamp::unix_s);
@@ -84,21 +84,21 @@ pub(super) fn script_env(job: &JobRecord, cluster: &str) -> Vec<(String, String)
     env
 }
 
-fn array(job: &JobRecord) -> String {
+fn array(job: &ProgramJob) -> String {
     match job.array {
         ArrayRole::Task { base, index } => format!(" ArrayJobId={base} ArrayTaskId={index}"),
         ArrayRole::None | ArrayRole::Pending { .. } => String::new(),
     }
 }
 
-fn limit(job: &JobRecord) -> String {
+fn limit(job: &ProgramJob) -> String {
     match job.time_limit {
         TimeLimit::Minutes(minutes) => minutes.to_string(),
         TimeLimit::Unlimited => "UNLIMITED".to_owned(),
     }
 }
 
-fn tres(job: &JobRecord) -> String {
+fn tres(job: &ProgramJob) -> String {
     let Some(alloc) = job.alloc.as_ref() else {
         return String::new();
     };

@@ -1,7 +1,7 @@
 //! Which mails `--mail-type` asks for, and what their subjects say. An array gets one mail for the first task that
 //! begins and one for the last that ends, unless ARRAY_TASKS asks for a mail for each.
 
-use super::record::JobRecord;
+use super::record::ProgramJob;
 use super::{duration, variable};
 use muster_core::event::{Event, JobChange};
 use muster_core::state::State;
@@ -204,7 +204,7 @@ pub(super) fn limit_times(job: &Job) -> Vec<LimitTime> {
 }
 
 /// The mail that is due after a part of a job's time.
-pub(super) fn of_limit(job: &JobRecord, percent: u64) -> JobMail {
+pub(super) fn of_limit(job: &ProgramJob, percent: u64) -> JobMail {
     let word = format!("Reached {percent}% of time limit");
     let ran_ms = limit_ms(job.time_limit).unwrap_or_default() * percent / 100;
     let mut mail = named(job.id, &job.spec.name, &job.array, job.state, &word);

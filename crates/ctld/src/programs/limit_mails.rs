@@ -3,7 +3,7 @@
 
 use super::job_mail::{self, LimitTime};
 use super::plan::ProgramPlan;
-use super::record::JobRecord;
+use super::record::ProgramJob;
 use crate::program_settings::ProgramSettings;
 use muster_core::state::State;
 use muster_model::ids::JobId;
@@ -40,7 +40,7 @@ struct DueMail {
 /// A job of which times are to come.
 #[derive(Debug)]
 struct WatchedJob {
-    record: Arc<JobRecord>,
+    record: Arc<ProgramJob>,
     suspended_ms: u64,
     settings: Arc<ProgramSettings>,
     times: Vec<LimitTime>,
@@ -80,7 +80,7 @@ impl LimitMails {
         });
         kept.due.extend(due);
         let watched = WatchedJob {
-            record: Arc::new(JobRecord::of(state, job)),
+            record: Arc::new(ProgramJob::of(state, job)),
             suspended_ms: job.suspended_ms,
             settings: Arc::clone(settings),
             times,

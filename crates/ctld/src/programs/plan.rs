@@ -1,7 +1,7 @@
 //! A program that is to be run, as it waits: it names the job, and becomes arguments and an environment when it begins.
 
 use super::job_mail::{JobMail, env_bytes};
-use super::record::JobRecord;
+use super::record::ProgramJob;
 use super::{Invocation, completion, variable};
 use crate::mail_address;
 use crate::program_settings::ProgramSettings;
@@ -37,9 +37,9 @@ enum What {
     /// A program that is no job's, or of which texts were cut.
     Whole(Box<Invocation>),
     /// A mail about a job.
-    Mail(Arc<JobRecord>, JobMail),
+    Mail(Arc<ProgramJob>, JobMail),
     /// A program for a job.
-    Job(JobProgram, String, Box<JobRecord>),
+    Job(JobProgram, String, Box<ProgramJob>),
 }
 
 /// Programs that are run for a job.
@@ -63,7 +63,7 @@ impl ProgramPlan {
     }
 
     pub(super) fn mail(
-        record: Arc<JobRecord>,
+        record: Arc<ProgramJob>,
         mail: JobMail,
         settings: &Arc<ProgramSettings>,
     ) -> ProgramPlan {
@@ -73,7 +73,7 @@ impl ProgramPlan {
     pub(super) fn job(
         kind: JobProgram,
         program: String,
-        record: JobRecord,
+        record: ProgramJob,
         settings: &Arc<ProgramSettings>,
     ) -> ProgramPlan {
         ProgramPlan {
@@ -180,7 +180,7 @@ impl JobProgram {
     }
 
     /// Variables beside those for all of the controller's programs.
-    fn env(self, record: &JobRecord, settings: &ProgramSettings) -> Variables {
+    fn env(self, record: &ProgramJob, settings: &ProgramSettings) -> Variables {
         let context = |name: &str| variable("SLURM_SCRIPT_CONTEXT", name);
         match self {
             JobProgram::Prolog(_) => vec![context("prolog_slurmctld")],

@@ -250,7 +250,7 @@ impl UserTurns {
 #[cfg(test)]
 mod tests {
     use super::super::plan::JobProgram;
-    use super::super::record::JobRecord;
+    use super::super::record::ProgramJob;
     use super::*;
     use muster_core::state::State;
     use muster_model::ids::{Attempt, JobAttempt, JobId};
@@ -284,7 +284,7 @@ mod tests {
             TimeLimit::Unlimited,
             Timestamp(0),
         );
-        let record = JobRecord::of(&State::default(), &job);
+        let record = ProgramJob::of(&State::default(), &job);
         ProgramPlan::job(kind, String::new(), record, &Arc::default())
     }
 

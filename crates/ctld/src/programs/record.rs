@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct JobRecord {
+pub(super) struct ProgramJob {
     pub(super) id: JobId,
     pub(super) spec: Arc<JobSpec>,
     /// The task that it is, if it has a record of its own; nothing else.
@@ -43,8 +43,8 @@ pub(super) struct AllocRecord {
     pub(super) memory_mib: u64,
 }
 
-impl JobRecord {
-    pub(super) fn of(state: &State, job: &Job) -> JobRecord {
+impl ProgramJob {
+    pub(super) fn of(state: &State, job: &Job) -> ProgramJob {
         let array_info = state.arrays.get(&job.submission());
         let alloc = job.alloc.as_deref().map(|alloc| AllocRecord {
             hostlist: alloc.hostlist.clone(),
@@ -53,7 +53,7 @@ impl JobRecord {
             cpus: alloc.cpus(),
             memory_mib: alloc.memory_mib(),
         });
-        JobRecord {
+        ProgramJob {
             id: job.id,
             spec: Arc::clone(&job.spec),
             array: match job.array {
@@ -79,7 +79,7 @@ impl JobRecord {
     pub(super) fn bytes(&self) -> usize {
         let alloc = self.alloc.as_ref();
         let texts = alloc.map_or(0, |alloc| alloc.hostlist.len() + alloc.partition.len());
-        size_of::<JobRecord>() + self.partition.len() + texts
+        size_of::<ProgramJob>() + self.partition.len() + texts
     }
 
     /// Variables about the job for all of these programs.

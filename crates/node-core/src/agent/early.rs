@@ -15,8 +15,8 @@ const WAIT_MS: u64 = 30_000;
 /// Parts of a turn that requests of clients whose jobs have come have in one event: four turns, each of which may take
 /// milliseconds.
 const PARTS_AT_ONCE: u64 = 4 * PARTS_OF_TURN;
-/// Parts of the turn of a request that is laid out. One that is refused before takes one part, whoever has sent it: those of others
-/// do not take the turns of a job's owner.
+/// Parts of the turn of a request that is laid out. One that is refused before takes one part: those of
+/// other users do not take the turns of a job's owner.
 const PARTS_OF_TURN: u64 = 256;
 /// Names, nodes and tasks that are looked at in a part of a turn.
 const WORK_OF_PART: u64 = 16;
