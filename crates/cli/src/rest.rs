@@ -179,8 +179,9 @@ impl AnswerSink for WholeAnswer {
         self.media_type = media_type;
     }
 
-    fn send(&mut self, part: String) {
+    fn send(&mut self, part: String) -> bool {
         self.body.push_str(&part);
+        true
     }
 
     fn finish(&mut self) {}

@@ -3,14 +3,16 @@
 
 use crate::places::{Kept, Place};
 use hyper::body::{Body, Bytes, Frame};
-use muster_cli::rest::{AnswerSink, Status};
+use muster_cli::rest::{Answer, AnswerSink, Status};
+use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Interval;
 
 /// Parts that wait to be sent.
 const PARTS_WAITING: usize = 4;
@@ -18,8 +20,12 @@ const PARTS_WAITING: usize = 4;
 const COUNTED_BYTES: usize = 1 << 20;
 /// How long a part waits for the client to read those before it.
 const PART_WAIT: Duration = Duration::from_secs(10);
-/// How long the whole may take.
-const WHOLE_WAIT: Duration = Duration::from_secs(120);
+/// How long all of them may wait together.
+const PARTS_WAIT: Duration = Duration::from_secs(120);
+/// How often it is noted that the client waits for the next part, and not the other way round.
+const WAITING_NOTE: Duration = Duration::from_secs(20);
+/// The longest answer to a client of HTTP/1.0, which would take one that breaks off for the whole.
+const OLD_BYTES_MAX: usize = 64 << 20;
 
 /// The head of a long answer.
 #[derive(Debug)]
@@ -29,72 +35,140 @@ pub(crate) struct PartsHead {
     pub(crate) body: PartsBody,
 }
 
+/// What a request has while its answer is made whole, and gives back where the answer is sent in parts.
+#[derive(Debug)]
+pub(crate) struct PartsTurns {
+    /// Those at what needs much memory, but for the user's own.
+    pub(crate) large: Vec<OwnedSemaphorePermit>,
+    /// Answers that are sent in parts at a time: each has a thread.
+    pub(crate) streams: Arc<Semaphore>,
+}
+
+/// Where the parts go.
+enum Way {
+    /// To whom waits for the head.
+    Head(oneshot::Sender<PartsHead>),
+    Parts(mpsc::Sender<Bytes>),
+    /// All of it is kept, for a client of HTTP/1.0.
+    Whole(Option<Answer>),
+    Gone,
+}
+
 /// Where a thread puts the parts of an answer.
 pub(crate) struct PartsSink {
-    head: Option<oneshot::Sender<PartsHead>>,
-    parts: Option<mpsc::Sender<Bytes>>,
+    way: Way,
     place: Arc<Place>,
     runtime: Handle,
-    until: Instant,
-    /// The turn at what needs much memory, until it is known that the answer does not.
-    large: Option<OwnedSemaphorePermit>,
+    /// How long parts may still wait for the client.
+    patience: Duration,
+    turns: PartsTurns,
+    stream: Option<OwnedSemaphorePermit>,
 }
 
 impl PartsSink {
     /// A sink, and where the head of what is put into it comes.
     pub(crate) fn new(
         place: &Arc<Place>,
-        large: Option<OwnedSemaphorePermit>,
+        turns: PartsTurns,
     ) -> (PartsSink, oneshot::Receiver<PartsHead>) {
         let (head, comes) = oneshot::channel();
         let sink = PartsSink {
-            head: Some(head),
-            parts: None,
+            way: Way::Head(head),
             place: Arc::clone(place),
             runtime: Handle::current(),
-            until: Instant::now() + WHOLE_WAIT,
-            large,
+            patience: PARTS_WAIT,
+            turns,
+            stream: None,
         };
         (sink, comes)
     }
 
-    fn put(&mut self, part: Bytes) {
-        let Some(parts) = &self.parts else {
-            return;
-        };
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return self.fail();
+    /// Keeps the answer whole from now on.
+    pub(crate) fn keep_whole(&mut self) {
+        self.way = Way::Whole(None);
+    }
+
+    /// The answer that was kept, if it has its end.
+    pub(crate) fn into_whole(self) -> Option<Answer> {
+        match self.way {
+            Way::Whole(answer) => answer,
+            Way::Head(_) | Way::Parts(_) | Way::Gone => None,
         }
-        let sent = self
-            .runtime
-            .block_on(tokio::time::timeout(left.min(PART_WAIT), parts.send(part)));
-        if !matches!(sent, Ok(Ok(()))) {
+    }
+
+    /// Waits for the client, as long as it may take.
+    fn wait<T>(&mut self, what: impl Future<Output = T>) -> Option<T> {
+        let begun = Instant::now();
+        let most = self.patience.min(PART_WAIT);
+        let came = match most.is_zero() {
+            true => None,
+            false => self.runtime.block_on(tokio::time::timeout(most, what)).ok(),
+        };
+        self.patience = self.patience.saturating_sub(begun.elapsed());
+        came
+    }
+
+    fn put(&mut self, part: Bytes) -> bool {
+        let Way::Parts(parts) = &self.way else {
+            return false;
+        };
+        let parts = parts.clone();
+        let is_sent = matches!(self.wait(parts.send(part)), Some(Ok(())));
+        if !is_sent {
             self.fail();
         }
+        is_sent
     }
 }
 
 impl AnswerSink for PartsSink {
     fn begin(&mut self, status: Status, media_type: &'static str) {
+        if let Way::Whole(kept) = &mut self.way {
+            let body = Cow::Owned(String::new());
+            *kept = Some(Answer {
+                status,
+                media_type,
+                body,
+            });
+            return;
+        }
+        let streams = Arc::clone(&self.turns.streams);
+        self.stream = self.wait(streams.acquire_owned()).and_then(Result::ok);
+        let Way::Head(head) = std::mem::replace(&mut self.way, Way::Gone) else {
+            return;
+        };
+        if self.stream.is_none() {
+            return;
+        }
         let (parts, waiting) = mpsc::channel(PARTS_WAITING);
         let body = PartsBody {
             parts: waiting,
             kept: self.place.keep(COUNTED_BYTES),
             has_end: false,
+            note: tokio::time::interval(WAITING_NOTE),
         };
-        let head = PartsHead {
+        let sent = head.send(PartsHead {
             status,
             media_type,
             body,
-        };
-        let taken = self.head.take().map(|sender| sender.send(head));
-        self.parts = taken.is_some_and(|sent| sent.is_ok()).then_some(parts);
-        self.large = None;
+        });
+        if sent.is_ok() {
+            self.way = Way::Parts(parts);
+        }
+        self.turns.large.clear();
     }
 
-    fn send(&mut self, part: String) {
-        self.put(Bytes::from(part));
+    fn send(&mut self, part: String) -> bool {
+        let Way::Whole(Some(answer)) = &mut self.way else {
+            return self.put(Bytes::from(part));
+        };
+        let body = answer.body.to_mut();
+        if body.len() + part.len() > OLD_BYTES_MAX {
+            self.fail();
+            return false;
+        }
+        body.push_str(&part);
+        true
     }
 
     fn finish(&mut self) {
@@ -103,7 +177,7 @@ impl AnswerSink for PartsSink {
     }
 
     fn fail(&mut self) {
-        self.parts = None;
+        self.way = Way::Gone;
     }
 }
 
@@ -113,6 +187,7 @@ pub(crate) struct PartsBody {
     parts: mpsc::Receiver<Bytes>,
     kept: Kept,
     has_end: bool,
+    note: Interval,
 }
 
 impl Body for PartsBody {
@@ -128,7 +203,14 @@ impl Body for PartsBody {
         }
         // The client has read on.
         self.kept.sent(0);
-        Poll::Ready(match ready!(self.parts.poll_recv(context)) {
+        let part = loop {
+            if let Poll::Ready(part) = self.parts.poll_recv(context) {
+                break part;
+            }
+            ready!(self.note.poll_tick(context));
+            self.kept.sent(0);
+        };
+        Poll::Ready(match part {
             Some(part) if part.is_empty() => {
                 self.has_end = true;
                 None
@@ -154,7 +236,11 @@ mod tests {
         runtime.block_on(async {
             let places = Places::new(1, COUNTED_BYTES, 1);
             let place = Arc::new(places.admit(Origin::User(1)).unwrap());
-            let (mut sink, head) = PartsSink::new(&place, None);
+            let turns = PartsTurns {
+                large: Vec::new(),
+                streams: Arc::new(Semaphore::new(1)),
+            };
+            let (mut sink, head) = PartsSink::new(&place, turns);
             let maker = tokio::task::spawn_blocking(move || {
                 sink.begin(Status::OK, "text/plain");
                 make(&mut sink);
@@ -178,7 +264,7 @@ mod tests {
     #[test]
     fn all_parts_come_and_then_the_end() {
         let (parts, is_whole) = parts_of(|sink| {
-            (0..20).for_each(|number| sink.send(format!("{number}")));
+            (0..20).for_each(|number| assert!(sink.send(format!("{number}"))));
             sink.finish();
         });
         assert!(is_whole);
@@ -188,12 +274,12 @@ mod tests {
     #[test]
     fn without_its_end_an_answer_is_an_error() {
         let (parts, is_whole) = parts_of(|sink| {
-            sink.send("a".to_owned());
+            assert!(sink.send("a".to_owned()));
             sink.fail();
-            sink.send("b".to_owned());
+            assert!(!sink.send("b".to_owned()));
         });
         assert_eq!((parts.len(), is_whole), (1, false));
-        let (parts, is_whole) = parts_of(|sink| sink.send("a".to_owned()));
+        let (parts, is_whole) = parts_of(|sink| assert!(sink.send("a".to_owned())));
         assert_eq!((parts.len(), is_whole), (1, false));
     }
 
@@ -201,10 +287,38 @@ mod tests {
     #[test]
     fn an_answer_ends_with_its_time() {
         let (parts, is_whole) = parts_of(|sink| {
-            sink.until = Instant::now();
-            (0..PARTS_WAITING * 2).for_each(|_| sink.send("a".to_owned()));
+            sink.patience = Duration::ZERO;
+            assert!(!sink.send("a".to_owned()));
             sink.finish();
         });
         assert!(parts.is_empty() && !is_whole);
+    }
+
+    /// Clients of HTTP/1.0 take an answer that breaks off for the whole.
+    #[test]
+    fn old_clients_get_answers_whole() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let places = Places::new(1, COUNTED_BYTES, 1);
+        let place = Arc::new(places.admit(Origin::User(1)).unwrap());
+        let whole = |parts: usize, of: usize| {
+            let turns = PartsTurns {
+                large: Vec::new(),
+                streams: Arc::new(Semaphore::new(1)),
+            };
+            let (mut sink, _head) = PartsSink::new(&place, turns);
+            sink.keep_whole();
+            sink.begin(Status::OK, "text/plain");
+            let part = "x".repeat(of);
+            (0..parts).for_each(|_| {
+                sink.send(part.clone());
+            });
+            sink.finish();
+            sink.into_whole().map(|answer| answer.body.len())
+        };
+        assert_eq!(whole(3, 5), Some(15));
+        assert_eq!(whole(2, OLD_BYTES_MAX / 2 + 1), None);
     }
 }

@@ -5,7 +5,7 @@ use crate::events::{EventBody, Feeds, NoStream};
 use crate::identity::{Authentication, Credentials, Identity, Peer};
 use crate::listen::{Connection, Listeners};
 use crate::pages;
-use crate::parts::{PartsBody, PartsHead, PartsSink};
+use crate::parts::{PartsBody, PartsHead, PartsSink, PartsTurns};
 use crate::places::{Kept, Origin, Place, Places, STALL_MAX};
 use crate::user_stream::UserStream;
 use anyhow::{Context as _, Result};
@@ -14,7 +14,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use muster_cli::connect::ConnectError;
 use muster_cli::rest::{self, Answer, Status};
@@ -52,8 +52,6 @@ const KEPT_BYTES_MAX: usize = 128 << 20;
 const PART_BYTES: usize = 64 << 10;
 /// Requests that need much memory and are answered at a time.
 const LARGE: usize = 2;
-/// Where the turn at these is among those that a request waits for.
-const LARGE_OF_ALL: usize = 2;
 /// Characters of a path in the log.
 const LOGGED_CHARS: usize = 160;
 /// Lines of requests that are nobody's, in a second.
@@ -75,8 +73,10 @@ struct Shared {
     allowed: Authentication,
     connections: Connections,
     places: Arc<Places>,
-    /// Requests that need much memory.
-    large: Arc<Semaphore>,
+    /// Requests that need much memory; those about accounting apart, which may take long before anything comes.
+    large: [Arc<Semaphore>; 2],
+    /// Answers that are sent in parts.
+    streams: Arc<Semaphore>,
     feeds: Arc<Feeds>,
     log: Arc<LineLimit>,
 }
@@ -128,7 +128,8 @@ pub fn serve(
             KEPT_BYTES_MAX,
             limits.threads.div_ceil(2),
         ),
-        large: Arc::new(Semaphore::new(LARGE)),
+        large: [(); 2].map(|()| Arc::new(Semaphore::new(LARGE))),
+        streams: Arc::new(Semaphore::new(limits.threads.div_ceil(2))),
         log: Arc::default(),
     });
     passed::start().context("cannot start thread to close what users send")?;
@@ -455,10 +456,18 @@ async fn answer(
     let query = head.uri.query().unwrap_or("").to_owned();
     let is_large = body.len() > SMALL_BODY_BYTES || rest::is_listing(method, &path);
     let of_user = shared.places.large_of_user(identity.caller.uid);
-    let large = is_large.then(|| [of_user, place.large.clone(), shared.large.clone()]);
+    let of_all = &shared.large[usize::from(path.starts_with("/slurmdb"))];
+    let large = is_large.then(|| [of_user, place.large.clone(), of_all.clone()]);
     let mut turn = turn(place, large).await;
-    let of_all = is_large.then(|| turn.remove(LARGE_OF_ALL));
-    let (mut sink, long) = PartsSink::new(place, of_all);
+    // Who answers a long request in parts needs little memory: of its turns the user's own stays.
+    let turns = PartsTurns {
+        large: turn.drain(1..if is_large { 3 } else { 1 }).collect(),
+        streams: Arc::clone(&shared.streams),
+    };
+    let (mut sink, long) = PartsSink::new(place, turns);
+    if head.version < Version::HTTP_11 {
+        sink.keep_whole();
+    }
     let mut asked = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let request = rest::Request {
@@ -475,7 +484,8 @@ async fn answer(
             conf: &shared.conf,
             since: Instant::now(),
         };
-        rest::answer(&request, &mut connections, &mut sink)
+        let answer = rest::answer(&request, &mut connections, &mut sink);
+        answer.or_else(|| sink.into_whole())
     });
     tokio::select! {
         biased;

@@ -17,7 +17,9 @@ impl Connect for Nobody {
 impl AnswerSink for Nobody {
     fn begin(&mut self, _: Status, _: &'static str) {}
 
-    fn send(&mut self, _: String) {}
+    fn send(&mut self, _: String) -> bool {
+        true
+    }
 
     fn finish(&mut self) {}
 

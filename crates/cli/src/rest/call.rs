@@ -12,9 +12,13 @@ use jiff::tz::TimeZone;
 use muster_model::refusal::Refusal;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 
 /// The longest answer that is made whole before any of it is sent.
 const WHOLE_BYTES_MAX: usize = 1 << 20;
+/// The longest description of an error.
+const DESCRIPTION_CHARS_MAX: usize = 4096;
 /// Warnings of an answer, with the one that says that there are more.
 const WARNINGS_MAX: usize = 64;
 const LAST_WARNING: usize = WARNINGS_MAX - 1;
@@ -100,6 +104,8 @@ pub(super) struct Call<'a> {
     sink: &'a mut dyn AnswerSink,
     /// Part of the answer was sent.
     is_begun: bool,
+    /// See [`LongAnswer::source`].
+    source: Option<UnixStream>,
 }
 
 /// Where a request is answered from, and where a long answer goes.
@@ -115,18 +121,30 @@ struct LongAnswer<'s> {
     media_type: &'static str,
     kept: String,
     is_begun: bool,
+    /// What the controller still sends for it, which ends where nobody wants the answer any more.
+    source: Option<UnixStream>,
 }
 
 impl LongAnswer<'_> {
     fn take(&mut self, part: &str) {
         if self.is_begun {
-            return self.sink.send(part.to_owned());
+            return self.send(part.to_owned());
         }
         self.kept.push_str(part);
         if self.kept.len() >= WHOLE_BYTES_MAX {
             self.sink.begin(self.status, self.media_type);
-            self.sink.send(std::mem::take(&mut self.kept));
             self.is_begun = true;
+            let kept = std::mem::take(&mut self.kept);
+            self.send(kept);
+        }
+    }
+
+    fn send(&mut self, part: String) {
+        if !self.sink.send(part)
+            && let Some(source) = self.source.take()
+        {
+            // What is read from it next is its end. One that has ended already is as good.
+            let _ = source.shutdown(Shutdown::Both);
         }
     }
 }
@@ -158,6 +176,7 @@ impl<'a> Call<'a> {
             cluster: String::new(),
             sink,
             is_begun: false,
+            source: None,
         }
     }
 
@@ -242,7 +261,9 @@ impl<'a> Call<'a> {
         let mut client = self.take_client()?;
         let mut answer = Ok(());
         let ctx = self.context();
+        self.source = client.stream().try_clone().ok();
         let document = self.document(&ctx, |w| answer = body(w, &mut client));
+        self.source = None;
         self.put_back(client, &answer);
         answer.map_err(|e| self.failure(&e)).map(|()| document)
     }
@@ -250,6 +271,14 @@ impl<'a> Call<'a> {
     /// The document of an answer. A long one is sent while it is made; what this gives is nothing then.
     pub(super) fn document(&mut self, ctx: &Ctx, body: impl FnOnce(&mut Writer<'_>)) -> String {
         let media_type = self.media_type_of(self.status);
+        let source = self.source.take();
+        let envelope = Envelope {
+            command: "",
+            asker: Some(&self.asker),
+            is_of_accounting: self.operation.area == Area::Slurmdb,
+            errors: &self.errors,
+            warnings: &self.warnings,
+        };
         let mut out = String::with_capacity(1 << 12);
         let mut answer = LongAnswer {
             sink: self.sink,
@@ -257,13 +286,7 @@ impl<'a> Call<'a> {
             media_type,
             kept: String::new(),
             is_begun: false,
-        };
-        let envelope = Envelope {
-            command: "",
-            asker: Some(&self.asker),
-            is_of_accounting: self.operation.area == Area::Slurmdb,
-            errors: &self.errors,
-            warnings: &self.warnings,
+            source,
         };
         let mut take = |part: &str| answer.take(part);
         enveloped_in_parts(&mut out, &mut take, self.dialect, &envelope, ctx, body);
@@ -307,9 +330,16 @@ impl<'a> Call<'a> {
         }
         let (status, body) = match result {
             Ok(document) => (self.status, document),
-            Err(failure) => {
+            Err(mut failure) => {
+                // It may repeat what was sent.
+                let description = &mut failure.problem.description;
+                if let Some((end, _)) = description.char_indices().nth(DESCRIPTION_CHARS_MAX) {
+                    description.truncate(end);
+                }
                 self.errors.push(failure.problem);
                 let ctx = Ctx::bare(&self.cluster, TimeZone::UTC);
+                self.warnings.clear();
+                self.status = failure.status;
                 (failure.status, self.document(&ctx, |_| {}))
             }
         };
@@ -363,6 +393,7 @@ impl<'a> Call<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read as _;
 
     #[derive(Default)]
     struct Sent {
@@ -375,8 +406,9 @@ mod tests {
             self.heads.push((status, media_type));
         }
 
-        fn send(&mut self, part: String) {
+        fn send(&mut self, part: String) -> bool {
             self.parts.push(part.len());
+            self.parts.len() < 3
         }
 
         fn finish(&mut self) {}
@@ -387,18 +419,24 @@ mod tests {
     #[test]
     fn a_long_answer_is_sent_in_parts() {
         let mut sent = Sent::default();
+        let (source, mut controller) = UnixStream::pair().unwrap();
         let mut answer = LongAnswer {
             sink: &mut sent,
             status: Status::OK,
             media_type: "application/json",
             kept: String::new(),
             is_begun: false,
+            source: Some(source),
         };
         let part = "x".repeat(WHOLE_BYTES_MAX / 4);
         (0..3).for_each(|_| answer.take(&part));
         assert!(!answer.is_begun);
-        (0..3).for_each(|_| answer.take(&part));
+        (0..2).for_each(|_| answer.take(&part));
         assert!(answer.is_begun && answer.kept.is_empty());
+        assert!(answer.source.is_some());
+        // Nobody wants more, of the controller neither.
+        answer.take(&part);
+        assert_eq!(controller.read(&mut [0]).unwrap(), 0);
         assert_eq!(sent.heads, [(Status::OK, "application/json")]);
         let quarter = WHOLE_BYTES_MAX / 4;
         assert_eq!(sent.parts, [WHOLE_BYTES_MAX, quarter, quarter]);

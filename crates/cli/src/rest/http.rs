@@ -73,8 +73,8 @@ pub trait AnswerSink {
     /// Sends the head; the body follows.
     fn begin(&mut self, status: Status, media_type: &'static str);
 
-    /// Sends the next part of the body. Where nobody reads any more it is lost.
-    fn send(&mut self, part: String);
+    /// Sends the next part of the body, and says whether anybody still wants it.
+    fn send(&mut self, part: String) -> bool;
 
     /// Says that nothing follows.
     fn finish(&mut self);
