@@ -49,6 +49,16 @@ struct Parting {
     srun: Option<ClientId>,
 }
 
+/// The end of a step that is being reported to the launcher.
+#[derive(Debug)]
+struct ReportedEnd {
+    ended: Ended,
+    /// The message that reports it.
+    frame: Rc<Vec<u8>>,
+    /// srun, of a direct step.
+    srun: Option<ClientId>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Stepd {
@@ -56,8 +66,7 @@ pub struct Stepd {
     /// This node's name.
     node: Rc<str>,
     step: Option<Step>,
-    /// The end of a step that is being reported, and srun if the step was direct.
-    reporting: Option<(Ended, Rc<Vec<u8>>, Option<ClientId>)>,
+    reporting: Option<ReportedEnd>,
     parting: Option<Parting>,
     /// A step that was given by the launcher while another ran, which a lost agent had given.
     early: Option<Box<NextStep>>,
@@ -276,7 +285,7 @@ impl Stepd {
         match frame {
             Some(frame) if self.has_launcher => {
                 self.out.push(Action::ReportEnd(Rc::clone(&frame)));
-                self.reporting = Some((ended, frame, srun));
+                self.reporting = Some(ReportedEnd { ended, frame, srun });
             }
             _ => self.leave(Some(ended), srun),
         }
@@ -284,7 +293,7 @@ impl Stepd {
 
     /// The order matters: a process that receives the end later finds it where it was reported before.
     fn end_reported(&mut self, is_sent: bool, had_read: bool) {
-        let Some((ended, frame, srun)) = self.reporting.take() else {
+        let Some(ReportedEnd { ended, frame, srun }) = self.reporting.take() else {
             return;
         };
         if !is_sent {
