@@ -13,12 +13,23 @@ enum Life {
     Exited(ExitStatus),
 }
 
+/// Tasks of a node that ended in the same way.
+#[derive(Debug)]
+struct EndedTasks {
+    node: String,
+    exit: ExitStatus,
+    /// The kernel killed them for their memory.
+    oom: bool,
+    /// Their numbers in the step.
+    tasks: Vec<u32>,
+}
+
 /// All tasks of a step.
 #[derive(Debug)]
 pub(super) struct Tasks {
     lives: Vec<Life>,
-    /// Ends that were not reported yet: node, status, tasks.
-    unreported: Vec<(String, ExitStatus, bool, Vec<u32>)>,
+    /// Ends that were not reported yet.
+    unreported: Vec<EndedTasks>,
 }
 
 impl Tasks {
@@ -55,12 +66,15 @@ impl Tasks {
         let same = self
             .unreported
             .iter_mut()
-            .find(|(n, e, o, _)| n == node && *e == exit && *o == oom);
+            .find(|ended| ended.node == node && ended.exit == exit && ended.oom == oom);
         match same {
-            Some((_, _, _, tasks)) => tasks.push(task),
-            None => self
-                .unreported
-                .push((node.to_owned(), exit, oom, vec![task])),
+            Some(ended) => ended.tasks.push(task),
+            None => self.unreported.push(EndedTasks {
+                node: node.to_owned(),
+                exit,
+                oom,
+                tasks: vec![task],
+            }),
         }
         true
     }
@@ -74,11 +88,12 @@ impl Tasks {
     pub(super) fn take_exit_lines(&mut self) -> Vec<ExitLine> {
         self.unreported
             .drain(..)
-            .map(|(node, exit, oom, mut tasks)| {
-                tasks.sort_unstable();
+            .map(|mut ended| {
+                ended.tasks.sort_unstable();
+                let (tasks, how) = (named(&ended.tasks), how(ended.exit, ended.oom));
                 ExitLine {
-                    text: format!("{node}: {}: {}", named(&tasks), how(exit, oom)),
-                    success: exit.is_ok() && !oom,
+                    text: format!("{}: {tasks}: {how}", ended.node),
+                    success: ended.exit.is_ok() && !ended.oom,
                 }
             })
             .collect()
