@@ -3,7 +3,7 @@
 //! A job's end leaves no process: what survives its script was orphaned on the way and thus adopted by the launcher, so
 //! after each script's end it is enough to look whether the launcher has children that it did not start.
 
-use super::interface::{Action, MessageKind, Timer};
+use super::interface::{Action, Leftovers, MessageKind, Timer};
 use super::job::{JobEntry, Program};
 use super::launches::Launches;
 use super::state::LauncherState;
@@ -190,18 +190,18 @@ impl Launches {
     pub(super) fn leftovers_found(
         &mut self,
         state: &mut LauncherState,
-        left: Vec<(JobAttempt, Vec<i32>)>,
+        left: Vec<Leftovers>,
         is_unclear: bool,
         since_ms: u64,
     ) {
-        for (attempt, found) in left {
+        for Leftovers { attempt, pids } in left {
             let Some(entry) = state.jobs.get(&attempt) else {
                 continue;
             };
             if !entry.phase.is_ending() || entry.is_busy() {
                 continue;
             }
-            if found.is_empty() {
+            if pids.is_empty() {
                 if !self.programs.start_epilog(state, attempt)
                     && !self.programs.start_container_removal(state, attempt)
                 {
@@ -211,7 +211,7 @@ impl Launches {
                 let of = state.members(attempt);
                 state.actions.push(Action::SignalFound {
                     of,
-                    found,
+                    found: pids,
                     since_ms,
                     signal: signals::SIGKILL,
                 });

@@ -170,8 +170,8 @@ pub enum Event {
     Measured(u64, Option<Vec<u8>>),
     /// To [`Action::FindLeftovers`].
     LeftoversFound {
-        /// Processes of each job that are no longer below any that the launcher knows.
-        left: Vec<(JobAttempt, Vec<i32>)>,
+        /// What is left of each job.
+        left: Vec<Leftovers>,
         /// There are others, and nothing says whose they are.
         is_unclear: bool,
         /// When the search began.
@@ -341,6 +341,15 @@ pub struct Members {
     pub is_roots: bool,
     /// An earlier launcher has begun it: its processes are no descendants of this one.
     pub is_recovered: bool,
+}
+
+/// Processes of a job that are no longer below any that the launcher knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftovers {
+    /// The job.
+    pub attempt: JobAttempt,
+    /// Numbers of the processes; none if the job has left none.
+    pub pids: Vec<i32>,
 }
 
 /// What is seen of a process.

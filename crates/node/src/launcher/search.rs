@@ -8,7 +8,7 @@ use crate::processes::{self, Containment, ProcessTree, Stat};
 use crate::{audit_session, sys};
 use muster_model::ids::{JobAttempt, StepNo};
 use muster_node_core::launcher::Launcher;
-use muster_node_core::launcher::interface::{Belongs, Event, Members, ProcessTraits};
+use muster_node_core::launcher::interface::{Belongs, Event, Leftovers, Members, ProcessTraits};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
@@ -279,13 +279,14 @@ impl Search {
         let is_unclear = orphans.iter().any(|(_, owner)| owner.is_none());
         let mut left = Vec::with_capacity(jobs.len());
         for of in jobs {
-            let mut found: Vec<i32> = of_job(&orphans, of.attempt).collect();
+            let attempt = of.attempt;
+            let mut pids: Vec<i32> = of_job(&orphans, attempt).collect();
             if of.is_recovered {
-                found.extend(self.strays(launcher, of.attempt));
+                pids.extend(self.strays(launcher, attempt));
             }
             // Those too that are below other processes than the launcher's.
-            found.extend(self.groups.members(of.attempt));
-            left.push((of.attempt, found));
+            pids.extend(self.groups.members(attempt));
+            left.push(Leftovers { attempt, pids });
         }
         Event::LeftoversFound {
             left,

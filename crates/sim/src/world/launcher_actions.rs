@@ -10,7 +10,7 @@ use crate::world::invariants;
 use crate::{Plant, Violation};
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::launcher::interface::{
-    Action, Belongs, Event, Failure, LaunchFiles, Members, ProgramKind, ScriptFailure,
+    Action, Belongs, Event, Failure, LaunchFiles, Leftovers, Members, ProgramKind, ScriptFailure,
     ScriptLaunch, ScriptNotStarted, StartedStepd, StepdConnId,
 };
 use muster_node_core::messages::{FirstOrder, LauncherEvent, StepdCommand, StepdEvent};
@@ -598,9 +598,9 @@ impl LauncherExecutor<'_> {
 
     fn find_leftovers(&mut self, node: usize, jobs: &[Members]) {
         let blind = self.world.planted(Plant::Leftover) && self.world.random.one_in(2);
-        let mut left: Vec<(JobAttempt, Vec<i32>)> = Vec::new();
+        let mut left = Vec::new();
         for of in jobs {
-            let found = match blind {
+            let pids = match blind {
                 true => Vec::new(),
                 false => self.left_of(node, *of),
             };
@@ -608,9 +608,10 @@ impl LauncherExecutor<'_> {
                 && let Some(launcher) = &mut self.world.nodes[node].launcher
             {
                 // Their end is noticed.
-                launcher.watched.extend(&found);
+                launcher.watched.extend(&pids);
             }
-            left.push((of.attempt, found));
+            let attempt = of.attempt;
+            left.push(Leftovers { attempt, pids });
         }
         let since_ms = self.world.boot_ms(node);
         let event = Event::LeftoversFound {

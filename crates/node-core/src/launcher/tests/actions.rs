@@ -1,6 +1,7 @@
 //! What the model does about the launcher's actions.
 
 use super::*;
+use crate::launcher::interface::Leftovers;
 use muster_model::ids::AttemptStep;
 
 impl World {
@@ -352,9 +353,9 @@ impl World {
                 found.into_iter().for_each(|pid| self.end(pid, SIGKILL));
             }
             Action::FindLeftovers(jobs) => {
-                let left = jobs.iter().map(|of| {
-                    let orphans = self.pids(|kind| *kind == Kind::Orphan(of.attempt));
-                    (of.attempt, orphans)
+                let left = jobs.iter().map(|of| Leftovers {
+                    attempt: of.attempt,
+                    pids: self.pids(|kind| *kind == Kind::Orphan(of.attempt)),
                 });
                 let left = left.collect();
                 self.events.push_back(Event::LeftoversFound {
