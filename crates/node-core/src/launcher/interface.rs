@@ -256,7 +256,16 @@ pub struct JobProcesses {
     /// Its script.
     pub script: Option<i32>,
     /// Its step daemons, which are not the job's themselves.
-    pub daemons: Vec<(StepNo, i32)>,
+    pub daemons: Vec<DaemonProcess>,
+}
+
+/// The process of a step daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DaemonProcess {
+    /// The step that it runs.
+    pub step: StepNo,
+    /// Number of the process.
+    pub pid: i32,
 }
 
 /// Programs of the site around a job.

@@ -1,7 +1,7 @@
 //! What the processes of a job use, and which tasks they are: asked by the agent, and found out by a process of its own each time,
 //! as files of a process may be slow to read, and there may be very many processes.
 
-use super::interface::{Action, JobProcesses, ProcessQuery, Timer};
+use super::interface::{Action, DaemonProcess, JobProcesses, ProcessQuery, Timer};
 use super::state::LauncherState;
 use crate::messages::LauncherEvent;
 use muster_model::ids::JobId;
@@ -76,8 +76,11 @@ impl Measurements {
         let mut of = JobProcesses::default();
         for (_, entry) in state.jobs.iter().filter(|(attempt, _)| attempt.job == job) {
             let live = entry.steps.iter().filter(|(_, p)| p.ended.is_none());
-            of.daemons
-                .extend(live.filter(|(_, p)| p.pid > 0).map(|(s, p)| (*s, p.pid)));
+            let running = live.filter(|(_, p)| p.pid > 0);
+            of.daemons.extend(running.map(|(step, p)| DaemonProcess {
+                step: *step,
+                pid: p.pid,
+            }));
             of.script = entry.script.or(of.script);
         }
         of

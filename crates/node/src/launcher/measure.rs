@@ -32,12 +32,12 @@ pub(super) fn list(tree: &ProcessTree, of: &JobProcesses) -> ProcessList {
         let pid = pid.unsigned_abs();
         listed.all.push(Process { pid, step, task });
     };
-    for &(step, daemon) in &of.daemons {
-        for pid in tree.below(&[daemon]) {
-            if processes::Stat::of(pid).is_some_and(|s| s.parent == daemon) {
+    for daemon in &of.daemons {
+        for pid in tree.below(&[daemon.pid]) {
+            if processes::Stat::of(pid).is_some_and(|s| s.parent == daemon.pid) {
                 listed.tasks.push(pid.unsigned_abs());
             }
-            add(pid, step, None);
+            add(pid, daemon.step, None);
         }
     }
     if let Some(script) = of.script {
