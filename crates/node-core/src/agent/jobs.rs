@@ -2,6 +2,7 @@
 
 use super::interface::Timer;
 use super::node_steps::Listening;
+use super::stepds::{RunningDaemon, StepdEndpoint};
 use super::transition::{NodeJobEvent, NodeJobState};
 use super::{Agent, Event};
 use crate::exit_status::{OUT_OF_MEMORY, exit_status};
@@ -160,7 +161,10 @@ impl Agent {
     }
 
     fn stepd_ready(&mut self, attempt: JobAttempt, step: StepNo, pid: i32, listening: Listening) {
-        let place = (pid, listening.address.clone());
+        let place = StepdEndpoint {
+            pid,
+            address: listening.address.clone(),
+        };
         self.steps
             .stepds
             .place(AttemptStep::new(attempt, step), place);
@@ -239,7 +243,7 @@ impl Agent {
             self.adopt(k);
         }
         self.state.is_synced = true;
-        for (attempt, step, pid) in unknown {
+        for RunningDaemon { attempt, step, pid } in unknown {
             self.state
                 .out
                 .command(LauncherCommand::StepAssigned { attempt, step, pid });

@@ -4,6 +4,7 @@ use super::actions::Actions;
 use super::early::{EarlyRequests, EarlySender, TURN_MS};
 use super::lead::CreateRequest;
 use super::state::AgentState;
+use super::stepds::StepdEndpoint;
 use super::steps::Steps;
 use super::transition::{NodeStepEvent, NodeStepState, next_node_step_state};
 use super::{Action, ConnId, RequestId, StdioId, StepdChannelId, Timer, encode};
@@ -445,7 +446,7 @@ impl Steps {
         stepd: StepdChannelId,
         is_written: bool,
     ) {
-        let Some((offer, pid, address)) = self.stepds.take_offer(stepd) else {
+        let Some((offer, place)) = self.stepds.take_offer(stepd) else {
             return;
         };
         let Offer {
@@ -466,6 +467,7 @@ impl Steps {
             };
             return self.offer_or_start(state, request);
         }
+        let StepdEndpoint { pid, address } = place;
         self.stepds.set_step(stepd, step);
         state.out.close_stdio(stdio);
         state

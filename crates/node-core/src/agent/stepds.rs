@@ -18,6 +18,23 @@ pub(super) struct Stepds {
     next: u64,
 }
 
+/// The process of a daemon, and where that listens.
+#[derive(Clone, Debug)]
+pub(super) struct StepdEndpoint {
+    pub(super) pid: i32,
+    /// For the step's other nodes, and for srun.
+    pub(super) address: String,
+}
+
+/// A step that runs in a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunningDaemon {
+    pub(super) attempt: JobAttempt,
+    pub(super) step: StepNo,
+    /// The daemon's process.
+    pub(super) pid: i32,
+}
+
 #[derive(Debug)]
 struct StepdChannel {
     attempt: JobAttempt,
@@ -25,8 +42,8 @@ struct StepdChannel {
     step: Option<StepNo>,
     /// The first step that it was given by this channel.
     started_with: StepNo,
-    /// Its process, and where it listens, once the launcher has said so.
-    place: Option<(i32, String)>,
+    /// Known once the launcher has said so.
+    place: Option<StepdEndpoint>,
     /// It gets no other step from here: the launcher that it belongs to, or that connection to it, is lost.
     retired: bool,
     /// The step that it is being given.
@@ -67,7 +84,7 @@ impl Stepds {
     pub(super) fn place(
         &mut self,
         AttemptStep { attempt, step }: AttemptStep,
-        place: (i32, String),
+        place: StepdEndpoint,
     ) {
         // It may have ended already.
         let is_it = |d: &StepdChannel| d.place.is_none() && d.started_with == step;
@@ -78,18 +95,19 @@ impl Stepds {
     }
 
     /// Steps that run here but are not among those that the launcher knows.
-    pub(super) fn unknown_to(&self, known: &[KnownJob]) -> Vec<(JobAttempt, StepNo, i32)> {
+    pub(super) fn unknown_to(&self, known: &[KnownJob]) -> Vec<RunningDaemon> {
         let knows = |attempt: JobAttempt, step: StepNo| {
             let mut of_attempt = known.iter().filter(|k| k.attempt == attempt);
             of_attempt.any(|k| k.steps.contains(&step))
         };
-        let running = self
-            .all
-            .values()
-            .filter_map(|d| Some((d.attempt, d.step?, d.place.as_ref()?.0)));
-        running
-            .filter(|(attempt, step, _)| !knows(*attempt, *step))
-            .collect()
+        let running = self.all.values().filter_map(|daemon| {
+            Some(RunningDaemon {
+                attempt: daemon.attempt,
+                step: daemon.step?,
+                pid: daemon.place.as_ref()?.pid,
+            })
+        });
+        running.filter(|r| !knows(r.attempt, r.step)).collect()
     }
 
     /// The daemon that was started with a step.
@@ -112,11 +130,11 @@ impl Stepds {
         }
     }
 
-    /// A daemon was given a step; the step, and the daemon's process and address.
-    pub(super) fn take_offer(&mut self, id: StepdChannelId) -> Option<(Box<Offer>, i32, String)> {
+    /// A daemon was given a step; the step, and the daemon's place.
+    pub(super) fn take_offer(&mut self, id: StepdChannelId) -> Option<(Box<Offer>, StepdEndpoint)> {
         let stepd = self.all.get_mut(&id)?;
-        let (pid, address) = stepd.place.clone()?;
-        Some((stepd.offer.take()?, pid, address))
+        let place = stepd.place.clone()?;
+        Some((stepd.offer.take()?, place))
     }
 
     /// A daemon has a step now.
@@ -212,10 +230,10 @@ impl Stepds {
         }
         let of_job = self.of_job(attempt);
         let waiting = of_job.filter(|(_, d)| d.step.is_none()).count();
-        let place = stepd.place.clone();
+        let pid = stepd.place.as_ref().map(|place| place.pid);
         if ended
             && waiting > SPARES_MAX
-            && let Some((pid, _)) = place
+            && let Some(pid) = pid
         {
             self.close(out, id);
             out.command(LauncherCommand::ReleaseStepd { attempt, pid });
