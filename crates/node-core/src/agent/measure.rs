@@ -19,20 +19,33 @@ impl StepTask {
     }
 }
 
-/// What each task uses: usage with its totals only, and its virtual memory, KiB.
-pub(super) type TaskUsages = BTreeMap<StepTask, (Usage, u64)>;
+/// What a task uses.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MeasuredUsage {
+    /// Totals only.
+    pub(super) usage: Usage,
+    /// Virtual memory, KiB.
+    pub(super) vsize_kib: u64,
+}
+
+/// What each task uses.
+pub(super) type TaskUsages = BTreeMap<StepTask, MeasuredUsage>;
 
 /// What the launcher has measured.
 pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> TaskUsages {
-    let entry = |t: TaskUsage| (StepTask::new(t.step, t.task), (t.usage, t.vsize_kib));
+    let entry = |t: TaskUsage| {
+        let (usage, vsize_kib) = (t.usage, t.vsize_kib);
+        let measured = MeasuredUsage { usage, vsize_kib };
+        (StepTask::new(t.step, t.task), measured)
+    };
     tasks.into_iter().map(entry).collect()
 }
 
 /// The steps that tasks are of.
 pub(super) fn sum_up(tasks: &TaskUsages, node: &str) -> Vec<(StepNo, Usage)> {
     let mut steps: BTreeMap<StepNo, Usage> = BTreeMap::new();
-    for (StepTask { step, task }, (usage, vsize_kib)) in tasks {
-        let mut usage = usage.clone().of_task(*task, *vsize_kib);
+    for (StepTask { step, task }, measured) in tasks {
+        let mut usage = measured.usage.clone().of_task(*task, measured.vsize_kib);
         usage.set_node(node);
         steps.entry(*step).or_default().add(&usage);
     }

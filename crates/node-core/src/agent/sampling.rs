@@ -5,7 +5,7 @@
 //! them, but not what the kernel reports.
 
 use super::actions::Actions;
-use super::measure::{self, StepTask, TaskUsages};
+use super::measure::{self, MeasuredUsage, StepTask, TaskUsages};
 use super::state::AgentState;
 use super::{Agent, Timer};
 use crate::exit_status::OUT_OF_MEMORY;
@@ -172,15 +172,16 @@ impl Samples {
             self.kill_over_memory(state, attempt, &now);
         }
         let seen = self.seen.entry(attempt).or_default();
-        for (task, (usage, vsize_kib)) in now {
-            let (most, most_vsize_kib) = seen.entry(task).or_default();
+        for (task, MeasuredUsage { usage, vsize_kib }) in now {
+            let most_of_task = seen.entry(task).or_default();
+            most_of_task.vsize_kib = vsize_kib.max(most_of_task.vsize_kib);
+            let most = &mut most_of_task.usage;
             most.user_us = most.user_us.max(usage.user_us);
             most.system_us = most.system_us.max(usage.system_us);
             most.max_rss_kib = most.max_rss_kib.max(usage.max_rss_kib);
             most.pages = most.pages.max(usage.pages);
             most.disk_read_bytes = most.disk_read_bytes.max(usage.disk_read_bytes);
             most.disk_write_bytes = most.disk_write_bytes.max(usage.disk_write_bytes);
-            *most_vsize_kib = vsize_kib.max(*most_vsize_kib);
         }
     }
 
@@ -194,8 +195,8 @@ impl Samples {
         let share = state.jobs.get(attempt).and_then(|job| job.share());
         let of_job = share.map_or(0, |share| share.memory_mib * 1024);
         let mut used: HashMap<StepNo, u64> = HashMap::new();
-        for (key, (usage, _)) in now {
-            *used.entry(key.step).or_default() += usage.max_rss_kib;
+        for (key, measured) in now {
+            *used.entry(key.step).or_default() += measured.usage.max_rss_kib;
         }
         for (step, kib) in used {
             let most = self.may_have.get(&AttemptStep::new(attempt, step));
