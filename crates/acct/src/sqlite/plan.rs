@@ -17,17 +17,17 @@ pub(super) struct Plan<'a> {
     /// Steps by run.
     pub(super) steps: Vec<StepWrite<'a>>,
     /// Worst step statuses of runs, in order.
-    pub(super) derived: Vec<(i64, ExitStatus)>,
-    /// Suspensions that began or ended (true), in order.
-    pub(super) suspensions: Vec<(i64, Timestamp, bool)>,
-    /// A run that goes on as another since a time: nothing follows it in the plan.
-    pub(super) resized: Option<(i64, i64, Timestamp)>,
+    pub(super) derived: Vec<DerivedExit>,
+    /// Suspensions that began or ended, in order.
+    pub(super) suspensions: Vec<SuspensionWrite>,
+    /// A run that goes on as another: nothing follows it in the plan.
+    pub(super) resized: Option<ResizedRun>,
     /// Nodes, in order.
     pub(super) nodes: Vec<&'a NodeNow>,
     /// Changes of accounting's records, in order.
-    pub(super) transactions: Vec<(&'a Transaction, Timestamp)>,
-    /// Texts of jobs, of one owner's if that is said, in order.
-    pub(super) notes: Vec<(JobId, Option<u32>, &'a JobNote)>,
+    pub(super) transactions: Vec<TransactionWrite<'a>>,
+    /// Texts of jobs, in order.
+    pub(super) notes: Vec<NoteWrite<'a>>,
     job_at: HashMap<i64, usize>,
     step_at: HashMap<(i64, StepNo), usize>,
 }
@@ -48,6 +48,46 @@ pub(super) struct StepWrite<'a> {
     pub(super) step: StepNo,
     pub(super) start: Option<&'a Step>,
     pub(super) end: Option<&'a StepEnd>,
+}
+
+/// The worst exit status of a run's steps.
+pub(super) struct DerivedExit {
+    /// Row of the run.
+    pub(super) row: i64,
+    pub(super) exit: ExitStatus,
+}
+
+/// The begin or the end of a suspension.
+pub(super) struct SuspensionWrite {
+    /// Row of the run.
+    pub(super) row: i64,
+    pub(super) at: Timestamp,
+    pub(super) ended: bool,
+}
+
+/// A run whose job was resized.
+#[derive(Clone, Copy)]
+pub(super) struct ResizedRun {
+    /// Row of the run that ends.
+    pub(super) row: i64,
+    /// Row of the run that takes its place.
+    pub(super) next: i64,
+    /// When.
+    pub(super) at: Timestamp,
+}
+
+/// A change of accounting's records.
+pub(super) struct TransactionWrite<'a> {
+    pub(super) transaction: &'a Transaction,
+    pub(super) at: Timestamp,
+}
+
+/// Texts of all runs of a job.
+pub(super) struct NoteWrite<'a> {
+    pub(super) job: JobId,
+    /// The owner that the job must have; any if none is given.
+    pub(super) owner: Option<u32>,
+    pub(super) note: &'a JobNote,
 }
 
 impl<'a> Plan<'a> {
@@ -80,21 +120,39 @@ impl<'a> Plan<'a> {
                 let write = self.step(*run, *step)?;
                 write.end = Some(end.as_ref());
                 if let Some(exit) = derived_exit {
-                    self.derived.push((run_row(*run)?, *exit));
+                    self.derived.push(DerivedExit {
+                        row: run_row(*run)?,
+                        exit: *exit,
+                    });
                 }
             }
-            Change::Suspended { run, at } => self.suspensions.push((run_row(*run)?, *at, false)),
-            Change::Resumed { run, at } => self.suspensions.push((run_row(*run)?, *at, true)),
+            Change::Suspended { run, at } => self.suspension(*run, *at, false)?,
+            Change::Resumed { run, at } => self.suspension(*run, *at, true)?,
             Change::Resized { run, at, next } => {
                 self.job(next, true, false)?;
-                self.resized = Some((run_row(*run)?, run_row(next.key)?, *at));
+                self.resized = Some(ResizedRun {
+                    row: run_row(*run)?,
+                    next: run_row(next.key)?,
+                    at: *at,
+                });
             }
             Change::Node(now) => self.nodes.push(now),
             Change::Transaction { transaction, at } => {
-                self.transactions.push((transaction, *at));
+                let at = *at;
+                self.transactions.push(TransactionWrite { transaction, at });
             }
-            Change::JobNoted { job, owner, note } => self.notes.push((*job, *owner, note)),
+            Change::JobNoted { job, owner, note } => self.notes.push(NoteWrite {
+                job: *job,
+                owner: *owner,
+                note,
+            }),
         }
+        Ok(())
+    }
+
+    fn suspension(&mut self, run: RunKey, at: Timestamp, ended: bool) -> Result<(), StoreError> {
+        let row = run_row(run)?;
+        self.suspensions.push(SuspensionWrite { row, at, ended });
         Ok(())
     }
 
@@ -125,8 +183,8 @@ impl<'a> Plan<'a> {
         self.step_at = (self.steps.iter().enumerate())
             .map(|(at, write)| ((write.row, write.step), at))
             .collect();
-        self.derived.retain(|(of, _)| *of != row);
-        self.suspensions.retain(|(of, ..)| *of != row);
+        self.derived.retain(|derived| derived.row != row);
+        self.suspensions.retain(|suspension| suspension.row != row);
     }
 
     fn step(&mut self, run: RunKey, step: StepNo) -> Result<&mut StepWrite<'a>, StoreError> {

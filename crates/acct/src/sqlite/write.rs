@@ -1,7 +1,7 @@
 //! Carrying out a plan inside a transaction.
 
 use super::log::{self, Written};
-use super::plan::{JobWrite, Plan, StepWrite};
+use super::plan::{DerivedExit, JobWrite, Plan, ResizedRun, StepWrite, SuspensionWrite};
 use super::rollup::Rollup;
 use super::row::{
     ASKED, Context, LIFE, OPEN, Owner, RESIZED, STEP_END, STEP_START, cbor, exit_key, first_row,
@@ -177,13 +177,13 @@ impl Writer<'_> {
         for write in &plan.steps {
             self.step(write)?;
         }
-        for (row, exit) in &plan.derived {
+        for DerivedExit { row, exit } in &plan.derived {
             self.connection
                 .prepare_cached("UPDATE job SET derived_exit = ?2 WHERE row = ?1")?
                 .execute((row, exit_key(*exit)))?;
             self.log(Written::Job(*row))?;
         }
-        for (row, at, ended) in &plan.suspensions {
+        for SuspensionWrite { row, at, ended } in &plan.suspensions {
             let sql = if *ended {
                 "UPDATE suspension SET end_ms = ?2 WHERE job = ?1 AND end_ms IS NULL"
             } else {
@@ -195,13 +195,13 @@ impl Writer<'_> {
         for now in &plan.nodes {
             self.node(now)?;
         }
-        for (transaction, at) in &plan.transactions {
-            self.transaction(transaction, *at)?;
+        for write in &plan.transactions {
+            self.transaction(write.transaction, write.at)?;
         }
-        for (job, owner, note) in &plan.notes {
-            self.note(*job, *owner, note)?;
+        for write in &plan.notes {
+            self.note(write.job, write.owner, write.note)?;
         }
-        if let Some((run, next, at)) = plan.resized {
+        if let Some(ResizedRun { row: run, next, at }) = plan.resized {
             self.touch(run)?;
             self.connection
                 .prepare_cached("UPDATE job SET requeued = ?2, end_ms = ?3 WHERE row = ?1")?
