@@ -13,6 +13,28 @@ use std::collections::{BTreeMap, HashMap};
 /// Seconds of a day.
 const DAY_S: i64 = 86_400;
 
+/// When a job would run, for a question which resources reservations leave to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunWindow {
+    /// When the question is asked: reservations that float have moved on until then.
+    pub now: Timestamp,
+    /// When the job would start.
+    pub start: Timestamp,
+    /// When it would have ended at the latest.
+    pub end: Timestamp,
+}
+
+impl RunWindow {
+    /// Of a job that would start now.
+    pub fn from_now(now: Timestamp, end: Timestamp) -> RunWindow {
+        RunWindow {
+            now,
+            start: now,
+            end,
+        }
+    }
+}
+
 /// A reservation, as `scontrol show reservation` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 pub struct Reservation {

@@ -14,7 +14,7 @@ use muster_model::config::PartitionState;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_model::job::{Allocation, ArrayRole, Job, MILLION, NodeShare, Step};
 use muster_model::node::Node;
-use muster_model::reservation::{Flags, Reservation};
+use muster_model::reservation::{Flags, Reservation, RunWindow};
 use muster_model::spec::StdioSpec;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::{gpu_parts, hostlist, licenses};
@@ -223,7 +223,7 @@ fn licenses_suffice(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
         };
         let asked = licenses::parse_ask(text).unwrap_or_default();
         let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
-        let window = (draft.now, draft.now, end.unwrap_or(Timestamp(i64::MAX)));
+        let window = RunWindow::from_now(draft.now, end.unwrap_or(Timestamp(i64::MAX)));
         let reservation = alloc.reservation.as_deref();
         asked.contains(&alloc.licenses)
             && alloc.licenses.iter().all(|(name, count)| {

@@ -3,7 +3,7 @@
 use crate::state::State;
 use muster_model::job::Allocation;
 use muster_model::licenses::{License, parse};
-use muster_model::reservation::Reservation;
+use muster_model::reservation::{Reservation, RunWindow};
 use muster_model::time::Timestamp;
 
 impl State {
@@ -24,14 +24,9 @@ impl State {
         reservation.filter(has).unwrap_or_default()
     }
 
-    /// How many of a license a job could have now that runs until `end`, in that reservation or outside of all. Less
+    /// How many of a license a job could have now that runs in this window, in that reservation or outside of all. Less
     /// than nothing if the configuration took some away.
-    pub fn licenses_left(
-        &self,
-        name: &str,
-        reservation: Option<&str>,
-        (now, from, end): (Timestamp, Timestamp, Timestamp),
-    ) -> i64 {
+    pub fn licenses_left(&self, name: &str, reservation: Option<&str>, window: RunWindow) -> i64 {
         let used_in = |reservation: &str| {
             let key = (name.to_owned(), reservation.to_owned());
             i64::from(self.licenses_used.get(&key).copied().unwrap_or(0))
@@ -49,7 +44,7 @@ impl State {
         let held_back: i64 = self
             .reservations
             .iter()
-            .filter(|r| r.meets(now, from, end))
+            .filter(|r| r.meets(window.now, window.start, window.end))
             .filter_map(|r| Some((r, i64::from(reserved_by(r, name)?))))
             .map(|(r, count)| (count - used_in(&r.name)).max(0))
             .sum();

@@ -5,6 +5,7 @@ use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::licenses::{Counts, parse_ask};
 use muster_model::limits::LICENSE_ALTERNATIVES_MAX;
+use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,7 +121,7 @@ impl Licenses {
     }
 
     fn left(&self, name: &str, span: Span<'_>) -> i64 {
-        let window = (span.now, span.now, span.end);
+        let window = RunWindow::from_now(span.now, span.end);
         let left = span.state.licenses_left(name, span.reservation, window);
         left - self.taken.get(&span.source(name)).copied().unwrap_or(0)
     }

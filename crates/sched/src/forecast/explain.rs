@@ -15,6 +15,7 @@ use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{Job, JobState, Phase, Reason};
 use muster_model::node::{Node, NodeLink};
+use muster_model::reservation::RunWindow;
 use muster_model::spec::{DependencyKind, DependencyTerm, MemoryAsk, Sharing};
 use muster_model::time::{TimeLimit, Timestamp};
 use std::cmp::Reverse;
@@ -286,7 +287,7 @@ fn licenses(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<St
         let reservation = job.spec.reservation.as_deref();
         let length_s = job.time_limit.seconds();
         let end = length_s.map_or(Timestamp(i64::MAX), |s| now.plus_s(s));
-        let left = state.licenses_left(name, reservation, (now, now, end));
+        let left = state.licenses_left(name, reservation, RunWindow::from_now(now, end));
         let total = state.license_total(name);
         let free = format!("{} of {total} can be had now", left.max(0));
         let kept = match left >= i64::from(count) {

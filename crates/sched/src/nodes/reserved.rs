@@ -7,7 +7,7 @@ use muster_model::config::PartitionConfig;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::{Job, Reason};
-use muster_model::reservation::{Flags, Reservation};
+use muster_model::reservation::{Flags, Reservation, RunWindow};
 use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ impl Blocks {
         &self,
         own: Option<&ReservationPartition>,
         node: u32,
-        (now, from, to): (Timestamp, Timestamp, Timestamp),
+        window: RunWindow,
     ) -> impl Iterator<Item = &Reserved> {
         let list = self
             .on_node
@@ -78,16 +78,16 @@ impl Blocks {
         list.iter()
             .filter(move |&&at| own.is_none_or(|own| own.at != at && !own.above))
             .map(|&at| &self.all[at as usize])
-            .filter(move |r| r.record.meets(now, from, to))
+            .filter(move |r| r.record.meets(window.now, window.start, window.end))
     }
 
-    /// What reservations leave of a node's room to a job of the partition that runs from `from` until `to`; whether
-    /// that is less for maintenance or for others.
+    /// What reservations leave of a node's room to a job of the partition that runs in this window; whether that is less for
+    /// maintenance or for others.
     pub(crate) fn narrow<'r>(
         &self,
         own: Option<&ReservationPartition>,
         node: u32,
-        window: (Timestamp, Timestamp, Timestamp),
+        window: RunWindow,
         room: Cow<'r, Room>,
     ) -> (Cow<'r, Room>, Option<Reason>) {
         if self.on_node.get(node as usize).is_none_or(Vec::is_empty) {
@@ -126,7 +126,7 @@ impl Blocks {
         own: Option<&ReservationPartition>,
         node: u32,
         cpus: u32,
-        window: (Timestamp, Timestamp, Timestamp),
+        window: RunWindow,
     ) -> CpuSet {
         let mut hidden = CpuSet::default();
         for other in self.in_the_way(own, node, window) {

@@ -22,6 +22,7 @@ use muster_model::command::PlannedStart;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{Allocation, ArrayRole, Job, MILLION, Reason};
+use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -247,7 +248,7 @@ pub(crate) fn allocate(
     };
     // Most nodes of a job are of one kind and get as many of its tasks.
     let mut last: Option<(u32, &Pick, Want)> = None;
-    let window = (fleet.now, fleet.now, latest);
+    let window = RunWindow::from_now(fleet.now, latest);
     alloc.nodes.reserve_exact(picks.len());
     for pick in picks {
         debug_assert_ne!(pick.node, NOWHERE);

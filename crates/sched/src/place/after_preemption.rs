@@ -14,6 +14,7 @@ use crate::place::holds::{CLAIM, Holds, NodeHold};
 use crate::place::node_source::{end_after, tightest};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::{Job, NodeShare};
+use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -76,7 +77,11 @@ impl<'a> AfterPreemption<'a> {
         if !holds.is_empty() {
             room = self.beside(node, holds, room);
         }
-        let window = (self.fleet.now, self.start, self.end());
+        let window = RunWindow {
+            now: self.fleet.now,
+            start: self.start,
+            end: self.end(),
+        };
         let blocks = &self.fleet.blocks;
         blocks.narrow(self.part.own.as_ref(), node, window, room).0
     }

@@ -10,6 +10,7 @@ use crate::nodes::rooms::take_away;
 use crate::place::NodeSource;
 use crate::place::holds::{Holds, NodeHold};
 use crate::place::node_source::{end_after, tightest};
+use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -178,7 +179,11 @@ impl<'a> FutureNodes<'a> {
         if blocks.all.is_empty() {
             return room;
         }
-        let window = (self.fleet.now, self.start, end);
+        let window = RunWindow {
+            now: self.fleet.now,
+            start: self.start,
+            end,
+        };
         let left = blocks.narrow(self.part.own.as_ref(), node, window, Cow::Owned(room));
         left.0.into_owned()
     }

@@ -6,6 +6,7 @@ use crate::nodes::class::{unavailable, whole_granules};
 use crate::nodes::room::{Detail, Room, Want};
 use muster_model::cpuset::CpuSet;
 use muster_model::job::{NodeShare, Reason};
+use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
 use std::borrow::Cow;
 
@@ -51,7 +52,7 @@ impl Fleet {
         if self.blocks.all.is_empty() {
             return (room, None);
         }
-        let window = (self.now, self.now, end);
+        let window = RunWindow::from_now(self.now, end);
         let (mut left, why) = self.blocks.narrow(part.own.as_ref(), node, window, room);
         let by_core = self.blocks.by_core(node);
         if by_core && left.usable {
@@ -77,7 +78,7 @@ impl Fleet {
         let class = &self.classes[view.class as usize];
         let list = self.blocks.on_node.get(node as usize);
         if list.is_some_and(|list| !list.is_empty()) {
-            let window = (self.now, self.now, end);
+            let window = RunWindow::from_now(self.now, end);
             free.subtract(
                 &self
                     .blocks
@@ -96,7 +97,7 @@ impl Fleet {
         node: u32,
         part: u32,
         want: &Want,
-        window: (Timestamp, Timestamp, Timestamp),
+        window: RunWindow,
     ) -> NodeShare {
         if self
             .blocks
