@@ -17,7 +17,7 @@ use crate::demand::pick::{JobShare, Pick};
 use crate::demand::task_counts::{SocketFits, TaskCounts};
 use crate::demand::{Demand, FitAsk};
 use crate::nodes::class::NOWHERE;
-use crate::nodes::fleet::{Fleet, PartView, free_gpus};
+use crate::nodes::fleet::{Fleet, LeastFree, PartView, free_gpus};
 use crate::nodes::network::{Leaves, Network};
 use crate::nodes::room::{Detail, Room};
 use std::borrow::Cow;
@@ -29,9 +29,8 @@ use std::ops::Range;
 pub(crate) trait NodeSource {
     /// The first place in a range that may have so much free.
     fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize>;
-    /// All places that may have so many GPUs and CPUs and so much memory free, the tightest of the lowest weight first,
-    /// where they are kept so.
-    fn tightest(&self, _least: (u32, u32, u64)) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
+    /// All places that may have so much free, the tightest of the lowest weight first, where they are kept so.
+    fn tightest(&self, _least: LeastFree) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
         None
     }
     /// Whether the node at a place may hold so many tasks; not exact, and cheaper than its room.
@@ -464,7 +463,7 @@ impl<G: NodeSource> Search<'_, G> {
         let d = self.demand;
         let (cpus, mib) = d.floor(self.alternative, &self.fleet.classes, each);
         let gpus = u32::try_from(d.devices.least_gpus(each)).unwrap_or(u32::MAX - 1);
-        let Some(places) = self.source.tightest((gpus, cpus, mib)) else {
+        let Some(places) = self.source.tightest(LeastFree { gpus, cpus, mib }) else {
             return self.first(1, each);
         };
         let mut places = places.filter(|pos| self.source.may_hold(*pos, each));

@@ -10,6 +10,7 @@ mod taking;
 mod tree;
 
 use self::class::class_of;
+pub(crate) use self::fits::LeastFree;
 use self::fits::{Fits, Free};
 use self::tree::Tree;
 use crate::nodes::allocations::{Changes, NodeAllocation};
@@ -99,12 +100,9 @@ impl PartView {
         self.tree.next(from, cpus, mib)
     }
 
-    /// Places whose nodes may have so many GPUs and CPUs and so much memory free, the tightest of the lowest weight first;
+    /// Places whose nodes may have so much free, the tightest of the lowest weight first;
     /// `None` where CPUs are shared, so that what is free is not all that there is to have.
-    pub(crate) fn tightest(
-        &self,
-        least: (u32, u32, u64),
-    ) -> Option<impl Iterator<Item = usize> + '_> {
+    pub(crate) fn tightest(&self, least: LeastFree) -> Option<impl Iterator<Item = usize> + '_> {
         let own = self.sharing.is_none();
         own.then(|| self.fits.tightest(least))
     }

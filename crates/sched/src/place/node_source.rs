@@ -2,7 +2,7 @@
 //! Nodes as they will be at a later time are in `outlook`.
 
 use crate::demand::Demand;
-use crate::nodes::fleet::{Fleet, PartView};
+use crate::nodes::fleet::{Fleet, LeastFree, PartView};
 use crate::nodes::room::{Detail, Room};
 use crate::nodes::rooms::narrow;
 use crate::place::holds::Holds;
@@ -40,7 +40,7 @@ impl NodeSource for CurrentNodes<'_> {
         found.filter(|pos| *pos < places.end)
     }
 
-    fn tightest(&self, least: (u32, u32, u64)) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
+    fn tightest(&self, least: LeastFree) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
         Some(Box::new(self.part.tightest(least)?))
     }
 

@@ -13,6 +13,15 @@ pub(super) struct Free {
     pub(super) mib: u64,
 }
 
+/// What a node must have free at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeastFree {
+    pub(crate) gpus: u32,
+    pub(crate) cpus: u32,
+    /// Memory, MiB.
+    pub(crate) mib: u64,
+}
+
 /// The order of nodes: lower weight, what is free, the order of the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FitKey {
@@ -58,10 +67,8 @@ impl Fits {
     }
 
     /// Places that have so much free, the tightest of the lowest weight first.
-    pub(super) fn tightest(
-        &self,
-        (gpus, cpus, mib): (u32, u32, u64),
-    ) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn tightest(&self, wanted: LeastFree) -> impl Iterator<Item = usize> + '_ {
+        let LeastFree { gpus, cpus, mib } = wanted;
         let least = Free {
             gpus: gpus + u32::from(gpus > 0),
             cpus: cpus.max(1),
@@ -127,7 +134,7 @@ mod tests {
             let enough = |f: Free| (gpus == 0 || f.gpus > gpus) && f.cpus >= cpus && f.mib >= mib;
             let mut expected: Vec<usize> = (0..nodes.len()).filter(|&p| enough(free[p])).collect();
             expected.sort_by_key(|&p| (nodes[p].0, free[p], p));
-            let found: Vec<usize> = fits.tightest((gpus, cpus, mib)).collect();
+            let found: Vec<usize> = fits.tightest(LeastFree { gpus, cpus, mib }).collect();
             prop_assert_eq!(found, expected);
         }
     }
