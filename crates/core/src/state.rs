@@ -33,8 +33,27 @@ use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Licenses in use, by name and reservation (empty: none).
-pub type LicenseUse = BTreeMap<(String, String), u32>;
+/// Where licenses come from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LicenseSource {
+    /// Their name.
+    pub name: String,
+    /// The reservation that they are of; empty for none.
+    pub pool: String,
+}
+
+impl LicenseSource {
+    /// Licenses of a reservation, or of none.
+    pub fn new(name: &str, pool: &str) -> LicenseSource {
+        LicenseSource {
+            name: name.to_owned(),
+            pool: pool.to_owned(),
+        }
+    }
+}
+
+/// How many licenses are in use, by where they come from.
+pub type LicenseUse = BTreeMap<LicenseSource, u32>;
 
 /// The cluster. Fields are readable by everyone and written only by [`State::apply`] and [`State::note`].
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use super::draft::Draft;
 use super::{power, turns};
 use crate::event::{Event, JobChange};
 use crate::policy::limits::{amounts, checks_starts};
-use crate::state::Note;
+use crate::state::{LicenseSource, Note};
 use muster_model::command::{Plan, PlannedExpectation, PlannedReason, PlannedStart};
 use muster_model::config::PartitionState;
 use muster_model::ids::{Attempt, JobId, StepNo};
@@ -228,7 +228,7 @@ fn licenses_suffice(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
         asked.contains(&alloc.licenses)
             && alloc.licenses.iter().all(|(name, count)| {
                 let pool = draft.state.license_pool(name, reservation);
-                let taken = taken.entry((name.clone(), pool.to_owned())).or_default();
+                let taken = taken.entry(LicenseSource::new(name, pool)).or_default();
                 *taken = taken.saturating_add(*count);
                 let left = draft.state.licenses_left(name, reservation, window);
                 left >= i64::from(*taken)

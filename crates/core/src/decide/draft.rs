@@ -16,7 +16,7 @@ use crate::event::{AccountsChange, Event, JobChange};
 use crate::index::Counts;
 use crate::policy::limits::amounts;
 use crate::state::limit_use::InUse;
-use crate::state::{LicenseUse, Note, Scale, State};
+use crate::state::{LicenseSource, LicenseUse, Note, Scale, State};
 use muster_model::account_limits::Scope;
 use muster_model::command::Reply;
 use muster_model::cron::Crontab;
@@ -350,8 +350,9 @@ impl<'a> Draft<'a> {
                 self.apply_to_job(*id, &event);
                 for (name, count) in &alloc.licenses {
                     let reservation = alloc.reservation.as_deref();
-                    let pool = self.state.license_pool(name, reservation).to_owned();
-                    *self.licenses.entry((name.clone(), pool)).or_default() += count;
+                    let pool = self.state.license_pool(name, reservation);
+                    let source = LicenseSource::new(name, pool);
+                    *self.licenses.entry(source).or_default() += count;
                 }
                 self.nodes.expect(alloc.nodes.len());
                 for position in (0u32..).take(alloc.nodes.len()) {

@@ -1,6 +1,6 @@
 //! How many licenses are left. Those that a reservation has are for its jobs.
 
-use crate::state::State;
+use crate::state::{LicenseSource, LicenseUse, State};
 use muster_model::job::Allocation;
 use muster_model::licenses::{License, parse};
 use muster_model::reservation::{Reservation, RunWindow};
@@ -28,8 +28,8 @@ impl State {
     /// than nothing if the configuration took some away.
     pub fn licenses_left(&self, name: &str, reservation: Option<&str>, window: RunWindow) -> i64 {
         let used_in = |reservation: &str| {
-            let key = (name.to_owned(), reservation.to_owned());
-            i64::from(self.licenses_used.get(&key).copied().unwrap_or(0))
+            let source = LicenseSource::new(name, reservation);
+            i64::from(self.licenses_used.get(&source).copied().unwrap_or(0))
         };
         let own = reservation.and_then(|r| self.reservations.get(r));
         if let Some(own) = own
@@ -37,9 +37,8 @@ impl State {
         {
             return i64::from(count) - used_in(&own.name);
         }
-        let used: i64 = (self.licenses_used.range((name.to_owned(), String::new())..))
-            .take_while(|((n, _), _)| n == name)
-            .map(|(_, count)| i64::from(*count))
+        let used: i64 = used_everywhere(&self.licenses_used, name)
+            .map(i64::from)
             .sum();
         let held_back: i64 = self
             .reservations
@@ -59,10 +58,7 @@ impl State {
             .map(|(name, total)| License {
                 name: name.clone(),
                 total: *total,
-                used: (self.licenses_used.range((name.clone(), String::new())..))
-                    .take_while(|((n, _), _)| n == name)
-                    .map(|(_, count)| *count)
-                    .sum(),
+                used: used_everywhere(&self.licenses_used, name).sum(),
                 reserved: self
                     .reservations
                     .iter()
@@ -83,21 +79,28 @@ impl State {
             let Some(alloc) = alloc else {
                 continue;
             };
-            let reservation = alloc.reservation.clone().unwrap_or_default();
+            let reservation = alloc.reservation.as_deref().unwrap_or_default();
             for (name, count) in &alloc.licenses {
-                let key = (name.clone(), reservation.clone());
-                let used = self.licenses_used.entry(key.clone()).or_default();
+                let source = LicenseSource::new(name, reservation);
+                let used = self.licenses_used.entry(source.clone()).or_default();
                 *used = if more {
                     used.saturating_add(*count)
                 } else {
                     used.saturating_sub(*count)
                 };
                 if *used == 0 {
-                    self.licenses_used.remove(&key);
+                    self.licenses_used.remove(&source);
                 }
             }
         }
     }
+}
+
+/// How many of a license are in use, of each reservation and of none.
+fn used_everywhere<'u>(used: &'u LicenseUse, name: &'u str) -> impl Iterator<Item = u32> + 'u {
+    used.range(LicenseSource::new(name, "")..)
+        .take_while(move |(source, _)| source.name == name)
+        .map(|(_, count)| *count)
 }
 
 fn reserved_by(reservation: &Reservation, name: &str) -> Option<u32> {

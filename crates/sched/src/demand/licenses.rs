@@ -1,6 +1,6 @@
 //! Licenses in a pass: those that starts take, those kept for jobs that are first in line, and the time when there will be enough.
 
-use muster_core::state::State;
+use muster_core::state::{LicenseSource, State};
 use muster_model::ids::JobId;
 use muster_model::job::Job;
 use muster_model::licenses::{Counts, parse_ask};
@@ -8,14 +8,6 @@ use muster_model::limits::LICENSE_ALTERNATIVES_MAX;
 use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Where licenses come from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LicenseSource {
-    name: String,
-    /// The reservation that they are of; empty for none.
-    pool: String,
-}
 
 /// Licenses that a job wants.
 #[derive(Clone, Debug)]
