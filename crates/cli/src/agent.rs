@@ -38,8 +38,12 @@ pub(crate) struct AgentStream {
     own_ip: Option<IpAddr>,
 }
 
-/// What shows another host that the caller may connect: which key it has, and the key.
-pub(crate) type ShownKey<'a> = (JobCredential, &'a [u8]);
+/// What shows another host that the caller may connect.
+pub(crate) struct ShownKey<'a> {
+    /// Which key it has.
+    credential: JobCredential,
+    key: &'a [u8],
+}
 
 impl AgentStream {
     /// Connects to the agent of an address, as the owner of a job, by the job's key, if that is known.
@@ -48,7 +52,12 @@ impl AgentStream {
         job: JobId,
         key: Option<&[u8]>,
     ) -> io::Result<AgentStream> {
-        AgentStream::connect(address, |_| Some((JobCredential::Owner(job), key?)))
+        AgentStream::connect(address, |_| {
+            Some(ShownKey {
+                credential: JobCredential::Owner(job),
+                key: key?,
+            })
+        })
     }
 
     /// Connects to the step daemon of an address, whose key is known.
@@ -59,7 +68,8 @@ impl AgentStream {
     ) -> io::Result<AgentStream> {
         AgentStream::connect(address, |path| {
             let path = path.to_owned();
-            Some((JobCredential::Step { job, step, path }, key))
+            let credential = JobCredential::Step { job, step, path };
+            Some(ShownKey { credential, key })
         })
     }
 
@@ -70,7 +80,8 @@ impl AgentStream {
         key: &[u8],
         until: Instant,
     ) -> io::Result<AgentStream> {
-        let show = |_: &str| Some((JobCredential::Owner(job), key));
+        let credential = JobCredential::Owner(job);
+        let show = |_: &str| Some(ShownKey { credential, key });
         AgentStream::connect_until(address, Some(until), show)
     }
 
@@ -206,7 +217,7 @@ fn connect_here(path: &str, until: Option<Instant>) -> io::Result<UnixStream> {
 /// Connects to the relay of a node on another host.
 fn connect_remote(
     place: &str,
-    (credential, key): &ShownKey<'_>,
+    shown: &ShownKey<'_>,
     until: Option<Instant>,
 ) -> io::Result<AgentStream> {
     let within = |patience: Duration| match until {
@@ -214,7 +225,7 @@ fn connect_remote(
         None => Ok(patience),
     };
     let tcp = muster_channel::dial(place, within(CONNECT_PATIENCE)?)?;
-    begin(tcp, credential, key, within(PROOF_PATIENCE)?)
+    begin(tcp, shown, within(PROOF_PATIENCE)?)
 }
 
 /// The time until then; an error if that is over.
@@ -227,21 +238,16 @@ fn time_left(until: Instant) -> io::Result<Duration> {
 }
 
 /// Begins a channel on a connection.
-fn begin(
-    tcp: TcpStream,
-    credential: &JobCredential,
-    key: &[u8],
-    patience: Duration,
-) -> io::Result<AgentStream> {
+fn begin(tcp: TcpStream, shown: &ShownKey<'_>, patience: Duration) -> io::Result<AgentStream> {
     let own_ip = tcp.local_addr()?.ip();
-    let credential = frame::encode(credential);
+    let credential = frame::encode(&shown.credential);
     let credential = credential.get(4..).unwrap_or_default();
     let hello = frame::encode(&ChannelHello {
         greeting: Versions::CLUSTER.greeting(),
         host: String::new(),
     });
     let hello = hello.get(4..).unwrap_or_default();
-    let secret = channel_secret(key);
+    let secret = channel_secret(shown.key);
     let proof = (Scheme::Job, credential, &secret);
     let connected = muster_channel::connect(tcp, proof, hello, patience)?;
     let answer: ChannelAnswer = frame::decode(&connected.answer)?;
