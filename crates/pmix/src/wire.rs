@@ -10,7 +10,15 @@ use muster_model::validate::Validate;
 use muster_proto::frame::Message;
 
 /// A published value.
-pub(crate) type Entry = (ProcName, Packed);
+#[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
+pub(crate) struct PublishedValue {
+    /// Who has published it.
+    #[n(0)]
+    pub(crate) owner: ProcName,
+    /// The data from libpmix.
+    #[n(1)]
+    pub(crate) value: Packed,
+}
 
 /// How a host is reached by UCX.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
@@ -100,7 +108,7 @@ pub(crate) enum Wire {
         ticket: u64,
         /// Key and value.
         #[n(1)]
-        entries: Vec<(String, Entry)>,
+        entries: Vec<(String, PublishedValue)>,
     },
     /// To the keeper of names. Answered by `Found`.
     #[n(6)]
@@ -126,7 +134,7 @@ pub(crate) enum Wire {
         ticket: u64,
         /// Values.
         #[n(1)]
-        entries: Vec<Entry>,
+        entries: Vec<PublishedValue>,
     },
     /// To the keeper of names. Answered by `Answer`.
     #[n(8)]

@@ -4,7 +4,7 @@
 use super::MpiHost;
 use crate::info::{Infos, Packed};
 use crate::upcall::{Done, Lookup};
-use crate::wire::{Entry, Wire};
+use crate::wire::{PublishedValue, Wire};
 use crate::{ProcName, status};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -14,10 +14,18 @@ use std::time::{Duration, Instant};
 pub(super) struct Names {
     /// The host that keeps the names.
     pub(super) keeper: String,
-    kept: BTreeMap<String, (String, Entry)>,
+    kept: BTreeMap<String, KeptName>,
     seekers: Vec<Seeker>,
     done: HashMap<u64, Done>,
     lookups: HashMap<u64, Lookup>,
+}
+
+/// A published name.
+#[derive(Debug)]
+struct KeptName {
+    /// The host of the task that has published it.
+    host: String,
+    value: PublishedValue,
 }
 
 /// Someone who waits for names.
@@ -29,8 +37,16 @@ struct Seeker {
     until: Option<Instant>,
 }
 
-/// Answers that are due: host, ticket, what was found.
-pub(super) type Answers = Vec<(String, u64, Vec<Entry>)>;
+/// An answer that is due.
+#[derive(Debug, PartialEq)]
+pub(super) struct NamesAnswer {
+    /// The host that has asked.
+    host: String,
+    /// Of the question.
+    ticket: u64,
+    /// What was found.
+    entries: Vec<PublishedValue>,
+}
 
 impl Names {
     pub(super) fn new(keeper: String) -> Names {
@@ -44,12 +60,17 @@ impl Names {
     }
 
     /// As the keeper: takes names in; a name that is taken is refused.
-    pub(super) fn publish(&mut self, host: &str, entries: Vec<(String, Entry)>) -> (i32, Answers) {
+    pub(super) fn publish(
+        &mut self,
+        host: &str,
+        entries: Vec<(String, PublishedValue)>,
+    ) -> (i32, Vec<NamesAnswer>) {
         if entries.iter().any(|(key, _)| self.kept.contains_key(key)) {
             return (status::DUPLICATE_KEY, Vec::new());
         }
-        for (key, entry) in entries {
-            self.kept.insert(key, (host.to_owned(), entry));
+        for (key, value) in entries {
+            let host = host.to_owned();
+            self.kept.insert(key, KeptName { host, value });
         }
         let (ready, waiting) = std::mem::take(&mut self.seekers)
             .into_iter()
@@ -57,7 +78,7 @@ impl Names {
         self.seekers = waiting;
         let answers = ready
             .into_iter()
-            .map(|s| (s.host, s.ticket, self.found(&s.keys)))
+            .map(|seeker| self.answer(seeker))
             .collect();
         (status::SUCCESS, answers)
     }
@@ -69,35 +90,43 @@ impl Names {
         keys: Vec<String>,
         wait: bool,
         timeout_s: u64,
-    ) -> Answers {
+    ) -> Vec<NamesAnswer> {
         let all = keys.iter().all(|k| self.kept.contains_key(k));
-        if wait && !all {
-            let until = (timeout_s > 0).then(|| Instant::now() + Duration::from_secs(timeout_s));
-            self.seekers.push(Seeker {
-                host: host.to_owned(),
-                ticket,
-                keys,
-                until,
-            });
+        let is_waiting = wait && !all;
+        let may_wait = is_waiting && timeout_s > 0;
+        let seeker = Seeker {
+            host: host.to_owned(),
+            ticket,
+            keys,
+            until: may_wait.then(|| Instant::now() + Duration::from_secs(timeout_s)),
+        };
+        if is_waiting {
+            self.seekers.push(seeker);
             return Vec::new();
         }
-        vec![(host.to_owned(), ticket, self.found(&keys))]
+        vec![self.answer(seeker)]
     }
 
-    fn found(&self, keys: &[String]) -> Vec<Entry> {
-        let kept = keys.iter().filter_map(|k| self.kept.get(k));
-        kept.map(|(_, entry)| entry.clone()).collect()
+    /// What there is of the names that somebody asks for.
+    fn answer(&self, seeker: Seeker) -> NamesAnswer {
+        let kept = seeker.keys.iter().filter_map(|key| self.kept.get(key));
+        let entries = kept.map(|name| name.value.clone()).collect();
+        NamesAnswer {
+            host: seeker.host,
+            ticket: seeker.ticket,
+            entries,
+        }
     }
 
     pub(super) fn unpublish(&mut self, proc: &ProcName, keys: &[String]) {
-        self.kept.retain(|key, (_, (owner, _))| {
-            owner != proc || !(keys.is_empty() || keys.contains(key))
+        self.kept.retain(|key, name| {
+            name.value.owner != *proc || !(keys.is_empty() || keys.contains(key))
         });
     }
 
     /// Names of a host that is gone lead nowhere.
     pub(super) fn forget_host(&mut self, host: &str) {
-        self.kept.retain(|_, (h, _)| h != host);
+        self.kept.retain(|_, name| name.host != host);
         self.seekers.retain(|s| s.host != host);
         if self.keeper == host {
             // Dropped unanswered, they tell those who wait that it failed.
@@ -107,14 +136,12 @@ impl Names {
     }
 
     /// Answers those that have waited long enough with what there is.
-    pub(super) fn expire(&mut self, now: Instant) -> Answers {
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<NamesAnswer> {
         let (late, waiting) = std::mem::take(&mut self.seekers)
             .into_iter()
             .partition::<Vec<Seeker>, _>(|s| s.until.is_some_and(|at| at <= now));
         self.seekers = waiting;
-        late.into_iter()
-            .map(|s| (s.host, s.ticket, self.found(&s.keys)))
-            .collect()
+        late.into_iter().map(|seeker| self.answer(seeker)).collect()
     }
 
     pub(super) fn next_expiry(&self) -> Option<Instant> {
@@ -123,9 +150,11 @@ impl Names {
 }
 
 impl MpiHost {
-    pub(super) fn answer_names(&mut self, answers: Answers) {
-        for (host, ticket, entries) in answers {
-            self.mesh.send(&host, &Wire::Found { ticket, entries });
+    pub(super) fn answer_names(&mut self, answers: Vec<NamesAnswer>) {
+        for answer in answers {
+            let (ticket, entries) = (answer.ticket, answer.entries);
+            self.mesh
+                .send(&answer.host, &Wire::Found { ticket, entries });
         }
     }
 
@@ -142,8 +171,11 @@ impl MpiHost {
             .into_iter()
             .zip(unpacked.raw())
             .map(|(key, info)| {
-                let packed = Infos::packed(self.library, std::slice::from_ref(info));
-                (key, (proc.clone(), packed))
+                let value = PublishedValue {
+                    owner: proc.clone(),
+                    value: Infos::packed(self.library, std::slice::from_ref(info)),
+                };
+                (key, value)
             })
             .collect();
         let ticket = self.ticket();
@@ -173,13 +205,16 @@ impl MpiHost {
         self.mesh.send(&keeper, message);
     }
 
-    pub(super) fn found(&mut self, ticket: u64, entries: &[Entry]) {
+    pub(super) fn found(&mut self, ticket: u64, entries: &[PublishedValue]) {
         let Some(reply) = self.names.lookups.remove(&ticket) else {
             return;
         };
         let found: Vec<(ProcName, Infos)> = entries
             .iter()
-            .map(|(proc, packed)| (proc.clone(), Infos::unpacked(self.library, packed)))
+            .map(|found| {
+                let infos = Infos::unpacked(self.library, &found.value);
+                (found.owner.clone(), infos)
+            })
             .collect();
         let status = if found.is_empty() {
             status::NOT_FOUND
@@ -202,12 +237,20 @@ impl MpiHost {
 mod tests {
     use super::*;
 
-    fn entry(rank: u32) -> Entry {
-        let proc = ProcName {
-            nspace: "n".to_owned(),
-            rank,
-        };
-        (proc, Packed::default())
+    fn entry(rank: u32) -> PublishedValue {
+        let nspace = "n".to_owned();
+        PublishedValue {
+            owner: ProcName { nspace, rank },
+            value: Packed::default(),
+        }
+    }
+
+    fn answer(host: &str, ticket: u64, entries: Vec<PublishedValue>) -> NamesAnswer {
+        NamesAnswer {
+            host: host.to_owned(),
+            ticket,
+            entries,
+        }
     }
 
     #[test]
@@ -217,19 +260,19 @@ mod tests {
         assert!(names.lookup("b", 1, key("x"), true, 0).is_empty());
         assert_eq!(
             names.lookup("b", 2, key("x"), false, 0),
-            [("b".to_owned(), 2, vec![])]
+            [answer("b", 2, vec![])]
         );
         let (status, answers) = names.publish("a", vec![("x".to_owned(), entry(0))]);
         assert_eq!(status, status::SUCCESS);
-        assert_eq!(answers, [("b".to_owned(), 1, vec![entry(0)])]);
+        assert_eq!(answers, [answer("b", 1, vec![entry(0)])]);
         let (status, _) = names.publish("b", vec![("x".to_owned(), entry(1))]);
         assert_eq!(status, status::DUPLICATE_KEY);
-        names.unpublish(&entry(1).0, &key("x"));
-        assert_eq!(names.lookup("b", 3, key("x"), false, 0)[0].2.len(), 1);
-        names.unpublish(&entry(0).0, &key("x"));
-        assert_eq!(names.lookup("b", 4, key("x"), false, 0)[0].2.len(), 0);
+        names.unpublish(&entry(1).owner, &key("x"));
+        assert_eq!(names.lookup("b", 3, key("x"), false, 0)[0].entries.len(), 1);
+        names.unpublish(&entry(0).owner, &key("x"));
+        assert_eq!(names.lookup("b", 4, key("x"), false, 0)[0].entries.len(), 0);
         assert!(names.lookup("b", 5, key("y"), true, 1).is_empty());
         let later = Instant::now() + Duration::from_secs(2);
-        assert_eq!(names.expire(later), [("b".to_owned(), 5, vec![])]);
+        assert_eq!(names.expire(later), [answer("b", 5, vec![])]);
     }
 }
