@@ -16,6 +16,8 @@ pub use process::Process;
 pub use step_order::{MemoryPolicy, PmixOrder, StepOrder, TaskBinding, UcxOrder, User};
 
 use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+use muster_model::validate::Validate;
 use muster_proto::version::Versions;
 
 /// Versions of these messages that this release speaks. A launcher outlives updates of slurmd, and step daemons outlive
@@ -28,5 +30,16 @@ pub const VERSIONS: Versions = Versions {
     newest: 3,
 };
 
-/// What the launcher keeps of a job for the agent, by number.
-pub type KeptEntries = Vec<(u32, ByteVec)>;
+/// Something that the launcher keeps of a job for the agent.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
+pub struct KeptEntry {
+    /// Under which number; see [`crate::kept`].
+    #[n(0)]
+    pub key: u32,
+    /// What the agent has encoded.
+    #[n(1)]
+    pub bytes: ByteVec,
+}
+
+/// What the launcher keeps of a job for the agent.
+pub type KeptEntries = Vec<KeptEntry>;

@@ -36,6 +36,7 @@ mod tests {
     use super::*;
     use muster_model::job::{ExitStatus, JobState, Usage};
     use muster_model::time::Timestamp;
+    use muster_node_core::messages::KeptEntry;
 
     /// What a daemon of the version that brought these files left.
     const RESULT: &str = "8505820300058b05060700600000000000001903e8818207420102";
@@ -58,7 +59,8 @@ mod tests {
     /// Step daemons outlive updates: a launcher reads results of those before it.
     #[test]
     fn a_result_of_an_earlier_version_is_read() {
-        let kept: KeptEntries = vec![(7, vec![1, 2].into())];
+        let bytes = vec![1, 2].into();
+        let kept: KeptEntries = vec![KeptEntry { key: 7, bytes }];
         let path = std::env::temp_dir().join(format!("step-result-{}", std::process::id()));
         write(&path, &end(), &kept).unwrap();
         let written = fs::read(&path).unwrap();

@@ -17,7 +17,7 @@ use super::transition::{LedStepEvent, LedStepState, next_led_step_state};
 use super::{Action, ConnId, RequestId, StdioId, encode};
 use crate::kept::{KEPT_NEXT, is_kept_of};
 use crate::layout::StepNodes;
-use crate::messages::KeptEntries;
+use crate::messages::{KeptEntries, KeptEntry};
 use crate::record::Record;
 use crate::step_numbers::StepNumbers;
 use minicbor::bytes::ByteVec;
@@ -296,7 +296,7 @@ impl Steps {
         attempt: JobAttempt,
         all: KeptEntries,
     ) {
-        for (kept, bytes) in all {
+        for KeptEntry { key: kept, bytes } in all {
             if state.has_lost_a_launcher && kept != KEPT_NEXT {
                 self.drop_if_over(state, attempt, kept);
             } else if kept == KEPT_NEXT {
@@ -343,7 +343,10 @@ impl Steps {
     pub(super) fn kept_entries(&self, attempt: JobAttempt, step: StepNo) -> KeptEntries {
         let key = StepId::new(attempt.job, step);
         let placed = self.led.placed.get(key);
-        let record = placed.map(|s| (step.0, encode(&s.record)));
+        let record = placed.map(|s| KeptEntry {
+            key: step.0,
+            bytes: encode(&s.record),
+        });
         record
             .into_iter()
             .chain(self.node_steps.kept_of(key))

@@ -9,11 +9,10 @@ use super::steps::Steps;
 use super::transition::{NodeStepEvent, NodeStepState, next_node_step_state};
 use super::{Action, ConnId, RequestId, StdioId, StepdChannelId, Timer, encode};
 use crate::kept::{self, KeptNodeStep, kept_of_node};
-use crate::messages::{LauncherCommand, NextStep, StepOrder};
+use crate::messages::{KeptEntry, LauncherCommand, NextStep, StepOrder};
 use crate::pmix_place;
 use crate::step_numbers::UsedStepNumbers;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
-use minicbor::bytes::ByteVec;
 use muster_model::ids::{AttemptStep, JobAttempt, JobId, StepId, StepNo};
 use muster_model::job::StepEnd;
 use muster_model::refusal::{Refusal, RefusalCode};
@@ -192,9 +191,12 @@ impl NodeSteps {
         true
     }
 
-    /// A part as the launcher keeps it, and under which number.
-    pub(super) fn kept_of(&self, key: StepId) -> Option<(u32, ByteVec)> {
-        Some((kept_of_node(key.step), encode(self.part(key)?)))
+    /// A part as the launcher keeps it.
+    pub(super) fn kept_of(&self, key: StepId) -> Option<KeptEntry> {
+        Some(KeptEntry {
+            key: kept_of_node(key.step),
+            bytes: encode(self.part(key)?),
+        })
     }
 
     pub(super) fn forget(&mut self, attempt: JobAttempt) {

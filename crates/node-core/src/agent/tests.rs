@@ -11,7 +11,8 @@ mod waiting;
 use super::*;
 use crate::binding::Machine;
 use crate::messages::{
-    KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand, StepdEvent,
+    KeptEntries, KeptEntry, KnownJob, LauncherCommand, LauncherEvent, StepOrder, StepdCommand,
+    StepdEvent,
 };
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, NodeIdx, StepNo};
@@ -23,6 +24,12 @@ use muster_proto::frame::Frames;
 use muster_proto::node::{JobGrant, NumberedReport, Order, Orders, Report, ToNode};
 use muster_proto::step::{AgentReply, AgentRequest, StepSpec};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a launcher keeps, as it says so.
+fn entries(kept: impl IntoIterator<Item = (u32, ByteVec)>) -> KeptEntries {
+    let entry = |(key, bytes)| KeptEntry { key, bytes };
+    kept.into_iter().map(entry).collect()
+}
 
 const RUN: JobAttempt = JobAttempt {
     job: JobId(7),

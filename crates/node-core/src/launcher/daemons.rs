@@ -9,7 +9,7 @@ use super::interface::StartedStepd;
 use super::interface::{Action, Belongs, ResultPurpose, StepdConnId};
 use super::state::{LauncherState, Role};
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
-use crate::messages::{KeptEntries, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
+use crate::messages::{KeptEntries, KeptEntry, LauncherEvent, RunningStep, StepdCommand, VERSIONS};
 use crate::signals;
 use crate::stepd_reuse::SPARES_MAX;
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
@@ -586,7 +586,7 @@ fn note_found(state: &mut LauncherState, attempt: JobAttempt, step: StepNo, kept
     state
         .actions
         .log(format!("step {}.{} was not on file", attempt.job, step.0));
-    for (key, bytes) in &kept {
+    for KeptEntry { key, bytes } in &kept {
         if !state.records.keeps(attempt, *key) {
             state.records.keep(attempt, *key, bytes.clone());
         }

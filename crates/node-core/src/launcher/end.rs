@@ -124,7 +124,7 @@ impl ScriptEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{RunningStep, StepdEvent};
+    use crate::messages::{KeptEntry, RunningStep, StepdEvent};
     use muster_model::ids::JobAttempt;
     use muster_model::ids::{Attempt, JobId};
 
@@ -136,7 +136,10 @@ mod tests {
             step: StepNo(3),
             pid: 44,
             dirs: Vec::new(),
-            kept: vec![(3, vec![1, 2].into())],
+            kept: vec![KeptEntry {
+                key: 3,
+                bytes: vec![1, 2].into(),
+            }],
             greeting: None,
         };
         let mut input = Frames::default();

@@ -2,7 +2,7 @@
 
 use super::encoded;
 use super::state::LauncherState;
-use crate::messages::{KnownJob, LauncherEvent};
+use crate::messages::{KeptEntry, KnownJob, LauncherEvent};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::JobAttempt;
 
@@ -45,7 +45,8 @@ impl Parts {
         self.job(attempt, bytes).grant = grant;
         for (key, bytes) in state.records.kept(attempt) {
             let job = self.job(attempt, bytes.len());
-            job.kept.push((key, bytes.clone()));
+            let bytes = bytes.clone();
+            job.kept.push(KeptEntry { key, bytes });
         }
         for step in entry.steps.keys() {
             self.job(attempt, 0).steps.push(*step);

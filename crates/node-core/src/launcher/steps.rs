@@ -11,11 +11,12 @@ use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::kept::is_kept_of;
 use crate::messages::StepBounds;
 use crate::messages::{
-    FirstOrder, KeptEntries, LauncherEvent, NextStep, PmixOrder, StepOrder, StepdCommand,
+    FirstOrder, KeptEntries, KeptEntry, LauncherEvent, NextStep, PmixOrder, StepOrder, StepdCommand,
 };
 use crate::pmix_place::SHARED_MEMORY;
 use crate::signals;
 use crate::stepd_reuse::{ORDER_MAX, result_path};
+use minicbor::bytes::ByteVec;
 use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, StepNo};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -430,7 +431,11 @@ impl LauncherState {
     pub(super) fn kept_of(&self, attempt: JobAttempt, step: StepNo) -> KeptEntries {
         let kept = self.records.kept(attempt);
         let of_step = kept.filter(|(key, _)| is_kept_of(*key, step));
-        of_step.map(|(key, bytes)| (key, bytes.clone())).collect()
+        let entry = |(key, bytes): (u32, &ByteVec)| KeptEntry {
+            key,
+            bytes: bytes.clone(),
+        };
+        of_step.map(entry).collect()
     }
 
     pub(super) fn may_have_step(&self, attempt: JobAttempt, step: StepNo) -> bool {

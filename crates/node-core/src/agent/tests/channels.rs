@@ -48,7 +48,7 @@ fn a_node_that_the_job_gave_up_reports_to_an_agent_that_came_later() {
     let mut bench = Bench::of_node(1);
     bench.connect_launcher(vec![KnownJob {
         grant: Some(encode(&smaller)),
-        kept: kept.into_iter().collect(),
+        kept: entries(kept),
         ..KnownJob::new(RUN)
     }]);
     let peer = |node: &str| {
@@ -87,7 +87,7 @@ fn looking_for_a_wrong_node_takes_as_long_however_many_steps_there_are() {
         };
         bench.connect_launcher(vec![KnownJob {
             grant: Some(encode(&smaller)),
-            kept: (0..count).map(|step| (step, record.clone())).collect(),
+            kept: entries((0..count).map(|step| (step, record.clone()))),
             ..KnownJob::new(RUN)
         }]);
         assert_eq!(bench.agent.steps.led.states().len(), count as usize);

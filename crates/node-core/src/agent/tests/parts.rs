@@ -30,7 +30,7 @@ fn after_a_lost_agent(began: impl Fn(u32) -> bool) -> Bench {
         }],
         is_last: false,
     });
-    for entry in kept {
+    for entry in entries(kept) {
         assert!(!bench.agent.state.is_synced);
         let kept = vec![entry];
         bench.launcher(LauncherEvent::State {

@@ -295,7 +295,7 @@ impl World {
         let known = KnownJob {
             attempt: RUN,
             grant: Some(encode(&self.grant())),
-            kept: self.kept.clone().into_iter().collect(),
+            kept: entries(self.kept.clone()),
             steps: self.running.keys().copied().collect(),
         };
         self.answers.push_back(LauncherEvent::State {

@@ -635,7 +635,7 @@ fn a_new_agent_takes_steps_back() {
     let known = KnownJob {
         attempt: RUN,
         grant: Some(encode(&grant(0))),
-        kept: kept.into_iter().collect(),
+        kept: entries(kept),
         steps: vec![STEP],
     };
     let mut bench = Bench::of_node(1);

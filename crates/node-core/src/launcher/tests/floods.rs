@@ -280,7 +280,7 @@ fn what_is_known_comes_in_frames_however_much_it_is() {
     assert_eq!((known.len(), last), (3, 1));
     for job in known {
         assert!(job.grant.is_some());
-        let keys: Vec<u32> = job.kept.iter().map(|(key, _)| *key).collect();
+        let keys: Vec<u32> = job.kept.iter().map(|entry| entry.key).collect();
         assert_eq!(keys, (0..8).collect::<Vec<_>>());
     }
 }
