@@ -24,8 +24,8 @@ use muster_model::rights::{self, AccessRequest};
 use muster_model::spec::JobKind;
 use muster_model::time::Timestamp;
 use muster_proto::client::{
-    AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, Pong, PrioritiesAnswer,
-    ReservationsAnswer, Response,
+    AccountsAnswer, AllocationInfo, ClusterPage, Diag, JobPriority, NodeInReservation, Pong,
+    PrioritiesAnswer, ReservationsAnswer, Response,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -140,7 +140,10 @@ pub(crate) fn cluster(
             part.completing.push(node.idx);
         }
         if let Some(maintenance) = state.reservations.holds_now(node.idx) {
-            part.reserved.push((node.idx, maintenance));
+            part.reserved.push(NodeInReservation {
+                node: node.idx,
+                maintenance,
+            });
         }
         part.nodes.push(node.clone());
         if let Some(node) = part.nodes.last_mut() {

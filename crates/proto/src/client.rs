@@ -9,7 +9,7 @@ use muster_model::command::{Reply, UserCommand};
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::explain::{ExpectedStart, Explanation};
 use muster_model::factors::Factors;
-use muster_model::ids::JobId;
+use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::ArrayTask;
 use muster_model::job::{ArrayInfo, ExitStatus, Job, JobState};
 use muster_model::job_env::HetComponent;
@@ -565,15 +565,26 @@ pub struct ClusterPage {
     pub now: Timestamp,
     /// For each node of this part that jobs hold partly or wholly while they complete.
     #[n(5)]
-    pub completing: Vec<muster_model::ids::NodeIdx>,
+    pub completing: Vec<NodeIdx>,
     /// Nodes of this part that a reservation has now, and whether for maintenance.
     #[n(6)]
     #[cbor(default)]
-    pub reserved: Vec<(muster_model::ids::NodeIdx, bool)>,
+    pub reserved: Vec<NodeInReservation>,
     /// Which of the lists are empty because of `PrivateData`.
     #[n(7)]
     #[cbor(default)]
     pub withheld: PrivateData,
+}
+
+/// A node that a reservation has now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct NodeInReservation {
+    /// Which.
+    #[n(0)]
+    pub node: NodeIdx,
+    /// The reservation is for maintenance.
+    #[n(1)]
+    pub maintenance: bool,
 }
 
 /// The configuration in force.

@@ -169,7 +169,8 @@ fn receive_cluster(
     if has_nodes {
         ctx.nodes = all.nodes;
         ctx.nodes.retain(|node| !node.removed);
-        ctx.reserved = all.reserved.into_iter().collect();
+        let reserved = all.reserved.into_iter();
+        ctx.reserved = reserved.map(|of| (of.node, of.maintenance)).collect();
     }
     ctx.partitions = all.partitions;
     ctx.withheld = all.withheld;
