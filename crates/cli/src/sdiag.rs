@@ -7,7 +7,7 @@ use crate::listing::text::put;
 use crate::listing::{Failure, failed_call, print, query};
 use crate::options::{Arg, HelpForm, Opt, Spec, also, env, flag, opt};
 use muster_model::time::Timestamp;
-use muster_proto::client::Diag;
+use muster_proto::client::{Diag, HeldBackUser, KindRequests};
 
 /// sdiag.
 pub(crate) static SPEC: Spec = Spec {
@@ -193,16 +193,17 @@ fn schedule(out: &mut String, diag: &Diag, ctx: &Ctx) {
 }
 
 fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: RequestOrder) {
-    let mut rows: Vec<(usize, &(String, u64, u64))> = diag.requests.iter().enumerate().collect();
+    let mut rows: Vec<(usize, &KindRequests)> = diag.requests.iter().enumerate().collect();
     rows.sort_by(|(_, a), (_, b)| match order {
-        RequestOrder::Count => b.1.cmp(&a.1),
-        RequestOrder::Name => a.0.cmp(&b.0),
-        RequestOrder::Total => b.2.cmp(&a.2),
-        RequestOrder::Average => (b.2 / b.1.max(1)).cmp(&(a.2 / a.1.max(1))),
+        RequestOrder::Count => b.count.cmp(&a.count),
+        RequestOrder::Name => a.kind.cmp(&b.kind),
+        RequestOrder::Total => b.total_us.cmp(&a.total_us),
+        RequestOrder::Average => b.average_us().cmp(&a.average_us()),
     });
     out.push_str("Remote Procedure Call statistics by message type\n");
-    for (id, (name, count, total)) in rows {
-        let average = total / (*count).max(1);
+    for (id, of) in rows {
+        let (name, count) = (&of.kind, of.count);
+        let (average, total) = (of.average_us(), of.total_us);
         put!(
             out,
             "\t{name:<40}({id:5}) count:{count:<6} ave_time:{average:<6} total_time:{total}\n"
@@ -210,9 +211,10 @@ fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: RequestOrder) {
     }
     out.push_str("\nRemote Procedure Call statistics by user\n");
     let mut users: Vec<_> = diag.users.iter().collect();
-    users.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
-    for (uid, count, total) in users {
-        let (name, average) = (ctx.user_name(*uid), total / (*count).max(1));
+    users.sort_by_key(|of| std::cmp::Reverse(of.count));
+    for of in users {
+        let (name, uid, count) = (ctx.user_name(of.uid), of.uid, of.count);
+        let (average, total) = (of.average_us(), of.total_us);
         put!(
             out,
             "\t{name:<16}({uid:8}) count:{count:<6} ave_time:{average:<6} total_time:{total}\n"
@@ -220,7 +222,7 @@ fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: RequestOrder) {
     }
     if !diag.held_back.is_empty() {
         out.push_str("\nUsers held back by rate limits and quotas\n");
-        for (uid, count) in &diag.held_back {
+        for HeldBackUser { uid, count } in &diag.held_back {
             let name = ctx.user_name(*uid);
             put!(out, "\t{name:<16}({uid:8}) count:{count}\n");
         }
@@ -232,6 +234,7 @@ fn requests(out: &mut String, diag: &Diag, ctx: &Ctx, order: RequestOrder) {
 mod tests {
     use super::*;
     use crate::listing::fixture;
+    use muster_proto::client::UserRequests;
 
     #[test]
     fn lines_that_monitors_read() {
@@ -246,8 +249,16 @@ mod tests {
             pass_last_us: 157,
             connections: 3,
             pending: 2,
-            requests: vec![("REQUEST_PARTITION_INFO".to_owned(), 32, 8281)],
-            users: vec![(0, 134, 62_894)],
+            requests: vec![KindRequests {
+                kind: "REQUEST_PARTITION_INFO".to_owned(),
+                count: 32,
+                total_us: 8281,
+            }],
+            users: vec![UserRequests {
+                uid: 0,
+                count: 134,
+                total_us: 62_894,
+            }],
             ..Diag::default()
         };
         let text = render(&diag, &ctx, RequestOrder::Count);

@@ -409,7 +409,7 @@ impl Replica {
                 diag.accounting_lag = self.position.saturating_sub(self.follower.stored());
                 self.waiting.fill(&mut diag);
                 if hides(&self.state, identity, PrivateData::USERS) {
-                    diag.users.retain(|(uid, ..)| *uid == identity.uid);
+                    diag.users.retain(|user| user.uid == identity.uid);
                 }
                 send(Response::Diag(Box::new(diag)));
             }

@@ -1,6 +1,7 @@
 //! Counters for sdiag, written by the threads that do the work and read by the replica.
 
 use muster_model::time::Timestamp;
+use muster_proto::client::{HeldBackUser, KindRequests, UserRequests};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -154,14 +155,24 @@ impl Stats {
         diag.requests = requests
             .by_kind
             .iter()
-            .map(|(kind, count)| ((*kind).to_owned(), count.requests, count.total_us))
+            .map(|(kind, count)| KindRequests {
+                kind: (*kind).to_owned(),
+                count: count.requests,
+                total_us: count.total_us,
+            })
             .collect();
         diag.users = requests
             .by_user
             .iter()
-            .map(|(uid, count)| (*uid, count.requests, count.total_us))
+            .map(|(uid, count)| UserRequests {
+                uid: *uid,
+                count: count.requests,
+                total_us: count.total_us,
+            })
             .collect();
         let held_back = requests.held_back.iter();
-        diag.held_back = held_back.map(|(uid, count)| (*uid, *count)).collect();
+        diag.held_back = held_back
+            .map(|(&uid, &count)| HeldBackUser { uid, count })
+            .collect();
     }
 }

@@ -235,7 +235,7 @@ fn connections_of_one_user_leave_room_for_root_and_others() {
     answers(server);
     as_user(3002, || answers(server));
     assert!(
-        diag(server).held_back.iter().any(|(uid, _)| *uid == 3001),
+        diag(server).held_back.iter().any(|user| user.uid == 3001),
         "sdiag names the user"
     );
     // Those that never ask for anything are closed.
@@ -639,7 +639,7 @@ fn the_rate_limit_makes_users_wait_and_not_root() {
         root < limited && other < Duration::from_secs(1),
         "{root:?} {other:?}"
     );
-    assert!(diag(server).held_back.iter().any(|(uid, _)| *uid == 3011));
+    assert!(diag(server).held_back.iter().any(|user| user.uid == 3011));
 }
 
 #[test]

@@ -278,9 +278,10 @@ fn served(target: &Target) -> (u64, Duration) {
     let Answer::Accepted(Response::Diag(diag)) = target.ask(ROOT, diag) else {
         return (0, Duration::ZERO);
     };
-    let of_victim = diag.users.iter().find(|(uid, ..)| *uid == VICTIM.uid);
-    let (count, us) = of_victim.map_or((0, 0), |(_, count, us)| (*count, *us));
-    (count, Duration::from_micros(us))
+    let of_victim = diag.users.iter().find(|user| user.uid == VICTIM.uid);
+    of_victim.map_or((0, Duration::ZERO), |user| {
+        (user.count, Duration::from_micros(user.total_us))
+    })
 }
 
 fn is_running(child: &mut Child) -> bool {

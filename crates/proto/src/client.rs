@@ -2,6 +2,7 @@
 
 use crate::acct::{AcctJob, AcctQuery, LoggedTransaction, TransactionQuery};
 use crate::frame::{FrameError, Message};
+pub use crate::request_counts::{HeldBackUser, KindRequests, UserRequests};
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 use muster_model::accounts::Accounts;
@@ -703,10 +704,10 @@ pub struct Diag {
     pub events: u64,
     /// Requests by kind: name, count, microseconds.
     #[n(15)]
-    pub requests: Vec<(String, u64, u64)>,
+    pub requests: Vec<KindRequests>,
     /// Requests by user: uid, count, microseconds.
     #[n(16)]
-    pub users: Vec<(u32, u64, u64)>,
+    pub users: Vec<UserRequests>,
     /// Connections open now.
     #[n(17)]
     pub connections: u64,
@@ -742,7 +743,7 @@ pub struct Diag {
     /// How often users were refused or made to wait because they asked for too much.
     #[n(26)]
     #[cbor(default)]
-    pub held_back: Vec<(u32, u64)>,
+    pub held_back: Vec<HeldBackUser>,
     /// Snapshots of the state that failed since the last that was written; until there is one, the journal grows.
     #[n(27)]
     #[cbor(default)]

@@ -20,6 +20,7 @@ pub mod jsv;
 pub mod node;
 pub mod node_trust;
 pub mod preencoded;
+mod request_counts;
 mod rights;
 mod shape;
 pub mod step;

@@ -119,36 +119,35 @@ fn statistics(w: &mut Writer<'_>, diag: &Diag, ctx: &Ctx) {
 }
 
 fn requests(w: &mut Writer<'_>, diag: &Diag, ctx: &Ctx) {
-    let average = |w: &mut Writer<'_>, count: u64, total: u64| {
-        let average = total / count.max(1);
+    let times = |w: &mut Writer<'_>, average_us: u64, total_us: u64| {
         match w.is_old() {
-            true => w.raw("average_time", average),
-            false => w.limit("average_time", Some(average), false),
+            true => w.raw("average_time", average_us),
+            false => w.limit("average_time", Some(average_us), false),
         }
-        w.raw("total_time", total);
+        w.raw("total_time", total_us);
     };
     w.list("rpcs_by_message_type", |w| {
-        for (id, (name, count, total)) in diag.requests.iter().enumerate() {
+        for (id, of) in diag.requests.iter().enumerate() {
             w.item(|w| {
-                w.text("message_type", name);
+                w.text("message_type", &of.kind);
                 w.raw("type_id", id);
-                w.raw("count", *count);
+                w.raw("count", of.count);
                 if !w.is_old() {
                     for key in ["queued", "dropped", "cycle_last", "cycle_max"] {
                         w.raw(key, 0);
                     }
                 }
-                average(w, *count, *total);
+                times(w, of.average_us(), of.total_us);
             });
         }
     });
     w.list("rpcs_by_user", |w| {
-        for (uid, count, total) in &diag.users {
+        for of in &diag.users {
             w.item(|w| {
-                w.text("user", &ctx.user_name(*uid));
-                w.raw("user_id", *uid);
-                w.raw("count", *count);
-                average(w, *count, *total);
+                w.text("user", &ctx.user_name(of.uid));
+                w.raw("user_id", of.uid);
+                w.raw("count", of.count);
+                times(w, of.average_us(), of.total_us);
             });
         }
     });

@@ -101,9 +101,10 @@ pub(super) fn stats(session: &mut Invocation<'_>) -> Result<(), Failure> {
         when(diag.since)
     );
     let mut requests = diag.requests;
-    requests.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
-    for (name, count, total) in requests {
-        let average = total / count.max(1);
+    requests.sort_by_key(|of| std::cmp::Reverse(of.count));
+    for of in requests {
+        let (name, count) = (&of.kind, of.count);
+        let (average, total) = (of.average_us(), of.total_us);
         let _ = writeln!(
             out,
             "\t{name:<25}(     ) count:{count:<6} ave_time:{average:<6} total_time:{total}"
@@ -111,9 +112,10 @@ pub(super) fn stats(session: &mut Invocation<'_>) -> Result<(), Failure> {
     }
     out.push_str("\nRemote Procedure Call statistics by user\n");
     let mut users = diag.users;
-    users.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
-    for (uid, count, total) in users {
-        let (name, average) = (ctx.user_name(uid), total / count.max(1));
+    users.sort_by_key(|of| std::cmp::Reverse(of.count));
+    for of in users {
+        let (name, uid, count) = (ctx.user_name(of.uid), of.uid, of.count);
+        let (average, total) = (of.average_us(), of.total_us);
         let _ = writeln!(
             out,
             "\t{name:<20}({uid:>10}) count:{count:<6} ave_time:{average:<6} total_time:{total}"

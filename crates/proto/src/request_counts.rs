@@ -1,0 +1,56 @@
+//! Counts of requests, as sdiag prints them: by kind and by user.
+
+use minicbor::{Decode, Encode};
+
+/// Requests of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct KindRequests {
+    /// Name of the kind: `REQUEST_JOB_INFO`.
+    #[n(0)]
+    pub kind: String,
+    /// How many there were.
+    #[n(1)]
+    pub count: u64,
+    /// How long all of them took, microseconds.
+    #[n(2)]
+    pub total_us: u64,
+}
+
+impl KindRequests {
+    /// How long one of them took, microseconds.
+    pub fn average_us(&self) -> u64 {
+        self.total_us / self.count.max(1)
+    }
+}
+
+/// Requests of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct UserRequests {
+    /// Who.
+    #[n(0)]
+    pub uid: u32,
+    /// How many there were.
+    #[n(1)]
+    pub count: u64,
+    /// How long all of them took, microseconds.
+    #[n(2)]
+    pub total_us: u64,
+}
+
+impl UserRequests {
+    /// How long one of them took, microseconds.
+    pub fn average_us(&self) -> u64 {
+        self.total_us / self.count.max(1)
+    }
+}
+
+/// A user who was refused or made to wait for asking too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HeldBackUser {
+    /// Who.
+    #[n(0)]
+    pub uid: u32,
+    /// How often.
+    #[n(1)]
+    pub count: u64,
+}
