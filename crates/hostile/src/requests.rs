@@ -31,6 +31,7 @@ use muster_model::spec::{
     JobKind, JobSpec, MemoryAsk, Owner, ResourceAsk, SoftLimit, StdioSpec, WarnSignal,
 };
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::topology::SwitchAsk;
 use muster_proto::acct::{NodeEventQuery, TransactionQuery, UsageQuery};
 use muster_proto::changes::ChangesQuery;
 use muster_proto::client::{JobFilter, Query, RequestBody};
@@ -235,7 +236,10 @@ pub fn full_job(work_dir: &str) -> JobSpec {
             nodelist: text("n1"),
             exclude: text("n2"),
             distribution: text("block:cyclic"),
-            switches: Some((1, Some(10))),
+            switches: Some(SwitchAsk {
+                count: 1,
+                wait_s: Some(10),
+            }),
             ..ResourceAsk::default()
         },
         time_min: Some(TimeLimit::Minutes(1)),

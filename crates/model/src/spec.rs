@@ -12,6 +12,7 @@ use crate::limits::{
 };
 use crate::task_range::TaskRange;
 use crate::time::{TimeLimit, Timestamp};
+use crate::topology::SwitchAsk;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
 
@@ -449,7 +450,7 @@ pub struct ResourceAsk {
     pub distribution: Option<String>,
     /// `--switches=count[@time]`: count and seconds.
     #[n(22)]
-    pub switches: Option<(u32, Option<u64>)>,
+    pub switches: Option<SwitchAsk>,
     /// `--spread-job`.
     #[n(23)]
     pub spread: bool,

@@ -2,6 +2,9 @@
 //! them. Plain data and the names that users see; how placement uses it is the scheduler's matter.
 
 use crate::hostlist;
+use crate::validate::Validate;
+use minicbor::decode::{self, Decoder};
+use minicbor::encode::{self, Encoder, Write};
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 
@@ -147,6 +150,33 @@ impl Topology {
     }
 }
 
+/// `--switches=count[@time]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Validate)]
+pub struct SwitchAsk {
+    /// Leaf switches that the job's nodes may be on.
+    pub count: u32,
+    /// How long the job waits for so few, seconds; as long as the site says if that is not given.
+    pub wait_s: Option<u64>,
+}
+
+/// An array of two, also where the last is absent: a derived one would leave that out, and records of jobs are as they were.
+impl<C> Encode<C> for SwitchAsk {
+    fn encode<W: Write>(
+        &self,
+        encoder: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        (self.count, self.wait_s).encode(encoder, context)
+    }
+}
+
+impl<'b, C> Decode<'b, C> for SwitchAsk {
+    fn decode(decoder: &mut Decoder<'b>, context: &mut C) -> Result<SwitchAsk, decode::Error> {
+        let (count, wait_s) = Decode::decode(decoder, context)?;
+        Ok(SwitchAsk { count, wait_s })
+    }
+}
+
 /// Seconds that a job waits for few leaf switches at most, unless `max_switch_wait` says otherwise.
 const SWITCH_WAIT_S: u64 = 300;
 
@@ -172,6 +202,17 @@ mod tests {
             nodes: nodes.into(),
             children: children.to_vec(),
             ..Switch::default()
+        }
+    }
+
+    /// It was a tuple in versions whose journals are read.
+    #[test]
+    fn what_is_asked_of_switches_is_encoded_as_an_array() {
+        for wait_s in [None, Some(300)] {
+            let asked = SwitchAsk { count: 2, wait_s };
+            let bytes = minicbor::to_vec(asked).unwrap();
+            assert_eq!(bytes, minicbor::to_vec((2_u32, wait_s)).unwrap());
+            assert_eq!(minicbor::decode::<SwitchAsk>(&bytes).unwrap(), asked);
         }
     }
 

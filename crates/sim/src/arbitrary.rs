@@ -18,6 +18,7 @@ use muster_model::spec::{
 };
 use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::topology::SwitchAsk;
 use muster_proto::client::{Request, RequestBody};
 use muster_proto::{PROTOCOL, frame};
 
@@ -193,7 +194,12 @@ fn spoil_ask(random: &mut Random, ask: &mut ResourceAsk) {
         20 => ask.core_spec = some(random, number),
         21 => ask.overcommit = true,
         22 => ask.distribution = some(random, text),
-        23 => ask.switches = Some((number(random), some(random, wide))),
+        23 => {
+            ask.switches = Some(SwitchAsk {
+                count: number(random),
+                wait_s: some(random, wide),
+            })
+        }
         24 => ask.devices = Some(devices(random)),
         25 => ask.segment = some(random, number),
         26 => ask.thread_spec = some(random, number),

@@ -8,6 +8,7 @@ use self::convert::*;
 use crate::description::Description;
 use muster_conf::options::values;
 use muster_model::spec::{Dependency, JobKind, MemoryAsk, Sharing};
+use muster_model::topology::SwitchAsk;
 
 /// A number that was not given.
 pub const NO_VAL: i64 = 0xffff_fffe;
@@ -440,11 +441,11 @@ pub static FIELDS: &[Field] = &[
     row!("req_nodes", text spec.ask.nodelist),
     row!(
         "req_switch",
-        get | d | number(d.spec.ask.switches.map(|(count, _)| count), NO_VAL),
+        get | d | number(d.spec.ask.switches.map(|asked| asked.count), NO_VAL),
         set | d,
         v | {
-            let wait = d.spec.ask.switches.and_then(|(_, wait)| wait);
-            d.spec.ask.switches = take_count(v)?.map(|count| (count, wait));
+            let wait_s = d.spec.ask.switches.and_then(|asked| asked.wait_s);
+            d.spec.ask.switches = take_count(v)?.map(|count| SwitchAsk { count, wait_s });
             Ok(())
         }
     ),
@@ -567,7 +568,7 @@ pub static FIELDS: &[Field] = &[
     row!(
         "wait4switch",
         get | d | {
-            let wait = d.spec.ask.switches.and_then(|(_, wait)| wait);
+            let wait = d.spec.ask.switches.and_then(|asked| asked.wait_s);
             Value::Number(wait.map_or(NO_VAL, |s| i64::try_from(s).unwrap_or(i64::MAX)))
         }
     ),

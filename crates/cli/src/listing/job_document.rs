@@ -372,7 +372,10 @@ fn priority(w: &mut Writer<'_>, row: &JobRow<'_>, ctx: &Ctx) {
     w.raw("reboot", false);
     w.text_or_empty("required_nodes", spec.ask.nodelist.as_deref());
     if !w.is_old() {
-        w.raw("required_switches", spec.ask.switches.map_or(0, |s| s.0));
+        w.raw(
+            "required_switches",
+            spec.ask.switches.map_or(0, |s| s.count),
+        );
     }
     w.raw("requeue", job.requeueable);
     w.time("resize_time", job.resize_time);
@@ -453,7 +456,7 @@ fn owner(w: &mut Writer<'_>, row: &JobRow<'_>) {
     w.raw("user_id", spec.owner.uid);
     w.text("user_name", &spec.owner.user);
     if !w.is_old() {
-        let wait = spec.ask.switches.and_then(|s| s.1).unwrap_or(0);
+        let wait = spec.ask.switches.and_then(|s| s.wait_s).unwrap_or(0);
         w.raw("maximum_switch_wait_time", wait);
     }
     w.text_or_empty("wckey", spec.wckey.as_deref());

@@ -111,7 +111,7 @@ pub(crate) static FIELDS: &[Field<JobRecords>] = fields![JobRow<'_>;
     b'-' ["prefer"] "PREFER" cut r _c o => o.push_str(text::or_null(r.shown("prefer")));
     b'-' ["profile"] "PROFILE" cut _r _c o => o.push_str("NotSet");
     b'-' ["reboot"] "REBOOT" cut _r _c o => o.push('0');
-    b'-' ["reqswitch"] "REQ_SWITCH" cut r _c o => put!(o, "{}", r.job.spec.ask.switches.map_or(0, |s| s.0));
+    b'-' ["reqswitch"] "REQ_SWITCH" cut r _c o => put!(o, "{}", r.job.spec.ask.switches.map_or(0, |s| s.count));
     b'-' ["requeue"] "REQUEUE" cut r _c o => put!(o, "{}", r.requeue());
     b'-' ["resizetime"] "RESIZE_TIME" run r c o => match r.job.resize_time {
         Some(at) => c.time(o, at),
@@ -239,7 +239,8 @@ fn min_time(r: &JobRow<'_>, out: &mut String) {
 }
 
 fn wait_for_switch(r: &JobRow<'_>, out: &mut String) {
-    let seconds = r.job.spec.ask.switches.and_then(|s| s.1).unwrap_or(0);
+    let asked = r.job.spec.ask.switches;
+    let seconds = asked.and_then(|s| s.wait_s).unwrap_or(0);
     text::short_duration(out, i64::try_from(seconds).unwrap_or(i64::MAX));
 }
 

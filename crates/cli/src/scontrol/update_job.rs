@@ -219,7 +219,8 @@ const KEYS: &[(&str, usize, Read)] = &[
     ("wait-for-switch", 5, |c, p| {
         let seconds = u64::from(number(p)?);
         let switches = c.ask()?.switches.as_mut();
-        switches.ok_or("the job does not ask for Switches")?.1 = Some(seconds);
+        let switches = switches.ok_or("the job does not ask for Switches")?;
+        switches.wait_s = Some(seconds);
         Ok(())
     }),
     ("wckey", 1, |c, p| set(&mut c.update.wckey, p)),

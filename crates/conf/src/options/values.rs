@@ -11,6 +11,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{
     ArraySpec, Dependency, DependencyKind, DependencyTerm, GresAsk, WarnSignal,
 };
+use muster_model::topology::SwitchAsk;
 
 pub use crate::value::parse_mem_mib;
 
@@ -342,17 +343,17 @@ pub fn distribution_is_known(text: &str) -> bool {
     !text.is_empty() && muster_model::distribution::Distribution::parse(text).is_ok()
 }
 
-/// `--switches=count[@time]`: count and seconds.
+/// `--switches=count[@time]`.
 ///
 /// # Errors
 /// Not a count, or not a time.
-pub fn switches(text: &str) -> Result<(u32, Option<u64>), OptionError> {
+pub fn switches(text: &str) -> Result<SwitchAsk, OptionError> {
     let (count, time) = match text.split_once('@') {
         Some((count, time)) => (count, Some(time)),
         None => (text, None),
     };
     let count = number("switches", count, 1)?;
-    let seconds = match time {
+    let wait_s = match time {
         None => None,
         Some(time) => match crate::value::parse_time_limit(time) {
             Ok(crate::value::TimeLimit::Seconds(s)) => Some(s),
@@ -360,7 +361,7 @@ pub fn switches(text: &str) -> Result<(u32, Option<u64>), OptionError> {
             Err(_) => return Err(OptionError::invalid("Invalid --switches specification")),
         },
     };
-    Ok((count, seconds))
+    Ok(SwitchAsk { count, wait_s })
 }
 
 /// Whether each word of a `--mail-type` list is one of Slurm's.

@@ -46,8 +46,8 @@ pub(super) fn check(
     check_segment(state, partitions, ask)?;
     check_devices(state, ask)?;
     check_binding(state, partitions, ask)?;
-    if let (Some((_, wait)), Some(config)) = (&mut ask.switches, &state.config) {
-        *wait = Some(switch_wait_s(*wait, &config.scheduler_parameters));
+    if let (Some(asked), Some(config)) = (&mut ask.switches, &state.config) {
+        asked.wait_s = Some(switch_wait_s(asked.wait_s, &config.scheduler_parameters));
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use muster_model::spec::{
 };
 use muster_model::task_range::TaskRange;
 use muster_model::time::TimeLimit;
+use muster_model::topology::SwitchAsk;
 
 fn asking(change: impl FnOnce(&mut ResourceAsk)) -> JobSpec {
     let mut job = spec("j");
@@ -719,7 +720,9 @@ fn the_wait_for_switches_is_within_that_of_the_site() {
         (cluster, Some(60), 60),
     ] {
         let mut world = World::with(cluster);
-        let job = world.submit(asking(|a| a.switches = Some((1, asked))));
-        assert_eq!(world.job(job).spec.ask.switches, Some((1, Some(kept))));
+        let asks = |wait_s| SwitchAsk { count: 1, wait_s };
+        let job = world.submit(asking(|a| a.switches = Some(asks(asked))));
+        let switches = world.job(job).spec.ask.switches;
+        assert_eq!(switches, Some(asks(Some(kept))));
     }
 }

@@ -206,10 +206,10 @@ fn is_even(ask: &ResourceAsk, config: &ClusterConfig, whole: bool) -> bool {
 
 fn switch_limit(ask: &ResourceAsk, config: &ClusterConfig, part: &PartView) -> Option<SwitchLimit> {
     let has_leaves = part.network.is_some();
-    let asked = (ask.switches).filter(|(count, _)| *count > 0 && has_leaves);
-    asked.map(|(most, wait)| SwitchLimit {
-        most,
-        wait_ms: switch_wait_s(wait, &config.scheduler_parameters).saturating_mul(1000),
+    let asked = (ask.switches).filter(|asked| asked.count > 0 && has_leaves);
+    asked.map(|asked| SwitchLimit {
+        most: asked.count,
+        wait_ms: switch_wait_s(asked.wait_s, &config.scheduler_parameters).saturating_mul(1000),
     })
 }
 

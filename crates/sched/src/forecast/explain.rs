@@ -432,8 +432,9 @@ fn wanted(job: &Job) -> String {
     if ask.sharing == Sharing::Exclusive {
         text += " that nobody else is on";
     }
-    if let Some((most, _)) = ask.switches {
-        text += &format!(", below {} at most", count(u64::from(most), "switch"));
+    if let Some(asked) = ask.switches {
+        let most = count(u64::from(asked.count), "switch");
+        text += &format!(", below {most} at most");
     }
     text
 }

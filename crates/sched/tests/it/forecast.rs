@@ -11,6 +11,7 @@ use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::topology::SwitchAsk;
 use muster_sched::explain;
 use muster_sched::forecast::{Bounds, forecast, would_start};
 
@@ -242,7 +243,10 @@ fn few_switches_are_worth_waiting_for_or_not() {
     on("n2", 90);
     assert_eq!(world.pass().len(), 2);
     let mut spec = wide(2, 2, 10);
-    spec.ask.switches = Some((1, None));
+    spec.ask.switches = Some(SwitchAsk {
+        count: 1,
+        wait_s: None,
+    });
     let waits = world.submit(spec);
     assert_eq!(world.pass(), []);
     // The site lets it wait for five minutes at most.

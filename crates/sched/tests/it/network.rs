@@ -6,7 +6,7 @@ use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::job::Reason;
 use muster_model::spec::{JobSpec, Segments, Sharing};
-use muster_model::topology::{Switch, Topology, TopologyKind};
+use muster_model::topology::{Switch, SwitchAsk, Topology, TopologyKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -72,7 +72,10 @@ fn on(mut spec: JobSpec, nodes: &str) -> JobSpec {
 }
 
 fn switches(mut spec: JobSpec, count: u32, wait_s: u64) -> JobSpec {
-    spec.ask.switches = Some((count, Some(wait_s)));
+    spec.ask.switches = Some(SwitchAsk {
+        count,
+        wait_s: Some(wait_s),
+    });
     spec
 }
 

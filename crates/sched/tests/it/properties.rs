@@ -13,6 +13,7 @@ use muster_model::reservation::Flags;
 use muster_model::spec::{JobSpec, MemoryAsk, Sharing};
 use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::topology::SwitchAsk;
 use muster_sched::Scheduler;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -109,7 +110,10 @@ fn spec() -> impl Strategy<Value = JobSpec> {
                 spec.reservation = Some(format!("r{}", kind % 3));
             }
             if list > 1 {
-                spec.ask.switches = Some((1, Some(u64::from(mem) * 100)));
+                spec.ask.switches = Some(SwitchAsk {
+                    count: 1,
+                    wait_s: Some(u64::from(mem) * 100),
+                });
             }
             if list == 0 {
                 let mut range = TaskRange::default();
@@ -570,7 +574,10 @@ fn plain_spec() -> impl Strategy<Value = JobSpec> {
 fn who_becomes_the_first_is_not_kept_back_by_those_after_him() {
     let mut world = world(8 + 16 + 32);
     let on_one_leaf = |mut spec: JobSpec, wait_s| {
-        spec.ask.switches = Some((1, Some(wait_s)));
+        spec.ask.switches = Some(SwitchAsk {
+            count: 1,
+            wait_s: Some(wait_s),
+        });
         spec
     };
     let mut first = on_one_leaf(job(1, 10), 0);

@@ -146,7 +146,7 @@ impl Requests<'_> {
         self.maybe("threads-per-core", *threads_per_core);
         self.maybe("core-spec", *core_spec);
         self.maybe("thread-spec", *thread_spec);
-        self.maybe("switches", switches.map(|(count, _)| count));
+        self.maybe("switches", switches.map(|asked| asked.count));
         self.maybe("segment", *segment);
         self.maybe("batch", batch.as_ref());
         if *segments != Segments::Anywhere {

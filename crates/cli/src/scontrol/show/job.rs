@@ -433,10 +433,10 @@ fn files(out: &mut String, row: &JobRow<'_>, style: RecordStyle) {
             put!(out, "{key}={path}");
         }
     }
-    if let Some((count, wait)) = spec.ask.switches {
+    if let Some(asked) = spec.ask.switches {
         style.newline(out);
-        put!(out, "Switches={count}@");
-        let seconds = i64::try_from(wait.unwrap_or(0)).unwrap_or(i64::MAX);
+        put!(out, "Switches={}@", asked.count);
+        let seconds = i64::try_from(asked.wait_s.unwrap_or(0)).unwrap_or(i64::MAX);
         text::long_duration(out, seconds);
     }
     style.newline(out);

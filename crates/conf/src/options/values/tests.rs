@@ -158,7 +158,11 @@ fn distributions() {
         assert!(!distribution_is_known(bad), "{bad}");
     }
     assert!(mail_type_is_known("BEGIN,end") && !mail_type_is_known("foo"));
-    assert_eq!(switches("2@5").unwrap(), (2, Some(300)));
+    let asked = SwitchAsk {
+        count: 2,
+        wait_s: Some(300),
+    };
+    assert_eq!(switches("2@5").unwrap(), asked);
     assert!(switches("foo").is_err());
 }
 

@@ -16,6 +16,7 @@ use muster_model::spec::{
     ResourceAsk, WarnSignal,
 };
 use muster_model::time::{TimeLimit, Timestamp};
+use muster_model::topology::SwitchAsk;
 
 /// A command of each kind, with something in each of its fields.
 pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
@@ -66,7 +67,10 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
         sockets_per_node: Some(1),
         cores_per_socket: Some(1),
         threads_per_core: Some(1),
-        switches: Some((1, Some(60))),
+        switches: Some(SwitchAsk {
+            count: 1,
+            wait_s: Some(60),
+        }),
         ..ResourceAsk::default()
     };
     let devices = ResourceAsk {
