@@ -3,6 +3,7 @@
 
 use crate::binding::BindDefault;
 use crate::cron::CrontabConfig;
+use crate::licenses::LicenseCount;
 use crate::limits::{
     SCRIPT_BYTES_DEFAULT, SCRIPT_BYTES_MAX, SUBMIT_LINE_BYTES_DEFAULT, SUBMIT_LINE_BYTES_MAX,
 };
@@ -138,7 +139,7 @@ pub struct ClusterConfig {
     /// `Licenses`: name and count.
     #[n(32)]
     #[cbor(default)]
-    pub licenses: Vec<(String, u32)>,
+    pub licenses: Vec<LicenseCount>,
     /// Power saving, if there is any.
     #[n(30)]
     pub power: Option<PowerConfig>,

@@ -1,10 +1,33 @@
 //! Licenses of the cluster: counts of things that jobs hold while they run, wherever they run (`Licenses=`,
 //! `--licenses`), and how they are written.
 
+use crate::validate::Validate;
+use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names and counts; each name once.
-pub type Counts = Vec<(String, u32)>;
+/// A number of licenses of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Validate)]
+pub struct LicenseCount {
+    /// Their name.
+    #[n(0)]
+    pub name: String,
+    /// How many.
+    #[n(1)]
+    pub count: u32,
+}
+
+impl LicenseCount {
+    /// Licenses of this name.
+    pub fn new(name: &str, count: u32) -> LicenseCount {
+        LicenseCount {
+            name: name.to_owned(),
+            count,
+        }
+    }
+}
+
+/// Each name once.
+pub type Counts = Vec<LicenseCount>;
 
 /// Reads `foo:4,bar`, as `Licenses=` of slurm.conf has it; `None` if that is not what it is.
 pub fn parse(text: &str) -> Option<Counts> {
@@ -27,7 +50,7 @@ pub fn parse(text: &str) -> Option<Counts> {
     let named = counts.into_iter();
     Some(
         named
-            .map(|(name, count)| (name.to_owned(), count))
+            .map(|(name, count)| LicenseCount::new(name, count))
             .collect(),
     )
 }
@@ -75,7 +98,7 @@ mod tests {
 
     #[test]
     fn texts_are_read() {
-        let one = |name: &str, count| (name.to_owned(), count);
+        let one = LicenseCount::new;
         assert_eq!(parse("foo:4,bar"), Some(vec![one("bar", 1), one("foo", 4)]));
         assert_eq!(parse("foo=2;foo"), Some(vec![one("foo", 3)]));
         assert_eq!(parse("foo:x"), None);

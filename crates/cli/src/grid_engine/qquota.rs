@@ -402,8 +402,8 @@ fn used(job: &Job, tres: &str) -> u64 {
         }
         Some(("license", name)) => {
             let held = job.alloc.iter().flat_map(|alloc| &alloc.licenses);
-            held.filter(|(own, _)| own == name)
-                .map(|(_, count)| u64::from(*count))
+            held.filter(|of| of.name == name)
+                .map(|of| u64::from(of.count))
                 .sum()
         }
         _ => match tres {

@@ -79,7 +79,7 @@ impl Ledger for Controller {
         let config = ctx.config.as_ref();
         let licenses = config.map_or(&[][..], |config| &config.licenses[..]);
         let mut all: Vec<String> = tres.into_iter().collect();
-        all.extend(licenses.iter().map(|(name, _)| format!("license/{name}")));
+        all.extend(licenses.iter().map(|of| format!("license/{}", of.name)));
         Ok(Facts {
             tres: all,
             host: endpoint.hosts.first().cloned().unwrap_or_default(),

@@ -23,10 +23,8 @@ pub(super) fn billing_milli(draft: &Draft<'_>, job: &Job, alloc: &Allocation) ->
             // What the whole cluster has counts beside the most of what nodes have.
             other if let Some(wanted) = other.strip_prefix("license/") => {
                 let held = alloc.licenses.iter();
-                let held = held.filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
-                shared += held
-                    .map(|(_, count)| f64::from(*count) * weight)
-                    .sum::<f64>();
+                let held = held.filter(|of| of.name.eq_ignore_ascii_case(wanted));
+                shared += held.map(|of| f64::from(of.count) * weight).sum::<f64>();
                 continue;
             }
             other => {

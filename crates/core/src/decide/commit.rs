@@ -13,6 +13,7 @@ use muster_model::command::{Plan, PlannedExpectation, PlannedReason, PlannedStar
 use muster_model::config::PartitionState;
 use muster_model::ids::{Attempt, JobId, StepNo};
 use muster_model::job::{Allocation, ArrayRole, Job, MILLION, NodeShare, Step};
+use muster_model::licenses::LicenseCount;
 use muster_model::node::Node;
 use muster_model::reservation::{Flags, Reservation, RunWindow};
 use muster_model::spec::StdioSpec;
@@ -226,7 +227,7 @@ fn licenses_suffice(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
         let window = RunWindow::from_now(draft.now, end.unwrap_or(Timestamp(i64::MAX)));
         let reservation = alloc.reservation.as_deref();
         asked.contains(&alloc.licenses)
-            && alloc.licenses.iter().all(|(name, count)| {
+            && alloc.licenses.iter().all(|LicenseCount { name, count }| {
                 let pool = draft.state.license_pool(name, reservation);
                 let taken = taken.entry(LicenseSource::new(name, pool)).or_default();
                 *taken = taken.saturating_add(*count);

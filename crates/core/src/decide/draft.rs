@@ -24,6 +24,7 @@ use muster_model::effect::Effect;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::index_set::IndexSet;
 use muster_model::job::{Allocation, ArrayRole, Job, MILLION, Phase};
+use muster_model::licenses::LicenseCount;
 use muster_model::node::Node;
 use muster_model::refusal::Refusal;
 use muster_model::spec::{DependencyTerm, JobSpec};
@@ -348,7 +349,7 @@ impl<'a> Draft<'a> {
             Event::JobStarted { id, alloc, .. } => {
                 self.count(*id, alloc);
                 self.apply_to_job(*id, &event);
-                for (name, count) in &alloc.licenses {
+                for LicenseCount { name, count } in &alloc.licenses {
                     let reservation = alloc.reservation.as_deref();
                     let pool = self.state.license_pool(name, reservation);
                     let source = LicenseSource::new(name, pool);

@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::policy::access::privacy::sees_reservation;
 use crate::state::State;
 use muster_model::command::{Identity, NameList, Reply, ReservationAsk};
+use muster_model::licenses::LicenseCount;
 use muster_model::limits::{NAME_BYTES_MAX, TEXT_BYTES_MAX};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::reservation::{Flags, Reservation};
@@ -252,7 +253,7 @@ fn check_licenses(state: &State, text: &str) -> Result<(), Refusal> {
     let Some(counts) = muster_model::licenses::parse(text) else {
         return refuse(format!("Licenses={text}: expected name:count,..."));
     };
-    for (name, count) in counts {
+    for LicenseCount { name, count } in counts {
         let total = state.license_total(&name);
         if count > total {
             return refuse(format!("Licenses={text}: the cluster has {total} {name}"));

@@ -15,6 +15,7 @@ use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{ArrayRole, Hold, Job, Reason};
 use muster_model::job_class::CLASS_NAME_BYTES_MAX;
+use muster_model::licenses::LicenseCount;
 use muster_model::limits::{
     ARGUMENTS_MAX, CONTEXT_BYTES_MAX, DEPENDENCY_TERMS_MAX, ENVIRONMENT_VARIABLES_MAX,
     JOB_PARTITIONS_MAX, LICENSE_ALTERNATIVES_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, SIGNAL_MAX,
@@ -549,7 +550,7 @@ pub(super) fn check_licenses(state: &State, text: Option<&str>) -> Result<(), Re
             "--licenses has {count} alternatives, the limit is {LICENSE_ALTERNATIVES_MAX}"
         ));
     }
-    for (name, count) in asked.iter().flatten() {
+    for LicenseCount { name, count } in asked.iter().flatten() {
         let total = state.license_total(name);
         if *count == 0 || *count > total {
             return refuse(format!(

@@ -2,7 +2,7 @@
 
 use crate::state::{LicenseSource, LicenseUse, State};
 use muster_model::job::Allocation;
-use muster_model::licenses::{License, parse};
+use muster_model::licenses::{License, LicenseCount, parse};
 use muster_model::reservation::{Reservation, RunWindow};
 use muster_model::time::Timestamp;
 
@@ -11,7 +11,8 @@ impl State {
     pub fn license_total(&self, name: &str) -> u32 {
         let config = self.config.as_ref();
         let all = config.map_or(&[][..], |c| &c.licenses[..]);
-        all.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n)
+        let found = all.iter().find(|license| license.name == name);
+        found.map_or(0, |license| license.count)
     }
 
     /// Where a job's licenses come from: the reservation that it is in, if that has some of them, else (empty) from what
@@ -55,9 +56,9 @@ impl State {
         let config = self.config.as_ref();
         let all = config.map_or(&[][..], |c| &c.licenses[..]);
         all.iter()
-            .map(|(name, total)| License {
+            .map(|LicenseCount { name, count }| License {
                 name: name.clone(),
-                total: *total,
+                total: *count,
                 used: used_everywhere(&self.licenses_used, name).sum(),
                 reserved: self
                     .reservations
@@ -80,7 +81,7 @@ impl State {
                 continue;
             };
             let reservation = alloc.reservation.as_deref().unwrap_or_default();
-            for (name, count) in &alloc.licenses {
+            for LicenseCount { name, count } in &alloc.licenses {
                 let source = LicenseSource::new(name, reservation);
                 let used = self.licenses_used.entry(source.clone()).or_default();
                 *used = if more {
@@ -105,6 +106,6 @@ fn used_everywhere<'u>(used: &'u LicenseUse, name: &'u str) -> impl Iterator<Ite
 
 fn reserved_by(reservation: &Reservation, name: &str) -> Option<u32> {
     let counts = parse(reservation.licenses.as_deref()?)?;
-    let found = counts.into_iter().find(|(n, _)| n == name);
-    found.map(|(_, count)| count)
+    let found = counts.into_iter().find(|license| license.name == name);
+    found.map(|license| license.count)
 }

@@ -63,7 +63,7 @@ pub fn amounts(alloc: &Allocation) -> Amounts {
     let named = gres.into_iter();
     out.extend(named.map(|(name, count)| (format!("gres/{name}"), count)));
     let licenses = alloc.licenses.iter();
-    out.extend(licenses.map(|(name, count)| (format!("license/{name}"), u64::from(*count))));
+    out.extend(licenses.map(|of| (format!("license/{}", of.name), u64::from(of.count))));
     // Until the job starts what it counts is not worked out: a unit for each CPU.
     let billing = match alloc.billing_milli {
         0 => alloc.cpus(),

@@ -13,6 +13,7 @@ use muster_model::command::{
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::GresShare;
+use muster_model::licenses::LicenseCount;
 use muster_model::node::GresConfig;
 use muster_model::order_config::{Multifactor, UsageReset};
 use muster_model::refusal::RefusalCode;
@@ -491,7 +492,7 @@ fn what_is_billed() {
 fn licenses_are_billed() {
     for (max_tres, expected) in [(false, 2.0 + 8.0 + 3.0 * 5.0), (true, 8.0 + 3.0 * 5.0)] {
         let mut config = config();
-        config.licenses = vec![("matlab".into(), 4)];
+        config.licenses = vec![LicenseCount::new("matlab", 4)];
         config.order.multifactor = Some(Multifactor {
             max_tres,
             ..Multifactor::default()
@@ -504,7 +505,7 @@ fn licenses_are_billed() {
             ..spec("x")
         });
         let mut alloc = w.alloc(id, &[0], 2);
-        alloc.licenses = vec![("matlab".into(), 3)];
+        alloc.licenses = vec![LicenseCount::new("matlab", 3)];
         let start = muster_model::command::PlannedStart { job: id, alloc };
         assert_eq!(w.plan(vec![start]), 1);
         let billed = w.job(id).alloc.as_ref().unwrap().billing_milli;

@@ -4,6 +4,7 @@ use crate::world::{World, config, node_config, partition, spec, target};
 use muster_core::event::Event;
 use muster_model::command::{JobUpdate, NameList, ReservationAsk, UserCommand};
 use muster_model::ids::JobId;
+use muster_model::licenses::LicenseCount;
 use muster_model::limits::{
     CONSTRAINT_COUNTS_MAX, JOB_PARTITIONS_MAX, JOB_PLACES_MAX, JOB_RESERVATIONS_MAX,
     LICENSE_ALTERNATIVES_MAX,
@@ -15,7 +16,7 @@ use muster_model::time::TimeLimit;
 /// A cluster with so many more partitions `p0`, `p1`, ..., and reservations `r0`, `r1`, ... of licenses.
 fn world(partitions: usize, reservations: usize) -> World {
     let mut config = config();
-    config.licenses = vec![("foo".into(), 1000)];
+    config.licenses = vec![LicenseCount::new("foo", 1000)];
     config.nodes[0] = node_config("n1", 4, 1000);
     config.nodes[0].features = (0..100).map(|n| format!("f{n}")).collect();
     let more = (0..partitions).map(|n| partition(&format!("p{n}"), &["n1"], false));

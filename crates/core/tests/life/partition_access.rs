@@ -11,6 +11,7 @@ use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, Pa
 use muster_model::cron::CrontabConfig;
 use muster_model::ids::JobId;
 use muster_model::job::JobState;
+use muster_model::licenses::LicenseCount;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{JobSpec, Owner};
 use muster_model::time::TimeLimit;
@@ -199,7 +200,7 @@ fn a_change_of_account_qos_or_reservation_leaves_partitions_that_refuse_it() {
         p.deny_qos = vec!["high".into()];
         p.req_resv = true;
     });
-    config.licenses = vec![("foo".into(), 10)];
+    config.licenses = vec![LicenseCount::new("foo", 10)];
     let mut w = World::with(config);
     w.must(0, edit(&["chem", "bio"], account("")));
     for name in ["chem", "bio"] {

@@ -4,6 +4,7 @@ use super::shares;
 use crate::cpuset::CpuSet;
 use crate::gpu_parts::PartedGpu;
 use crate::ids::NodeIdx;
+use crate::licenses::LicenseCount;
 use crate::limits::HOSTLIST_BYTES_MAX;
 use crate::time::Timestamp;
 use crate::validate::Validate;
@@ -53,7 +54,7 @@ pub struct Allocation {
     /// Licenses that it holds: name and count.
     #[n(10)]
     #[cbor(default)]
-    pub licenses: Vec<(String, u32)>,
+    pub licenses: Vec<LicenseCount>,
     /// `UsageFactor` of the QOS when it began, in millionths; absent is 1.
     #[n(11)]
     pub usage_factor_millionths: Option<u64>,

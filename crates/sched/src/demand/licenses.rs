@@ -3,7 +3,7 @@
 use muster_core::state::{LicenseSource, State};
 use muster_model::ids::JobId;
 use muster_model::job::Job;
-use muster_model::licenses::{Counts, parse_ask};
+use muster_model::licenses::{Counts, LicenseCount, parse_ask};
 use muster_model::limits::LICENSE_ALTERNATIVES_MAX;
 use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
@@ -73,7 +73,7 @@ impl Span<'_> {
 
     /// Where each of these comes from.
     pub(crate) fn sources(&self, counts: &Counts) -> Vec<LicenseSource> {
-        counts.iter().map(|(name, _)| self.source(name)).collect()
+        counts.iter().map(|of| self.source(&of.name)).collect()
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn asked(text: Option<&str>) -> Vec<Counts> {
     let text = text.filter(|t| !t.is_empty());
     // What cannot be read was refused when it was submitted; what a job still asks for then nobody has.
     let mut asked = text.map_or(Vec::new(), |t| {
-        parse_ask(t).unwrap_or_else(|| vec![vec![(t.to_owned(), 1)]])
+        parse_ask(t).unwrap_or_else(|| vec![vec![LicenseCount::new(t, 1)]])
     });
     // Jobs of an older journal may have more than a submission now can.
     asked.truncate(LICENSE_ALTERNATIVES_MAX);
@@ -100,7 +100,7 @@ impl Licenses {
         if asked.is_empty() {
             return Some(Counts::new());
         }
-        let there = |(name, count): &(String, u32)| {
+        let there = |LicenseCount { name, count }: &LicenseCount| {
             let count = i64::from(*count);
             let kept = self.kept.iter();
             self.left(name, span) >= count
@@ -129,20 +129,18 @@ impl Licenses {
         let back = |source: &LicenseSource, after: Timestamp| -> i64 {
             let of = |job: &&Job| {
                 let alloc = job.alloc.as_ref()?;
-                let (_, count) = alloc
-                    .licenses
-                    .iter()
-                    .find(|(name, _)| *name == source.name)?;
+                let mut held = alloc.licenses.iter();
+                let count = held.find(|of| of.name == source.name)?.count;
                 let pool = span
                     .state
                     .license_pool(&source.name, alloc.reservation.as_deref());
                 // Licenses kept from a time on include those that jobs give back before it.
                 let later = span.state.limit_end(job).is_none_or(|end| end > after);
-                (pool == source.pool && later).then_some(i64::from(*count))
+                (pool == source.pool && later).then_some(i64::from(count))
             };
             ended.iter().filter_map(of).sum()
         };
-        let due = |(name, count): &(String, u32)| {
+        let due = |LicenseCount { name, count }: &LicenseCount| {
             let (source, count) = (span.source(name), i64::from(*count));
             let there = self.left(name, span) + back(&source, Timestamp(i64::MIN));
             let kept = self.kept.iter().filter(|k| k.source == source);
@@ -170,11 +168,12 @@ impl Licenses {
             end,
             counts: counts.clone(),
         });
-        for ((_, count), source) in counts.iter().zip(sources) {
-            *self.taken.entry(source.clone()).or_default() += i64::from(*count);
+        for (of, source) in counts.iter().zip(sources) {
+            let count = i64::from(of.count);
+            *self.taken.entry(source.clone()).or_default() += count;
             for kept in &mut self.kept {
                 if kept.source == source && kept.start < end {
-                    kept.spare -= i64::from(*count);
+                    kept.spare -= count;
                 }
             }
         }
@@ -187,15 +186,15 @@ impl Licenses {
         span: Span<'_>,
         completing: &BTreeSet<JobId>,
     ) -> Option<LicensesDue> {
-        let names: BTreeSet<&String> = asked.iter().flatten().map(|(name, _)| name).collect();
+        let names: BTreeSet<&String> = asked.iter().flatten().map(|of| &of.name).collect();
         let mut left: BTreeMap<&str, i64> = (names
             .iter()
             .map(|name| (name.as_str(), self.left(name, span))))
         .collect();
         let done = |left: &BTreeMap<&str, i64>| {
-            let fits = |(name, count): &(String, u32)| left[name.as_str()] >= i64::from(*count);
+            let fits = |of: &LicenseCount| left[of.name.as_str()] >= i64::from(of.count);
             let one = asked.iter().find(|one| one.iter().all(fits))?;
-            let of = |(name, count): &(String, u32)| LicenseDue {
+            let of = |LicenseCount { name, count }: &LicenseCount| LicenseDue {
                 source: span.source(name),
                 left: left[name.as_str()],
                 wanted: i64::from(*count),
@@ -215,7 +214,7 @@ impl Licenses {
                 let alloc = job.alloc.as_ref();
                 alloc.is_some_and(|a| {
                     a.reservation.as_deref() == span.reservation
-                        && a.licenses.iter().any(|(name, _)| names.contains(name))
+                        && a.licenses.iter().any(|of| names.contains(&of.name))
                 })
             })
             .filter_map(|job| Some((end_of(job)?, &job.alloc.as_ref()?.licenses)));
@@ -227,7 +226,7 @@ impl Licenses {
         ends.retain(|(end, _)| end.0 < i64::MAX);
         ends.sort_by_key(|(end, _)| *end);
         for (at, counts) in ends {
-            for (name, count) in counts {
+            for LicenseCount { name, count } in counts {
                 if let Some(left) = left.get_mut(name.as_str()) {
                     *left += i64::from(*count);
                 }

@@ -281,7 +281,7 @@ fn licenses(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<St
     let mut lines = Vec::new();
     let all = asked(job.spec.licenses.as_deref());
     let named: BTreeMap<&str, u32> = (all.iter().flatten())
-        .map(|(name, count)| (name.as_str(), *count))
+        .map(|license| (license.name.as_str(), license.count))
         .collect();
     for (name, count) in named {
         let reservation = job.spec.reservation.as_deref();
@@ -300,8 +300,8 @@ fn licenses(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<St
         let held = |id: &JobId| {
             let job = state.jobs.get(id)?;
             let licenses = &job.alloc.as_ref()?.licenses;
-            let (_, count) = licenses.iter().find(|(n, _)| n == name)?;
-            Some((state.limit_end(job), job.id, *count))
+            let held = licenses.iter().find(|license| license.name == name)?;
+            Some((state.limit_end(job), job.id, held.count))
         };
         let mut holders: Vec<_> = state.active.iter().filter_map(held).collect();
         holders.sort_by_key(|(end, id, _)| (end.unwrap_or(Timestamp(i64::MAX)), *id));

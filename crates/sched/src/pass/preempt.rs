@@ -502,8 +502,9 @@ impl<'a> VictimSearch<'a> {
     /// Whether a job has some of the licenses that are missing.
     fn has_licenses(&self, job: &Job) -> bool {
         let held = job.alloc.iter().flat_map(|alloc| &alloc.licenses);
-        let asked = || self.licensing.asked.iter().flatten().map(|(name, _)| name);
-        self.lacks_licenses && held.into_iter().any(|(name, _)| asked().any(|n| n == name))
+        let mut held = held.map(|license| &license.name);
+        let asked = || self.licensing.asked.iter().flatten().map(|l| &l.name);
+        self.lacks_licenses && held.any(|name| asked().any(|n| n == name))
     }
 
     fn place(&self, freed: &[FreedShares<'_>]) -> Option<Vec<Pick>> {

@@ -22,6 +22,7 @@ use muster_model::command::PlannedStart;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::{Allocation, ArrayRole, Job, MILLION, Reason};
+use muster_model::licenses::LicenseCount;
 use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
@@ -104,7 +105,7 @@ pub(super) fn limit_on(pass: &Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -
     if !lane.licenses.is_empty() {
         let span = pass.span(lane, demand);
         let licenses = pass.budget.licenses.to_be_had(&lane.licenses, span);
-        for (name, count) in licenses.unwrap_or_default() {
+        for LicenseCount { name, count } in licenses.unwrap_or_default() {
             *tres.entry(format!("license/{name}")).or_default() += u64::from(count);
         }
     }

@@ -7,6 +7,7 @@ use muster_model::command::{Command, Identity, NameList, Reply, ReservationAsk, 
 use muster_model::explain::Explanation;
 use muster_model::ids::JobId;
 use muster_model::job::Hold;
+use muster_model::licenses::LicenseCount;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
@@ -277,7 +278,7 @@ fn nodes_that_are_out_of_service_are_named() {
 #[test]
 fn licenses_and_limits_are_named() {
     let mut config = cluster(nodes(4, 1));
-    config.licenses = vec![("foo".into(), 3)];
+    config.licenses = vec![LicenseCount::new("foo", 3)];
     config.partitions[0].max_nodes = Some(2);
     config.partitions[0].max_time = TimeLimit::Minutes(50);
     let mut world = World::new(config);
@@ -495,7 +496,7 @@ fn those_that_wait_for_their_turn_say_for_whom() {
 #[test]
 fn explanations_tell_nobody_of_private_records() {
     let mut config = cluster(nodes(2, 1));
-    config.licenses = vec![("foo".into(), 3)];
+    config.licenses = vec![LicenseCount::new("foo", 3)];
     config.private = PrivateData::JOBS
         .with(PrivateData::RESERVATIONS)
         .with(PrivateData::NODES);

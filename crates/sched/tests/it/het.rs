@@ -6,6 +6,7 @@ use muster_core::event::{Event, JobChange};
 use muster_model::command::{Command, Identity, Plan, Reply, UserCommand};
 use muster_model::ids::{BlobId, JobId};
 use muster_model::job::{Hold, Reason};
+use muster_model::licenses::LicenseCount;
 use muster_model::spec::{JobKind, JobSpec};
 use muster_model::time::TimeLimit;
 use muster_sched::Scheduler;
@@ -455,7 +456,7 @@ fn a_limit_of_one_component_does_not_count_for_another() {
 #[test]
 fn components_get_their_licenses_or_none_starts() {
     let mut config = cluster(nodes(3, 1));
-    config.licenses = vec![("foo".into(), 2)];
+    config.licenses = vec![LicenseCount::new("foo", 2)];
     let mut world = World::new(config);
     let licensed = |count: u32, spec: JobSpec| JobSpec {
         licenses: Some(format!("foo:{count}")),
@@ -476,6 +477,9 @@ fn components_get_their_licenses_or_none_starts() {
             .licenses
             .clone()
     };
-    assert!(both.iter().all(|id| has(id) == [("foo".to_owned(), 1)]));
+    assert!(
+        both.iter()
+            .all(|id| has(id) == [LicenseCount::new("foo", 1)])
+    );
     world.state.check_invariants().unwrap();
 }

@@ -4,6 +4,7 @@
 use crate::world::{World, cluster, job, nodes, partition};
 use muster_model::command::{NameList, ReservationAsk, UserCommand};
 use muster_model::job::Reason;
+use muster_model::licenses::LicenseCount;
 use muster_model::spec::JobSpec;
 use muster_model::time::TimeLimit;
 use muster_sched::{NODES_PER_CHECK, NODES_PER_PASS_MAX};
@@ -17,7 +18,7 @@ fn world(cpus: u32, partitions: usize) -> World {
     let more = (1..partitions).map(|n| partition(&format!("p{n}"), &config.nodes));
     let more: Vec<_> = more.collect();
     config.partitions.extend(more);
-    config.licenses = vec![("foo".into(), 64)];
+    config.licenses = vec![LicenseCount::new("foo", 64)];
     World::new(config)
 }
 

@@ -7,13 +7,14 @@ use muster_model::command::{
 };
 use muster_model::ids::JobId;
 use muster_model::job::Reason;
+use muster_model::licenses::LicenseCount;
 use muster_model::spec::JobSpec;
 use muster_model::time::TimeLimit;
 use proptest::prelude::*;
 
 fn with(count: u32) -> World {
     let mut config = cluster(nodes(4, 1));
-    config.licenses = vec![("bar".into(), 1), ("foo".into(), count)];
+    config.licenses = vec![LicenseCount::new("bar", 1), LicenseCount::new("foo", count)];
     World::new(config)
 }
 
@@ -126,8 +127,8 @@ fn one_of_several_will_do() {
             .licenses
             .clone()
     };
-    assert_eq!(licenses(first), [("foo".to_owned(), 1)]);
-    assert_eq!(licenses(second), [("bar".to_owned(), 1)]);
+    assert_eq!(licenses(first), [LicenseCount::new("foo", 1)]);
+    assert_eq!(licenses(second), [LicenseCount::new("bar", 1)]);
     world.end(second);
     assert_eq!(world.pass_by_core(), [third]);
 }

@@ -4,6 +4,7 @@ use super::World;
 use crate::random::Random;
 use muster_model::accounts::Qos;
 use muster_model::config::ClusterConfig;
+use muster_model::licenses::LicenseCount;
 use muster_model::order_config::Multifactor;
 
 /// The QOS that has limits, where there is one.
@@ -16,7 +17,7 @@ pub(crate) const LICENSE: (&str, u32) = ("foo", 3);
 /// Which of these a cluster has.
 pub(super) fn draw(random: &mut Random, config: &mut ClusterConfig) {
     if random.one_in(2) {
-        config.licenses = vec![(LICENSE.0.to_owned(), LICENSE.1)];
+        config.licenses = vec![LicenseCount::new(LICENSE.0, LICENSE.1)];
     }
     config.order.enforce_limits = random.one_in(2);
     if random.one_in(3) {

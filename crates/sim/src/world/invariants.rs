@@ -79,7 +79,7 @@ pub(crate) fn invariant_no_limit_is_exceeded(world: &World) -> Outcome {
     };
     let licenses = running().filter_map(|job| job.alloc.as_ref());
     let licenses = licenses.flat_map(|alloc| &alloc.licenses);
-    let held: u32 = licenses.map(|(_, count)| count).sum();
+    let held: u32 = licenses.map(|license| license.count).sum();
     if held > LICENSE.1 {
         let detail = format!("{held} of {} licenses are held", LICENSE.1);
         return broken("invariant_no_limit_is_exceeded", detail);

@@ -5,6 +5,7 @@ use crate::world::{World, job, wide};
 use muster_core::event::JobChange;
 use muster_model::ids::JobId;
 use muster_model::job::{Hold, JobState, Reason};
+use muster_model::licenses::LicenseCount;
 use muster_model::preemption::PreemptMode;
 use muster_model::spec::JobSpec;
 
@@ -18,7 +19,7 @@ fn licensed(licenses: &str, spec: JobSpec) -> JobSpec {
 /// Four licenses; `reclaims` as in `PreemptParameters`.
 fn four_licenses(mode: PreemptMode, reclaims: bool) -> World {
     let mut config = config(6, 1, mode);
-    config.licenses = vec![("foo".into(), 4)];
+    config.licenses = vec![LicenseCount::new("foo", 4)];
     config.order.preemption.reclaim_licenses = reclaims;
     World::new(config)
 }
