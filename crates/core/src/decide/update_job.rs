@@ -10,9 +10,10 @@ use super::job_limits::{self, Moved};
 use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
 use super::texts::{one_line, too_long};
-use super::{ask, crontab, dependency, partition_access, places, reservation, resize, room};
+use super::{ask, crontab, dependency, hold, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
+use crate::state::Scale;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
 use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
@@ -324,7 +325,8 @@ fn new_rank(
                 (Hold::Admin, _) | (_, true) => Hold::Admin,
                 (Hold::None | Hold::User, false) => Hold::User,
             };
-            return Ok(Some(JobChange::Hold { hold, priority: 0 }));
+            let priority = if hold::waits(job) { 0 } else { job.priority };
+            return Ok(Some(JobChange::Hold { hold, priority }));
         }
         Some(priority) => {
             if job.hold == Hold::Admin && !admin {
@@ -361,20 +363,29 @@ fn new_rank(
     Ok(Some(JobChange::Priority(priority)))
 }
 
-/// The priority that a job has, or would have if nobody held it.
-fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
-    let scale = crate::state::Scale::new(draft.state);
-    if job.hold == Hold::None {
-        return draft.state.priority_of(scale.as_ref(), job);
+/// The priority that a job has, or would have if nobody held it: the lowest of those in its partitions, as one that is set
+/// is had in all of them.
+pub(super) fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
+    let Some(scale) = draft.scale() else {
+        return match job.priority {
+            0 => job.default_priority(),
+            priority => priority,
+        };
+    };
+    if job.priority > 0 {
+        return lowest(draft, scale, job);
     }
-    if scale.is_none() {
-        return job.default_priority();
-    }
-    // As of one that waits: what a held job that runs had is not known any more.
+    // As of one that waits: what a held job had is not known any more.
     let mut unheld = Job::single(job.id, job.spec.clone(), job.time_limit, job.submit_time);
     unheld.partition.clone_from(&job.partition);
     unheld.priority = 1;
-    draft.state.priority_of(scale.as_ref(), &unheld)
+    lowest(draft, scale, &unheld)
+}
+
+fn lowest(draft: &Draft<'_>, scale: &Scale, job: &Job) -> u32 {
+    let names = job.spec.partitions.iter();
+    let all = names.map(|name| scale.priority_in(draft.state, job, name));
+    all.min().unwrap_or(job.priority)
 }
 
 /// [`new_spec`], once for jobs that have the same specification.

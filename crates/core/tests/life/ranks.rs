@@ -58,7 +58,7 @@ fn a_held_job_is_let_go_with_no_more_than_its_factors_make() {
         for too_much in [PRIORITY_TOP - 100, usual + 1] {
             let refused = w.refused(1000, priority(id, too_much));
             assert_eq!(refused, RefusalCode::AccessDenied, "{id}: {too_much}");
-            assert_eq!(w.job(id).priority, 0);
+            assert_ne!(w.job(id).hold, Hold::None);
         }
     }
     w.must(1000, priority(held_by_update, usual - 1));
@@ -148,4 +148,47 @@ fn a_job_without_a_limit_does_not_pass_those_that_have_one() {
     assert!(w.start(short, &[0]));
     w.finish(short, exit(0).code);
     w.check_replay();
+}
+
+/// A job that runs got the priority of its number by a hold and a release: nobody's was above it any more.
+#[test]
+fn hold_and_release_leave_the_priority_of_a_job_that_runs() {
+    for by_update in [false, true] {
+        let mut w = multifactor();
+        let id = w.submit(spec("x"));
+        assert!(w.start(id, &[0]));
+        let started = w.job(id).priority;
+        assert!((1..10_000).contains(&started), "{started}");
+        let held = match by_update {
+            true => hold(id),
+            false => UserCommand::Hold {
+                target: target(id),
+                user: false,
+            },
+        };
+        let release = || UserCommand::Release { target: target(id) };
+        w.must(1000, held.clone());
+        assert_eq!((w.job(id).hold, w.job(id).priority), (Hold::User, started));
+        w.must(1000, release());
+        assert_eq!((w.job(id).hold, w.job(id).priority), (Hold::None, started));
+        assert!(!w.job(id).priority_fixed);
+        // Held, it comes back held; what it has then is worked out anew.
+        w.must(1000, held.clone());
+        let requeue = UserCommand::Requeue {
+            target: target(id),
+            hold: false,
+            special_exit: false,
+            incomplete: false,
+        };
+        w.must(1000, requeue);
+        w.must(1000, release());
+        assert_eq!(w.job(id).priority, started, "it is cleaned up");
+        w.must(1000, held);
+        w.release(id);
+        assert_eq!((w.job(id).hold, w.job(id).priority), (Hold::User, 0));
+        w.must(1000, release());
+        assert_eq!(worked_out(&w, id), started);
+        assert!(!w.job(id).priority_fixed);
+        w.check_replay();
+    }
 }
