@@ -112,13 +112,16 @@ impl Scale {
         let Some(partition) = state.partition(partition) else {
             return state.priority_of(Some(self), job);
         };
-        let of = |partition| self.factors(state, job, partition).priority();
-        let here = of(partition);
-        self.kept_in(job, here, || {
-            let named = job.spec.partitions.iter();
-            let named = named.filter_map(|name| state.partition(name));
-            named.map(of).max().unwrap_or(here)
-        })
+        let here = self.factors(state, job, partition).priority();
+        self.kept_in(job, here, || self.best(state, job).unwrap_or(here))
+    }
+
+    /// What is worked out for a job in that of its partitions where it is highest.
+    pub fn best(&self, state: &State, job: &Job) -> Option<u32> {
+        let named = job.spec.partitions.iter();
+        let named = named.filter_map(|name| state.partition(name));
+        let all = named.map(|partition| self.factors(state, job, partition).priority());
+        all.max()
     }
 
     /// What a job has in a partition where that much was worked out for it there, and `most` where it is highest: it is
