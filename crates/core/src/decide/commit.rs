@@ -133,7 +133,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
     let prolog = config.is_some_and(|config| config.prolog_slurmctld);
     let asleep = (alloc.nodes.iter()).any(|s| power::sleeps(draft, s.node));
     let (state, scale) = (draft.state, draft.scale());
-    let priority = scale.map(|scale| state.priority_of(Some(scale), job));
+    let priority = scale.map(|scale| scale.priority_in(state, job, &alloc.partition));
     draft.emit(Event::JobStarted {
         id,
         attempt,

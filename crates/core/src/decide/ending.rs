@@ -309,8 +309,8 @@ pub(super) fn position_on(job: &Job, node: NodeIdx) -> Option<u32> {
 /// The hold of a job that comes back to the queue.
 pub(super) fn after_requeue(job: &Job, hold: bool) -> Hold {
     match (job.hold, hold) {
-        // The system held it: its owner cannot know whether the cause is gone.
-        (Hold::None, true) if job.reason == Reason::JobLaunchFailure => Hold::Admin,
+        // The system held it: its owner cannot know whether the cause is gone, also one who holds it, too.
+        (_, true) if job.reason == Reason::JobLaunchFailure => Hold::Admin,
         (Hold::None, true) => Hold::User,
         (held, _) => held,
     }
