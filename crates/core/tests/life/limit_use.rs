@@ -214,13 +214,16 @@ fn jobs_that_move_are_within_the_limits_on_those_that_are_submitted() {
 
 /// A job that runs, too, may count for a QOS that has no room for it.
 #[test]
-fn a_job_that_runs_counts_where_it_moves() {
+fn a_job_that_runs_stays_in_its_qos() {
     let mut w = limited("maxsubmit=2", "maxsubmitpu=1");
-    let few = |id| change(target(id), &|u: &mut JobUpdate| u.qos = Some("few".into()));
-    let (first, second) = (w.submit(spec("x")), w.submit(spec("x")));
-    assert!(w.start(first, &[0]) && w.start(second, &[1]));
-    w.must(1000, few(first));
-    assert_eq!(w.refused(1000, few(second)), RefusalCode::AccountingPolicy);
+    let few = |u: &mut JobUpdate| u.qos = Some("few".into());
+    let key = |u: &mut JobUpdate| u.wckey = Some("x".into());
+    let id = w.submit(spec("x"));
+    assert!(w.start(id, &[0]));
+    for update in [change(target(id), &few), change(target(id), &key)] {
+        assert_eq!(w.refused(0, update.clone()), RefusalCode::JobNotPending);
+        assert_eq!(w.refused(1000, update), RefusalCode::JobNotPending);
+    }
 }
 
 /// Each component was compared with what was there before the request.

@@ -255,23 +255,6 @@ fn a_change_of_account_qos_or_reservation_leaves_partitions_that_refuse_it() {
     }
 }
 
-/// A job that runs does not get a QOS that its partition refuses.
-#[test]
-fn a_job_that_runs_keeps_to_what_its_partition_takes() {
-    let mut w = World::with(config_with(|p| p.deny_qos = vec!["high".into()]));
-    w.must(0, edit(&["high"], AccountsAsk::AddQos(QosAsk::default())));
-    let high = |id| change(id, |u: &mut JobUpdate| u.qos = Some("high".into()));
-    for (partitions, refused) in [("closed,short", true), ("short,closed", false)] {
-        let id = w.submit(in_partitions(partitions));
-        assert!(w.start(id, &[0]));
-        match refused {
-            true => assert_eq!(w.refused(1000, high(id)), RefusalCode::InvalidQos),
-            false => assert_eq!(w.must(1000, high(id)), 1),
-        }
-        w.finish(id, 0);
-    }
-}
-
 /// What a partition takes is changed while jobs wait, and so is what accounts give them: each start is checked.
 #[test]
 fn a_start_is_refused_where_the_partition_does_not_take_the_job_any_more() {
