@@ -291,6 +291,10 @@ fn entries_of_a_crontab_count_together_for_limits_on_jobs_that_are_submitted() {
     w.must(1000, crontab("narrow", 2));
     w.must(1000, crontab("narrow", 2));
     assert_eq!(w.refused(1000, crontab("narrow", 4)), over);
+    // One that has all that there is room for may be replaced.
+    w.must(1000, crontab("narrow", 3));
+    w.must(1000, crontab("narrow", 3));
+    assert_eq!(w.state.crontabs[&1000].jobs.len(), 3);
 }
 
 /// Limits keep users back, and not operators who give one of them more; what these move counts for those who come later.
