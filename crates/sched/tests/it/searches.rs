@@ -224,6 +224,51 @@ fn a_costly_heterogeneous_job_keeps_none_from_its_turn() {
     assert_eq!(started, last);
 }
 
+/// Components that fit in the last of their partitions only began with the first in each pass, which ended before all were placed.
+#[test]
+fn a_job_that_fits_in_its_last_partitions_starts() {
+    let gpus = |i: u32| NodeConfig {
+        gres: vec![GresConfig {
+            name: "gpu".into(),
+            count: 1,
+            ..GresConfig::default()
+        }],
+        ..node(&format!("n{i}"), 2, 1000)
+    };
+    let (held, free) = (5000, 128);
+    let all: Vec<NodeConfig> = (0..held + free).map(gpus).collect();
+    let mut config = cluster(all.clone());
+    let names: Vec<String> = (0..10).map(|i| format!("p{i}")).collect();
+    let of = |(i, name): (usize, &String)| match i {
+        9 => partition(name, &all[held as usize..]),
+        _ => partition(name, &all[..held as usize]),
+    };
+    config.partitions = names.iter().enumerate().map(of).collect();
+    let mut world = World::new(config);
+    let mut holder = wide(held, held, 1000);
+    holder.partitions = vec!["p0".into()];
+    holder.ask.gres = devices("gpu", 1);
+    let holder = world.submit(holder);
+    assert_eq!(world.pass(), [holder]);
+    let component = |i: u32| {
+        let mut spec = job(1, 500 - i);
+        spec.partitions.clone_from(&names);
+        spec.ask.gres = devices("gpu", 1);
+        spec
+    };
+    let mut short = job(1, 10);
+    short.partitions = vec!["p9".into()];
+    let runs: Vec<JobId> = (0..2).map(|_| world.submit(short.clone())).collect();
+    assert_eq!(world.pass(), runs);
+    let ids = world.submit_het((0..128).map(component).collect());
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_tried_nodes >= 4_000_000, "{cost:?}");
+    world.end(runs[0]);
+    let (started, cost) = plan(&mut world);
+    assert_eq!(started, ids, "{cost:?}");
+}
+
 /// Nodes of which nothing is kept are not looked at again for each end: components of an ordinary job on many nodes wait for the
 /// earliest time at which they fit.
 #[test]
