@@ -170,7 +170,12 @@ fn update_item(
         let limit = limit.unwrap_or(job.time_limit);
         let spec = spec.as_ref().unwrap_or(&job.spec);
         let changed = job_limits::changed(job, spec, limit, draft.now);
-        (progress.moved).change(draft, job, &changed, item.tasks(job))?;
+        let (moved, tasks) = (&mut progress.moved, item.tasks(job));
+        // As in Slurm, limits hold for users: an operator may give a job more.
+        if !access::may(draft.state, identity, AccessRequest::RaiseTimeLimit) {
+            moved.require_room(draft, job, &changed, tasks)?;
+        }
+        moved.change(draft.state, job, &changed, tasks);
     }
     let verdict = update.dependency.as_ref().map(|wanted| {
         let mut changed = job.clone();

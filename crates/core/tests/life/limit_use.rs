@@ -10,6 +10,7 @@ use muster_model::command::{
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{JobSpec, ResourceAsk};
+use muster_model::time::TimeLimit;
 
 fn waits_for(w: &World, id: JobId) -> Option<&'static str> {
     let over = w.state.waits_for_limit(w.job(id), w.now);
@@ -212,7 +213,7 @@ fn jobs_that_move_are_within_the_limits_on_those_that_are_submitted() {
     }
 }
 
-/// A job that runs, too, may count for a QOS that has no room for it.
+/// A job that runs has a part of what its QOS has room for, and stays there.
 #[test]
 fn a_job_that_runs_stays_in_its_qos() {
     let mut w = limited("maxsubmit=2", "maxsubmitpu=1");
@@ -224,6 +225,17 @@ fn a_job_that_runs_stays_in_its_qos() {
         assert_eq!(w.refused(0, update.clone()), RefusalCode::JobNotPending);
         assert_eq!(w.refused(1000, update), RefusalCode::JobNotPending);
     }
+}
+
+/// A job that runs counts where others move to.
+#[test]
+fn a_job_that_runs_counts_where_others_move() {
+    let mut w = limited("maxsubmit=2", "maxsubmitpu=1");
+    let few = |id| change(target(id), &|u: &mut JobUpdate| u.qos = Some("few".into()));
+    let (first, second) = (w.submit(spec("x")), w.submit(spec("x")));
+    w.must(1000, few(first));
+    assert!(w.start(first, &[0]));
+    assert_eq!(w.refused(1000, few(second)), RefusalCode::AccountingPolicy);
 }
 
 /// Each component was compared with what was there before the request.
@@ -293,6 +305,47 @@ fn entries_of_a_crontab_count_together_for_limits_on_jobs_that_are_submitted() {
     w.must(1000, crontab("narrow", 2));
     w.must(1000, crontab("narrow", 2));
     assert_eq!(w.refused(1000, crontab("narrow", 4)), over);
+    // One that has all that there is room for may be replaced.
+    w.must(1000, crontab("narrow", 3));
+    w.must(1000, crontab("narrow", 3));
+    assert_eq!(w.state.crontabs[&1000].jobs.len(), 3);
+}
+
+/// Limits keep users back, and not operators who give one of them more; what these move counts for those who come later.
+#[test]
+fn operators_give_jobs_more_than_limits_allow() {
+    let over = RefusalCode::AccountingPolicy;
+    let mut w = limited("maxsubmit=1", "maxwall=60");
+    let deny = QosAsk {
+        flags: Some(ListEdit {
+            sign: None,
+            names: vec!["DenyOnLimit".into()],
+        }),
+        ..QosAsk::default()
+    };
+    w.must(0, edit(&["few"], AccountsAsk::ModifyQos(deny)));
+    let minutes = |count: u32| Some(TimeLimit::Minutes(count));
+    let of = |count: u32, qos: &str| JobSpec {
+        qos: Some(qos.into()),
+        time_limit: minutes(count),
+        ..spec("x")
+    };
+    let running = w.submit(of(30, "few"));
+    assert!(w.start(running, &[0]));
+    w.must(0, change(target(running), &|u| u.time_limit = minutes(120)));
+    assert_eq!(w.job(running).time_limit, TimeLimit::Minutes(120));
+
+    let long = w.submit(of(120, "normal"));
+    let to_few = |u: &mut JobUpdate| u.qos = Some("few".into());
+    assert_eq!(w.refused(1000, change(target(long), &to_few)), over);
+    w.must(0, change(target(long), &to_few));
+
+    let to_narrow = |u: &mut JobUpdate| u.account = Some("narrow".into());
+    let jobs: Vec<JobId> = (0..3).map(|_| w.submit(spec("x"))).collect();
+    w.must(0, change(target(jobs[0]), &to_narrow));
+    assert_eq!(w.refused(1000, change(target(jobs[1]), &to_narrow)), over);
+    w.must(0, change(target(jobs[1]), &to_narrow));
+    w.check_replay();
 }
 
 /// What a QOS refuses at submission a job did not become by submission, but by a change.
