@@ -5,6 +5,7 @@ mod together;
 
 use super::billing::billing_milli;
 use super::draft::Draft;
+use super::partition_access::is_within;
 use super::{power, turns};
 use crate::event::{Event, JobChange};
 use crate::policy::limits::{amounts, checks_starts};
@@ -327,8 +328,13 @@ pub(super) fn fits_on(
         let of = state.partitions_of.get(share.node.0 as usize);
         of.is_some_and(|of| of.contains(&position))
     };
+    let most = super::max_memory(state.config.as_deref(), partition);
     are_distinct(&alloc.nodes)
-        && (alloc.nodes.iter()).all(|share| in_partition(share) && node_fits(share))
+        && (alloc.nodes.iter()).all(|share| {
+            is_within(most, share.memory_mib, share.cpus.len())
+                && in_partition(share)
+                && node_fits(share)
+        })
 }
 
 /// Whether a job that leaves the number of its tasks open gets one of those that will do.

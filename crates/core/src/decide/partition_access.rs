@@ -366,15 +366,38 @@ pub(super) fn memory_by_gpu(state: &State, partition: &PartitionConfig, ask: &Re
     by_gpu.mib_per_gpu.is_some() && ask.wants_gpus()
 }
 
-/// The most memory a job may ask for; `Default` is no limit.
-pub(super) fn max_memory(
-    cluster: Option<&ClusterConfig>,
-    partition: &PartitionConfig,
-) -> MemoryAsk {
-    match partition.max_memory {
-        MemoryAsk::Default => cluster.map_or(MemoryAsk::Default, |c| c.max_memory),
-        memory @ (MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_)) => memory,
+/// The most memory that jobs have in a partition; `Default`, as 0, is no limit.
+pub fn max_memory(cluster: Option<&ClusterConfig>, partition: &PartitionConfig) -> MemoryAsk {
+    let all = [
+        partition.max_memory,
+        cluster.map_or(MemoryAsk::Default, |c| c.max_memory),
+    ];
+    let is_limit =
+        |most: &MemoryAsk| matches!(most, MemoryAsk::PerNode(1..) | MemoryAsk::PerCpu(1..));
+    all.into_iter().find(is_limit).unwrap_or(MemoryAsk::Default)
+}
+
+/// Whether so much memory of a node is within that limit for who has so many CPUs there.
+pub(super) fn is_within(most: MemoryAsk, mib: u64, cpus: u32) -> bool {
+    match most {
+        MemoryAsk::Default => true,
+        MemoryAsk::PerNode(most) => mib <= most,
+        MemoryAsk::PerCpu(most) => mib <= most.saturating_mul(u64::from(cpus)),
     }
+}
+
+/// Fewest CPUs of one of its nodes that a job gets, wherever it is placed.
+fn least_cpus_of_node(ask: &ResourceAsk) -> u32 {
+    let of_task = ask.cpus_of_task();
+    let of_tasks = match (ask.ntasks, ask.ntasks_per_node, ask.max_nodes) {
+        _ if ask.overcommit => 0,
+        (None, Some(tasks), _) => tasks.saturating_mul(of_task),
+        (Some(tasks), _, Some(nodes)) => tasks.div_ceil(nodes.max(1)).saturating_mul(of_task),
+        _ => 0,
+    };
+    of_task
+        .max(of_tasks)
+        .max(ask.min_cpus_per_node.unwrap_or(1))
 }
 
 /// Whether a job of that memory is within what the partition allows.
@@ -383,14 +406,16 @@ pub fn within_memory_limit(
     partition: &PartitionConfig,
     ask: &ResourceAsk,
 ) -> bool {
+    let of_gpu = ask.devices().mib_per_gpu.filter(|_| ask.wants_gpus());
     match (max_memory(cluster, partition), ask.memory) {
+        (MemoryAsk::PerNode(most), _) if of_gpu.is_some_and(|mib| mib > most) => false,
         (MemoryAsk::Default, _) | (_, MemoryAsk::Default) => true,
         (MemoryAsk::PerNode(most), MemoryAsk::PerNode(mib)) => mib <= most,
         (MemoryAsk::PerCpu(most), MemoryAsk::PerCpu(mib)) => mib <= most,
         (MemoryAsk::PerNode(most), MemoryAsk::PerCpu(mib)) => {
-            mib.saturating_mul(u64::from(ask.cpus_of_task())) <= most
+            mib.saturating_mul(u64::from(least_cpus_of_node(ask))) <= most
         }
-        // How many CPUs it gets on a node is known only when it is placed.
+        // It gets as many CPUs as that memory takes.
         (MemoryAsk::PerCpu(_), MemoryAsk::PerNode(_)) => true,
     }
 }
