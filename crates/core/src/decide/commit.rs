@@ -252,10 +252,17 @@ pub(super) fn reservations_allow(
     let mut own = None;
     if let Some(name) = &alloc.reservation {
         let reservation = all.get(name).filter(|r| r.is_open())?;
-        let owner = &job.spec.owner;
+        let (owner, accounts) = (&job.spec.owner, &draft.state.accounts);
         let asked = job.spec.reservations().any(|n| n == name)
-            && reservation.still_admits(&owner.user, job.spec.account_name());
-        let admitted = || reservation.admits(&owner.user, &[&owner.group], job.spec.account_name());
+            && reservation.still_admits(accounts, &owner.user, job.spec.account_name());
+        let admitted = || {
+            reservation.admits(
+                accounts,
+                &owner.user,
+                &[&owner.group],
+                job.spec.account_name(),
+            )
+        };
         let drawn_in = || reservation.flags.has(Flags::MAGNETIC) && admitted();
         if !(asked || drawn_in()) {
             return None;

@@ -82,11 +82,19 @@ impl Bar<'_> {
 
 /// What keeps a job out of a partition by its account, its QOS there and whether it asks for a reservation.
 fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> Option<Bar<'a>> {
-    let account = spec.account.as_ref();
-    if !permits(&partition.allow_accounts, &partition.deny_accounts, account) {
+    let accounts = &state.accounts;
+    let account = spec.account.as_deref();
+    let is = |list: &[String]| account.is_some_and(|name| accounts.lists_account(list, name));
+    // Who is kept out is with all accounts under it.
+    let is_under =
+        |list: &[String]| account.is_some_and(|name| accounts.lists_account_or_above(list, name));
+    let allowed = match partition.allow_accounts.as_slice() {
+        [] => !is_under(&partition.deny_accounts),
+        allow => is(allow),
+    };
+    if !allowed {
         return Some(Bar::Account);
     }
-    let accounts = &state.accounts;
     let by_qos = !(partition.allow_qos.is_empty() && partition.deny_qos.is_empty());
     if by_qos || spec.reservation.is_none() && !accounts.qos.is_empty() {
         let default = || {
@@ -94,8 +102,12 @@ fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> 
             accounts.default_qos(account, user, &partition.name)
         };
         let qos = spec.qos.as_deref().unwrap_or_else(default);
+        let allowed = match partition.allow_qos.as_slice() {
+            [] => !accounts.lists_qos(&partition.deny_qos, qos),
+            allow => accounts.lists_qos(allow, qos),
+        };
         // Jobs of root may have any QOS anywhere.
-        if spec.owner.uid != 0 && !permits(&partition.allow_qos, &partition.deny_qos, Some(qos)) {
+        if spec.owner.uid != 0 && !allowed {
             return Some(Bar::Qos);
         }
         let known = accounts.qos.get(qos);
@@ -313,18 +325,6 @@ fn group_allowed(
         || (owner.uid == identity.uid
             && (allowed.contains(&identity.group)
                 || identity.groups.iter().any(|g| allowed.contains(g))))
-}
-
-/// Whether one is among those that are allowed, or not among those that are denied where none is listed as allowed.
-fn permits<S: AsRef<str>>(allow: &[String], deny: &[String], value: Option<S>) -> bool {
-    let is = |list: &[String]| {
-        let value = value.as_ref().map(AsRef::as_ref);
-        value.is_some_and(|value| list.iter().any(|name| name == value))
-    };
-    match allow {
-        [] => !is(deny),
-        allow => is(allow),
-    }
 }
 
 fn limit_refusal(reason: Reason) -> Refusal {

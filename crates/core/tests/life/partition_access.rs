@@ -310,3 +310,31 @@ fn a_start_is_refused_where_the_partition_does_not_take_the_job_any_more() {
     w.run(Command::User(user(0), normal));
     assert!(!starts_in(&w, id, "closed"));
 }
+
+/// Lists of partitions are as somebody wrote them, names of jobs as they are kept; who is kept out is with all accounts under it.
+#[test]
+fn lists_of_partitions_reach_subaccounts_and_capitals() {
+    let listed: [(Change, bool); 9] = [
+        (|p| p.deny_accounts = vec!["chem".into()], false),
+        (|p| p.deny_accounts = vec!["Chem".into()], false),
+        (|p| p.deny_accounts = vec!["Chem_Lab".into()], false),
+        (|p| p.deny_accounts = vec!["root".into()], true),
+        (|p| p.deny_accounts = vec!["bio".into()], true),
+        (|p| p.allow_accounts = vec!["CHEM_LAB".into()], true),
+        (|p| p.allow_accounts = vec!["chem".into()], false),
+        (|p| p.deny_qos = vec!["Long".into()], false),
+        (|p| p.allow_qos = vec!["LONG".into()], true),
+    ];
+    for (at, (restrict, may)) in listed.into_iter().enumerate() {
+        let mut w = World::with(config_with(restrict));
+        w.must(0, edit(&["chem"], account("root")));
+        w.must(0, edit(&["chem_lab"], account("chem")));
+        w.must(0, edit(&["long"], AccountsAsk::AddQos(QosAsk::default())));
+        let job = JobSpec {
+            account: Some("Chem_lab".into()),
+            qos: Some("LONG".into()),
+            ..in_partitions("closed")
+        };
+        assert_eq!(w.try_submit(1000, job).is_ok(), may, "case {at}");
+    }
+}
