@@ -4,7 +4,6 @@
 
 mod accounting;
 mod ask;
-mod billing;
 mod cancel;
 mod commit;
 mod configure;

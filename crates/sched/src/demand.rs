@@ -267,6 +267,14 @@ impl Demand {
         }
     }
 
+    /// The CPUs that count of those that a job takes of a node: it pays for what it keeps for the system there.
+    pub(crate) fn cpus_counted(&self, class: &NodeClass, want: &Want) -> u32 {
+        match self.spec {
+            Some(_) => want.cpus.max(class.open.len()),
+            None => want.cpus,
+        }
+    }
+
     /// CPUs that tasks may use in this room, within limits and memory; 0 if it is of no use.
     fn usable_cpus(&self, class: &NodeClass, room: &Room) -> u32 {
         if !room.usable || room.exclusive || (self.alone && room.jobs > 0) {

@@ -3,12 +3,11 @@
 
 mod together;
 
-use super::billing::billing_milli;
 use super::draft::Draft;
 use super::partition_access::is_within;
 use super::{power, turns};
 use crate::event::{Event, JobChange};
-use crate::policy::limits::{amounts, checks_starts};
+use crate::policy::limits::{amounts_to_start, checks_starts, note_counts};
 use crate::state::Note;
 use muster_model::command::{Plan, PlannedExpectation, PlannedReason, PlannedStart};
 use muster_model::config::PartitionState;
@@ -126,7 +125,6 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
         return;
     };
     let end_by = reservations_allow(draft, job, &alloc, job.time_limit).flatten();
-    let billing_milli = billing_milli(draft, job, &alloc);
     let usage_factor_millionths = draft.state.usage_factor_millionths(job);
     let attempt = Attempt(job.attempt.0.saturating_add(1));
     let at = draft.now;
@@ -135,18 +133,19 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
     let asleep = (alloc.nodes.iter()).any(|s| power::sleeps(draft, s.node));
     let (state, scale) = (draft.state, draft.scale());
     let priority = scale.map(|scale| state.priority_of(Some(scale), job));
+    let mut alloc = Allocation {
+        end_by,
+        usage_factor_millionths,
+        ..alloc
+    };
+    note_counts(state, job, &mut alloc);
     draft.emit(Event::JobStarted {
         id,
         attempt,
         at,
         priority,
         configuring: prolog || asleep,
-        alloc: Arc::new(Allocation {
-            end_by,
-            billing_milli,
-            usage_factor_millionths,
-            ..alloc
-        }),
+        alloc: Arc::new(alloc),
     });
     if config.is_some_and(|config| config.extern_steps) {
         begin_extern_step(draft, id);
@@ -203,7 +202,7 @@ fn limits_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
     }
     let mut more = draft.limits.clone();
     starts.iter().all(|(job, alloc)| {
-        let tres = amounts(alloc);
+        let tres = amounts_to_start(state, job, alloc);
         let limit = state.start_limit(job, &alloc.partition, &tres, &more, draft.now);
         let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
         let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
