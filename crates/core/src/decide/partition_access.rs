@@ -6,6 +6,7 @@ use muster_model::accounts::Qos;
 use muster_model::command::Identity;
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_model::job::Reason;
+use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
@@ -287,13 +288,15 @@ pub(super) fn access(
         ));
     }
     if !group_allowed(state, partition, identity, owner) {
-        return Err(Refusal::new(
-            RefusalCode::PartitionAccess,
-            format!(
+        let hidden = access::privacy::hides(state, identity, PrivateData::PARTITIONS);
+        let text = match hidden {
+            true => format!("partition {name} is not for groups of yours"),
+            false => format!(
                 "partition {name} is for the groups {}",
                 partition.allow_groups.join(",")
             ),
-        ));
+        };
+        return Err(Refusal::new(RefusalCode::PartitionAccess, text));
     }
     let hosts = &partition.alloc_nodes;
     if !hosts.is_empty() && !hosts.contains(&spec.submit_host) {

@@ -388,3 +388,42 @@ fn cpus_kept_for_the_system_by_a_job_count() {
     let counted = amounts(&alloc);
     assert!(counted.contains(&("cpu".to_owned(), u64::from(all))));
 }
+
+/// A coordinator who had only some QOS of the account took its own list away and had all.
+#[test]
+fn a_list_of_qos_that_a_coordinator_empties_gives_nothing_more() {
+    let qos = |sign: Option<char>, names: &[&str]| TermsAsk {
+        qos: Some(ListEdit {
+            sign,
+            names: names.iter().map(|n| (*n).to_owned()).collect(),
+        }),
+        ..TermsAsk::default()
+    };
+    let modify = |terms: TermsAsk| {
+        let ask = AccountsAsk::ModifyUsers {
+            accounts: vec!["a".into()],
+            default_account: String::new(),
+            admin_level: String::new(),
+            terms,
+            wckeys: Default::default(),
+            partitions: Vec::new(),
+        };
+        edit(&["u1000"], ask)
+    };
+    let mut w = World::new();
+    for name in ["low", "high"] {
+        w.must(0, edit(&[name], AccountsAsk::AddQos(QosAsk::default())));
+    }
+    w.must(0, edit(&["a"], account("")));
+    w.must(0, edit(&["u1000"], users("a", qos(None, &["low"]))));
+    let coordinator = AccountsAsk::AddCoordinators {
+        accounts: vec!["a".into()],
+    };
+    w.must(0, edit(&["u1000"], coordinator));
+    for terms in [qos(Some('-'), &["low"]), qos(None, &[])] {
+        assert_eq!(w.refused(1000, modify(terms)), RefusalCode::AccessDenied);
+    }
+    w.must(0, modify(qos(None, &["low", "high"])));
+    w.must(1000, modify(qos(Some('-'), &["high"])));
+    w.must(0, modify(qos(Some('-'), &["low"])));
+}

@@ -338,3 +338,19 @@ fn lists_of_partitions_reach_subaccounts_and_capitals() {
         assert_eq!(w.try_submit(1000, job).is_ok(), may, "case {at}");
     }
 }
+
+/// Where partitions are hidden, who may not use one does not get to know whose it is.
+#[test]
+fn groups_of_a_hidden_partition_are_not_named() {
+    use muster_model::private_data::PrivateData;
+    for hidden in [false, true] {
+        let mut config = config_with(|p| p.allow_groups = vec!["chem".into()]);
+        if hidden {
+            config.private = PrivateData::PARTITIONS;
+        }
+        let mut w = World::with(config);
+        let refused = w.try_submit(1000, in_partitions("closed")).unwrap_err();
+        assert_eq!(refused.code, RefusalCode::PartitionAccess);
+        assert_eq!(refused.detail.contains("chem"), !hidden, "{refused:?}");
+    }
+}
