@@ -1,6 +1,6 @@
 //! The commands of Torque as Slurm has them: a front end whose requests are those of sbatch, squeue, scancel and others. qsub, qstat,
 //! qdel, qhold, qrls and qalter have the names of Grid Engine's; what such a name means is said by the name `torque-qsub`, by
-//! `MUSTER_COMMANDS` or by sge.conf.
+//! `MUSTER_COMMAND_SET` or by sge.conf.
 
 mod arguments;
 mod change;
@@ -44,7 +44,7 @@ pub(crate) static SPECS: &[&Spec] = &[
 const PREFIX: &str = "torque-";
 
 /// Says which commands qsub, qstat, qdel, qhold, qrls and qalter are.
-pub(crate) const VARIABLE: &str = "MUSTER_COMMANDS";
+pub(crate) const VARIABLE: &str = "MUSTER_COMMAND_SET";
 
 /// The name under which a command is known here: where qsub is to be Torque's, `torque-qsub`.
 pub(crate) fn known_as(name: &str) -> &str {

@@ -4,7 +4,6 @@
 
 mod accounting;
 mod ask;
-mod billing;
 mod cancel;
 mod commit;
 mod configure;
@@ -53,7 +52,7 @@ use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
-pub use partition_access::{barred, limit_reason, restricts, within_memory_limit};
+pub use partition_access::{barred, limit_reason, max_memory, restricts, within_memory_limit};
 pub use target::{means_all_components, unknown};
 
 /// The decision on a command.

@@ -43,6 +43,8 @@ pub(crate) enum AccountingQuery {
 /// A question: from whom, what, as of which position of the journal, and where the answer goes.
 struct AcctQuestion {
     uid: u32,
+    /// It is root's or SlurmUser's, and not ended for others.
+    is_admin: bool,
     query: AccountingQuery,
     position: u64,
     answer: Outbox,
@@ -94,8 +96,8 @@ impl Accounting {
         })
     }
 
-    /// Asks for a user.
-    pub(crate) fn ask(&self, uid: u32, query: AccountingQuery, answer: Outbox) {
+    /// Asks for a user, or for root or SlurmUser (`is_admin`).
+    pub(crate) fn ask(&self, uid: u32, is_admin: bool, query: AccountingQuery, answer: Outbox) {
         let Some(turns) = &self.turns else {
             let refusal = Refusal::from(RefusalCode::AccountingDisabled);
             let _ = answer.send(frame::encode(&Response::Refused(refusal)));
@@ -104,6 +106,7 @@ impl Accounting {
         let position = (self.position)();
         turns.push(AcctQuestion {
             uid,
+            is_admin,
             query,
             position,
             answer,
@@ -133,6 +136,7 @@ fn serve(
         let out = AccountingAnswer {
             out: &question.answer,
             ended: &|| turns.ended(place),
+            begins: &|| turns.start_clock(place),
         };
         let answered = caught(|| answer(history.as_mut(), &follower, &question, &out));
         if let Err(Panicked(why)) = answered {
@@ -153,6 +157,8 @@ struct AccountingAnswer<'a> {
     out: &'a Outbox,
     /// Why the question was ended, if it was.
     ended: &'a dyn Fn() -> Option<QuestionEnd>,
+    /// The store has caught up.
+    begins: &'a dyn Fn(),
 }
 
 impl AccountingAnswer<'_> {
@@ -176,6 +182,7 @@ fn answer(
     if follower.wait_stored(question.position, PATIENCE) != Ok(true) {
         return late(follower, out);
     }
+    (out.begins)();
     match &question.query {
         AccountingQuery::Jobs(query, scope) => reply(history, query, scope, out),
         AccountingQuery::Usage(query, scope, shows_outages) => {

@@ -519,6 +519,12 @@ impl Connection {
         Ok(Served::Next)
     }
 
+    fn ask_accounting(&self, asked: AccountingQuery, answer: Outbox) {
+        let uid = self.identity.uid;
+        let is_admin = uid == 0 || self.shared.admins.borrow().contains(&uid);
+        (self.shared.accounting).ask(uid, is_admin, asked, answer);
+    }
+
     async fn query(&mut self, query: Query) -> io::Result<Served> {
         if matches!(query, Query::Differences) {
             let response = match self.shared.differences(&self.identity, self.place).await {
@@ -550,14 +556,14 @@ impl Connection {
                     false => JobScope::of(state, &identity),
                 };
                 let asked = AccountingQuery::Jobs(query, self.shared.look(scope).await?);
-                self.shared.accounting.ask(self.identity.uid, asked, answer);
+                self.ask_accounting(asked, answer);
             }
             Query::Usage(query) => {
                 let scope = move |state: &State| JobScope::of_usage(state, &identity);
                 let scope = self.shared.look(scope).await?;
                 let shows_outages = !self.hides(PrivateData::EVENTS).await?;
                 let asked = AccountingQuery::Usage(query, scope, shows_outages);
-                self.shared.accounting.ask(self.identity.uid, asked, answer);
+                self.ask_accounting(asked, answer);
             }
             Query::NodeEvents(query) => {
                 if self.hides(PrivateData::EVENTS).await? {
@@ -566,7 +572,7 @@ impl Connection {
                     drop(answer);
                 } else {
                     let asked = AccountingQuery::NodeEvents(query);
-                    self.shared.accounting.ask(self.identity.uid, asked, answer);
+                    self.ask_accounting(asked, answer);
                 }
             }
             Query::Transactions(query) => {
@@ -577,7 +583,7 @@ impl Connection {
                     }
                 }
                 let asked = AccountingQuery::Transactions(query, own);
-                self.shared.accounting.ask(self.identity.uid, asked, answer);
+                self.ask_accounting(asked, answer);
             }
             query => self.shared.to_replica(ToReplica::Query {
                 identity,

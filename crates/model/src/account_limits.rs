@@ -3,14 +3,14 @@
 
 mod edit;
 
-pub use edit::{LimitAsk, NOT_KEPT};
+pub use edit::{LimitAsk, NOT_KEPT, is_counted};
 
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
 
-/// Amounts of what is counted: `cpu`, `mem` (MiB), `node`, `billing`, `gres/NAME`, `license/NAME`; of what jobs do not ask
-/// for (`energy`, `vmem`, `pages`, `fs/disk`) limits are kept and never reached.
+/// Amounts of what is counted: `cpu`, `mem` (MiB), `node`, `billing`, `gres/NAME`, `gres/NAME:TYPE`, `license/NAME`;
+/// older records may have others (`energy`, `vmem`, `pages`, `fs/disk`), which have no effect.
 pub type Amounts = Vec<(String, u64)>;
 
 /// The limits of an association or a QOS; absent and empty is no limit.

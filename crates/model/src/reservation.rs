@@ -1,6 +1,7 @@
 //! Advance reservations: resources that are kept for some users and accounts for a time. The record, its times (with
 //! repetition), and who may use it. Making and changing them is `decide::reservation`'s.
 
+use crate::accounts::Accounts;
 use crate::cpuset::CpuSet;
 use crate::hostlist;
 use crate::ids::NodeIdx;
@@ -312,20 +313,20 @@ impl Reservation {
         }
     }
 
-    /// Whether jobs of that user, group and account may use it.
-    pub fn admits(&self, user: &str, groups: &[&str], account: &str) -> bool {
+    /// Whether jobs of that user, group and account may use it. An account that is listed has those under it with it.
+    pub fn admits(&self, all: &Accounts, user: &str, groups: &[&str], account: &str) -> bool {
         let listed = |group: &&str| self.groups.iter().any(|name| name == group);
         let group_ok = self.groups.is_empty() || groups.iter().any(listed);
-        group_ok && self.still_admits(user, account)
+        group_ok && self.still_admits(all, user, account)
     }
 
     /// Whether a job of that user and account that has asked for it and was let in may have it. All groups of a user are known
     /// only then.
-    pub fn still_admits(&self, user: &str, account: &str) -> bool {
-        let listed = |list: &[String], name: &str| list.iter().any(|n| n == name);
-        let user_ok = self.users.is_empty() || listed(&self.users, user) != self.users_denied;
-        let account_ok =
-            self.accounts.is_empty() || listed(&self.accounts, account) != self.accounts_denied;
+    pub fn still_admits(&self, all: &Accounts, user: &str, account: &str) -> bool {
+        let user_listed = || self.users.iter().any(|name| name == user);
+        let user_ok = self.users.is_empty() || user_listed() != self.users_denied;
+        let account_listed = || all.lists_account_or_above(&self.accounts, account);
+        let account_ok = self.accounts.is_empty() || account_listed() != self.accounts_denied;
         user_ok && account_ok
     }
 
@@ -443,6 +444,7 @@ impl Reservations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounts::{Account, ROOT};
 
     /// Friday 2026-11-20 10:00 UTC.
     const FRIDAY: i64 = 1_795_168_800;
@@ -506,23 +508,59 @@ mod tests {
 
     #[test]
     fn who_may() {
+        let none = Accounts::default();
         let open = Reservation {
             users: vec!["ann".into()],
             accounts: vec!["bio".into()],
             ..Reservation::default()
         };
-        assert!(open.admits("ann", &[], "bio"));
-        assert!(!open.admits("ann", &[], "chem") && !open.admits("bob", &[], "bio"));
+        assert!(open.admits(&none, "ann", &[], "bio"));
+        assert!(!open.admits(&none, "ann", &[], "chem") && !open.admits(&none, "bob", &[], "bio"));
         let but = Reservation {
             users: vec!["ann".into()],
             users_denied: true,
             ..Reservation::default()
         };
-        assert!(!but.admits("ann", &[], "x") && but.admits("bob", &[], "x"));
+        assert!(!but.admits(&none, "ann", &[], "x") && but.admits(&none, "bob", &[], "x"));
         let groups = Reservation {
             groups: vec!["staff".into()],
             ..Reservation::default()
         };
-        assert!(groups.admits("bob", &["x", "staff"], "x") && !groups.admits("bob", &["x"], "x"));
+        assert!(
+            groups.admits(&none, "bob", &["x", "staff"], "x")
+                && !groups.admits(&none, "bob", &["x"], "x")
+        );
+    }
+
+    #[test]
+    fn accounts_come_with_those_under_them() {
+        let account = |parent: &str| Account {
+            parent: parent.into(),
+            ..Account::default()
+        };
+        let all = Accounts {
+            accounts: [
+                ("bio".to_owned(), account(ROOT)),
+                ("bio_lab".to_owned(), account("bio")),
+                ("Old".to_owned(), account(ROOT)),
+            ]
+            .into(),
+            ..Accounts::default()
+        };
+        let admits = |name: &str, denied: bool, account: &str| {
+            let reservation = Reservation {
+                accounts: vec![name.into()],
+                accounts_denied: denied,
+                ..Reservation::default()
+            };
+            reservation.admits(&all, "ann", &[], account)
+        };
+        for name in ["bio", "Bio"] {
+            assert!(admits(name, false, "bio_lab") && !admits(name, true, "bio_lab"));
+            assert!(!admits(name, false, "chem") && admits(name, true, "chem"));
+        }
+        assert!(!admits("bio_lab", false, "bio") && !admits(ROOT, false, "bio"));
+        // An account that is known by such a name is no other.
+        assert!(!admits("Old", false, "old") && admits("Old", false, "Old"));
     }
 }

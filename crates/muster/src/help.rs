@@ -45,7 +45,7 @@ Commands, each also as a link of that name; 'muster COMMAND --help' says more:
 and those of Grid Engine:
   qsub qstat qdel qalter qhold qrls qmod qhost qselect qacct qconf qping qquota qsummary qresub
   qrsub qrdel qrstat qrsh qlogin qsh
-and those of Torque; where MUSTER_COMMANDS=torque or sge.conf says so, without torque- (docs/torque.md):
+and those of Torque; where MUSTER_COMMAND_SET=torque or sge.conf says so, without torque- (docs/torque.md):
   torque-qsub torque-qstat torque-qdel torque-qhold torque-qrls torque-qalter qrerun pbsnodes
   mpiexec.slurm generate_pbs_nodefile
 

@@ -164,7 +164,15 @@ pub fn layout_work(
 ) -> u64 {
     let count = alloc.nodes.len() as u64;
     let most = count.saturating_mul(u64::from(tasks_per_node));
-    let tasks = u64::from(spec.ntasks.unwrap_or(0)).min(most);
+    // Without a number of tasks there are as many as follow from the nodes.
+    let on_nodes = || {
+        let nodes = spec.min_nodes.map_or(count, u64::from);
+        nodes.saturating_mul(
+            spec.ntasks_per_node
+                .map_or(1, |tasks| u64::from(tasks.max(1))),
+        )
+    };
+    let tasks = spec.ntasks.map_or_else(on_nodes, u64::from).min(most);
     count + tasks + nodes.listed.len() as u64
 }
 

@@ -18,7 +18,7 @@ use crate::nodes::room::{Detail, NodeUsers, Room, Want};
 use crate::nodes::sockets::{SocketNeed, SocketSets};
 use muster_model::cpuset::CpuSet;
 use muster_model::distribution::CpuSpread;
-use muster_model::spec::Segments;
+use muster_model::spec::{MemoryAsk, Segments};
 use muster_model::time::Timestamp;
 use std::sync::Arc;
 
@@ -124,6 +124,10 @@ pub(crate) struct Demand {
     threads_used: Option<u32>,
     overcommit: bool,
     memory: Memory,
+    /// What the partition allows (`MaxMemPerNode`, `MaxMemPerCPU`).
+    memory_most: MemoryAsk,
+    /// A default that is more than that is cut, where what is asked for is not.
+    cuts_memory: bool,
     pub(crate) devices: DeviceDemand,
     /// All CPUs of each node.
     whole: bool,
@@ -263,6 +267,14 @@ impl Demand {
         }
     }
 
+    /// The CPUs that count of those that a job takes of a node: it pays for what it keeps for the system there.
+    pub(crate) fn cpus_counted(&self, class: &NodeClass, want: &Want) -> u32 {
+        match self.spec {
+            Some(_) => want.cpus.max(class.open.len()),
+            None => want.cpus,
+        }
+    }
+
     /// CPUs that tasks may use in this room, within limits and memory; 0 if it is of no use.
     fn usable_cpus(&self, class: &NodeClass, room: &Room) -> u32 {
         if !room.usable || room.exclusive || (self.alone && room.jobs > 0) {
@@ -287,11 +299,12 @@ impl Demand {
             false => room.cpus.min(most),
         };
         let mut paid = u32::MAX;
+        let free = self.mib_allowed(room.mib);
         match self.memory {
             Memory::None | Memory::PerGpu(_) => {}
-            Memory::All if room.mib < class.mib => return 0,
+            Memory::All if free < self.mib_allowed(class.mib) => return 0,
             Memory::All => {}
-            Memory::PerNode(mib) if mib > room.mib => return 0,
+            Memory::PerNode(mib) if mib > free => return 0,
             Memory::PerNode(_) => {}
             Memory::PerCpu(mib) if self.whole => {
                 let least = match self.pays_whole {
@@ -310,7 +323,7 @@ impl Demand {
                 }
             }
             Memory::PerCpu(mib) => {
-                let most = room.mib / mib.max(1);
+                let most = free / mib.max(1);
                 if self.cpus_held(class, 1, 0).is_some() {
                     paid = u32::try_from(most).unwrap_or(u32::MAX);
                 } else {
@@ -322,6 +335,23 @@ impl Demand {
         }
         let usable = (cpus / granule * used).min(paid);
         if usable < self.cpus_min { 0 } else { usable }
+    }
+
+    /// Memory of a node that the job may have out of so much.
+    fn mib_allowed(&self, mib: u64) -> u64 {
+        match self.memory_most {
+            MemoryAsk::PerNode(most) => mib.min(most),
+            // More CPUs may be had with more memory.
+            MemoryAsk::PerCpu(_) | MemoryAsk::Default => mib,
+        }
+    }
+
+    /// The same for a number of GPUs.
+    fn mib_of_gpus_allowed(&self, mib: u64) -> u64 {
+        match self.memory_most {
+            MemoryAsk::PerNode(most) if self.cuts_memory && mib >= most => u64::MAX,
+            _ => self.mib_allowed(mib),
+        }
     }
 
     /// Memory that each GPU brings along.
@@ -366,6 +396,7 @@ impl Demand {
         Available {
             usable,
             mib_of_gpu: self.mib_of_gpu(),
+            mib: self.mib_of_gpus_allowed(room.mib),
             room,
         }
     }
@@ -536,8 +567,20 @@ impl Demand {
             .max(1)
     }
 
-    /// Memory of a node for so many CPUs that nobody else can have, of which the job may hold fewer.
+    /// Memory of a node for so many CPUs that nobody else can have, of which the job may hold fewer: within what the
+    /// partition allows.
     fn mib_for(&self, class: &NodeClass, cpus: NodeCpus, gpus: u64) -> u64 {
+        let mib = self.mib_asked(class, cpus, gpus);
+        match self.memory_most {
+            MemoryAsk::PerCpu(most) => {
+                let cpus = cpus.held.unwrap_or(cpus.taken);
+                mib.min(most.saturating_mul(u64::from(cpus)))
+            }
+            MemoryAsk::PerNode(_) | MemoryAsk::Default => self.mib_allowed(mib),
+        }
+    }
+
+    fn mib_asked(&self, class: &NodeClass, cpus: NodeCpus, gpus: u64) -> u64 {
         match self.memory {
             Memory::None => 0,
             Memory::All => class.mib,
@@ -553,6 +596,14 @@ impl Demand {
                 }
             }
             Memory::PerGpu(mib) => mib.saturating_mul(gpus).min(class.mib),
+        }
+    }
+
+    /// The same job where partitions allow any memory.
+    pub(crate) fn with_any_memory(&self) -> Demand {
+        Demand {
+            memory_most: MemoryAsk::Default,
+            ..self.clone()
         }
     }
 

@@ -1,6 +1,7 @@
 //! The order of jobs. With `priority/basic` it is the priority that a job has. With `priority/multifactor` jobs that
 //! differ only in age are of one shape, and a lane's rank is that of its shape plus the age of its first
-//! job. Where priorities do not go down (`PriorityFlags=INCR_ONLY`) each job has its own, as with `priority/basic`.
+//! job. Where priorities do not go down (`PriorityFlags=INCR_ONLY`) each job has its own, as with `priority/basic`: that of
+//! the best partition that it names. In others its lane's rank is as far below as what is worked out there.
 //! Ranks are stored as of time 0, so that ageing does not change them: working out priorities anew moves only lanes whose
 //! shares changed or whose first job has reached the maximum age.
 
@@ -51,6 +52,9 @@ pub(crate) struct LaneHead {
 pub(crate) enum OrderClass {
     /// By the priority that each job has.
     Basic,
+    /// By the priority that each job has in the best of its partitions, and how far below the others are, which is the same
+    /// for all of the user's jobs with that ask.
+    Rising { account: String, user: String },
     /// A priority that was set.
     Fixed(u32),
     /// Worked out from these and the ask.
@@ -97,8 +101,17 @@ impl QueueOrder {
 
     /// The line that a job stands in.
     pub(crate) fn line(&self, state: &State, job: &Job) -> OrderClass {
-        if self.scale.is_none() || self.rises {
+        if self.scale.is_none() {
             return OrderClass::Basic;
+        }
+        if self.rises {
+            return match job.priority_fixed || job.spec.partitions.len() < 2 {
+                true => OrderClass::Basic,
+                false => OrderClass::Rising {
+                    account: job.spec.account_name().to_owned(),
+                    user: job.spec.owner.user.clone(),
+                },
+            };
         }
         if job.priority_fixed {
             return OrderClass::Fixed(job.priority);
@@ -122,11 +135,29 @@ impl QueueOrder {
         }
     }
 
-    /// The part of the rank that all jobs of a shape have in a partition, in thousandths.
-    pub(crate) fn base(&self, state: &State, job: &Job, partition: &PartitionConfig) -> i64 {
+    /// What is worked out for a job where that is highest, if its rank in other partitions follows from it: asked for once
+    /// for all lanes of its shape.
+    pub(crate) fn best(&self, state: &State, job: &Job) -> Option<u32> {
+        let rising = matches!(self.line(state, job), OrderClass::Rising { .. });
+        let scale = self.scale.as_ref().filter(|_| rising)?;
+        scale.best(state, job)
+    }
+
+    /// The part of the rank that all jobs of a shape have in a partition, in thousandths; where priorities do not go down,
+    /// how far it is from `best`.
+    pub(crate) fn base(
+        &self,
+        state: &State,
+        job: &Job,
+        partition: &PartitionConfig,
+        best: Option<u32>,
+    ) -> i64 {
         match &self.scale {
-            _ if self.rises => 0,
             None => 0,
+            Some(scale) if self.rises => best.map_or(0, |best| {
+                let here = scale.factors(state, job, partition).priority();
+                i64::from(here) - i64::from(best)
+            }),
             Some(_) if job.priority_fixed => i64::from(job.priority) * 1000,
             Some(scale) => {
                 let factors = scale.factors(state, job, partition);
@@ -138,7 +169,10 @@ impl QueueOrder {
     /// Rank of a lane from its base rank and its first job's place, `within`.
     pub(crate) fn rank(&self, line: &OrderClass, base: i64, within: i64) -> i64 {
         let Some(scale) = self.scale.as_ref().filter(|_| !self.rises) else {
-            return within;
+            return match line {
+                OrderClass::Rising { .. } => within.saturating_add(base),
+                _ => within,
+            };
         };
         let settings = scale.settings();
         let full = i128::from(settings.max_age_s.max(1)) * 1000;
@@ -148,7 +182,7 @@ impl QueueOrder {
         };
         let now = scale.calculated_at().0;
         let gone = match line {
-            OrderClass::Basic | OrderClass::Fixed(_) => aged(now),
+            OrderClass::Basic | OrderClass::Rising { .. } | OrderClass::Fixed(_) => aged(now),
             OrderClass::Ranked { .. } => {
                 let since = -within;
                 if i128::from(now) - i128::from(since) >= full {

@@ -29,13 +29,13 @@ use crate::pass::preempt::PreemptOutcome;
 use crate::pass::scheduler::Scheduler;
 use crate::place::node_source::{CurrentNodes, choose_now, end_after};
 use crate::place::{Placement, Shortfall};
-use muster_core::state::State;
+use muster_core::state::{Priorities, State};
 use muster_model::command::{Plan, PlannedReason, ShortenedLimit};
 use muster_model::het::HetPlace;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Reason};
 use muster_model::time::Timestamp;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -96,6 +96,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) claimed: usize,
     /// A job that others had been kept back for has started in another of its partitions.
     again: bool,
+    /// Priorities, once somebody may be preempted for having a lower one.
+    pub(crate) priorities: RefCell<Option<Priorities<'a>>>,
     /// Heterogeneous jobs that were tried, by leader.
     het_tried: NumberMap<JobId, het::Tried>,
 }
@@ -127,6 +129,7 @@ impl<'a> Pass<'a> {
             chosen: BTreeMap::new(),
             claimed: 0,
             again: false,
+            priorities: RefCell::default(),
             het_tried: NumberMap::default(),
         }
     }

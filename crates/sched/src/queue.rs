@@ -5,6 +5,7 @@
 pub(crate) mod feasibility_cache;
 mod feasible;
 mod kind;
+mod reasons;
 mod slab;
 
 pub(crate) use self::feasible::{feasible, partitions_of};
@@ -321,6 +322,7 @@ impl Queue {
             specs: Vec::new(),
         });
         self.by_hash.entry(hash).or_default().push(shape);
+        let best = self.order.best(state, job);
         for (part, ordinal) in parts.into_iter().zip(0..) {
             let view = &fleet.parts[part as usize];
             let known = match user {
@@ -349,7 +351,7 @@ impl Queue {
                 held: false,
                 stamp: self.stamps,
                 cause: None,
-                base: self.order.base(state, job, &view.config),
+                base: self.order.base(state, job, &view.config, best),
                 preempts: state.may_preempt(job, &view.config.name),
                 licenses: Arc::clone(&licenses),
                 least_ms,
@@ -441,8 +443,8 @@ impl Queue {
                     self.put(state, fleet, job);
                 }
             }
-            return;
         }
+        let mut bests = BTreeMap::new();
         for part in 0..self.parts.len() {
             for id in self.parts[part].lanes.clone() {
                 let lane = self.lanes.get(id);
@@ -452,7 +454,9 @@ impl Queue {
                 let Some(job) = state.jobs.get(&first.job) else {
                     continue;
                 };
-                let base = self.order.base(state, job, &fleet.parts[part].config);
+                let best = bests.entry(lane.shape);
+                let best = *best.or_insert_with(|| self.order.best(state, job));
+                let base = (self.order).base(state, job, &fleet.parts[part].config, best);
                 self.lanes.get_mut(id).base = base;
                 self.place(fleet, id, Some(first));
             }
@@ -770,29 +774,6 @@ impl Queue {
             let shape = self.shapes.get(lane.shape);
             self.announce.extend(shape.queue.iter().map(|key| key.job));
         }
-    }
-
-    /// The reservation that keeps a shape back everywhere it could run.
-    pub(crate) fn cause(&self, shape: u32) -> Option<Reason> {
-        let lanes = self.shapes.get(shape).lanes.iter();
-        let mut lanes = lanes
-            .map(|l| self.lanes.get(*l))
-            .filter(|l| l.key.is_some());
-        let first = lanes.next()?.cause?;
-        lanes.all(|lane| lane.cause.is_some()).then_some(first)
-    }
-
-    /// Why no job of the shape can run anywhere, if so.
-    pub(crate) fn fatal(&self, shape: u32) -> Option<Reason> {
-        let lanes = &self.shapes.get(shape).lanes;
-        if lanes.is_empty() && !self.shapes.get(shape).kind.outside {
-            return Some(Reason::Reservation);
-        }
-        let mut reasons = lanes
-            .iter()
-            .map(|&l| self.lanes.get(l).demand.as_ref().err().copied());
-        let first = reasons.next().unwrap_or(Some(Reason::PartitionConfig))?;
-        reasons.all(|r| r.is_some()).then_some(first)
     }
 }
 

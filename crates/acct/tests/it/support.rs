@@ -305,6 +305,8 @@ pub(crate) fn allocation(nodes: &[u32], cpu: u32) -> Allocation {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        billing_units_milli: None,
+        cpus_counted: None,
         usage_factor_millionths: None,
         backfilled: false,
         sharers: 0,

@@ -37,6 +37,13 @@ impl<T, U: Clone + Ord + Hash> FairQueue<T, U> {
         self.order.is_empty()
     }
 
+    /// What waits, and whose it is.
+    pub fn waiting(&self) -> impl Iterator<Item = (&U, &T)> {
+        let of = |uid| self.users.get(uid).map(|user| (uid, user));
+        let users = self.order.iter().filter_map(move |(_, uid)| of(uid));
+        users.flat_map(|(uid, user)| user.waiting.iter().map(move |question| (uid, question)))
+    }
+
     /// A user asks.
     pub fn push(&mut self, uid: U, question: T) {
         let user = self.users.entry(uid.clone()).or_insert(User {

@@ -142,6 +142,8 @@ pub(crate) fn start(job: &mut Job, hostlist: &str, cpus: &[&[u32]]) {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        billing_units_milli: None,
+        cpus_counted: None,
         usage_factor_millionths: None,
         backfilled: false,
         sharers: 0,

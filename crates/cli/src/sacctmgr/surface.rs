@@ -120,7 +120,7 @@ const WORDS: &[(&str, Status)] = &[
     ),
     (
         "energy, fs/disk, vmem, pages",
-        Status::Partly("as TRES of limits: kept and shown; jobs ask for none of them"),
+        Status::Refused("as TRES of limits: no job is counted by them"),
     ),
 ];
 

@@ -20,7 +20,7 @@ pub(crate) static SPEC: Spec = Spec {
     form: HelpForm::Torque,
     options: OPTIONS,
     variables: &[],
-    notes: "This is qsub where MUSTER_COMMANDS is torque, or where sge.conf has the line 'commands torque'. Lines of a script that begin with #PBS hold options, too, and those that begin with #SBATCH options of sbatch; the command \
+    notes: "This is qsub where MUSTER_COMMAND_SET is torque, or where sge.conf has the line 'commands torque'. Lines of a script that begin with #PBS hold options, too, and those that begin with #SBATCH options of sbatch; the command \
             line is strongest. Without a script it is read from standard input. The job's number is printed.\n",
 };
 

@@ -285,6 +285,8 @@ fn allocation(spec: JobSpec, nodes: &[&str], agent: &str) -> AllocationInfo {
         reservation: None,
         end_by: None,
         billing_milli: 0,
+        billing_units_milli: None,
+        cpus_counted: None,
         usage_factor_millionths: None,
         backfilled: false,
         sharers: 0,

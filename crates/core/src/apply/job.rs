@@ -213,6 +213,8 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
             )
         }
         JobChange::Hold { hold, priority } => {
+            // One that has started keeps what it has, and whether that was set.
+            let is_kept = *priority > 0 && *priority == job.priority;
             job.hold = *hold;
             job.priority = *priority;
             job.priority_least = 0;
@@ -221,8 +223,10 @@ fn apply_change(job: &mut Job, change: &JobChange, at: Timestamp) {
                 job.reason_detail = None;
             }
             let usual = job.default_priority();
-            job.priority_fixed =
-                *priority > 0 && (*priority != usual || job.spec.priority.is_some_and(|p| p > 0));
+            let is_asked_for = job.spec.priority.is_some_and(|p| p > 0);
+            if !is_kept {
+                job.priority_fixed = *priority > 0 && (*priority != usual || is_asked_for);
+            }
         }
         JobChange::TimeLimit(limit) => job.time_limit = *limit,
         JobChange::Priority(priority) => {

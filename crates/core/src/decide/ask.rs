@@ -223,15 +223,16 @@ fn check_memory(
     partitions: &[&PartitionConfig],
     ask: &ResourceAsk,
 ) -> Result<(), Refusal> {
+    let of_gpu = ask.devices().mib_per_gpu.filter(|_| ask.wants_gpus());
     let needed = |node: &Node| match ask.memory {
-        MemoryAsk::Default => 0,
+        MemoryAsk::Default => of_gpu.unwrap_or(0),
         MemoryAsk::PerNode(mib) => mib,
         // More CPUs than any node has is another matter: such a job waits.
         MemoryAsk::PerCpu(mib) => {
             mib.saturating_mul(u64::from(ask.cpus_of_task().min(node.config.cpus)))
         }
     };
-    if ask.memory == MemoryAsk::Default {
+    if ask.memory == MemoryAsk::Default && of_gpu.is_none() {
         return Ok(());
     }
     let cluster = state.config.as_deref();

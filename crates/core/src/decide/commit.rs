@@ -3,11 +3,11 @@
 
 mod together;
 
-use super::billing::billing_milli;
 use super::draft::Draft;
+use super::partition_access::is_within;
 use super::{power, turns};
 use crate::event::{Event, JobChange};
-use crate::policy::limits::{amounts, checks_starts};
+use crate::policy::limits::{amounts_to_start, checks_starts, note_counts};
 use crate::state::{LicenseSource, Note};
 use muster_model::command::{Plan, PlannedExpectation, PlannedReason, PlannedStart};
 use muster_model::config::PartitionState;
@@ -126,7 +126,6 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
         return;
     };
     let end_by = reservations_allow(draft, job, &alloc, job.time_limit).flatten();
-    let billing_milli = billing_milli(draft, job, &alloc);
     let usage_factor_millionths = draft.state.usage_factor_millionths(job);
     let attempt = Attempt(job.attempt.0.saturating_add(1));
     let at = draft.now;
@@ -134,19 +133,20 @@ pub(super) fn begin(draft: &mut Draft<'_>, id: JobId, alloc: Allocation) {
     let prolog = config.is_some_and(|config| config.prolog_slurmctld);
     let asleep = (alloc.nodes.iter()).any(|s| power::sleeps(draft, s.node));
     let (state, scale) = (draft.state, draft.scale());
-    let priority = scale.map(|scale| state.priority_of(Some(scale), job));
+    let priority = scale.map(|scale| scale.priority_in(state, job, &alloc.partition));
+    let mut alloc = Allocation {
+        end_by,
+        usage_factor_millionths,
+        ..alloc
+    };
+    note_counts(state, job, &mut alloc);
     draft.emit(Event::JobStarted {
         id,
         attempt,
         at,
         priority,
         configuring: prolog || asleep,
-        alloc: Arc::new(Allocation {
-            end_by,
-            billing_milli,
-            usage_factor_millionths,
-            ..alloc
-        }),
+        alloc: Arc::new(alloc),
     });
     if config.is_some_and(|config| config.extern_steps) {
         begin_extern_step(draft, id);
@@ -203,7 +203,7 @@ fn limits_allow(draft: &Draft<'_>, starts: &[(&Job, &Allocation)]) -> bool {
     }
     let mut more = draft.limits.clone();
     starts.iter().all(|(job, alloc)| {
-        let tres = amounts(alloc);
+        let tres = amounts_to_start(state, job, alloc);
         let limit = state.start_limit(job, &alloc.partition, &tres, &more, draft.now);
         let end = job.time_limit.seconds().map(|s| draft.now.plus_s(s));
         let factor = state.usage_factor_millionths(job).unwrap_or(MILLION);
@@ -252,10 +252,17 @@ pub(super) fn reservations_allow(
     let mut own = None;
     if let Some(name) = &alloc.reservation {
         let reservation = all.get(name).filter(|r| r.is_open())?;
-        let owner = &job.spec.owner;
+        let (owner, accounts) = (&job.spec.owner, &draft.state.accounts);
         let asked = job.spec.reservations().any(|n| n == name)
-            && reservation.still_admits(&owner.user, job.spec.account_name());
-        let admitted = || reservation.admits(&owner.user, &[&owner.group], job.spec.account_name());
+            && reservation.still_admits(accounts, &owner.user, job.spec.account_name());
+        let admitted = || {
+            reservation.admits(
+                accounts,
+                &owner.user,
+                &[&owner.group],
+                job.spec.account_name(),
+            )
+        };
         let drawn_in = || reservation.flags.has(Flags::MAGNETIC) && admitted();
         if !(asked || drawn_in()) {
             return None;
@@ -328,8 +335,13 @@ pub(super) fn fits_on(
         let of = state.partitions_of.get(share.node.0 as usize);
         of.is_some_and(|of| of.contains(&position))
     };
+    let most = super::max_memory(state.config.as_deref(), partition);
     are_distinct(&alloc.nodes)
-        && (alloc.nodes.iter()).all(|share| in_partition(share) && node_fits(share))
+        && (alloc.nodes.iter()).all(|share| {
+            is_within(most, share.memory_mib, share.cpus.len())
+                && in_partition(share)
+                && node_fits(share)
+        })
 }
 
 /// Whether a job that leaves the number of its tasks open gets one of those that will do.

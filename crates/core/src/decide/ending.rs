@@ -1,8 +1,8 @@
 //! The ways in which a job ends or loses nodes: shared by cancellation, limits, node failure and completion.
 
-use super::billing::billing_milli;
 use super::draft::Draft;
 use crate::event::{Event, JobChange};
+use crate::policy::limits::note_counts;
 use muster_model::het::HetPlace;
 use muster_model::hostlist;
 use muster_model::ids::{JobId, NodeIdx, StepNo};
@@ -309,8 +309,8 @@ pub(super) fn position_on(job: &Job, node: NodeIdx) -> Option<u32> {
 /// The hold of a job that comes back to the queue.
 pub(super) fn after_requeue(job: &Job, hold: bool) -> Hold {
     match (job.hold, hold) {
-        // The system held it: its owner cannot know whether the cause is gone.
-        (Hold::None, true) if job.reason == Reason::JobLaunchFailure => Hold::Admin,
+        // The system held it: its owner cannot know whether the cause is gone, also one who holds it, too.
+        (_, true) if job.reason == Reason::JobLaunchFailure => Hold::Admin,
         (Hold::None, true) => Hold::User,
         (held, _) => held,
     }
@@ -418,6 +418,6 @@ pub(super) fn shrink(draft: &mut Draft<'_>, id: JobId, kept: &BTreeSet<NodeIdx>)
         nodes,
         ..(*alloc).clone()
     };
-    left.billing_milli = billing_milli(draft, job, &left);
+    note_counts(draft.state, job, &mut left);
     draft.change(id, JobChange::Resized(Arc::new(left)));
 }

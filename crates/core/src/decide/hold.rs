@@ -3,6 +3,7 @@
 use super::crontab;
 use super::draft::Draft;
 use super::target::{self, Item};
+use super::update_job::priority_unheld;
 use crate::event::JobChange;
 use crate::policy::access;
 use crate::state::{Priorities, Scale};
@@ -42,12 +43,19 @@ pub(super) fn hold(
             } else {
                 by
             };
+            let priority = if waits(job) { 0 } else { job.priority };
             let id = item.own_record(draft);
-            draft.change(id, JobChange::Hold { hold, priority: 0 });
+            draft.change(id, JobChange::Hold { hold, priority });
             Ok(())
         },
     )?;
     tally.reply_for_target()
+}
+
+/// Whether it has no priority while it is held. One that has started keeps that of its start, by which others may or may not
+/// make it leave.
+pub(super) fn waits(job: &Job) -> bool {
+    job.phase() == Phase::Pending
 }
 
 /// `scontrol release`.
@@ -77,7 +85,11 @@ pub(super) fn release(
                 }
                 Hold::User | Hold::Admin => {}
             }
-            let (priority, special) = (job.default_priority(), job.special_exit);
+            let priority = match waits(job) {
+                true => job.default_priority(),
+                false => priority_unheld(draft, job),
+            };
+            let special = job.special_exit;
             let id = item.own_record(draft);
             draft.change(
                 id,

@@ -47,10 +47,10 @@ impl Moved {
             .saturating_sub(of(&self.gone))
     }
 
-    /// Counts a job, or so many tasks of its record, that changes, if those for whom it counts then have room for it. What its
-    /// QOS refuses at submission (`DenyOnLimit`) it does not become.
-    pub(super) fn change(
-        &mut self,
+    /// Refuses a change of a job, or of so many tasks of its record, unless those for whom it counts then have room for it. What
+    /// its QOS refuses at submission (`DenyOnLimit`) it does not become.
+    pub(super) fn require_room(
+        &self,
         draft: &Draft<'_>,
         job: &Job,
         changed: &Job,
@@ -71,10 +71,16 @@ impl Moved {
         {
             return Err(denied(&over));
         }
+        Ok(())
+    }
+
+    /// Counts a job, or so many tasks of its record, that changes.
+    pub(super) fn change(&mut self, state: &State, job: &Job, changed: &Job, tasks: u32) {
+        let before = state.scopes_of(job, &job.partition);
+        let after = state.scopes_of(changed, &changed.partition);
         for scope in after.into_iter().filter(|scope| !before.contains(scope)) {
             add(&mut self.come, scope, tasks);
         }
-        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use muster_model::accounts::Qos;
 use muster_model::command::Identity;
 use muster_model::config::{ClusterConfig, EnforcePartLimits, PartitionConfig, PartitionState};
 use muster_model::job::Reason;
+use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::{JobSpec, MemoryAsk, Owner, ResourceAsk};
@@ -82,11 +83,19 @@ impl Bar<'_> {
 
 /// What keeps a job out of a partition by its account, its QOS there and whether it asks for a reservation.
 fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> Option<Bar<'a>> {
-    let account = spec.account.as_ref();
-    if !permits(&partition.allow_accounts, &partition.deny_accounts, account) {
+    let accounts = &state.accounts;
+    let account = spec.account.as_deref();
+    let is = |list: &[String]| account.is_some_and(|name| accounts.lists_account(list, name));
+    // Who is kept out is with all accounts under it.
+    let is_under =
+        |list: &[String]| account.is_some_and(|name| accounts.lists_account_or_above(list, name));
+    let allowed = match partition.allow_accounts.as_slice() {
+        [] => !is_under(&partition.deny_accounts),
+        allow => is(allow),
+    };
+    if !allowed {
         return Some(Bar::Account);
     }
-    let accounts = &state.accounts;
     let by_qos = !(partition.allow_qos.is_empty() && partition.deny_qos.is_empty());
     if by_qos || spec.reservation.is_none() && !accounts.qos.is_empty() {
         let default = || {
@@ -94,8 +103,12 @@ fn bar<'a>(state: &'a State, spec: &'a JobSpec, partition: &PartitionConfig) -> 
             accounts.default_qos(account, user, &partition.name)
         };
         let qos = spec.qos.as_deref().unwrap_or_else(default);
+        let allowed = match partition.allow_qos.as_slice() {
+            [] => !accounts.lists_qos(&partition.deny_qos, qos),
+            allow => accounts.lists_qos(allow, qos),
+        };
         // Jobs of root may have any QOS anywhere.
-        if spec.owner.uid != 0 && !permits(&partition.allow_qos, &partition.deny_qos, Some(qos)) {
+        if spec.owner.uid != 0 && !allowed {
             return Some(Bar::Qos);
         }
         let known = accounts.qos.get(qos);
@@ -275,13 +288,15 @@ pub(super) fn access(
         ));
     }
     if !group_allowed(state, partition, identity, owner) {
-        return Err(Refusal::new(
-            RefusalCode::PartitionAccess,
-            format!(
+        let hidden = access::privacy::hides(state, identity, PrivateData::PARTITIONS);
+        let text = match hidden {
+            true => format!("partition {name} is not for groups of yours"),
+            false => format!(
                 "partition {name} is for the groups {}",
                 partition.allow_groups.join(",")
             ),
-        ));
+        };
+        return Err(Refusal::new(RefusalCode::PartitionAccess, text));
     }
     let hosts = &partition.alloc_nodes;
     if !hosts.is_empty() && !hosts.contains(&spec.submit_host) {
@@ -313,18 +328,6 @@ fn group_allowed(
         || (owner.uid == identity.uid
             && (allowed.contains(&identity.group)
                 || identity.groups.iter().any(|g| allowed.contains(g))))
-}
-
-/// Whether one is among those that are allowed, or not among those that are denied where none is listed as allowed.
-fn permits<S: AsRef<str>>(allow: &[String], deny: &[String], value: Option<S>) -> bool {
-    let is = |list: &[String]| {
-        let value = value.as_ref().map(AsRef::as_ref);
-        value.is_some_and(|value| list.iter().any(|name| name == value))
-    };
-    match allow {
-        [] => !is(deny),
-        allow => is(allow),
-    }
 }
 
 fn limit_refusal(reason: Reason) -> Refusal {
@@ -366,15 +369,38 @@ pub(super) fn memory_by_gpu(state: &State, partition: &PartitionConfig, ask: &Re
     by_gpu.mib_per_gpu.is_some() && ask.wants_gpus()
 }
 
-/// The most memory a job may ask for; `Default` is no limit.
-pub(super) fn max_memory(
-    cluster: Option<&ClusterConfig>,
-    partition: &PartitionConfig,
-) -> MemoryAsk {
-    match partition.max_memory {
-        MemoryAsk::Default => cluster.map_or(MemoryAsk::Default, |c| c.max_memory),
-        memory @ (MemoryAsk::PerNode(_) | MemoryAsk::PerCpu(_)) => memory,
+/// The most memory that jobs have in a partition; `Default`, as 0, is no limit.
+pub fn max_memory(cluster: Option<&ClusterConfig>, partition: &PartitionConfig) -> MemoryAsk {
+    let all = [
+        partition.max_memory,
+        cluster.map_or(MemoryAsk::Default, |c| c.max_memory),
+    ];
+    let is_limit =
+        |most: &MemoryAsk| matches!(most, MemoryAsk::PerNode(1..) | MemoryAsk::PerCpu(1..));
+    all.into_iter().find(is_limit).unwrap_or(MemoryAsk::Default)
+}
+
+/// Whether so much memory of a node is within that limit for who has so many CPUs there.
+pub(super) fn is_within(most: MemoryAsk, mib: u64, cpus: u32) -> bool {
+    match most {
+        MemoryAsk::Default => true,
+        MemoryAsk::PerNode(most) => mib <= most,
+        MemoryAsk::PerCpu(most) => mib <= most.saturating_mul(u64::from(cpus)),
     }
+}
+
+/// Fewest CPUs of one of its nodes that a job gets, wherever it is placed.
+fn least_cpus_of_node(ask: &ResourceAsk) -> u32 {
+    let of_task = ask.cpus_of_task();
+    let of_tasks = match (ask.ntasks, ask.ntasks_per_node, ask.max_nodes) {
+        _ if ask.overcommit => 0,
+        (None, Some(tasks), _) => tasks.saturating_mul(of_task),
+        (Some(tasks), _, Some(nodes)) => tasks.div_ceil(nodes.max(1)).saturating_mul(of_task),
+        _ => 0,
+    };
+    of_task
+        .max(of_tasks)
+        .max(ask.min_cpus_per_node.unwrap_or(1))
 }
 
 /// Whether a job of that memory is within what the partition allows.
@@ -383,14 +409,16 @@ pub fn within_memory_limit(
     partition: &PartitionConfig,
     ask: &ResourceAsk,
 ) -> bool {
+    let of_gpu = ask.devices().mib_per_gpu.filter(|_| ask.wants_gpus());
     match (max_memory(cluster, partition), ask.memory) {
+        (MemoryAsk::PerNode(most), _) if of_gpu.is_some_and(|mib| mib > most) => false,
         (MemoryAsk::Default, _) | (_, MemoryAsk::Default) => true,
         (MemoryAsk::PerNode(most), MemoryAsk::PerNode(mib)) => mib <= most,
         (MemoryAsk::PerCpu(most), MemoryAsk::PerCpu(mib)) => mib <= most,
         (MemoryAsk::PerNode(most), MemoryAsk::PerCpu(mib)) => {
-            mib.saturating_mul(u64::from(ask.cpus_of_task())) <= most
+            mib.saturating_mul(u64::from(least_cpus_of_node(ask))) <= most
         }
-        // How many CPUs it gets on a node is known only when it is placed.
+        // It gets as many CPUs as that memory takes.
         (MemoryAsk::PerCpu(_), MemoryAsk::PerNode(_)) => true,
     }
 }

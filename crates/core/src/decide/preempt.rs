@@ -20,9 +20,16 @@ pub(super) fn preempt(draft: &mut Draft<'_>, planned: &PlannedPreemption) {
     let Some((mode, exempt_until)) = state.preemptable(victim) else {
         return;
     };
+    let is_higher = || {
+        let of = |job: &Job, partition: &str| {
+            let scale = draft.scale();
+            scale.map_or(job.priority, |s| s.priority_in(state, job, partition))
+        };
+        of(waiting, &planned.partition) > of(victim, &victim.partition)
+    };
     if exempt_until > draft.now
         || !waiting.is_startable()
-        || !state.outranks(waiting, &planned.partition, victim)
+        || !state.outranks(waiting, &planned.partition, victim, is_higher)
     {
         return;
     }

@@ -6,7 +6,7 @@ use super::target::{self, Item};
 use crate::event::{Event, JobChange};
 use crate::policy::access;
 use muster_model::command::{Identity, JobTarget, Reply};
-use muster_model::job::{ArrayRole, Job, Phase, Reason};
+use muster_model::job::{AfterCompleting, ArrayRole, Job, Phase, Reason};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
 use muster_model::spec::JobKind;
@@ -87,6 +87,12 @@ fn requeue_item(
         }
         // What was stopped does not start again unasked.
         Phase::Suspended => ending::end(draft, id, End::requeue(Reason::None, true)),
+        // Why it comes back, and that it is held then, is not forgotten before it is back.
+        Phase::Requeueing if job.reason == Reason::JobLaunchFailure => {
+            let held = AfterCompleting::Requeue { hold: true };
+            let hold = hold || job.after_completing == held;
+            ending::end(draft, id, End::requeue(job.reason, hold));
+        }
         Phase::Running | Phase::Completing | Phase::Requeueing => {
             ending::end(draft, id, End::requeue(Reason::None, hold));
         }

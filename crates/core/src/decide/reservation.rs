@@ -172,7 +172,12 @@ pub(super) fn check_access(
         let own = identity.uid == spec.owner.uid;
         let mut groups = vec![spec.owner.group.as_str()];
         groups.extend(identity.groups.iter().filter(|_| own).map(String::as_str));
-        if !reservation.admits(&spec.owner.user, &groups, spec.account_name()) {
+        if !reservation.admits(
+            &state.accounts,
+            &spec.owner.user,
+            &groups,
+            spec.account_name(),
+        ) {
             return Err(match sees_reservation(state, identity, reservation) {
                 true => not_for(reservation, spec),
                 // One that may not be seen is not there.
@@ -189,7 +194,7 @@ pub(super) fn check_account(state: &State, spec: &JobSpec) -> Result<(), Refusal
     let mut known = spec
         .reservations()
         .filter_map(|name| state.reservations.get(name));
-    match known.find(|reservation| !reservation.still_admits(user, account)) {
+    match known.find(|reservation| !reservation.still_admits(&state.accounts, user, account)) {
         Some(reservation) => Err(not_for(reservation, spec)),
         None => Ok(()),
     }

@@ -5,7 +5,7 @@
 use crate::state::State;
 use muster_model::command::JobUpdate;
 use muster_model::ids::NodeIdx;
-use muster_model::job::{Job, NodeShare};
+use muster_model::job::{Job, NodeShare, Phase};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::ResourceAsk;
 use std::collections::BTreeSet;
@@ -54,6 +54,10 @@ pub(super) fn wanted(
     if config.is_some_and(|c| c.has_scheduler_parameter("disable_job_shrink")) {
         let why = "jobs keep their nodes here (SchedulerParameters=disable_job_shrink)".to_owned();
         return refuse(RefusalCode::NotSupported, why);
+    }
+    if !matches!(job.phase(), Phase::Running | Phase::Suspended) {
+        let why = "it is on its way back to the queue; what it has is still cleaned up".to_owned();
+        return refuse(RefusalCode::JobNotRunning, why);
     }
     let lead = alloc.nodes.first().map(|share| share.node);
     if kept.first().map(|share| share.node) != lead {

@@ -62,6 +62,11 @@ pub(super) fn submit(
 ) -> Result<Option<Reply>, Refusal> {
     check_blobs(draft, spec, blobs)?;
     let (job, not_before) = prepare(draft, identity, spec)?;
+    let tasks = match &job.array {
+        ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
+        ArrayRole::None | ArrayRole::Task { .. } => 1,
+    };
+    job_limits::require(draft.state.submit_limit(&job, tasks))?;
     let bytes = room::bytes_of(draft.state, &[&job], blobs);
     room::check_bytes(draft.state, identity, job.spec.owner.uid, bytes)?;
     if test_only {
@@ -133,7 +138,8 @@ pub(super) fn settle(draft: &mut Draft<'_>, id: JobId, reason: Reason) {
     }
 }
 
-/// The record that the submission makes, and a time before which it may not start because of a dependency.
+/// The record that the submission makes, and a time before which it may not start because of a dependency. Limits on how many are
+/// submitted are left to the caller, who may bring several or replace some.
 pub(super) fn prepare(
     draft: &Draft<'_>,
     identity: &Identity,
@@ -180,11 +186,6 @@ pub(super) fn prepare(
     job.requeueable = requeueable;
     job.predicted_s = state.predicted_s(&job.spec, limit);
     check_priority(draft, identity, &job)?;
-    let tasks = match &job.array {
-        ArrayRole::Pending { indices } => u32::try_from(indices.len()).unwrap_or(u32::MAX),
-        ArrayRole::None | ArrayRole::Task { .. } => 1,
-    };
-    job_limits::require(state.submit_limit(&job, tasks))?;
     if let Some(over) = state.denied_by(&job, now) {
         return Err(job_limits::denied(&over));
     }

@@ -10,9 +10,10 @@ use super::job_limits::{self, Moved};
 use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
 use super::texts::{one_line, too_long};
-use super::{ask, crontab, dependency, partition_access, places, reservation, resize, room};
+use super::{ask, crontab, dependency, hold, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
+use crate::state::Scale;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
 use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
@@ -159,13 +160,22 @@ fn update_item(
         progress.growth = growth.saturating_add(conditions);
         room::check_bytes(draft.state, identity, spec.owner.uid, progress.growth)?;
     }
+    let rank = match &spec {
+        Some(spec) => lowered_rank(draft, identity, job, spec, rank),
+        None => rank,
+    };
     let changes = spec.is_some() || limit.is_some();
     if draft.state.keeps_limits() && shared.changes_limits() && changes {
         shared.charge_limits()?;
         let limit = limit.unwrap_or(job.time_limit);
         let spec = spec.as_ref().unwrap_or(&job.spec);
         let changed = job_limits::changed(job, spec, limit, draft.now);
-        (progress.moved).change(draft, job, &changed, item.tasks(job))?;
+        let (moved, tasks) = (&mut progress.moved, item.tasks(job));
+        // As in Slurm, limits hold for users: an operator may give a job more.
+        if !access::may(draft.state, identity, AccessRequest::RaiseTimeLimit) {
+            moved.require_room(draft, job, &changed, tasks)?;
+        }
+        moved.change(draft.state, job, &changed, tasks);
     }
     let verdict = update.dependency.as_ref().map(|wanted| {
         let mut changed = job.clone();
@@ -324,7 +334,8 @@ fn new_rank(
                 (Hold::Admin, _) | (_, true) => Hold::Admin,
                 (Hold::None | Hold::User, false) => Hold::User,
             };
-            return Ok(Some(JobChange::Hold { hold, priority: 0 }));
+            let priority = if hold::waits(job) { 0 } else { job.priority };
+            return Ok(Some(JobChange::Hold { hold, priority }));
         }
         Some(priority) => {
             if job.hold == Hold::Admin && !admin {
@@ -361,20 +372,71 @@ fn new_rank(
     Ok(Some(JobChange::Priority(priority)))
 }
 
-/// The priority that a job has, or would have if nobody held it.
-fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
-    let scale = crate::state::Scale::new(draft.state);
-    if job.hold == Hold::None {
-        return draft.state.priority_of(scale.as_ref(), job);
+/// The priority that a job has, or would have if nobody held it: the lowest of those in its partitions, as one that is set
+/// is had in all of them.
+pub(super) fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
+    let Some(scale) = draft.scale() else {
+        return match job.priority {
+            0 => job.default_priority(),
+            priority => priority,
+        };
+    };
+    if job.priority > 0 {
+        return lowest(draft, scale, job);
     }
-    if scale.is_none() {
-        return job.default_priority();
-    }
-    // As of one that waits: what a held job that runs had is not known any more.
+    // As of one that waits: what a held job had is not known any more.
     let mut unheld = Job::single(job.id, job.spec.clone(), job.time_limit, job.submit_time);
     unheld.partition.clone_from(&job.partition);
     unheld.priority = 1;
-    draft.state.priority_of(scale.as_ref(), &unheld)
+    lowest(draft, scale, &unheld)
+}
+
+fn lowest(draft: &Draft<'_>, scale: &Scale, job: &Job) -> u32 {
+    let names = job.spec.partitions.iter();
+    let all = names.map(|name| scale.priority_in(draft.state, job, name));
+    all.min().unwrap_or(job.priority)
+}
+
+/// What an update does to a priority that was set, where it changes what priorities are made of: it falls by as much as the
+/// one that would be worked out. Else who sets it to what a job has would keep that of a QOS or partition that the job
+/// leaves.
+fn lowered_rank(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    spec: &Arc<JobSpec>,
+    rank: Option<JobChange>,
+) -> Option<JobChange> {
+    let Some(scale) = draft.scale().filter(|_| hold::waits(job)) else {
+        return rank;
+    };
+    let set = match &rank {
+        Some(JobChange::Priority(set)) => *set,
+        Some(JobChange::Hold { priority, .. }) => *priority,
+        Some(_) | None if job.priority_fixed => job.priority,
+        Some(_) | None => 0,
+    };
+    let are_same = (&spec.qos, &spec.account, &spec.partitions)
+        == (&job.spec.qos, &job.spec.account, &job.spec.partitions);
+    if set == 0 || are_same || access::may(draft.state, identity, AccessRequest::RaisePriority) {
+        return rank;
+    }
+    let mut worked_out = job.clone();
+    (worked_out.hold, worked_out.priority) = (Hold::None, 1);
+    (worked_out.priority_fixed, worked_out.priority_least) = (false, 0);
+    let before = lowest(draft, scale, &worked_out);
+    if !spec.partitions.contains(&worked_out.partition) {
+        worked_out.partition = spec.partitions.first().cloned().unwrap_or_default();
+    }
+    worked_out.spec = Arc::clone(spec);
+    let less = before.saturating_sub(lowest(draft, scale, &worked_out));
+    let priority = set.saturating_sub(less).max(1);
+    Some(match rank {
+        Some(JobChange::Hold { hold, .. }) => JobChange::Hold { hold, priority },
+        Some(_) => JobChange::Priority(priority),
+        None if less == 0 => return None,
+        None => JobChange::Priority(priority),
+    })
 }
 
 /// [`new_spec`], once for jobs that have the same specification.

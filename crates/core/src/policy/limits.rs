@@ -6,10 +6,13 @@
 //! [`muster_model::account_limits`].
 
 mod accrual;
+mod amounts;
 mod rates;
 mod user_names;
 mod verdict;
 
+pub(crate) use amounts::note_counts;
+pub use amounts::{add_billing, amounts, amounts_to_start, device_names, license_name};
 pub(crate) use rates::settle_rates;
 pub(crate) use user_names::{fold_names, kept_name, rename_use};
 pub use verdict::{Over, checks_starts};
@@ -19,7 +22,7 @@ use crate::state::State;
 use crate::state::limit_use::{Counted, InUse};
 use muster_model::account_limits::{Amounts, Scope, TresUsage};
 use muster_model::accounts::Qos;
-use muster_model::job::{Allocation, ArrayRole, Job, JobState, MILLION};
+use muster_model::job::{ArrayRole, Job, JobState, MILLION};
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -47,30 +50,6 @@ fn shift_usage(usage: &mut TresUsage, charge: &Charge, more: bool) {
         shift(&mut usage.rate, name, counts / MILLION);
         shift(&mut usage.rate_millionths, name, counts % MILLION);
     }
-}
-
-/// The counted resources of an allocation.
-pub fn amounts(alloc: &Allocation) -> Amounts {
-    let mut out = vec![
-        ("cpu".to_owned(), alloc.cpus()),
-        ("mem".to_owned(), alloc.memory_mib()),
-        ("node".to_owned(), alloc.nodes.len() as u64),
-    ];
-    let mut gres: BTreeMap<&str, u64> = BTreeMap::new();
-    for share in alloc.nodes.iter().flat_map(|n| &n.gres) {
-        *gres.entry(&share.name).or_default() += u64::from(share.ids.len());
-    }
-    let named = gres.into_iter();
-    out.extend(named.map(|(name, count)| (format!("gres/{name}"), count)));
-    let licenses = alloc.licenses.iter();
-    out.extend(licenses.map(|of| (format!("license/{}", of.name), u64::from(of.count))));
-    // Until the job starts what it counts is not worked out: a unit for each CPU.
-    let billing = match alloc.billing_milli {
-        0 => alloc.cpus(),
-        milli => milli.div_ceil(1000),
-    };
-    out.push(("billing".to_owned(), billing));
-    out
 }
 
 impl State {

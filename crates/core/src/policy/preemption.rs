@@ -68,8 +68,16 @@ impl State {
         Some((mode, start.plus_s(u64::from(exempt_s))))
     }
 
-    /// Whether a job that waits, placed in that partition, goes before a running one.
-    pub fn outranks(&self, waiting: &Job, partition: &str, victim: &Job) -> bool {
+    /// Whether a job that waits, placed in that partition, goes before a running one. Within a QOS that depends on
+    /// `is_higher`, whether its priority there is higher than the other's where that runs, as [`crate::state::Scale::priority_in`] or
+    /// [`crate::state::Priorities::of_in`] has them: what is stored of a job that waits is its place by its number.
+    pub fn outranks(
+        &self,
+        waiting: &Job,
+        partition: &str,
+        victim: &Job,
+        is_higher: impl FnOnce() -> bool,
+    ) -> bool {
         let Some(settings) = self.preemption() else {
             return false;
         };
@@ -82,12 +90,12 @@ impl State {
             PreemptType::Qos => {
                 let (own, other) = (self.qos_of(waiting), self.qos_of(victim));
                 let Some(qos) = self.accounts.qos.get(own) else {
-                    return own == other && settings.within && waiting.priority > victim.priority;
+                    return own == other && settings.within && is_higher();
                 };
                 let text = qos.preempt_mode.as_deref();
                 let within = text.and_then(|t| Some(parse_mode(t)?.1)).unwrap_or(false);
                 if own == other {
-                    return (settings.within || within) && waiting.priority > victim.priority;
+                    return (settings.within || within) && is_higher();
                 }
                 qos.preempt.iter().any(|name| name == other)
             }

@@ -59,12 +59,8 @@ impl State {
         let Some(scale) = scale.filter(|scale| scale.works_out(job)) else {
             return job.priority;
         };
-        let partitions = job.spec.partitions.iter();
-        partitions
-            .filter_map(|name| self.partition(name))
-            .map(|p| scale.factors(self, job, p).priority())
-            .max()
-            .map_or(job.priority, |priority| scale.kept(job, priority))
+        let best = scale.best(self, job);
+        best.map_or(job.priority, |priority| scale.kept(job, priority))
     }
 
     /// Before what priorities are made of changes: where they do not go down, jobs that wait keep what they have.

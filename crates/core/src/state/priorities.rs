@@ -21,6 +21,16 @@ struct SpecFactorsKey<'s> {
     time_limit: TimeLimit,
 }
 
+impl<'s> SpecFactorsKey<'s> {
+    fn of(job: &'s Job) -> SpecFactorsKey<'s> {
+        SpecFactorsKey {
+            spec: Arc::as_ptr(&job.spec),
+            partition: &job.partition,
+            time_limit: job.time_limit,
+        }
+    }
+}
+
 /// Priorities as of one state.
 pub struct Priorities<'s> {
     state: &'s State,
@@ -33,6 +43,8 @@ pub struct Priorities<'s> {
     assoc: HashMap<(&'s str, &'s str), Vec<Option<u32>>, RandomState>,
     /// The highest sum of all factors but age; none in no partition.
     best: HashMap<SpecFactorsKey<'s>, Option<f64>, RandomState>,
+    /// The same sum in one of the partitions; none where that is gone.
+    here: HashMap<(SpecFactorsKey<'s>, &'s str), Option<f64>, RandomState>,
     worked_out: u64,
 }
 
@@ -56,6 +68,7 @@ impl<'s> Priorities<'s> {
             there: vec![None; state.partitions.len()],
             assoc: HashMap::default(),
             best: HashMap::default(),
+            here: HashMap::default(),
             worked_out: 0,
         }
     }
@@ -75,11 +88,47 @@ impl<'s> Priorities<'s> {
         if !self.scale.works_out(job) {
             return job.priority;
         }
-        let key = SpecFactorsKey {
-            spec: Arc::as_ptr(&job.spec),
-            partition: &job.partition,
-            time_limit: job.time_limit,
+        let best = self.best_of(job);
+        best.map_or(job.priority, |best| self.scale.kept(job, best))
+    }
+
+    /// The same as [`Scale::priority_in`].
+    pub fn of_in(&mut self, job: &'s Job, partition: &str) -> u32 {
+        let scale = self.scale;
+        if !scale.works_out(job) {
+            return job.priority;
+        }
+        let Some(partition) = self.state.partition(partition) else {
+            return self.of(job);
         };
+        let name = partition.name.as_str();
+        let key = (SpecFactorsKey::of(job), name);
+        let sum = match self.here.get(&key) {
+            Some(known) => *known,
+            None => {
+                let mut sum = None;
+                self.factors(job, std::iter::once(name), |_, factors| {
+                    sum = Some(factors.without_age());
+                });
+                self.here.insert(key, sum);
+                sum
+            }
+        };
+        let Some(sum) = sum else {
+            return self.of(job);
+        };
+        let here = Factors::total(self.age_of(job), sum);
+        scale.kept_in(job, here, || self.best_of(job).unwrap_or(here))
+    }
+
+    /// The weighted age factor.
+    fn age_of(&self, job: &Job) -> f64 {
+        self.scale.age(self.scale.ages_since(job))
+    }
+
+    /// What is worked out for a job in the partition where that is highest.
+    fn best_of(&mut self, job: &'s Job) -> Option<u32> {
+        let key = SpecFactorsKey::of(job);
         let best = match self.best.get(&key) {
             Some(known) => *known,
             None => {
@@ -89,10 +138,8 @@ impl<'s> Priorities<'s> {
             }
         };
         // A higher sum is the higher priority, whatever age adds.
-        let age = self.scale.age(self.scale.ages_since(job));
-        best.map_or(job.priority, |sum| {
-            self.scale.kept(job, Factors::total(age, sum))
-        })
+        let age = self.age_of(job);
+        best.map(|sum| Factors::total(age, sum))
     }
 
     /// The factors of a job in each of these partitions that there are.
@@ -271,6 +318,34 @@ mod tests {
                 found.push(partition.name.as_str());
             });
             assert_eq!(found, job.spec.partitions);
+        }
+    }
+
+    /// In each partition, whatever others are named beside it.
+    #[test]
+    fn priorities_in_a_partition_are_worked_out_once() {
+        for incr_only in [false, true] {
+            let mut state = state(incr_only);
+            add_jobs(&mut state, 5, 10);
+            for id in state.pending.clone() {
+                let job = state.jobs.get_mut(&id).unwrap();
+                job.priority_least = 2000;
+            }
+            let mut priorities = Priorities::new(&state).unwrap();
+            let scale = priorities.scale();
+            for name in ["p7", "p30", "gone"] {
+                for job in state.jobs.values() {
+                    let expected = scale.priority_in(&state, job, name);
+                    assert_eq!(priorities.of_in(job, name), expected, "{name}");
+                    assert!(expected <= priorities.of(job));
+                }
+            }
+            let most = 5 * 2 * (PARTITIONS as u64 + 2);
+            assert!(
+                priorities.worked_out() <= most,
+                "{}",
+                priorities.worked_out()
+            );
         }
     }
 

@@ -103,6 +103,38 @@ impl Scale {
         job.priority > 0 && !job.priority_fixed && !is_over
     }
 
+    /// A job's priority in one of its partitions, which is no higher for others that it names: the one that was set, or
+    /// what is worked out for it there.
+    pub fn priority_in(&self, state: &State, job: &Job, partition: &str) -> u32 {
+        if !self.works_out(job) {
+            return job.priority;
+        }
+        let Some(partition) = state.partition(partition) else {
+            return state.priority_of(Some(self), job);
+        };
+        let here = self.factors(state, job, partition).priority();
+        self.kept_in(job, here, || self.best(state, job).unwrap_or(here))
+    }
+
+    /// What is worked out for a job in that of its partitions where it is highest.
+    pub fn best(&self, state: &State, job: &Job) -> Option<u32> {
+        let named = job.spec.partitions.iter();
+        let named = named.filter_map(|name| state.partition(name));
+        let all = named.map(|partition| self.factors(state, job, partition).priority());
+        all.max()
+    }
+
+    /// What a job has in a partition where that much was worked out for it there, and `most` where it is highest: it is
+    /// the highest that does not go down, and those in other partitions stay as far below as they are.
+    pub(super) fn kept_in(&self, job: &Job, here: u32, most: impl FnOnce() -> u32) -> u32 {
+        if !self.settings.incr_only {
+            return here;
+        }
+        let most = most();
+        let raised = self.kept(job, most).saturating_sub(most);
+        here.saturating_add(raised)
+    }
+
     /// What a job has where that much was worked out for it.
     pub fn kept(&self, job: &Job, priority: u32) -> u32 {
         let least = if self.settings.incr_only {

@@ -175,6 +175,8 @@ fn sample(name: &str, ask: ResourceAsk, nodes: u32, cpus: u32, tasks: u32) -> Sa
             reservation: None,
             end_by: None,
             billing_milli: 0,
+            billing_units_milli: None,
+            cpus_counted: None,
             usage_factor_millionths: None,
             backfilled: false,
             sharers: 0,

@@ -6,7 +6,7 @@ use muster_model::command::{Command, JobSelection, NodeCommand, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::effect::Effect;
 use muster_model::ids::{Attempt, JobId, NodeIdx};
-use muster_model::job::{Hold, JobState, Reason};
+use muster_model::job::{Hold, JobState, Phase, Reason};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::JobSpec;
 
@@ -140,6 +140,41 @@ fn a_job_whose_prolog_fails_anywhere_goes_back_where_the_site_wants_that() {
         );
         world.release(id);
         assert_eq!(world.job(id).state, state);
+        world.check_replay();
+    }
+}
+
+/// Its owner's own hold made the hold of the system the owner's, and so did a requeue before the job was back.
+#[test]
+fn the_hold_after_failed_launches_is_an_administrators_whatever_its_owner_does() {
+    let hold = |id| UserCommand::Hold {
+        target: target(id),
+        user: false,
+    };
+    let requeue = |id| UserCommand::Requeue {
+        target: target(id),
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    for (before, after) in [(true, false), (false, true), (false, false)] {
+        let mut world = World::with(ClusterConfig {
+            max_batch_requeue: Some(0),
+            ..config()
+        });
+        let id = world.submit(spec("j"));
+        assert!(world.start(id, &[0, 1]));
+        if before {
+            world.must(1000, hold(id));
+        }
+        launch_failed(&mut world, id, 0, true);
+        assert_eq!(world.job(id).phase(), Phase::Requeueing);
+        world.must(1000, if after { hold(id) } else { requeue(id) });
+        world.release(id);
+        let job = world.job(id);
+        assert_eq!((job.phase(), job.hold), (Phase::Pending, Hold::Admin));
+        let release = UserCommand::Release { target: target(id) };
+        assert_eq!(world.refused(1000, release), RefusalCode::AccessDenied);
         world.check_replay();
     }
 }

@@ -3,13 +3,16 @@
 
 use crate::accounts::{account, edit, users};
 use crate::world::{SCRIPT, World, allocation, array, config, spec, target, task};
+use muster_core::policy::limits::amounts;
 use muster_model::account_limits::{LimitAsk, Scope};
+use muster_model::command::PlannedStart;
 use muster_model::command::{
     AccountsAsk, CrontabAsk, JobTarget, JobUpdate, ListEdit, QosAsk, Reply, TermsAsk, UserCommand,
 };
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{JobSpec, ResourceAsk};
+use muster_model::time::TimeLimit;
 
 fn waits_for(w: &World, id: JobId) -> Option<&'static str> {
     let over = w.state.waits_for_limit(w.job(id), w.now);
@@ -212,14 +215,28 @@ fn jobs_that_move_are_within_the_limits_on_those_that_are_submitted() {
     }
 }
 
-/// A job that runs, too, may count for a QOS that has no room for it.
+/// A job that runs has a part of what its QOS has room for, and stays there.
 #[test]
-fn a_job_that_runs_counts_where_it_moves() {
+fn a_job_that_runs_stays_in_its_qos() {
+    let mut w = limited("maxsubmit=2", "maxsubmitpu=1");
+    let few = |u: &mut JobUpdate| u.qos = Some("few".into());
+    let key = |u: &mut JobUpdate| u.wckey = Some("x".into());
+    let id = w.submit(spec("x"));
+    assert!(w.start(id, &[0]));
+    for update in [change(target(id), &few), change(target(id), &key)] {
+        assert_eq!(w.refused(0, update.clone()), RefusalCode::JobNotPending);
+        assert_eq!(w.refused(1000, update), RefusalCode::JobNotPending);
+    }
+}
+
+/// A job that runs counts where others move to.
+#[test]
+fn a_job_that_runs_counts_where_others_move() {
     let mut w = limited("maxsubmit=2", "maxsubmitpu=1");
     let few = |id| change(target(id), &|u: &mut JobUpdate| u.qos = Some("few".into()));
     let (first, second) = (w.submit(spec("x")), w.submit(spec("x")));
-    assert!(w.start(first, &[0]) && w.start(second, &[1]));
     w.must(1000, few(first));
+    assert!(w.start(first, &[0]));
     assert_eq!(w.refused(1000, few(second)), RefusalCode::AccountingPolicy);
 }
 
@@ -290,6 +307,47 @@ fn entries_of_a_crontab_count_together_for_limits_on_jobs_that_are_submitted() {
     w.must(1000, crontab("narrow", 2));
     w.must(1000, crontab("narrow", 2));
     assert_eq!(w.refused(1000, crontab("narrow", 4)), over);
+    // One that has all that there is room for may be replaced.
+    w.must(1000, crontab("narrow", 3));
+    w.must(1000, crontab("narrow", 3));
+    assert_eq!(w.state.crontabs[&1000].jobs.len(), 3);
+}
+
+/// Limits keep users back, and not operators who give one of them more; what these move counts for those who come later.
+#[test]
+fn operators_give_jobs_more_than_limits_allow() {
+    let over = RefusalCode::AccountingPolicy;
+    let mut w = limited("maxsubmit=1", "maxwall=60");
+    let deny = QosAsk {
+        flags: Some(ListEdit {
+            sign: None,
+            names: vec!["DenyOnLimit".into()],
+        }),
+        ..QosAsk::default()
+    };
+    w.must(0, edit(&["few"], AccountsAsk::ModifyQos(deny)));
+    let minutes = |count: u32| Some(TimeLimit::Minutes(count));
+    let of = |count: u32, qos: &str| JobSpec {
+        qos: Some(qos.into()),
+        time_limit: minutes(count),
+        ..spec("x")
+    };
+    let running = w.submit(of(30, "few"));
+    assert!(w.start(running, &[0]));
+    w.must(0, change(target(running), &|u| u.time_limit = minutes(120)));
+    assert_eq!(w.job(running).time_limit, TimeLimit::Minutes(120));
+
+    let long = w.submit(of(120, "normal"));
+    let to_few = |u: &mut JobUpdate| u.qos = Some("few".into());
+    assert_eq!(w.refused(1000, change(target(long), &to_few)), over);
+    w.must(0, change(target(long), &to_few));
+
+    let to_narrow = |u: &mut JobUpdate| u.account = Some("narrow".into());
+    let jobs: Vec<JobId> = (0..3).map(|_| w.submit(spec("x"))).collect();
+    w.must(0, change(target(jobs[0]), &to_narrow));
+    assert_eq!(w.refused(1000, change(target(jobs[1]), &to_narrow)), over);
+    w.must(0, change(target(jobs[1]), &to_narrow));
+    w.check_replay();
 }
 
 /// What a QOS refuses at submission a job did not become by submission, but by a change.
@@ -326,4 +384,102 @@ fn a_job_does_not_become_what_its_qos_denies() {
         u.ask = Some(cpus(2));
     });
     w.must(1000, both);
+}
+
+/// Limits on `billing` count what the partition's weights say, before the job starts too; `UsageFactor` counts once.
+#[test]
+fn billing_counts_by_weights_and_once_by_factor() {
+    let start = |most: &str| {
+        let mut config = config();
+        config.order.enforce_limits = true;
+        config.partitions[0].billing_weights = Some("CPU=1,Node=50".into());
+        let mut w = World::with(config);
+        let qos = QosAsk {
+            limits: vec![LimitAsk::new("maxtres", most)],
+            usage_factor_millionths: Some(2_000_000),
+            ..QosAsk::default()
+        };
+        w.must(0, edit(&["twice"], AccountsAsk::AddQos(qos)));
+        w.must(0, edit(&["a"], account("")));
+        w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+        let id = w.submit(JobSpec {
+            qos: Some("twice".into()),
+            ..spec("x")
+        });
+        let started = w.start(id, &[0]);
+        (w, id, started)
+    };
+    let (.., started) = start("billing=50");
+    assert!(!started, "it is billed 50 and its CPUs");
+    let (mut w, id, started) = start("billing=100");
+    assert!(started);
+    let alloc = w.job(id).alloc.clone().unwrap();
+    let units = (50 + alloc.cpus()) * 1000;
+    assert_eq!(alloc.billing_units_milli, Some(units));
+    assert_eq!(alloc.billing_milli, 2 * units);
+    w.now = w.now.plus_s(600);
+    let usage = &w.state.accounts.tres_usage[&Scope::Qos("twice".into())];
+    assert_eq!(usage.minutes("billing", w.now, 0), 2 * 10 * units / 1000);
+}
+
+/// What a job keeps for the system on whole nodes it pays for.
+#[test]
+fn cpus_kept_for_the_system_by_a_job_count() {
+    let mut config = config();
+    config.order.enforce_limits = true;
+    config.spec_by_job = true;
+    let mut w = World::with(config);
+    let mut job = spec("x");
+    job.ask.core_spec = Some(1);
+    let id = w.submit(job);
+    let mut alloc = w.alloc(id, &[0], 1);
+    alloc.exclusive = true;
+    assert_eq!(alloc.cpus(), 1);
+    assert_eq!(w.plan(vec![PlannedStart { job: id, alloc }]), 1);
+    let all = w.state.nodes[0].config.job_cpus().len();
+    assert!(all > 1);
+    let alloc = w.job(id).alloc.clone().unwrap();
+    assert_eq!(alloc.cpus_counted, Some(u64::from(all)));
+    assert_eq!(alloc.billing_milli, u64::from(all) * 1000);
+    let counted = amounts(&alloc);
+    assert!(counted.contains(&("cpu".to_owned(), u64::from(all))));
+}
+
+/// A coordinator who had only some QOS of the account took its own list away and had all.
+#[test]
+fn a_list_of_qos_that_a_coordinator_empties_gives_nothing_more() {
+    let qos = |sign: Option<char>, names: &[&str]| TermsAsk {
+        qos: Some(ListEdit {
+            sign,
+            names: names.iter().map(|n| (*n).to_owned()).collect(),
+        }),
+        ..TermsAsk::default()
+    };
+    let modify = |terms: TermsAsk| {
+        let ask = AccountsAsk::ModifyUsers {
+            accounts: vec!["a".into()],
+            default_account: String::new(),
+            admin_level: String::new(),
+            terms,
+            wckeys: Default::default(),
+            partitions: Vec::new(),
+        };
+        edit(&["u1000"], ask)
+    };
+    let mut w = World::new();
+    for name in ["low", "high"] {
+        w.must(0, edit(&[name], AccountsAsk::AddQos(QosAsk::default())));
+    }
+    w.must(0, edit(&["a"], account("")));
+    w.must(0, edit(&["u1000"], users("a", qos(None, &["low"]))));
+    let coordinator = AccountsAsk::AddCoordinators {
+        accounts: vec!["a".into()],
+    };
+    w.must(0, edit(&["u1000"], coordinator));
+    for terms in [qos(Some('-'), &["low"]), qos(None, &[])] {
+        assert_eq!(w.refused(1000, modify(terms)), RefusalCode::AccessDenied);
+    }
+    w.must(0, modify(qos(None, &["low", "high"])));
+    w.must(1000, modify(qos(Some('-'), &["high"])));
+    w.must(0, modify(qos(Some('-'), &["low"])));
 }

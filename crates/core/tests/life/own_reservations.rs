@@ -3,7 +3,7 @@
 use crate::world::{World, config, partition, spec};
 use muster_model::account_limits::LimitAsk;
 use muster_model::command::{
-    AccountsAsk, AccountsEdit, NameList, Reply, ReservationAsk, TermsAsk, UserCommand,
+    AccountsAsk, AccountsEdit, NameList, PlannedStart, Reply, ReservationAsk, TermsAsk, UserCommand,
 };
 use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::limits::USER_RESERVATIONS_MAX;
@@ -262,6 +262,51 @@ fn users_reserve_within_what_their_jobs_may_have() {
         r.start = r.start.map(|start| start.plus_s(600));
     });
     assert_eq!(create(&mut w, 1000, later).unwrap(), "2");
+}
+
+/// Only what is reserved at the same time counted: who had used up all could reserve.
+#[test]
+fn who_has_used_up_all_reserves_nothing() {
+    for limit in [
+        ("grptresmins", "cpu=30"),
+        ("grptresmins", "billing=30"),
+        ("grpwall", "15"),
+    ] {
+        let mut w = world_with_accounts();
+        let terms = TermsAsk {
+            limits: vec![LimitAsk::new(limit.0, limit.1)],
+            ..TermsAsk::default()
+        };
+        let edit = AccountsEdit {
+            names: vec!["out".into()],
+            ask: AccountsAsk::ModifyAccounts {
+                parent: String::new(),
+                description: String::new(),
+                organization: String::new(),
+                terms,
+            },
+            cluster: String::new(),
+        };
+        w.must(0, UserCommand::EditAccounts(Box::new(edit)));
+        let early = ask(&w, 1000, 1);
+        assert_eq!(create(&mut w, 1000, early).unwrap(), "1");
+        let runs = w.submit(JobSpec {
+            ask: ResourceAsk {
+                ntasks: Some(2),
+                ..ResourceAsk::default()
+            },
+            ..spec("x")
+        });
+        w.register(2, "boot", &[]);
+        let alloc = w.alloc(runs, &[2], 2);
+        assert_eq!(w.plan(vec![PlannedStart { job: runs, alloc }]), 1);
+        w.pass(16 * 60);
+        w.finish(runs, 0);
+        let mut late = ask(&w, 1000, 1);
+        late.start = Some(w.now.plus_s(86_400));
+        let refused = create(&mut w, 1000, late).unwrap_err();
+        assert!(refused.detail.contains(limit.1), "{limit:?}: {refused:?}");
+    }
 }
 
 #[test]

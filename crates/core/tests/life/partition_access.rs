@@ -256,23 +256,6 @@ fn a_change_of_account_qos_or_reservation_leaves_partitions_that_refuse_it() {
     }
 }
 
-/// A job that runs does not get a QOS that its partition refuses.
-#[test]
-fn a_job_that_runs_keeps_to_what_its_partition_takes() {
-    let mut w = World::with(config_with(|p| p.deny_qos = vec!["high".into()]));
-    w.must(0, edit(&["high"], AccountsAsk::AddQos(QosAsk::default())));
-    let high = |id| change(id, |u: &mut JobUpdate| u.qos = Some("high".into()));
-    for (partitions, refused) in [("closed,short", true), ("short,closed", false)] {
-        let id = w.submit(in_partitions(partitions));
-        assert!(w.start(id, &[0]));
-        match refused {
-            true => assert_eq!(w.refused(1000, high(id)), RefusalCode::InvalidQos),
-            false => assert_eq!(w.must(1000, high(id)), 1),
-        }
-        w.finish(id, 0);
-    }
-}
-
 /// What a partition takes is changed while jobs wait, and so is what accounts give them: each start is checked.
 #[test]
 fn a_start_is_refused_where_the_partition_does_not_take_the_job_any_more() {
@@ -310,4 +293,48 @@ fn a_start_is_refused_where_the_partition_does_not_take_the_job_any_more() {
     let normal = edit(&["normal"], AccountsAsk::ModifyQos(reserved));
     w.run(Command::User(user(0), normal));
     assert!(!starts_in(&w, id, "closed"));
+}
+
+/// Lists of partitions are as somebody wrote them, names of jobs as they are kept; who is kept out is with all accounts under it.
+#[test]
+fn lists_of_partitions_reach_subaccounts_and_capitals() {
+    let listed: [(Change, bool); 9] = [
+        (|p| p.deny_accounts = vec!["chem".into()], false),
+        (|p| p.deny_accounts = vec!["Chem".into()], false),
+        (|p| p.deny_accounts = vec!["Chem_Lab".into()], false),
+        (|p| p.deny_accounts = vec!["root".into()], true),
+        (|p| p.deny_accounts = vec!["bio".into()], true),
+        (|p| p.allow_accounts = vec!["CHEM_LAB".into()], true),
+        (|p| p.allow_accounts = vec!["chem".into()], false),
+        (|p| p.deny_qos = vec!["Long".into()], false),
+        (|p| p.allow_qos = vec!["LONG".into()], true),
+    ];
+    for (at, (restrict, may)) in listed.into_iter().enumerate() {
+        let mut w = World::with(config_with(restrict));
+        w.must(0, edit(&["chem"], account("root")));
+        w.must(0, edit(&["chem_lab"], account("chem")));
+        w.must(0, edit(&["long"], AccountsAsk::AddQos(QosAsk::default())));
+        let job = JobSpec {
+            account: Some("Chem_lab".into()),
+            qos: Some("LONG".into()),
+            ..in_partitions("closed")
+        };
+        assert_eq!(w.try_submit(1000, job).is_ok(), may, "case {at}");
+    }
+}
+
+/// Where partitions are hidden, who may not use one does not get to know whose it is.
+#[test]
+fn groups_of_a_hidden_partition_are_not_named() {
+    use muster_model::private_data::PrivateData;
+    for hidden in [false, true] {
+        let mut config = config_with(|p| p.allow_groups = vec!["chem".into()]);
+        if hidden {
+            config.private = PrivateData::PARTITIONS;
+        }
+        let mut w = World::with(config);
+        let refused = w.try_submit(1000, in_partitions("closed")).unwrap_err();
+        assert_eq!(refused.code, RefusalCode::PartitionAccess);
+        assert_eq!(refused.detail.contains("chem"), !hidden, "{refused:?}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Which priorities users may give their jobs.
 
 use crate::world::{World, config, exit, spec, target};
-use muster_model::command::{JobUpdate, UserCommand};
+use muster_model::command::{AccountsAsk, AccountsEdit, JobUpdate, QosAsk, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::job::Hold;
 use muster_model::limits::PRIORITY_TOP;
@@ -58,7 +58,7 @@ fn a_held_job_is_let_go_with_no_more_than_its_factors_make() {
         for too_much in [PRIORITY_TOP - 100, usual + 1] {
             let refused = w.refused(1000, priority(id, too_much));
             assert_eq!(refused, RefusalCode::AccessDenied, "{id}: {too_much}");
-            assert_eq!(w.job(id).priority, 0);
+            assert_ne!(w.job(id).hold, Hold::None);
         }
     }
     w.must(1000, priority(held_by_update, usual - 1));
@@ -148,4 +148,157 @@ fn a_job_without_a_limit_does_not_pass_those_that_have_one() {
     assert!(w.start(short, &[0]));
     w.finish(short, exit(0).code);
     w.check_replay();
+}
+
+/// A job that runs got the priority of its number by a hold and a release: nobody's was above it any more.
+#[test]
+fn hold_and_release_leave_the_priority_of_a_job_that_runs() {
+    for by_update in [false, true] {
+        let mut w = multifactor();
+        let id = w.submit(spec("x"));
+        assert!(w.start(id, &[0]));
+        let started = w.job(id).priority;
+        assert!((1..10_000).contains(&started), "{started}");
+        let held = match by_update {
+            true => hold(id),
+            false => UserCommand::Hold {
+                target: target(id),
+                user: false,
+            },
+        };
+        let release = || UserCommand::Release { target: target(id) };
+        w.must(1000, held.clone());
+        assert_eq!((w.job(id).hold, w.job(id).priority), (Hold::User, started));
+        w.must(1000, release());
+        assert_eq!((w.job(id).hold, w.job(id).priority), (Hold::None, started));
+        assert!(!w.job(id).priority_fixed);
+        // Held, it comes back held; what it has then is worked out anew.
+        w.must(1000, held.clone());
+        let requeue = UserCommand::Requeue {
+            target: target(id),
+            hold: false,
+            special_exit: false,
+            incomplete: false,
+        };
+        w.must(1000, requeue);
+        w.must(1000, release());
+        assert_eq!(w.job(id).priority, started, "it is cleaned up");
+        w.must(1000, held);
+        w.release(id);
+        assert_eq!((w.job(id).hold, w.job(id).priority), (Hold::User, 0));
+        w.must(1000, release());
+        assert_eq!(worked_out(&w, id), started);
+        assert!(!w.job(id).priority_fixed);
+        w.check_replay();
+    }
+}
+
+fn with_express() -> World {
+    let mut config = config();
+    config.partitions[1].priority_job_factor = 4;
+    config.order.multifactor = Some(Multifactor {
+        weight_partition: 1000,
+        weight_qos: 5000,
+        ..Multifactor::default()
+    });
+    let mut w = World::with(config);
+    let edit = AccountsEdit {
+        cluster: String::new(),
+        names: vec!["express".into()],
+        ask: AccountsAsk::AddQos(QosAsk {
+            priority: Some(10),
+            ..QosAsk::default()
+        }),
+    };
+    w.must(0, UserCommand::EditAccounts(Box::new(edit)));
+    w
+}
+
+fn moved(id: JobId, update: JobUpdate) -> UserCommand {
+    UserCommand::UpdateJob {
+        target: target(id),
+        update: Box::new(update),
+    }
+}
+
+/// A priority that was set to what a job had stayed, whatever QOS and partition it moved to.
+#[test]
+fn a_priority_that_was_set_falls_with_what_it_was_made_of() {
+    let express = || JobSpec {
+        qos: Some("express".into()),
+        ..spec("x")
+    };
+    let to_normal = |priority| JobUpdate {
+        qos: Some("normal".into()),
+        priority,
+        ..JobUpdate::default()
+    };
+    let mut w = with_express();
+    let usual = w.submit(spec("x"));
+    let usual = worked_out(&w, usual);
+    let id = w.submit(express());
+    let high = worked_out(&w, id);
+    assert_eq!(high, usual + 5000);
+    w.must(1000, priority(id, high));
+    // What it is not made of leaves it.
+    let comment = JobUpdate {
+        comment: Some("c".into()),
+        ..JobUpdate::default()
+    };
+    w.must(1000, moved(id, comment));
+    assert_eq!(worked_out(&w, id), high);
+    w.must(1000, moved(id, to_normal(None)));
+    assert_eq!(worked_out(&w, id), usual);
+    let back = JobUpdate {
+        qos: Some("express".into()),
+        ..JobUpdate::default()
+    };
+    w.must(1000, moved(id, back));
+    assert_eq!(worked_out(&w, id), usual, "it does not rise");
+    // Both in one update, and of a job that is held.
+    for held in [false, true] {
+        let id = w.submit(express());
+        if held {
+            w.must(1000, hold(id));
+        }
+        w.must(1000, moved(id, to_normal(Some(high))));
+        assert_eq!(worked_out(&w, id), usual, "{held}");
+    }
+    // What an operator has added stays; what an operator moves keeps all.
+    let id = w.submit(express());
+    w.must(0, priority(id, high + 300));
+    w.must(1000, moved(id, to_normal(None)));
+    assert_eq!(worked_out(&w, id), usual + 300);
+    let id = w.submit(express());
+    w.must(1000, priority(id, high));
+    w.must(0, moved(id, to_normal(None)));
+    assert_eq!(worked_out(&w, id), high);
+    w.check_replay();
+}
+
+/// A priority that is set is had in all partitions: no more than in the lowest of those that the job names.
+#[test]
+fn a_priority_that_is_set_is_bounded_in_each_partition() {
+    let mut w = with_express();
+    let of = |names: &[&str]| JobSpec {
+        partitions: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..spec("x")
+    };
+    let low = w.submit(of(&["batch"]));
+    let low = worked_out(&w, low);
+    let id = w.submit(of(&["short", "batch"]));
+    let high = worked_out(&w, id);
+    assert!(high > low);
+    let refused = w.refused(1000, priority(id, low + 1));
+    assert_eq!(refused, RefusalCode::AccessDenied);
+    w.must(1000, priority(id, low));
+    // Set while it names the better one alone.
+    let id = w.submit(of(&["short"]));
+    w.must(1000, priority(id, high));
+    let both = JobUpdate {
+        partitions: Some(vec!["short".into(), "batch".into()]),
+        ..JobUpdate::default()
+    };
+    w.must(1000, moved(id, both));
+    assert_eq!(worked_out(&w, id), low);
 }

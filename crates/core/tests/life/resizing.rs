@@ -184,3 +184,23 @@ fn orders_to_go_on_that_were_lost_come_again_with_the_smaller_allocation() {
     );
     world.check_replay();
 }
+
+/// What is still cleaned up of a job that comes back was given to others.
+#[test]
+fn a_job_on_its_way_back_to_the_queue_keeps_its_nodes_until_they_are_clean() {
+    let (mut world, id) = running();
+    let requeue = UserCommand::Requeue {
+        target: target(id),
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    world.must(1000, requeue);
+    let fewer = nodes(&world, id, 1);
+    assert_eq!(world.refused(1000, fewer), RefusalCode::JobNotRunning);
+    let refused = world.refused(1000, list(id, "n1"));
+    assert_eq!(refused, RefusalCode::JobNotRunning);
+    assert_eq!(world.job(id).nodes_held.len(), 3);
+    world.release(id);
+    assert_eq!(world.job(id).state, JobState::Pending);
+}

@@ -570,6 +570,12 @@ fn memory_has_a_most() {
         a.cpus_per_task = Some(2);
     });
     assert_eq!(world.refusal(over), RefusalCode::InvalidMemory);
+    // One node has all of its tasks.
+    let over = asking(|a| {
+        a.memory = MemoryAsk::PerCpu(51);
+        (a.ntasks, a.max_nodes) = (Some(2), Some(1));
+    });
+    assert_eq!(world.refusal(over), RefusalCode::InvalidMemory);
 }
 
 #[test]

@@ -357,6 +357,8 @@ impl World {
             reservation: None,
             end_by: None,
             billing_milli: 0,
+            billing_units_milli: None,
+            cpus_counted: None,
             usage_factor_millionths: None,
             backfilled: false,
             sharers: 0,

@@ -1,16 +1,19 @@
 //! Whose question to the accounting store is answered when. Each reader answers one at a time, and each user has one answered at
 //! a time, so that a question about all that there is keeps one reader from others and not all. Where no reader is free for those
-//! who wait, the question that has taken longest is ended once it has taken too long.
+//! who wait long, the question that has taken longest is ended once it has taken too long. The next one of its user may take longer.
 
 use super::AcctQuestion;
 use crate::outbox::Outbox;
 use muster_acct::Interrupter;
 use muster_channel::admission::FairQueue;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a question may take while others wait for a reader.
+/// How long a question may take while others wait for a reader, who have waited as long.
 pub(super) const LONGEST: Duration = Duration::from_secs(10);
+/// The same of one whose user has had the last one ended: what takes longer than [`LONGEST`] would never be answered under load.
+const LONGEST_AGAIN: Duration = Duration::from_secs(60);
 /// Questions that are being answered are looked at this often.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -26,9 +29,21 @@ pub(super) enum QuestionEnd {
 /// A question that is being answered.
 struct RunningQuestion {
     uid: u32,
-    begun: Instant,
+    /// Whether it may be ended for others.
+    yields: bool,
+    /// How long it may take while others wait.
+    longest: Duration,
+    /// `None` while it waits for the store to catch up.
+    begun: Option<Instant>,
     answer: Outbox,
     ended: Option<QuestionEnd>,
+}
+
+impl RunningQuestion {
+    fn took(&self, now: Instant) -> Duration {
+        self.begun
+            .map_or(Duration::ZERO, |begun| now.duration_since(begun))
+    }
 }
 
 /// A thread that answers questions.
@@ -41,6 +56,10 @@ struct ReaderPlace {
 #[derive(Default)]
 struct QuestionTurns {
     waiting: FairQueue<AcctQuestion>,
+    /// Since when users wait whom any reader that is free would serve.
+    waits_since: BTreeMap<u32, Instant>,
+    /// Users whose last long question was ended after [`LONGEST`].
+    cut_short: BTreeSet<u32>,
     places: Vec<ReaderPlace>,
     closed: bool,
 }
@@ -89,7 +108,7 @@ impl SharedQuestions {
     pub(super) fn next(&self, place: usize) -> Option<AcctQuestion> {
         let mut turns = self.lock();
         loop {
-            if let Some(question) = turns.begin(place, Instant::now()) {
+            if let Some(question) = turns.begin(place) {
                 // The watch looks at it from now on.
                 self.changed.notify_all();
                 return Some(question);
@@ -99,6 +118,11 @@ impl SharedQuestions {
             }
             turns = (self.changed.wait(turns)).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// The store has caught up with the question that a reader answers: its time begins.
+    pub(super) fn start_clock(&self, place: usize) {
+        self.lock().start_clock(place, Instant::now());
     }
 
     /// The reader has done with its question; why that was ended, if it was.
@@ -131,22 +155,22 @@ impl SharedQuestions {
 }
 
 impl QuestionTurns {
-    fn begin(&mut self, place: usize, now: Instant) -> Option<AcctQuestion> {
+    fn begin(&mut self, place: usize) -> Option<AcctQuestion> {
         loop {
             let places = &self.places;
-            let running = |uid: u32| {
-                places
-                    .iter()
-                    .any(|p| p.running.as_ref().is_some_and(|r| r.uid == uid))
-            };
-            let (uid, question) = self.waiting.pop_of(|uid| !running(*uid))?;
+            let (uid, question) = self.waiting.pop_of(|uid| !is_served(places, *uid))?;
             if question.answer.is_gone() {
                 continue;
             }
             let place = self.places.get_mut(place)?;
             place.running = Some(RunningQuestion {
                 uid,
-                begun: now,
+                yields: !question.is_admin,
+                longest: match self.cut_short.contains(&uid) {
+                    true => LONGEST_AGAIN,
+                    false => LONGEST,
+                },
+                begun: None,
                 answer: question.answer.clone(),
                 ended: None,
             });
@@ -154,18 +178,48 @@ impl QuestionTurns {
         }
     }
 
+    fn start_clock(&mut self, place: usize, now: Instant) {
+        let running = self.places.get_mut(place).and_then(|p| p.running.as_mut());
+        if let Some(question) = running {
+            question.begun = Some(now);
+        }
+    }
+
     fn finish(&mut self, place: usize, now: Instant) -> Option<QuestionEnd> {
         let done = self.places.get_mut(place)?.running.take()?;
-        let took = now.duration_since(done.begun).as_nanos();
-        self.waiting
-            .charge(done.uid, u64::try_from(took).unwrap_or(u64::MAX));
+        let took = done.took(now);
+        if done.ended == Some(QuestionEnd::TooLong) && done.longest == LONGEST {
+            self.cut_short.insert(done.uid);
+        } else if took >= LONGEST {
+            self.cut_short.remove(&done.uid);
+        }
+        let cost = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.waiting.charge(done.uid, cost);
         done.ended
+    }
+
+    /// Whether somebody has waited long for a reader. Those whose own question is being answered would not be served by another,
+    /// and clients that are gone wait for nothing.
+    fn have_waited(&mut self, now: Instant) -> bool {
+        let places = &self.places;
+        let waits = |(uid, question): (&u32, &AcctQuestion)| {
+            let waits = !is_served(places, *uid) && !question.answer.is_gone();
+            waits.then_some(*uid)
+        };
+        let waiting: BTreeSet<u32> = self.waiting.waiting().filter_map(waits).collect();
+        self.waits_since.retain(|uid, _| waiting.contains(uid));
+        for uid in waiting {
+            self.waits_since.entry(uid).or_insert(now);
+        }
+        let mut since = self.waits_since.values();
+        let is_long = since.any(|since| now.duration_since(*since) >= LONGEST);
+        is_long && places.iter().all(|place| place.running.is_some())
     }
 
     /// Ends what nobody reads, and one that keeps others waiting too long. An interruption concerns only what the database does at
     /// that moment, so it is repeated until the question is done.
     fn end_some(&mut self, now: Instant) {
-        let waits = !self.waiting.is_empty() && self.places.iter().all(|p| p.running.is_some());
+        let waits = self.have_waited(now);
         let running = self.places.iter_mut().filter_map(|p| p.running.as_mut());
         let mut longest: Option<&mut RunningQuestion> = None;
         let mut is_ending = false;
@@ -174,7 +228,7 @@ impl QuestionTurns {
                 question.ended.get_or_insert(QuestionEnd::Gone);
             }
             is_ending |= question.ended.is_some();
-            let may_end = question.uid != 0 && now.duration_since(question.begun) >= LONGEST;
+            let may_end = question.yields && question.took(now) >= question.longest;
             if may_end
                 && longest
                     .as_ref()
@@ -193,6 +247,12 @@ impl QuestionTurns {
             }
         }
     }
+}
+
+/// Whether a question of the user is being answered.
+fn is_served(places: &[ReaderPlace], uid: u32) -> bool {
+    let mut running = places.iter().filter_map(|place| place.running.as_ref());
+    running.any(|question| question.uid == uid)
 }
 
 #[cfg(test)]
@@ -229,12 +289,20 @@ mod tests {
         let query = AccountingQuery::NodeEvents(NodeEventQuery::default());
         let question = AcctQuestion {
             uid,
+            is_admin: uid == 0,
             query,
             position: 0,
             answer,
         };
         turns.waiting.push(uid, question);
         inbox
+    }
+
+    /// A reader begins with a question, for which nobody has to wait; whose that is.
+    fn begin(turns: &mut QuestionTurns, place: usize, now: Instant) -> Option<u32> {
+        let question = turns.begin(place)?;
+        turns.start_clock(place, now);
+        Some(question.uid)
     }
 
     fn interrupted(counts: &[Arc<AtomicU32>; 2]) -> [u32; 2] {
@@ -247,7 +315,7 @@ mod tests {
         let (mut turns, _) = turns();
         let now = Instant::now();
         let _answers = [1, 1, 1, 2].map(|uid| ask(&mut turns, uid));
-        let begin = |turns: &mut QuestionTurns, place| turns.begin(place, now).map(|q| q.uid);
+        let begin = |turns: &mut QuestionTurns, place| begin(turns, place, now);
         assert_eq!(begin(&mut turns, 0), Some(1));
         assert_eq!(begin(&mut turns, 1), Some(2), "not the first one's next");
         assert_eq!(turns.finish(1, now), None);
@@ -264,7 +332,7 @@ mod tests {
         let start = Instant::now();
         let after = |s| start + Duration::from_secs(s);
         let _answers = [1, 2].map(|uid| ask(&mut turns, uid));
-        assert!(turns.begin(0, start).is_some() && turns.begin(1, after(1)).is_some());
+        assert!(begin(&mut turns, 0, start).is_some() && begin(&mut turns, 1, after(1)).is_some());
         turns.end_some(after(1000));
         assert_eq!(interrupted(&counts), [0, 0], "nobody waits");
         let _answer = ask(&mut turns, 3);
@@ -276,7 +344,7 @@ mod tests {
             assert_eq!(interrupted(&counts), [times, 0]);
         }
         assert_eq!(turns.finish(0, after(20)), Some(QuestionEnd::TooLong));
-        assert_eq!(turns.begin(0, after(20)).map(|q| q.uid), Some(3));
+        assert_eq!(begin(&mut turns, 0, after(20)), Some(3));
         turns.end_some(after(21));
         assert_eq!(interrupted(&counts), [3, 0], "nobody waits any more");
         assert_eq!(turns.finish(1, after(21)), None);
@@ -287,8 +355,78 @@ mod tests {
         let (mut turns, counts) = turns();
         let start = Instant::now();
         let _answers = [0, 2, 3].map(|uid| ask(&mut turns, uid));
-        assert!(turns.begin(0, start).is_some() && turns.begin(1, start).is_some());
+        assert!(begin(&mut turns, 0, start).is_some() && begin(&mut turns, 1, start).is_some());
+        turns.end_some(start + LONGEST);
         turns.end_some(start + 2 * LONGEST);
+        assert_eq!(interrupted(&counts), [0, 1]);
+    }
+
+    /// Questions were ended for users whose own were being answered, for clients that were gone, and for those who had just come.
+    #[test]
+    fn a_question_is_ended_only_for_those_who_wait_long_for_a_reader() {
+        let (mut turns, counts) = turns();
+        let start = Instant::now();
+        let after = |s| start + Duration::from_secs(s);
+        let _answers = [1, 2, 1, 2].map(|uid| ask(&mut turns, uid));
+        assert!(begin(&mut turns, 0, start).is_some() && begin(&mut turns, 1, start).is_some());
+        drop(ask(&mut turns, 3));
+        turns.end_some(after(1));
+        turns.end_some(after(30));
+        assert_eq!(interrupted(&counts), [0, 0]);
+        let _answer = ask(&mut turns, 4);
+        turns.end_some(after(31));
+        turns.end_some(after(40));
+        assert_eq!(interrupted(&counts), [0, 0]);
+        turns.end_some(after(41));
+        assert_eq!(interrupted(&counts), [1, 0]);
+    }
+
+    /// What takes longer than others have to wait was ended each time that it was asked.
+    #[test]
+    fn a_question_that_was_ended_may_take_longer_the_next_time() {
+        let (mut turns, counts) = turns();
+        let start = Instant::now();
+        let after = |s| start + Duration::from_secs(s);
+        let _answers = [0, 1, 2, 1].map(|uid| ask(&mut turns, uid));
+        assert!(begin(&mut turns, 0, start).is_some() && begin(&mut turns, 1, start).is_some());
+        let end_at = |turns: &mut QuestionTurns, s| turns.end_some(after(s));
+        end_at(&mut turns, 1);
+        end_at(&mut turns, 11);
+        assert_eq!(turns.finish(1, after(11)), Some(QuestionEnd::TooLong));
+        assert_eq!(begin(&mut turns, 1, after(11)), Some(2));
+        assert_eq!(turns.finish(1, after(12)), None);
+        assert_eq!(begin(&mut turns, 1, after(12)), Some(1));
+        let _answer = ask(&mut turns, 3);
+        end_at(&mut turns, 13);
+        end_at(&mut turns, 71);
+        assert_eq!(interrupted(&counts), [0, 1]);
+        end_at(&mut turns, 72);
+        assert_eq!(turns.finish(1, after(72)), Some(QuestionEnd::TooLong));
+        // Not each time.
+        let _answer = ask(&mut turns, 1);
+        assert_eq!(begin(&mut turns, 1, after(72)), Some(3));
+        assert_eq!(turns.finish(1, after(73)), None);
+        assert_eq!(begin(&mut turns, 1, after(73)), Some(1));
+        let _answer = ask(&mut turns, 4);
+        end_at(&mut turns, 73);
+        end_at(&mut turns, 83);
+        assert_eq!(turns.finish(1, after(83)), Some(QuestionEnd::TooLong));
+    }
+
+    /// The time until the store had caught up was the question's.
+    #[test]
+    fn the_time_of_a_question_begins_when_the_store_has_caught_up() {
+        let (mut turns, counts) = turns();
+        let start = Instant::now();
+        let after = |s| start + Duration::from_secs(s);
+        let _answers = [0, 1, 2].map(|uid| ask(&mut turns, uid));
+        assert!(begin(&mut turns, 0, start).is_some() && turns.begin(1).is_some());
+        turns.end_some(start);
+        turns.end_some(after(15));
+        turns.start_clock(1, after(15));
+        turns.end_some(after(24));
+        assert_eq!(interrupted(&counts), [0, 0]);
+        turns.end_some(after(25));
         assert_eq!(interrupted(&counts), [0, 1]);
     }
 
@@ -299,8 +437,8 @@ mod tests {
         let now = Instant::now();
         let answer = ask(&mut turns, 1);
         drop(ask(&mut turns, 2));
-        assert!(turns.begin(0, now).is_some());
-        assert!(turns.begin(1, now).is_none(), "its client is gone");
+        assert!(begin(&mut turns, 0, now).is_some());
+        assert!(begin(&mut turns, 1, now).is_none(), "its client is gone");
         turns.end_some(now);
         assert_eq!(interrupted(&counts), [0, 0]);
         drop(answer);

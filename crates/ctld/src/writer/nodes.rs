@@ -102,6 +102,13 @@ impl Writer {
                 return;
             }
         };
+        // A hello may wait longer than one that came after it.
+        let current = self.generations.get(&node);
+        if current.is_some_and(|current| *current > link.generation) {
+            let detail = format!("node {} has registered on a newer connection", hello.name);
+            let _ = answer.send(Err(Refusal::new(RefusalCode::Busy, detail)));
+            return;
+        }
         info!(
             "node {} registered ({} jobs there)",
             hello.name,

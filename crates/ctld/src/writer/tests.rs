@@ -190,6 +190,20 @@ fn hello(generation: u64) -> (ToWriter, tokio::sync::mpsc::UnboundedReceiver<ToL
     (hello, receive)
 }
 
+/// A hello that waited while a newer one was decided took over the node, whose agent has left that connection.
+#[test]
+fn a_registration_gives_way_to_newer_ones_only() {
+    let mut world = World::new("older");
+    let node = NodeIdx(0);
+    let _second = world.register(2);
+    assert!(world.writer.is_current(node, 2));
+    let mut first = world.register(1);
+    assert!(world.writer.is_current(node, 2));
+    assert!(first.try_recv().is_err());
+    let _third = world.register(3);
+    assert!(world.writer.is_current(node, 3));
+}
+
 /// Somebody who connects as a node beside it acknowledges nothing in its name: it would forget what it has yet to report.
 #[test]
 fn reports_of_another_connection_acknowledge_nothing() {

@@ -2,7 +2,7 @@
 //! stays.
 
 use super::entities::Entities;
-use muster_model::account_limits::{Amounts, LimitAsk, Limits};
+use muster_model::account_limits::{Amounts, LimitAsk, Limits, is_counted};
 use muster_model::accounts::{Accounts, Qos, ROOT, Terms, User};
 use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, WckeysAsk};
@@ -362,7 +362,9 @@ fn limits_ask(wanted: &Limits, own: Option<&Limits>, is_qos: bool) -> Vec<LimitA
         let is_gone = |tres: &str| !wanted.iter().any(|(known, _)| known == tres);
         let gone = own.iter().filter(|(tres, _)| is_gone(tres));
         let gone = gone.map(|(tres, _)| format!("{tres}=-1"));
-        let set = wanted.iter().map(|(tres, count)| format!("{tres}={count}"));
+        // What no job is counted by would be refused.
+        let set = wanted.iter().filter(|(tres, _)| is_counted(tres));
+        let set = set.map(|(tres, count)| format!("{tres}={count}"));
         let words: Vec<String> = set.chain(gone).collect();
         if wanted != own && !words.is_empty() {
             asks.push(LimitAsk::new(*name, words.join(",")));

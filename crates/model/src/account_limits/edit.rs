@@ -208,6 +208,9 @@ fn set_amounts(amounts: &mut Amounts, key: &str, value: &str) -> Result<(), Stri
                 "there is no such TRES; see sacctmgr show tres, gres/NAME and license/NAME",
             ));
         }
+        if count != "-1" && !is_counted(&name) {
+            return Err(wrong(NOT_COUNTED));
+        }
         amounts.retain(|(n, _)| *n != name);
         if count != "-1" {
             let number = amount(&name, count).ok_or_else(|| wrong("expected a number"))?;
@@ -226,6 +229,18 @@ fn is_tres(name: &str) -> bool {
         || typed
             .iter()
             .any(|prefix| name.len() > prefix.len() && name.starts_with(prefix))
+}
+
+/// What is wrong with a limit of a TRES that is known and that no job is counted by.
+const NOT_COUNTED: &str =
+    "no job is counted by it, the limit would never hold; it can be removed with -1";
+
+/// Whether jobs are counted by a TRES, so that limits of it hold. Others that older records have are kept, and have no effect.
+pub fn is_counted(tres: &str) -> bool {
+    let typed = ["gres/", "license/"];
+    let is_typed = |prefix: &&str| tres.len() > prefix.len() && tres.starts_with(prefix);
+    ["cpu", "mem", "node", "billing"].contains(&tres)
+        || typed.iter().any(|prefix| is_typed(&prefix))
 }
 
 /// A number with a unit; memory is MiB without one.
@@ -256,7 +271,7 @@ mod tests {
     #[test]
     fn every_tres_has_limits() {
         let mut limits = Limits::default();
-        let all = "energy=5,billing=10,license/matlab=2,gres/gpu:a100=1,fs/disk=3,vmem=4,pages=6,mem=2G,cpu=1K";
+        let all = "billing=10,license/MATLAB=2,gres/gpu:A100=1,mem=2G,cpu=1K";
         set(&mut limits, "grptres", all).unwrap();
         let of = |name: &str| {
             let found = limits.grp_tres.iter().find(|(own, _)| own == name);
@@ -266,12 +281,19 @@ mod tests {
             (of("mem"), of("cpu"), of("license/matlab")),
             (Some(2048), Some(1024), Some(2))
         );
+        // Older records have limits of what no job is counted by.
+        limits
+            .grp_tres
+            .extend([("energy".to_owned(), 5), ("vmem".to_owned(), 4)]);
         set(&mut limits, "grptres", "energy=-1,ENERGY=-1,billing=-1").unwrap();
         let named =
             |limits: &Limits, name: &str| limits.grp_tres.iter().any(|(own, _)| own == name);
         assert!(!named(&limits, "energy") && !named(&limits, "billing") && named(&limits, "vmem"));
         for (value, why) in [
             ("nosuch=1", "no such TRES"),
+            ("energy=5", "no job is counted by it"),
+            ("fs/disk=3", "no job is counted by it"),
+            ("pages=0", "no job is counted by it"),
             ("gres/=1", "no such TRES"),
             ("cpu", "expected name=number"),
             ("cpu=abc", "expected a number"),

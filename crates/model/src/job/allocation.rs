@@ -62,6 +62,12 @@ pub struct Allocation {
     #[n(12)]
     #[cbor(default)]
     pub backfilled: bool,
+    /// What an hour of it counts by `TRESBillingWeights` alone, in thousandths.
+    #[n(13)]
+    pub billing_units_milli: Option<u64>,
+    /// The CPUs that limits count, if these are not those that it has (`--core-spec`).
+    #[n(14)]
+    pub cpus_counted: Option<u64>,
 }
 
 impl Allocation {

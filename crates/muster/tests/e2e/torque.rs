@@ -180,11 +180,11 @@ fn options_are_refused_by_name_and_the_line_of_sbatch_is_shown() {
     );
     // The caller's word is stronger than the site's; Torque's have a name of their own besides.
     assert!(
-        c.ok("MUSTER_COMMANDS=gridengine qsub -help")
+        c.ok("MUSTER_COMMAND_SET=gridengine qsub -help")
             .starts_with("SGE ")
     );
     assert!(
-        c.ok("MUSTER_COMMANDS=gridengine torque-qsub --help")
+        c.ok("MUSTER_COMMAND_SET=gridengine torque-qsub --help")
             .contains("Usage: qsub")
     );
     let mpi = c.ok("salloc -Q -N1 -n2 mpiexec.slurm -n 2 sh -c 'echo $SLURM_NTASKS'");

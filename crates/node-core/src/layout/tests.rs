@@ -46,6 +46,27 @@ fn spec(ntasks: u32) -> StepSpec {
     }
 }
 
+/// Tasks that follow from the numbers of nodes and of tasks on each were not counted: a step of thousands was as one of none.
+#[test]
+fn tasks_count_as_work_also_where_their_number_follows() {
+    let a = alloc(&[4; 10]);
+    let most = TASKS_PER_NODE_DEFAULT;
+    let work = |spec: &StepSpec| {
+        let nodes = StepNodes::new(&a, spec, most).expect("the nodes are there");
+        layout_work(&a, spec, &nodes, most)
+    };
+    assert_eq!(work(&spec(7)), 17);
+    assert_eq!(work(&StepSpec::default()), 20);
+    let by_node = |min_nodes| StepSpec {
+        ntasks_per_node: Some(100),
+        min_nodes,
+        ..StepSpec::default()
+    };
+    assert_eq!(work(&by_node(None)), 1010);
+    assert_eq!(work(&by_node(Some(3))), 310);
+    assert_eq!(work(&by_node(Some(u32::MAX))), 10 + 10 * u64::from(most));
+}
+
 #[test]
 fn distributions() {
     let a = alloc(&[4, 4]);

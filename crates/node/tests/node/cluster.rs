@@ -478,6 +478,8 @@ impl JobMaker {
             reservation: None,
             end_by: None,
             billing_milli: 0,
+            billing_units_milli: None,
+            cpus_counted: None,
             usage_factor_millionths: None,
             backfilled: false,
             sharers: 0,

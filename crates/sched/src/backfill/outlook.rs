@@ -65,7 +65,7 @@ pub(crate) struct StartTimes {
     pub(crate) from: Option<Timestamp>,
     /// Since when it could run on more leaf switches than it asks for, if it could.
     pub(crate) waited: Option<Timestamp>,
-    /// Nodes that are looked at before only the last of all times is tried.
+    /// Nodes that are looked at before ever fewer times are tried: every second one, every fourth, and so on, and the last.
     pub(crate) nodes_max: u64,
 }
 
@@ -471,6 +471,7 @@ impl Outlook {
             // As long as nodes come to hold more and nothing else happens, only those matter with which it is enough.
             ahead.take_while(&mut future, |_, then| !self.is_enough(then));
         }
+        let (mut stride, mut left_out) = (1, 0);
         let found = loop {
             let next = match (ahead.next_at(now), moments.first().copied()) {
                 (Some(a), Some(b)) => a.min(b),
@@ -489,7 +490,11 @@ impl Outlook {
             }
             let is_last = moments.is_empty() && ahead.next_at(now).is_none();
             if !is_last && self.looked_at.get() - begun >= nodes_max {
-                continue;
+                if left_out < stride {
+                    left_out += 1;
+                    continue;
+                }
+                (stride, left_out) = (2 * stride, 0);
             }
             ahead.changed = false;
             self.count_looked_at(moment);

@@ -5,6 +5,7 @@ use crate::demand::device_demand::DeviceDemand;
 use crate::nodes::class::NodeClass;
 use crate::nodes::class_masks::Counts;
 use crate::nodes::fleet::{Fleet, PartView};
+use muster_core::decide::max_memory;
 use muster_model::config::{ClusterConfig, OverSubscribe};
 use muster_model::distribution::Distribution;
 use muster_model::features;
@@ -32,7 +33,9 @@ impl Demand {
         required.dedup();
         let sharing = NodeSharing::new(ask, config, part);
         let masks = fleet.asks.masks(ask, &fleet.classes)?;
-        let devices = devices_of(ask, config, part, sharing.alone)?;
+        let mut devices = devices_of(ask, config, part, sharing.alone)?;
+        let bounded = Bounded::new(ask, part, config);
+        devices.raise_cpus_per_gpu(bounded.cpus_per_gpu);
         let nodes = NodeSpan::new(ask, part, least_nodes(&required, &masks.counts), &devices);
         Ok(Demand {
             tasks: ask.ntasks.map(|n| n.max(1)),
@@ -61,14 +64,16 @@ impl Demand {
             length_ms: limit.seconds().map(|s| s.saturating_mul(1000)),
             cpu_rule: part.cpus.rule,
             cpus_of_task: ask.cpus_of_task(),
-            cpus_min: ask.min_cpus_per_node.unwrap_or(1).max(1),
+            cpus_min: (ask.min_cpus_per_node.unwrap_or(1)).max(bounded.cpus_min),
             tasks_max: ask.ntasks_per_node.unwrap_or(u32::MAX).max(1),
             tasks_per_socket: ask.ntasks_per_socket,
             tasks_per_core: (ask.ntasks_per_core)
                 .or(selects(config, "CR_ONE_TASK_PER_CORE").then_some(1)),
             threads_used: ask.threads_per_core,
             overcommit: ask.overcommit,
-            memory: memory_of(ask, part, config),
+            memory: bounded.memory,
+            memory_most: bounded.most,
+            cuts_memory: bounded.cuts,
             devices,
             whole: sharing.whole,
             pays_whole: sharing.whole && config.memory_is_consumable,
@@ -227,8 +232,51 @@ fn packs(ask: &ResourceAsk, site_packs: bool) -> Option<bool> {
         .or(site_packs.then_some(true))
 }
 
+/// The memory of a job within what the partition allows: who asks for more than `MaxMemPerCPU` of each CPU gets more CPUs.
+struct Bounded {
+    memory: Memory,
+    most: MemoryAsk,
+    /// Fewest CPUs of a node with which the job may have that memory there.
+    cpus_min: u32,
+    /// And with each GPU.
+    cpus_per_gpu: u64,
+    /// Not the job asks for it: it is cut.
+    cuts: bool,
+}
+
+impl Bounded {
+    fn new(ask: &ResourceAsk, part: &PartView, config: &ClusterConfig) -> Bounded {
+        let most = max_memory(Some(config), &part.config);
+        let by_gpu = ask.wants_gpus() && ask.devices().mib_per_gpu.is_some_and(|mib| mib > 0);
+        let given = by_gpu || ask.memory != MemoryAsk::Default;
+        let mut all = Bounded {
+            memory: memory_of(ask, part, config),
+            most,
+            cpus_min: 1,
+            cpus_per_gpu: 0,
+            cuts: !given,
+        };
+        match (all.memory, most) {
+            (Memory::PerNode(mib), MemoryAsk::PerNode(most)) if !given => {
+                all.memory = Memory::PerNode(mib.min(most));
+            }
+            (Memory::PerCpu(mib), MemoryAsk::PerCpu(most)) if !given => {
+                all.memory = Memory::PerCpu(mib.min(most));
+            }
+            (Memory::PerNode(mib), MemoryAsk::PerCpu(most)) => {
+                all.cpus_min = u32::try_from(mib.div_ceil(most)).unwrap_or(u32::MAX).max(1);
+            }
+            (Memory::PerGpu(mib), MemoryAsk::PerCpu(most)) if given => {
+                all.cpus_per_gpu = mib.div_ceil(most);
+            }
+            _ => {}
+        }
+        all
+    }
+}
+
 fn memory_of(ask: &ResourceAsk, part: &PartView, config: &ClusterConfig) -> Memory {
-    if let Some(mib) = ask.devices().mib_per_gpu.filter(|mib| *mib > 0) {
+    if let Some(mib) = (ask.devices().mib_per_gpu).filter(|mib| *mib > 0 && ask.wants_gpus()) {
         return Memory::PerGpu(mib);
     }
     let mut memory = ask.memory;

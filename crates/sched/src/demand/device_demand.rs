@@ -22,6 +22,8 @@ pub(crate) struct Available<'a> {
     pub(crate) usable: u32,
     /// Memory that each GPU takes.
     pub(crate) mib_of_gpu: u64,
+    /// Memory that the job may have.
+    pub(crate) mib: u64,
     pub(crate) room: &'a Room,
 }
 
@@ -129,6 +131,12 @@ impl DeviceDemand {
         }
     }
 
+    /// At least so many CPUs go with each GPU.
+    pub(crate) fn raise_cpus_per_gpu(&mut self, least: u64) {
+        let least = u32::try_from(least).unwrap_or(u32::MAX);
+        self.cpus_per_gpu = self.cpus_per_gpu.max(least);
+    }
+
     /// Whether there is nothing to look at when a node is.
     pub(crate) fn is_empty(&self) -> bool {
         self.fixed.is_empty() && self.per_task.is_empty() && self.per_job.is_empty()
@@ -193,12 +201,13 @@ impl DeviceDemand {
         let Available {
             usable,
             mib_of_gpu,
+            mib,
             room,
         } = left;
         let fixed = gpus(&self.fixed);
         let free = |w: &GresCount| free_of(class, room, w);
         let too_few = self.fixed.iter().any(|w| free(w) < w.count);
-        if too_few || self.cpus_for(fixed) > usable || fixed.saturating_mul(mib_of_gpu) > room.mib {
+        if too_few || self.cpus_for(fixed) > usable || fixed.saturating_mul(mib_of_gpu) > mib {
             return 0;
         }
         let mut tasks = self.tasks_at_most.unwrap_or(u32::MAX);
@@ -252,7 +261,7 @@ impl DeviceDemand {
             each => all.saturating_sub(fixed.saturating_mul(each)) / each,
         };
         let by_cpu = left(u64::from(available.usable), u64::from(self.cpus_per_gpu));
-        let by_memory = left(available.room.mib, available.mib_of_gpu);
+        let by_memory = left(available.mib, available.mib_of_gpu);
         free.min(by_cpu).min(by_memory)
     }
 

@@ -182,18 +182,18 @@ impl Blocks {
 
 /// The reservations that a job may run in, in its order, and whether it may run outside.
 pub(crate) fn places_of(state: &State, job: &Job) -> (Vec<String>, bool) {
-    let owner = &job.spec.owner;
+    let (owner, accounts) = (&job.spec.owner, &state.accounts);
     let account = job.spec.account_name();
     if job.spec.reservation.is_some() {
         // Jobs of an older journal may name one more than once.
         let mut seen = BTreeSet::new();
         let named = job.spec.reservations().filter(|name| seen.insert(*name));
         // Groups other than the primary one were looked at when it asked.
-        let admits = |r: &Reservation| r.still_admits(&owner.user, account);
+        let admits = |r: &Reservation| r.still_admits(accounts, &owner.user, account);
         let known = named.filter(|name| state.reservations.get(name).is_some_and(admits));
         return (known.map(str::to_owned).collect(), false);
     }
-    let admits = |r: &Reservation| r.admits(&owner.user, &[&owner.group], account);
+    let admits = |r: &Reservation| r.admits(accounts, &owner.user, &[&owner.group], account);
     let magnetic = |r: &&Reservation| r.flags.has(Flags::MAGNETIC) && admits(r);
     let names = state.reservations.iter().filter(magnetic);
     (names.map(|r| r.name.clone()).collect(), true)

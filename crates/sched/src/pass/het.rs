@@ -261,7 +261,7 @@ fn try_components(
         if round >= ORDERS_LEAST && is_much {
             break;
         }
-        match place_all(pass, &components, &orders.order, own) {
+        match place_all(pass, place.leader, &components, (&orders.order, own)) {
             Ok(starts) => {
                 start_all(pass, starts);
                 return Tried::Started;
@@ -329,13 +329,17 @@ fn kinds_of(pass: &Pass<'_>, components: &[Component]) -> Vec<usize> {
     kinds.map(|(c, own)| first(c).unwrap_or(own)).collect()
 }
 
-/// Takes nodes for all components, or gives back what was taken.
+/// Takes nodes for all components, or gives back what was taken. Where not all lanes can be tried in this pass the next one goes
+/// on there: one that fits in the last only would never start.
 fn place_all(
     pass: &mut Pass<'_>,
+    leader: JobId,
     components: &[Component],
-    order: &[usize],
-    own: OwnWork,
+    (order, own): (&[usize], OwnWork),
 ) -> Result<Vec<ComponentStart>, Failure> {
+    let mut first_lanes = pass.s.het_turns.first_lanes(leader);
+    first_lanes.resize(components.len(), 0);
+    let mut is_cut = false;
     let mut starts = Vec::with_capacity(order.len());
     let mut undo = Undo::new(&pass.budget);
     let mut any_narrowed = false;
@@ -343,8 +347,12 @@ fn place_all(
         let component = &components[at];
         let mut found = None;
         let mut missing = Some(Vec::new());
-        for &lane in &component.lanes {
+        let count = component.lanes.len();
+        let first = first_lanes[at].min(count);
+        for nth in (first..count).chain(0..first) {
+            let lane = component.lanes[nth];
             if own.nodes(pass) >= own.most {
+                (first_lanes[at], is_cut) = (nth, true);
                 missing = None;
                 break;
             }
@@ -376,12 +384,15 @@ fn place_all(
                 pass.wait_for_switches(lane);
             }
             if let Some(picks) = placement.picks() {
+                first_lanes[at] = nth;
                 found = Some((lane, picks));
                 break;
             }
         }
         let Some((lane, picks)) = found else {
             undo.apply(pass);
+            let go_on = is_cut.then_some(first_lanes);
+            pass.s.het_turns.set_first_lanes(leader, go_on);
             return Err(Failure {
                 at,
                 narrowed: any_narrowed,

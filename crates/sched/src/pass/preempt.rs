@@ -12,7 +12,7 @@ use crate::pass::Pass;
 use crate::place::after_preemption::AfterPreemption;
 use crate::place::holds::Holds;
 use crate::place::{Placement, Shortfall, choose};
-use muster_core::state::State;
+use muster_core::state::{Priorities, State};
 use muster_model::command::PlannedPreemption;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
@@ -20,7 +20,7 @@ use muster_model::job::Job;
 use muster_model::licenses::Counts;
 use muster_model::preemption::PreemptMode;
 use muster_model::time::Timestamp;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -203,7 +203,12 @@ pub(super) fn preempt<'a>(
     }
     let part = pass.s.queue.lane(lane).part;
     let name = pass.s.fleet.parts[part as usize].config.name.clone();
-    let outranked = |job: &Job| state.outranks(waiting, &name, job);
+    let own = OnceCell::new();
+    let is_higher = |victim: &'a Job| {
+        let own = own.get_or_init(|| priority_in(pass, waiting, &name));
+        *own > priority_in(pass, victim, &victim.partition)
+    };
+    let outranked = |job: &'a Job| state.outranks(waiting, &name, job, || is_higher(job));
     let going = going(pass, outranked);
     let preemptable = &pass.s.preemptable;
     let candidate = |key: &VictimKey| {
@@ -249,6 +254,16 @@ pub(super) fn preempt<'a>(
     PreemptOutcome::Settled
 }
 
+/// A job's priority in a partition. Factors are worked out once a pass for all jobs that have the same.
+fn priority_in<'a>(pass: &Pass<'a>, job: &'a Job, partition: &str) -> u32 {
+    let mut priorities = pass.priorities.borrow_mut();
+    if priorities.is_none() {
+        *priorities = Priorities::new(pass.state);
+    }
+    let priorities = priorities.as_mut();
+    priorities.map_or(job.priority, |all| all.of_in(job, partition))
+}
+
 /// Preempted jobs may leave more than the preempting job needs, enough for later jobs.
 fn look_again_behind(pass: &mut Pass<'_>, lane: u32) {
     let view = pass.s.queue.lane(lane);
@@ -268,7 +283,7 @@ fn look_again_behind(pass: &mut Pass<'_>, lane: u32) {
 }
 
 /// Jobs that make room without being chosen for this one.
-fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&Job) -> bool) -> AlreadyLeaving<'a> {
+fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&'a Job) -> bool) -> AlreadyLeaving<'a> {
     let state = pass.state;
     let (mut stopped, mut leaving) = (Vec::new(), Vec::new());
     let known = |id: &JobId| state.jobs.get(id);

@@ -22,6 +22,9 @@ use std::collections::BTreeSet;
 /// Nodes that one pass looks at for the earliest times of waiting jobs before such searches are cut short.
 const LATER_NODES_MAX: u64 = NODES_PER_PASS_MAX;
 
+/// Times at which all nodes of a partition can be looked at for a job, whatever others have cost.
+const TIMES_LEAST: u64 = 8;
+
 /// Nodes that a pass keeps for waiting jobs.
 #[derive(Default)]
 pub(crate) struct PassReservations {
@@ -104,7 +107,7 @@ pub(super) fn waits(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
         && demand.switches.is_none();
     let licensed = licensed(pass, lane, demand);
     let on = pass.s.fleet.of_part(part);
-    let nodes_max = nodes_left(pass);
+    let nodes_max = nodes_left(pass, part);
     let found = match &licensed {
         Some(_) if alone => {
             let start = outlook.earliest_alone(demand, on, pass.now, nodes_max);
@@ -152,9 +155,10 @@ pub(super) fn waits(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
 }
 
 /// Nodes that a search for a later time looks at before it is cut short. A costly one does not take it all from those after it.
-fn nodes_left(pass: &Pass<'_>) -> u64 {
+fn nodes_left(pass: &Pass<'_>, part: u32) -> u64 {
     let left = LATER_NODES_MAX.saturating_sub(pass.s.cost.later_nodes);
-    left.max(LATER_NODES_MAX / 64)
+    let nodes = pass.s.fleet.parts[part as usize].order.len() as u64;
+    left.max(LATER_NODES_MAX / 64).max(TIMES_LEAST * nodes)
 }
 
 /// When there are the licenses that the lane's jobs ask for; `None` if no end in sight sets them free.
@@ -209,7 +213,7 @@ pub(super) fn waits_too(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey)
     if pass.s.cost.later_nodes >= 2 * LATER_NODES_MAX {
         return;
     }
-    let nodes_max = nodes_left(pass);
+    let nodes_max = nodes_left(pass, part);
     let fleet = &pass.s.fleet;
     let view = &fleet.parts[part as usize];
     let Ok(demand) = &pass.s.queue.lane(lane).demand else {

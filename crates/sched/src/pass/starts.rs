@@ -7,13 +7,15 @@ use crate::demand::licenses::Licenses;
 use crate::demand::licenses::Span;
 use crate::demand::pick::Pick;
 use crate::nodes::allocations::JobEnds;
-use crate::nodes::class::{GresCount, NOWHERE};
+use crate::nodes::class::{GresCount, NOWHERE, NodeClass};
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::room::Want;
 use crate::place::node_source::end_after;
 use crate::queue::Lane;
-use muster_core::policy::limits::{amounts, checks_starts};
+use muster_core::policy::limits::{
+    add_billing, amounts_to_start, checks_starts, device_names, license_name,
+};
 use muster_core::state::State;
 use muster_core::state::limit_use::InUse;
 use muster_model::account_limits::Amounts;
@@ -93,23 +95,43 @@ pub(super) fn limit_on(pass: &Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -
     for pick in picks {
         let class = &fleet.classes[fleet.nodes[pick.node as usize].class as usize];
         let want = demand.want(class, pick);
-        *tres.entry("cpu".to_owned()).or_default() += u64::from(want.cpus);
+        let cpus = demand.cpus_counted(class, &want);
+        *tres.entry("cpu".to_owned()).or_default() += u64::from(cpus);
         *tres.entry("mem".to_owned()).or_default() += if memory { want.mib } else { 0 };
         *tres.entry("node".to_owned()).or_default() += 1;
-        for GresCount { name, count, .. } in &want.gres {
-            *tres.entry(format!("gres/{name}")).or_default() += count;
+        for wanted in &want.gres {
+            count_devices(class, wanted, &mut tres);
         }
     }
-    let cpus = tres.get("cpu").copied().unwrap_or(0);
-    tres.insert("billing".to_owned(), cpus);
     if !lane.licenses.is_empty() {
         let span = pass.span(lane, demand);
         let licenses = pass.budget.licenses.to_be_had(&lane.licenses, span);
         for LicenseCount { name, count } in licenses.unwrap_or_default() {
-            *tres.entry(format!("license/{name}")).or_default() += u64::from(count);
+            *tres.entry(license_name(&name)).or_default() += u64::from(count);
         }
     }
-    limit_for(pass, job, lane.part, &tres.into_iter().collect())
+    let mut tres: Amounts = tres.into_iter().collect();
+    let name = &fleet.parts[lane.part as usize].config.name;
+    add_billing(pass.state, name, &mut tres);
+    limit_for(pass, job, lane.part, &tres)
+}
+
+/// Devices that a job gets of a node, as far as it says of which type they are: of each other type of the node as many as it
+/// may get.
+fn count_devices(class: &NodeClass, wanted: &GresCount, tres: &mut BTreeMap<String, u64>) {
+    let GresCount { name, kind, count } = wanted;
+    for name in device_names(name, kind.as_deref()) {
+        *tres.entry(name).or_default() += count;
+    }
+    if kind.is_some() {
+        return;
+    }
+    let typed = class.gres.iter().filter(|of| of.name == *name);
+    for of in typed.filter(|of| of.kind.is_some()) {
+        for name in device_names(name, of.kind.as_deref()).skip(1) {
+            *tres.entry(name).or_default() += of.count.min(*count);
+        }
+    }
 }
 
 pub(super) fn start(pass: &mut Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) {
@@ -183,9 +205,9 @@ pub(super) fn count_start(pass: &mut Pass<'_>, lane: u32, job: JobId, alloc: &mu
         alloc.licenses = licenses;
     }
     if pass.state.keeps_limits() {
-        let tres = amounts(alloc);
-        let end = demand.length_ms.map(|ms| pass.now.plus_ms(ms));
         let job = &pass.state.jobs[&job];
+        let tres = amounts_to_start(pass.state, job, alloc);
+        let end = demand.length_ms.map(|ms| pass.now.plus_ms(ms));
         let factor = pass.state.usage_factor_millionths(job).unwrap_or(MILLION);
         for scope in pass.state.scopes_of(job, &alloc.partition) {
             let used = pass.budget.limit_use.entry(scope).or_default();

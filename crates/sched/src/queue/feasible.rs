@@ -82,9 +82,9 @@ pub(crate) fn feasible(
     if demand.min_nodes as usize > part.order.len() {
         return Err(Reason::PartitionConfig);
     }
-    let on = |usable_only| {
+    let on = |demand: &Demand, usable_only| {
         choose(
-            &demand,
+            demand,
             fleet,
             part,
             &EmptyNodes {
@@ -96,10 +96,13 @@ pub(crate) fn feasible(
         )
         .picks()
     };
-    if on(true).is_some() {
+    if on(&demand, true).is_some() {
         return Ok(demand);
     }
-    if on(false).is_none() {
+    if on(&demand, false).is_none() {
+        if on(&demand.with_any_memory(), false).is_some() {
+            return Err(Reason::MaxMemPerLimit);
+        }
         let class = |node: &u32| &fleet.classes[fleet.nodes[*node as usize].class as usize];
         let cpus = part.order.iter().map(|node| u64::from(class(node).cpus));
         return Err(match cpus.sum::<u64>() < u64::from(ask.min_cpus()) {

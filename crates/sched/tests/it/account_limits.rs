@@ -7,9 +7,13 @@ use muster_core::state::State;
 use muster_model::account_limits::{LimitAsk, Limits, Scope};
 use muster_model::accounts::{Account, Qos, Terms, User};
 use muster_model::command::{Command, Identity, Reply, UserCommand};
+use muster_model::config::ClusterConfig;
 use muster_model::ids::JobId;
 use muster_model::job::Reason;
+use muster_model::licenses::LicenseCount;
+use muster_model::node::GresConfig;
 use muster_model::refusal::RefusalCode;
+use muster_model::spec::GresAsk;
 use muster_model::spec::{JobKind, JobSpec, MemoryAsk};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -26,7 +30,11 @@ fn limits(text: &str, qos: bool) -> Limits {
 
 /// Accounts `a` and below it `b`; users `u` and `v` in `b`; QOS `q`.
 pub(crate) fn with(a: &str, b: &str, u: &str, q: &str) -> World {
-    let mut config = cluster(nodes(4, 4));
+    with_config(cluster(nodes(4, 4)), [a, b, u, q])
+}
+
+/// The same in such a cluster.
+fn with_config(mut config: ClusterConfig, [a, b, u, q]: [&str; 4]) -> World {
     config.order.enforce_limits = true;
     let mut world = World::new(config);
     let account = |name: &str, parent: &str, text: &str| {
@@ -546,5 +554,68 @@ fn a_job_that_waits_for_a_limit_leaves_the_reservation_to_the_next() {
         let long = world.submit(of("v", job(1, 120)));
         world.pass_by_core();
         assert_eq!(world.reason(long), Reason::Priority);
+    }
+}
+
+/// Limits by what a partition bills, by the type of devices and by licenses, whose names somebody wrote with capitals. The core
+/// agrees to each start.
+#[test]
+fn limits_by_billing_type_and_license_hold() {
+    let gpus = |kind: Option<&str>, count: u64| {
+        let mut spec = job(1, 9);
+        spec.ask.gres = vec![GresAsk {
+            name: "gpu".into(),
+            kind: kind.map(str::to_owned),
+            count,
+        }];
+        spec
+    };
+    let licenses = |text: &str| JobSpec {
+        licenses: Some(text.into()),
+        ..job(1, 9)
+    };
+    let kept = |mut spec: JobSpec, cores: u32| {
+        spec.ask.core_spec = Some(cores);
+        spec
+    };
+    let cases = [
+        ("billing=102", wide(2, 2, 9), true),
+        ("billing=101", wide(2, 2, 9), false),
+        ("billing=61", gpus(None, 1), true),
+        ("billing=60", gpus(None, 1), false),
+        ("gres/gpu:a100=1", gpus(Some("A100"), 1), true),
+        ("gres/gpu:a100=1", gpus(Some("A100"), 2), false),
+        ("gres/gpu:A100=1", gpus(None, 2), false),
+        ("gres/gpu=1", gpus(Some("A100"), 2), false),
+        ("license/MATLAB=2", licenses("MATLAB:2"), true),
+        ("license/MATLAB=2", licenses("MATLAB:3"), false),
+        ("cpu=3", kept(job(1, 9), 3), false),
+        ("cpu=4", kept(job(1, 9), 3), true),
+    ];
+    for (most, spec, may) in cases {
+        let mut lines = nodes(2, 4);
+        for line in &mut lines {
+            line.gres = vec![GresConfig {
+                name: "gpu".into(),
+                kind: Some("A100".into()),
+                count: 2,
+                ..GresConfig::default()
+            }];
+        }
+        let mut config = cluster(lines);
+        config.spec_by_job = true;
+        config.licenses = vec![LicenseCount::new("MATLAB", 5)];
+        config.partitions[0].billing_weights = Some("CPU=1,Node=50,GRES/gpu=10".into());
+        for group in ["maxtres", "grptres"] {
+            let limit = format!("{group}={most}");
+            let mut world = with_config(config.clone(), ["", "", "", &limit]);
+            world.submit(with_qos("u", spec.clone()));
+            assert_eq!(
+                started(&mut world).len(),
+                usize::from(may),
+                "{limit}: {:?}",
+                spec.ask
+            );
+        }
     }
 }

@@ -14,6 +14,7 @@ mod gpus;
 mod het;
 mod lanes;
 mod licenses;
+mod memory_most;
 mod network;
 mod preempt;
 mod properties;

@@ -8,9 +8,10 @@ use muster_core::event::{AccountsChange, Event};
 use muster_core::policy::access::privacy::View;
 use muster_model::accounts::Qos;
 use muster_model::command::{Command, NodeCommand, Plan};
-use muster_model::config::ClusterConfig;
+use muster_model::config::{ClusterConfig, PartitionState};
 use muster_model::ids::JobId;
 use muster_model::job::{JobState, Reason};
+use muster_model::order_config::Multifactor;
 use muster_model::preemption::{PreemptMode, PreemptType};
 use muster_model::spec::{JobSpec, MemoryAsk};
 
@@ -317,6 +318,79 @@ fn qos_lists_say_who_goes_before_whom() {
     assert_eq!(world.preempting_pass().0, [0u64; 0]);
     world.submit_with(of("own"), 3001);
     assert_eq!(world.preempting_pass().0, [own.0]);
+}
+
+/// What was stored of a job that waits is its place by its number, which is above all that factors make: each new job went
+/// before those of its QOS that ran.
+#[test]
+fn within_a_qos_factors_say_who_goes_before_whom() {
+    let mut config = cluster(nodes(1, 4));
+    let mut high = partition("high", &config.nodes);
+    high.priority_job_factor = 3;
+    config.partitions.push(high);
+    config.order.preemption.kind = PreemptType::Qos;
+    config.order.preemption.mode = PreemptMode::Requeue;
+    config.order.preemption.within = true;
+    for (incr_only, calculate_running) in [(false, false), (true, false), (false, true)] {
+        config.order.multifactor = Some(Multifactor {
+            weight_partition: 3000,
+            incr_only,
+            calculate_running,
+            ..Multifactor::default()
+        });
+        let mut world = World::new(config.clone());
+        world.tick();
+        let of = |parts: &[&str], nice: i32| JobSpec {
+            partitions: parts.iter().map(|name| (*name).to_owned()).collect(),
+            nice,
+            ..job(4, 60)
+        };
+        // As submissions are stored: 4,294,901,758 and so on.
+        let usual = |world: &mut World, spec| world.submit_with(spec, u32::MAX - 65_537);
+        let runs = usual(&mut world, of(&["p"], 0));
+        assert_eq!(world.preempting_pass().1, [runs.0]);
+        assert_eq!(world.state.jobs[&runs].priority, 1000);
+        for (parts, nice) in [(&["p"][..], 0), (&["p"], 100), (&["high"], 2001)] {
+            usual(&mut world, of(parts, nice));
+            assert_eq!(
+                world.preempting_pass(),
+                (vec![], vec![]),
+                "{parts:?} {nice}"
+            );
+        }
+        // Another partition that it names does not count in this one, where it is tried first.
+        usual(&mut world, of(&["p", "high"], 2001));
+        assert_eq!(world.preempting_pass(), (vec![], vec![]));
+        let higher = usual(&mut world, of(&["high"], 1999));
+        assert_eq!(world.preempting_pass().0, [runs.0]);
+        world.clean(runs);
+        assert_eq!(world.preempting_pass().1, [higher.0]);
+        assert_eq!(world.state.jobs[&higher].priority, 1001);
+    }
+}
+
+/// A job that runs had the priority of the best partition that it names, whichever it runs in.
+#[test]
+fn a_job_that_starts_has_the_priority_of_its_partition() {
+    let mut config = cluster(nodes(1, 4));
+    let mut high = partition("high", &config.nodes);
+    high.priority_job_factor = 3;
+    high.state = PartitionState::Down;
+    config.partitions.push(high);
+    config.order.multifactor = Some(Multifactor {
+        weight_partition: 3000,
+        ..Multifactor::default()
+    });
+    let mut world = World::new(config);
+    world.tick();
+    let both = JobSpec {
+        partitions: vec!["high".into(), "p".into()],
+        ..job(4, 60)
+    };
+    let id = world.submit(both);
+    assert_eq!(world.preempting_pass().1, [id.0]);
+    let started = &world.state.jobs[&id];
+    assert_eq!((started.partition.as_str(), started.priority), ("p", 1000));
 }
 
 /// In the order of submission a job that had to make room would come first again when it is back in the queue, and

@@ -1,10 +1,11 @@
 //! `priority/multifactor`: who comes first, and what working priorities out anew costs. The core keeps accounts and use
 //! and commits the plans.
 
-use crate::world::{World, cluster, job, nodes};
+use crate::world::{World, cluster, job, nodes, partition};
 use muster_core::event::{AccountsChange, Event, JobChange};
 use muster_core::state::Scale;
 use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
+use muster_model::config::PartitionState;
 use muster_model::ids::JobId;
 use muster_model::order_config::Multifactor;
 use muster_model::spec::{JobSpec, Owner};
@@ -395,5 +396,45 @@ proptest! {
             }
             w.commit(&plan);
         }
+    }
+}
+
+/// Where priorities do not go down, the best of the partitions that a job names gave it its place in all of them.
+#[test]
+fn priorities_that_only_rise_are_those_of_each_partition() {
+    for incr_only in [false, true] {
+        let mut config = cluster(nodes(1, 1));
+        let mut high = partition("high", &config.nodes);
+        high.priority_job_factor = 4;
+        high.state = PartitionState::Down;
+        config.partitions.push(high);
+        config.order.multifactor = Some(Multifactor {
+            weight_partition: 4000,
+            weight_age: 1000,
+            incr_only,
+            ..settings()
+        });
+        let mut w = World::new(config);
+        w.tick();
+        let of = |parts: &[&str], nice: i32| JobSpec {
+            partitions: parts.iter().map(|name| (*name).to_owned()).collect(),
+            nice,
+            ..job(1, 10)
+        };
+        let running = w.submit(of(&["p"], 0));
+        assert_eq!(w.pass_by_core(), [running]);
+        let both = w.submit(of(&["high", "p"], 10));
+        let plain = w.submit(of(&["p"], 0));
+        let nicer = w.submit(of(&["p"], 20));
+        // Also when they are worked out anew.
+        w.now = w.now.plus_s(100);
+        w.tick();
+        w.end(running);
+        assert_eq!(order(&mut w), [plain, both, nicer], "{incr_only}");
+        // What was raised stays so, as far below the best as it is.
+        let high = w.submit(of(&["high"], 0));
+        let scale = Scale::new(&w.state);
+        let shown = w.state.priority_of(scale.as_ref(), &w.state.jobs[&high]);
+        assert_eq!(shown, 4000);
     }
 }

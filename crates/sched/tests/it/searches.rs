@@ -7,7 +7,7 @@ use muster_model::ids::JobId;
 use muster_model::job::Reason;
 use muster_model::node::{GresConfig, NodeConfig};
 use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec};
-use muster_model::time::TimeLimit;
+use muster_model::time::{TimeLimit, Timestamp};
 use muster_sched::Cost;
 
 fn half(right: bool) -> CpuSet {
@@ -224,6 +224,51 @@ fn a_costly_heterogeneous_job_keeps_none_from_its_turn() {
     assert_eq!(started, last);
 }
 
+/// Components that fit in the last of their partitions only began with the first in each pass, which ended before all were placed.
+#[test]
+fn a_job_that_fits_in_its_last_partitions_starts() {
+    let gpus = |i: u32| NodeConfig {
+        gres: vec![GresConfig {
+            name: "gpu".into(),
+            count: 1,
+            ..GresConfig::default()
+        }],
+        ..node(&format!("n{i}"), 2, 1000)
+    };
+    let (held, free) = (5000, 128);
+    let all: Vec<NodeConfig> = (0..held + free).map(gpus).collect();
+    let mut config = cluster(all.clone());
+    let names: Vec<String> = (0..10).map(|i| format!("p{i}")).collect();
+    let of = |(i, name): (usize, &String)| match i {
+        9 => partition(name, &all[held as usize..]),
+        _ => partition(name, &all[..held as usize]),
+    };
+    config.partitions = names.iter().enumerate().map(of).collect();
+    let mut world = World::new(config);
+    let mut holder = wide(held, held, 1000);
+    holder.partitions = vec!["p0".into()];
+    holder.ask.gres = devices("gpu", 1);
+    let holder = world.submit(holder);
+    assert_eq!(world.pass(), [holder]);
+    let component = |i: u32| {
+        let mut spec = job(1, 500 - i);
+        spec.partitions.clone_from(&names);
+        spec.ask.gres = devices("gpu", 1);
+        spec
+    };
+    let mut short = job(1, 10);
+    short.partitions = vec!["p9".into()];
+    let runs: Vec<JobId> = (0..2).map(|_| world.submit(short.clone())).collect();
+    assert_eq!(world.pass(), runs);
+    let ids = world.submit_het((0..128).map(component).collect());
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!(cost.het_tried_nodes >= 4_000_000, "{cost:?}");
+    world.end(runs[0]);
+    let (started, cost) = plan(&mut world);
+    assert_eq!(started, ids, "{cost:?}");
+}
+
 /// Nodes of which nothing is kept are not looked at again for each end: components of an ordinary job on many nodes wait for the
 /// earliest time at which they fit.
 #[test]
@@ -377,15 +422,16 @@ fn two_gpus_at_each_socket(name: &str) -> NodeConfig {
     line
 }
 
-/// There were enough GPUs by number, but none at one of the sockets: each end of a job was a time at which all nodes were looked at.
-#[test]
-fn later_times_to_the_socket_are_bounded() {
+/// 96 nodes whose GPUs at one of the sockets are held, on the first node for so many minutes, with four times as many jobs that end
+/// one after the other; a job that needs both sockets is planned. When it is expected to start, when that was planned, and the
+/// cost.
+fn plan_at_both_sockets(first_min: u32) -> (Timestamp, Timestamp, Cost) {
     let count = 96;
     let lines = (0..count).map(|i| two_gpus_at_each_socket(&format!("n{i}")));
     let mut world = World::new(cluster(lines.collect()));
     let holders: Vec<JobId> = (0..count)
         .map(|i| {
-            let mut holder = job(1, 100_000);
+            let mut holder = job(1, if i == 0 { first_min } else { 100_000 });
             holder.ask.nodelist = Some(format!("n{i}"));
             holder.ask.gres = devices("gpu", 2);
             holder.ask.devices = Some(Box::new(DeviceAsk {
@@ -400,11 +446,30 @@ fn later_times_to_the_socket_are_bounded() {
     let ends = ends.count();
     assert_eq!(world.pass().len(), ends);
     let id = world.submit(at_both_sockets(wide(1, 2, 10)));
+    let begun = world.now;
     let (started, cost) = plan(&mut world);
     assert!(started.is_empty());
-    assert!(world.state.jobs[&id].expected_start.is_some());
+    let start = world.state.jobs[&id]
+        .expected_start
+        .expect("a time is known");
+    (start, begun, cost)
+}
+
+/// There were enough GPUs by number, but none at one of the sockets: each end of a job was a time at which all nodes were looked at.
+#[test]
+fn later_times_to_the_socket_are_bounded() {
+    let (_, _, cost) = plan_at_both_sockets(100_000);
     assert!(
-        (4_000_000..4_100_000).contains(&cost.later_nodes),
+        (4_000_000..6_000_000).contains(&cost.later_nodes),
         "{cost:?}"
     );
+}
+
+/// Beyond the bound the last of all times alone was tried, which each job that starts moves on.
+#[test]
+fn some_times_are_tried_beyond_the_bound() {
+    let (start, begun, cost) = plan_at_both_sockets(300);
+    assert!(cost.later_nodes >= 4_000_000, "{cost:?}");
+    let minutes = start.since_ms(begun) / 60_000;
+    assert!((300..400).contains(&minutes), "{minutes}");
 }

@@ -7,7 +7,7 @@ use super::{Records, parent_or_root};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::Limits;
-use muster_model::accounts::{ROOT, User};
+use muster_model::accounts::{ROOT, Terms, User};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -94,6 +94,8 @@ pub(super) fn check(
             }
             edit.names.iter().try_for_each(|name| {
                 let changed: Vec<&String> = accounts_of(records, name, accounts).collect();
+                let mut each = changed.iter();
+                each.try_for_each(|account| asker.check_qos_left(name, account, terms))?;
                 asker.require_terms(AccessRequest::ModifyUserTerms, changed.into_iter(), terms)
             })
         }
@@ -223,6 +225,42 @@ impl<'a> Asker<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A list that a change empties is the account's: it gives nothing that a coordinator could not give by name.
+    fn check_qos_left(&self, user: &str, account: &str, ask: &TermsAsk) -> Result<(), Refusal> {
+        let changes = ask.qos.is_some() || !ask.qos_less.is_empty();
+        if !changes || access::may(self.state, self.identity, AccessRequest::ModifyUserTerms) {
+            return Ok(());
+        }
+        let all = &self.state.accounts;
+        let Some(known) = all.user(user) else {
+            return Ok(());
+        };
+        let allows = |terms: &Terms, qos: &String| match &terms.qos {
+            Some(list) => list.contains(qos),
+            None if terms.qos_delta.more.contains(qos) => true,
+            None if terms.qos_delta.less.contains(qos) => false,
+            None => all.allows_qos(account, "", "", qos),
+        };
+        let own = self.identity.user.as_str();
+        let of_partitions = known.partitions.get(account);
+        let of_partitions = of_partitions.into_iter().flat_map(|parts| parts.values());
+        for before in known.accounts.get(account).into_iter().chain(of_partitions) {
+            let mut after = before.clone();
+            super::set_terms(&mut after, ask);
+            let gained = |qos: &&String| allows(&after, qos) && !allows(before, qos);
+            let beyond = |qos: &&String| gained(qos) && !all.allows_qos(account, own, "", qos);
+            if let Some(qos) = all.qos.keys().find(beyond) {
+                return Err(Refusal::new(
+                    RefusalCode::AccessDenied,
+                    format!(
+                        "{user} would get QOS {qos} of account {account}, which {own} does not have to give"
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// What a coordinator sets for an association of this account, or of an account under it, is within what the account

@@ -24,8 +24,8 @@ const COMPARED_MAX: u64 = 1 << 20;
 const PIECE_BYTES: u64 = 256;
 /// What a request counts however few nodes there are.
 const COMPARED_LEAST: u64 = 64;
-/// What a look at the limits of a job counts.
-const COMPARED_LIMITS: u64 = 16;
+/// What a look at the limits of a job counts: a few maps are searched.
+const COMPARED_LIMITS: u64 = 4;
 
 /// A request that was checked.
 struct CheckedAsk {
@@ -441,6 +441,8 @@ mod tests {
         let whole = SharedUpdate::new(&update);
         let spec = JobSpec::default();
         assert!((0..100_000).all(|_| whole.charge_spec(&spec).is_ok()));
+        let whole = SharedUpdate::new(&update);
+        assert!((0..200_000).all(|_| whole.charge_limits().is_ok()));
         let long = JobUpdate {
             comment: Some("x".repeat(60_000)),
             ..update.clone()

@@ -175,7 +175,7 @@ pub fn sees_reservation(state: &State, identity: &Identity, reservation: &Reserv
     let associated = known.into_iter().flat_map(|user| user.account_names());
     // Without an association one's jobs are in the account of one's own name.
     let mut accounts = associated.chain([identity.user.as_str()]);
-    accounts.any(|account| reservation.admits(&identity.user, &groups, account))
+    accounts.any(|account| reservation.admits(&state.accounts, &identity.user, &groups, account))
 }
 
 /// The part of accounting that a user may see.

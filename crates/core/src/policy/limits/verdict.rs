@@ -97,8 +97,8 @@ impl<'a> Counts<'a> {
             used: used.unwrap_or(none),
             fresh: fresh.unwrap_or(none),
             before: match beside {
-                Beside::Use(_) => state.accounts.tres_usage.get(scope),
-                Beside::Nothing | Beside::Only(_) => None,
+                Beside::Use(_) | Beside::Only(_) => state.accounts.tres_usage.get(scope),
+                Beside::Nothing => None,
             },
             half_life_s: state.limits_half_life_s(scope),
         }
@@ -506,14 +506,16 @@ fn limits_of(state: &State, account: &str, user: &str, partition: &str) -> Limit
     limits
 }
 
-/// The limit that a job would be over beside what else counts at that time, whatever is in use now.
+/// The limit that a job would be over beside what else counts at that time and what was used before, whatever is in use now.
 pub(crate) fn over_beside(
     state: &State,
     job: &Job,
     beside: &BTreeMap<Scope, InUse>,
     now: Timestamp,
 ) -> Option<Over> {
-    let tres = least_of(job);
+    let mut tres = least_of(job);
+    // Not worked out, but not nothing: who has used up all has none of it left.
+    tres.push(("billing".to_owned(), 1));
     state.over_limit(job, &job.partition, &tres, Beside::Only(beside), now)
 }
 
@@ -522,7 +524,7 @@ pub(crate) fn over_beside(
 enum Beside<'u> {
     /// Nothing: as if nobody else had anything.
     Nothing,
-    /// This alone.
+    /// This, and what was used before.
     Only(&'u BTreeMap<Scope, InUse>),
     /// What is in use now and was used before, and this.
     Use(&'u BTreeMap<Scope, InUse>),

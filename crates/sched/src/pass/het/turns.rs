@@ -1,7 +1,7 @@
 //! Which heterogeneous jobs have their turn in a pass, where there are too many for one.
 
 use muster_model::ids::JobId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs are known by their leaders.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct HetTurns {
     in_vain: BTreeSet<JobId>,
     /// For some no time was looked for.
     is_search_cut: bool,
+    /// For jobs of which not all lanes could be tried, the place of the lane at which to go on, by component.
+    lanes: BTreeMap<JobId, Vec<usize>>,
 }
 
 impl HetTurns {
@@ -60,6 +62,20 @@ impl HetTurns {
         self.in_vain.insert(leader);
     }
 
+    /// The lane with which each component of a job begins, by its place in the component's list; none where all begin with the
+    /// first.
+    pub(in crate::pass) fn first_lanes(&self, leader: JobId) -> Vec<usize> {
+        self.lanes.get(&leader).cloned().unwrap_or_default()
+    }
+
+    /// Lanes with which components begin the next time; `None` if all of a job's lanes were tried.
+    pub(in crate::pass) fn set_first_lanes(&mut self, leader: JobId, lanes: Option<Vec<usize>>) {
+        match lanes {
+            Some(lanes) => self.lanes.insert(leader, lanes),
+            None => self.lanes.remove(&leader),
+        };
+    }
+
     /// A pass ends; `newest` is the last component of such a job that waits. Says whether others are to have their turn soon.
     pub(in crate::pass) fn end_pass(&mut self, newest: Option<JobId>) -> bool {
         let is_cut = std::mem::take(&mut self.is_cut);
@@ -67,6 +83,10 @@ impl HetTurns {
             self.before.append(&mut self.now);
             self.last = self.last.or(newest);
         } else {
+            // Others are gone, or were tried to their end.
+            let (before, now) = (&self.before, &self.now);
+            self.lanes
+                .retain(|leader, _| before.contains(leader) || now.contains(leader));
             self.before.clear();
             self.now.clear();
             self.last = None;
