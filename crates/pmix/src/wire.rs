@@ -1,4 +1,5 @@
-//! Messages between hosts: frames of CBOR over TCP, after each end has proved that it knows the job's key.
+//! Messages between hosts: CBOR frames over TCP, sent after each end has proved that it knows the
+//! job's key.
 
 use crate::ProcName;
 use crate::info::Packed;
@@ -12,13 +13,13 @@ use muster_proto::frame::Message;
 /// A published value.
 pub(crate) type Entry = (ProcName, Packed);
 
-/// How a host is reached by UCX.
+/// Whether and how a host is reachable by UCX.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 pub(crate) enum UcxOffer {
-    /// At this address of a worker of UCX.
+    /// Address of the host's UCX worker.
     #[n(0)]
     Address(#[n(0)] ByteVec),
-    /// It is not, and why.
+    /// UCX is not used, for this reason.
     #[n(1)]
     Unavailable(#[n(0)] String),
 }
@@ -30,36 +31,36 @@ pub(crate) enum Wire {
     /// A round of a collective.
     #[n(0)]
     Exchange {
-        /// Which collective: its kind and members.
+        /// Kind and members of the collective.
         #[n(0)]
         name: ByteVec,
-        /// Its sequence number among those of that name.
+        /// Sequence number among collectives of the same kind and members.
         #[n(1)]
         number: u64,
-        /// Its round.
+        /// Round of the exchange.
         #[n(2)]
         round: u32,
-        /// Worst status that is known.
+        /// Worst status known so far.
         #[n(3)]
         status: i32,
         /// Contributions.
         #[n(4)]
         parts: Vec<ByteVec>,
     },
-    /// Get what this process has put. Answered by `Fetched`.
+    /// Request for the data that this process has put. Answered by `Fetched`.
     #[n(1)]
     Fetch {
-        /// For the answer.
+        /// Ticket for the answer.
         #[n(0)]
         ticket: u64,
         /// The process.
         #[n(1)]
         proc: ProcName,
     },
-    /// The answer.
+    /// Answer to `Fetch`.
     #[n(2)]
     Fetched {
-        /// The question's.
+        /// Ticket of the request.
         #[n(0)]
         ticket: u64,
         /// Status of PMIx.
@@ -75,121 +76,122 @@ pub(crate) enum Wire {
         /// The event.
         #[n(0)]
         code: i32,
-        /// To whom or by whom.
+        /// The process that raised the event, or that it is for.
         #[n(1)]
         source: ProcName,
-        /// More about it.
+        /// Further attributes of the event.
         #[n(2)]
         infos: Packed,
     },
     /// Signals for processes of this host.
     #[n(4)]
     Signal {
-        /// Which; none is all.
+        /// The processes; an empty list means all.
         #[n(0)]
         targets: Vec<ProcName>,
         /// Number of the signal.
         #[n(1)]
         signal: i32,
     },
-    /// To the keeper of names. Answered by `Answer`.
+    /// Publish request to the name keeper. Answered by `Answer`.
     #[n(5)]
     Publish {
-        /// For the answer.
+        /// Ticket for the answer.
         #[n(0)]
         ticket: u64,
         /// Key and value.
         #[n(1)]
         entries: Vec<(String, Entry)>,
     },
-    /// To the keeper of names. Answered by `Found`.
+    /// Lookup request to the name keeper. Answered by `Found`.
     #[n(6)]
     Lookup {
-        /// For the answer.
+        /// Ticket for the answer.
         #[n(0)]
         ticket: u64,
-        /// The key that is looked for.
+        /// The keys to look up.
         #[n(1)]
         keys: Vec<String>,
-        /// Wait until all are there.
+        /// Wait until all keys are published.
         #[n(2)]
         wait: bool,
-        /// Seconds to wait; 0 is no limit.
+        /// Timeout in seconds; 0 is no limit.
         #[n(3)]
         timeout_s: u64,
     },
-    /// The answer.
+    /// Answer to a lookup.
     #[n(7)]
     Found {
-        /// The question's.
+        /// Ticket of the request.
         #[n(0)]
         ticket: u64,
-        /// Values.
+        /// Names found.
         #[n(1)]
         entries: Vec<Entry>,
     },
-    /// To the keeper of names. Answered by `Answer`.
+    /// Withdraw request to the name keeper. Answered by `Answer`.
     #[n(8)]
     Unpublish {
-        /// For the answer.
+        /// Ticket for the answer.
         #[n(0)]
         ticket: u64,
         /// The publisher.
         #[n(1)]
         proc: ProcName,
-        /// The keys; none is all.
+        /// The keys; an empty list means all keys of the publisher.
         #[n(2)]
         keys: Vec<String>,
     },
     /// A status.
     #[n(9)]
     Answer {
-        /// The question's.
+        /// Ticket of the request.
         #[n(0)]
         ticket: u64,
         /// Status of PMIx.
         #[n(1)]
         status: i32,
     },
-    /// A step that a task asked for has come up: to the host of that task. Answered by `Relatives`.
+    /// To the host of the spawning task: the spawned step has started. Answered by `Relatives`.
     #[n(10)]
     Child {
-        /// Which request it comes from.
+        /// Ticket of the spawn request.
         #[n(0)]
         ticket: u64,
-        /// The step.
+        /// The spawned step.
         #[n(1)]
         job: Job,
     },
-    /// Name spaces that are related to this host's: their processes may be talked to. Acknowledged by `Answer`.
+    /// Name spaces related to this host's, whose processes may be addressed. Acknowledged by
+    /// `Answer`.
     #[n(11)]
     Relatives {
-        /// For the acknowledgement.
+        /// Ticket for the acknowledgement.
         #[n(0)]
         ticket: u64,
         /// The name spaces.
         #[n(1)]
         jobs: Vec<Job>,
-        /// The host that keeps names for all of them.
+        /// The name keeper of all of them.
         #[n(2)]
         keeper: String,
     },
-    /// This host leaves, as it should; it says nothing more.
+    /// This host leaves in order; no further message follows.
     #[n(12)]
     Bye,
-    /// Between hosts of PMI-1 and PMI-2: their own encoded words.
+    /// Encoded messages between PMI-1 and PMI-2 servers.
     #[n(13)]
     Pmi(#[n(0)] ByteVec),
-    /// Where this host is reached by UCX, as said of [`crate::lane`]; or why it is not.
+    /// UCX address of this host for [`crate::lane`], or the reason why it has none.
     #[n(14)]
     Ucx(#[n(0)] UcxOffer),
-    /// A message has come by UCX: the next ones may, too.
+    /// Confirms a message that arrived by UCX: further messages may use UCX.
     #[n(15)]
     Reached,
-    /// So many messages of this connection have been taken, by whichever way.
+    /// Number of messages of this connection that were received, by TCP or UCX.
     #[n(16)]
     Acknowledged(#[n(0)] u64),
-    /// The message of this number, an encoded one, which may not have come by UCX.
+    /// An encoded message with its number, sent again because UCX may not have delivered it.
     #[n(17)]
     Again(#[n(0)] u64, #[n(1)] ByteVec),
 }
@@ -202,7 +204,7 @@ mod tests {
     use muster_fixtures::{Root, check};
     use muster_proto::frame;
 
-    /// Hosts of a step may be of neighbouring versions.
+    /// Hosts of a step may differ by one version.
     #[test]
     fn messages_between_hosts_are_read() {
         let message = |bytes: &[u8]| {

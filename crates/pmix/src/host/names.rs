@@ -1,5 +1,6 @@
-//! Names that tasks publish and look up (`MPI_Publish_name`, ports). One host keeps them for the step and for all
-//! steps that its tasks spawn; the others ask it.
+//! Names that tasks publish and look up (`MPI_Publish_name`, ports). One host, the name keeper,
+//! stores them for the step and for all steps that its tasks spawn; the other hosts send requests
+//! to it.
 
 use super::MpiHost;
 use crate::info::{Infos, Packed};
@@ -9,10 +10,10 @@ use crate::{ProcName, status};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-/// The keeper's books, and what this host has asked of the keeper.
+/// The table of the name keeper, and the requests of this host to the keeper.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// The host that keeps the names.
+    /// The host that is the name keeper.
     pub(super) keeper: String,
     kept: BTreeMap<String, (String, Entry)>,
     seekers: Vec<Seeker>,
@@ -20,7 +21,7 @@ pub(super) struct Names {
     lookups: HashMap<u64, Lookup>,
 }
 
-/// Someone who waits for names.
+/// A lookup that waits for names to be published.
 #[derive(Debug)]
 struct Seeker {
     host: String,
@@ -29,7 +30,7 @@ struct Seeker {
     until: Option<Instant>,
 }
 
-/// Answers that are due: host, ticket, what was found.
+/// Answers to send: host, ticket, names found.
 pub(super) type Answers = Vec<(String, u64, Vec<Entry>)>;
 
 impl Names {
@@ -43,7 +44,7 @@ impl Names {
         }
     }
 
-    /// As the keeper: takes names in; a name that is taken is refused.
+    /// As the keeper: stores names; refuses a name that is already published.
     pub(super) fn publish(&mut self, host: &str, entries: Vec<(String, Entry)>) -> (i32, Answers) {
         if entries.iter().any(|(key, _)| self.kept.contains_key(key)) {
             return (status::DUPLICATE_KEY, Vec::new());
@@ -95,18 +96,18 @@ impl Names {
         });
     }
 
-    /// Names of a host that is gone lead nowhere.
+    /// Removes names published by a host that has disconnected.
     pub(super) fn forget_host(&mut self, host: &str) {
         self.kept.retain(|_, (h, _)| h != host);
         self.seekers.retain(|s| s.host != host);
         if self.keeper == host {
-            // Dropped unanswered, they tell those who wait that it failed.
+            // Dropping a request answers it with an error.
             self.done.clear();
             self.lookups.clear();
         }
     }
 
-    /// Answers those that have waited long enough with what there is.
+    /// Answers lookups whose timeout has passed with the names found so far.
     pub(super) fn expire(&mut self, now: Instant) -> Answers {
         let (late, waiting) = std::mem::take(&mut self.seekers)
             .into_iter()
@@ -136,7 +137,7 @@ impl MpiHost {
         keys: Vec<String>,
         reply: Done,
     ) {
-        // One entry for each name: names are looked up and withdrawn one by one.
+        // One entry per name, because names are looked up and withdrawn one by one.
         let unpacked = Infos::unpacked(self.library, &infos);
         let entries = keys
             .into_iter()
@@ -189,7 +190,7 @@ impl MpiHost {
         reply.give(status, &found);
     }
 
-    /// A status for something that was asked of another host.
+    /// The status of a request that was sent to another host.
     pub(super) fn answered(&mut self, ticket: u64, status: i32, from: &str) {
         match self.names.done.remove(&ticket) {
             Some(reply) => reply.fail(status),
