@@ -1,6 +1,6 @@
-//! Requests of libpmix to its host. They arrive on a thread of the library, which must not be
-//! blocked: each request is copied and queued, and the host's loop answers it later. A request that
-//! is dropped without an answer is answered with an error, so that no client waits for ever.
+//! Requests of libpmix to its host. They arrive on a thread of the library, which must not be blocked: each request is
+//! copied and queued, and the host's loop answers it later. A request that is dropped without an answer is answered with an
+//! error, so that no client waits for ever.
 #![allow(unsafe_code)]
 
 use crate::ProcName;
@@ -623,8 +623,7 @@ unsafe extern "C" fn notify_event(
         range,
         infos: Infos::packed(library, infos),
     });
-    // The event is already being sent. PMIx 4.2 crashes if another thread than its own calls this
-    // callback.
+    // The event is already being sent. PMIx 4.2 crashes if another thread than its own calls this callback.
     match accepted {
         status::SUCCESS => status::OPERATION_SUCCEEDED,
         refused => refused,
@@ -694,8 +693,7 @@ unsafe extern "C" fn job_control(
         _ => None,
     });
     let Some(signal) = signal else {
-        // The library removes files itself; the status must not tell it that removal is not
-        // supported.
+        // The library removes files itself; the status must not tell it that removal is not supported.
         let own = |d: &RawInfo| {
             d.name().starts_with("pmix.reg.cleanup") || d.name().starts_with("pmix.clnup")
         };
@@ -723,8 +721,7 @@ unsafe extern "C" fn group(
     f: Option<InfoFn>,
     ticket: *mut c_void,
 ) -> c_int {
-    // Only construction and destruction involve the hosts of all members; the library handles
-    // joining by invitation itself.
+    // Only construction and destruction involve the hosts of all members; the library handles joining by invitation itself.
     if !(0..=1).contains(&operation) {
         return status::NOT_SUPPORTED;
     }
@@ -765,8 +762,8 @@ pub(crate) unsafe extern "C" fn fetched(
     });
 }
 
-/// The table of all upcalls, in the order of `pmix_server_module_t`. Entries that stay null are not
-/// supported by the host; the library then answers clients itself.
+/// The table of all upcalls, in the order of `pmix_server_module_t`. Entries that stay null are not supported by the host;
+/// the library then answers clients itself.
 pub(crate) fn module() -> [UpcallPtr; sys::MODULE] {
     let mut table = [std::ptr::null(); sys::MODULE];
     let entries: [(usize, UpcallPtr); 19] = [

@@ -1,8 +1,9 @@
-//! The order of jobs. With `priority/basic` it is the priority that a job has. With `priority/multifactor` jobs that
-//! differ only in age are of one shape, and a lane's rank is that of its shape plus the age of its first
-//! job. Where priorities do not go down (`PriorityFlags=INCR_ONLY`) each job has its own, as with `priority/basic`.
-//! Ranks are stored as of time 0, so that ageing does not change them: working out priorities anew moves only lanes whose
-//! shares changed or whose first job has reached the maximum age.
+//! The order of jobs. With `priority/basic` it is each job's own priority. With
+//! `priority/multifactor`, jobs that differ only in age belong to one shape, and a lane's rank is
+//! that of its shape plus the age of its first job. If priorities never decrease
+//! (`PriorityFlags=INCR_ONLY`), each job has its own priority as with `priority/basic`. Ranks are
+//! stored as of time 0, so that ageing does not change them: computing priorities again moves only
+//! lanes whose shares changed or whose first job has reached the maximum age.
 
 use muster_core::state::{Scale, State};
 use muster_model::config::PartitionConfig;
@@ -32,10 +33,10 @@ pub(crate) struct PreemptTier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HeadKey {
     pub(crate) tier: PreemptTier,
-    /// Higher is earlier.
+    /// A higher rank is earlier.
     pub(crate) rank: Reverse<i64>,
     pub(crate) job: JobId,
-    /// Place of the partition in the job's list.
+    /// Index of the partition in the job's list.
     pub(crate) ordinal: u32,
 }
 
@@ -46,14 +47,14 @@ pub(crate) struct LaneHead {
     pub(crate) lane: u32,
 }
 
-/// Jobs of one class differ in the order by their age only.
+/// Jobs of one class differ in the order only by their age.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OrderClass {
-    /// By the priority that each job has.
+    /// Each job has its own priority.
     Basic,
-    /// A priority that was set.
+    /// A fixed priority.
     Fixed(u32),
-    /// Worked out from these and the ask.
+    /// The priority is computed from these fields and the request.
     Ranked {
         account: String,
         user: String,
@@ -67,19 +68,19 @@ pub(crate) enum OrderClass {
 #[derive(Debug, Default)]
 pub(crate) struct QueueOrder {
     scale: Option<Scale>,
-    /// Each job has a priority of its own, which only rises.
+    /// Each job has its own priority, which never decreases.
     rises: bool,
-    /// Preemption levels, by QOS: a job comes before those that it may preempt.
+    /// Preemption levels by QOS: a job comes before the jobs that it may preempt.
     levels: BTreeMap<String, u32>,
 }
 
 impl QueueOrder {
-    /// Whether each job has a priority of its own, which changes when priorities are worked out.
+    /// Whether each job has its own priority, which changes when priorities are computed.
     pub(crate) fn rises(&self) -> bool {
         self.rises
     }
 
-    /// As the state says; O(nodes, partitions, associations).
+    /// Reads the settings from the state; O(nodes, partitions, associations).
     pub(crate) fn new(state: &State) -> QueueOrder {
         let scale = Scale::new(state);
         QueueOrder {
@@ -89,13 +90,13 @@ impl QueueOrder {
         }
     }
 
-    /// How far before others jobs of a QOS come because they may preempt them.
+    /// The preemption level of a QOS: its jobs come before jobs that they may preempt.
     pub(crate) fn level(&self, qos: Option<&str>) -> u32 {
         let level = qos.and_then(|name| self.levels.get(name));
         level.copied().unwrap_or(0)
     }
 
-    /// The line that a job stands in.
+    /// The order class of a job.
     pub(crate) fn line(&self, state: &State, job: &Job) -> OrderClass {
         if self.scale.is_none() || self.rises {
             return OrderClass::Basic;
@@ -122,7 +123,7 @@ impl QueueOrder {
         }
     }
 
-    /// The part of the rank that all jobs of a shape have in a partition, in thousandths.
+    /// The part of the rank that all jobs of a shape share in a partition, in thousandths.
     pub(crate) fn base(&self, state: &State, job: &Job, partition: &PartitionConfig) -> i64 {
         match &self.scale {
             _ if self.rises => 0,
@@ -135,7 +136,7 @@ impl QueueOrder {
         }
     }
 
-    /// Rank of a lane from its base rank and its first job's place, `within`.
+    /// The rank of a lane, from its base rank and the place `within` of its first job.
     pub(crate) fn rank(&self, line: &OrderClass, base: i64, within: i64) -> i64 {
         let Some(scale) = self.scale.as_ref().filter(|_| !self.rises) else {
             return within;
@@ -152,7 +153,7 @@ impl QueueOrder {
             OrderClass::Ranked { .. } => {
                 let since = -within;
                 if i128::from(now) - i128::from(since) >= full {
-                    // Of full age: others catch up.
+                    // The job has reached the maximum age, so others catch up.
                     return base + i64::from(settings.weight_age) * 1000 - aged(now);
                 }
                 aged(since.min(now))
