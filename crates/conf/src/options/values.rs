@@ -355,8 +355,8 @@ pub fn switches(text: &str) -> Result<(u32, Option<u64>), OptionError> {
     let seconds = match time {
         None => None,
         Some(time) => match crate::value::parse_time_limit(time) {
-            Ok(crate::value::TimeLimit::Seconds(s)) => Some(s),
-            Ok(crate::value::TimeLimit::Unlimited) => None,
+            Ok(crate::value::DurationLimit::Seconds(s)) => Some(s),
+            Ok(crate::value::DurationLimit::Unlimited) => None,
             Err(_) => return Err(OptionError::invalid("Invalid --switches specification")),
         },
     };

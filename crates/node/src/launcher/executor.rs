@@ -21,7 +21,7 @@ use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_model::visible_text::debug_beginning;
 use muster_node_core::launcher::interface::{
-    Action, Event, Failure, LaunchFiles, ProgramKind, Recovered, RootConnId, ScriptFile,
+    Action, Event, Failure, JobProgramKind, LaunchFiles, Recovered, RootConnId, ScriptFile,
     ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{
@@ -284,11 +284,11 @@ impl LauncherExecutor {
             }
             Action::MakeContainer(attempt, around) => {
                 let started = containers::start_making(&around);
-                self.programs_started(attempt, ProgramKind::Container, started);
+                self.programs_started(attempt, JobProgramKind::Container, started);
             }
             Action::RemoveContainer(attempt, around) => {
                 let started = containers::start_removal(&around);
-                self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
+                self.programs_started(attempt, JobProgramKind::ContainerRemoval, started);
             }
             Action::RemoveTmpDir(dir) => self.tmp_dirs.add(dir, sys::boot_ms()),
             Action::SweepContainers { base, kept } => containers::sweep(&base, &kept),
@@ -346,7 +346,7 @@ impl LauncherExecutor {
     fn programs_started(
         &mut self,
         attempt: JobAttempt,
-        kind: ProgramKind,
+        kind: JobProgramKind,
         started: io::Result<i32>,
     ) {
         let started = started.map_err(|e| failure(&e));

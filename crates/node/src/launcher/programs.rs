@@ -5,7 +5,7 @@ use crate::job_files::open_as;
 use crate::os_error::is_temporary;
 use crate::sys;
 use muster_node_core::exit_status::exit_status;
-use muster_node_core::launcher::interface::ProgramKind;
+use muster_node_core::launcher::interface::JobProgramKind;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -23,19 +23,19 @@ const TRIES_MAX: u32 = 60;
 
 /// Forks a child that runs programs one after the other, up to the first that fails.
 pub(super) fn start(
-    kind: ProgramKind,
+    kind: JobProgramKind,
     programs: &[String],
     mut env: Vec<String>,
 ) -> io::Result<i32> {
     let context = match kind {
-        ProgramKind::Prolog => "prolog_slurmd",
-        ProgramKind::Epilog(_) => "epilog_slurmd",
-        ProgramKind::Unkillable => "unkillable_step",
+        JobProgramKind::Prolog => "prolog_slurmd",
+        JobProgramKind::Epilog(_) => "epilog_slurmd",
+        JobProgramKind::Unkillable => "unkillable_step",
         // These are no programs.
-        ProgramKind::Container | ProgramKind::ContainerRemoval => "",
+        JobProgramKind::Container | JobProgramKind::ContainerRemoval => "",
     };
     env.push(format!("{CONTEXT}={context}"));
-    if let ProgramKind::Epilog(Some(status)) = kind {
+    if let JobProgramKind::Epilog(Some(status)) = kind {
         let exit = exit_status(status);
         env.push(format!("SLURM_JOB_EXIT_CODE={status}"));
         env.push(format!(
