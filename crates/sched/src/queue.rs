@@ -1,6 +1,5 @@
-//! Waiting jobs by shape. Jobs of one *shape* are equal to placement: request, partitions, time limit. A *lane* is a shape
-//! in one of its partitions. It is `woken` when a change may affect it and is blocked otherwise; a blocked lane costs
-//! nothing.
+//! Waiting jobs by shape. Jobs of one *shape* are equal to placement: request, partitions, time limit. A *lane* is a shape in one of its
+//! partitions. It is `woken` when a change may affect it and is blocked otherwise; a blocked lane costs nothing.
 
 pub(crate) mod feasibility_cache;
 mod feasible;
@@ -90,8 +89,8 @@ impl Lane {
         self.cause
     }
 
-    /// Whether free CPUs alone do not decide: its jobs may preempt or share with running jobs, or counts alone do not tell
-    /// whether a node fits one.
+    /// Whether free CPUs alone do not decide: its jobs may preempt or share with running jobs, or counts alone do not tell whether a node
+    /// fits one.
     fn counts_whole(&self) -> bool {
         let whole = |demand: &Demand| demand.sharers > 1 || demand.is_intricate();
         self.preempts || self.demand.as_ref().is_ok_and(whole)
@@ -109,8 +108,8 @@ pub(crate) struct Queue {
     /// Shapes by hash; only looked up, never iterated.
     by_hash: NumberMap<u64, Vec<u32>>,
     hash: RandomState,
-    /// Shapes by the address of a specification that their jobs share; the shape keeps the specification alive. This is only
-    /// a shortcut: a shape that is not found here is found by hash.
+    /// Shapes by the address of a specification that their jobs share; the shape keeps the specification alive. This is only a shortcut: a
+    /// shape that is not found here is found by hash.
     by_spec: NumberMap<u64, u32>,
     pub(crate) jobs: NumberMap<JobId, (u32, QueueKey)>,
     pub(crate) parts: Vec<PartQueue>,
@@ -165,8 +164,8 @@ impl Queue {
         self.lanes.len()
     }
 
-    /// The kind of a job. The cost of many different jobs in many partitions is limited per user: above the limit, each job
-    /// is tried in one partition only, and shares no shape with jobs of other users.
+    /// The kind of a job. The cost of many different jobs in many partitions is limited per user: above the limit, each job is tried in one
+    /// partition only, and shares no shape with jobs of other users.
     fn kind_of(&self, state: &State, fleet: &Fleet, job: &Job) -> Kind {
         let owner = job.spec.owner.uid;
         let lanes = self.lanes_of_users.get(&owner).copied().unwrap_or(0);
@@ -431,8 +430,8 @@ impl Queue {
         }
     }
 
-    /// Priorities were computed: checks every lane's rank and moves only lanes whose rank changed. O(lanes), or O(jobs) if
-    /// each job has its own priority.
+    /// Priorities were computed: checks every lane's rank and moves only lanes whose rank changed. O(lanes), or O(jobs) if each job has its
+    /// own priority.
     pub(crate) fn reranked(&mut self, state: &State, fleet: &Fleet) {
         self.order = QueueOrder::new(state);
         if self.order.rises() {
@@ -505,8 +504,8 @@ impl Queue {
             .collect()
     }
 
-    /// Adds the components of nodes that heterogeneous jobs link to the touched ones: the reservation of such a job here
-    /// depends on job ends there.
+    /// Adds the components of nodes that heterogeneous jobs link to the touched ones: the reservation of such a job here depends on job
+    /// ends there.
     pub(crate) fn link(&self, fleet: &Fleet, touched: &mut BTreeSet<u32>) {
         let component = |lane: u32| fleet.parts[self.lanes.get(lane).part as usize].component;
         loop {
@@ -524,8 +523,8 @@ impl Queue {
         }
     }
 
-    /// Tries heterogeneous jobs in these components again if each of their components would have fitted: when components are
-    /// placed together, less room for one may allow a placement of all.
+    /// Tries heterogeneous jobs in these components again if each of their components would have fitted: when components are placed
+    /// together, less room for one may allow a placement of all.
     pub(crate) fn wake_het(&mut self, fleet: &Fleet, touched: &BTreeSet<u32>) {
         let near = |lane: &u32| {
             let part = self.lanes.get(*lane).part;
@@ -683,8 +682,8 @@ impl Queue {
         parts
     }
 
-    /// Whether the gains of nodes since a lane was blocked may be enough for it. `end` is the end of its job, `holds` what
-    /// is reserved so far.
+    /// Whether the gains of nodes since a lane was blocked may be enough for it. `end` is the end of its job, `holds` what is reserved so
+    /// far.
     pub(crate) fn is_unblocked(
         &mut self,
         fleet: &Fleet,

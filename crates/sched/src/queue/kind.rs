@@ -86,7 +86,7 @@ impl Kind {
             hold: _,
             dependency: _,
             array: _,
-            // Handled elsewhere: submission, commit, nodes, ends, listings.
+            // Handled by other parts: submission, commit, nodes, ends, listings.
             name: _,
             kind: _,
             script: _,
