@@ -504,8 +504,8 @@ impl Queue {
             .collect()
     }
 
-    /// Adds the components of nodes that heterogeneous jobs link to the touched ones: the reservation of such a job here depends on job
-    /// ends there.
+    /// Adds the components of nodes that heterogeneous jobs link to the touched ones: its reservation here depends on job ends
+    /// there.
     pub(crate) fn link(&self, fleet: &Fleet, touched: &mut BTreeSet<u32>) {
         let component = |lane: u32| fleet.parts[self.lanes.get(lane).part as usize].component;
         loop {
@@ -682,8 +682,7 @@ impl Queue {
         parts
     }
 
-    /// Whether the gains of nodes since a lane was blocked may be enough for it. `end` is the end of its job, `holds` what is reserved so
-    /// far.
+    /// Whether the gains of nodes since a lane was blocked may be enough for it. `end` is the end of its job.
     pub(crate) fn is_unblocked(
         &mut self,
         fleet: &Fleet,

@@ -36,7 +36,7 @@ use tokio::sync::mpsc;
 
 /// Maximum size of a user's request: program, arguments, environment and lists of the largest step.
 const REQUEST_BYTES_MAX: usize = 24 << 20;
-/// Maximum number of pending requests of a user on one connection. Commands have one or two.
+/// Maximum number of requests of a user on one connection. Commands have one or two.
 const REQUESTS_MAX: u32 = 64;
 /// Maximum silence of a client that has sent no request, or whose requests are all answered.
 const IDLE_MAX: Duration = Duration::from_secs(30);
