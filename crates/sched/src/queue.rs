@@ -682,7 +682,7 @@ impl Queue {
         parts
     }
 
-    /// Whether the gains of nodes since a lane was blocked may be enough for it. `end` is the end of its job.
+    /// Whether gains of nodes since a lane was blocked may be enough for it, if its job ends at `end` beside `holds`.
     pub(crate) fn is_unblocked(
         &mut self,
         fleet: &Fleet,
