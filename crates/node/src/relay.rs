@@ -130,7 +130,7 @@ struct Relay {
     agent: Control,
     /// Receivers of answers to pending questions.
     answers: RefCell<HashMap<StrangerId, Answer>>,
-    /// Clients of pending questions that are gone. The agent is told so before it gets more
+    /// Clients of pending questions that are gone. The agent is notified before it gets more
     /// questions.
     gone: mpsc::UnboundedSender<StrangerId>,
     shares: Rc<Shares>,
@@ -144,7 +144,7 @@ enum Destination {
     Agent,
 }
 
-/// A question to the agent. If the connection goes or has no key, the agent is told to drop its
+/// A question to the agent. If the connection ends or has no key, the agent is asked to drop its
 /// answer.
 struct PendingQuestion<'r> {
     relay: &'r Relay,

@@ -15,7 +15,7 @@ pub(super) fn complete(order: &mut PmixOrder, tmp_bases: Vec<String>) {
     order.no_gpus = order.no_gpus && !has_gpu();
 }
 
-/// The IP address of a `NodeAddr`, if this machine has it. A name that stands for the machine only
+/// The IP address of a `NodeAddr`, if this machine has it. A name that means the machine only
 /// on itself, as distributions assign to the host name, is not an address for other hosts.
 pub(super) fn own_address(name: &str) -> Option<IpAddr> {
     let is_own = |ip: &IpAddr| std::net::TcpListener::bind((*ip, 0)).is_ok();

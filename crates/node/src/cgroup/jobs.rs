@@ -475,7 +475,7 @@ fn node_group(at: &Hierarchy, own: &str, used: Controller) -> io::Result<Group> 
     Ok(group)
 }
 
-/// The attempt that a group name stands for: `job_7`, or `job_7.2` if the group of an earlier
+/// The attempt that a group name belongs to: `job_7`, or `job_7.2` if the group of an earlier
 /// attempt still existed.
 fn run_of_group<'k>(
     name: &str,

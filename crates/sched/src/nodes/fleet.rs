@@ -86,7 +86,7 @@ pub(crate) struct PartView {
     pub(crate) network: Option<(u32, Leaves)>,
     /// A node became usable or unusable since the last pass.
     pub(crate) changed: bool,
-    /// Set if the partition stands for a reservation.
+    /// Set if the partition represents a reservation.
     pub(crate) own: Option<ReservationPartition>,
     /// Set if jobs may share CPUs.
     sharing: Option<PartSharing>,

@@ -1,5 +1,5 @@
 //! Advance reservations as placement sees them: the resources of nodes that each reservation has,
-//! and when. Jobs of a reservation are placed in a partition that stands for it (see
+//! and when. Jobs of a reservation are placed in a partition that represents it (see
 //! [`ReservationPartition`]) and has its nodes in the order of the real partition.
 
 use crate::nodes::room::Room;
@@ -29,7 +29,7 @@ pub(crate) struct Blocks {
     pub(crate) on_node: Vec<Vec<u32>>,
 }
 
-/// The purpose of a partition that stands for a reservation.
+/// The purpose of a partition that represents a reservation.
 #[derive(Clone, Debug)]
 pub(crate) struct ReservationPartition {
     /// Position of the reservation.

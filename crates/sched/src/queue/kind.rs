@@ -47,7 +47,7 @@ pub(crate) struct Kind {
     pub(super) qos: Option<String>,
     /// Partitions in which they may not start, and why.
     pub(super) barred: BTreeMap<String, Reason>,
-    /// Their owner, if the owner has so many lanes that these jobs are tried in only one of their
+    /// Their owner, if the owner has enough lanes that these jobs are tried in only one of their
     /// partitions.
     pub(super) crowded: Option<u32>,
 }

@@ -10,7 +10,7 @@ pub(super) fn class_of(node: &Node, config: &ClusterConfig, cores_by_socket: boo
     let c = &node.config;
     let threads = c.threads_per_core.max(1);
     let cores = c.sockets.max(1).saturating_mul(c.cores_per_socket.max(1));
-    // `CPUs` may count cores although cores have threads; then one CPU stands for one core.
+    // `CPUs` may count cores although cores have threads; then one CPU represents one core.
     let by_thread = c.cpus == cores.saturating_mul(threads);
     let has = |word: &str| config.select_parameters.iter().any(|w| w == word);
     let by_socket = has("CR_Socket");
