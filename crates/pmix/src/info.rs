@@ -243,13 +243,13 @@ impl Drop for Infos {
     }
 }
 
-/// Attributes encoded as bytes.
+/// Attributes as bytes.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub(crate) struct Packed {
-    /// Number of attributes.
+    /// How many.
     #[n(0)]
     pub(crate) count: u32,
-    /// The attributes as libpmix packs them.
+    /// As libpmix packs them.
     #[n(1)]
     pub(crate) bytes: ByteVec,
 }

@@ -10,7 +10,7 @@ use muster_model::limits::FRAME_BYTES_MAX;
 use muster_model::validate::Validate;
 use std::io;
 
-/// A step in terms of PMIx.
+/// A step, as PMIx sees it.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub(crate) struct Job {
@@ -23,13 +23,13 @@ pub(crate) struct Job {
     /// Ranks of each node, by local number.
     #[n(2)]
     pub(crate) tasks: Vec<Vec<u32>>,
-    /// Addresses at which the hosts of the nodes listen.
+    /// Where each node's host listens.
     #[n(3)]
     pub(crate) hosts: Vec<String>,
-    /// The task that spawned the step, if a task did.
+    /// The task that asked for it, if one did.
     #[n(4)]
     pub(crate) parent: Option<ProcName>,
-    /// Program numbers of its tasks by rank, if the step has more than one program.
+    /// Numbers of the programs of its tasks by rank, where there is more than one.
     #[n(5)]
     #[cbor(default)]
     pub(crate) apps: Vec<u32>,

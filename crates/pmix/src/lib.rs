@@ -40,10 +40,10 @@ pub use ucx::{UcxChoice, ucx_version};
 use minicbor::{Decode, Encode};
 use muster_model::validate::Validate;
 
-/// Identity of a process in PMIx.
+/// A process, as PMIx names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Validate)]
 pub struct ProcName {
-    /// Name space; each step has one.
+    /// Name space: one for each step.
     #[n(0)]
     pub nspace: String,
     /// Rank in it, or [`RANK_ALL`].

@@ -63,27 +63,26 @@ pub(crate) enum PmiWire {
     /// A round of a barrier.
     #[n(0)]
     Round {
-        /// Sequence number of the barrier.
+        /// The barrier's sequence number.
         #[n(0)]
         number: u64,
         /// Its round.
         #[n(1)]
         round: u32,
-        /// Worst status known so far.
+        /// Worst status that is known.
         #[n(2)]
         status: i32,
         /// Keys that nodes have put.
         #[n(3)]
         parts: Vec<ByteVec>,
     },
-    /// Request to the name keeper.
+    /// To the keeper of names.
     #[n(1)]
     Ask(#[n(0)] Name),
-    /// Answer of the name keeper.
+    /// Its answer.
     #[n(2)]
     Answer(#[n(0)] Name, #[n(1)] Option<String>),
-    /// To the host of the spawning task, with the ticket of its request: the spawned step has
-    /// started, and this is the name of its table.
+    /// To the host of the task that asked for this step, with the number of its request: it is up, and this is its name.
     #[n(3)]
     Up(#[n(0)] u64, #[n(1)] String),
 }

@@ -1,5 +1,4 @@
-//! Messages between hosts: CBOR frames over TCP, sent after each end has proved that it knows the
-//! job's key.
+//! Messages between hosts: frames of CBOR over TCP, after each end has proved that it knows the job's key.
 
 use crate::ProcName;
 use crate::info::Packed;
@@ -13,13 +12,13 @@ use muster_proto::frame::Message;
 /// A published value.
 pub(crate) type Entry = (ProcName, Packed);
 
-/// Whether and how a host is reachable by UCX.
+/// How a host is reached by UCX.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 pub(crate) enum UcxOffer {
-    /// Address of the host's UCX worker.
+    /// At this address of a worker of UCX.
     #[n(0)]
     Address(#[n(0)] ByteVec),
-    /// UCX is not used, for this reason.
+    /// It is not, and why.
     #[n(1)]
     Unavailable(#[n(0)] String),
 }
@@ -31,36 +30,36 @@ pub(crate) enum Wire {
     /// A round of a collective.
     #[n(0)]
     Exchange {
-        /// Kind and members of the collective.
+        /// Which collective: its kind and members.
         #[n(0)]
         name: ByteVec,
-        /// Sequence number among collectives of the same kind and members.
+        /// Its sequence number among those of that name.
         #[n(1)]
         number: u64,
-        /// Round of the exchange.
+        /// Its round.
         #[n(2)]
         round: u32,
-        /// Worst status known so far.
+        /// Worst status that is known.
         #[n(3)]
         status: i32,
         /// Contributions.
         #[n(4)]
         parts: Vec<ByteVec>,
     },
-    /// Request for the data that this process has put. Answered by `Fetched`.
+    /// Get what this process has put. Answered by `Fetched`.
     #[n(1)]
     Fetch {
-        /// Ticket for the answer.
+        /// For the answer.
         #[n(0)]
         ticket: u64,
         /// The process.
         #[n(1)]
         proc: ProcName,
     },
-    /// Answer to `Fetch`.
+    /// The answer.
     #[n(2)]
     Fetched {
-        /// Ticket of the request.
+        /// The question's.
         #[n(0)]
         ticket: u64,
         /// Status of PMIx.
@@ -76,122 +75,121 @@ pub(crate) enum Wire {
         /// The event.
         #[n(0)]
         code: i32,
-        /// The process that raised the event, or that it is for.
+        /// To whom or by whom.
         #[n(1)]
         source: ProcName,
-        /// Further attributes of the event.
+        /// More about it.
         #[n(2)]
         infos: Packed,
     },
     /// Signals for processes of this host.
     #[n(4)]
     Signal {
-        /// The processes; an empty list means all.
+        /// Which; none is all.
         #[n(0)]
         targets: Vec<ProcName>,
         /// Number of the signal.
         #[n(1)]
         signal: i32,
     },
-    /// Publish request to the name keeper. Answered by `Answer`.
+    /// To the keeper of names. Answered by `Answer`.
     #[n(5)]
     Publish {
-        /// Ticket for the answer.
+        /// For the answer.
         #[n(0)]
         ticket: u64,
         /// Key and value.
         #[n(1)]
         entries: Vec<(String, Entry)>,
     },
-    /// Lookup request to the name keeper. Answered by `Found`.
+    /// To the keeper of names. Answered by `Found`.
     #[n(6)]
     Lookup {
-        /// Ticket for the answer.
+        /// For the answer.
         #[n(0)]
         ticket: u64,
-        /// The keys to look up.
+        /// The key that is looked for.
         #[n(1)]
         keys: Vec<String>,
-        /// Wait until all keys are published.
+        /// Wait until all are there.
         #[n(2)]
         wait: bool,
-        /// Timeout in seconds; 0 is no limit.
+        /// Seconds to wait; 0 is no limit.
         #[n(3)]
         timeout_s: u64,
     },
-    /// Answer to a lookup.
+    /// The answer.
     #[n(7)]
     Found {
-        /// Ticket of the request.
+        /// The question's.
         #[n(0)]
         ticket: u64,
-        /// Names found.
+        /// Values.
         #[n(1)]
         entries: Vec<Entry>,
     },
-    /// Withdraw request to the name keeper. Answered by `Answer`.
+    /// To the keeper of names. Answered by `Answer`.
     #[n(8)]
     Unpublish {
-        /// Ticket for the answer.
+        /// For the answer.
         #[n(0)]
         ticket: u64,
         /// The publisher.
         #[n(1)]
         proc: ProcName,
-        /// The keys; an empty list means all keys of the publisher.
+        /// The keys; none is all.
         #[n(2)]
         keys: Vec<String>,
     },
     /// A status.
     #[n(9)]
     Answer {
-        /// Ticket of the request.
+        /// The question's.
         #[n(0)]
         ticket: u64,
         /// Status of PMIx.
         #[n(1)]
         status: i32,
     },
-    /// To the host of the spawning task: the spawned step has started. Answered by `Relatives`.
+    /// A step that a task asked for has come up: to the host of that task. Answered by `Relatives`.
     #[n(10)]
     Child {
-        /// Ticket of the spawn request.
+        /// Which request it comes from.
         #[n(0)]
         ticket: u64,
-        /// The spawned step.
+        /// The step.
         #[n(1)]
         job: Job,
     },
-    /// Name spaces related to this host's, whose processes may be addressed. Acknowledged by
-    /// `Answer`.
+    /// Name spaces that are related to this host's: their processes may be talked to. Acknowledged by `Answer`.
     #[n(11)]
     Relatives {
-        /// Ticket for the acknowledgement.
+        /// For the acknowledgement.
         #[n(0)]
         ticket: u64,
         /// The name spaces.
         #[n(1)]
         jobs: Vec<Job>,
-        /// The name keeper of all of them.
+        /// The host that keeps names for all of them.
         #[n(2)]
         keeper: String,
     },
-    /// This host leaves in order; no further message follows.
+    /// This host leaves, as it should; it says nothing more.
     #[n(12)]
     Bye,
-    /// Encoded messages between PMI-1 and PMI-2 servers.
+    /// Between hosts of PMI-1 and PMI-2: their own encoded words.
     #[n(13)]
     Pmi(#[n(0)] ByteVec),
-    /// UCX address of this host for [`crate::lane`], or the reason why it has none.
+    /// Where this host is reached by UCX, as said of [`crate::lane`]; or why it is not.
     #[n(14)]
     Ucx(#[n(0)] UcxOffer),
-    /// Confirms a message that arrived by UCX: further messages may use UCX.
+    /// A message has come by UCX: the next ones may, too.
     #[n(15)]
     Reached,
-    /// Number of messages of this connection that were received, by TCP or UCX.
+    /// So many messages of this connection have been taken, by whichever way.
     #[n(16)]
     Acknowledged(#[n(0)] u64),
-    /// An encoded message with its number, sent again because UCX may not have delivered it.
+    /// The message of this number, an encoded one, which may not have come by UCX.
     #[n(17)]
     Again(#[n(0)] u64, #[n(1)] ByteVec),
 }
@@ -204,7 +202,7 @@ mod tests {
     use muster_fixtures::{Root, check};
     use muster_proto::frame;
 
-    /// Hosts of a step may differ by one version.
+    /// Hosts of a step may be of neighbouring versions.
     #[test]
     fn messages_between_hosts_are_read() {
         let message = |bytes: &[u8]| {

@@ -53,13 +53,13 @@ pub(crate) enum Action {
     Spawn(usize, Asked),
 }
 
-/// A name request of a local task.
+/// A question about a name; its asker is a local task.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub(crate) struct Name {
-    /// The local task that sent the request.
+    /// The local task that asks.
     #[n(0)]
     pub(crate) task: u32,
-    /// The operation.
+    /// The lookup.
     #[n(1)]
     pub(crate) what: NameAsk,
     /// The name.
