@@ -39,8 +39,8 @@ const QUESTIONS_MAX: usize = 256;
 
 /// Maximum number of client requests that are served before other inputs are handled.
 const REQUESTS_AT_ONCE: usize = 64;
-/// How many of these may be of users while others wait: an agent that was taken over must not
-/// starve users.
+/// Number of users' requests served in each turn, however many others wait: an agent that was taken
+/// over must not starve users.
 const USER_REQUESTS_AT_ONCE: usize = 16;
 /// No request is begun after this time, in which first administrators and agents, then users are
 /// served.
