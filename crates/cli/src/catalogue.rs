@@ -16,7 +16,7 @@ use muster_conf::options::{self as submission, Command as Submission};
 
 /// A command.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct CommandEntry {
     /// Its name.
     pub name: &'static str,
     /// What it is for, in one line.
@@ -99,8 +99,8 @@ const RUNNER: &[(&str, &str)] = &[
 ];
 
 /// Every command of users and administrators that is no daemon.
-pub fn commands() -> Vec<Command> {
-    let mut all: Vec<Command> = Submission::ALL.into_iter().map(submitted).collect();
+pub fn commands() -> Vec<CommandEntry> {
+    let mut all: Vec<CommandEntry> = Submission::ALL.into_iter().map(submitted).collect();
     all.push(of_spec(&scancel::SPEC, Vec::new()));
     all.push(of_spec(&table::SPEC, scontrol_lists()));
     all.push(of_spec(
@@ -137,7 +137,7 @@ pub fn commands() -> Vec<Command> {
     all.push(of_spec(&watch::SPEC, Vec::new()));
     all.push(of_spec(&top::SPEC, Vec::new()));
     all.push(of_spec(&report::SPEC, Vec::new()));
-    all.extend(grid_engine::SPECS.iter().map(|spec| Command {
+    all.extend(grid_engine::SPECS.iter().map(|spec| CommandEntry {
         exits: grid_engine::exits(spec.name),
         ..of_spec(spec, Vec::new())
     }));
@@ -151,7 +151,7 @@ pub fn commands() -> Vec<Command> {
     all
 }
 
-fn of_spec(spec: &'static Spec, lists: Vec<List>) -> Command {
+fn of_spec(spec: &'static Spec, lists: Vec<List>) -> CommandEntry {
     let aliases = |name| {
         let others = spec
             .options
@@ -159,7 +159,7 @@ fn of_spec(spec: &'static Spec, lists: Vec<List>) -> Command {
             .filter(move |o| o.is_alias() && o.name == name);
         others.map(|o| o.long).collect()
     };
-    Command {
+    CommandEntry {
         name: spec.name,
         about: spec.about,
         operands: spec.operands,
@@ -192,7 +192,7 @@ fn of_spec(spec: &'static Spec, lists: Vec<List>) -> Command {
     }
 }
 
-fn submitted(command: Submission) -> Command {
+fn submitted(command: Submission) -> CommandEntry {
     let (about, operands, exits) = match command {
         Submission::Sbatch => (
             "Submits a script that runs when its resources are free.",
@@ -240,7 +240,7 @@ fn submitted(command: Submission) -> Command {
         })
         .collect();
     variables.sort();
-    Command {
+    CommandEntry {
         name: command.name(),
         about,
         operands,

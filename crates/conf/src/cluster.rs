@@ -3,15 +3,10 @@
 
 use crate::devices;
 use crate::files::GresLine;
-use crate::model::{
-    Config, EnforcePartLimits, MemPer, NodeDef, OverSubscribe, PartitionDef, PartitionState,
-    SchedulerType, SelectType, SelectUnit,
-};
-use crate::value::TimeLimit;
+use crate::model::{Config, MemPer, NodeDef, PartitionDef, SchedulerType, SelectType, SelectUnit};
+use crate::value::DurationLimit;
 use muster_model::binding::BindDefault;
-use muster_model::config::{
-    self as core, ClusterConfig, ExitCodeRange, PREDICT_RUN_TIMES, PartitionConfig,
-};
+use muster_model::config::{ClusterConfig, ExitCodeRange, PREDICT_RUN_TIMES, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::cron::CrontabConfig;
 use muster_model::node::{NodeConfig, last_cpus};
@@ -56,11 +51,7 @@ impl Config {
             job_requeue: self.job_requeue,
             default_memory: memory(self.limits.def_mem),
             max_memory: memory(self.limits.max_mem),
-            enforce_part_limits: match self.enforce_part_limits {
-                EnforcePartLimits::No => core::EnforcePartLimits::No,
-                EnforcePartLimits::Any => core::EnforcePartLimits::Any,
-                EnforcePartLimits::All => core::EnforcePartLimits::All,
-            },
+            enforce_part_limits: self.enforce_part_limits,
             memory_is_consumable: self.select_parameters.memory,
             whole_nodes: self.select == SelectType::Linear,
             backfill: self.scheduler == SchedulerType::Backfill,
@@ -161,12 +152,7 @@ impl Config {
                 .collect(),
             nodes_text: partition.nodes_text.clone(),
             default: partition.default,
-            state: match partition.state {
-                PartitionState::Up => core::PartitionState::Up,
-                PartitionState::Down => core::PartitionState::Down,
-                PartitionState::Drain => core::PartitionState::Drain,
-                PartitionState::Inactive => core::PartitionState::Inactive,
-            },
+            state: partition.state,
             max_time: minutes(partition.max_time),
             default_time: partition.default_time.map(minutes),
             min_nodes: partition.min_nodes,
@@ -180,12 +166,7 @@ impl Config {
             alloc_nodes: open(&partition.alloc_nodes),
             priority_tier: partition.priority_tier.into(),
             priority_job_factor: partition.priority_job_factor.into(),
-            over_subscribe: match partition.over_subscribe {
-                OverSubscribe::No => core::OverSubscribe::No,
-                OverSubscribe::Yes(count) => core::OverSubscribe::Yes(count.into()),
-                OverSubscribe::Force(count) => core::OverSubscribe::Force(count.into()),
-                OverSubscribe::Exclusive => core::OverSubscribe::Exclusive,
-            },
+            over_subscribe: partition.over_subscribe,
             default_memory: memory(partition.def_mem),
             max_memory: memory(partition.max_mem),
             hidden: partition.hidden,
@@ -198,8 +179,8 @@ impl Config {
             grace_time_s: partition.grace_time_s,
             preempt_mode: partition.preempt_mode.clone(),
             over_time_limit_min: partition.over_time_limit.map(|limit| match limit {
-                TimeLimit::Seconds(seconds) => clamp(seconds / 60),
-                TimeLimit::Unlimited => u32::MAX,
+                DurationLimit::Seconds(seconds) => clamp(seconds / 60),
+                DurationLimit::Unlimited => u32::MAX,
             }),
             billing_weights: partition.billing_weights_text.clone(),
             topology: partition.topology.clone(),
@@ -284,7 +265,7 @@ fn memory(per: Option<MemPer>) -> MemoryAsk {
     }
 }
 
-fn minutes(limit: TimeLimit) -> time::TimeLimit {
+fn minutes(limit: DurationLimit) -> time::TimeLimit {
     match limit.minutes() {
         Some(minutes) => time::TimeLimit::Minutes(clamp(minutes)),
         None => time::TimeLimit::Unlimited,

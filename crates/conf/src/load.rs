@@ -9,13 +9,14 @@ use std::path::Path;
 use crate::diagnostic::{Diagnostic, Findings, Origin};
 use crate::keys::{self, Key, Kind, Status, Table};
 use crate::model::{
-    Config, ControlHost, EnforcePartLimits, Limits, Paths, PriorityType, Propagate, SchedulerType,
+    ClusterLimits, Config, ControlHost, Paths, PriorityType, Propagate, SchedulerType,
     SelectParameters, SelectType, SelectUnit, Setting, Timeouts,
 };
 use crate::reader::{Reader, Record, Settings};
 use crate::slurmctld_parameters::RateLimits;
 use crate::source::{self, Line, Pair, ReadFile};
 use crate::{nodes, partitions, value};
+use muster_model::config::EnforcePartLimits;
 
 /// Loads a configuration from disk.
 pub fn load(path: &Path) -> (Config, Vec<Diagnostic>) {
@@ -566,8 +567,8 @@ fn timeouts(reader: &Reader<'_>) -> Timeouts {
     }
 }
 
-fn limits(reader: &Reader<'_>, findings: &mut Findings) -> Limits {
-    Limits {
+fn limits(reader: &Reader<'_>, findings: &mut Findings) -> ClusterLimits {
+    ClusterLimits {
         max_job_count: reader.count("MaxJobCount"),
         max_array_size: reader.count("MaxArraySize"),
         max_node_count: max_node_count(reader, findings),

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::Origin;
 use crate::keys;
 use crate::slurmctld_parameters::RateLimits;
-use crate::value::TimeLimit;
-use muster_model::config::JobDefaults;
+use crate::value::DurationLimit;
+use muster_model::config::{EnforcePartLimits, JobDefaults, OverSubscribe, PartitionState};
 use muster_model::node_state::InitialState;
 
 /// A whole slurm.conf with what it includes.
@@ -44,7 +44,7 @@ pub struct Config {
     /// How long things may take.
     pub timeouts: Timeouts,
     /// How much there may be of things.
-    pub limits: Limits,
+    pub limits: ClusterLimits,
     /// `EnforcePartLimits`.
     pub enforce_part_limits: EnforcePartLimits,
     /// `DisableRootJobs`.
@@ -205,7 +205,7 @@ pub struct Timeouts {
 
 /// How much there may be of things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ClusterLimits {
     /// `MaxJobCount`.
     pub max_job_count: u32,
     /// `MaxArraySize`: one more than the highest index.
@@ -235,17 +235,6 @@ pub enum MemPer {
     Cpu(u64),
     /// MiB for each allocated node.
     Node(u64),
-}
-
-/// What happens to a submission that exceeds a partition's limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EnforcePartLimits {
-    /// It waits.
-    No,
-    /// It must fit one of the partitions it names.
-    Any,
-    /// It must fit all of them.
-    All,
 }
 
 /// `SchedulerType`.
@@ -390,32 +379,6 @@ pub struct NodeSet {
     pub feature: Option<String>,
 }
 
-/// Whether new jobs are taken and queued jobs started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PartitionState {
-    /// Both.
-    Up,
-    /// Taken, not started.
-    Down,
-    /// Not taken, started.
-    Drain,
-    /// Neither.
-    Inactive,
-}
-
-/// Whether jobs share CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OverSubscribe {
-    /// Each job has its CPUs to itself.
-    No,
-    /// Jobs that ask for it share, at most so many on a CPU.
-    Yes(u16),
-    /// All jobs share, at most so many on a CPU.
-    Force(u16),
-    /// Each job has its nodes to itself.
-    Exclusive,
-}
-
 /// A list that allows: everyone, or the names in it.
 pub type Allowed = Option<Vec<String>>;
 
@@ -435,9 +398,9 @@ pub struct PartitionDef {
     /// State.
     pub state: PartitionState,
     /// The longest time limit.
-    pub max_time: TimeLimit,
+    pub max_time: DurationLimit,
     /// Time limit of jobs that give none; `None` for `max_time`.
-    pub default_time: Option<TimeLimit>,
+    pub default_time: Option<DurationLimit>,
     /// The fewest nodes of a job.
     pub min_nodes: u32,
     /// The most nodes of a job; `None` for no limit.
@@ -499,7 +462,7 @@ pub struct PartitionDef {
     /// `Topology`.
     pub topology: Option<String>,
     /// `OverTimeLimit`; `None` for the cluster's.
-    pub over_time_limit: Option<TimeLimit>,
+    pub over_time_limit: Option<DurationLimit>,
     /// `CpuBind`, in lower case.
     pub cpu_bind: Option<String>,
     /// The line.

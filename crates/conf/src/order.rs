@@ -1,7 +1,7 @@
 //! From the loaded files to what the order of jobs depends on.
 
 use crate::model::{Config, PriorityType};
-use crate::value::{self, TimeLimit};
+use crate::value::{self, DurationLimit};
 use muster_model::order_config::{Multifactor, NoNormal, OrderConfig, UsageReset};
 use muster_model::preemption::{PreemptMode, PreemptType, Preemption, parse_mode};
 
@@ -144,8 +144,8 @@ impl Config {
     /// A time in seconds; unlimited is the most there is.
     fn clock_s(&self, key: &str, default: u64) -> u64 {
         match self.text(key).map(value::parse_time_limit) {
-            Some(Ok(TimeLimit::Seconds(seconds))) => seconds,
-            Some(Ok(TimeLimit::Unlimited)) => u64::from(u32::MAX),
+            Some(Ok(DurationLimit::Seconds(seconds))) => seconds,
+            Some(Ok(DurationLimit::Unlimited)) => u64::from(u32::MAX),
             Some(Err(_)) | None => default,
         }
     }

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use crate::diagnostic::{Findings, Origin};
 use crate::job_defaults;
 use crate::keys;
-use crate::model::{NodeSet, OverSubscribe, PartitionDef, PartitionState, SelectUnit};
+use crate::model::{NodeSet, PartitionDef, SelectUnit};
 use crate::nodes::{self, MAX_NODES, Nodes};
 use crate::reader::{Reader, Record};
-use crate::value::{self, TimeLimit};
+use crate::value::{self, DurationLimit};
+use muster_model::config::{OverSubscribe, PartitionState};
 use muster_model::hostlist;
 
 /// How many jobs share a CPU where `OverSubscribe` does not say.
@@ -159,7 +160,7 @@ fn partition(
     let (members, node_sets) = members(&nodes_text, place("Nodes"), nodes, sets, findings);
     let priority_tier = priority(record, &reader, "PriorityTier", findings);
     let priority_job_factor = priority(record, &reader, "PriorityJobFactor", findings);
-    let max_time = limit(&reader, "MaxTime").unwrap_or(TimeLimit::Unlimited);
+    let max_time = limit(&reader, "MaxTime").unwrap_or(DurationLimit::Unlimited);
     let default_time = limit(&reader, "DefaultTime");
     if default_time.is_some_and(|time| time > max_time) {
         let message = format!(
@@ -245,8 +246,8 @@ fn partition(
         cpu_bind: reader.given("CpuBind").map(str::to_ascii_lowercase),
         over_time_limit: reader.given("OverTimeLimit").map(|_| {
             let minutes = reader.number("OverTimeLimit");
-            minutes.map_or(TimeLimit::Unlimited, |m| {
-                TimeLimit::Seconds(m.saturating_mul(60))
+            minutes.map_or(DurationLimit::Unlimited, |m| {
+                DurationLimit::Seconds(m.saturating_mul(60))
             })
         }),
         origin: record.origin.clone(),
@@ -278,7 +279,7 @@ fn priority(record: &Record, reader: &Reader<'_>, key: &str, findings: &mut Find
     }
 }
 
-fn limit(reader: &Reader<'_>, key: &str) -> Option<TimeLimit> {
+fn limit(reader: &Reader<'_>, key: &str) -> Option<DurationLimit> {
     let text = reader
         .given(key)
         .filter(|text| !text.eq_ignore_ascii_case("NONE"))?;
@@ -368,8 +369,8 @@ fn over_subscribe(reader: &Reader<'_>, origin: &Origin, findings: &mut Findings)
     match (word, count) {
         ("NO", Some(_)) => OverSubscribe::No,
         ("EXCLUSIVE", Some(_)) => OverSubscribe::Exclusive,
-        ("YES", Some(count)) => OverSubscribe::Yes(count),
-        ("FORCE", Some(count)) => OverSubscribe::Force(count),
+        ("YES", Some(count)) => OverSubscribe::Yes(count.into()),
+        ("FORCE", Some(count)) => OverSubscribe::Force(count.into()),
         _ => {
             let message = format!("OverSubscribe: `{text}` is not understood");
             let help = "one of NO, YES[:COUNT], FORCE[:COUNT], EXCLUSIVE; NO is used";

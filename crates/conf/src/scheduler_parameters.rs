@@ -6,7 +6,7 @@ use crate::keys::nearest_of;
 
 /// What a word does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum ParameterSupport {
     /// What Slurm does with it.
     Works,
     /// Nothing, and why that is no loss.
@@ -23,7 +23,7 @@ pub struct ParameterWord {
     /// A value follows (`name=value`).
     pub has_value: bool,
     /// What it does here.
-    pub effect: Effect,
+    pub effect: ParameterSupport,
     /// One line about it.
     pub help: &'static str,
 }
@@ -31,7 +31,7 @@ pub struct ParameterWord {
 const fn word(
     name: &'static str,
     has_value: bool,
-    effect: Effect,
+    effect: ParameterSupport,
     help: &'static str,
 ) -> ParameterWord {
     ParameterWord {
@@ -42,7 +42,7 @@ const fn word(
     }
 }
 
-use Effect::{Missing, Nothing, Works};
+use ParameterSupport::{Missing, Nothing, Works};
 
 const EVENTS: &str = "a pass runs when something has changed, and looks only at that";
 const ALL: &str = "every job is considered: a pass costs what has changed, not how many jobs wait";

@@ -1,8 +1,9 @@
 //! The rows of `scontrol show config`, in Slurm's order and with Slurm's value formats.
 
 use crate::keys::{self, Key, Kind, Shown};
-use crate::model::{Config, EnforcePartLimits, MemPer, SelectType};
-use crate::value::{self, TimeLimit};
+use crate::model::{Config, MemPer, SelectType};
+use crate::value::{self, DurationLimit};
+use muster_model::config::EnforcePartLimits;
 
 /// What the listing needs to know besides the configuration.
 #[derive(Clone, Copy)]
@@ -123,7 +124,7 @@ fn format_value(key: &Key, text: &str, facts: &Facts<'_>) -> String {
         Kind::Percent => number(" percent"),
         Kind::Rate => number(" nodes/min"),
         Kind::Clock => match value::parse_time_limit(text) {
-            Ok(TimeLimit::Seconds(seconds)) => value::clock(seconds),
+            Ok(DurationLimit::Seconds(seconds)) => value::clock(seconds),
             _ => "UNLIMITED".to_owned(),
         },
         Kind::Level => keys::parse_level(text).unwrap_or("info").to_owned(),

@@ -5,29 +5,29 @@ use std::fmt;
 
 /// A time limit: a number of seconds, or none at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TimeLimit {
+pub enum DurationLimit {
     /// Seconds. Rounding up to Slurm's minutes is left to the caller.
     Seconds(u64),
     /// `INFINITE`, `UNLIMITED` or `-1`.
     Unlimited,
 }
 
-impl TimeLimit {
+impl DurationLimit {
     /// Whole minutes, rounded up as Slurm does; `None` where unlimited.
     pub fn minutes(self) -> Option<u64> {
         match self {
-            TimeLimit::Seconds(seconds) => Some(seconds.div_ceil(60)),
-            TimeLimit::Unlimited => None,
+            DurationLimit::Seconds(seconds) => Some(seconds.div_ceil(60)),
+            DurationLimit::Unlimited => None,
         }
     }
 }
 
 /// Prints `UNLIMITED`, `00:05:00` or `1-00:00:00`.
-impl fmt::Display for TimeLimit {
+impl fmt::Display for DurationLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            TimeLimit::Unlimited => f.write_str("UNLIMITED"),
-            TimeLimit::Seconds(seconds) => f.write_str(&clock(seconds)),
+            DurationLimit::Unlimited => f.write_str("UNLIMITED"),
+            DurationLimit::Seconds(seconds) => f.write_str(&clock(seconds)),
         }
     }
 }
@@ -73,13 +73,13 @@ const TIME_FORMS: &str = "a time limit: minutes, minutes:seconds, hours:minutes:
 const MAX_LIMIT_SECONDS: u64 = (u32::MAX as u64 - 16) * 60;
 
 /// Reads Slurm's forms of a time limit. A part may exceed its usual range: `0:300` is 300 seconds.
-pub fn parse_time_limit(text: &str) -> Result<TimeLimit, ValueError> {
+pub fn parse_time_limit(text: &str) -> Result<DurationLimit, ValueError> {
     let text = text.trim();
     if is_unlimited(text) {
-        return Ok(TimeLimit::Unlimited);
+        return Ok(DurationLimit::Unlimited);
     }
     match time_limit_seconds(text) {
-        Some(seconds) if seconds <= MAX_LIMIT_SECONDS => Ok(TimeLimit::Seconds(seconds)),
+        Some(seconds) if seconds <= MAX_LIMIT_SECONDS => Ok(DurationLimit::Seconds(seconds)),
         _ => wrong(text, TIME_FORMS),
     }
 }
@@ -222,12 +222,12 @@ mod tests {
         ] {
             assert_eq!(
                 parse_time_limit(text),
-                Ok(TimeLimit::Seconds(seconds)),
+                Ok(DurationLimit::Seconds(seconds)),
                 "{text}"
             );
         }
         for text in ["UNLIMITED", "infinite", "-1"] {
-            assert_eq!(parse_time_limit(text), Ok(TimeLimit::Unlimited));
+            assert_eq!(parse_time_limit(text), Ok(DurationLimit::Unlimited));
         }
         for text in [
             "",
@@ -243,8 +243,8 @@ mod tests {
         ] {
             assert!(parse_time_limit(text).is_err(), "{text}");
         }
-        assert_eq!(TimeLimit::Seconds(61).minutes(), Some(2));
-        assert_eq!(TimeLimit::Seconds(93_784).to_string(), "1-02:03:04");
+        assert_eq!(DurationLimit::Seconds(61).minutes(), Some(2));
+        assert_eq!(DurationLimit::Seconds(93_784).to_string(), "1-02:03:04");
     }
 
     #[test]

@@ -235,7 +235,7 @@ fn user(
             special_exit,
             incomplete,
         } => {
-            let how = requeue::How {
+            let how = requeue::RequeueOptions {
                 hold: *hold || *special_exit,
                 special_exit: *special_exit,
                 incomplete: *incomplete,

@@ -7,7 +7,7 @@ mod man;
 mod security;
 
 use anyhow::{Context, Result, bail};
-use muster_cli::catalogue::{self, Command, Row};
+use muster_cli::catalogue::{self, CommandEntry, Row};
 use muster_cli::options::Arg;
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
 }
 
 /// The daemons and all other commands.
-fn daemons_and_commands() -> Vec<Command> {
+fn daemons_and_commands() -> Vec<CommandEntry> {
     let daemons = [
         &crate::slurmctld::DAEMON,
         &crate::slurmd::DAEMON,
@@ -53,13 +53,13 @@ fn daemons_and_commands() -> Vec<Command> {
         &crate::slurmdbd::DAEMON,
         &crate::slurmrestd::DAEMON,
     ];
-    let mut all: Vec<Command> = daemons.into_iter().map(of_daemon).collect();
+    let mut all: Vec<CommandEntry> = daemons.into_iter().map(of_daemon).collect();
     all.extend(catalogue::commands());
     all
 }
 
-fn of_daemon(daemon: &'static crate::flags::Daemon) -> Command {
-    Command {
+fn of_daemon(daemon: &'static crate::flags::Daemon) -> CommandEntry {
+    CommandEntry {
         name: daemon.name,
         about: daemon.about,
         operands: daemon.operands,

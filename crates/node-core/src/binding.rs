@@ -20,13 +20,13 @@ use muster_model::job::Allocation;
 use muster_proto::node::{CpuBindDefaults, NodeSettings};
 use muster_proto::step::StepLaunch;
 use std::collections::HashMap;
-use topology::Topology;
+use topology::CpuTopology;
 
 /// The machine as far as binding is concerned.
 #[derive(Debug)]
 pub struct Machine {
     /// Its CPUs, or why they are not this node's.
-    topology: Result<Topology, String>,
+    topology: Result<CpuTopology, String>,
     /// NUMA domains with memory.
     memory: CpuSet,
 }
@@ -39,7 +39,7 @@ pub type BindVariables = Vec<(&'static str, String)>;
 
 impl Machine {
     /// A machine with these CPUs, or why they are not this node's, and these NUMA domains with memory.
-    pub fn new(topology: Result<Topology, String>, memory: CpuSet) -> Machine {
+    pub fn new(topology: Result<CpuTopology, String>, memory: CpuSet) -> Machine {
         Machine { topology, memory }
     }
 
@@ -250,7 +250,7 @@ fn label(kind: &CpuBindKind) -> &'static str {
 
 /// A step's part of a node.
 struct NodePart<'a> {
-    topology: &'a Topology,
+    topology: &'a CpuTopology,
     cpus: &'a CpuSet,
     tasks: u32,
     verbose: bool,

@@ -51,7 +51,7 @@ pub use end::{EncodedEnd, StepdEventRef};
 pub use interface::{JobProcesses, ProcessQuery, UserAccount};
 pub use membership::known_jobs;
 pub use node::Setup;
-pub use phase::{Move, Phase};
+pub use phase::{Move, NodeJobPhase};
 pub use records::{Fault, RecordedAttempt, Records};
 pub use steps::{is_step_dir, step_of_result};
 
@@ -537,7 +537,7 @@ impl Launcher {
     /// Jobs that have processes.
     fn busy(&self) -> u32 {
         let is_alive = |e: &&JobEntry| {
-            let begins = e.phase == Phase::Recording;
+            let begins = e.phase == NodeJobPhase::Recording;
             !e.phase.is_released() && (begins || e.is_busy())
         };
         u32::try_from(self.state.jobs.values().filter(is_alive).count()).unwrap_or(u32::MAX)

@@ -110,8 +110,8 @@ fn srun_page() -> String {
 
 fn node_job_page() -> String {
     let mut page = NODE_JOB_HEAD.to_owned();
-    let lists = (&launcher::Phase::ALL[..], &launcher::Move::ALL[..]);
-    write_transitions(&mut page, lists, launcher::Phase::after);
+    let lists = (&launcher::NodeJobPhase::ALL[..], &launcher::Move::ALL[..]);
+    write_transitions(&mut page, lists, launcher::NodeJobPhase::after);
     page.push('\n');
     page.push_str(NODE_JOB_AGENT_HEAD);
     let lists = (&NodeJobState::ALL[..], &NodeJobEvent::ALL[..]);
@@ -121,8 +121,8 @@ fn node_job_page() -> String {
 
 fn stepd_page() -> String {
     let mut page = STEPD_HEAD.to_owned();
-    let lists = (&stepd::Phase::ALL[..], &stepd::Move::ALL[..]);
-    write_transitions(&mut page, lists, stepd::Phase::after);
+    let lists = (&stepd::StepPhase::ALL[..], &stepd::Move::ALL[..]);
+    write_transitions(&mut page, lists, stepd::StepPhase::after);
     page
 }
 

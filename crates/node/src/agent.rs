@@ -1,9 +1,10 @@
-//! The agent: keeps the connection to the controller, carries out its orders through the launcher, reports what happened
-//! until it is acknowledged, and makes the steps of jobs that this node leads. It has no privileges: the supervisor
-//! starts it under an account of its own, with sockets that are made.
+//! The agent: keeps the connection to the controller, passes its orders to the launcher, reports
+//! events until they are acknowledged, and creates the steps of jobs that this node leads. It has
+//! no privileges: the supervisor starts it under a separate account, with sockets that already
+//! exist.
 //!
-//! What it decides is in [`muster_node_core::agent`], a state machine. One task gives the machine what happens and carries out its
-//! actions; other tasks only move bytes.
+//! Its decisions are made in [`muster_node_core::agent`], a state machine. One task feeds events to
+//! the machine and performs its actions; other tasks only move bytes.
 
 mod audit;
 mod closing;
@@ -50,62 +51,63 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 /// Bytes to a peer: frames, ready to be written.
 pub(crate) type Outlet = mpsc::UnboundedSender<Vec<u8>>;
 
-/// Something that other tasks have for the executor.
+/// A message of another task to the executor.
 enum Input {
-    /// An event as the machine takes it.
+    /// An event in the form that the machine takes.
     Event(agent::Event),
-    /// The controller accepted a connection, for which the agent has this public key; where the greeting goes.
+    /// The controller accepted a connection, for which the agent has this public key; the channel
+    /// takes the greeting.
     Dialed(DialId, ByteVec, oneshot::Sender<Vec<u8>>),
-    /// The controller took the greeting, and has shown this key; where it is said whether that is the right one.
+    /// The controller has read the greeting and shown this key; the channel takes whether the key
+    /// is right.
     ControllerAnswered(DialId, ByteVec, oneshot::Sender<Result<(), String>>),
-    /// The key is the right one: the link to the controller.
+    /// The controller's key is right: the link is up.
     ControllerUp(ControllerLink),
     /// The connection to the controller is gone.
     ControllerLost,
-    /// What became of the configuration that the controller gives: why it is not applied, if it is not.
+    /// Result of applying the controller's configuration: the reason if it was not applied.
     Configuration(Option<String>),
     /// The launcher is connected.
     LauncherUp(LauncherOutlet),
-    /// The launcher has made a control channel to the daemon of a step.
+    /// The launcher has created a control channel to the daemon of a step.
     StepChannel(JobAttempt, StepNo, OwnedFd),
     /// The connection to the launcher is gone.
     LauncherLost,
-    /// A step daemon has sent something, or is gone.
+    /// A step daemon has sent data or has disconnected.
     StepdReadable(StepdChannelId),
-    /// The relay asks who may connect from another host.
+    /// The relay asks which client may connect from another host.
     ChannelAsked(relay_link::Question),
-    /// Who did is gone, or has no key.
+    /// A client of another host has disconnected, or could not prove that it has the key.
     ChannelGone(relay_link::ClosedRelayConn),
-    /// A connection was closed for want of rights to this.
+    /// A client was refused for lack of rights to this request.
     Denied(audit::AuditedRequest, Refusal),
-    /// Lines of the audit log were left out a while ago.
+    /// It is time to report omitted lines of the audit log.
     AuditSummary,
-    /// A client, and what it does.
+    /// An input of a client. It is queued until it is the turn of the client's user or agent.
     Client(quota::Precedence, closing::Sender, ClientInput),
 }
 
-/// What clients do. It waits until it is their user's turn, or their agent's.
+/// Inputs of clients, in the queue of their user or agent.
 enum ClientInput {
-    /// It asks for something.
+    /// A request.
     Request {
         /// The client.
         asker: listener::Asker,
-        /// What it asks for.
+        /// The request.
         request: Box<AgentRequest>,
-        /// What came with the request.
+        /// Descriptors that came with the request.
         streams: Option<closing::Streams>,
-        /// Where answers go.
+        /// Channel for the replies.
         reply: replies::Outbox,
-        /// Counts against the requests of the user that wait for their turn.
+        /// Counts against the queued requests of the user.
         place: Option<OwnedSemaphorePermit>,
     },
-    /// Its connection is closed.
+    /// The connection was closed.
     Gone(ConnId),
 }
 
-/// Runs as an agent, as the supervisor has started this process, until it is ordered to stop (SIGTERM, SIGINT, or the
-/// controller). First it starts the log, which goes to
-/// standard error.
+/// Runs as an agent, as started by the supervisor, until it is ordered to stop (SIGTERM, SIGINT, or
+/// the controller). First initializes the log, which goes to standard error.
 pub fn agent_main(start_log: impl FnOnce(LevelFilter)) -> ExitCode {
     let inherited = sys::set_undumpable()
         .context("this process cannot be protected from others")
@@ -141,12 +143,13 @@ fn run(inherited: Inherited) -> anyhow::Result<()> {
         .block_on(serve(inherited))
 }
 
-/// What is found out when an agent starts.
+/// Properties of the machine that are determined when an agent starts.
 #[derive(Debug, Default)]
 struct NodeProbe {
-    /// Whether ranks may copy from each other's memory here, and gain by it.
+    /// Whether ranks can copy from each other's memory here, and gain by it.
     cross_memory: Option<CrossMemory>,
-    /// The address by which other machines reach this one, if the configuration names one that is its own.
+    /// The address at which other machines reach this one, if the configuration names one of its
+    /// own addresses.
     listens_at: Option<IpAddr>,
 }
 
@@ -180,7 +183,7 @@ async fn serve(inherited: Inherited) -> anyhow::Result<()> {
                 let Some(input) = input else { break };
                 executor.take(input);
             }
-            // Meanwhile other tasks bring what has come.
+            // Meanwhile other tasks receive what has arrived.
             () = tokio::task::yield_now(), if executor.has_clients() => {}
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io;
 
-/// The audit session of a process (a number, or `self`); nothing if it is in none.
+/// The audit session of a process (a number, or `self`); `None` if it is in no session.
 ///
 /// # Errors
-/// It cannot be read: the process is gone, the kernel has no audit, or this process lacks descriptors. The caller does not
-/// know then, and must not take the process for one that is in no session.
+/// The session cannot be read: the process has ended, the kernel has no audit, or this process
+/// lacks descriptors. The session is then unknown; the caller must not conclude that the process is
+/// in no session.
 pub(crate) fn of(pid: &str) -> io::Result<Option<u32>> {
     let text = fs::read_to_string(format!("/proc/{pid}/sessionid"))?;
     let session: u32 = text.trim().parse().map_err(io::Error::other)?;

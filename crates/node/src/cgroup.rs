@@ -1,9 +1,11 @@
-//! Control groups of jobs. The launcher makes `muster/NODE/job_J` in each hierarchy that the site uses and has scripts and step
-//! daemons begin in it ([`jobs`]); daemons make `step_S` below it and have tasks begin there ([`steps`]). A process joins before it
-//! executes anything of a user's, by a descriptor that was open before the fork, so none ever runs outside. Names of groups are
-//! made of numbers, and each directory is opened from the one above it: nothing that a user can make is followed.
+//! Control groups of jobs. The launcher creates `muster/NODE/job_J` in each hierarchy that the site
+//! uses, and scripts and step daemons begin in it ([`jobs`]); daemons create `step_S` below it for
+//! their tasks ([`steps`]). A process joins its group before it executes anything of a user's, by a
+//! descriptor opened before the fork, so none ever runs outside. Names of groups consist of
+//! numbers, and each directory is opened from the one above it, so nothing that a user can create
+//! is followed.
 //!
-//! What is decided about groups is in [`muster_node_core::cgroup`].
+//! Decisions about groups are made in [`muster_node_core::cgroup`].
 
 mod group;
 pub(crate) mod jobs;
@@ -16,7 +18,7 @@ use crate::sys::bare::{self, Errno};
 use muster_node_core::cgroup::GroupUsage;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// What groups of the same processes say in several hierarchies.
+/// Combines the figures of groups in several hierarchies that have the same processes.
 fn together<'g>(groups: impl Iterator<Item = &'g group::Group>) -> GroupUsage {
     groups
         .map(group::Group::usage)
@@ -27,15 +29,15 @@ fn together<'g>(groups: impl Iterator<Item = &'g group::Group>) -> GroupUsage {
         })
 }
 
-/// What a child joins: `cgroup.procs` of groups, open for writing.
+/// The groups that a child joins: their `cgroup.procs`, open for writing.
 #[derive(Debug, Default)]
 pub(crate) struct Entrances(Vec<OwnedFd>);
 
 impl Entrances {
-    /// In the child: joins the groups. Allocates nothing.
+    /// In the child: joins the groups. Allocates no memory.
     ///
     /// # Errors
-    /// It is not in all of them.
+    /// The process did not join all of the groups.
     pub(crate) fn join(&self) -> Result<(), Errno> {
         let mut groups = self.0.iter();
         groups.try_for_each(|procs| bare::try_write(procs.as_raw_fd(), b"0").map(drop))

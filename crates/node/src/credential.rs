@@ -1,7 +1,8 @@
-//! A process that makes one credential, by which a node's agent shows a controller on another host for which node it speaks,
-//! and ends. It runs as the supervisor's user, root, since such a credential is root's, and is a process of its own, since
-//! libmunge, which may wait for munged, has no business in the supervisor. The credential is for this node and nothing else:
-//! an agent that is taken over gets no other.
+//! A process that creates one credential and ends. With this credential a node's agent proves to a
+//! controller on another host which node it serves. The process runs as the supervisor's user,
+//! root, because such a credential is root's. It is a separate process because libmunge may wait
+//! for munged and must not run in the supervisor. The credential is valid for this node only, so an
+//! agent that is taken over gets no other.
 
 use crate::one_way_link::OneWayLink;
 use crate::options::AgentOptions;
@@ -21,10 +22,10 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Bytes of what the process says.
+/// Maximum size of the process's output.
 pub(crate) const SAID_MAX: usize = 16 << 10;
 
-/// What it is to make.
+/// The order of the process.
 #[derive(Debug, Encode, Decode)]
 struct CredentialOrder {
     #[n(0)]
@@ -47,7 +48,7 @@ struct CredentialOrder {
     node_key: PathBuf,
 }
 
-/// What it says.
+/// The output of the process.
 #[derive(Debug, Encode, Decode)]
 enum CredentialAnswer {
     /// The credential.
@@ -58,16 +59,16 @@ enum CredentialAnswer {
         #[n(1)]
         #[cbor(with = "minicbor::bytes")]
         credential: Vec<u8>,
-        /// The secret, where it is another than the one in the order.
+        /// The secret, if it is not the one in the order.
         #[n(2)]
         secret: Option<ByteArray<SECRET>>,
     },
-    /// Why there is none.
+    /// The reason for the failure.
     #[n(1)]
     Failed(#[n(0)] String),
 }
 
-/// Starts the process: its number, and where to read what it says.
+/// Starts the process; returns its process id, and the descriptor from which its output is read.
 pub(crate) fn start(options: &AgentOptions, secret: [u8; SECRET]) -> io::Result<(i32, OwnedFd)> {
     let OneWayLink { reader, writer } = OneWayLink::open()?;
     let network = &options.network;
@@ -125,7 +126,7 @@ fn make() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With the node's own key if it has one, else by `AuthType`.
+/// Uses the node's own key if it has one, else `AuthType`.
 fn make_proof(order: &CredentialOrder) -> anyhow::Result<Proof> {
     let purpose = Purpose::Node(order.node.clone());
     let own = match order.node_key.as_os_str().is_empty() {
@@ -149,20 +150,20 @@ fn make_proof(order: &CredentialOrder) -> anyhow::Result<Proof> {
     Ok(proof::make_with(&authentication, &ask, *order.secret)?)
 }
 
-/// A credential that was made.
+/// A created credential.
 pub(crate) struct Credential {
     /// Its kind.
     pub(crate) scheme: Scheme,
-    /// What is sent of it.
+    /// The bytes to send.
     pub(crate) bytes: Vec<u8>,
-    /// Its secret, where that is another than the one that was asked for.
+    /// Its secret, if it is not the requested one.
     pub(crate) secret: Option<[u8; SECRET]>,
 }
 
-/// Reads what the process has said, all of it.
+/// Reads the complete output of the process.
 ///
 /// # Errors
-/// It made none, for the reason that the error gives.
+/// The process created no credential, for the reason in the error.
 pub(crate) fn read(said: &[u8]) -> anyhow::Result<Credential> {
     match minicbor::decode(said).context("no credential was made")? {
         CredentialAnswer::Made {

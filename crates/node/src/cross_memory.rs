@@ -1,6 +1,7 @@
-//! Cross-memory attach: whether a rank may copy straight out of another's memory (process_vm_readv(2)), and whether
-//! that is faster on this machine than copying twice through memory that both share. MPI libraries assume the first
-//! and cannot know the second, so each node measures both once a boot, as a user without rights.
+//! Cross-memory attach: whether a rank may copy directly out of another's memory
+//! (process_vm_readv(2)), and whether that is faster on this machine than copying twice through
+//! shared memory. MPI libraries assume the former and cannot know the latter, so each node measures
+//! both once per boot, as an unprivileged user.
 
 mod probe;
 
@@ -16,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// How long a measurement may take, after which it ends by itself unless somebody stops it.
+/// Time limit of a measurement, after which its process ends by itself unless it is stopped.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The argument with which the launcher's program measures instead.
+/// The argument with which the launcher's program measures.
 pub(crate) const ARGUMENT: &str = "--cross-memory";
 
 /// What was found.
@@ -27,25 +28,26 @@ pub(crate) const ARGUMENT: &str = "--cross-memory";
 pub enum CrossMemory {
     /// It works.
     Works {
-        /// How fast, MB/s.
+        /// Speed of direct copies, MB/s.
         attach: u32,
-        /// How fast two processes copy through memory that they share, MB/s; 0 if that could not be measured.
+        /// Speed of copies between two processes through shared memory, MB/s; 0 if it could not be
+        /// measured.
         copy: u32,
     },
-    /// It does not: why, and what to do about it.
+    /// It does not work: the reason, and what to do about it.
     Fails(String),
 }
 
 impl CrossMemory {
-    /// Measures it in a process of its own, started from this program file.
+    /// Measures in a separate process, started from this program file.
     ///
     /// # Errors
-    /// The process cannot be started, or does not answer as it should.
+    /// The process cannot be started, or its answer is invalid.
     pub fn measure(program: &Path) -> io::Result<CrossMemory> {
         CrossMemory::of(&command(program).output()?)
     }
 
-    /// What the process has found.
+    /// The result of the process.
     fn of(output: &Output) -> io::Result<CrossMemory> {
         let text = String::from_utf8_lossy(&output.stdout);
         CrossMemory::parse(&text).ok_or_else(|| {
@@ -58,7 +60,7 @@ impl CrossMemory {
         })
     }
 
-    /// The words of [`std::fmt::Display`].
+    /// Parses the text of [`std::fmt::Display`].
     pub(crate) fn parse(text: &str) -> Option<CrossMemory> {
         let text = text.trim();
         if let Some(why) = text.strip_prefix("CrossMemoryAttach=NO CrossMemoryReason=") {
@@ -72,8 +74,8 @@ impl CrossMemory {
         })
     }
 
-    /// Whether ranks gain by it here. Copying twice has to be clearly faster before it is preferred: it takes the time
-    /// of two CPUs.
+    /// Whether ranks gain by it here. Copying twice must be clearly faster to be preferred, because
+    /// it uses the time of two CPUs.
     pub(crate) fn pays(&self) -> bool {
         match self {
             CrossMemory::Works { attach, copy } => {
@@ -112,7 +114,8 @@ fn command(program: &Path) -> Command {
     command
 }
 
-/// A measurement that goes on while the node starts. What was measured since the machine started stands in a file.
+/// A measurement that runs while the node starts. The result since the machine's boot is stored in
+/// a file.
 pub(crate) struct Probe {
     file: PathBuf,
     boot_id: String,
@@ -125,7 +128,7 @@ enum Running {
 }
 
 impl Probe {
-    /// Begins.
+    /// Starts the measurement.
     pub(crate) fn start(program: &Path, spool: &Path) -> Probe {
         let file = spool.join("cross-memory");
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -142,7 +145,7 @@ impl Probe {
         }
     }
 
-    /// Waits for the result; nothing if there is none.
+    /// Waits for the result; `None` if there is none.
     pub(crate) fn finish(self) -> Option<CrossMemory> {
         let found = match self.found {
             Ok(Running::Known(known)) => return Some(known),
@@ -180,8 +183,9 @@ impl std::fmt::Display for CrossMemory {
     }
 }
 
-/// What tells MPI libraries whether to use it: Open MPI 4 and 5, UCX, MPICH and Intel MPI. Each looks at its own and
-/// none minds the others'. A library that finds out by itself needs no word to use it.
+/// Variables that tell MPI libraries whether to use it: Open MPI 4 and 5, UCX, MPICH and Intel MPI.
+/// Each library reads only its own. A library that detects it by itself needs no variable to use
+/// it.
 pub(crate) fn switches(on: bool) -> &'static [(&'static str, &'static str)] {
     if on {
         &[
@@ -216,7 +220,7 @@ mod tests {
         assert_eq!(CrossMemory::parse(""), None);
     }
 
-    /// Somebody may have stopped it.
+    /// The process may have been stopped.
     #[test]
     fn a_measurement_that_does_not_end_is_killed() {
         let mut sleeper = Command::new("sleep");

@@ -1,4 +1,4 @@
-//! Descriptors that come with messages: srun's standard streams, on their way to the task that is to have them, and ends of
+//! Descriptors passed with messages: srun's standard streams on their way to the task, and
 //! connections to step daemons.
 
 use crate::sys;
@@ -13,13 +13,13 @@ use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// What is sent with descriptors that come without a message.
+/// The byte sent with descriptors that have no message.
 const ALONE: u8 = b'+';
 
-/// How many come with one message at most.
+/// Maximum number of descriptors per message.
 const COME_MAX: usize = SrunStdio::COUNT;
 
-/// What srun hands over for a task that is alone.
+/// What srun passes for the only task of a step.
 #[derive(Debug)]
 pub(crate) struct SrunStdio {
     pub(crate) stdin: OwnedFd,
@@ -30,10 +30,10 @@ pub(crate) struct SrunStdio {
 }
 
 impl SrunStdio {
-    /// How many there are to a message.
+    /// Number of descriptors per message.
     pub(crate) const COUNT: usize = 4;
 
-    /// The next that have come, if they have.
+    /// The next streams that have arrived, if any.
     pub(crate) fn take(received: &mut VecDeque<OwnedFd>) -> Option<SrunStdio> {
         if received.len() < Self::COUNT {
             return None;
@@ -46,27 +46,27 @@ impl SrunStdio {
         })
     }
 
-    /// They, in order.
+    /// The descriptors in order.
     pub(crate) fn into_fds(self) -> [OwnedFd; Self::COUNT] {
         [self.stdin, self.stdout, self.stderr, self.line]
     }
 
-    /// Whether each can be what it is taken for: a stream a file, a pipe, a character device or a Unix socket, and the
-    /// connection a Unix socket.
+    /// Whether each descriptor has a permitted kind: a stream is a file, a pipe, a character device
+    /// or a Unix socket, and the connection is a Unix socket.
     pub(crate) fn is_expected(&self) -> bool {
         let streams = [&self.stdin, &self.stdout, &self.stderr];
         streams.into_iter().all(is_stream) && is_connection(&self.line)
     }
 
-    /// Sends them alone; whether that was done.
+    /// Sends the descriptors without a message; returns whether they were sent.
     pub(crate) fn send(&self, socket: &impl AsRawFd) -> bool {
         send(socket, &[ALONE], &self.numbers()).is_ok()
     }
 
-    /// Waits for those that are [sent](SrunStdio::send) next.
+    /// Waits for the streams that are [sent](SrunStdio::send) next.
     ///
     /// # Errors
-    /// They do not come in time, or something else does.
+    /// The streams do not arrive in time, or other data arrives.
     pub(crate) fn wait(socket: &UnixStream, patience: Duration) -> io::Result<SrunStdio> {
         let time = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
@@ -80,13 +80,13 @@ impl SrunStdio {
         streams.ok_or_else(|| io::Error::other("no streams came"))
     }
 
-    /// Their numbers, in order.
+    /// Descriptor numbers in order.
     pub(crate) fn numbers(&self) -> [RawFd; Self::COUNT] {
         [&self.stdin, &self.stdout, &self.stderr, &self.line].map(AsRawFd::as_raw_fd)
     }
 }
 
-/// What kind of file it is, as far as that is known without asking its file system's server.
+/// The kind of the file, as far as it is known without contacting the server of its file system.
 fn kind_of(fd: &OwnedFd) -> Option<SFlag> {
     Some(sys::kind_of(fd)?.0)
 }
@@ -99,13 +99,13 @@ fn is_stream(fd: &OwnedFd) -> bool {
     }
 }
 
-/// A connection by a Unix socket.
+/// A connection over a Unix socket.
 fn is_connection(fd: &OwnedFd) -> bool {
     getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok()
         && getsockopt(fd, sockopt::SockType) == Ok(SockType::Stream)
 }
 
-/// Sends bytes, as many as the socket takes, and descriptors with the first of them.
+/// Sends as many bytes as the socket takes, and descriptors with the first of them.
 ///
 /// # Errors
 /// Those of sendmsg(2).
@@ -127,11 +127,12 @@ pub(crate) fn send(socket: &impl AsRawFd, bytes: &[u8], with: &[RawFd]) -> io::R
     )?)
 }
 
-/// Receives bytes, and what comes with them, which is closed at the next exec. Messages come after what comes with them.
+/// Receives bytes and the descriptors that come with them, which are closed at the next exec.
+/// Descriptors arrive before their message.
 ///
 /// # Errors
-/// Those of recvmsg(2); and `InvalidData` where more come than go with a message, after which those that come later would
-/// be mistaken for them.
+/// Those of recvmsg(2); and `InvalidData` if more descriptors arrive than belong to a message,
+/// because later ones would then be assigned to the wrong message.
 pub(crate) fn receive(
     socket: &impl AsRawFd,
     chunk: &mut [u8],
@@ -139,7 +140,7 @@ pub(crate) fn receive(
 ) -> io::Result<usize> {
     let got = sys::receive_descriptors(socket, chunk)?;
     let (count, lost) = (got.descriptors.len(), got.is_truncated);
-    // They are the caller's to close.
+    // The caller must close the descriptors.
     received.extend(got.descriptors);
     if count > COME_MAX {
         return Err(io::Error::new(
@@ -148,7 +149,7 @@ pub(crate) fn receive(
         ));
     }
     if lost {
-        // Those that come later would be taken for them.
+        // Later descriptors would be taken for these.
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "descriptors were lost on the way: there is no room for them",

@@ -1,9 +1,10 @@
-//! Many nodes in one process: each has its own connection to the real controller and speaks the agents' protocol, but
-//! its jobs run nowhere. They end after a time that is drawn, so that a site can try its configuration, and we can
-//! measure the controller, with thousands of nodes on one machine.
+//! Many nodes in one process. Each has its own connection to the real controller and speaks the
+//! agents' protocol, but its jobs run nowhere: they end after a random time. A site can thus try
+//! its configuration, and we can measure the controller, with thousands of nodes on one machine.
 //!
-//! What differs from an agent besides: no state survives this process, steps of `srun` start only where asked for and
-//! led by a real node, and signatures of orders are not checked, since nothing is run that they would protect.
+//! Other differences from an agent: no state survives this process, steps of `srun` start only if
+//! requested and only if a real node leads them, and signatures of orders are not checked, because
+//! nothing is executed.
 
 mod steps;
 
@@ -41,17 +42,17 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// Time between two versions of the report.
 const REPORT: Duration = Duration::from_millis(200);
-/// Launches that took so many milliseconds, or more, are counted together.
+/// Launches that took at least this many milliseconds are counted together.
 const LATE_MS: usize = 1000;
 
-/// How long emulated jobs run. A job that takes longer than its limit is ended by the controller, as a real one.
+/// Run time of emulated jobs. The controller ends a job that exceeds its limit, as with a real one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunTime {
-    /// So many seconds each.
+    /// The same number of seconds for each job.
     Fixed(f64),
-    /// Drawn from an exponential distribution of this mean, seconds.
+    /// Exponential distribution with this mean, seconds.
     Exponential(f64),
-    /// Drawn between these, seconds, each as likely.
+    /// Uniform distribution between these, seconds.
     Uniform(f64, f64),
 }
 
@@ -112,7 +113,7 @@ pub struct EmulatedNode {
     pub cpus: u32,
     /// Memory, MiB.
     pub memory_mib: u64,
-    /// Distances between its NUMA domains, row by row; empty: it says nothing of them.
+    /// Distances between its NUMA domains, row by row; empty if the node reports none.
     pub numa_distances: Vec<u32>,
 }
 
@@ -127,9 +128,9 @@ pub struct EmulateOptions {
     pub cluster: String,
     /// How long jobs run.
     pub run_time: RunTime,
-    /// Where counts are kept, if they are.
+    /// File for the counts, if any.
     pub report: Option<PathBuf>,
-    /// Where nodes listen for steps; they take no part in any if nothing is given.
+    /// Directory for the nodes' step sockets; without it they take part in no steps.
     pub step_dir: Option<PathBuf>,
 }
 
@@ -189,8 +190,8 @@ pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
     })
 }
 
-/// Launches by the milliseconds from the start that the controller gave the job until its order was here: both are on
-/// one machine and have one clock.
+/// Launches by the milliseconds from the controller's start time to the arrival of the order: both
+/// processes run on one machine with one clock.
 struct Launches {
     by_ms: Vec<u64>,
     counted: bool,
@@ -226,7 +227,7 @@ impl Launches {
     }
 }
 
-/// A reader of the file finds one version or the next.
+/// A reader of the file sees one version or the next.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let next = file.with_extension("next");
     std::fs::write(&next, text)?;
@@ -239,21 +240,21 @@ struct RunningNode {
     info: NodeInfo,
     options: Rc<EmulateOptions>,
     launches: Rc<RefCell<Launches>>,
-    /// For steps.
+    /// State for steps.
     grants: Rc<Grants>,
-    /// Jobs that it is part of; true while a script of theirs runs here.
+    /// Jobs that the node takes part in; true while their script runs here.
     jobs: HashMap<JobAttempt, bool>,
     /// When scripts end.
     ends: BinaryHeap<Reverse<(Timestamp, JobAttempt)>>,
-    /// Reports that are not acknowledged, and how many of them were sent on this connection.
+    /// Unacknowledged reports, and the number of them sent on this connection.
     reports: VecDeque<NumberedReport>,
     sent: usize,
     next: u64,
 }
 
-/// Why a connection is over.
+/// Why a connection has ended.
 enum End {
-    /// Dial again.
+    /// Connect again.
     Lost,
     /// Ordered to stop.
     Stopped,
@@ -417,7 +418,7 @@ impl RunningNode {
                 }
                 self.report(attempt, Report::Released);
             }
-            // Nothing is there to be signalled, printed or rebooted.
+            // There is no process to signal, and nothing to print or reboot.
             Order::Signal { .. } | Order::StepLimit { .. } | Order::Tell { .. } | Order::Reboot => {
             }
         }

@@ -1,5 +1,5 @@
-//! What happens when a daemon of the node meets a defect of its own: it says so in the log and ends, rather than go on with
-//! a part of itself missing. Its supervisor starts it again; jobs do not depend on it.
+//! Handling of a defect in a daemon of the node: the daemon logs it and ends, instead of continuing
+//! with a part of itself missing. Its supervisor starts it again; jobs do not depend on it.
 
 use crate::sys;
 use std::io::Write as _;
@@ -7,8 +7,8 @@ use std::io::Write as _;
 /// Exit status after a panic, as Rust's own.
 const STATUS: i32 = 101;
 
-/// Has a panic end the process at once, with its place in the log. Launcher and step daemons fork children without exec, so
-/// nothing may run on the way out of a child's panic.
+/// Makes a panic end the process at once, with its source location in the log. Launcher and step
+/// daemons fork children without exec, so no cleanup code may run after a child's panic.
 pub(crate) fn end_at_panic() {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("process {}: {panic}", std::process::id());
@@ -21,7 +21,7 @@ pub fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let backtrace = std::backtrace::Backtrace::capture();
         log::error!("this process ends because of a defect: {info}\n{backtrace}");
-        // What has no log has standard error.
+        // A process without a log uses standard error.
         if log::max_level() == log::LevelFilter::Off {
             let _ = writeln!(
                 std::io::stderr(),

@@ -1,10 +1,12 @@
-//! The launcher's process: one small single-threaded process per node that starts and waits for jobs, and outlives the agent. What
-//! it decides is [`muster_node_core::launcher`]'s; this executes it, and serves the connections of agent and root.
+//! The launcher's process: one small single-threaded process per node that starts jobs, waits for
+//! them, and outlives the agent. Its decisions are made in [`muster_node_core::launcher`]; this
+//! module performs them, and serves the connections of agent and root.
 //!
-//! It is started by the supervisor, leaves its session, and ends when ordered to (SIGTERM: once no job has processes;
-//! SIGUSR1: after killing them all). Everything happens in one poll loop; what a wake-up brings is written with one
-//! write to the record file and one to the agent. The names of process and files, `muster-shim` and `shim.*`, are those of
-//! earlier versions, which an update meets.
+//! The supervisor starts the launcher, which leaves the session and ends when ordered to (SIGTERM:
+//! once no job has processes; SIGUSR1: after killing all of them). Everything happens in one poll
+//! loop; the output of one wake-up is written with one write to the record file and one to the
+//! agent. The names of process and files, `muster-shim` and `shim.*`, are those of earlier
+//! versions, because an update meets files and processes with these names.
 
 mod connection;
 mod containers;
@@ -50,19 +52,18 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Connections at the same time: an agent, the one before it, and commands.
+/// Maximum number of connections: an agent, the previous agent, and commands.
 const CONNECTIONS_MAX: usize = 16;
-/// Bytes of a message in a line of the log.
+/// Maximum bytes of a message in a log line.
 const SHOWN_BYTES: usize = 60;
-/// Where the launcher of a spool directory listens.
+/// The socket of the launcher of a spool directory.
 pub(crate) fn socket_path(spool: &Path) -> PathBuf {
     spool.join("shim.sock")
 }
 
-/// Runs the launcher of a spool directory (the only argument), the probe of cross-memory attach, or what a user does with
-/// a user's files: writes a message, removes directories.
-/// Returns in the starting process once the launcher listens;
-/// the launcher itself goes on in the background.
+/// Runs the launcher of a spool directory (the only argument), the probe of cross-memory attach, or
+/// a helper that works with a user's files: writes a message, removes directories. Returns in the
+/// starting process once the launcher listens; the launcher itself continues in the background.
 pub fn launcher_main(args: impl IntoIterator<Item = String>) -> ExitCode {
     let first = args.into_iter().next();
     match first.as_deref() {
@@ -93,7 +94,7 @@ pub fn launcher_main(args: impl IntoIterator<Item = String>) -> ExitCode {
 
 /// Forks into the background and waits until the launcher is ready.
 fn start(spool: &Path) -> io::Result<ExitCode> {
-    // Whatever else the starter left open would stay open as long as jobs run.
+    // Other descriptors that the starter left open would stay open as long as jobs run.
     sys::close_from(3);
     sys::set_undumpable()?;
     sys::change_own_limits()?;
@@ -115,7 +116,8 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
         sys::Fork::Child => {
             drop(parent_end);
             let mut ready = child_end;
-            // Before anything is started, which would have the starter's standard error, and it would wait for that.
+            // Must precede the start of other processes: they would inherit the starter's standard
+            // error, and the starter would wait for them to close it.
             let run = detach(spool).and_then(|log| {
                 let mut launcher = Loop::open(spool)?;
                 ready.write_all(b"ready")?;
@@ -128,7 +130,8 @@ fn start(spool: &Path) -> io::Result<ExitCode> {
             match run {
                 Ok(()) => sys::exit_now(0),
                 Err(e) => {
-                    // Before it was ready the starter reads this, afterwards the log does.
+                    // Before the launcher is ready its standard error goes to the starter,
+                    // afterwards to the log.
                     let _ = write!(ready, "{e}");
                     eprintln!("{LAUNCHER_NAME}: {e}");
                     sys::exit_now(1)
@@ -151,12 +154,12 @@ fn detach(spool: &Path) -> io::Result<Log> {
     Ok(log)
 }
 
-/// A file that an earlier version has left keeps the mode it had.
+/// A file left by an earlier version keeps its old mode.
 fn make_private(file: &fs::File) -> io::Result<()> {
     file.set_permissions(fs::Permissions::from_mode(0o600))
 }
 
-/// Listens on a fresh socket of that mode.
+/// Listens on a new socket with that mode.
 pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let _ = fs::remove_file(path);
     let listener = UnixListener::bind(path).map_err(|e| {
@@ -178,7 +181,7 @@ struct Loop {
     is_attached: bool,
     executor: LauncherExecutor,
     path: PathBuf,
-    /// Keeps a second launcher away as long as this process lives.
+    /// Prevents a second launcher as long as this process lives.
     _lock: fs::File,
 }
 
@@ -188,7 +191,7 @@ impl Loop {
             .create(true)
             .truncate(false)
             .write(true)
-            // A process that can open it can lock it.
+            // A process that can open the file can lock it.
             .mode(0o600)
             .open(spool.join("shim.lock"))?;
         make_private(&lock)?;
@@ -234,7 +237,7 @@ impl Loop {
         }
     }
 
-    /// Waits for something to happen and delivers it.
+    /// Waits for an event and handles it.
     fn wait(&mut self) -> io::Result<()> {
         let entry = |fd: i32, events: i16| libc::pollfd {
             fd,
@@ -259,7 +262,8 @@ impl Loop {
             has_read |= conn.read(own);
             seen = others;
         }
-        // Orders before ends of processes: what they start may already have ended when those are looked at.
+        // Handle orders before ends of processes: a process that an order starts may already have
+        // ended when ends are collected.
         if has_read {
             self.executor.read_stepds();
             self.take_orders();
@@ -290,7 +294,7 @@ impl Loop {
         }
     }
 
-    /// Delivers a message; whether it may come by this connection.
+    /// Handles a message; returns whether it is permitted on this connection.
     fn take_order(&mut self, at: usize, message: LauncherCommand) -> bool {
         let conn = &mut self.conns[at];
         let event = match message {
@@ -303,7 +307,8 @@ impl Loop {
                 conn: conn.id,
                 kill,
             },
-            // Root attaches and stops; an agent has a connection on which that is done.
+            // Only root attaches agents and stops the launcher; an agent uses a connection that was
+            // attached for it.
             message if !conn.is_attached() || message.is_roots() => {
                 let shown = debug_beginning(&message, SHOWN_BYTES);
                 eprintln!("refused a message that is not from an agent: {shown}");
@@ -333,7 +338,7 @@ impl Loop {
         true
     }
 
-    /// The agent is here, or a new one: only the latest receives what happens.
+    /// Attaches an agent: only the latest one receives events.
     fn attach(&mut self, at: usize, attach: AttachAgent) {
         if let Err(why) = check_agent(&attach) {
             return self.refuse(at, &format!("{why}; update slurmd"));
@@ -357,7 +362,7 @@ impl Loop {
         eprintln!("{why}; it is refused, jobs go on");
         let conn = &mut self.conns[at];
         conn.output.push(&LauncherEvent::Refused(why.to_owned()));
-        // So little is taken at once.
+        // A message this small is sent at once.
         conn.send();
         conn.is_open = false;
     }
@@ -365,7 +370,7 @@ impl Loop {
     fn take_signals(&mut self) {
         const INFO: usize = size_of::<libc::signalfd_siginfo>();
         let mut infos = [0; 4 * INFO];
-        // There are as many at most as signals are waited for, so one read gets them all.
+        // There are at most as many entries as watched signals, so one read returns all of them.
         let length = nix::unistd::read(&self.signals, &mut infos).unwrap_or(0);
         let mut children = false;
         for info in infos[..length].chunks_exact(INFO) {
@@ -421,7 +426,7 @@ fn is_trusted(stream: &UnixStream) -> bool {
     uid.is_ok_and(|uid| uid == 0 || uid == geteuid().as_raw())
 }
 
-/// What a process that connects to the launcher says first, before an agent gets the connection.
+/// The first message on a connection to the launcher, before an agent gets the connection.
 pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
     let attach = AttachAgent {
         node: options.name.clone(),
@@ -434,22 +439,22 @@ pub(crate) fn attach_frame(options: &AgentOptions) -> Vec<u8> {
     muster_proto::frame::encode(&LauncherCommand::Attach(Box::new(attach)))
 }
 
-/// What became of [`stop_launcher`].
+/// Result of [`stop_launcher`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LauncherStop {
-    /// It has exited.
+    /// The launcher has exited.
     Stopped,
-    /// None was running.
+    /// No launcher was running.
     NotRunning,
-    /// It goes on: so many jobs have processes.
+    /// The launcher continues: this many jobs have processes.
     Busy(u32),
 }
 
-/// Stops the launcher of a spool directory. With `kill`, all processes of its jobs are killed first; otherwise it stays
-/// while there are any.
+/// Stops the launcher of a spool directory. With `kill`, all processes of its jobs are killed
+/// first; otherwise it continues while there are any.
 ///
 /// # Errors
-/// What the socket gives.
+/// Errors of the socket.
 pub fn stop_launcher(spool: &Path, kill: bool) -> io::Result<LauncherStop> {
     let mut stream = match UnixStream::connect(socket_path(spool)) {
         Ok(stream) => stream,

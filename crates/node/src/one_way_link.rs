@@ -1,8 +1,10 @@
-//! A stream of bytes by which a process without rights says something to root's: a TCP connection within the host.
+//! A byte stream by which an unprivileged process sends to a process of root's: a TCP connection
+//! within the host.
 //!
-//! It carries no descriptors, as a Unix socket does, which root would have to close. And the two ends share nothing in the kernel that
-//! a writer can hold: a pipe and a file do, for as long as a write takes, and a write from a mapping of a file of a user's
-//! file system (FUSE) takes as long as the user likes. The reader would wait for that in the kernel.
+//! Unlike a Unix socket it carries no descriptors, which root would have to close. The two ends
+//! also share no kernel lock that a writer can hold: with a pipe or a file the writer holds one for
+//! as long as a write takes, and a write from a mapped file of a user's file system (FUSE) takes as
+//! long as the user likes. The reader would wait for that lock in the kernel.
 
 use crate::os_error;
 use crate::sys;
@@ -18,13 +20,14 @@ use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
-/// Connections that wait to be accepted. There is one, unless somebody else finds the port in that moment.
+/// Length of the accept queue. It holds one connection, unless another process finds the port in
+/// that moment.
 const WAITING_MAX: i32 = 128;
-/// How long its packets may take within the host, milliseconds.
+/// Timeout for packets within the host, milliseconds.
 const ACCEPT_MAX_MS: u16 = 1000;
-/// Ports of root's, of these the ones that programs take that need any (rresvport(3), mount.nfs).
+/// Privileged ports that programs use when they need any such port (rresvport(3), mount.nfs).
 const PORTS: Range<u16> = 665..1024;
-/// Bytes that wait for the reader, before the writer has to.
+/// Number of unread bytes after which the writer waits.
 const BYTES: usize = 256 << 10;
 
 /// Both ends, which block and are closed at the next exec.
@@ -35,7 +38,7 @@ pub(crate) struct OneWayLink {
 }
 
 impl OneWayLink {
-    /// Makes one.
+    /// Opens a link.
     ///
     /// # Errors
     /// There is no loopback interface, or no descriptor is left.
@@ -53,7 +56,8 @@ impl OneWayLink {
         listener.set_nonblocking(true)?;
         let writer = bind_socket()?;
         let place = SockaddrIn::from(place_of(listener.local_addr()?)?);
-        // Within a host this waits for nobody, unless there is no room: then for as long as a packet takes that is lost.
+        // Within a host this waits for no process unless there is no room; then it waits as long as
+        // a lost packet takes.
         connect(writer.as_raw_fd(), &place)?;
         let writer = TcpStream::from(writer);
         let reader = accept(&listener, writer.local_addr()?)?;
@@ -67,7 +71,8 @@ impl OneWayLink {
     }
 }
 
-/// A socket of this host's own address. Root's has a port that no user can have: users can take all others.
+/// A socket of this host's loopback address. Root's socket has a privileged port, because users can
+/// take all others.
 fn bind_socket() -> io::Result<OwnedFd> {
     let own = socket(
         AddressFamily::Inet,
@@ -83,12 +88,12 @@ fn bind_socket() -> io::Result<OwnedFd> {
             let port = PORTS.start + (first % count + at) % count;
             match bind(own.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, port)) {
                 Ok(()) => {
-                    // A service that is started later may have the port too.
+                    // A service that starts later may also use the port.
                     setsockopt(&own, sockopt::ReuseAddr, &true)?;
                     return Ok(own);
                 }
                 Err(Errno::EADDRINUSE) => {}
-                // It has not all of root's rights.
+                // The process lacks some of root's rights.
                 Err(Errno::EACCES) => break,
                 Err(e) => return Err(e.into()),
             }
@@ -105,13 +110,13 @@ fn place_of(address: SocketAddr) -> io::Result<SocketAddrV4> {
     }
 }
 
-/// The connection from there. Any process of the host may have connected too.
+/// Accepts the connection from that address. Other processes of the host may have connected too.
 fn accept(listener: &TcpListener, from: SocketAddr) -> io::Result<TcpStream> {
     loop {
         match listener.accept() {
             Ok((accepted, peer)) if peer == from => return Ok(accepted),
             Ok(_) => {}
-            // The last packet by which a connection is made may come after connect(2) has returned.
+            // The last packet of the TCP handshake may arrive after connect(2) has returned.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
                 if poll(&mut fds, ACCEPT_MAX_MS)? == 0 {
@@ -164,7 +169,7 @@ mod tests {
         let text = [IoSlice::new(b"x")];
         let flags = MsgFlags::MSG_NOSIGNAL;
         let sent = sendmsg::<()>(link.writer.as_raw_fd(), &text, &rights, flags, None);
-        // The kernel refuses it, or sends the text without.
+        // The kernel refuses the descriptor, or sends the text without it.
         assert!(matches!(sent, Err(Errno::EINVAL) | Ok(1)), "{sent:?}");
         if sent.is_ok() {
             let mut received = std::collections::VecDeque::new();
@@ -173,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Who reads a pipe waits in the kernel for who writes to it.
+    /// A reader of a pipe waits in the kernel for a writer that blocks.
     #[test]
     fn a_writer_that_waits_for_its_memory_holds_no_reader() {
         let link = OneWayLink::open().unwrap();

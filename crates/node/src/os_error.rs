@@ -1,12 +1,12 @@
-//! Errors of the system with what they are about. The cause is kept: by its number it is decided whether something lacked that may be
-//! there later.
+//! Errors of the system with their context. The cause is kept, because its number decides whether a
+//! resource was missing that may be available later.
 
 use nix::errno::Errno;
 use std::error::Error;
 use std::fmt::Display;
 use std::io;
 
-/// An error of the system, and what it is about.
+/// An error of the system and its context.
 #[derive(Debug, thiserror::Error)]
 #[error("{subject}: {cause}")]
 struct NamedError {
@@ -15,7 +15,7 @@ struct NamedError {
     cause: io::Error,
 }
 
-/// An error with what it is about in its text, of the same kind.
+/// An error of the same kind with the context in its text.
 pub(crate) fn named(subject: impl Display, cause: io::Error) -> io::Error {
     let subject = subject.to_string();
     io::Error::new(cause.kind(), NamedError { subject, cause })
@@ -33,7 +33,8 @@ fn number(error: &io::Error) -> Option<Errno> {
     }
 }
 
-/// Whether an error says that something lacks which may be there later, as descriptors.
+/// Whether an error means that a resource is missing that may be available later, such as
+/// descriptors.
 pub(crate) fn is_temporary(error: &io::Error) -> bool {
     matches!(
         number(error),

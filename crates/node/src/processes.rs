@@ -1,5 +1,5 @@
-//! Which processes there are, and what comes of which. [`ProcessTree`] finds them by descent, with what every kernel has.
-//! Whose they are is for the launcher to say.
+//! Lists processes and their descendants. [`ProcessTree`] finds them by descent, which works on
+//! every kernel. The launcher decides to which job they belong.
 
 use crate::sys;
 use std::collections::HashSet;
@@ -12,22 +12,23 @@ const READ_SIZE: usize = 64 << 10;
 
 /// Finds the processes of jobs.
 pub(crate) trait Containment {
-    /// Everything below `roots`, without the roots.
+    /// All descendants of `roots`, without the roots.
     fn below(&self, roots: &[i32]) -> Vec<i32>;
     /// Children of this process.
     fn own_children(&self) -> Vec<i32>;
 }
 
-/// Processes by descent. The launcher adopts orphans (PR_SET_CHILD_SUBREAPER), so that nothing leaves the tree.
+/// Processes by descent. The launcher adopts orphans (PR_SET_CHILD_SUBREAPER), so that no process
+/// leaves the tree.
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
-    /// The kernel's list of this process's children, open for good: it is looked at with every burst of ended jobs.
-    /// Absent where the kernel has no such lists (CONFIG_PROC_CHILDREN).
+    /// The kernel's list of this process's children, kept open: it is read with every burst of
+    /// ended jobs. `None` if the kernel has no such lists (CONFIG_PROC_CHILDREN).
     own: Option<File>,
 }
 
 impl ProcessTree {
-    /// Looks at what the kernel offers. The calling process must stay single-threaded.
+    /// Determines what the kernel offers. The calling process must stay single-threaded.
     pub(crate) fn new() -> ProcessTree {
         let pid = std::process::id();
         ProcessTree {
@@ -56,7 +57,7 @@ impl Containment for ProcessTree {
         let mut found = Vec::new();
         let mut seen: HashSet<i32> = roots.iter().copied().collect();
         let mut todo = roots.to_vec();
-        // Without lists of children, one look at all processes serves for all of them.
+        // Without lists of children, one scan of all processes replaces all of them.
         let parents = if self.listed() || roots.is_empty() {
             Vec::new()
         } else {
@@ -97,7 +98,7 @@ impl Containment for ProcessTree {
     }
 }
 
-/// All of a file of /proc, from its start.
+/// The whole contents of a file in /proc.
 fn read_all(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 4096];
     let mut length = 0;
@@ -131,14 +132,14 @@ pub(crate) fn all_pids() -> Vec<i32> {
         .unwrap_or_default()
 }
 
-/// What /proc/PID/stat says of a process.
+/// Contents of /proc/PID/stat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
     /// Its parent.
     pub(crate) parent: i32,
     /// Its session.
     pub(crate) session: i32,
-    /// It has ended and nobody has collected it.
+    /// The process has ended and was not collected.
     pub(crate) zombie: bool,
     /// When it started, milliseconds since boot.
     pub(crate) start_ms: u64,
@@ -147,12 +148,13 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// Reads it; nothing if the process is gone.
+    /// Reads it; `None` if the process has ended.
     pub(crate) fn of(pid: i32) -> Option<Stat> {
         Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name, field 2, is whatever the process has chosen, not always text; it ends at the last parenthesis.
+    /// The name, field 2, was chosen by the process and is not always text; it ends at the last
+    /// parenthesis.
     fn parse(stat: &[u8]) -> Option<Stat> {
         let name_end = stat.iter().rposition(|byte| *byte == b')')?;
         let text = std::str::from_utf8(stat.get(name_end + 2..)?).ok()?;
@@ -173,11 +175,13 @@ pub(crate) fn parent_of(pid: i32) -> Option<i32> {
     Stat::of(pid).map(|stat| stat.parent)
 }
 
-/// Bytes of an environment that are read. The kernel gives a program no more than 6 MiB of arguments and variables, but a process
-/// may say later that any part of its memory is its environment (`PR_SET_MM_MAP`).
+/// Maximum bytes of an environment that are read. The kernel gives a program at most 6 MiB of
+/// arguments and variables, but a process may later declare any part of its memory its environment
+/// (`PR_SET_MM_MAP`).
 const ENVIRONMENT_MAX: u64 = 8 << 20;
 
-/// The values of some variables in the environment that a process was started with, or says that it was.
+/// Values of some variables in the environment that a process was started with, or claims to have
+/// been.
 pub(crate) fn variables<const N: usize>(pid: i32, names: [&str; N]) -> [Option<String>; N] {
     match File::open(format!("/proc/{pid}/environ")) {
         Ok(file) => variables_in(file, names),
@@ -185,7 +189,7 @@ pub(crate) fn variables<const N: usize>(pid: i32, names: [&str; N]) -> [Option<S
     }
 }
 
-/// Reads until all are found, and of none more than a program can be started with.
+/// Reads until all variables are found, and at most as much as a program can be started with.
 fn variables_in<const N: usize>(environ: impl Read, names: [&str; N]) -> [Option<String>; N] {
     let mut found = [const { None }; N];
     let mut environ = BufReader::with_capacity(READ_SIZE, environ.take(ENVIRONMENT_MAX));
@@ -201,7 +205,7 @@ fn variables_in<const N: usize>(environ: impl Read, names: [&str; N]) -> [Option
         };
         for (name, slot) in names.iter().zip(&mut found) {
             let value = entry.strip_prefix(name).and_then(|v| v.strip_prefix('='));
-            // As for getenv(3), the first one counts.
+            // As with getenv(3), the first one counts.
             if let (Some(value), None) = (value, &slot) {
                 *slot = Some(value.to_owned());
             }

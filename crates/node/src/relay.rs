@@ -1,9 +1,11 @@
-//! The relay of a node: takes connections from other hosts, of srun, of other agents and of step daemons, has the agent say which
-//! secret they must have, and connects them with the agent or with a step daemon's socket. What goes through them it carries,
-//! encrypted ([`muster_channel`]).
+//! The relay of a node: accepts connections from other hosts, of srun, of other agents and of step
+//! daemons. It asks the agent for the secret that each client must have, and connects the client
+//! with the agent or with a step daemon's socket. It forwards the data, encrypted on the network
+//! ([`muster_channel`]).
 //!
-//! It is a process of its own, of the agent's account, since it outlives the agent: streams of steps go on while slurmd is
-//! restarted. Once its agent is gone it accepts nobody any more, and ends with its last connection.
+//! It is a separate process under the agent's account because it outlives the agent: streams of
+//! steps continue while slurmd is restarted. Once its agent is gone it accepts no more connections,
+//! and ends with its last one.
 
 pub(crate) mod control;
 mod shares;
@@ -35,26 +37,27 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// Connections of which nobody knows yet whose they are.
+/// Limits on connections whose client is not known yet.
 const STRANGERS: Bounds = Bounds {
     all: 1024,
     of_address: 256,
 };
-/// How long somebody may remain one. The controller's word of a job may still be on its way to the agent.
+/// How long a client may remain unknown. The controller's message about a job may still be on its
+/// way to the agent.
 pub(crate) const STRANGER_MAX: Duration = Duration::from_secs(20);
-/// Where lines about connections go.
+/// Log target for lines about connections.
 const LOG: Log = Log {
     refused: |line| log_line(line),
-    // Both ends of a connection notice what has become of it.
+    // Both ends of a connection notice its state.
     failed: |_| (),
 };
 
-/// Logs a line, as long as there is a supervisor that takes it.
+/// Logs a line, as long as the supervisor reads the log.
 fn log_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{RELAY_NAME}: {text}");
 }
 
-/// Runs as a relay, as the supervisor has started this process.
+/// Runs as a relay, as started by the supervisor.
 pub fn relay_main() -> ExitCode {
     failure::end_on_panic();
     match run() {
@@ -103,21 +106,21 @@ fn run() -> anyhow::Result<()> {
     })
 }
 
-/// Where the agent's answer to a question goes.
+/// Receives the agent's answer to a question.
 type Answer = oneshot::Sender<Result<VerifiedPeer, String>>;
 
 /// Who may connect.
 struct VerifiedPeer {
     secret: [u8; SECRET],
-    /// To this socket; to the agent itself if absent.
+    /// The socket to connect to; `None` for the agent itself.
     path: Option<String>,
     owner: Owner,
 }
 
-/// Somebody who has the key, and what comes of that.
+/// A client that has proved its key, and the resulting connection.
 struct AuthenticatedPeer {
     place: Destination,
-    /// What is sent first.
+    /// Bytes to send first.
     answer: Vec<u8>,
     channel: UnconfirmedChannel,
     owner: Owner,
@@ -125,26 +128,28 @@ struct AuthenticatedPeer {
 
 struct Relay {
     agent: Control,
-    /// Where answers to questions go that the agent has not answered.
+    /// Receivers of answers to pending questions.
     answers: RefCell<HashMap<StrangerId, Answer>>,
-    /// Of whom the agent was asked, and who are gone: as many as it has not read of, and no more are asked of before.
+    /// Clients of pending questions that are gone. The agent is notified before it gets more
+    /// questions.
     gone: mpsc::UnboundedSender<StrangerId>,
     shares: Rc<Shares>,
 }
 
-/// What a connection leads to.
+/// The destination of a connection.
 enum Destination {
-    /// A step daemon, to which it is connected.
+    /// A connected step daemon.
     Stepd(UnixStream),
     /// The agent.
     Agent,
 }
 
-/// A question to the agent: it need not keep an answer for a connection that is gone, or has no key.
+/// A question to the agent. If the connection ends or has no key, the agent is asked to drop its
+/// answer.
 struct PendingQuestion<'r> {
     relay: &'r Relay,
     id: StrangerId,
-    /// It is on its way.
+    /// The question was sent.
     is_sent: Cell<bool>,
 }
 
@@ -152,14 +157,14 @@ impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
         self.relay.answers.borrow_mut().remove(&self.id);
         if self.is_sent.get() {
-            // Nobody takes it any more where the agent is gone.
+            // If the agent is gone, nothing takes the message.
             let _ = self.relay.gone.send(self.id);
         }
     }
 }
 
 impl Relay {
-    /// With the way to the agent, and a limit of descriptors. Those who are gone are to be
+    /// A relay with a link to the agent and a descriptor limit. Clients that are gone must be
     /// [reported](Relay::report_gone).
     fn new(agent: Control, descriptors: u64) -> (Relay, mpsc::UnboundedReceiver<StrangerId>) {
         let (gone, reported) = mpsc::unbounded_channel();
@@ -172,21 +177,22 @@ impl Relay {
         (relay, reported)
     }
 
-    /// Reports to the agent who is gone, without end.
+    /// Reports to the agent which clients are gone, in a loop.
     async fn report_gone(&self, mut gone: mpsc::UnboundedReceiver<StrangerId>) {
         while let Some(first) = gone.recv().await {
-            // All in one turn: those who ask would have many before the next of these.
+            // Sends all reports in one turn; otherwise many questions would be sent before the next
+            // report.
             let turn = self.agent.turn().await;
             let mut next = Some(first);
             while let Some(id) = next {
-                // Where the agent is gone, that is found where its answers are taken.
+                // The task that reads answers notices the end of the agent.
                 let _ = turn.send(&ToAgent::Gone(id), None).await;
                 next = gone.try_recv().ok();
             }
         }
     }
 
-    /// Takes the agent's answers until it is gone.
+    /// Reads the agent's answers until the agent is gone.
     async fn take_answers(&self) -> std::io::Result<()> {
         while let Some((answer, _)) = self.agent.receive::<ToRelay>().await? {
             let (number, answer) = match answer {
@@ -206,7 +212,7 @@ impl Relay {
                 }
                 ToRelay::Refused { number, why } => (number, Err(why)),
             };
-            // It may have gone meanwhile.
+            // The client may have disconnected meanwhile.
             let waiting = self.answers.borrow_mut().remove(&number);
             if let Some(waiting) = waiting {
                 let _ = waiting.send(answer);
@@ -215,7 +221,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Verifies that a stranger has the key of what it asks for, and connects it to that.
+    /// Verifies that a stranger has the key for its request, and connects it.
     async fn meet(
         &self,
         id: StrangerId,
@@ -252,7 +258,7 @@ impl Relay {
                 })
             }
             Err(why) => {
-                // It may have gone.
+                // The client may have disconnected.
                 let _ = tcp.write_all(&Responder::refusal(&why)).await;
                 let _ = tcp.shutdown().await;
                 Err(why)
@@ -320,7 +326,7 @@ impl Relay {
         answered.await.map_err(|_| gone())?
     }
 
-    /// A connection to the agent, which knows whose it is.
+    /// A connection to the agent, which knows the client.
     async fn connect_agent(
         &self,
         id: StrangerId,
@@ -366,7 +372,7 @@ mod tests {
             }
             ids.split_off(filled)
         };
-        // One that is lost would be waited for without end.
+        // A lost answer would be waited for without end.
         let reported = tokio::time::timeout(STRANGER_MAX, reported);
         tokio::select! {
             () = relay.report_gone(gone) => panic!("no more is reported"),

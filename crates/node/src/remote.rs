@@ -1,4 +1,4 @@
-//! Connections to other nodes, by the key of a job or step.
+//! Connections to other nodes, using the key of a job or step.
 
 use anyhow::{Context as _, bail};
 use minicbor::bytes::ByteVec;
@@ -14,12 +14,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a connection may take to be made.
+/// Time limit for establishing a connection.
 pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// How long the other side may take to find out who it is.
+/// Time limit for the other side to verify the client.
 pub(crate) const PROOF_PATIENCE: Duration = Duration::from_secs(25);
 
-/// What this side says first.
+/// The first message of this side.
 pub(crate) fn hello() -> Vec<u8> {
     let hello = frame::encode(&ChannelHello {
         greeting: Versions::CLUSTER.greeting(),
@@ -28,14 +28,14 @@ pub(crate) fn hello() -> Vec<u8> {
     hello.get(4..).unwrap_or_default().to_vec()
 }
 
-/// Whether what the other side says can be understood here; `they` names it.
+/// Whether the other side's message is supported here; `they` names the other side in errors.
 pub(crate) fn check_answer(answer: &[u8], they: &str) -> anyhow::Result<()> {
     let answer: ChannelAnswer = frame::decode(answer).context("its greeting")?;
     let spoken = Versions::CLUSTER.check(&answer.greeting, they, "this node's slurmd");
     spoken.map_err(|refusal| anyhow::Error::msg(refusal.detail))
 }
 
-/// What shows that this side has a key.
+/// The proof that this side has a key.
 pub(crate) fn proof(credential: &JobCredential, key: &ByteVec) -> (Vec<u8>, [u8; SECRET]) {
     let credential = frame::encode(credential);
     let credential = credential.get(4..).unwrap_or_default().to_vec();

@@ -1,7 +1,8 @@
-//! Removes directories in which users could write. Nobody waits for that: there may be millions of files, or a file system
-//! that does not answer even when it is asked whose a directory is. So all of it is done by two processes. The first is
-//! root's; it renames the directories, and removes them when they are empty, which follows nothing of the user's. What is in
-//! them is removed by the second, which is their owner's.
+//! Removes directories in which users could write. No daemon waits for it, because there may be
+//! millions of files, or a file system that does not answer even a query for a directory's owner.
+//! Two processes do the work. The first runs as root: it renames the directories and removes them
+//! once they are empty, which follows nothing of the user's. The second runs as the owner of the
+//! directories and removes their contents.
 
 use crate::role::{self, LAUNCHER_NAME, Start};
 use crate::sys;
@@ -18,23 +19,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The argument with which the launcher's program removes directories instead, and the one for what is in them.
+/// Argument with which the launcher's program removes directories instead, and the argument for
+/// removing their contents.
 pub(crate) const REMOVAL_ARGUMENT: &str = "--remove";
 pub(crate) const CONTENT_ARGUMENT: &str = "--remove-content";
-/// The argument with which it removes directories of a user's, as that user, with what is in them.
+/// Argument with which it removes a user's directories with their contents, as that user.
 pub(crate) const OWN_ARGUMENT: &str = "--remove-own";
 
-/// A group that has rights to nothing: what counts is the owner.
+/// A group without rights, because only the owner matters.
 const NO_GROUP: u32 = 65534;
 
-/// Directories whose content is being removed.
+/// Directories whose contents are being removed.
 #[derive(Debug)]
 pub(crate) struct Removal {
-    /// The process that does it.
+    /// The removing process.
     pub(crate) pid: i32,
 }
 
-/// Whose they are, and which.
+/// Owner and paths of the directories.
 #[derive(Encode, Decode)]
 struct RemovalOrder {
     #[n(0)]
@@ -44,7 +46,7 @@ struct RemovalOrder {
 }
 
 impl Removal {
-    /// Begins to remove those that are there and belong to the user `owner`.
+    /// Starts removing those of the directories that exist and belong to the user `owner`.
     pub(crate) fn begin(owner: u32, dirs: &[PathBuf]) -> Option<Removal> {
         let first = dirs.first()?;
         let own = User {
@@ -66,7 +68,7 @@ impl Removal {
         }
     }
 
-    /// Waits for it, but not for ever, in a process that has nothing else to do.
+    /// Waits for the process for a limited time; for callers that have nothing else to do.
     pub(crate) fn wait(self, patience: Duration) {
         if sys::exit_code_within(self.pid, patience).is_none() {
             sys::kill(self.pid, Signal::SIGKILL as i32);
@@ -75,14 +77,14 @@ impl Removal {
     }
 }
 
-/// Starts a process of this user that removes directories, or what is in them.
+/// Starts a process of this user that removes directories, or their contents.
 fn start(argument: &str, user: &User, order: &RemovalOrder, outlives: bool) -> io::Result<i32> {
     let started = Start {
         words: &[LAUNCHER_NAME, argument],
         environment: Vec::new(),
         user,
         order: minicbor::to_vec(order).expect("writing to memory cannot fail"),
-        // The log is root's: what is the user's has no descriptor of it.
+        // The log is root's, so a process of the user gets no descriptor of it.
         errors: (argument == REMOVAL_ARGUMENT).then_some(libc::STDERR_FILENO),
         is_untraceable: argument != REMOVAL_ARGUMENT,
         kept: Vec::new(),
@@ -92,7 +94,7 @@ fn start(argument: &str, user: &User, order: &RemovalOrder, outlives: bool) -> i
     started.start()
 }
 
-/// Starts a process of this user that removes what is in directories.
+/// Starts a process of this user that removes the contents of directories.
 fn start_emptying(uid: u32, dirs: &[PathBuf]) -> io::Result<i32> {
     let order = RemovalOrder {
         owner: uid,
@@ -106,14 +108,14 @@ fn start_emptying(uid: u32, dirs: &[PathBuf]) -> io::Result<i32> {
     )
 }
 
-/// Starts a process of this user and group that removes those of these that are the user's, with what is in them. It goes on when this
-/// process is gone.
+/// Starts a process of this user and group that removes the directories which belong to the user,
+/// with their contents. The process outlives this one.
 pub(crate) fn start_removing_own(uid: u32, gid: u32, dirs: Vec<PathBuf>) -> io::Result<i32> {
     let order = RemovalOrder { owner: uid, dirs };
     start(OWN_ARGUMENT, &in_one_group(uid, gid), &order, true)
 }
 
-/// A user, without what other groups may do.
+/// A user without supplementary groups.
 fn in_one_group(uid: u32, gid: u32) -> User {
     User {
         uid,
@@ -123,8 +125,9 @@ fn in_one_group(uid: u32, gid: u32) -> User {
     }
 }
 
-/// Gives a directory of this user another name; that. Where the directory above has no sticky bit, another user may have put what
-/// is not his there. A directory that root has made and not given away yet is empty, and only what is empty is removed by root.
+/// Renames a directory of this user and returns its new name. If the parent directory has no sticky
+/// bit, another user may have put something else in its place. A directory that root has created
+/// and not given away yet is empty; root removes only empty directories.
 fn set_aside(dir: &Path, owner: u32) -> Option<PathBuf> {
     let found = fs::symlink_metadata(dir).ok()?;
     if !found.is_dir() || found.uid() != owner && found.uid() != geteuid().as_raw() {
@@ -148,12 +151,12 @@ fn read_order() -> io::Result<RemovalOrder> {
     minicbor::decode(&role::read_order()?).map_err(io::Error::other)
 }
 
-/// The process that removes directories: root's, as a rule.
+/// The process that removes directories; usually root's.
 pub(crate) fn removal_main() -> ExitCode {
     let Ok(RemovalOrder { owner, dirs }) = read_order() else {
         return ExitCode::FAILURE;
     };
-    // Under another name, what ends at this very moment cannot find them.
+    // After the rename, a process that is just ending cannot find the directory.
     let dirs = dirs.iter().filter_map(|dir| set_aside(dir, owner));
     let dirs: Vec<PathBuf> = dirs.collect();
     if dirs.is_empty() {
@@ -176,12 +179,12 @@ pub(crate) fn removal_main() -> ExitCode {
     done
 }
 
-/// The process that removes what is in them: their owner's.
+/// The process that removes the contents, which runs as their owner.
 pub(crate) fn content_main() -> ExitCode {
     let Ok(RemovalOrder { dirs, .. }) = read_order() else {
         return ExitCode::FAILURE;
     };
-    // Where the owner may not remove the directory itself, root does that.
+    // If the owner may not remove the directory itself, root does.
     let failed = dirs.iter().filter(|dir| tree_removal::empty(dir).is_err());
     match failed.count() {
         0 => ExitCode::SUCCESS,
@@ -189,12 +192,12 @@ pub(crate) fn content_main() -> ExitCode {
     }
 }
 
-/// The process that removes directories of its user's.
+/// The process that removes directories of its own user.
 pub(crate) fn own_main() -> ExitCode {
     let Ok(RemovalOrder { dirs, .. }) = read_order() else {
         return ExitCode::FAILURE;
     };
-    // What a job has left may be much, and it is over.
+    // A job may leave many files, and nothing waits for their removal, so it runs at low priority.
     sys::lower_priority();
     let failed = dirs
         .iter()
@@ -220,7 +223,7 @@ mod tests {
         fs::remove_dir(aside).unwrap();
     }
 
-    /// Where everybody may rename, what stands at the place of a step's directory may be a victim's.
+    /// If everybody may rename entries, the place of a step's directory may hold another user's.
     #[test]
     fn what_is_another_users_stays() {
         if !geteuid().is_root() {

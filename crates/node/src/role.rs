@@ -1,6 +1,6 @@
-//! Starts this program's own file afresh in another role, mostly as a user: between root and a user, or two users, there is
-//! always an exec. The new process has nothing of this one's memory, an empty environment unless one is given, and only
-//! the descriptors that are named here.
+//! Executes this program's own file in another role, mostly as a user: there is always an exec
+//! between root and a user, or between two users. The new process has nothing of this one's memory,
+//! an empty environment unless one is given, and only the descriptors named here.
 
 use crate::sys::{self, Words};
 use muster_node_core::messages::User;
@@ -25,39 +25,42 @@ pub const CREDENTIAL_NAME: &str = "muster-credential";
 /// Name under which the binary's own executable is started to make tokens of auth/slurm for users.
 pub const SACK_NAME: &str = "muster-sack";
 
-/// A user and group of processes that are nobody's: a number that no account has. No process of others may look into such a one or signal
-/// it, and there are such of the user nobody: jobs, and programs of the system.
+/// User and group of processes without an account: a number that no account has. Processes of other
+/// users must not be able to inspect or signal such a process; the user nobody is not suitable,
+/// because it has jobs and system programs.
 pub(crate) const NO_ACCOUNT: u32 = 65_530;
 
-/// Descriptor of the order, which the role reads when it starts; what else it keeps follows.
+/// Descriptor of the order, which the role reads when it starts; other inherited descriptors
+/// follow.
 const ORDER_FD: RawFd = 3;
-/// The first descriptor that follows.
+/// The first of the following descriptors.
 pub(crate) const FIRST_FD: RawFd = 4;
 
-/// A process that is to be started.
+/// A process to start.
 pub(crate) struct Start<'a> {
-    /// Its command line; the first word says which role it is.
+    /// Its command line; the first word selects the role.
     pub(crate) words: &'a [&'a str],
     pub(crate) environment: Vec<CString>,
-    /// Whom it becomes, where this process is root.
+    /// The user that it becomes, if this process is root.
     pub(crate) user: &'a User,
     /// Its order.
     pub(crate) order: Vec<u8>,
-    /// What it gets as its standard error. Otherwise that is /dev/null, as its other standard streams are.
+    /// Its standard error. If unset, it is /dev/null, like its other standard streams.
     pub(crate) errors: Option<RawFd>,
-    /// No other process of the user's may trace it or read its memory. For what is not in a job: it has root's control groups and
-    /// session, which the user would get by it.
+    /// No other process of the user may trace it or read its memory. For processes outside of a
+    /// job: they have root's control groups and session, which the user would otherwise get through
+    /// them.
     pub(crate) is_untraceable: bool,
-    /// Descriptors from [`FIRST_FD`] on.
+    /// Descriptors to inherit, from [`FIRST_FD`] on.
     pub(crate) kept: Vec<RawFd>,
-    /// It goes on when this process is gone.
+    /// It continues when this process ends.
     pub(crate) outlives: bool,
-    /// The mount namespace that it joins, if another than this process's.
+    /// The mount namespace to join, if not this process's.
     pub(crate) namespace: Option<RawFd>,
 }
 
 impl Start<'_> {
-    /// Starts it; gives its process id.
+    /// Starts the process; returns its process id.
     pub(crate) fn start(self) -> io::Result<i32> {
         let order = memory_file(&self.order)?;
         let mut kept = vec![order.as_raw_fd()];
@@ -92,7 +95,7 @@ impl Start<'_> {
     }
 }
 
-/// The file of this program, also where another has taken its place.
+/// The file of this program, even if another file has replaced it at its path.
 pub(crate) const OWN_FILE: &CStr = c"/proc/self/exe";
 
 fn join(namespace: Option<RawFd>) -> io::Result<()> {
@@ -116,7 +119,7 @@ fn leave_root(user: &User, parent: Option<u32>, is_untraceable: bool) -> io::Res
     Ok(chdir("/")?)
 }
 
-/// Bytes as a file in memory, open at its start.
+/// A memory file with these bytes, positioned at its start.
 pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(sys::memory_file(c"muster-order")?);
     file.write_all(bytes)?;
@@ -124,10 +127,10 @@ pub(crate) fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// In the new process: its order. The descriptors that it was given are closed at the next exec.
+/// In the new process: reads its order. Its inherited descriptors are closed at the next exec.
 ///
 /// # Errors
-/// It was started by somebody else.
+/// The process was not started by this program.
 pub(crate) fn read_order() -> io::Result<Vec<u8>> {
     if !sys::is_open(ORDER_FD) {
         return Err(io::Error::other("this program is started by Muster itself"));
@@ -138,7 +141,7 @@ pub(crate) fn read_order() -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// In the new process: takes the descriptor of this number.
+/// In the new process: takes the descriptor with this number.
 pub(crate) fn take_descriptor(fd: RawFd) -> io::Result<OwnedFd> {
     match sys::is_open(fd) {
         true => Ok(sys::adopt(fd)),

@@ -1,16 +1,18 @@
-//! Files that root opens by paths from the configuration. Others may own directories on the way, such as SlurmUser that of the
-//! logs: then they could have put links there that lead to files of root's.
+//! Files that root opens by paths from the configuration. Other users may own directories on the
+//! path, for example SlurmUser those of the logs, and could have put links there that lead to files
+//! of root's.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
-/// Links on the way to a file that are followed at most.
+/// Maximum number of links that are followed on the path to a file.
 const LINKS_MAX: u32 = 40;
 
-/// Whether only root decides what a path leads to, as far as it exists: all directories on the way are root's, links included,
-/// and others add names at most where they cannot take root's away (`/tmp`).
+/// Whether only root can decide what a path leads to, as far as it exists: all directories on the
+/// path, including those of links, are root's, and other users can at most add names without
+/// replacing root's (`/tmp`).
 ///
 /// # Errors
 /// Those of lstat(2), and a path with too many links.
@@ -18,7 +20,7 @@ pub fn only_root_leads_to(path: &Path) -> io::Result<bool> {
     only_user_leads_to(path, 0)
 }
 
-/// The same for another user beside root.
+/// The same for another user in addition to root.
 ///
 /// # Errors
 /// See [`only_root_leads_to`].
@@ -26,7 +28,8 @@ pub fn only_user_leads_to(path: &Path, uid: u32) -> io::Result<bool> {
     others_directory(path, uid).map(|found| found.is_none())
 }
 
-/// The first directory on the way to a path in which others than root and this user decide what its names lead to, if there is one.
+/// The first directory on a path in which users other than root and this user can change what names
+/// lead to, if there is one.
 ///
 /// # Errors
 /// See [`only_root_leads_to`].
@@ -86,10 +89,12 @@ fn components(path: &Path) -> Vec<PathBuf> {
 /// Mode of a log file.
 const LOG_MODE: u32 = 0o640;
 
-/// Opens a log file to append to it. Only its owner and group read it, since it names users and their jobs.
+/// Opens a log file for appending. Only its owner and group may read it, because it names users and
+/// their jobs.
 ///
 /// # Errors
-/// Those of open(2); and for root, where others could have put a link in the file's place, what is no plain file of one name.
+/// Those of open(2); and for root, if other users could have put a link in the file's place, a file
+/// that is not a regular file with one name.
 pub fn open_log(path: &Path) -> io::Result<File> {
     let mut open = OpenOptions::new();
     open.create(true).append(true).mode(LOG_MODE);
@@ -99,7 +104,8 @@ pub fn open_log(path: &Path) -> io::Result<File> {
 /// Opens a file that a daemon writes.
 ///
 /// # Errors
-/// Those of open(2); and for root, where others could have put a link in the file's place, what is no plain file of one name.
+/// Those of open(2); and for root, if other users could have put a link in the file's place, a file
+/// that is not a regular file with one name.
 pub fn open_own(path: &Path, open: &mut OpenOptions) -> io::Result<File> {
     if !nix::unistd::geteuid().is_root() || only_root_leads_to(path)? {
         return open.open(path);
@@ -116,7 +122,7 @@ pub fn open_own(path: &Path, open: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// A log that an earlier version, or logrotate, has made may be everybody's to read.
+/// A log created by an earlier version or by logrotate may be readable for everybody.
 fn keep_from_others(file: File) -> io::Result<File> {
     let found = file.metadata()?;
     let mode = found.mode() & 0o7777;
@@ -149,7 +155,7 @@ mod tests {
             assert_eq!(mode(&old), after);
             assert_eq!(fs::read_to_string(&old).unwrap(), "a line\n");
         }
-        // What is no file keeps its mode.
+        // A file that is not regular keeps its mode.
         let null = mode(Path::new("/dev/null"));
         open_log(Path::new("/dev/null")).unwrap();
         assert_eq!(mode(Path::new("/dev/null")), null);

@@ -1,6 +1,7 @@
-//! A process of slurmd's that has the cluster's key of auth/slurm and makes tokens with it for the users of this host
-//! ([`muster_trust::sack`]), and does nothing else. It runs as the supervisor's user, root, since the key is root's or that of
-//! `SlurmUser`; it is a process of its own, since users speak with it, and the supervisor has the node's processes.
+//! A process of slurmd's that holds the cluster's key of auth/slurm and only makes tokens with it
+//! for the users of this host ([`muster_trust::sack`]). It runs as the supervisor's user, root,
+//! because the key belongs to root or `SlurmUser`. It is a separate process because users
+//! communicate with it, and the supervisor controls the node's processes.
 
 use crate::failure;
 use crate::options::AgentOptions;
@@ -21,12 +22,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// A process that lived less has failed.
+/// A process that ends earlier than this counts as failed.
 const LIFE_MIN: Duration = Duration::from_secs(10);
-/// After so many that failed, one after another, no other is started.
+/// After this number of consecutive failures no other process is started.
 const FAILURES_MAX: u32 = 5;
 
-/// What it is to do.
+/// The order of the process.
 #[derive(Debug, Encode, Decode)]
 struct TokenOrder {
     #[n(0)]
@@ -53,8 +54,8 @@ pub(crate) struct SackProcess {
 }
 
 impl SackProcess {
-    /// Starts it, if users of this host need tokens: the controller is on another host, and the key is not everybody's. Its
-    /// lines go to `log`.
+    /// Starts the process if users of this host need tokens: the controller is on another host, and
+    /// not everybody may read the key. Its lines go to `log`.
     pub(crate) fn start(
         options: &AgentOptions,
         log: Option<&File>,
@@ -110,7 +111,7 @@ impl SackProcess {
         Ok(())
     }
 
-    /// Starts it again, if it is the process that has ended.
+    /// Starts the process again, if it is the one that has ended.
     pub(crate) fn ended(&mut self, pid: i32, log: Option<&File>) {
         if self.pid != Some(pid) {
             return;
@@ -164,7 +165,7 @@ fn run() -> anyhow::Result<()> {
     serve(SackServer::new(settings, socket), never()?)
 }
 
-/// Serves users until something comes by `until`.
+/// Serves users until `until` becomes readable.
 ///
 /// # Errors
 /// The socket is broken.
@@ -176,7 +177,7 @@ pub fn serve(mut server: SackServer, until: OwnedFd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By this, nothing comes.
+/// Nothing arrives on this descriptor.
 fn never() -> io::Result<OwnedFd> {
     let (reader, writer) = nix::unistd::pipe()?;
     std::mem::forget(writer);

@@ -1,17 +1,17 @@
-//! Bytes that wait for somebody to take them. What goes to many, as input to all tasks of a step does, is shared among their
-//! queues: a frame of it is up to 64 MiB.
+//! A queue of output bytes. Data for many receivers, such as input for all tasks of a step, is
+//! shared among their queues: a frame of it may have 64 MiB.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Less is copied: a list of many small pieces would cost more than it holds.
+/// Shorter data is copied: a list of many small pieces would cost more memory than its contents.
 const SHARED_LEAST: usize = 64 << 10;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SharedQueue {
     pieces: VecDeque<Piece>,
-    /// Bytes of the first piece that were taken.
+    /// Bytes of the first piece that were already taken.
     taken: usize,
     length: usize,
 }
@@ -32,17 +32,17 @@ impl Piece {
 }
 
 impl SharedQueue {
-    /// How many bytes wait.
+    /// Number of queued bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// Nothing waits.
+    /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Adds bytes, and shares them if they are many.
+    /// Adds bytes; shares them if they are many.
     pub(crate) fn push(&mut self, bytes: &Rc<Vec<u8>>) {
         if bytes.len() < SHARED_LEAST {
             return self.push_copy(bytes);
@@ -63,13 +63,13 @@ impl SharedQueue {
         }
     }
 
-    /// The first bytes that wait; none if nothing does.
+    /// The first queued bytes; `None` if the queue is empty.
     pub(crate) fn front(&self) -> &[u8] {
         let first = self.pieces.front().map_or(&[][..], Piece::bytes);
         first.get(self.taken..).unwrap_or_default()
     }
 
-    /// So many of [the first](SharedQueue::front) were taken.
+    /// Removes that many bytes of [the first](SharedQueue::front).
     pub(crate) fn advance(&mut self, count: usize) {
         let count = count.min(self.front().len());
         (self.taken, self.length) = (self.taken + count, self.length - count);
@@ -79,7 +79,7 @@ impl SharedQueue {
         }
     }
 
-    /// Nothing waits any more.
+    /// Empties the queue.
     pub(crate) fn clear(&mut self) {
         *self = SharedQueue::default();
     }

@@ -1,15 +1,18 @@
-//! The step daemon: one process per step and node, executed afresh by the launcher ([`start`]). It starts the tasks, carries their streams to
-//! srun and back, tells how they ended, and leaves its result in a file of the spool, so that nothing else need be
-//! alive when it ends. What it decides is in [`muster_node_core::stepd`], a state machine; here is what carries that out: one
-//! thread, one poll loop. A daemon whose step left nothing behind may be given the next step of
-//! its job by the launcher, which costs less than another process.
+//! The step daemon: one process per step and node, executed afresh by the launcher ([`start`]). It
+//! starts the tasks, carries their streams to srun and back, reports how they ended, and writes its
+//! result to a file in the spool, so that no other process needs to be running when it ends. Its
+//! decisions are made in [`muster_node_core::stepd`], a state machine; this module performs them in
+//! one thread with one poll loop. The launcher may give the next step of the job to a daemon whose
+//! step left nothing behind, which costs less than another process.
 //!
-//! Its life: listens; waits for srun's key; forks all tasks, which open their files and wait for each other; lets
-//! them go; carries bytes until the last task has ended, kills what those left behind, sends the rest, and exits.
-//! SIGTERM, or srun's disappearance, ends the tasks: TERM, after `KillWait` KILL.
+//! Its life: it listens; waits for srun's key; forks all tasks, which open their files and wait for
+//! each other; releases them; forwards bytes until the last task has ended; kills the remaining
+//! processes; sends the rest, and exits. SIGTERM, or the disappearance of srun, ends the tasks:
+//! TERM, and KILL after `KillWait`.
 //!
-//! A task that is alone may have srun's own streams (`StepOrder::direct`). Then nothing is carried and nobody waited for:
-//! with the streams comes a connection to srun, and the last word on it is said when the end is recorded.
+//! The only task of a step may use srun's own streams (`StepOrder::direct`). Then the daemon
+//! forwards nothing and waits for no connection: a connection to srun comes with the streams, and
+//! the final message is sent on it when the end is recorded.
 
 mod around;
 mod asked_signals;
@@ -56,7 +59,7 @@ fn run(
     sys::exit_now(0)
 }
 
-/// Leaves the result of a step in a file.
+/// Writes the result of a step to a file.
 fn leave(path: &Path, end: &StepEnd, kept: &KeptEntries) {
     if let Err(e) = crate::step_result::write(path, end, kept) {
         stepd_log::line(&format!("{}: {e}", path.display()));

@@ -1,29 +1,30 @@
-//! What a step daemon writes to the launcher's log, which is its standard error. A daemon goes on writing to the file that it was
-//! started with, also where that has been moved away since: what bounds the log is what each daemon may write. Emulated nodes, which
-//! are one process, write as much in all.
+//! Lines that a step daemon writes to the launcher's log, which is its standard error. A daemon
+//! continues to write to the file with which it was started, even if that was renamed since, so the
+//! log is bounded by a limit per daemon. Emulated nodes, which are one process, have the same limit
+//! together.
 
 use std::io::Write as _;
 use std::sync::Mutex;
 
-/// Bytes that a daemon may write in all.
+/// Maximum number of bytes per daemon.
 const BYTES_MAX: usize = 16 << 10;
 /// Characters of a line.
 const LINE_MAX: usize = 512;
 
 static LEFT: Mutex<Budget> = Mutex::new(Budget(BYTES_MAX));
 
-/// Writes a line, or a part of it, unless this daemon has written much.
+/// Writes a line, or a part of it, unless this daemon has reached its limit.
 pub(crate) fn line(text: &str) {
     let line = LEFT
         .lock()
         .ok()
         .and_then(|mut left| left.line(text))
         .unwrap_or_default();
-    // There is nobody to tell of a log that cannot be written.
+    // A failure to write to the log cannot be reported.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// How many bytes this process may still write.
+/// Number of bytes that this process may still write.
 #[cfg(test)]
 pub(crate) fn bytes_left() -> usize {
     LEFT.lock().unwrap().0

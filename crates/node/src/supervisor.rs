@@ -1,13 +1,16 @@
-//! The supervisor: `slurmd` itself, once it has read the configuration. It runs as root, or as the user who started it. It has
-//! one thread and talks to its own child only. It takes the spool directory, makes the sockets on which users and other nodes
-//! reach this one, starts the launcher unless one runs, and executes this program afresh as the agent, under an account without
-//! privileges. Then it waits for the agent's end.
+//! The supervisor: `slurmd` itself, once it has read the configuration. It runs as root, or as the
+//! user who started it, has one thread, and communicates only with its own child. It takes the
+//! spool directory, creates the sockets on which users and other nodes reach this one, starts the
+//! launcher unless one runs, and executes this program afresh as the agent, under an account
+//! without privileges. Then it waits for the agent's end.
 //!
-//! Meanwhile the agent may ask for four things ([`lines`]): a connection to the launcher, to the controller, and to the agent
-//! of another node on this machine, and a credential for this node, by which a controller on another host knows it. With
-//! auth/slurm it starts the process that makes tokens for users, too. The only path in a request is that of another agent's
-//! socket, of which the agent chooses a node's name at most ([`peers`]), and no descriptor can come with one. Lines of the agent's log come by another link
-//! ([`agent_lines`]). SIGTERM and SIGINT are passed on. When the agent ends, the supervisor ends with its status; when the
+//! Meanwhile the agent may request four things ([`lines`]): a connection to the launcher, to the
+//! controller, and to the agent of another node on this machine, and a credential by which a
+//! controller on another host recognizes this node. With auth/slurm the supervisor also starts the
+//! process that makes tokens for users. The only path in a request is that of another agent's
+//! socket, of which the agent chooses at most the node's name ([`peers`]), and a request cannot
+//! carry descriptors. The agent's log lines arrive on another link ([`agent_lines`]). SIGTERM and
+//! SIGINT are forwarded. When the agent ends, the supervisor ends with its status; when the
 //! supervisor is killed, the kernel kills the agent.
 
 mod account;
@@ -59,17 +62,17 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Variables that the agent gets of the supervisor's.
+/// Variables that the agent inherits from the supervisor.
 const KEPT_VARIABLES: [&str; 2] = ["TZ", "RUST_BACKTRACE"];
 
-/// How long an agent waits before it asks for the launcher again, at least.
+/// Minimum time before an agent requests the launcher again.
 const LAUNCHER_PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs a node's agent, and the launcher if none runs, until the agent ends. Gives the agent's exit status. The launcher
-/// and the jobs go on.
+/// Runs a node's agent, and the launcher if none runs, until the agent ends. Returns the agent's
+/// exit status. The launcher and the jobs continue.
 ///
 /// # Errors
-/// When there is no such account, when the spool directory cannot be used, or when a process cannot be started.
+/// There is no such account, the spool directory cannot be used, or a process cannot be started.
 pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     failure::end_on_panic();
     if let Err(e) = sys::protect() {
@@ -108,13 +111,13 @@ pub fn run(options: AgentOptions, log: AgentLog) -> anyhow::Result<ExitCode> {
     let mut supervisor = Supervisor::start(options, &order, given, log, &account, signals)?;
     supervisor.sack = sack;
     let ended = supervisor.serve();
-    // A client that asks now has no agent to wait for.
+    // A client that connects now finds no agent.
     drop(socket);
     drop(supervisor);
     Ok(ended?)
 }
 
-/// Standard input and output are not needed any more, and are nobody's business.
+/// Closes standard input and output, which are not needed any more.
 fn close_terminal() -> io::Result<()> {
     let null = OpenOptions::new()
         .read(true)
@@ -141,7 +144,7 @@ fn watch_signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&mask, flags)?)
 }
 
-/// What the agent gets besides its connections to the supervisor.
+/// What the agent gets in addition to its connections to the supervisor.
 struct AgentSetup<'a> {
     socket: &'a NodeSocket,
     relay: Option<OwnedFd>,
@@ -154,41 +157,42 @@ struct Supervisor {
     signals: SignalFd,
     /// The agent's process.
     agent: i32,
-    /// What the agent asks for.
+    /// Requests of the agent.
     requests: RequestReceiver,
-    /// Where the answers to each kind of request go: connections to the launcher, to the controller, and to other agents.
+    /// Sockets for the answers to each kind of request: connections to the launcher, to the
+    /// controller, and to other agents.
     launcher: OwnedFd,
     controller: OwnedFd,
     peers: OwnedFd,
-    /// Where other agents of this machine are.
+    /// Spool directories of other nodes on this machine.
     peer_places: PeerPlaces,
-    /// Where what becomes of the configuration is said.
+    /// Socket for results of applying the configuration.
     news: OwnedFd,
     log: AgentLog,
-    /// What agent and relay log.
+    /// Log lines of agent and relay.
     lines: [AgentLines; 2],
-    /// When the agent last asked for the launcher.
+    /// Time of the agent's last request for the launcher.
     launcher_asked: Option<Instant>,
-    /// A launcher that is being started, for which the agent waits.
+    /// A launcher that is being started and for which the agent waits.
     starting: Option<Starting>,
-    /// The process that makes a credential.
+    /// The process that creates a credential.
     credential: Option<i32>,
-    /// The process that gets the configuration.
+    /// The process that fetches the configuration.
     fetching: Option<i32>,
-    /// It has changed since that process began.
+    /// The configuration has changed since that process began.
     fetch_again: bool,
-    /// The last attempt failed.
+    /// The last attempt to fetch it failed.
     fetch_failed: bool,
-    /// What may still be logged about attempts.
+    /// Log budget for these attempts.
     fetch_lines: LineBudget,
     /// The process that makes tokens for users.
     sack: Option<SackProcess>,
 }
 
-/// Bytes of a line about the configuration, more or less.
+/// Approximate size of a log line about the configuration.
 const FETCH_LINE: usize = 128;
 
-/// The verb, in place of `fetch`, with which the configuration is fetched after a pause.
+/// The command, in place of `fetch`, that fetches the configuration after a pause.
 pub const FETCH_LATER: &str = "fetch-later";
 
 impl Supervisor {
@@ -299,7 +303,8 @@ impl Supervisor {
         }
     }
 
-    /// Has the configuration fetched anew, if this node's comes from the controller: one process at a time.
+    /// Fetches the configuration again if this node gets it from the controller; one process at a
+    /// time.
     fn fetch_configuration(&mut self) {
         if self.options.fetch.is_empty() {
             return;
@@ -338,7 +343,7 @@ impl Supervisor {
 
     fn configuration_fetched(&mut self, status: i32) {
         self.fetching = None;
-        // The agent may ask on and on.
+        // The agent may request again and again.
         let is_logged = admit_fetch_line(&mut self.fetch_lines, Instant::now());
         match status {
             _ if !is_logged => {}
@@ -362,7 +367,7 @@ impl Supervisor {
         }
     }
 
-    /// Has a credential made: where to read it.
+    /// Starts the creation of a credential; returns the descriptor from which it is read.
     fn start_credential(&mut self, secret: [u8; SECRET]) -> io::Result<OwnedFd> {
         if self.credential.is_some() {
             return Err(io::Error::other("another credential is being made"));
@@ -372,7 +377,7 @@ impl Supervisor {
         Ok(said)
     }
 
-    /// Opens the log file anew: what was there was moved away (slurmd(8), SIGUSR2).
+    /// Opens the log file again after the old one was moved away (slurmd(8), SIGUSR2).
     fn reopen_log(&self) {
         let Some(path) = &self.log.path else {
             return;
@@ -386,7 +391,8 @@ impl Supervisor {
         }
     }
 
-    /// Passes signals on to the agent, but those about the log; gives the agent's status if it has ended.
+    /// Forwards signals to the agent, apart from those about the log; returns the agent's status if
+    /// it has ended.
     fn take_signals(&mut self) -> Option<ExitCode> {
         while let Ok(Some(info)) = self.signals.read_signal() {
             let signal = i32::try_from(info.ssi_signo).unwrap_or(0);
@@ -423,7 +429,7 @@ impl Supervisor {
         if self.starting.is_some() {
             return;
         }
-        // Each link takes ports of root's for a while.
+        // Each link occupies privileged ports for a while.
         let last = self.launcher_asked.replace(Instant::now());
         if last.is_some_and(|last| last.elapsed() < LAUNCHER_PAUSE) {
             let often = io::Error::other("the launcher was asked for too often");
@@ -456,27 +462,29 @@ impl Supervisor {
     }
 }
 
-/// A time as poll(2) has it, which is not before it.
+/// Converts a time to a poll(2) timeout, rounded up.
 fn poll_timeout(due: Option<Duration>) -> i32 {
     due.map_or(-1, |due| {
         i32::try_from(due.as_millis() + 1).unwrap_or(i32::MAX)
     })
 }
 
-/// Writes what a connection begins with.
+/// Writes the first message of a connection.
 fn write_first(connection: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    // There is room for it in a new socket.
+    // A new socket has room for it.
     match nix::unistd::write(connection, bytes)? {
         sent if sent == bytes.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }
 }
 
-/// Connects to the controller, which sees root, and has it take nothing from this connection but what the agent of this node
-/// may say: the agent is not root, and may be somebody else's by now. At the socket for daemons no user is in the way.
+/// Connects to the controller, which sees root as its peer, and restricts the connection to
+/// requests that this node's agent may send, because the agent is not root and may have been taken
+/// over. At the socket for daemons there are no users to wait for.
 fn connect_to_controller(options: &AgentOptions) -> io::Result<OwnedFd> {
     let connection = match lines::connect(&daemon_socket(&options.controller_socket)) {
-        // An earlier version of the controller, or one of another SlurmUser in a cluster that is not root's.
+        // The controller has an earlier version, or another SlurmUser in a cluster that does not
+        // run as root.
         Err(e) if launcher::is_absent(&e) || e.kind() == io::ErrorKind::PermissionDenied => {
             lines::connect(&options.controller_socket)?
         }
@@ -491,7 +499,7 @@ fn connect_to_controller(options: &AgentOptions) -> io::Result<OwnedFd> {
     Ok(connection)
 }
 
-/// What the supervisor ends with.
+/// The exit status of the supervisor.
 fn status(wait_status: i32) -> ExitCode {
     let code = match libc::WIFEXITED(wait_status) {
         true => libc::WEXITSTATUS(wait_status),
@@ -504,7 +512,7 @@ fn status(wait_status: i32) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Whether a line about the configuration may be logged. Nothing else reports those that were left out.
+/// Whether a line about the configuration may be logged. Nothing else reports suppressed lines.
 fn admit_fetch_line(lines: &mut LineBudget, now: Instant) -> bool {
     if let Some(count) = lines.take_left_out(now) {
         log::warn!("{count} lines on how the configuration was fetched were left out");
@@ -518,7 +526,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::time::Duration;
 
-    /// After one that was left out there was none any more.
+    /// After a suppressed line there was no other.
     #[test]
     fn lines_on_the_configuration_are_logged_again_after_a_while() {
         let now = Instant::now();
@@ -530,7 +538,8 @@ mod tests {
         assert!(admit_fetch_line(&mut lines, later));
     }
 
-    /// As many users as there is room for wait at the controller's socket, which does not accept.
+    /// Users wait at the controller's socket until its queue is full, and the controller does not
+    /// accept.
     #[test]
     fn users_do_not_keep_an_agent_from_the_controller() {
         let dir = std::env::temp_dir().join(format!("muster-daemons-{}", std::process::id()));

@@ -2,7 +2,7 @@
 
 use muster_model::cpuset::CpuSet;
 use muster_node_core::binding::Machine;
-use muster_node_core::binding::topology::{CpuPlace, Topology};
+use muster_node_core::binding::topology::{CpuPlace, CpuTopology};
 use muster_node_core::messages::MachineClaim;
 use std::collections::BTreeMap;
 use std::fs;
@@ -128,7 +128,7 @@ pub(crate) fn read_machine(claimed: MachineClaim) -> Machine {
 ///
 /// # Errors
 /// Why tasks cannot be bound by this: the claim is of another machine.
-fn read_topology(root: &Path, usable: &CpuSet, claim: Claim) -> Result<Topology, String> {
+fn read_topology(root: &Path, usable: &CpuSet, claim: Claim) -> Result<CpuTopology, String> {
     let mut threads = threads(root, usable);
     if threads.is_empty() {
         return Err(format!("{} does not describe the CPUs", root.display()));
@@ -145,7 +145,7 @@ fn read_topology(root: &Path, usable: &CpuSet, claim: Claim) -> Result<Topology,
             ));
         }
     };
-    Ok(Topology::of(places(&threads, by_core, claim.sockets)))
+    Ok(CpuTopology::of(places(&threads, by_core, claim.sockets)))
 }
 
 /// Groups threads into CPUs. A socket is a package unless the configuration has as many sockets as there are NUMA

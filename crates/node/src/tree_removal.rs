@@ -1,9 +1,10 @@
-//! Removes a directory of root's with all that users have left in it. Root follows nothing of theirs: each directory is opened by its
-//! name in the one that is open already, no link is followed, and no other file system is entered. Directories within directories
-//! are moved up and then removed one by one, so that neither a deep tree nor a long path is too much.
+//! Removes a directory of root's with everything that users have left in it. Root follows nothing
+//! of theirs: each directory is opened by its name relative to an open one, no link is followed,
+//! and no other file system is entered. Nested directories are moved up and then removed one by
+//! one, so that neither a deep tree nor a long path is a problem.
 //!
-//! A process of the user outside of the job may still have directories open. Before one is emptied it becomes root's alone, so that nothing is
-//! added to it meanwhile.
+//! A process of the user outside of the job may still have directories open. Before a directory is
+//! emptied it becomes accessible to root only, so that nothing is added to it meanwhile.
 
 use crate::sys::quiet_stat;
 use nix::errno::Errno;
@@ -17,13 +18,15 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a tree may take: processes of its user that are outside of the job, and have directories of it open, can add to it.
+/// Time limit for a tree: processes of its user outside of the job that have directories of it open
+/// can add to it.
 const REMOVAL_MAX: Duration = Duration::from_secs(3600);
 
-/// Removes a directory that is only root's to enter, in one of root's. What is not there is removed.
+/// Removes a directory that only root can enter, in one of root's. A missing directory counts as
+/// removed.
 ///
 /// # Errors
-/// Something of it stays: it is another file system's, may not be changed, or is added to without end.
+/// A part stays: it belongs to another file system, may not be changed, or is added to without end.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -49,10 +52,11 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what is in a directory of this process's user, who may have kept directories of it from being read or changed.
+/// Removes the contents of a directory of this process's user, who may have denied reading or
+/// changing some directories in it.
 ///
 /// # Errors
-/// Something of it stays; all else is gone.
+/// A part stays; everything else is removed.
 pub(crate) fn empty(path: &Path) -> io::Result<()> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
@@ -66,11 +70,12 @@ pub(crate) fn empty(path: &Path) -> io::Result<()> {
     tree.first_error.map_or(Ok(()), Err)
 }
 
-/// Removes a directory of this process's user, with what is in it. What is somebody else's, another file system's or no directory is left
-/// alone; such a file system, which may never answer, is not asked either.
+/// Removes a directory of this process's user with its contents. Entries of other users, other file
+/// systems and paths that are not directories are left alone; a file system that may never answer
+/// is not queried either.
 ///
 /// # Errors
-/// Something of it stays; all else is gone.
+/// A part stays; everything else is removed.
 pub(crate) fn remove_own(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -100,13 +105,13 @@ pub(crate) fn remove_own(path: &Path) -> io::Result<()> {
 struct Tree {
     top: OwnedFd,
     device: u64,
-    /// How many directories were moved up.
+    /// Number of directories that were moved up.
     moved: u64,
-    /// How many names were removed or moved.
+    /// Number of names that were removed or moved.
     changes: u64,
-    /// Why something stays.
+    /// The first reason why a part stays.
     first_error: Option<io::Error>,
-    /// When it is given up.
+    /// The removal stops at this time even if a part of the tree remains.
     until: Instant,
 }
 
@@ -122,7 +127,8 @@ impl Tree {
         })
     }
 
-    /// Removes what is in the top directory, and moves up what its directories hold; whether anything has changed.
+    /// Removes the contents of the top directory, and moves up the contents of its directories;
+    /// returns whether anything changed.
     fn empty_top(&mut self) -> io::Result<bool> {
         let before = self.changes;
         for entry in entries(&self.top)? {
@@ -153,7 +159,7 @@ impl Tree {
         self.first_error.get_or_insert(e);
     }
 
-    /// Removes a directory of the top one once its own directories are moved up.
+    /// Removes a directory of the top one after its own directories were moved up.
     fn empty_dir(&mut self, name: &OsStr) -> io::Result<()> {
         let dir = open_own_dir(&self.top, name)?;
         if fstat(&dir)?.st_dev != self.device {
@@ -183,7 +189,8 @@ impl Tree {
 }
 
 impl Tree {
-    /// Moves a directory up, to a name that is free: a removal that was interrupted has left some.
+    /// Moves a directory up to a free name, because an interrupted removal may have left some
+    /// names.
     fn move_up(&mut self, dir: &OwnedFd, inner: &OsStr) -> io::Result<()> {
         let mut is_open = false;
         loop {
@@ -191,7 +198,7 @@ impl Tree {
             let up = format!(".removed.{}", self.moved);
             match renameat(dir, inner, &self.top, up.as_str()) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.check_time()?,
-                // To move a directory is to change it.
+                // Moving a directory requires the right to change it.
                 Err(Errno::EACCES) if !is_open => {
                     open_up(dir, inner)?;
                     is_open = true;
@@ -202,13 +209,13 @@ impl Tree {
     }
 }
 
-/// Opens a directory in another, and nothing that a link leads to.
+/// Opens a directory in another one, without following a link.
 fn open_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(above, name, flags, Mode::empty())
 }
 
-/// The same of one that its user, who this process is, may have kept from being read.
+/// The same for a directory that its user, as whom this process runs, may have made unreadable.
 fn open_own_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
     match open_dir(above, name) {
         Err(Errno::EACCES) => {
@@ -219,7 +226,8 @@ fn open_own_dir(above: &OwnedFd, name: &OsStr) -> nix::Result<OwnedFd> {
     }
 }
 
-/// Lets the user of a directory, who this process is, read and change it. Root needs that nowhere, and follows no link here.
+/// Gives the user of a directory, as whom this process runs, the rights to read and change it. Root
+/// does not need that, and follows no link here.
 fn open_up(above: &OwnedFd, name: &OsStr) -> nix::Result<()> {
     match geteuid().is_root() {
         true => Err(Errno::EACCES),
@@ -227,7 +235,7 @@ fn open_up(above: &OwnedFd, name: &OsStr) -> nix::Result<()> {
     }
 }
 
-/// Makes a directory this user's alone.
+/// Restricts access to a directory to this user.
 fn take(dir: &OwnedFd) -> nix::Result<()> {
     if geteuid().is_root() {
         fchown(dir, Some(Uid::from_raw(0)), Some(Gid::from_raw(0)))?;
@@ -235,16 +243,16 @@ fn take(dir: &OwnedFd) -> nix::Result<()> {
     fchmod(dir, Mode::S_IRWXU)
 }
 
-/// What is in a directory, from its beginning and all of it: names that cannot be removed may come before others. They are read a
-/// few at a time, since its user chose how many there are.
+/// The complete contents of a directory, because names that cannot be removed may come before
+/// others. A few names are read at a time, because the user chose their number.
 fn entries(dir: &OwnedFd) -> io::Result<fs::ReadDir> {
     fs::read_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))
 }
 
-/// Removes a name that is no directory, or an empty one.
+/// Removes a name that is an empty directory or not a directory.
 fn remove_entry(above: &OwnedFd, name: &OsStr) -> nix::Result<()> {
     match unlinkat(above, name, UnlinkatFlags::NoRemoveDir) {
-        // What Linux says of a directory.
+        // The error that Linux returns for a directory.
         Err(Errno::EISDIR | Errno::EPERM) if is_dir(above, name) => {
             unlinkat(above, name, UnlinkatFlags::RemoveDir)
         }
@@ -301,7 +309,7 @@ mod tests {
         let place = place("deep");
         let tree = place.join("tree");
         let mut at = OwnedFd::from(File::open(&tree).unwrap());
-        // Longer than a path may be, and deeper than there are descriptors for.
+        // Longer than a path may be, and deeper than the number of descriptors.
         let name = OsString::from("d".repeat(100));
         for _ in 0..2000 {
             nix::sys::stat::mkdirat(&at, name.as_os_str(), Mode::S_IRWXU).unwrap();
@@ -336,7 +344,7 @@ mod tests {
         }
         std::os::unix::fs::chown(&tree, Some(user.as_raw()), None).unwrap();
         let own = tree.clone();
-        // Whose files a thread works with is its own.
+        // Each thread has its own file system user.
         let emptied = std::thread::spawn(move || {
             nix::unistd::setfsuid(user);
             empty(&own).is_ok()
@@ -351,7 +359,7 @@ mod tests {
         fs::remove_dir_all(place).unwrap();
     }
 
-    /// A process of root removes what is root's as one of a user does what is his.
+    /// A process of root removes root's files as a process of a user removes the user's.
     #[test]
     fn what_is_anothers_or_mounted_is_left_alone() {
         if !geteuid().is_root() {

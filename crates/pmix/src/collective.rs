@@ -1,5 +1,6 @@
-//! Collectives among hosts: fences, connects, groups. Each is named by its kind and members; the n-th that one host
-//! enters under a name meets the n-th of the others, in whatever order they come.
+//! Collectives among hosts: fences, connects, groups. A collective is identified by its kind and
+//! members. The n-th collective that a host enters under one identity is matched with the n-th of
+//! the other hosts, in whatever order messages arrive.
 
 use crate::exchange::Exchange;
 use crate::upcall::{Done, InfoReply, Modex};
@@ -12,22 +13,22 @@ use std::collections::{BTreeMap, HashMap};
 pub(crate) struct CollectiveName {
     /// Kind and members.
     pub(crate) name: Vec<u8>,
-    /// How many with this name the host entered before.
+    /// Number of collectives with the same kind and members that the host entered before.
     pub(crate) number: u64,
 }
 
 /// The use of the result.
 #[derive(Debug)]
 pub(crate) enum Finish {
-    /// All contributions, one after the other, go to the library.
+    /// The contributions are concatenated and passed to the library.
     Fence(Modex),
-    /// Only that all have come counts.
+    /// Only completion matters; there is no result.
     Met(Done),
-    /// A group is complete; with true it wants a number.
+    /// A group is complete. If true, the group needs a context number.
     Group(bool, InfoReply),
 }
 
-/// A collective that is over.
+/// A completed collective.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Worst status.
@@ -41,7 +42,7 @@ pub(crate) struct Outcome {
 /// A message to send.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// Name of the host that it is for.
+    /// Name of the receiving host.
     pub(crate) host: String,
     /// The message.
     pub(crate) message: Wire,
@@ -77,7 +78,7 @@ pub(crate) struct Contribution {
 }
 
 impl Collectives {
-    /// This host's tasks have all come.
+    /// Called when all tasks of this host have entered the collective.
     pub(crate) fn enter(
         &mut self,
         own: &str,
@@ -104,7 +105,7 @@ impl Collectives {
         self.advance(&name)
     }
 
-    /// A round of another host's came.
+    /// A message for a round arrived from another host.
     pub(crate) fn receive(
         &mut self,
         name: CollectiveName,
@@ -117,7 +118,7 @@ impl Collectives {
         self.advance(&name)
     }
 
-    /// A host is gone.
+    /// A host has disconnected.
     pub(crate) fn lost(&mut self, host: &str) -> (Vec<Outgoing>, Vec<Outcome>) {
         let (mut outgoing, mut outcomes) = (Vec::new(), Vec::new());
         let names: Vec<CollectiveName> = self.runs.keys().cloned().collect();
@@ -171,7 +172,8 @@ impl Collectives {
     }
 }
 
-/// Whom a host sends to in collectives of all hosts of a step: those that it connects to ahead of time.
+/// The hosts that this host sends to in collectives over all hosts of a step. Connections to them
+/// are opened ahead of time.
 pub(crate) fn neighbours(members: usize, index: usize) -> Vec<usize> {
     let mut out = Vec::new();
     let mut reach = 1;

@@ -11,17 +11,17 @@ use muster_proto::frame::Message;
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum ToHost {
-    /// Where the hosts of the step listen, by node of the step.
+    /// Addresses at which the hosts of the step listen, by node of the step.
     #[n(0)]
     Peers(#[n(0)] Vec<String>),
-    /// A task has ended before it said that it would.
+    /// A task ended without finalizing.
     #[n(1)]
     TaskFailed {
         /// Its rank.
         #[n(0)]
         rank: u32,
     },
-    /// All tasks of this node have ended: say good-bye and exit.
+    /// All tasks of this node have ended: the host says goodbye to other hosts and exits.
     #[n(2)]
     Stop,
 }
@@ -35,41 +35,43 @@ pub enum FromHost {
     /// Tasks may start.
     #[n(0)]
     Ready(#[n(0)] Environments),
-    /// They cannot; the text says what is missing.
+    /// Tasks cannot start; the text names what is missing.
     #[n(1)]
     Failed(#[n(0)] String),
     /// A task has connected.
     #[n(2)]
     Connected(#[n(0)] u32),
-    /// A task has taken its leave. The answer to the task follows after this was written.
+    /// A task has finalized. The host answers the task only after it has written this message.
     #[n(3)]
     Finalized(#[n(0)] u32),
-    /// A task wants the step to end.
+    /// A task asks to end the step (abort).
     #[n(4)]
     Abort {
         /// Its rank.
         #[n(0)]
         rank: u32,
-        /// The status that it gives.
+        /// The exit status that the task gives.
         #[n(1)]
         status: i32,
-        /// Its words.
+        /// The abort message of the task.
         #[n(2)]
         text: String,
     },
     /// A line for the step's standard error.
     #[n(5)]
     Message(#[n(0)] String),
-    /// Bytes for the step's standard output or, with true, error: of a step that a task asked for.
+    /// Bytes for the standard output of the step, or its standard error if the flag is true. They
+    /// come from a step that a task spawned.
     #[n(6)]
     Output(#[n(0)] bool, #[n(1)] ByteVec),
-    /// Send a signal to tasks of this node; to all when none is named.
+    /// Send a signal to the listed tasks of this node; to all tasks if the list is empty.
     #[n(7)]
     Signal(#[n(0)] Vec<u32>, #[n(1)] i32),
-    /// The host of this node of the step is gone, though it did not say so.
+    /// The host of this node of the step disconnected without saying goodbye.
     #[n(8)]
     PeerLost(#[n(0)] u32),
-    /// A line about the whole step for the user; of several such, from whatever hosts, one is enough.
+    /// A line for the user that concerns the whole step. Several hosts may send such a line;
+    /// showing one is enough.
     #[n(9)]
     Note(#[n(0)] String),
 }
@@ -79,16 +81,16 @@ impl Message for FromHost {}
 /// Variables for the environment of tasks, as `NAME=value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct Environments {
-    /// All of them.
+    /// Variables of all tasks.
     #[n(0)]
     pub shared: Vec<ByteVec>,
-    /// Each, by rank.
+    /// Variables of each task, by rank.
     #[n(1)]
     pub own: Vec<(u32, Vec<ByteVec>)>,
 }
 
 impl Environments {
-    /// Splits off what all have in common, so that it is sent once.
+    /// Separates variables that all tasks share, so that they are sent once.
     pub(crate) fn gather(all: Vec<(u32, Vec<Vec<u8>>)>) -> Environments {
         let Some((_, first)) = all.first() else {
             return Environments::default();
@@ -111,7 +113,7 @@ impl Environments {
         }
     }
 
-    /// Adds what else they are to find.
+    /// Adds further variables to the environment.
     pub(crate) fn join(&mut self, others: Environments) {
         self.shared.extend(others.shared);
         for (rank, env) in others.own {
@@ -122,7 +124,7 @@ impl Environments {
         }
     }
 
-    /// The variables of one task.
+    /// The environment variables of one task.
     pub fn of(&self, rank: u32) -> impl Iterator<Item = &[u8]> {
         let own = self.own.iter().find(|(r, _)| *r == rank);
         let own = own.map_or(&[][..], |(_, env)| env.as_slice());

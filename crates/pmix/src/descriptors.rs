@@ -1,4 +1,4 @@
-//! Descriptors of a host: as many as many other hosts and tasks take.
+//! Descriptor limit of a host process: connections to other hosts and to tasks each need one.
 
 #![allow(unsafe_code)]
 
@@ -7,7 +7,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Descriptors of a host, at most: there are programs that close all numbers that they may have.
+/// Upper bound for the descriptor limit: some programs close all descriptor numbers up to the
+/// limit, which takes long if it is high.
 const FILES_MAX: rlim_t = 16_384;
 
 /// The soft limit with which this process was started.
@@ -19,11 +20,11 @@ pub(crate) fn raise_limit() {
         return;
     };
     FIRST.get_or_init(|| soft);
-    // A lower one is enough for all but the largest steps.
+    // A lower limit suffices except for the largest steps.
     let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(FILES_MAX.min(hard)), hard);
 }
 
-/// Starts a program with the first soft limit: srun passes its own on to tasks.
+/// Starts a program with the original soft limit, because srun propagates its own limits to tasks.
 pub(crate) fn with_first_limit(command: &mut Command) {
     let Some(&first) = FIRST.get() else {
         return;

@@ -1,4 +1,4 @@
-//! What a host is connected by, and how it waits.
+//! The sockets of a host, and the function that waits on them.
 
 use crate::control::{FromHost, ToHost};
 use muster_proto::frame::{self, Frames};
@@ -10,9 +10,9 @@ use std::time::Instant;
 /// The connections of a host.
 #[derive(Debug)]
 pub struct Endpoints {
-    /// To the step daemon.
+    /// Socket to the step daemon.
     pub control: UnixStream,
-    /// For other hosts, and the address by which they reach it.
+    /// Listener for other hosts, and the address at which they reach it.
     pub listener: Option<(TcpListener, String)>,
 }
 
@@ -33,14 +33,14 @@ impl Control {
         })
     }
 
-    /// The step daemon reads always: this does not wait for long.
+    /// The step daemon always reads, so this does not block for long.
     pub(crate) fn send(&mut self, message: &FromHost) {
         if self.stream.write_all(&frame::encode(message)).is_err() {
             self.open = false;
         }
     }
 
-    /// Reads what is there; called when there is something.
+    /// Reads the available bytes; to be called when the socket is readable.
     pub(crate) fn read(&mut self) -> Vec<ToHost> {
         let mut chunk = [0; 64 << 10];
         match self.stream.read(&mut chunk) {
@@ -55,7 +55,7 @@ impl Control {
     }
 }
 
-/// How long to wait until then, for [`poll`].
+/// Time remaining until the deadline, as a timeout for [`poll`].
 pub(crate) fn wait_ms(until: Option<Instant>) -> i32 {
     until.map_or(-1, |at| {
         let wait = at.saturating_duration_since(Instant::now()).as_millis() + 1;

@@ -1,6 +1,7 @@
-//! All to all in a logarithm of rounds: in round *k* each of *n* members sends what it holds to the member 2^k before
-//! it and gets as much from the member 2^k behind it (Bruck's algorithm). Nobody waits for a root, every member
-//! sends ⌈log2 n⌉ messages, and the bytes that a member receives are those it lacks. Pure: it sends nothing itself.
+//! All-to-all exchange in a logarithmic number of rounds: in round *k* each of *n* members sends
+//! the contributions that it holds to the member 2^k before it, and receives as many from the
+//! member 2^k behind it (Bruck's algorithm). There is no root to wait for, every member sends ⌈log2
+//! n⌉ messages, and receives only contributions that it lacks. Pure: this module does no I/O.
 
 use minicbor::bytes::ByteVec;
 use std::collections::BTreeMap;
@@ -8,25 +9,25 @@ use std::collections::BTreeMap;
 /// A message that is due.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Due {
-    /// Index of the member that it is for.
+    /// Index of the receiving member.
     pub(crate) to: usize,
     /// Its round.
     pub(crate) round: u32,
-    /// Worst status that is known.
+    /// Worst status known so far.
     pub(crate) status: i32,
-    /// Contributions of members, from the sender's own on.
+    /// Contributions of members, starting with the sender's own.
     pub(crate) parts: Vec<ByteVec>,
 }
 
 /// One member's view of one exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
-    /// Known once the member itself has come.
+    /// Set once this member has entered the exchange.
     own: Option<HeldContributions>,
     round: u32,
     sent: bool,
     status: i32,
-    /// Messages of rounds that are not reached yet.
+    /// Messages that arrived for later rounds.
     early: BTreeMap<u32, (i32, Vec<ByteVec>)>,
 }
 
@@ -39,7 +40,7 @@ struct HeldContributions {
 }
 
 impl Exchange {
-    /// This member comes, with what it contributes.
+    /// Enters this member with its contribution.
     pub(crate) fn enter(&mut self, members: usize, index: usize, status: i32, part: Vec<u8>) {
         self.worsen(status);
         self.own = Some(HeldContributions {
@@ -49,12 +50,12 @@ impl Exchange {
         });
     }
 
-    /// A message came.
+    /// Takes a message of another member.
     pub(crate) fn receive(&mut self, round: u32, status: i32, parts: Vec<ByteVec>) {
         self.early.entry(round).or_insert((status, parts));
     }
 
-    /// A member is gone: what it would have sent in rounds to come is taken for a failure.
+    /// A member has left: treats the messages that it would have sent as failures.
     pub(crate) fn lost(&mut self, member: usize) {
         let Some(own) = &self.own else {
             return;
@@ -70,7 +71,7 @@ impl Exchange {
         }
     }
 
-    /// Goes on as far as it can; what has to be sent now.
+    /// Advances through rounds whose messages have arrived; returns the messages to send.
     pub(crate) fn advance(&mut self) -> Vec<Due> {
         let mut out = Vec::new();
         while let Some(own) = &mut self.own {
@@ -99,7 +100,8 @@ impl Exchange {
         out
     }
 
-    /// The result, when all is here: worst status, and the contributions in the members' order.
+    /// The result once all contributions have arrived: worst status, and the contributions in the
+    /// members' order.
     pub(crate) fn result(&self) -> Option<(i32, Vec<ByteVec>)> {
         let own = self.own.as_ref()?;
         if 1usize << self.round < own.members {
@@ -111,7 +113,7 @@ impl Exchange {
         Some((self.status, parts))
     }
 
-    /// Rounds that are over.
+    /// Number of completed rounds.
     pub(crate) fn rounds(&self) -> u32 {
         self.round
     }
@@ -128,14 +130,15 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Runs an exchange among `n`, in an order of delivery that `pick` chooses; rounds, messages.
+    /// Runs an exchange among `n` members; `pick` chooses the order of delivery. Returns numbers of
+    /// rounds and messages.
     fn run(n: usize, mut pick: impl FnMut(usize) -> usize) -> (u32, usize) {
         let mut members: Vec<Exchange> = (0..n).map(|_| Exchange::default()).collect();
         let mut wire: VecDeque<Due> = VecDeque::new();
         let mut order: Vec<usize> = (0..n).collect();
         let mut messages = 0;
         while !order.is_empty() || !wire.is_empty() {
-            // Some come late: messages overtake them.
+            // Some members enter late, after messages for them have arrived.
             let late = !order.is_empty() && (wire.is_empty() || pick(2) == 0);
             let due = if late {
                 let who = order.swap_remove(pick(order.len()));

@@ -1,5 +1,5 @@
-//! What fuzz targets reach of this crate: decoders of messages between step daemons and hosts and between hosts, and of what tasks
-//! write by PMI-1 and PMI-2. Not a part of its interface.
+//! Entry points for fuzz targets: decoders of messages between step daemons and hosts, of messages
+//! among hosts, and of PMI-1 and PMI-2 requests of tasks. Not part of the crate's interface.
 
 use crate::control::{FromHost, ToHost};
 use crate::pmi::PmiWire;
@@ -8,13 +8,14 @@ use crate::pmi::server::Puts;
 use crate::wire::Wire;
 use muster_proto::frame;
 
-/// Number of kinds of messages that [`decode`] knows.
+/// Number of message kinds that [`decode`] knows.
 pub const KINDS: usize = 7;
 
-/// Decodes bytes as what a receiver of a kind gets; a message that could be decoded can be encoded and decoded again.
+/// Decodes bytes as a message of the given kind, and checks that the message survives encoding and
+/// decoding.
 ///
 /// # Panics
-/// Something that can be decoded does not come back as it was.
+/// The message differs after encoding and decoding.
 pub fn decode(kind: usize, bytes: &[u8]) {
     macro_rules! round_trip {
         ($type:ty) => {
@@ -37,7 +38,7 @@ pub fn decode(kind: usize, bytes: &[u8]) {
     }
 }
 
-/// A task's requests, which come in pieces.
+/// Requests of a task, delivered in pieces.
 fn requests(dialect: Dialect, bytes: &[u8]) {
     let mut talk = Talk::default();
     talk.speak(dialect);

@@ -1,5 +1,6 @@
-//! How two hosts come to know each other: a channel of `muster-channel` whose secret follows from the job's key. So only a host
-//! of the job can begin or answer, and what they say then is encrypted.
+//! Handshake between two hosts: a channel of `muster-channel` whose secret is derived from the
+//! job's key. Only a host of the same job can begin or answer a handshake, and everything after it
+//! is encrypted.
 
 use hmac::{Hmac, Mac};
 use muster_channel::{Channel, Initiator, OPENING_BYTES_MAX, Opening, Responder, SECRET, Scheme};
@@ -10,60 +11,61 @@ use muster_proto::version::Versions;
 use sha2::Sha256;
 use std::io::Read as _;
 
-/// What the credential of such a channel says: that it is one.
+/// Credential of channels between PMIx hosts. It only marks the kind of the channel.
 const CREDENTIAL: &[u8] = b"muster-pmix";
 /// Bytes of a nonce.
 const NONCE: usize = 16;
 
-/// This host, as it shows itself to others.
+/// The identity of this host in a handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own<'a> {
-    /// The key that only hosts of this job know.
+    /// The secret key shared by the hosts of this job.
     pub(crate) key: &'a [u8],
-    /// Where it listens: its name.
+    /// Address at which this host listens, which is its name.
     pub(crate) address: &'a str,
 }
 
-/// The exchange, as far as it is.
+/// Progress of the handshake.
 #[derive(Debug)]
 enum Stage {
-    /// This end has connected and opened; the answer is awaited.
+    /// This end has connected and sent the opening; it waits for the answer.
     Opened(Box<Initiator>),
-    /// Accepted; the opening is awaited.
+    /// This end has accepted the connection; it waits for the opening.
     Accepted,
-    /// Answered; the confirmation is awaited.
+    /// This end has answered; it waits for the confirmation.
     Answered(UnconfirmedChannel),
 }
 
-/// A connection whose ends do not know each other yet.
+/// A connection whose handshake is in progress.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     stage: Stage,
     nonce: Vec<u8>,
     other_nonce: Vec<u8>,
-    /// Where the other end listens.
+    /// Address at which the other end listens.
     peer: String,
-    /// What has come and is not understood yet.
+    /// Bytes that were received and not parsed yet.
     input: Vec<u8>,
 }
 
-/// A connection whose ends know each other.
+/// A connection whose handshake is complete.
 #[derive(Debug)]
 pub(crate) struct OpenedChannel {
     pub(crate) channel: Channel,
-    /// Where the other end listens.
+    /// Address at which the other end listens.
     pub(crate) peer: String,
-    /// By which packets to the other end are known that go by UCX.
+    /// Authenticates packets sent to the other end by UCX.
     pub(crate) code_out: Hmac<Sha256>,
-    /// By which packets of the other end are known.
+    /// Authenticates packets received from the other end by UCX.
     pub(crate) code_in: Hmac<Sha256>,
 }
 
 impl Handshake {
-    /// The one of the end that has connected to an address; the opening is added to what is to be sent.
+    /// Begins the handshake of a connection that this end has opened. The opening is appended to
+    /// the output.
     ///
     /// # Errors
-    /// There are no random numbers.
+    /// Random numbers are not available.
     pub(crate) fn open(
         own: Own<'_>,
         peer: &str,
@@ -88,10 +90,10 @@ impl Handshake {
         })
     }
 
-    /// The one of the end that has accepted a connection.
+    /// Begins the handshake of a connection that this end has accepted.
     ///
     /// # Errors
-    /// There are no random numbers.
+    /// Random numbers are not available.
     pub(crate) fn accepted() -> Result<Handshake, String> {
         Ok(Handshake {
             stage: Stage::Accepted,
@@ -102,15 +104,16 @@ impl Handshake {
         })
     }
 
-    /// Whether this end began.
+    /// Whether this end opened the connection.
     pub(crate) fn is_outbound(&self) -> bool {
         matches!(self.stage, Stage::Opened(_))
     }
 
-    /// Takes what has come, and adds what follows to what is to be sent; the connection, once both ends know each other.
+    /// Takes received bytes and appends the reply to the output. Returns the connection once the
+    /// handshake is complete.
     ///
     /// # Errors
-    /// The other end is no host of this job, or of a version that is not understood.
+    /// The other end is not a host of this job, or its version is not supported.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
@@ -146,7 +149,7 @@ impl Handshake {
         }
     }
 
-    /// Answers an opening, once it has come whole.
+    /// Answers the opening of the other end once it is complete.
     fn answer(&mut self, own: Own<'_>, output: &mut Vec<u8>) -> Result<(), String> {
         let opening = Opening::decode(&self.input).map_err(|e| e.to_string())?;
         let Some(opening) = opening else {
@@ -155,7 +158,8 @@ impl Handshake {
         let (responder, hello) = Responder::accept(&opening, &secret(own.key)).map_err(reason)?;
         let hello: HostHello = read(&hello)?;
         check(&hello.greeting)?;
-        // All hosts of the job have the key.
+        // All hosts of the job share the key, so the key alone does not show which host the other
+        // end wants.
         if hello.wanted != own.address {
             return Err("it was redirected here but expects another host".to_owned());
         }
@@ -199,7 +203,7 @@ fn check(greeting: &muster_proto::version::Greeting) -> Result<(), String> {
     checked.map_err(|refusal| refusal.detail)
 }
 
-/// A message within the exchange, which has a length of its own.
+/// A message of the handshake, which has its own length prefix.
 fn payload<M: Message + minicbor::Encode<()>>(message: &M) -> Vec<u8> {
     frame::encode(message).split_off(4)
 }
@@ -225,7 +229,8 @@ fn secret(key: &[u8]) -> [u8; SECRET] {
     mac.finalize().into_bytes().into()
 }
 
-/// By which packets are known that go by UCX, beside the channel: of the key and both nonces, the receiver's first.
+/// The code that authenticates packets sent by UCX beside the channel. It is derived from the key
+/// and both nonces, the receiver's nonce first.
 fn code(key: &[u8], receiver: &[u8], sender: &[u8]) -> Hmac<Sha256> {
     let mut mac = keyed(key);
     for part in [&b"ucx"[..], receiver, sender] {

@@ -1,4 +1,5 @@
-//! The host process: one loop over the step daemon, the library's upcalls and the other hosts.
+//! The host process: one event loop over the step daemon, the upcalls of libpmix and the other
+//! hosts.
 
 mod names;
 mod requests;
@@ -28,15 +29,16 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How much memory PMIx 3 and 4 set aside for the places of ranks in their store, in bytes: they write to all of it
-/// while the first task waits. Tasks must reckon with the same.
+/// Bytes that PMIx 3 and 4 reserve for the location of ranks in their store. They write to all of
+/// it while the first task waits, and tasks must assume the same size.
 const PLACES: &CStr = c"NS_META_SEG_SIZE";
-/// At least for ten thousand ranks, so that spawned ones have room, too; and at most what the library takes by itself.
+/// Minimum: space for ten thousand ranks, so that spawned ranks fit too. Maximum: the library's own
+/// default.
 const PLACES_RANGE: (usize, usize) = (256 << 10, 4 << 20);
-/// Twice what a rank takes.
+/// Twice the space of one rank.
 const PLACE: usize = 48;
 
-/// Names the library by which ranks of Intel MPI find each other.
+/// Variable that names the PMI library which ranks of Intel MPI load.
 const INTEL: &str = "I_MPI_PMI_LIBRARY";
 
 /// The setup of a host: its step and its node.
@@ -54,32 +56,33 @@ pub struct HostSetup {
     /// Ranks of each node, by local number.
     #[n(3)]
     pub tasks: Vec<Vec<u32>>,
-    /// This node among them.
+    /// Position of this node in `nodes`.
     #[n(4)]
     pub position: usize,
     /// User and group of the tasks, and of this process.
     #[n(5)]
     pub owner: TaskOwner,
-    /// A fresh directory of the user's, for files of tasks and library. The step daemon removes it.
+    /// A fresh directory owned by the user, for files of tasks and of the library. The step daemon
+    /// removes it.
     #[n(6)]
     pub dir: String,
-    /// The key that only hosts of this job know.
+    /// The secret key shared by the hosts of this job.
     #[n(7)]
     pub key: Vec<u8>,
-    /// The kernel's numbers of the CPUs that each task of this node is bound to (`0-1,4`), by local number; empty if
-    /// they are not bound.
+    /// Kernel numbers of the CPUs to which each task of this node is bound (`0-1,4`), by local
+    /// number; empty if tasks are not bound.
     #[n(8)]
     pub cpus: Vec<String>,
-    /// The node has more tasks of the step than CPUs for them.
+    /// The node runs more tasks of the step than it has CPUs for them.
     #[n(9)]
     pub crowded: bool,
-    /// Slots of the allocation: the universe of MPI.
+    /// Slots of the allocation, which is the size of the MPI universe.
     #[n(10)]
     pub universe: u32,
-    /// The version that was asked for (`pmix_v4`).
+    /// The requested version (`pmix_v4`).
     #[n(11)]
     pub version: Option<u32>,
-    /// `NAME=value` of srun's environment that concern spawned steps.
+    /// Variables of srun's environment, as `NAME=value`, that concern spawned steps.
     #[n(12)]
     pub env: Vec<(String, String)>,
     /// Settings.
@@ -87,19 +90,19 @@ pub struct HostSetup {
     pub tuning: Tuning,
 }
 
-/// mpi.conf, as far as a host is concerned.
+/// The part of mpi.conf that concerns a host.
 #[derive(Clone, Debug, Encode, Decode)]
 pub struct Tuning {
-    /// `PMIxShareServerTopology`: tasks find the node's topology in shared memory.
+    /// `PMIxShareServerTopology`: tasks read the topology of the node from shared memory.
     #[n(0)]
     pub share_topology: bool,
-    /// `PMIxDirectConnEarly`: connections are made before anyone needs them.
+    /// `PMIxDirectConnEarly`: hosts connect at the start instead of at the first message.
     #[n(1)]
     pub early: bool,
     /// `PMIxTimeout`: how long another host may take to answer.
     #[n(2)]
     pub timeout: Duration,
-    /// `PMIxDirectConnUCX`, with what else is said of UCX.
+    /// `PMIxDirectConnUCX`, and the other settings of UCX.
     #[n(3)]
     pub ucx: Option<UcxChoice>,
 }
@@ -115,11 +118,11 @@ impl Default for Tuning {
     }
 }
 
-/// Serves until the step daemon says that it is over, or is gone. With `beside`, what it says is served by PMI, too, over
-/// these sockets of the tasks, and alone where there is no library.
+/// Serves until the step daemon ends the host or disconnects. `beside` adds a PMI server on these
+/// sockets of the tasks, which serves alone if there is no library.
 ///
 /// # Errors
-/// The loop cannot wait. Errors of the library are reported to the step daemon.
+/// Waiting for events failed. Errors of the library are reported to the step daemon instead.
 pub fn run(
     setup: HostSetup,
     ends: Endpoints,
@@ -129,7 +132,7 @@ pub fn run(
     let mut control = Control::new(ends.control)?;
     let mesh = Mesh::listening(ends.listener, &setup.key)?;
     let ucx = setup.tuning.ucx.clone().filter(|_| setup.names.len() > 1);
-    // While there is one thread.
+    // The process must still have one thread here.
     ucx.iter().for_each(UcxChoice::set);
     set_variable(PLACES, &room_for_places(&setup).to_string());
     let server = match open(&setup) {
@@ -146,7 +149,7 @@ pub fn run(
     let pmi = beside.map(|(pmi, sockets)| Pmi::new(pmi, mesh.own.clone(), sockets));
     match MpiHost::open(setup, server, mesh, pmi.transpose()?, &mut control) {
         Ok(mut host) => {
-            // The tasks can be started meanwhile.
+            // The step daemon can start the tasks meanwhile.
             if ucx.is_some() {
                 host.mesh.use_ucx(Ucx::open());
             }
@@ -171,7 +174,7 @@ fn open(setup: &HostSetup) -> io::Result<Server> {
     start(library, setup)
 }
 
-/// A question to another host whose answer the library waits for.
+/// A request to another host for which the library waits.
 struct PendingAnswer {
     host: String,
     reply: Modex,
@@ -183,31 +186,31 @@ struct MpiHost {
     library: &'static Library,
     server: Server,
     mesh: Mesh,
-    /// The PMI server, if there is one.
+    /// The PMI server, if the step uses one.
     pmi: Option<Pmi>,
     collectives: Collectives,
-    /// Name spaces whose processes may be talked to; this step's own among them.
+    /// Name spaces whose processes tasks may address, including this step's own.
     jobs: BTreeMap<String, Job>,
-    /// Fetches of this node's tasks from others.
+    /// Requests of this node's tasks for data of other hosts.
     asked: HashMap<u64, PendingAnswer>,
-    /// Fetches of others from this node's tasks: who asked, and with which ticket.
+    /// Requests of other hosts for data of this node's tasks: requesting host and its ticket.
     serving: HashMap<u64, (String, u64)>,
     next_ticket: u64,
-    /// The next number for a group.
+    /// The next context number for a group.
     next_group: u64,
     names: Names,
     spawns: Spawns,
     /// Lines and orders for the step daemon.
     outbox: Vec<FromHost>,
     finalized: BTreeSet<u32>,
-    /// Tasks that abort wait for these.
+    /// Replies to aborting tasks, which wait for them.
     aborting: Vec<Done>,
-    /// Whether upcalls about other hosts may be dealt with: it is known where they are.
+    /// Whether requests that concern other hosts can be served: their addresses are known.
     has_peers: bool,
-    /// The hosts of this step are known.
+    /// The addresses of the step's hosts are known.
     met_own: bool,
     waiting: Vec<Upcall>,
-    /// The step daemon has no more tasks.
+    /// The step daemon has no tasks left.
     stopping: bool,
 }
 
@@ -257,7 +260,8 @@ impl MpiHost {
         Ok(host)
     }
 
-    /// Tells the server of the step and of this node's tasks; what these are to find in their environment.
+    /// Registers the step and this node's tasks with the server; returns the environment variables
+    /// of the tasks.
     fn register_own(&mut self, mut job: Job) -> io::Result<Environments> {
         job.parent = spawn::parent(&self.setup);
         let nsdir = format!("{}/{}", self.setup.dir, self.setup.nspace);
@@ -288,12 +292,12 @@ impl MpiHost {
                 rank: *rank,
             })
             .collect();
-        // All are known before the first may come.
+        // Register all tasks before the first of them can connect.
         for task in &tasks {
             self.server.register_client(task, uid, gid)?;
         }
         let mut all = Vec::with_capacity(tasks.len());
-        // Intel MPI looks nowhere else: without it each rank would be a job of its own.
+        // Intel MPI reads only this variable; without it each rank would run as a job of its own.
         let intel = format!("{INTEL}={}", self.library.path).into_bytes();
         let intel = Some(intel).filter(|_| !self.setup.env.iter().any(|(name, _)| name == INTEL));
         let places = format!(
@@ -315,27 +319,28 @@ impl MpiHost {
     fn serve(&mut self, control: &mut Control) -> io::Result<()> {
         self.tell(control);
         let mut noted = false;
-        // Spawned steps may outlive the tasks that asked for them.
+        // Spawned steps may outlive the tasks that spawned them.
         while control.open && !(self.stopping && self.is_idle()) {
             self.deadlines();
             self.wait(control)?;
             self.report_notes(&mut noted);
             self.tell(control);
         }
-        // The library is not asked to end: what it has is in this process and in directories that the step daemon
-        // removes, and on a machine that has too much to do its PMIx_server_finalize has waited for a lock for ever.
+        // PMIx_server_finalize is not called: on an overloaded machine it has waited for a lock for
+        // ever. All that it would free belongs to this process, or to directories that the step
+        // daemon removes.
         if self.stopping {
             self.mesh.leave();
         }
         Ok(())
     }
 
-    /// No step that a task has asked for runs.
+    /// Whether no step that a task spawned is running.
     fn is_idle(&self) -> bool {
         self.spawns.is_empty() && self.pmi.as_ref().is_none_or(Pmi::is_idle)
     }
 
-    /// Why UCX is not used. Each host writes it into the log, and one tells the user.
+    /// Reports why UCX is not used: each host logs it, and one line of each host goes to the user.
     fn report_notes(&mut self, noted: &mut bool) {
         for why in self.mesh.notes.drain(..) {
             eprintln!("UCX is not used: {why}");
@@ -416,7 +421,8 @@ impl MpiHost {
                 }
                 let own = self.setup.nspace.clone();
                 let position = self.setup.position;
-                // A step on one node gets no such message of its own; the step that spawned it waits for one.
+                // A step on one node needs no such message; the host of the step that spawned it
+                // waits for one.
                 if let Some(host) = hosts.get_mut(position).filter(|h| h.is_empty()) {
                     host.clone_from(&self.mesh.own);
                 }
@@ -445,7 +451,7 @@ impl MpiHost {
         }
     }
 
-    /// Continues requests that waited for the addresses of other hosts.
+    /// Resumes requests that waited for the addresses of other hosts.
     fn all_known(&mut self) {
         let introduced = self.spawns.introduced || spawn::parent(&self.setup).is_none();
         if !self.met_own || !introduced || std::mem::replace(&mut self.has_peers, true) {
@@ -456,7 +462,8 @@ impl MpiHost {
         }
     }
 
-    /// Hosts of some processes, in an order that is the same everywhere; nothing if a name space is not known.
+    /// Hosts of the given processes, in an order that is the same on all hosts; `None` if a name
+    /// space is not known.
     fn members(&self, procs: &[ProcName]) -> Option<Vec<String>> {
         let mut ranks: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for proc in procs {
@@ -475,7 +482,7 @@ impl MpiHost {
         Some(out)
     }
 
-    /// Enters a collective of some processes' hosts.
+    /// Enters a collective of the hosts of some processes.
     fn enter_collective(
         &mut self,
         kind: &str,
@@ -590,7 +597,8 @@ fn refuse(finish: Finish, status: i32) {
     }
 }
 
-/// Bytes for the places of all ranks: what the user says, or whole pages of any size.
+/// Bytes to reserve for the locations of all ranks: the user's setting, else whole pages for any
+/// page size.
 fn room_for_places(setup: &HostSetup) -> usize {
     let said = setup
         .env

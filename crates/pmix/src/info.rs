@@ -27,7 +27,7 @@ pub(crate) mod kind {
     pub(crate) const REGEX: u16 = 49;
 }
 
-/// A value that an attribute is to have.
+/// The value of an attribute.
 pub(crate) enum Value<'a> {
     Bool(bool),
     Text(&'a str),
@@ -52,7 +52,7 @@ impl Drop for Regex {
     }
 }
 
-/// A list of attributes that belongs to this process.
+/// An owned list of attributes.
 pub(crate) struct Infos {
     library: &'static Library,
     raw: Vec<RawInfo>,
@@ -82,7 +82,7 @@ impl Infos {
         match value {
             Value::Bool(flag) => self.load(key, (&raw const flag).cast(), kind::BOOL),
             Value::Text(text) => {
-                // A zero byte cannot be in a name that came through argv, environment or configuration.
+                // A name from argv, the environment or the configuration contains no zero byte.
                 let text = CString::new(text).unwrap_or_default();
                 self.load(key, text.as_ptr().cast(), kind::STRING);
             }
@@ -102,7 +102,7 @@ impl Infos {
                 self.load(key, (&raw const object).cast(), kind::BYTES);
             }
             Value::Regex(regex) => {
-                // PMIx 3 has no type of its own for it.
+                // PMIx 3 has no separate type for this value.
                 let kind = if self.library.major < 4 {
                     kind::STRING
                 } else {
@@ -140,7 +140,7 @@ impl Infos {
         self.raw.push(info);
     }
 
-    /// Attributes in the form in which they travel.
+    /// Attributes in their transport encoding.
     pub(crate) fn packed(library: &'static Library, infos: &[RawInfo]) -> Packed {
         let mut buffer = DataBuffer {
             base: std::ptr::null_mut(),
@@ -175,11 +175,11 @@ impl Infos {
         }
     }
 
-    /// Attributes as they came from another host.
+    /// Attributes decoded from another host's message.
     pub(crate) fn unpacked(library: &'static Library, packed: &Packed) -> Infos {
         let mut infos = Infos::new(library);
         let count = packed.count as usize;
-        // An attribute takes more than one byte: a count beyond that is not honest.
+        // An attribute takes more than one byte, so a larger count is invalid.
         if count == 0 || count > packed.bytes.len() {
             return infos;
         }
@@ -271,12 +271,12 @@ fn empty() -> RawValue {
 }
 
 impl RawInfo {
-    /// Its key.
+    /// The key of the attribute.
     pub(crate) fn name(&self) -> String {
         sys::unfixed(&self.key)
     }
 
-    /// A boolean; an attribute without a value is set.
+    /// The attribute as a boolean; an attribute without a value is true.
     pub(crate) fn is_set(&self) -> bool {
         match self.value.kind {
             // SAFETY: the kind says which member holds the value; a bool of C is read as the byte that it is.

@@ -1,5 +1,6 @@
-//! A name space as hosts know it: which tasks are where, and who serves them; and the attributes by which libpmix is
-//! given it. Missing keys make some version of Open MPI fail, so all that are known to be read are given.
+//! Description of a name space: the location of its tasks, the hosts that serve them, and the
+//! attributes that register it with libpmix. A missing key makes some version of Open MPI fail, so
+//! all keys that are known to be read are set.
 
 use crate::info::{Infos, Value};
 use crate::server::{Place, Server};
@@ -40,7 +41,7 @@ impl Job {
         self.tasks.iter().position(|here| here.contains(&rank))
     }
 
-    /// Positions of the nodes that some of these processes are on.
+    /// Positions of the nodes that run some of these processes.
     pub(crate) fn nodes_of(&self, ranks: &[u32]) -> Vec<usize> {
         (0..self.tasks.len())
             .filter(|&node| {
@@ -52,7 +53,7 @@ impl Job {
             .collect()
     }
 
-    /// Number of its tasks.
+    /// Number of tasks.
     pub(crate) fn size(&self) -> u32 {
         self.tasks.iter().map(|t| count(t.len())).sum()
     }
@@ -68,7 +69,7 @@ pub struct TaskOwner {
     /// See credentials(7).
     #[n(0)]
     pub uid: u32,
-    /// Likewise.
+    /// See credentials(7).
     #[n(1)]
     pub gid: u32,
 }
@@ -81,17 +82,17 @@ pub(crate) struct Local<'a> {
     pub(crate) job_id: &'a str,
     /// User and group of the tasks.
     pub(crate) owner: TaskOwner,
-    /// Directory for the tasks' files, and one in it for this name space.
+    /// Directory for the tasks' files, and a subdirectory for this name space.
     pub(crate) dirs: (&'a str, &'a str),
-    /// More tasks than CPUs here.
+    /// This node runs more tasks than it has CPUs.
     pub(crate) crowded: bool,
     /// Slots of the allocation.
     pub(crate) universe: u32,
-    /// Where the tasks of this node run, by local number; empty if they are not bound.
+    /// Locations of this node's tasks, by local number; empty if they are not bound.
     pub(crate) places: &'a [Place],
 }
 
-/// Tells the server of a name space.
+/// Registers a name space with the server.
 pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Result<()> {
     let mut infos = Infos::new(server.library());
     let size = job.size();
@@ -106,16 +107,17 @@ pub(crate) fn register(server: &Server, job: &Job, local: &Local<'_>) -> io::Res
     infos.add("pmix.num.nodes", Value::U32(count(job.names.len())));
     let nodes = server.node_list(&job.names.join(","))?;
     infos.add("pmix.nmap", Value::Regex(&nodes));
-    // Of another step, ranks must not learn which of its tasks are on their node. PMIx 5 tells those who spawned it, and has
-    // no way to tell the spawned of those; and where one side thinks of the other as near, and that of it as far, Open
-    // MPI's collectives wait for messages that nobody sends. From both lists the library works it out by itself.
+    // Do not list the local tasks of another step. PMIx 5 gives that list to the spawning tasks,
+    // but cannot give it to the spawned tasks about the spawning ones. If only one side considers
+    // the other local, collectives of Open MPI wait for messages that nobody sends. The library
+    // computes locality itself from the two other lists.
     if local.node.is_some() {
         let ranks: Vec<String> = job.tasks.iter().map(|t| list(t)).collect();
         let ranks = server.rank_lists(&ranks.join(";"))?;
         infos.add("pmix.pmap", Value::Regex(&ranks));
         infos.add("pmix.tmpdir", Value::Text(local.dirs.0));
         infos.add("pmix.nsdir", Value::Text(local.dirs.1));
-        // The step daemon removes them.
+        // The step daemon removes these directories.
         infos.add("pmix.tdir.rmclean", Value::Bool(true));
     }
     if local.crowded {
@@ -162,7 +164,7 @@ fn node_infos(server: &Server, job: &Job, local: &Local<'_>, node: usize) -> Inf
     let mut array = Infos::new(server.library());
     let here = &job.tasks[node];
     array.add("pmix.nodeid", Value::U32(count(node)));
-    // Without a name the library takes down this process.
+    // If the name is missing, the library aborts this process.
     array.add("pmix.hname", Value::Text(&job.names[node]));
     array.add("pmix.local.size", Value::U32(count(here.len())));
     array.add("pmix.node.size", Value::U32(count(here.len())));
@@ -181,7 +183,7 @@ fn rank_infos(server: &Server, job: &Job, (node, index): (usize, usize), rank: u
     let app = job.app_of(rank);
     let before = (0..rank).filter(|r| job.app_of(*r) == app).count();
     let index = u16::try_from(index).unwrap_or(u16::MAX);
-    // It must be the first.
+    // The rank must be the first entry.
     array.add("pmix.rank", Value::Rank(rank));
     array.add("pmix.appnum", Value::U32(app));
     array.add("pmix.apprank", Value::Rank(count(before)));

@@ -14,83 +14,83 @@ use minicbor::bytes::ByteVec;
 use sha2::Sha256;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The number of the first, empty message, which is none.
+/// Number of the first, empty message, which carries no data.
 const TRIAL: u64 = u64::MAX;
-/// Bytes of number and code before a message.
+/// Bytes of sequence number and authentication code before a message.
 const HEAD: usize = 8 + CODE;
 const CODE: usize = 32;
-/// After so many messages by UCX, or bytes of them, the other end is reported that they have been taken.
+/// An acknowledgement is sent after this many messages by UCX, or bytes of them.
 const TELL_AFTER: u64 = 64;
 const TELL_BYTES: usize = 256 << 10;
 
-/// Whether messages go by UCX.
+/// State of the UCX lane.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Messages go over TCP only.
     #[default]
     None,
-    /// A first one is on its way.
+    /// The first packet was sent and is not confirmed yet.
     Tried(Endpoint, u64),
     /// Messages go by UCX to this endpoint, under this tag.
     Open(Endpoint, u64),
 }
 
-/// The counting of one connection's messages, and its way by UCX.
+/// Message counters of one connection, and its UCX lane.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     pub(crate) way: Way,
-    /// Makes codes of what is sent, and of what comes; not before both ends know each other.
+    /// Authenticate sent and received packets; set once the handshake is complete.
     codes: Option<(Hmac<Sha256>, Hmac<Sha256>)>,
-    /// The tag under which the other end sends.
+    /// The tag with which the other end sends.
     tag: Option<u64>,
     sent: u64,
     taken: u64,
-    /// What `taken` was in the last acknowledgement, and bytes since.
+    /// Value of `taken` in the last acknowledgement, and the bytes received since.
     reported: u64,
     unreported: usize,
-    /// Came by UCX before its turn.
+    /// Messages that arrived by UCX out of order.
     early: BTreeMap<u64, Vec<u8>>,
-    /// Sent by UCX and not known to be taken.
+    /// Messages that were sent by UCX and not acknowledged yet.
     unacknowledged: VecDeque<(u64, Vec<u8>)>,
 }
 
-/// A packet by UCX.
+/// A packet received by UCX.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Packet {
-    /// The first one, which shows that the way leads here.
+    /// The first packet, which shows that the lane works.
     Trial,
     /// A message.
     Message(u64, Vec<u8>),
 }
 
 impl Lane {
-    /// Both ends know each other: by these, made of the job's key and both nonces, they know each other's packets.
+    /// Sets the authentication codes, which both ends derive from the job's key and the two nonces.
     pub(crate) fn set_codes(&mut self, out: Hmac<Sha256>, into: Hmac<Sha256>) {
         self.tag = Some(tag(&into));
         self.codes = Some((out, into));
     }
 
-    /// Whether a packet of this tag is for this connection.
+    /// Whether a packet with this tag belongs to this connection.
     pub(crate) fn has_tag(&self, tag: u64) -> bool {
         self.tag == Some(tag)
     }
 
-    /// The tag under which the other end is sent to.
+    /// The tag for packets to the other end.
     pub(crate) fn other_tag(&self) -> Option<u64> {
         self.codes.as_ref().map(|(out, _)| tag(out))
     }
 
-    /// Whether this is the way to that end.
+    /// Whether this lane uses the given endpoint.
     pub(crate) fn leads_to(&self, endpoint: Endpoint) -> bool {
         matches!(self.way, Way::Tried(e, _) | Way::Open(e, _) if e == endpoint)
     }
 
-    /// A message is about to be sent.
+    /// Counts a message that is about to be sent.
     pub(crate) fn count_sent(&mut self) {
         self.sent += 1;
     }
 
-    /// The packet of the message that was counted last. It is kept.
+    /// Encodes the last counted message as a packet, and keeps it until it is acknowledged.
     pub(crate) fn packet(&mut self, body: Vec<u8>) -> Vec<u8> {
         let number = self.sent - 1;
         let packet = self.sealed(number, &body);
@@ -113,7 +113,7 @@ impl Lane {
         packet
     }
 
-    /// The message in a packet; nothing if the other end has not sent it.
+    /// The message in a packet; `None` if its authentication code is wrong.
     pub(crate) fn opened(&self, packet: &[u8]) -> Option<Packet> {
         let (_, into) = self.codes.as_ref()?;
         let (head, body) = packet.split_at_checked(HEAD)?;
@@ -126,13 +126,14 @@ impl Lane {
         })
     }
 
-    /// A message came by the connection, which keeps the order: what follows it of those that came by UCX.
+    /// Takes a message that arrived by the connection, which keeps the order; returns the messages
+    /// from UCX that follow it.
     pub(crate) fn count_taken(&mut self) -> Vec<Vec<u8>> {
         self.taken += 1;
         self.in_turn()
     }
 
-    /// A message came with its number: those whose turn it is now.
+    /// Takes a numbered message; returns the messages that are now in order.
     pub(crate) fn take(&mut self, number: u64, body: Vec<u8>) -> Vec<Vec<u8>> {
         self.unreported += body.len();
         if number >= self.taken {
@@ -156,7 +157,7 @@ impl Lane {
         out
     }
 
-    /// The acknowledgement of what has been taken, if it is time.
+    /// The acknowledgement of received messages, if one is due.
     pub(crate) fn news(&mut self) -> Option<Wire> {
         let due = self.taken - self.reported >= TELL_AFTER || self.unreported >= TELL_BYTES;
         due.then(|| {
@@ -166,14 +167,14 @@ impl Lane {
         })
     }
 
-    /// The other end has taken so many.
+    /// The other end has acknowledged messages up to this number.
     pub(crate) fn acknowledged(&mut self, count: u64) {
         while self.unacknowledged.front().is_some_and(|(n, _)| *n < count) {
             self.unacknowledged.pop_front();
         }
     }
 
-    /// UCX is not used any more: what is to be sent again by the connection.
+    /// Stops using UCX; returns the messages that have to be sent again over the connection.
     pub(crate) fn give_up(&mut self) -> Vec<Wire> {
         self.way = Way::None;
         let unacknowledged = std::mem::take(&mut self.unacknowledged);
@@ -189,7 +190,7 @@ fn code(key: &Hmac<Sha256>, number: u64, body: &[u8]) -> Hmac<Sha256> {
     code
 }
 
-/// The tag of a direction: both ends can work it out.
+/// The tag of one direction. Both ends compute the same tag.
 fn tag(key: &Hmac<Sha256>) -> u64 {
     let bytes = key.clone().finalize().into_bytes();
     bytes
@@ -226,7 +227,7 @@ mod tests {
     fn messages_are_taken_in_their_order_and_once() {
         let (mut a, mut b) = pair();
         assert!(b.has_tag(a.other_tag().unwrap()) && !a.has_tag(a.other_tag().unwrap()));
-        // The first goes by the connection and is slower than the others.
+        // The first message goes over the connection and arrives later than the others.
         a.count_sent();
         let first = packet(&mut a, b"1");
         let second = packet(&mut a, b"2");
@@ -256,7 +257,7 @@ mod tests {
             got.extend(b.take(number, body.into()));
         }
         assert_eq!(got, (0..100u8).map(|i| vec![i]).collect::<Vec<_>>());
-        // Later ones go by the connection alone.
+        // Later messages go over the connection only.
         a.count_sent();
         assert!(b.count_taken().is_empty());
         assert!(a.give_up().is_empty());

@@ -3,8 +3,8 @@
 //! the data that tasks need of each other. As a process of its own the host keeps the step daemon single-threaded, keeps root's
 //! privileges out of a library that users connect to, and limits a crash of that library to itself.
 //!
-//! It knows nothing of how tasks are started: the step daemon tells it who they are and gets its messages by
-//! [`control`].
+//! The host knows nothing of how tasks are started: the step daemon tells it about them and
+//! receives its messages in the form of [`control`].
 #![warn(missing_docs)]
 
 mod collective;
@@ -51,10 +51,10 @@ pub struct ProcName {
     pub rank: u32,
 }
 
-/// Stands for all ranks of a name space.
+/// Wildcard for all ranks of a name space.
 pub const RANK_ALL: u32 = u32::MAX - 1;
 
-/// Status codes of PMIx that are used here.
+/// Status codes of PMIx that this crate uses.
 pub(crate) mod status {
     pub(crate) const SUCCESS: i32 = 0;
     pub(crate) const ERROR: i32 = -1;

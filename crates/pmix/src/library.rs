@@ -1,10 +1,11 @@
-//! Finds and opens libpmix, when it is first needed; it is never closed. Building needs nothing of it.
+//! Finds and opens libpmix when it is first needed. It is never closed, and building does not need
+//! it.
 
 use crate::sys::{self, Functions};
 use std::io;
 use std::sync::OnceLock;
 
-/// Where a library is looked for when the dynamic loader does not know it.
+/// Directories to search for the library if the dynamic loader does not find it.
 const PLACES: [&str; 5] = [
     "/usr/local/lib/libpmix.so.2",
     "/usr/local/lib64/libpmix.so.2",
@@ -12,21 +13,21 @@ const PLACES: [&str; 5] = [
     "/opt/pmix/lib64/libpmix.so.2",
     "/usr/lib/pmix/libpmix.so.2",
 ];
-/// Every version since 2 calls itself so.
+/// File name of the library in every version since 2.
 const NAME: &str = "libpmix.so.2";
-/// Names another library; for sites that keep several.
+/// Variable with the path of another libpmix, for sites that keep several versions.
 const VARIABLE: &str = "MUSTER_PMIX_LIB";
-/// Versions that this code knows the ways of.
+/// Supported versions.
 const KNOWN: std::ops::RangeInclusive<u32> = 3..=5;
 
 /// A loaded libpmix.
 pub struct Library {
     pub(crate) functions: Functions,
-    /// Its version text: `OpenPMIx 4.2.2...`.
+    /// Version text: `OpenPMIx 4.2.2...`.
     pub banner: String,
-    /// 3, 4 or 5.
+    /// Major version: 3, 4 or 5.
     pub major: u32,
-    /// Its file.
+    /// Path of the library file.
     pub path: String,
 }
 
@@ -41,7 +42,7 @@ impl std::fmt::Debug for Library {
 /// The process's libpmix, opened at the first call.
 ///
 /// # Errors
-/// None can be opened, or it is of a version that is not known: the text says what to install.
+/// No library can be opened, or its version is not supported; the text says what to install.
 pub fn library() -> io::Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     LIBRARY
@@ -90,7 +91,7 @@ fn version(functions: &Functions) -> String {
     unsafe { sys::copied((functions.get_version)()) }
 }
 
-/// `OpenPMIx 4.2.2rc2 (PMIx Standard: ...)` is of version 4.
+/// The banner `OpenPMIx 4.2.2rc2 (PMIx Standard: ...)` means version 4.
 fn major(banner: &str) -> Option<u32> {
     banner
         .split(|c: char| !c.is_ascii_digit())

@@ -1,6 +1,7 @@
-//! One connection between hosts. Both ends prove that they know the job's key ([`crate::handshake`]) before messages are read,
-//! which are encrypted. Where both ends have UCX, messages go by UCX once it is known to work ([`crate::lane`]); these are
-//! authenticated, and not encrypted.
+//! One connection between two hosts. Both ends prove that they know the job's key
+//! ([`crate::handshake`]) before any message is read; messages are encrypted. If both ends have
+//! UCX, messages go by UCX once it is known to work ([`crate::lane`]); UCX messages are
+//! authenticated but not encrypted.
 
 use crate::handshake::{Handshake, Own};
 use crate::lane::{Lane, Packet, Way};
@@ -20,20 +21,20 @@ use std::time::Instant;
 
 #[derive(Debug)]
 enum LinkStage {
-    /// The connection is being made.
+    /// The TCP connection is being established.
     Connecting,
-    /// The ends do not know each other yet.
+    /// The handshake is in progress.
     Unknown(Box<Handshake>),
-    /// Both know each other.
+    /// The handshake is complete.
     Open(Channel),
 }
 
-/// One that was accepted, and has not shown yet that a host is at the other end.
+/// An accepted connection whose other end has not proved yet that it is a host of the job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnprovenLink {
-    /// By which it is counted.
+    /// Identifies the connection in the count of unproven connections.
     pub(crate) id: StrangerId,
-    /// When it is closed.
+    /// Time at which it is closed if it is still unproven.
     pub(crate) until: Instant,
 }
 
@@ -42,28 +43,28 @@ pub(crate) struct UnprovenLink {
 pub(crate) struct Link {
     stream: TcpStream,
     stage: LinkStage,
-    /// Where the other end listens: its name.
+    /// Address at which the other end listens, which is its name.
     pub(crate) peer: String,
     input: Frames,
-    /// Frames that wait until both know each other.
+    /// Frames to send once the handshake is complete.
     held: Vec<u8>,
-    /// Sealed bytes that wait until they can be written.
+    /// Encrypted bytes that wait for the socket to become writable.
     output: Vec<u8>,
-    /// Neither end has closed it.
+    /// Whether neither end has closed the connection.
     pub(crate) open: bool,
-    /// The other said that it leaves.
+    /// The other end said goodbye.
     pub(crate) bye: bool,
     pub(crate) lane: Lane,
-    /// The offer of UCX was sent.
+    /// The UCX offer was sent.
     offered: bool,
-    /// Why the other end is not sent to by UCX, when that is news.
+    /// The reason why UCX is not used towards the other end, until it has been reported.
     pub(crate) note: Option<String>,
-    /// It counts as such.
+    /// Set as long as the connection is unproven.
     pub(crate) stranger: Option<UnprovenLink>,
 }
 
 impl Link {
-    /// Begins to connect; does not wait.
+    /// Starts a connection without waiting for it.
     pub(crate) fn connect(address: &str) -> io::Result<Link> {
         let target: SocketAddr = address
             .parse()
@@ -87,7 +88,7 @@ impl Link {
         Ok(link)
     }
 
-    /// One that was accepted.
+    /// Wraps an accepted connection.
     pub(crate) fn accepted(stream: TcpStream) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         let handshake = Handshake::accepted().map_err(io::Error::other)?;
@@ -95,7 +96,8 @@ impl Link {
     }
 
     fn new(stream: TcpStream, stage: LinkStage) -> io::Result<Link> {
-        // Rounds of a collective are small and wait for each other.
+        // Rounds of a collective are small messages that wait for each other, so delaying packets
+        // would slow them down.
         setsockopt(&stream, sockopt::TcpNoDelay, &true)?;
         Ok(Link {
             stream,
@@ -113,14 +115,14 @@ impl Link {
         })
     }
 
-    /// To poll.
+    /// Descriptor and events to poll.
     pub(crate) fn interest(&self) -> (i32, i16) {
         let writes = matches!(self.stage, LinkStage::Connecting) || !self.output.is_empty();
         let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };
         (self.stream.as_fd().as_raw_fd(), events)
     }
 
-    /// Whether this end began it.
+    /// Whether this end opened the connection.
     pub(crate) fn is_outbound(&self) -> bool {
         match &self.stage {
             LinkStage::Connecting => true,
@@ -129,17 +131,17 @@ impl Link {
         }
     }
 
-    /// Whether it is known whose other end it is.
+    /// Whether the host at the other end is known.
     pub(crate) fn names_a_host(&self) -> bool {
         self.is_known() || self.is_outbound()
     }
 
-    /// Whether messages may be sent: both ends know each other.
+    /// Whether messages can be sent: the handshake is complete.
     pub(crate) fn is_known(&self) -> bool {
         matches!(self.stage, LinkStage::Open(_))
     }
 
-    /// Sends a message, by UCX if that is open.
+    /// Sends a message, by UCX if the lane is open.
     pub(crate) fn send(&mut self, message: &Wire, ucx: Option<&mut Ucx>) {
         self.lane.count_sent();
         let (Way::Open(to, tag), Some(ucx)) = (&self.lane.way, ucx) else {
@@ -162,7 +164,8 @@ impl Link {
         }
     }
 
-    /// Tells the other end, once it is known, where this one is reached by UCX, or why it is not.
+    /// Sends the UCX offer of this host, or the reason why UCX is not used. The handshake must be
+    /// complete.
     pub(crate) fn offer(&mut self, own: &Result<Vec<u8>, String>) {
         if self.is_known() && self.open && !std::mem::replace(&mut self.offered, true) {
             self.say(&Wire::Ucx(match own {
@@ -172,7 +175,7 @@ impl Link {
         }
     }
 
-    /// The other end has sent its offer of UCX.
+    /// Handles the UCX offer of the other end.
     fn try_way(&mut self, offer: UcxOffer, ucx: Option<&mut Ucx>) {
         let (Some(ucx), Some(tag)) = (ucx, self.lane.other_tag()) else {
             return;
@@ -192,7 +195,7 @@ impl Link {
         }
     }
 
-    /// UCX does not lead to the other end, or not any more.
+    /// UCX does not reach the other end, or has stopped working.
     pub(crate) fn lose_way(&mut self, ucx: &mut Ucx, why: &str) {
         if let Way::Tried(endpoint, _) | Way::Open(endpoint, _) = self.lane.way {
             ucx.close(endpoint);
@@ -203,7 +206,7 @@ impl Link {
         }
     }
 
-    /// A packet of this connection's tag came by UCX; the messages whose turn it is.
+    /// Takes a UCX packet with this connection's tag; returns the messages that are now in order.
     pub(crate) fn packet(&mut self, packet: &[u8]) -> Vec<Wire> {
         let mut messages = Vec::new();
         match self.lane.opened(packet) {
@@ -220,7 +223,7 @@ impl Link {
         messages
     }
 
-    /// A message came by the connection.
+    /// Handles a message that arrived over the connection.
     fn take(&mut self, message: Wire, ucx: Option<&mut Ucx>, messages: &mut Vec<Wire>) {
         match message {
             Wire::Bye => self.bye = true,
@@ -256,7 +259,7 @@ impl Link {
         }
     }
 
-    /// Something is to be read or written.
+    /// Reads and writes as far as the socket permits; returns the received messages.
     pub(crate) fn serve(&mut self, own: Own<'_>, mut ucx: Option<&mut Ucx>) -> Vec<Wire> {
         if matches!(self.stage, LinkStage::Connecting) {
             if let Ok(Some(e)) | Err(e) = self.stream.take_error() {
@@ -275,7 +278,7 @@ impl Link {
         self.write();
         self.read(own);
         let mut messages = Vec::new();
-        // What came before the other end closed the connection counts.
+        // Messages that arrived before the other end closed the connection still count.
         while self.is_known() {
             match self.input.take() {
                 Ok(Some(message)) => self.take(message, ucx.as_deref_mut(), &mut messages),
@@ -291,7 +294,7 @@ impl Link {
         messages
     }
 
-    /// Takes bytes that have come.
+    /// Takes received bytes.
     fn take_bytes(&mut self, bytes: &[u8], own: Own<'_>) {
         match &mut self.stage {
             LinkStage::Connecting => {}
@@ -302,7 +305,7 @@ impl Link {
                     self.lane.set_codes(known.code_out, known.code_in);
                     self.stage = LinkStage::Open(known.channel);
                     self.seal();
-                    // What followed the handshake at once has come with it.
+                    // Bytes after the handshake may have arrived with it.
                     self.unseal(&[]);
                 }
                 Err(why) => self.refuse(&why),
@@ -330,12 +333,12 @@ impl Link {
         self.input.push(&plain);
     }
 
-    /// Seals what waits to be sent.
+    /// Encrypts the queued frames.
     fn seal(&mut self) {
         let LinkStage::Open(channel) = &mut self.stage else {
             return;
         };
-        // An empty record would be the end.
+        // An empty record would mark the end of the stream.
         if self.held.is_empty() {
             return;
         }
@@ -383,14 +386,15 @@ impl Link {
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // Earlier messages of the other end may still be read; reading finds the end.
+                // Messages that the other end sent earlier may still be readable; reading finds the
+                // end of the stream.
                 Err(_) => done = self.output.len(),
             }
         }
         self.output.drain(..done);
     }
 
-    /// Says good-bye. What may not have come by UCX is said before it.
+    /// Says goodbye. Messages that UCX may not have delivered are sent first.
     pub(crate) fn leave(&mut self) {
         for message in self.lane.give_up() {
             self.say(&message);
@@ -398,7 +402,7 @@ impl Link {
         self.say(&Wire::Bye);
     }
 
-    /// Writes the rest, waiting for the other end if it must, but not for long.
+    /// Writes the remaining output; waits for the other end for a limited time.
     pub(crate) fn finish(&mut self, patience: std::time::Duration) {
         if !self.is_known() || self.output.is_empty() || !self.open {
             return;
@@ -415,10 +419,10 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// More than one record of the channel carries.
+    /// A message that is longer than one record of the channel.
     const LONG: usize = 200_000;
 
-    /// Reads a long message that was sent before the ends knew each other.
+    /// Reads a long message that was sent before the handshake was complete.
     fn talk(key: &[u8], other: &[u8]) -> Vec<Wire> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address_of_far = listener.local_addr().unwrap().to_string();

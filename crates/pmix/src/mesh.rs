@@ -1,5 +1,6 @@
-//! All connections of a host. A host is identified by the address where it listens. Two hosts connect when one sends a message
-//! to the other, or ahead of time on request; a message to the own host is delivered locally.
+//! All connections of a host. A host is identified by the address at which it listens. Two hosts
+//! connect when one sends a message to the other, or ahead of time on request. A message to the own
+//! host is delivered locally.
 
 use crate::handshake::Own;
 use crate::link::{Link, UnprovenLink};
@@ -12,49 +13,51 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// How long a host that leaves waits for one that does not read.
+/// How long a leaving host waits for another host that does not read.
 const LEAVE_WAIT: Duration = Duration::from_secs(1);
-/// Connections of which it is not known whether a host is at the other end. Everybody may make such.
+/// Limit of accepted connections that have not completed the handshake. Anybody can open such
+/// connections.
 const STRANGERS: Bounds = Bounds {
     all: 256,
     of_address: 64,
 };
-/// How long one may remain such.
+/// How long a connection may remain without a completed handshake.
 const STRANGER_MAX: Duration = Duration::from_secs(30);
-/// Connections that are accepted in one round.
+/// Number of connections accepted in one round.
 const ACCEPTED_MAX: usize = 64;
-/// How long none are accepted when that failed: the listener says at once that there are some, for which there are no descriptors.
+/// Pause after a failed accept. Without it the listener would stay readable and the loop would spin
+/// while no descriptors are free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What happened on the connections.
+/// Events on the connections.
 #[derive(Debug)]
 pub(crate) enum MeshEvent {
-    /// A message, and who sent it.
+    /// A message and its sender.
     Message(String, Wire),
-    /// A host is gone; whether it said so.
+    /// A host has disconnected; the flag says whether it said goodbye.
     Gone(String, bool),
 }
 
 /// The connections.
 #[derive(Debug)]
 pub(crate) struct Mesh {
-    /// Where this host listens.
+    /// Address at which this host listens.
     pub(crate) own: String,
     key: Vec<u8>,
     listener: Option<TcpListener>,
-    /// No connection is accepted before.
+    /// No connection is accepted before this time, because accepting has failed.
     paused: Option<Instant>,
     links: Vec<Link>,
     strangers: Strangers,
     to_self: VecDeque<Wire>,
-    /// Hosts that no connection could even be begun with.
+    /// Hosts to which no connection could be opened.
     unreachable: Vec<String>,
-    /// Hosts that were here.
+    /// Hosts that have disconnected.
     gone: BTreeSet<String>,
     ucx: Option<Ucx>,
-    /// The offer of UCX to other hosts, if it is wanted.
+    /// The UCX offer to other hosts, if UCX is requested.
     offer: Option<Result<Vec<u8>, String>>,
-    /// Why UCX is not used, where it is wanted.
+    /// Reasons why UCX is not used although it is requested.
     pub(crate) notes: Vec<String>,
 }
 
@@ -76,7 +79,8 @@ impl Mesh {
         }
     }
 
-    /// Those of a host that others reach at this address, if there are others.
+    /// The connections of a host with the given address; there is no listener if the step has no
+    /// other hosts.
     pub(crate) fn listening(
         listener: Option<(TcpListener, String)>,
         key: &[u8],
@@ -89,7 +93,7 @@ impl Mesh {
         Ok(Mesh::new(own, key.to_vec(), listener))
     }
 
-    /// Messages are to go by UCX, where both ends have it.
+    /// Enables UCX for messages to hosts that have it too.
     pub(crate) fn use_ucx(&mut self, ucx: std::io::Result<Ucx>) {
         let offer = match &ucx {
             Ok(ucx) => Ok(ucx.address().to_vec()),
@@ -102,7 +106,7 @@ impl Mesh {
         self.ucx = ucx.ok();
     }
 
-    /// Says something to a host.
+    /// Sends a message to a host.
     pub(crate) fn send(&mut self, host: &str, message: &Wire) {
         if host == self.own {
             self.to_self.push_back(message.clone());
@@ -111,7 +115,7 @@ impl Mesh {
         }
     }
 
-    /// Connects to a host that will be talked to.
+    /// Connects to a host ahead of the first message.
     pub(crate) fn prepare(&mut self, host: &str) {
         if host != self.own {
             self.link(host);
@@ -122,15 +126,16 @@ impl Mesh {
         self.gone.contains(host)
     }
 
-    /// A host is new. One that was at its address before and has gone was another one: ports are used again.
+    /// A new host has connected. It may have the address of a host that has left, because ports are
+    /// used again.
     pub(crate) fn add_host(&mut self, host: &str) {
         self.gone.remove(host);
     }
 
-    /// Which connection leads to a host; a new one if there is none.
+    /// The connection to a host; opens one if there is none.
     fn link(&mut self, host: &str) -> Option<usize> {
         let of_host = |l: &Link| l.open && l.peer == host;
-        // One that has been accepted counts only once it has shown who it is.
+        // An accepted connection counts only after it has proved which host it is.
         let known = self.links.iter().position(|l| of_host(l) && l.is_known());
         let found = known.or_else(|| {
             self.links
@@ -153,7 +158,7 @@ impl Mesh {
         }
     }
 
-    /// To poll: the listener first, then UCX.
+    /// Descriptors to poll: the listener first, then UCX, then the connections.
     pub(crate) fn interests(&self) -> Vec<(i32, i16)> {
         let listener = self.listener.as_ref().filter(|_| self.paused.is_none());
         let listener = listener.map_or(-1, |l| l.as_raw_fd());
@@ -163,7 +168,7 @@ impl Mesh {
         out
     }
 
-    /// Whether something waits that no descriptor tells of.
+    /// Whether there is work that no descriptor reports.
     pub(crate) fn is_eager(&mut self) -> bool {
         self.ucx.as_mut().is_some_and(|ucx| !ucx.may_sleep())
             || !self.to_self.is_empty()
@@ -171,14 +176,14 @@ impl Mesh {
             || self.links.iter().any(|l| !l.open)
     }
 
-    /// When it is to be served though no descriptor has anything.
+    /// Time at which the mesh must be served even if no descriptor is ready.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let links = self.links.iter().filter_map(|l| l.stranger);
         let ends = links.map(|stranger| stranger.until);
         ends.chain(self.paused).min()
     }
 
-    /// Serves those that poll found something at, in the order of [`Self::interests`].
+    /// Serves the descriptors that poll reported, in the order of [`Self::interests`].
     pub(crate) fn serve(&mut self, seen: &[bool]) -> Vec<MeshEvent> {
         let mut out = Vec::new();
         let own = Own {
@@ -215,8 +220,9 @@ impl Mesh {
         let Some(ucx) = &mut self.ucx else {
             return;
         };
-        // A way that was found broken in the last round is news only if the other end has not said good-bye since: UCX
-        // may tell first that it leaves.
+        // UCX may report a broken endpoint before the goodbye of a leaving host arrives. An
+        // endpoint that broke in the last round is therefore reported only if no goodbye has come
+        // since.
         let links = self.links.iter_mut().filter(|l| l.open && !l.bye);
         self.notes.extend(links.filter_map(|l| l.note.take()));
         for arrival in ucx.progress() {
@@ -238,7 +244,8 @@ impl Mesh {
         }
     }
 
-    /// Who has shown that a host is there is no stranger any more; who has not in time goes.
+    /// Stops counting connections whose host has proved itself as unproven, and closes those that
+    /// have not in time.
     fn end_waits(&mut self, now: Instant) {
         self.paused = self.paused.filter(|until| *until > now);
         for link in &mut self.links {
@@ -286,7 +293,7 @@ impl Mesh {
         self.links.push(link);
     }
 
-    /// Closed connections are forgotten; a host without any is gone.
+    /// Removes closed connections; reports a host without connections as disconnected.
     fn bury(&mut self, out: &mut Vec<MeshEvent>) {
         let failed = std::mem::take(&mut self.unreachable);
         let mut ended: BTreeMap<String, bool> = failed.into_iter().map(|h| (h, false)).collect();
@@ -305,7 +312,7 @@ impl Mesh {
         }
     }
 
-    /// Says good-bye to everyone and closes.
+    /// Says goodbye to all hosts and closes the connections.
     pub(crate) fn leave(&mut self) {
         for link in &mut self.links {
             link.leave();

@@ -1,6 +1,7 @@
-//! PMI-1 and PMI-2 for MPICH and its relatives, alone or beside PMIx. Each task inherits a socket; what tasks put is
-//! exchanged among the step's hosts at each barrier, over the connections that PMIx uses, too, and in the same logarithm
-//! of rounds. It needs no library, and costs next to nothing if no task uses it.
+//! PMI-1 and PMI-2 for MPICH and its relatives, alone or beside PMIx. Each task inherits a socket.
+//! The keys that tasks put are exchanged among the step's hosts at each barrier, over the same
+//! connections and in the same logarithmic number of rounds as PMIx data. PMI needs no library, and
+//! costs next to nothing if no task uses it.
 
 pub(crate) mod protocol;
 pub(crate) mod server;
@@ -26,32 +27,32 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-/// Number of the descriptor at which a task finds its socket: one that scripts do not use for files of theirs.
+/// Descriptor number of the PMI socket in a task: one that scripts do not use for their own files.
 pub const PMI_FD: i32 = 61;
 
-/// Says from what Intel MPI learns which ranks share a node.
+/// Variable that tells Intel MPI how it learns which ranks share a node.
 const INTEL_NODES: &str = "I_MPI_NODEMAP_ALGORITHM";
 
 /// The setup of the PMI part of a host.
 #[derive(Clone, Debug)]
 pub struct PmiSetup {
-    /// Name of the table of keys: unique in the cluster.
+    /// Name of the key table: unique in the cluster.
     pub name: String,
     /// Ranks of each node of the step, by local number.
     pub tasks: Vec<Vec<u32>>,
-    /// This node among them.
+    /// Position of this node in `ranks`.
     pub position: usize,
     /// Slots of the allocation.
     pub universe: u32,
-    /// The key that only hosts of this job know.
+    /// The secret key shared by the hosts of this job.
     pub key: Vec<u8>,
     /// The job's number.
     pub job: u64,
-    /// A directory of the user's, for files about spawned steps.
+    /// A directory of the user, for files about spawned steps.
     pub dir: String,
-    /// `NAME=value` of srun's environment, for spawned steps.
+    /// Variables of srun's environment, as `NAME=value`, for spawned steps.
     pub env: Vec<(String, String)>,
-    /// Where they run if they do not say.
+    /// Working directory of spawned steps that name none.
     pub work_dir: String,
 }
 
@@ -88,10 +89,10 @@ pub(crate) enum PmiWire {
 
 impl Message for PmiWire {}
 
-/// Serves until the step daemon says that it is over, or is gone.
+/// Serves until the step daemon ends the host or disconnects.
 ///
 /// # Errors
-/// The loop cannot wait.
+/// Waiting for events failed.
 pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Result<()> {
     descriptors::raise_limit();
     let mut control = Control::new(ends.control)?;
@@ -99,7 +100,7 @@ pub fn run(setup: PmiSetup, ends: Endpoints, sockets: Vec<UnixStream>) -> io::Re
     serve_alone(setup, sockets, mesh, &mut control)
 }
 
-/// Serves with connections that are there.
+/// Serves over existing connections.
 pub(crate) fn serve_alone(
     setup: PmiSetup,
     sockets: Vec<UnixStream>,
@@ -108,7 +109,7 @@ pub(crate) fn serve_alone(
 ) -> io::Result<()> {
     let mut pmi = Pmi::new(setup, mesh.own.clone(), sockets)?;
     control.send(&FromHost::Ready(pmi.environments()));
-    // Spawned steps may outlive the tasks that asked for them.
+    // Spawned steps may outlive the tasks that spawned them.
     while control.open && !(pmi.stopping && pmi.is_idle()) {
         pmi.wait(&mut mesh, control)?;
     }
@@ -116,7 +117,8 @@ pub(crate) fn serve_alone(
     Ok(())
 }
 
-/// A name that steps of other clusters on the machine do not have: MPICH names files in /dev/shm by it.
+/// A table name that no step of another cluster on the machine uses, because MPICH names files in
+/// /dev/shm after it.
 fn unique(name: &str, key: &[u8]) -> String {
     let digest = Sha256::new()
         .chain_update(name)
@@ -130,19 +132,19 @@ fn unique(name: &str, key: &[u8]) -> String {
 pub(crate) struct Pmi {
     setup: PmiSetup,
     server: PmiServer,
-    /// By local number of the task; closed ones are gone.
+    /// Sockets by local number of the task; `None` once closed.
     sockets: Vec<Option<UnixStream>>,
-    /// Where the step's hosts listen.
+    /// Addresses at which the step's hosts listen.
     hosts: Vec<String>,
-    /// That is known.
+    /// Whether `hosts` is known.
     met: bool,
     barriers: BTreeMap<u64, Exchange>,
-    /// Barriers that this node has come to.
+    /// Number of barriers that this node has entered.
     entered: u64,
-    /// Messages that wait until the other hosts are known.
+    /// Actions that wait until the other hosts are known.
     waiting: Vec<Action>,
     stopping: bool,
-    /// Steps that tasks of this node have asked for, and which task waits for which.
+    /// Steps that tasks of this node spawned, and the task that waits for each of them.
     runs: Runs,
     spawning: BTreeMap<u64, usize>,
     askers: BTreeMap<u64, u32>,
@@ -196,7 +198,8 @@ impl Pmi {
             variable("PMI_SIZE", size.to_string()),
             variable("PMI_SPAWNED", u32::from(spawned).to_string()),
         ];
-        // Left alone it reads SLURM_TASKS_PER_NODE, takes "3,1" for two and two, and ranks wait for each other in vain.
+        // Without this value MPI reads SLURM_TASKS_PER_NODE and takes "3,1" for two and two; ranks
+        // then wait for each other for ever.
         if !setup.env.iter().any(|(name, _)| name == INTEL_NODES) {
             shared.push(variable(INTEL_NODES, "pmi_process_mapping".to_owned()));
         }
@@ -210,12 +213,12 @@ impl Pmi {
         }
     }
 
-    /// No step that a task has asked for runs.
+    /// Whether no step that a task spawned is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Descriptors to poll, and for what.
+    /// Descriptors and events to poll.
     pub(crate) fn interests(&self) -> Vec<(i32, i16)> {
         let tasks = self.sockets.iter().zip(&self.server.clients);
         let tasks = tasks.map(|(socket, client)| {
@@ -232,7 +235,7 @@ impl Pmi {
         tasks.chain(runs).collect()
     }
 
-    /// Does what is to be done where something has happened, by the order of [`Self::interests`].
+    /// Serves the descriptors that poll reported, in the order of [`Self::interests`].
     pub(crate) fn serve(&mut self, seen: &[bool], mesh: &mut Mesh, control: &mut Control) {
         let (tasks, runs) = seen.split_at(self.sockets.len());
         for local in (0..tasks.len()).filter(|local| tasks[*local]) {
@@ -240,8 +243,8 @@ impl Pmi {
         }
         let mut outbox = Vec::new();
         for (ticket, well) in self.runs.serve(runs, &mut outbox) {
-            // One that ended before its tasks were there has said why on its standard error. Of one that ended badly
-            // later, the task that asked for it may still wait for the answer.
+            // An srun that ended before its tasks started has written the reason to its standard
+            // error. If it failed later, the spawning task may still wait for an answer.
             let asker = self.askers.remove(&ticket);
             if self.spawning.contains_key(&ticket) {
                 self.spawned(ticket, None);
@@ -256,7 +259,7 @@ impl Pmi {
         outbox.iter().for_each(|message| control.send(message));
     }
 
-    /// Waits, and does what is to be done, where nothing else is served.
+    /// Waits for events and serves them, if no other server runs in this process.
     fn wait(&mut self, mesh: &mut Mesh, control: &mut Control) -> io::Result<()> {
         let entry = |(fd, events): (i32, i16)| libc::pollfd {
             fd,
@@ -274,7 +277,7 @@ impl Pmi {
             for message in control.read() {
                 match message {
                     ToHost::Peers(hosts) => self.on_peers(hosts, mesh, control),
-                    // The step daemon decides what a lost task means for the others.
+                    // The step daemon decides what a lost task means for the other tasks.
                     ToHost::TaskFailed { .. } => {}
                     ToHost::Stop => self.stop(),
                 }
@@ -285,7 +288,8 @@ impl Pmi {
             match event {
                 MeshEvent::Message(from, Wire::Pmi(bytes)) => self.message(&from, &bytes, mesh),
                 MeshEvent::Message(..) => {}
-                // A node that is lost ends the step; srun sees it too. One whose tasks have all left is not missed.
+                // A lost node ends the step, which srun notices too. A node whose tasks have all
+                // finalized is not needed.
                 MeshEvent::Gone(host, orderly) => {
                     if !orderly && let Some(at) = self.hosts.iter().position(|h| *h == host) {
                         let at = u32::try_from(at).unwrap_or(u32::MAX);
@@ -298,7 +302,7 @@ impl Pmi {
         Ok(())
     }
 
-    /// Where the step's hosts listen is known.
+    /// The addresses of the step's hosts are known.
     pub(crate) fn on_peers(&mut self, hosts: Vec<String>, mesh: &mut Mesh, control: &mut Control) {
         if hosts.len() == self.hosts.len() && self.hosts.len() > 1 {
             self.hosts = hosts;
@@ -341,7 +345,7 @@ impl Pmi {
         }
     }
 
-    /// Sends messages to tasks.
+    /// Sends queued messages to tasks.
     pub(crate) fn write(&mut self) {
         for (socket, client) in self.sockets.iter_mut().zip(&mut self.server.clients) {
             write_to(socket, &mut client.talk.output);
@@ -356,7 +360,7 @@ impl Pmi {
                 control.send(&FromHost::Abort { rank, status, text });
             }
             Action::Spawn(local, asked) => self.spawn(local, &asked, mesh, control),
-            // Where the other hosts are is not known yet.
+            // The addresses of the other hosts are not known yet.
             order if !self.met => self.waiting.push(order),
             Action::Fence(part) => {
                 let number = self.entered;
@@ -405,7 +409,7 @@ impl Pmi {
         }
     }
 
-    /// Another host has said something.
+    /// Handles a message of another host.
     pub(crate) fn message(&mut self, from: &str, bytes: &[u8], mesh: &mut Mesh) {
         match frame::decode(bytes) {
             Ok(PmiWire::Round {
@@ -428,7 +432,7 @@ impl Pmi {
         }
     }
 
-    /// Sends what a barrier needs; lets the tasks go when all nodes have come.
+    /// Sends the messages of a barrier; releases the tasks when all nodes have entered it.
     fn advance(&mut self, number: u64, mesh: &mut Mesh) {
         let Some(exchange) = self.barriers.get_mut(&number) else {
             return;

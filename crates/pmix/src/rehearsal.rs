@@ -1,5 +1,6 @@
-//! A fence among many hosts in one process, over the sockets that real ones use, to see how it grows: each host is a
-//! thread with its own connections. There are no tasks and no libpmix.
+//! Measures how the time of a fence grows with the number of hosts. Many hosts run in one process,
+//! each a thread with its own connections over the same kind of sockets as in production. There are
+//! no tasks and no libpmix.
 
 use crate::ends::poll;
 use crate::exchange::Exchange;
@@ -13,18 +14,18 @@ use std::time::{Duration, Instant};
 /// Measured times of a fence.
 #[derive(Clone, Debug)]
 pub struct FenceFigures {
-    /// Rounds, one after the other.
+    /// Number of rounds, which run one after the other.
     pub rounds: u32,
-    /// Messages of all hosts together.
+    /// Number of messages of all hosts together.
     pub messages: u64,
-    /// Time of one, on average; the first, which connects, is left out.
+    /// Average time of one fence. The first fence, which also connects the hosts, is not counted.
     pub time: Duration,
 }
 
-/// Has so many hosts meet, each with so many bytes, as often as said.
+/// Runs `times` fences among `hosts` hosts, each of which contributes `bytes` bytes.
 ///
 /// # Errors
-/// A host cannot listen or wait, or got nothing from another.
+/// A host cannot listen or wait, or received no data from another host.
 pub fn rehearse_fence(hosts: usize, bytes: usize, times: u32) -> io::Result<FenceFigures> {
     let listeners: Vec<TcpListener> = (0..hosts)
         .map(|_| TcpListener::bind("127.0.0.1:0"))
@@ -59,7 +60,7 @@ pub fn rehearse_fence(hosts: usize, bytes: usize, times: u32) -> io::Result<Fenc
     })
 }
 
-/// One host's part.
+/// The part of one host.
 fn meet(
     index: usize,
     names: &[String],
@@ -113,7 +114,7 @@ fn meet(
     })
 }
 
-/// Waits for messages and takes them in.
+/// Waits for messages and handles them.
 fn listen(mesh: &mut Mesh, runs: &mut BTreeMap<u64, Exchange>) -> io::Result<()> {
     let mut fds: Vec<libc::pollfd> = mesh
         .interests()

@@ -1,5 +1,5 @@
-//! The PMIx server in this process: it is started once, is given name spaces and tasks, and returns the variables for the
-//! environment of tasks.
+//! The PMIx server in this process. It is started once, registers name spaces and tasks, and
+//! returns the variables for the environment of tasks.
 #![allow(unsafe_code)]
 
 use crate::info::{Infos, Packed, Regex};
@@ -12,28 +12,28 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the library may take to register something.
+/// Time limit for a registration in the library.
 const REGISTER_WAIT: Duration = Duration::from_secs(60);
-/// Only this node's clients get an event that another host sent.
+/// Restricts an event from another host to this node's clients.
 const RANGE_LOCAL: u8 = 2;
 
 /// The server.
 pub(crate) struct Server {
     library: &'static Library,
-    /// What clients ask.
+    /// Requests of clients.
     pub(crate) queue: &'static Queue,
 }
 
-/// Where a task runs, in the library's words.
+/// Location of a task, in the format of the library.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Its CPUs: `hwloc:0-1`.
+    /// CPUs of the task: `hwloc:0-1`.
     pub(crate) cpuset: String,
-    /// What it touches on each level of the topology: `hwloc:SK0:L30:CR0:HT0`.
+    /// Objects of each topology level that the task can use: `hwloc:SK0:L30:CR0:HT0`.
     pub(crate) levels: String,
 }
 
-/// Where a callback leaves its status.
+/// A callback stores its status here.
 type Slot = (Mutex<Option<c_int>>, Condvar);
 
 unsafe extern "C" fn arrived(status: c_int, slot: *mut c_void) {
@@ -47,7 +47,7 @@ impl Server {
     /// Starts the library's server with these attributes.
     pub(crate) fn start(library: &'static Library, infos: &mut Infos) -> io::Result<Server> {
         let queue = upcall::queue(library)?;
-        // The library keeps the table for good.
+        // The library keeps a pointer to the table, so the table is leaked.
         let module: &'static mut [UpcallPtr; sys::MODULE] = Box::leak(Box::new(upcall::module()));
         // SAFETY: table and attributes are live; the table stays so.
         let rc = unsafe {
@@ -62,7 +62,7 @@ impl Server {
         self.library
     }
 
-    /// `na,nb` in the library's packed form.
+    /// The node list `na,nb` in the library's packed form.
     pub(crate) fn node_list(&self, names: &str) -> io::Result<Regex> {
         self.packed(
             names,
@@ -71,7 +71,7 @@ impl Server {
         )
     }
 
-    /// `0,1;2,3`: the ranks of each node, in the library's packed form.
+    /// The ranks of each node, `0,1;2,3`, in the library's packed form.
     pub(crate) fn rank_lists(&self, ranks: &str) -> io::Result<Regex> {
         self.packed(
             ranks,
@@ -94,7 +94,7 @@ impl Server {
         Ok(Regex(out))
     }
 
-    /// Tells of a name space with so many tasks on this node.
+    /// Registers a name space with the number of its tasks on this node.
     pub(crate) fn register_job(
         &self,
         nspace: &str,
@@ -119,7 +119,7 @@ impl Server {
         })
     }
 
-    /// Tells of a task of this node.
+    /// Registers a task of this node.
     pub(crate) fn register_client(&self, task: &ProcName, uid: u32, gid: u32) -> io::Result<()> {
         let proc = task.raw();
         self.wait_for("PMIx_server_register_client", |f, slot| {
@@ -137,7 +137,7 @@ impl Server {
         })
     }
 
-    /// `NAME=value` that a task needs to find this server.
+    /// Variables, as `NAME=value`, that a task needs to find this server.
     pub(crate) fn environment(&self, task: &ProcName) -> io::Result<Vec<Vec<u8>>> {
         let proc = task.raw();
         let mut list: *mut *mut c_char = std::ptr::null_mut();
@@ -160,7 +160,8 @@ impl Server {
         Ok(out)
     }
 
-    /// Asks the library for what a task of this node has put; the answer comes as an upcall with this ticket.
+    /// Requests from the library the data that a task of this node has put. The answer arrives as
+    /// an upcall with this ticket.
     pub(crate) fn fetch(&self, task: &ProcName, ticket: u64) -> i32 {
         let proc = task.raw();
         let ticket = usize::try_from(ticket).unwrap_or(usize::MAX) as *mut c_void;
@@ -168,7 +169,8 @@ impl Server {
         unsafe { (self.library.functions.dmodex_request)(&raw const proc, upcall::fetched, ticket) }
     }
 
-    /// Where a task is that may run on these CPUs only (`0-1,4`); nothing if the library cannot tell.
+    /// The location of a task that is bound to these CPUs (`0-1,4`); `None` if the library cannot
+    /// compute it.
     pub(crate) fn place(&self, cpus: &str) -> Option<Place> {
         let functions = &self.library.functions;
         let (parse, locality) = (functions.parse_cpuset?, functions.locality?);
@@ -222,8 +224,8 @@ impl Server {
         }
     }
 
-    /// Calls a function of the library that answers by a callback, and waits for it. Not to be called on the library's
-    /// own thread.
+    /// Calls a library function that answers by a callback, and waits for the callback. Must not be
+    /// called on the library's own thread.
     fn wait_for(
         &self,
         name: &str,

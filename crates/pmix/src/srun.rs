@@ -1,5 +1,5 @@
-//! The srun that starts a step for a task (`MPI_Comm_spawn`): its command line and environment, and what it prints. The
-//! step shares the CPUs of the allocation with the one whose task asked.
+//! The srun process that starts a step for a task (`MPI_Comm_spawn`): its command line, environment
+//! and output. The new step shares the CPUs of the allocation with the step of the spawning task.
 
 use crate::control::FromHost;
 use crate::descriptors;
@@ -10,22 +10,22 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
-/// Variable of such an srun: where the host of the task that asked listens, the request, and more that the kinds of MPI
-/// differ in.
+/// Variable of such an srun: the address of the spawning task's host, the request number, and
+/// values that depend on the kind of MPI.
 pub(crate) const VARIABLE: &str = "MUSTER_PMIX_PARENT";
-/// Initial keys of tasks that were spawned by PMI, as `key=value` lines.
+/// Initial keys of tasks spawned by PMI, as `key=value` lines.
 pub(crate) const PUTS: &str = "MUSTER_PMI_PUTS";
 
-/// The step that a task asks for.
+/// The step that a task asks to spawn.
 pub(crate) struct SpawnRequest<'a> {
-    /// `--mpi`.
+    /// Value of `--mpi`.
     pub(crate) kind: &'a str,
     pub(crate) job: u64,
-    /// The environment of the step whose task asks.
+    /// Environment of the spawning step.
     pub(crate) env: &'a [(String, String)],
-    /// Where the step runs if no program says so.
+    /// Working directory of programs that name none.
     pub(crate) work_dir: Option<&'a str>,
-    /// For a file that tells which ranks run which program.
+    /// Directory for the file that assigns programs to ranks.
     pub(crate) dir: &'a str,
     /// Number of the request.
     pub(crate) ticket: u64,
@@ -36,7 +36,7 @@ pub(crate) struct SpawnRequest<'a> {
 impl SpawnRequest<'_> {
     /// Starts srun.
     pub(crate) fn start(&self, apps: &[App]) -> io::Result<Run> {
-        // One executable has all roles.
+        // One executable serves all roles.
         let mut command = Command::new("/proc/self/exe");
         let total: u32 = apps.iter().map(|a| a.tasks).sum();
         command
@@ -91,12 +91,12 @@ impl SpawnRequest<'_> {
     }
 }
 
-/// An srun.
+/// A running srun.
 #[derive(Debug)]
 pub(crate) struct Run {
     child: Child,
     ticket: u64,
-    /// Its streams, and whether it is standard error.
+    /// Its output streams; the flag marks standard error.
     streams: Vec<(Stream, bool)>,
 }
 
@@ -123,7 +123,7 @@ impl Stream {
     }
 }
 
-/// All that run.
+/// All running sruns.
 #[derive(Debug, Default)]
 pub(crate) struct Runs(Vec<Run>);
 
@@ -142,8 +142,8 @@ impl Runs {
         streams.map(|(s, _)| s.fd()).collect()
     }
 
-    /// Passes on what spawned steps print, in the order of [`Self::interests`]; gives the numbers of those that ended,
-    /// and whether they ended well.
+    /// Forwards the output of spawned steps, in the order of [`Self::interests`]. Returns the
+    /// request numbers of the sruns that ended, and whether each succeeded.
     pub(crate) fn serve(&mut self, ready: &[bool], outbox: &mut Vec<FromHost>) -> Vec<(u64, bool)> {
         let mut ready = ready.iter();
         let mut chunk = vec![0; 16 << 10];
@@ -164,7 +164,7 @@ impl Runs {
             if !run.streams.is_empty() {
                 return true;
             }
-            // Its streams are closed: it is ending, if it has not.
+            // The streams are closed, so the process has ended or is about to.
             let well = run.child.wait().is_ok_and(|status| status.success());
             ended.push((run.ticket, well));
             false
@@ -173,7 +173,7 @@ impl Runs {
     }
 }
 
-/// Variables that describe the step whose task asks, not the one it asks for.
+/// Variables that describe the spawning step and must not reach the spawned one.
 fn of_the_step(name: &str) -> bool {
     const PREFIXES: [&str; 6] = [
         "PMIX_",
@@ -199,7 +199,7 @@ fn of_the_step(name: &str) -> bool {
     PREFIXES.iter().any(|p| name.starts_with(p)) || NAMES.contains(&name)
 }
 
-/// A file for `--multi-prog`.
+/// Contents of a file for `--multi-prog`.
 fn programs(apps: &[App]) -> String {
     let mut text = String::new();
     let mut first = 0;

@@ -1,5 +1,5 @@
-//! libpmix as C declares it: the few structures and functions that a server needs, written by hand so that no header
-//! is needed to build. The layouts are those of PMIx 3 to 5 on 64-bit machines.
+//! C declarations of libpmix: the few structures and functions that a server needs, written by hand
+//! so that building needs no header. The layouts are those of PMIx 3 to 5 on 64-bit machines.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -26,7 +26,7 @@ pub(crate) struct RawValue {
     pub(crate) data: ValueData,
 }
 
-/// The union in `pmix_value_t`: those members that are used here, and all of its size.
+/// The union in `pmix_value_t`: the members that are used here, and padding to its full size.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union ValueData {
@@ -136,9 +136,10 @@ pub(crate) type InfoFn =
     unsafe extern "C" fn(c_int, *mut RawInfo, usize, *mut c_void, Option<ReleaseFn>, *mut c_void);
 /// `pmix_dmodex_response_fn_t`.
 pub(crate) type DmodexFn = unsafe extern "C" fn(c_int, *mut c_char, usize, *mut c_void);
-/// What stands in `pmix_server_module_t`, whatever its arguments.
+/// The type of an entry of `pmix_server_module_t`, whatever its signature.
 pub(crate) type UpcallPtr = *const c_void;
-/// Entries of the module: more than any version has, so that one table serves them all.
+/// Number of entries of the module: more than any version has, so that one table serves all
+/// versions.
 pub(crate) const MODULE: usize = 64;
 
 macro_rules! functions {
@@ -155,7 +156,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks all of them up.
+            /// Looks up all functions.
             fn find(handle: *mut c_void) -> io::Result<Functions> {
                 // SAFETY: each symbol, where it exists, is the function of that name in libpmix, whose signature is
                 // the one given here; `handle` is a library that is never closed.
@@ -196,11 +197,11 @@ functions! {
         error_string = c"PMIx_Error_string": fn(c_int) -> *const c_char;
     }
     optional {
-        /// Before PMIx 4 there is only `value_load`.
+        /// Versions before PMIx 4 have only `value_load`.
         info_load = &[c"PMIx_Info_load"] => fn(*mut RawInfo, *const c_char, *const c_void, u16) -> c_int;
         value_load = &[c"PMIx_Value_load", c"pmix_value_load"] => fn(*mut RawValue, *const c_void, u16);
         value_destruct = &[c"PMIx_Value_destruct", c"pmix_value_destruct"] => fn(*mut RawValue);
-        /// Since PMIx 4, as the next ones.
+        /// Available since PMIx 4, as are the next functions.
         parse_cpuset = &[c"PMIx_Parse_cpuset_string"] => fn(*const c_char, *mut RawCpuset) -> c_int;
         destruct_cpuset = &[c"PMIx_Cpuset_destruct"] => fn(*mut RawCpuset);
         locality = &[c"PMIx_server_generate_locality_string"] => fn(*const RawCpuset, *mut *mut c_char) -> c_int;
@@ -228,7 +229,7 @@ pub(crate) fn file_of(function: *const c_void) -> Option<String> {
     }
 }
 
-/// Why the dynamic loader has refused the last call.
+/// The dynamic loader's reason for the last failure.
 pub(crate) fn dl_error() -> String {
     // SAFETY: dlerror gives null or a string that lives until the next call of this thread's.
     unsafe {
@@ -241,7 +242,7 @@ pub(crate) fn dl_error() -> String {
     }
 }
 
-/// A symbol of an open library that must be there.
+/// A required symbol of an open library.
 pub(crate) fn required(handle: *mut c_void, name: &CStr) -> io::Result<*mut c_void> {
     let found = symbol(handle, name);
     if found.is_null() {
@@ -268,7 +269,7 @@ fn first(handle: *mut c_void, names: &[&CStr]) -> *mut c_void {
 pub(crate) fn fixed<const N: usize>(text: &str) -> [c_char; N] {
     let mut out = [0; N];
     for (to, from) in out[..N - 1].iter_mut().zip(text.bytes()) {
-        // A C char has a sign on some processors and none on others.
+        // The C type char is signed on some processors and unsigned on others.
         *to = c_char::from_ne_bytes([from]);
     }
     out
@@ -284,10 +285,10 @@ pub(crate) fn unfixed(name: &[c_char]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A copy of a C string of malloc, which is freed; empty for null.
+/// Copies a C string allocated by malloc and frees it; empty for null.
 ///
 /// # Safety
-/// `text` is null or leads to such a string, which nobody uses any more.
+/// `text` is null or points to such a string, which the caller does not use afterwards.
 pub(crate) unsafe fn taken(text: *mut c_char) -> String {
     // SAFETY: what this function requires; free takes null.
     unsafe {
@@ -343,7 +344,8 @@ pub(crate) unsafe fn slice<'a, T>(array: *const T, count: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(array, count) }
 }
 
-/// Sets a variable of this process, for a library to read. To be called while there is one thread.
+/// Sets an environment variable of this process for a library. To be called while the process has
+/// one thread.
 pub(crate) fn set_variable(name: &CStr, value: &str) {
     let Ok(value) = CString::new(value) else {
         return;

@@ -1,6 +1,7 @@
-//! UCX as a way for messages between hosts (`PMIxDirectConnUCX`): the real libucp, opened at run time. It carries bytes
-//! under a tag to an address and reports broken endpoints; [`crate::lane`] decides what is sent under which tag.
-//! One thread, no blocking: the host polls a descriptor of the library's.
+//! UCX as a transport for messages between hosts (`PMIxDirectConnUCX`): the real libucp, opened at
+//! run time. It sends tagged bytes to an address and reports broken endpoints; [`crate::lane`]
+//! decides what is sent under which tag. It has one thread and does not block: the host polls a
+//! descriptor of the library.
 #![allow(unsafe_code)]
 
 mod sys;
@@ -14,13 +15,14 @@ use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 use sys::Functions;
 
-/// Every version since 1.0 calls itself so.
+/// File name of the library in every version since 1.0.
 const NAME: &str = "libucp.so.0";
-/// Names another library.
+/// Variable with the path of another libucp.
 const VARIABLE: &str = "MUSTER_UCX_LIB";
-/// What the library is not to do in this process: to catch its signals, to watch its memory, to wonder at variables
-/// that are meant for others, to write to standard output; to take several events of TCP at a time, as one that ends a
-/// connection is followed by others of the same end, at which UCX 1.13 aborts.
+/// Settings for UCX in this process: do not catch signals, do not hook memory functions, do not
+/// warn about unused variables, which are meant for other processes, and do not write to standard
+/// output. Process one TCP event at a time: UCX 1.13 aborts if further events of an endpoint follow
+/// the one that closes it.
 const MANNERS: [(&std::ffi::CStr, &str); 5] = [
     (c"UCX_ERROR_SIGNALS", ""),
     (c"UCX_MEM_EVENTS", "n"),
@@ -29,7 +31,7 @@ const MANNERS: [(&std::ffi::CStr, &str); 5] = [
     (c"UCX_TCP_MAX_POLL", "1"),
 ];
 
-/// Which networks and transports the library may use, where mpi.conf says so.
+/// The networks and transports that mpi.conf lets the library use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct UcxChoice {
     /// `PMIxNetDevicesUCX`.
@@ -41,7 +43,8 @@ pub struct UcxChoice {
 }
 
 impl UcxChoice {
-    /// Tells the library, by variables, before it is opened; to be called while this process has one thread.
+    /// Sets the environment variables of the library before it is opened. To be called while this
+    /// process has one thread.
     pub(crate) fn set(&self) {
         for (name, value) in MANNERS {
             set_variable(name, value);
@@ -58,40 +61,40 @@ impl UcxChoice {
     }
 }
 
-/// The other end of a way.
+/// An endpoint, which leads to one other host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint(*mut c_void);
 
 /// A received packet.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Arrival {
-    /// Bytes under a tag.
+    /// A message with its tag.
     Message(u64, Vec<u8>),
-    /// A way is broken: why.
+    /// An endpoint is broken; the text says why.
     Broken(Endpoint, String),
 }
 
-/// Where the library leaves what it says of broken ways.
+/// Error callbacks of the library store broken endpoints here.
 type Faults = Mutex<Vec<(usize, c_int)>>;
 
-/// The library at work.
+/// An open library with one worker.
 pub(crate) struct Ucx {
     functions: Functions,
     context: *mut c_void,
     worker: *mut c_void,
-    /// Readable when there is something to do.
+    /// Descriptor that becomes readable when there is work.
     wake: RawFd,
     address: Vec<u8>,
-    /// Messages that are being sent or received, which the library works on.
+    /// Messages that the library is sending or receiving.
     busy: Vec<Transfer>,
     faults: Box<Faults>,
 }
 
 struct Transfer {
     request: *mut c_void,
-    /// The library reads or writes them: they stay where they are.
+    /// Buffer that the library reads or writes, so it must not move.
     bytes: Vec<u8>,
-    /// Of a message that comes.
+    /// Tag of a message that is being received.
     tag: Option<u64>,
 }
 
@@ -109,7 +112,7 @@ unsafe extern "C" fn broken(faults: *mut c_void, endpoint: *mut c_void, status: 
 }
 
 impl Ucx {
-    /// Opens the library and makes it ready to be reached.
+    /// Opens the library and creates a worker that other hosts can reach.
     pub(crate) fn open() -> io::Result<Ucx> {
         let own = std::env::var(VARIABLE).ok().filter(|v| !v.is_empty());
         let path = own.as_deref().unwrap_or(NAME);
@@ -172,7 +175,7 @@ impl Ucx {
         Ok(())
     }
 
-    /// Where others reach this.
+    /// Address of this worker, for other hosts.
     pub(crate) fn address(&self) -> &[u8] {
         &self.address
     }
@@ -182,19 +185,20 @@ impl Ucx {
         sys::version(&self.functions)
     }
 
-    /// To poll.
+    /// The descriptor to poll.
     pub(crate) fn fd(&self) -> RawFd {
         self.wake
     }
 
-    /// Whether [`Self::fd`] will tell of the next thing to do; if not, there is something now.
+    /// Whether [`Self::fd`] will report the next event; if false, there is work now.
     pub(crate) fn may_sleep(&mut self) -> bool {
         // SAFETY: the worker is live.
         let rc = unsafe { (self.functions.worker_arm)(self.worker) };
         rc != sys::BUSY
     }
 
-    /// A way to who is reached there. Whether it leads anywhere is seen when something is sent.
+    /// Creates an endpoint for the given address. An unreachable address is only noticed when a
+    /// message is sent.
     pub(crate) fn connect(&mut self, address: &[u8]) -> io::Result<Endpoint> {
         let params = |errors: u64| sys::EndpointParams {
             mask: sys::HAS_ADDRESS | errors,
@@ -210,7 +214,8 @@ impl Ucx {
             // SAFETY: the worker and the address are live; the handler's argument lives as long as the worker.
             unsafe { (self.functions.connect)(self.worker, &raw const params, &raw mut endpoint) }
         };
-        // Not all transports tell of the other end's death; the connection beside this one does.
+        // Not all transports report the death of the other end; the TCP connection beside this
+        // endpoint does.
         let mut rc = connect(sys::HAS_ERRORS);
         if rc != 0 {
             rc = connect(0);
@@ -245,7 +250,7 @@ impl Ucx {
         }
     }
 
-    /// Works on what there is to do; what came.
+    /// Makes progress; returns the events.
     pub(crate) fn progress(&mut self) -> Vec<Arrival> {
         let mut out = Vec::new();
         loop {
@@ -270,7 +275,7 @@ impl Ucx {
         out
     }
 
-    /// Begins to receive the messages that have come.
+    /// Starts to receive the messages that have arrived.
     fn take_messages(&mut self, out: &mut Vec<Arrival>) {
         loop {
             let mut about = sys::Arrived::default();
@@ -280,7 +285,7 @@ impl Ucx {
                 return;
             }
             if about.length > 2 * FRAME_BYTES_MAX {
-                // No host sends such a thing; the library keeps it to itself.
+                // No host sends a message of this size; it stays in the library.
                 eprintln!("a message of {} bytes by UCX is left alone", about.length);
                 continue;
             }
@@ -310,7 +315,7 @@ impl Ucx {
         }
     }
 
-    /// Collects what is done.
+    /// Collects completed transfers.
     fn collect(&mut self, out: &mut Vec<Arrival>) {
         let functions = &self.functions;
         self.busy.retain_mut(|transfer| {
@@ -324,12 +329,12 @@ impl Ucx {
             if let (0, Some(tag)) = (status, transfer.tag) {
                 out.push(Arrival::Message(tag, std::mem::take(&mut transfer.bytes)));
             }
-            // A failed send is reported as a broken endpoint, too.
+            // A failed send is also reported as a broken endpoint.
             false
         });
     }
 
-    /// Gives up a way.
+    /// Closes an endpoint.
     pub(crate) fn close(&mut self, endpoint: Endpoint) {
         let params = sys::RequestParams {
             mask: sys::HAS_FLAGS,
@@ -373,10 +378,10 @@ impl Drop for Ucx {
 /// The version of the machine's UCX library. To be called while this process has one thread.
 ///
 /// # Errors
-/// None can be opened, or it finds no network: the text says what to do.
+/// No UCX library can be opened, or it finds no network; the text says what to do.
 pub fn ucx_version(choice: &UcxChoice) -> io::Result<String> {
     choice.set();
-    // The result has the error.
+    // The result contains the error.
     set_variable(c"UCX_LOG_LEVEL", "fatal");
     Ucx::open().map(|ucx| ucx.version())
 }
@@ -385,7 +390,8 @@ pub fn ucx_version(choice: &UcxChoice) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    /// Serves both until one message has come to the second, sleeping as the host does.
+    /// Serves both hosts, with the same waiting as a real host, until the second has received one
+    /// message.
     fn deliver(a: &mut Ucx, b: &mut Ucx) -> Arrival {
         loop {
             a.progress();
@@ -405,7 +411,7 @@ mod tests {
         }
     }
 
-    /// One test, as the library is configured by variables of the process.
+    /// One test, because the library is configured by variables of the process.
     #[test]
     fn messages_of_all_sizes_arrive_and_what_is_wrong_is_said() {
         let mut choice = UcxChoice {

@@ -1,6 +1,6 @@
-//! Requests of libpmix to its host. They come on a thread of the library's, which must not be blocked: each is copied, queued
-//! and answered later from the host's loop. A request that is dropped without an answer is answered with an error, so that no
-//! client waits for ever.
+//! Requests of libpmix to its host. They arrive on a thread of the library, which must not be blocked: each request is
+//! copied and queued, and the host's loop answers it later. A request that is dropped without an answer is answered with an
+//! error, so that no client waits for ever.
 #![allow(unsafe_code)]
 
 use crate::ProcName;
@@ -15,33 +15,33 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A request of the library or of a client of it.
+/// A request of the library or of one of its clients.
 #[derive(Debug)]
 pub(crate) enum Upcall {
-    /// A task has come.
+    /// A task has connected.
     Connected(ProcName, Done),
-    /// A task has gone, politely.
+    /// A task has finalized.
     Finalized(ProcName, Done),
-    /// A task wants all or some to end.
+    /// A task asks to end all or some processes (abort).
     Abort {
         proc: ProcName,
         code: i32,
         text: String,
         reply: Done,
     },
-    /// All local members of a fence have come.
+    /// All local members of a fence have entered it.
     Fence {
         procs: Vec<ProcName>,
         status: i32,
         data: Vec<u8>,
         reply: Modex,
     },
-    /// Get what another process has put.
+    /// Get the data that another process has put.
     Fetch {
         proc: ProcName,
         reply: Modex,
     },
-    /// Names.
+    /// Publish, look up or withdraw names.
     Publish {
         proc: ProcName,
         infos: Packed,
@@ -59,19 +59,19 @@ pub(crate) enum Upcall {
         keys: Vec<String>,
         reply: Done,
     },
-    /// New processes.
+    /// Spawn processes.
     Spawn {
         parent: ProcName,
         apps: Vec<App>,
         reply: Spawned,
     },
-    /// All local members of a connect or disconnect have come.
+    /// All local members of a connect or disconnect have entered it.
     Connect {
         procs: Vec<ProcName>,
         leave: bool,
         reply: Done,
     },
-    /// A group is made or unmade.
+    /// Create or destroy a group.
     Group {
         name: String,
         destroy: bool,
@@ -80,7 +80,7 @@ pub(crate) enum Upcall {
         data: Option<Vec<u8>>,
         reply: InfoReply,
     },
-    /// An event for others.
+    /// An event for other processes.
     Notify {
         code: i32,
         source: ProcName,
@@ -100,7 +100,7 @@ pub(crate) enum Upcall {
         signal: i32,
         reply: InfoReply,
     },
-    /// Data of a local task that the host itself asked the library for.
+    /// Data of a local task that the host has requested from the library.
     Fetched {
         ticket: u64,
         status: i32,
@@ -118,17 +118,17 @@ pub(crate) struct App {
     pub(crate) hosts: Option<String>,
 }
 
-/// Upcalls on their way to the host's loop.
+/// Queue of upcalls to the host's loop.
 pub(crate) struct Queue {
     waiting: Mutex<Vec<Upcall>>,
-    /// Readable while there are some.
+    /// Becomes readable when the queue is not empty.
     pub(crate) wake: EventFd,
     library: &'static Library,
 }
 
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
-/// The process's queue.
+/// The queue of this process.
 pub(crate) fn queue(library: &'static Library) -> std::io::Result<&'static Queue> {
     if let Some(queue) = QUEUE.get() {
         return Ok(queue);
@@ -147,7 +147,7 @@ impl Queue {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(upcall);
-        // It can only fail when the counter is full, and then the loop is awake.
+        // The write fails only if the counter is full, and then the loop is already awake.
         let _ = self.wake.write(1);
     }
 
@@ -157,7 +157,7 @@ impl Queue {
     }
 }
 
-/// The library's pointer that identifies a request; it is only ever given back.
+/// The library's pointer that identifies a request; it is only passed back.
 #[derive(Debug)]
 struct Ticket(*mut c_void);
 
@@ -175,7 +175,7 @@ macro_rules! reply {
                 $name(function.map(|f| (f, Ticket(ticket))))
             }
 
-            /// Answers with nothing but a status.
+            /// Answers with a status only.
             #[allow(dead_code)]
             pub(crate) fn fail(mut self, $status: i32) {
                 if let Some(($f, Ticket($ticket))) = self.0.take() {
@@ -198,11 +198,11 @@ macro_rules! reply {
 }
 
 reply!(
-    /// An answer that is a status.
+    /// An answer with a status.
     Done, OpFn, |f, ticket, status| f(status, ticket)
 );
 reply!(
-    /// An answer that is a status and bytes.
+    /// An answer with a status and bytes.
     Modex, ModexFn, |f, ticket, status| f(
         status,
         std::ptr::null(),
@@ -221,7 +221,7 @@ reply!(
     Spawned, SpawnFn, |f, ticket, status| f(status, std::ptr::null(), ticket)
 );
 reply!(
-    /// An answer that is a status and attributes.
+    /// An answer with a status and attributes.
     InfoReply, InfoFn, |f, ticket, status| f(
         status,
         std::ptr::null_mut(),
@@ -243,7 +243,7 @@ unsafe extern "C" fn release_infos(infos: *mut c_void) {
 }
 
 impl Modex {
-    /// Answers; the bytes live until the library lets them go.
+    /// Answers with bytes, which live until the library releases them.
     pub(crate) fn give(mut self, status: i32, data: Vec<u8>) {
         if let Some((f, ticket)) = self.0.take() {
             let length = data.len();
@@ -259,7 +259,7 @@ impl Modex {
 impl Spawned {
     pub(crate) fn give(mut self, nspace: &str) {
         if let Some((f, ticket)) = self.0.take() {
-            // The library copies all 256 bytes of a name space.
+            // The library copies all 256 bytes of a name space name.
             let name: [c_char; sys::NSPACE] = sys::fixed(nspace);
             // SAFETY: the name lives through the call.
             unsafe { f(status::SUCCESS, name.as_ptr(), ticket.0) };
@@ -280,7 +280,7 @@ impl InfoReply {
 }
 
 impl Lookup {
-    /// Answers with what was found: who published, key and value.
+    /// Answers a lookup: publisher, key and value of each name found.
     pub(crate) fn give(mut self, status: i32, found: &[(ProcName, Infos)]) {
         let mut data: Vec<RawPdata> = Vec::new();
         for (proc, infos) in found {
@@ -426,7 +426,7 @@ unsafe extern "C" fn direct_modex(
     })
 }
 
-/// Attributes of a publish that say how, rather than what.
+/// Attributes of a publish request that are directives and not data.
 fn is_directive(key: &str) -> bool {
     matches!(
         key,
@@ -476,7 +476,7 @@ unsafe extern "C" fn lookup(
     // SAFETY: as above.
     let (keys, infos) = unsafe { (sys::strings(keys), sys::slice(infos, count)) };
     let number = |key: &str| infos.iter().find(|i| i.name() == key)?.number();
-    // A wait for 0 keys is a wait for all of them.
+    // A wait for 0 keys means a wait for all keys.
     let wait = infos.iter().any(|i| i.name() == "pmix.wait");
     let timeout_s = number("pmix.timeout").map_or(0, |n| u64::try_from(n).unwrap_or(0));
     accept(|_| Upcall::Lookup {
@@ -584,7 +584,7 @@ unsafe extern "C" fn disconnect(
     })
 }
 
-/// Interest in events needs nothing of the host: it passes on all that there are.
+/// Registrations for events need no action of the host: it forwards all events.
 unsafe extern "C" fn register_events(
     _codes: *const c_int,
     _count: usize,
@@ -623,7 +623,7 @@ unsafe extern "C" fn notify_event(
         range,
         infos: Infos::packed(library, infos),
     });
-    // It is on its way. PMIx 4.2 crashes where its callback for this is called by another thread than its own.
+    // The event is already being sent. PMIx 4.2 crashes if another thread than its own calls this callback.
     match accepted {
         status::SUCCESS => status::OPERATION_SUCCEEDED,
         refused => refused,
@@ -664,7 +664,7 @@ unsafe extern "C" fn log(
         .iter()
         .filter_map(|i| Some((i.name(), i.text()?)))
         .collect();
-    // The function has no result: the caller gets the result by the callback, later and from another thread.
+    // The return value carries no result: the callback delivers it later, from another thread.
     accept(|_| Upcall::Log {
         texts,
         reply: Done::new(f, ticket),
@@ -693,7 +693,7 @@ unsafe extern "C" fn job_control(
         _ => None,
     });
     let Some(signal) = signal else {
-        // Files that are to be removed are the library's own affair: it must not learn that they cannot be.
+        // The library removes files itself; the status must not tell it that removal is not supported.
         let own = |d: &RawInfo| {
             d.name().starts_with("pmix.reg.cleanup") || d.name().starts_with("pmix.clnup")
         };
@@ -721,7 +721,7 @@ unsafe extern "C" fn group(
     f: Option<InfoFn>,
     ticket: *mut c_void,
 ) -> c_int {
-    // Constructing and destructing need every member's host; joining by invitation is the library's own affair.
+    // Only construction and destruction involve the hosts of all members; the library handles joining by invitation itself.
     if !(0..=1).contains(&operation) {
         return status::NOT_SUPPORTED;
     }
@@ -746,7 +746,7 @@ unsafe extern "C" fn group(
     })
 }
 
-/// Called by the library with what [`crate::server::Server::fetch`] asked for.
+/// Callback with the data that [`crate::server::Server::fetch`] requested.
 pub(crate) unsafe extern "C" fn fetched(
     status: c_int,
     data: *mut c_char,
@@ -762,8 +762,8 @@ pub(crate) unsafe extern "C" fn fetched(
     });
 }
 
-/// The table of all these, in the order of `pmix_server_module_t`. Entries that stay null are what the host does not
-/// do; the library then answers clients itself.
+/// The table of all upcalls, in the order of `pmix_server_module_t`. Entries that stay null are not supported by the host;
+/// the library then answers clients itself.
 pub(crate) fn module() -> [UpcallPtr; sys::MODULE] {
     let mut table = [std::ptr::null(); sys::MODULE];
     let entries: [(usize, UpcallPtr); 19] = [
@@ -793,7 +793,7 @@ pub(crate) fn module() -> [UpcallPtr; sys::MODULE] {
     table
 }
 
-/// Strings that go to C.
+/// Strings passed to C.
 pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }

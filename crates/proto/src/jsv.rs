@@ -64,7 +64,7 @@ pub enum Level {
 
 /// What follows from a line of the verifier's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum JsvAction {
     /// Nothing: the next one is waited for.
     Next,
     /// This is written to it.
@@ -76,7 +76,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum JsvPhase {
     /// START was sent.
     Started,
     /// BEGIN was sent.
@@ -87,7 +87,7 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub struct Verification {
     asked: Asked,
-    phase: Phase,
+    phase: JsvPhase,
     wants_environment: bool,
     lines: usize,
     changed: Outcome,
@@ -107,7 +107,7 @@ impl Verification {
         };
         let verification = Verification {
             asked,
-            phase: Phase::Started,
+            phase: JsvPhase::Started,
             wants_environment: false,
             lines: 0,
             changed,
@@ -121,26 +121,26 @@ impl Verification {
     ///
     /// # Errors
     /// It is none of the protocol, or comes too early.
-    pub fn take(&mut self, line: &str) -> Result<Step, String> {
+    pub fn take(&mut self, line: &str) -> Result<JsvAction, String> {
         self.lines += 1;
         if self.lines > LINES_MAX || line.len() > LINE_BYTES_MAX {
             return Err("the JSV says more than one job can need".to_owned());
         }
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match (self.phase, word) {
-            (_, "") => Ok(Step::Next),
+            (_, "") => Ok(JsvAction::Next),
             (_, "LOG") => log(rest),
-            (Phase::Started, "SEND") if rest.trim() == "ENV" => {
+            (JsvPhase::Started, "SEND") if rest.trim() == "ENV" => {
                 self.wants_environment = true;
-                Ok(Step::Next)
+                Ok(JsvAction::Next)
             }
-            (Phase::Started, "STARTED") => {
-                self.phase = Phase::Begun;
-                Ok(Step::Write(self.question()))
+            (JsvPhase::Started, "STARTED") => {
+                self.phase = JsvPhase::Begun;
+                Ok(JsvAction::Write(self.question()))
             }
-            (Phase::Begun, "PARAM") => self.parameter(rest),
-            (Phase::Begun, "ENV") => self.variable(rest),
-            (Phase::Begun, "RESULT") => self.result(rest),
+            (JsvPhase::Begun, "PARAM") => self.parameter(rest),
+            (JsvPhase::Begun, "ENV") => self.variable(rest),
+            (JsvPhase::Begun, "RESULT") => self.result(rest),
             _ => Err(unknown(line)),
         }
     }
@@ -172,7 +172,7 @@ impl Verification {
         text
     }
 
-    fn parameter(&mut self, rest: &str) -> Result<Step, String> {
+    fn parameter(&mut self, rest: &str) -> Result<JsvAction, String> {
         let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
         if FIXED.contains(&name) {
             return Err(format!(
@@ -190,10 +190,10 @@ impl Verification {
                 list.push((name.to_owned(), value.to_owned()));
             }
         }
-        Ok(Step::Next)
+        Ok(JsvAction::Next)
     }
 
-    fn variable(&mut self, rest: &str) -> Result<Step, String> {
+    fn variable(&mut self, rest: &str) -> Result<JsvAction, String> {
         let mut words = rest.splitn(3, ' ');
         let (what, name) = (words.next(), words.next().unwrap_or_default());
         let value = words.next().unwrap_or_default();
@@ -213,10 +213,10 @@ impl Verification {
                 list.push((name.to_owned(), value));
             }
         }
-        Ok(Step::Next)
+        Ok(JsvAction::Next)
     }
 
-    fn result(&mut self, rest: &str) -> Result<Step, String> {
+    fn result(&mut self, rest: &str) -> Result<JsvAction, String> {
         let rest = rest.strip_prefix("STATE ").ok_or_else(|| unknown(rest))?;
         let (word, message) = rest.split_once(' ').unwrap_or((rest, ""));
         let state = match word {
@@ -233,7 +233,7 @@ impl Verification {
             environment: Vec::new(),
         };
         let changed = std::mem::replace(&mut self.changed, nothing.clone());
-        Ok(Step::Ended(match state {
+        Ok(JsvAction::Ended(match state {
             State::Correct => Outcome {
                 parameters: changed.parameters,
                 environment: changed.environment,
@@ -244,7 +244,7 @@ impl Verification {
     }
 }
 
-fn log(rest: &str) -> Result<Step, String> {
+fn log(rest: &str) -> Result<JsvAction, String> {
     let (word, text) = rest.split_once(' ').unwrap_or((rest, ""));
     let level = match word {
         "INFO" => Level::Info,
@@ -252,7 +252,7 @@ fn log(rest: &str) -> Result<Step, String> {
         "ERROR" => Level::Error,
         _ => return Err(unknown(&format!("LOG {rest}"))),
     };
-    Ok(Step::Log(level, visible(text).into_owned()))
+    Ok(JsvAction::Log(level, visible(text).into_owned()))
 }
 
 /// In Grid Engine's words.
@@ -286,10 +286,10 @@ mod tests {
         let mut said = vec![first.to_owned()];
         for line in lines {
             match verification.take(line) {
-                Ok(Step::Next) => {}
-                Ok(Step::Write(text)) => said.push(text),
-                Ok(Step::Log(_, text)) => said.push(format!("log {text}")),
-                Ok(Step::Ended(outcome)) => return (said, Ok(outcome)),
+                Ok(JsvAction::Next) => {}
+                Ok(JsvAction::Write(text)) => said.push(text),
+                Ok(JsvAction::Log(_, text)) => said.push(format!("log {text}")),
+                Ok(JsvAction::Ended(outcome)) => return (said, Ok(outcome)),
                 Err(why) => return (said, Err(why)),
             }
         }

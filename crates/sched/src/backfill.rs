@@ -1,5 +1,5 @@
-//! Backfill: what nodes have gained, when the first job in line will fit, and which reservations
-//! are kept.
+//! Backfill: CPUs that nodes have gained, the time at which the first job in line will fit, and the
+//! reservations made for waiting jobs.
 
 pub(crate) mod gains;
 pub(crate) mod outlook;

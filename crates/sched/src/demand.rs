@@ -1,5 +1,5 @@
-//! The demand of a job in one partition, worked out once per shape: how many tasks a node of each class can hold, and which
-//! resources a number of tasks takes.
+//! The demand of a job in one partition, computed once per shape: how many tasks a node of each
+//! class can run, and the resources that a number of tasks takes.
 
 mod asked;
 pub(crate) mod device_demand;
@@ -22,97 +22,99 @@ use muster_model::spec::{MemoryAsk, Segments};
 use muster_model::time::Timestamp;
 use std::sync::Arc;
 
-/// Memory that a job needs, with defaults resolved.
+/// Memory demand with defaults resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     None,
-    /// All of each node.
+    /// All memory of each node.
     All,
     PerNode(u64),
     PerCpu(u64),
     PerGpu(u64),
 }
 
-/// Most leaf switches that nodes may be on (`--switches`).
+/// Limit on the number of leaf switches (`--switches`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SwitchLimit {
     pub(crate) most: u32,
-    /// How long the job waits for so few, milliseconds.
+    /// How long the job waits for that limit, milliseconds.
     wait_ms: u64,
 }
 
-/// Nodes that must be at one leaf each time, where leaves are blocks (`--segment`).
+/// Number of nodes in a segment, which must lie in one leaf if leaves are blocks (`--segment`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentAsk {
     pub(crate) nodes: usize,
     pub(crate) rule: Segments,
 }
 
-/// What the system keeps of each node, as the job asks (`--core-spec`, `--thread-spec`).
+/// CPUs of each node that the job requests for the system (`--core-spec`, `--thread-spec`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SystemCpus {
     count: u32,
-    /// Threads are counted, not cores.
+    /// The count is in threads, not in cores.
     by_thread: bool,
 }
 
-/// CPUs of a node that a job has.
+/// CPUs of a node allocated to a job.
 #[derive(Clone, Copy, Debug)]
 struct NodeCpus {
-    /// Those that nobody else can have.
+    /// CPUs that no other job can use.
     taken: u32,
-    /// Those that it holds, where they may be fewer.
+    /// CPUs that the job holds, if these are fewer.
     held: Option<u32>,
 }
 
-/// What is asked about a node's sockets: the most that it may hold by count, if the job has so many nodes at least.
+/// A question about a node's sockets: the maximum by count, and the smallest number of nodes of the
+/// job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FitAsk {
     pub(crate) pick: Pick,
     pub(crate) nodes: u32,
 }
 
-/// The most that a node holds to the socket.
+/// The maximum for a node when its sockets are considered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SocketFit {
     pub(crate) pick: Option<Pick>,
-    /// How often needs were compared with sockets.
+    /// Number of comparisons of needs with sockets.
     pub(crate) tries: u64,
 }
 
 /// A job's needs in one partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Demand {
-    /// Tasks over all nodes; absent: `tasks_each` on every node.
+    /// Number of tasks over all nodes; `None`: `tasks_each` on every node.
     pub(crate) tasks: Option<u32>,
     pub(crate) tasks_each: u32,
     pub(crate) min_nodes: u32,
-    /// Most nodes; `u32::MAX` for as many as the tasks need.
+    /// Maximum number of nodes; `u32::MAX` if the tasks decide.
     pub(crate) max_nodes: u32,
-    /// Of a range of node counts as many as there are, each with a task at least.
+    /// From a range of node counts take as many nodes as possible, each with at least one task.
     pub(crate) widest: bool,
-    /// No more nodes than devices of the job need, where tasks do not say.
+    /// If the number of tasks is not given, take no more nodes than the devices require.
     pub(crate) fewest: bool,
     /// Tasks are spread evenly over the nodes rather than filling one after another.
     pub(crate) even: bool,
-    /// CPUs of a node are taken of its sockets in turn: for a task each, or each for itself.
+    /// CPUs of a node are taken from its sockets in turn: those of one task each time, or one each
+    /// time.
     across: Option<CpuSpread>,
     /// As many nodes as possible.
     pub(crate) spread: bool,
     /// Least loaded nodes first.
     pub(crate) least_loaded: bool,
     pub(crate) contiguous: bool,
-    /// Absent where the network is flat.
+    /// `None` if the network is flat.
     pub(crate) switches: Option<SwitchLimit>,
     pub(crate) segment: Option<SegmentAsk>,
-    /// Nodes that must be in the allocation, in order.
+    /// Nodes that must be in the allocation, sorted.
     pub(crate) required: Vec<u32>,
     excluded: Arc<NodeRanges>,
-    /// For each alternative of the constraint: whether nodes of a class may be used.
+    /// For each alternative of the constraint: the classes of nodes that may be used.
     pub(crate) alternatives: Arc<[Classes]>,
-    /// For each alternative.
+    /// For each alternative: the counts of nodes by class.
     pub(crate) counts: Arc<[Counts]>,
-    /// Milliseconds it may run; absent: without end.
+    /// Maximum run time in milliseconds; `None`: unlimited.
     pub(crate) length_ms: Option<u64>,
     /// The partition's rules about CPUs.
     cpu_rule: CpuRule,
@@ -129,36 +131,38 @@ pub(crate) struct Demand {
     /// A default that is more than that is cut, where what is asked for is not.
     cuts_memory: bool,
     pub(crate) devices: DeviceDemand,
-    /// All CPUs of each node.
+    /// The job gets all CPUs of each node.
     whole: bool,
-    /// On whole nodes, --mem-per-cpu is multiplied by all CPUs of the node, which must have that memory.
+    /// On whole nodes, --mem-per-cpu is multiplied by all CPUs of the node, and the node must have
+    /// that much memory.
     pays_whole: bool,
-    /// Nodes are handed out whole to everyone: memory is counted by all their CPUs, threads that stay unused too.
+    /// The cluster allocates whole nodes to all jobs: memory is counted by all CPUs of a node,
+    /// including unused threads.
     by_node: bool,
-    /// In place of what the configuration says.
+    /// Reserved system CPUs that replace those of the configuration.
     spec: Option<SystemCpus>,
-    /// Classes of nodes that may run the batch script, if not all.
+    /// Classes of nodes that may run the batch script; `None` if all may.
     pub(crate) batch: Option<Vec<bool>>,
-    /// Nobody else on its nodes.
+    /// No other job may run on its nodes.
     pub(crate) alone: bool,
-    /// Jobs that may have each of its CPUs at once; 0: they are its own.
+    /// Number of jobs that may share each CPU; 0: CPUs are exclusive.
     pub(crate) sharers: u32,
-    /// Nobody but its owner on its nodes.
+    /// Only jobs of the same owner may run on its nodes.
     pub(crate) only_user: bool,
-    /// Its owner, where users have nodes to themselves.
+    /// Owner of the job, if users get nodes exclusively.
     pub(crate) user: Option<u32>,
 }
 
 impl SystemCpus {
-    /// CPUs of a node that jobs have then.
+    /// CPUs of a node that are left for jobs.
     fn leaves(self, class: &NodeClass) -> CpuSet {
         class.cpus_without(self.count, self.by_thread)
     }
 }
 
 impl Demand {
-    /// Whether another asks for the same of each node and of all nodes, but for how many tasks on how many nodes, and for
-    /// how long.
+    /// Whether another demand asks for the same resources of each node and of all nodes, apart from
+    /// the number of tasks, the number of nodes and the run time.
     pub(crate) fn is_like_on_nodes(&self, other: &Demand) -> bool {
         let with_numbers = Demand {
             tasks: other.tasks,
@@ -170,7 +174,7 @@ impl Demand {
         self.tasks.is_some() == other.tasks.is_some() && with_numbers == *other
     }
 
-    /// Fewest tasks that make a node worth taking.
+    /// The smallest number of tasks that makes a node worth taking.
     pub(crate) fn tasks_least(&self) -> u32 {
         if self.tasks.is_some() {
             1
@@ -179,7 +183,7 @@ impl Demand {
         }
     }
 
-    /// CPUs that each further task takes at least.
+    /// Minimum number of CPUs for each further task.
     pub(crate) fn cpus_of_tasks(&self) -> u32 {
         if self.overcommit {
             0
@@ -188,12 +192,13 @@ impl Demand {
         }
     }
 
-    /// When a job that could run since `since` but for its limit on leaf switches gives the limit up.
+    /// The time at which a job that could run since `since`, apart from its limit on leaf switches,
+    /// gives up the limit.
     pub(crate) fn relents_at(&self, since: Timestamp) -> Option<Timestamp> {
         self.switches.map(|limit| since.plus_ms(limit.wait_ms))
     }
 
-    /// Whether the node may be used at all, under this alternative.
+    /// Whether the node may be used under this alternative.
     pub(crate) fn admits(&self, alternative: usize, class: u32, node: u32) -> bool {
         self.alternatives[alternative][class as usize] && !self.excluded.contains(node)
     }
@@ -203,14 +208,14 @@ impl Demand {
         self.required.binary_search(&node).is_ok()
     }
 
-    /// Threads of a core that tasks may use, and CPUs that come with each core taken.
+    /// Threads of a core that tasks may use, and CPUs that are allocated with each core.
     fn core(&self, class: &NodeClass) -> (u32, u32) {
         let by_tasks = self
             .tasks_per_core
             .map(|n| n.max(1).saturating_mul(self.cpus_of_task));
         let threads = self.threads_used.unwrap_or(u32::MAX).max(1);
         let cores = class.sockets.saturating_mul(class.cores_per_socket).max(1);
-        // Where CPUs are only counted there are no cores.
+        // If CPUs are only counted, there are no cores.
         let granule = self.cpu_rule.granule(class);
         let core = if granule == 1 {
             1
@@ -222,7 +227,8 @@ impl Demand {
         (used, granule)
     }
 
-    /// Tasks for which what is handed out together (a core, with `CR_Core`) has room; 1 where tasks take more.
+    /// Number of tasks that fit on one granule (a core with `CR_Core`); 1 if a task takes more than
+    /// a granule.
     pub(crate) fn tasks_of_core(&self, class: &NodeClass) -> u32 {
         match self.overcommit {
             true => 1,
@@ -230,7 +236,7 @@ impl Demand {
         }
     }
 
-    /// CPUs of those that come together that memory is counted by: without threads that the job does not use
+    /// CPUs of a granule for which memory is counted: without threads that the job does not use
     /// (`--threads-per-core`).
     fn counted(&self, class: &NodeClass) -> u32 {
         let cores = class.sockets.saturating_mul(class.cores_per_socket).max(1);
@@ -243,17 +249,18 @@ impl Demand {
         }
     }
 
-    /// Whether counts alone do not say if a node holds it: devices of the whole job, or what is next to what.
+    /// Whether counts alone cannot decide if a node fits: the job requests devices as a whole, or
+    /// the location of devices matters.
     pub(crate) fn is_intricate(&self) -> bool {
         self.devices.of_job() || self.looks_at_sockets() || self.cpu_rule.bounds()
     }
 
-    /// Whether CPUs and devices of a node must be looked at one by one.
+    /// Whether individual CPUs and devices of a node must be looked at.
     pub(crate) fn looks_at_sockets(&self) -> bool {
         !self.whole && (self.devices.looks_at_sockets() || self.tasks_per_socket.is_some())
     }
 
-    /// CPUs of a node that the job has alone.
+    /// CPUs of a node that the job uses exclusively.
     fn whole_cpus(&self, class: &NodeClass) -> u32 {
         match self.spec {
             Some(spec) => {
@@ -289,7 +296,7 @@ impl Demand {
             return 0;
         }
         let (used, granule) = self.core(class);
-        // Jobs of the partition may never have all of it.
+        // Jobs of the partition may never get all of the node.
         let most = self.cpu_rule.most(class);
         if self.whole && room.cpus.min(most) < class.job_cpus() {
             return 0;
@@ -362,7 +369,7 @@ impl Demand {
         }
     }
 
-    /// Most tasks that a node of this class holds in this room; 0 if it is of no use.
+    /// Maximum number of tasks on a node of this class with this room; 0 if the node is of no use.
     pub(crate) fn tasks_in(&self, class: &NodeClass, room: &Room) -> u32 {
         let usable = self.usable_cpus(class, room);
         if usable == 0 {
@@ -386,7 +393,7 @@ impl Demand {
         if tasks < self.tasks_least() { 0 } else { tasks }
     }
 
-    /// The devices that a node gives towards those of the whole job.
+    /// The devices of a node that count towards the devices of the whole job.
     pub(crate) fn share_in(&self, class: &NodeClass, room: &Room) -> JobShare {
         let usable = self.usable_cpus(class, room);
         self.devices.share_in(class, self.available(usable, room))
@@ -401,7 +408,7 @@ impl Demand {
         }
     }
 
-    /// The sockets of a node for picks that give some of the same devices of the whole job, however many.
+    /// The sockets of a node, for picks that take any number of the job's devices.
     pub(crate) fn socket_sets(
         &self,
         class: &NodeClass,
@@ -412,14 +419,15 @@ impl Demand {
         near.map(|near| SocketSets::new(class, detail, &gres, &near))
     }
 
-    /// What a pick takes of a node's sockets.
+    /// The sockets' part of what a pick takes.
     pub(crate) fn socket_need(&self, class: &NodeClass, pick: &Pick) -> SocketNeed {
         let gres = self.devices.on_node(class, pick);
         let cpus = self.cpus_for(class, pick.tasks, device_demand::gpus(&gres));
         SocketNeed::new(cpus, &gres)
     }
 
-    /// Most tasks of so many, and devices of the whole job, that the node holds to the socket.
+    /// Maximum number of tasks, up to the given number, and of devices of the whole job, that the
+    /// node can run when its sockets are considered.
     pub(crate) fn fit_to_sockets(
         &self,
         class: &NodeClass,
@@ -428,7 +436,7 @@ impl Demand {
     ) -> SocketFit {
         let least = self.tasks_least().max(1);
         pick.tasks = self.tasks.unwrap_or(u32::MAX).min(pick.tasks);
-        // Devices that it will not get make no CPUs near.
+        // CPUs near devices that the job does not get do not count as near.
         pick.share = self.devices.needed_of(pick.share, nodes);
         let sets = self.socket_sets(class, detail, &pick);
         let Some(sets) = sets.filter(|_| least <= pick.tasks) else {
@@ -440,7 +448,7 @@ impl Demand {
         }
     }
 
-    /// As many devices of the whole job as the pick has, or else as many as can be, and then as many tasks.
+    /// Fits as many of the pick's devices as possible first, and then as many tasks as possible.
     fn most_in(
         &self,
         class: &NodeClass,
@@ -448,7 +456,7 @@ impl Demand {
         least: u32,
         mut pick: Pick,
     ) -> Option<Pick> {
-        /// Numbers of devices that are tried where the sockets have enough of all.
+        /// Numbers of devices to try if the sockets have enough of every kind.
         const FEWER_MAX: u32 = 64;
         let need = |pick: &Pick| self.socket_need(class, pick);
         let most_tasks = |pick: &Pick| {
@@ -485,7 +493,7 @@ impl Demand {
         None
     }
 
-    /// The resources that a pick takes of a node of this class.
+    /// The resources of a pick on a node of this class.
     pub(crate) fn want(&self, class: &NodeClass, pick: &Pick) -> Want {
         let gres = self.devices.on_node(class, pick);
         let gpus = device_demand::gpus(&gres);
@@ -512,8 +520,8 @@ impl Demand {
         }
     }
 
-    /// Cores to take from a socket per turn of a cyclic distribution; 0: of the fewest sockets. `used` CPUs of
-    /// a core are for tasks. Tasks that would have parts of cores stay together.
+    /// Cores to take from a socket per turn of a cyclic distribution; 0: from the fewest sockets.
+    /// Tasks use `used` CPUs of each core. Tasks that would get parts of cores stay together.
     fn granules_in_turn(&self, used: u32) -> u32 {
         let of_task = self.cpus_of_task;
         match self.across {
@@ -532,7 +540,7 @@ impl Demand {
         }
         let needed = self.cpus_needed(tasks, gpus);
         let granules = needed.div_ceil(used).max(self.devices.sockets());
-        // Tasks of different sockets have no core in common.
+        // Tasks on different sockets cannot share a core.
         let by_socket = match self.tasks_per_socket {
             Some(most) if !self.overcommit => {
                 let (most, tasks) = (most.max(1), tasks.max(1));
@@ -545,17 +553,18 @@ impl Demand {
         granules.max(by_socket).saturating_mul(granule)
     }
 
-    /// CPUs that the job holds, where those may be fewer than nobody else can have.
+    /// CPUs that the job holds, if they are fewer than the CPUs taken from other jobs.
     fn cpus_held(&self, class: &NodeClass, tasks: u32, gpus: u64) -> Option<u32> {
-        // A partition may hand out more than cores.
+        // A partition may have larger granules than cores.
         let by_thread = class.by_thread && self.cpu_rule.granule(class) == class.granule;
         (by_thread && !self.whole)
             .then(|| self.cpus_needed(tasks, gpus).max(self.devices.sockets()))
     }
 
-    /// CPUs of a node for so many tasks and GPUs.
+    /// CPUs on a node for a number of tasks and GPUs.
     fn cpus_needed(&self, tasks: u32, gpus: u64) -> u32 {
-        // A node that is taken only to make up the number has room for a task too: that is what it was chosen by.
+        // A node that is added only to reach the number of nodes also has room for one task, which
+        // was the criterion for choosing it.
         let for_tasks = if self.overcommit {
             1
         } else {
@@ -619,7 +628,8 @@ impl Demand {
         }
     }
 
-    /// Least free CPUs and memory with which a node of any class holds so many tasks.
+    /// Minimum number of free CPUs and memory with which a node of any class can run a number of
+    /// tasks.
     pub(crate) fn floor(
         &self,
         alternative: usize,
@@ -636,7 +646,7 @@ impl Demand {
             let cpus = self.cpus_for(class, tasks, gpus);
             let held = self.cpus_held(class, tasks, gpus);
             let mib = self.mib_for(class, NodeCpus { taken: cpus, held }, gpus);
-            // Resources of the system are never free, although the job may be given them.
+            // System CPUs are never free, although the job may get them.
             let cpus = match self.spec {
                 Some(_) => cpus.min(class.job_cpus()),
                 None => cpus,
@@ -646,7 +656,7 @@ impl Demand {
         floor
     }
 
-    /// Most tasks that an empty node of any admitted class holds.
+    /// Maximum number of tasks on an empty node of any admitted class.
     pub(crate) fn tasks_at_most(&self, alternative: usize, classes: &[NodeClass]) -> u32 {
         classes
             .iter()

@@ -16,36 +16,37 @@ use muster_model::node::NodeLink;
 use muster_model::refusal::Refusal;
 use muster_model::time::Timestamp;
 
-/// The word that keeps ends and the starts that they make possible in turns of their own.
+/// The `SchedulerParameters` word that puts job ends, and the starts that they allow, into separate
+/// turns.
 const NO_PULL: &str = "no_pull";
 
-/// The state and the scheduler that follows it.
+/// The state, and the scheduler that follows it.
 pub struct Engine {
     state: State,
     scheduler: Scheduler,
-    /// The last turn put off planning.
+    /// The last turn postponed planning.
     owes: bool,
-    /// Events are being applied; stays set if that panics.
+    /// Events are being applied; stays set after a panic.
     applying: bool,
 }
 
-/// The outcome of a turn.
+/// The result of a turn.
 #[derive(Debug, Default)]
 pub struct Turn {
-    /// Changes, in order; to be journalled.
+    /// Changes in order, to be journalled.
     pub events: Vec<Event>,
     /// Orders for nodes; to be sent once the events are durable.
     pub effects: Vec<Effect>,
     /// Changes that listings show and that need not survive a restart.
     pub notes: Vec<Note>,
-    /// Answers, by the position of their command in the turn.
+    /// Replies, each with the position of its command in the turn.
     pub replies: Vec<(usize, Reply)>,
-    /// The scheduler stopped at its limit of work; another turn should follow at once.
+    /// The scheduler reached its work limit; another turn should follow at once.
     pub more: bool,
 }
 
 impl Turn {
-    /// Forgets what it produced, but not the space that this took: for another turn.
+    /// Clears the results but keeps their memory for the next turn.
     pub fn clear(&mut self) {
         self.events.clear();
         self.effects.clear();
@@ -56,7 +57,7 @@ impl Turn {
 }
 
 impl Engine {
-    /// Starts from a state, fresh or recovered.
+    /// Starts from a fresh or recovered state.
     pub fn new(state: State) -> Engine {
         let scheduler = Scheduler::new(&state);
         Engine {
@@ -67,12 +68,13 @@ impl Engine {
         }
     }
 
-    /// The state as of the last turn.
+    /// The state after the last turn.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Whether a panic came while events were applied: the last event of the turn is the one that could not be.
+    /// Whether applying events has panicked: the last event of the turn is then the one that
+    /// failed.
     pub fn is_applying(&self) -> bool {
         self.applying
     }
@@ -87,7 +89,7 @@ impl Engine {
         self.decide_if(position, command, now, turn, |_| Ok(()));
     }
 
-    /// Decides a command, and applies it if `accepts` has nothing against its events.
+    /// Decides a command; applies it if `accepts` does not reject its events.
     pub fn decide_if(
         &mut self,
         position: usize,
@@ -120,8 +122,9 @@ impl Engine {
         }
     }
 
-    /// Whether the scheduler has to wait for the next turn, because what this one changed is to be on disk and answered
-    /// first: `SchedulerParameters=no_pull`, with which the gain of the opposite can be measured.
+    /// Whether planning waits for the next turn, so that the changes of this turn are written to
+    /// disk and answered first: `SchedulerParameters=no_pull`, which exists to measure the gain of
+    /// not waiting.
     pub fn puts_off(&mut self, turn: &mut Turn) -> bool {
         let config = self.state.config.as_ref();
         let no_pull = |c: &ClusterConfig| c.scheduler_parameters.iter().any(|w| w == NO_PULL);
@@ -130,7 +133,7 @@ impl Engine {
         self.owes
     }
 
-    /// Lets the scheduler start what fits.
+    /// Lets the scheduler start jobs that fit.
     pub fn schedule(&mut self, now: Timestamp, turn: &mut Turn) {
         let plan = self.scheduler.plan(&self.state, now);
         turn.more = self.scheduler.more();
@@ -157,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// Applies something that is shown but not history.
+    /// Applies a change that listings show and that is not journalled.
     pub fn take_note(&mut self, note: Note, turn: &mut Turn) {
         self.state.note(&note);
         turn.notes.push(note);
@@ -166,7 +169,7 @@ impl Engine {
     fn apply(&mut self, events: Vec<Event>, turn: &mut Turn) {
         self.applying = true;
         for event in events {
-            // Noted before it is applied: see `is_applying`.
+            // Must be recorded before the event is applied, see `is_applying`.
             turn.events.push(event);
             let Some(event) = turn.events.last() else {
                 continue;
@@ -179,7 +182,7 @@ impl Engine {
     }
 }
 
-/// The nodes that a job names and that take no jobs.
+/// The nodes that a job requests by name and that accept no jobs.
 fn unavailable(state: &State, job: JobId) -> Option<String> {
     let named = state.jobs.get(&job)?.spec.ask.nodelist.as_deref()?;
     let names = hostlist::parse(named).ok()?;
@@ -228,7 +231,7 @@ mod tests {
         let mut engine = engine(&["no_pull"]);
         let mut first = turn();
         assert!(engine.puts_off(&mut first) && first.more);
-        // Whatever comes meanwhile: it is put off once.
+        // Planning is postponed only once, whatever arrives meanwhile.
         let mut second = turn();
         assert!(!engine.puts_off(&mut second) && !second.more);
         assert!(engine.puts_off(&mut turn()));

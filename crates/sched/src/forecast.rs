@@ -1,6 +1,7 @@
-//! When and where jobs that wait are expected to start: the controller's own engine runs on a copy of the state, on a
-//! clock that jumps from one end to the next. Jobs run as long as they are predicted to, or to their limits; nobody
-//! submits anything. Under these assumptions a forecast is exact: it comes from the scheduler itself.
+//! When and where waiting jobs are expected to start: the controller's engine runs on a copy of the
+//! state, with a clock that jumps from one job end to the next. Jobs run as long as predicted, or
+//! to their limits, and nothing is submitted. Under these assumptions a forecast is exact, because
+//! the scheduler itself makes it.
 
 pub(crate) mod explain;
 
@@ -23,16 +24,16 @@ use std::sync::Arc;
 /// The assumed length of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
 
-/// How far a forecast goes.
+/// Limits of a forecast.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Starts that are played through; for later ones the time is estimated.
+    /// Number of starts to simulate; later starts are estimated.
     pub starts: usize,
-    /// Instants that are played through.
+    /// Number of instants to simulate.
     pub instants: usize,
-    /// It ends when this job has started.
+    /// The forecast ends when this job has started.
     pub job: Option<JobId>,
-    /// Nothing after this is of interest.
+    /// The forecast ends at this time.
     pub until: Option<Timestamp>,
 }
 
@@ -50,15 +51,16 @@ impl Default for Bounds {
 /// The result of a forecast.
 #[derive(Clone, Debug, Default)]
 pub struct Forecast {
-    /// Starts of jobs that wait, by record; of an array's record that of its first task.
+    /// Expected starts of waiting jobs by record; for an array's record, the start of its first
+    /// task.
     pub starts: BTreeMap<JobId, ExpectedStart>,
-    /// Jobs are taken to run as long as predicted; else to their limits.
+    /// Whether jobs are assumed to run as long as predicted; otherwise to their limits.
     pub predicted: bool,
-    /// Starts and instants played through.
+    /// Number of simulated starts and instants.
     pub cost: usize,
 }
 
-/// Forecasts the starts of all that waits.
+/// Forecasts the starts of all waiting jobs.
 pub fn forecast(state: &State, now: Timestamp, bounds: Bounds) -> Forecast {
     let mut play = Play::new(state.clone(), now, bounds);
     play.run();
@@ -68,10 +70,11 @@ pub fn forecast(state: &State, now: Timestamp, bounds: Bounds) -> Forecast {
     play.forecast
 }
 
-/// When and where a job would start if it were submitted now, among all that waits: `--test-only`.
+/// When and where a job would start if it were submitted now behind all waiting jobs:
+/// `--test-only`.
 ///
 /// # Errors
-/// Why it would be refused, or that nothing which is foreseen starts it.
+/// The reason why the job would be refused, or that no foreseen event starts it.
 pub fn would_start(
     state: &State,
     identity: &Identity,
@@ -79,7 +82,7 @@ pub fn would_start(
     now: Timestamp,
 ) -> Result<(JobId, ExpectedStart), Refusal> {
     let mut play = Play::new(state.clone(), now, Bounds::default());
-    // The contents of script and environment do not matter, but both must exist.
+    // Only the existence of script and environment matters, not their contents.
     let script = spec.script.map(|id| (id, b"#!/bin/sh\n".to_vec().into()));
     let context = spec
         .context
@@ -111,7 +114,7 @@ pub fn would_start(
     }
 }
 
-/// Why a job does not start, whatever comes.
+/// The reason why a job does not start, whatever happens.
 fn never(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Refusal {
     let reason = state.jobs.get(&id).map_or(Reason::None, |job| job.reason);
     let code = match reason {
@@ -137,7 +140,7 @@ fn never(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Refusal {
     }
 }
 
-/// The state in which a job that waits asks for something else.
+/// The state with a changed request of a waiting job.
 pub(crate) fn with_change(state: &State, id: JobId, spec: JobSpec, limit: TimeLimit) -> State {
     let mut state = state.clone();
     let job = state.jobs.get(&id);
@@ -160,7 +163,7 @@ pub(crate) fn with_change(state: &State, id: JobId, spec: JobSpec, limit: TimeLi
     state
 }
 
-/// When a job that runs is expected to end.
+/// The expected end of a running job.
 pub(crate) fn end_of(
     state: &State,
     ends: &PlannedEnds,
@@ -180,9 +183,9 @@ struct Play {
     engine: Engine,
     now: Timestamp,
     bounds: Bounds,
-    /// Jobs that run, by their end.
+    /// Running jobs, by their end.
     ends: BTreeSet<(Timestamp, JobId)>,
-    /// Jobs of the beginning that have not started.
+    /// Jobs that were waiting at the beginning and have not started.
     waiting: BTreeSet<JobId>,
     turn: Turn,
     forecast: Forecast,
@@ -228,7 +231,7 @@ impl Play {
         }
     }
 
-    /// All that happens at this time.
+    /// Applies everything that happens at this time.
     fn instant(&mut self) {
         while let Some(&(at, id)) = self.ends.first()
             && at <= self.now
@@ -236,7 +239,7 @@ impl Play {
             self.ends.pop_first();
             let job = self.engine.state().jobs.get(&id);
             if job.is_some_and(|job| job.state == JobState::Suspended) {
-                // It goes on later, and ends later.
+                // The job is resumed later and therefore ends later.
                 continue;
             }
             self.decide(&Command::AssumeEnded { job: id });
@@ -258,7 +261,7 @@ impl Play {
         self.follow();
     }
 
-    /// Takes note of what the turn brought; whether a job started.
+    /// Records the results of a turn; returns whether a job has started.
     fn follow(&mut self) -> bool {
         let mut started = false;
         let mut cleaned = Vec::new();
@@ -288,7 +291,8 @@ impl Play {
                         }
                     }
                 }
-                // Time limits, and who makes room for others: nodes are clean at once.
+                // Applies time limits and preemption; nodes are available at once, without cleanup
+                // time.
                 Event::JobEnding { id, .. } => cleaned.push(*id),
                 Event::JobResumed { id, .. } => {
                     if let Some(job) = self.engine.state().jobs.get(id) {
@@ -310,7 +314,7 @@ impl Play {
         started
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     fn next(&self) -> Option<Timestamp> {
         let state = self.engine.state();
         let reservations = state.reservations.iter().flat_map(|r| {
@@ -320,7 +324,7 @@ impl Play {
         let later = |at: &Timestamp| *at > self.now;
         [
             self.ends.first().map(|(at, _)| *at),
-            // Preempted jobs have a limit of their own.
+            // Preempted jobs have their own time limit.
             state.by_limit.iter().map(|(at, _)| *at).find(later),
             state.by_begin.iter().map(|(at, _)| *at).find(later),
             self.engine.scheduler().next_look(),
@@ -332,7 +336,8 @@ impl Play {
         .min()
     }
 
-    /// Estimates for jobs that were not played through: they start when the work ahead of them is done, at best.
+    /// Estimates starts of jobs that were not simulated: at the earliest when the work ahead of
+    /// them is done.
     fn estimate_rest(&mut self) {
         let state = self.engine.state();
         let all: u64 = state.nodes.iter().map(|n| u64::from(n.config.cpus)).sum();
@@ -345,7 +350,7 @@ impl Play {
         if self.forecast.starts.len() < self.bounds.starts
             && self.forecast.cost < self.bounds.instants
         {
-            // All was played through: who has not started then does not.
+            // The simulation is complete: a job that has not started in it does not start.
             return;
         }
         let mut work_ms = 0u64;
@@ -371,7 +376,7 @@ impl Play {
     }
 }
 
-/// When a job ends that starts or goes on now.
+/// The end of a job that starts or resumes now.
 fn run_until(job: &Job, now: Timestamp) -> Timestamp {
     let limit_s = job.time_limit.seconds().unwrap_or(ENDLESS_S);
     let run_s = job

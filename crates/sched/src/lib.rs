@@ -1,14 +1,15 @@
 //! The scheduler: reads [`State`](muster_core::state::State), proposes a
 //! [`Plan`](muster_model::command::Plan). Pure: no clock, no I/O, the same input gives the same plan.
 //!
-//! Waiting jobs that ask for the same form a shape; a pass looks only at shapes for which something changed, so its cost is
-//! O(changed shapes + starts), not O(jobs). The first job that waits in each partition gets a reservation, and later
-//! jobs start only where they do not delay it (EASY backfill). Resources of planned starts that were not
-//! committed are corrected at the next pass.
+//! Waiting jobs with equal requests form a shape. A pass looks only at shapes affected by a change,
+//! so its cost is O(changed shapes + starts), not O(jobs). The first waiting job of each partition
+//! gets a reservation, and later jobs start only if they do not delay it (EASY backfill). If a
+//! planned start is not committed, the next pass corrects its resources.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-// Layers, the lowest first: each imports those above it in this list alone. xtask's tidy test keeps that.
+// Layers, the lowest first: each layer imports only those above it in this list. xtask's tidy test
+// checks that.
 mod order;
 
 mod nodes;
@@ -30,9 +31,9 @@ pub mod forecast;
 pub use forecast::explain::explain;
 pub use pass::scheduler::{Cost, HeldNode, Scheduler};
 
-/// Starts that one plan proposes at most; what is left comes with the next.
+/// Maximum number of starts in one plan; the next plan contains the rest.
 pub const STARTS_PER_PASS_MAX: usize = 4096;
-/// Nodes that one pass looks at, beyond which it tries no further shape: about a tenth of a second.
+/// Number of nodes after which a pass tries no further shape: about a tenth of a second.
 pub const NODES_PER_PASS_MAX: u64 = 4_000_000;
-/// A comparison with licenses or limits takes as long as looking at so many nodes.
+/// Cost, in nodes, of one comparison with licenses or limits.
 pub const NODES_PER_CHECK: u64 = 40;

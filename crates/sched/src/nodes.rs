@@ -1,5 +1,5 @@
-//! All resources, and what is free of them: nodes, their cores, sockets and devices, partitions, reservations, the network, and
-//! who has what of a node until when.
+//! All resources and their use: nodes with cores, sockets and devices, partitions, reservations,
+//! the network, and the allocations of jobs with their ends.
 
 pub(crate) mod allocations;
 pub(crate) mod class;

@@ -33,10 +33,10 @@ pub(crate) struct PreemptTier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HeadKey {
     pub(crate) tier: PreemptTier,
-    /// Higher is earlier.
+    /// A higher rank is earlier.
     pub(crate) rank: Reverse<i64>,
     pub(crate) job: JobId,
-    /// Place of the partition in the job's list.
+    /// Index of the partition in the job's list.
     pub(crate) ordinal: u32,
 }
 
@@ -47,17 +47,17 @@ pub(crate) struct LaneHead {
     pub(crate) lane: u32,
 }
 
-/// Jobs of one class differ in the order by their age only.
+/// Jobs of one class differ in the order only by their age.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OrderClass {
-    /// By the priority that each job has.
+    /// Each job has its own priority.
     Basic,
     /// By the priority that each job has in the best of its partitions, and how far below the others are, which is the same
     /// for all of the user's jobs with that ask.
     Rising { account: String, user: String },
     /// A priority that was set.
     Fixed(u32),
-    /// Worked out from these and the ask.
+    /// The priority is computed from these fields and the request.
     Ranked {
         account: String,
         user: String,
@@ -71,19 +71,19 @@ pub(crate) enum OrderClass {
 #[derive(Debug, Default)]
 pub(crate) struct QueueOrder {
     scale: Option<Scale>,
-    /// Each job has a priority of its own, which only rises.
+    /// Each job has its own priority, which never decreases.
     rises: bool,
-    /// Preemption levels, by QOS: a job comes before those that it may preempt.
+    /// Preemption levels by QOS: a job comes before the jobs that it may preempt.
     levels: BTreeMap<String, u32>,
 }
 
 impl QueueOrder {
-    /// Whether each job has a priority of its own, which changes when priorities are worked out.
+    /// Whether each job has its own priority, which changes when priorities are computed.
     pub(crate) fn rises(&self) -> bool {
         self.rises
     }
 
-    /// As the state says; O(nodes, partitions, associations).
+    /// Reads the settings from the state; O(nodes, partitions, associations).
     pub(crate) fn new(state: &State) -> QueueOrder {
         let scale = Scale::new(state);
         QueueOrder {
@@ -93,13 +93,13 @@ impl QueueOrder {
         }
     }
 
-    /// How far before others jobs of a QOS come because they may preempt them.
+    /// The preemption level of a QOS: its jobs come before jobs that they may preempt.
     pub(crate) fn level(&self, qos: Option<&str>) -> u32 {
         let level = qos.and_then(|name| self.levels.get(name));
         level.copied().unwrap_or(0)
     }
 
-    /// The line that a job stands in.
+    /// The order class of a job.
     pub(crate) fn line(&self, state: &State, job: &Job) -> OrderClass {
         if self.scale.is_none() {
             return OrderClass::Basic;
@@ -166,7 +166,7 @@ impl QueueOrder {
         }
     }
 
-    /// Rank of a lane from its base rank and its first job's place, `within`.
+    /// The rank of a lane, from its base rank and the place `within` of its first job.
     pub(crate) fn rank(&self, line: &OrderClass, base: i64, within: i64) -> i64 {
         let Some(scale) = self.scale.as_ref().filter(|_| !self.rises) else {
             return match line {
@@ -186,7 +186,7 @@ impl QueueOrder {
             OrderClass::Ranked { .. } => {
                 let since = -within;
                 if i128::from(now) - i128::from(since) >= full {
-                    // Of full age: others catch up.
+                    // The job has reached the maximum age, so others catch up.
                     return base + i64::from(settings.weight_age) * 1000 - aged(now);
                 }
                 aged(since.min(now))

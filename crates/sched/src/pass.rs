@@ -40,26 +40,29 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Jobs of a shape whose wait for few leaf switches begins at once; the others' begins when they come this far.
+/// Maximum number of jobs per shape whose wait for few leaf switches begins at once; for other jobs
+/// it begins when they get this far in the queue.
 const SWITCH_WAITERS_MAX: usize = 32;
-/// After this wait a job is planned for by time limits, not by predictions, so that no backfilled job can delay it. The same
-/// span bounds how far predictions change the order (`Job::default_priority`).
+/// A job that has waited longer than this is planned by time limits, not by predictions, so that no
+/// backfilled job can delay it. The same span limits how far predictions change the order
+/// (`Job::default_priority`).
 const CAUTIOUS_AFTER_MS: u64 = 86_400_000;
-/// Among those that may pass by, a wait of so many hours counts for an hour of length. Chosen on recorded workloads:
-/// the longest wait stays near that of a plain queue, and means hardly grow.
+/// Among jobs that may pass a waiting one, this many hours of wait reduce the assumed length by one
+/// hour. Chosen from recorded workloads: the longest wait stays near that of a plain queue, and the
+/// mean wait hardly grows.
 const WAIT_OF_LENGTH: u64 = 40;
 
-/// The outcome of a search for nodes.
+/// The result of a search for nodes.
 pub(crate) struct PlacementResult {
     pub(crate) placement: Placement,
-    /// Reservations for others were in the way.
+    /// Reservations for other jobs prevented a placement.
     pub(crate) narrowed: bool,
-    /// What was in the way other than a lack of nodes: a limit, licenses, a reservation.
+    /// What prevented a placement apart from missing nodes: a limit, licenses, a reservation.
     pub(crate) cause: Option<Reason>,
 }
 
 impl PlacementResult {
-    /// Nothing but `cause` is known to be in the way.
+    /// A failure for which only `cause` is known.
     fn failed(placement: Placement, cause: Option<Reason>) -> PlacementResult {
         PlacementResult {
             placement,
@@ -69,32 +72,32 @@ impl PlacementResult {
     }
 }
 
-/// The outcome for a job that does not fit.
+/// The result for a job that does not fit.
 enum Unplaced {
-    /// It starts, or waits for those who make room.
+    /// The job starts, or waits for preempted jobs to leave.
     Settled,
-    /// It waits: what it misses where it may do with less or others may make room, and whether reservations for others are in
-    /// the way there.
+    /// The job waits. The shortfall is the least that it misses with a shorter limit or with
+    /// preemption; the flag says whether reservations for other jobs prevented those.
     Waits(Shortfall, bool),
 }
 
-/// A pass on its way: what it reads, what it has worked out so far, the plan that it makes.
+/// A running pass: its input, its intermediate results and its plan.
 pub(crate) struct Pass<'a> {
     pub(crate) s: &'a mut Scheduler,
     pub(crate) state: &'a State,
     pub(crate) now: Timestamp,
     pub(crate) plan: Plan,
-    /// Whether later jobs may pass by one that waits.
+    /// Whether later jobs may pass a waiting job.
     backfill: bool,
-    /// Partitions, and whose turn comes when.
+    /// Partitions, and the order in which lanes get their turn.
     lists: Lists,
     pub(crate) budget: Budget,
     pub(crate) reservations: PassReservations,
-    /// Jobs that are to make room, and whether they are only stopped.
+    /// Jobs to preempt; true if a job is only stopped.
     pub(crate) chosen: BTreeMap<JobId, bool>,
-    /// Jobs for which room is being made.
+    /// Number of jobs for which room is being made.
     pub(crate) claimed: usize,
-    /// A job that others had been kept back for has started in another of its partitions.
+    /// A job that blocked others in one partition has started in another of its partitions.
     again: bool,
     /// Priorities, once somebody may be preempted for having a lower one.
     pub(crate) priorities: RefCell<Option<Priorities<'a>>>,
@@ -148,16 +151,18 @@ impl<'a> Pass<'a> {
         self.plan
     }
 
-    /// What the pass has done so far, in nodes looked at. Checks count where the next pass goes on behind lanes that were
-    /// checked: without backfilling, and where many jobs have reservations, it begins with all of them.
+    /// Cost of the pass so far, in nodes looked at. Comparisons count only if the next pass
+    /// continues behind lanes that were compared; without backfilling, and if many jobs have
+    /// reservations, it starts again with all of them.
     fn work(&self) -> u64 {
         let goes_on = self.backfill && self.s.fleet.settings.reservations <= 1;
         let checks = if goes_on { self.s.cost.checks } else { 0 };
         self.s.cost.nodes_and_tries() + checks.saturating_mul(NODES_PER_CHECK)
     }
 
-    /// The next lane, and whether it comes in the order of the queue: so until every partition has one that waits,
-    /// then those that may pass by come, shortest first where run times are predicted.
+    /// The next lane, and whether its turn is in queue order. Queue order applies until every
+    /// partition has a waiting job; then lanes that may pass it follow, the shortest job first if
+    /// run times are predicted.
     fn next(&mut self) -> Option<NextLane> {
         loop {
             let predicts = self.s.planned.predicts();
@@ -191,7 +196,7 @@ impl<'a> Pass<'a> {
             let parts = &self.s.queue.parts;
             let is_due = |lane: &UnblockedLane| lane.due <= parts[lane.part as usize].gain();
             if !is_due(&unblocked) {
-                // Others have taken it, from this one and from all that need as much.
+                // Another lane has used the gain, so lanes that need as much do not get a turn.
                 self.lists.unblocked.retain(|Reverse(lane)| is_due(lane));
             } else if self.lists.seen.insert(head.lane) {
                 self.s.cost.shapes_compared += 1;
@@ -201,7 +206,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Lanes of a partition that did not fit get their turn if what nodes have gained may be enough for them.
+    /// Queues blocked lanes of a partition for which the gains of nodes may be enough.
     fn requeue_unblocked(&mut self, part: u32) {
         let predicts = self.s.planned.predicts();
         let lanes = self.s.queue.parts[part as usize].unblocked_lanes(&self.s.fleet);
@@ -223,7 +228,7 @@ impl<'a> Pass<'a> {
         self.lists.unblocked.extend(entries);
     }
 
-    /// A lane's turn comes again, or only now.
+    /// Queues a lane again for a later turn.
     fn put_back(&mut self, head: LaneHead) {
         let LaneHead { key, lane } = head;
         let view = self.s.queue.lane(lane);
@@ -240,14 +245,15 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Where a job stands among those that may pass: the shortest first, but who has waited counts as shorter.
+    /// The assumed length of a job among those that may pass, reduced by its wait; the shortest
+    /// goes first.
     fn passing_length_ms(&self, lane: u32, job: JobId) -> i64 {
         let length_ms = self.s.queue.lane(lane).planned_ms.unwrap_or(u64::MAX / 4);
         let credit_ms = waited_ms(self.state, job, self.now) / WAIT_OF_LENGTH;
         i64::try_from(length_ms).unwrap_or(i64::MAX / 2) - i64::try_from(credit_ms).unwrap_or(0)
     }
 
-    /// Milliseconds that a job of the lane is taken to run.
+    /// Assumed run time of the lane's job in milliseconds.
     fn length_ms(&self, lane: u32) -> Option<u64> {
         let lane = self.s.queue.lane(lane);
         let component = self.s.fleet.parts[lane.part as usize].component;
@@ -259,19 +265,21 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether a job that waits first may be delayed by wrong predictions no more.
+    /// Whether wrong predictions may not delay this waiting job any more.
     fn is_cautious(&self, job: JobId) -> bool {
         self.s.planned.predicts() && waits_long(self.state, job, self.now)
     }
 
-    /// The lanes to begin with: those with a change, and the first of each partition that they may meet.
+    /// Queues the initial lanes: lanes with a change, and the first lane of each partition that
+    /// they may compete with.
     fn seed(&mut self) {
         let queue = &mut self.s.queue;
         let fleet = &self.s.fleet;
         let mut touched = std::mem::take(&mut queue.touched);
         let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
         touched.extend(queue.woken.iter().map(|&lane| component(lane)));
-        // A reservation that is due and not kept rests on ends that are late: it is made anew.
+        // A reservation that is due and has not started depends on jobs that end late; it is
+        // computed again.
         let predicts = self.s.planned.predicts();
         let due = |p: &PartQueue| {
             p.reservation.as_ref().is_some_and(|r| {
@@ -285,7 +293,8 @@ impl<'a> Pass<'a> {
             queue.link(fleet, &mut touched);
             queue.wake_het(fleet, &touched);
         }
-        // Nodes kept for preempting jobs are worked out anew, and lanes that this kept back may fit.
+        // Nodes held for preempting jobs are computed again, so lanes blocked by these holds may
+        // fit.
         let renewed = queue.renew_claims(fleet, &touched);
         if !renewed.is_empty() {
             let component = |lane: u32| fleet.parts[queue.lane(lane).part as usize].component;
@@ -293,7 +302,7 @@ impl<'a> Pass<'a> {
             let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
             held.into_iter().for_each(|lane| queue.wake(fleet, lane));
         }
-        // A reservation whose job has left the queue leaves room to those it kept back.
+        // The job of a reservation has left the queue, so the jobs that it blocked may fit.
         let mut gone = Vec::new();
         for (number, (part, view)) in queue.parts.iter_mut().zip(&fleet.parts).enumerate() {
             if !touched.contains(&view.component) {
@@ -334,7 +343,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Where many have reservations, all of them are made anew.
+    /// If many jobs have reservations, all reservations are computed again.
     fn wake_touched(&mut self) {
         let touched = self.s.queue.parts.iter().zip(&self.lists.parts);
         let lanes: Vec<u32> = touched
@@ -354,7 +363,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The turn of the lane behind this one in its partition comes as well.
+    /// Also queues the lane behind this one in its partition.
     fn push_next_after(&mut self, head: LaneHead) {
         let view = self.s.queue.lane(head.lane);
         if view.key != Some(head.key) {
@@ -367,7 +376,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Tries to start a job that does not fit with a shorter time limit, or by preemption.
+    /// Tries to start a job that does not fit, with a shorter time limit or by preemption.
     fn try_alternatives(
         &mut self,
         head: LaneHead,
@@ -400,7 +409,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// A job waits: the first of its partition, and some behind it if so configured, have nodes kept for them.
+    /// Handles a job that waits: the first of its partition, and if configured some jobs behind it,
+    /// get nodes held for them.
     fn reserve_for(&mut self, lane: u32, key: HeadKey, het: Option<HetPlace>) {
         let part = self.s.queue.lane(lane).part;
         let pass = self.lists.parts[part as usize];
@@ -424,7 +434,7 @@ impl<'a> Pass<'a> {
         let pass = &mut self.lists.parts[part as usize];
         pass.reservations += 1;
         if self.backfill && pass.reservations < self.s.fleet.settings.reservations {
-            // The next of its shape has nodes reserved too.
+            // The next job of the shape gets a reservation too.
             self.reservations.jobs.insert(job);
             if let Some(next) = self.head(lane) {
                 let key = self.s.queue.head_key(lane, key.tier, next);
@@ -433,7 +443,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The first job of a lane that has not been started.
+    /// The first job of a lane that this pass has not started.
     fn head(&mut self, lane: u32) -> Option<QueueKey> {
         let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
         let from = self.lists.cursor.get(&lane).copied().unwrap_or(QueueKey {
@@ -467,7 +477,7 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// Looks for nodes for a job of the lane now.
+    /// Searches for nodes for a job of the lane now.
     fn try_now(&mut self, lane: u32, job: JobId) -> PlacementResult {
         self.s.cost.shapes_visited += 1;
         let nowhere = Placement::Nowhere(Shortfall::ANYTHING);
@@ -478,7 +488,7 @@ impl<'a> Pass<'a> {
         };
         self.s.cost.checks += 1 + lane.licenses.len() as u64;
         let span = self.span(lane, demand);
-        // Resources that this pass has taken may come back without an event.
+        // Resources taken in this pass may become free again without an event.
         let no_nodes = |certain: bool| match certain {
             true => Placement::Nowhere(Shortfall::NO_NODES),
             false => Placement::Nowhere(Shortfall::ANYTHING),
@@ -516,7 +526,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The most leaf switches that a job may be on now; one that has waited long enough gives its limit up.
+    /// The limit on leaf switches that applies to a job now; a job that has waited long enough
+    /// gives the limit up.
     fn switch_limit(&self, job: JobId, demand: &Demand) -> Option<u32> {
         let waited = self.state.jobs[&job].switch_wait_since;
         let relents = waited.and_then(|since| demand.relents_at(since));
@@ -525,7 +536,7 @@ impl<'a> Pass<'a> {
         limit.map(|limit| limit.most)
     }
 
-    /// The nodes of a lane's partition as they are for one of its jobs now.
+    /// The nodes of a lane's partition as one of its jobs sees them now.
     fn nodes_now(&self, lane: u32, demand: &Demand) -> CurrentNodes<'_> {
         let part = self.s.queue.lane(lane).part;
         CurrentNodes {
@@ -543,7 +554,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Jobs of the lane would fit now, but for their limit on leaf switches (--switches): their wait begins.
+    /// Jobs of the lane would fit now without their limit on leaf switches (--switches): starts
+    /// their wait.
     fn wait_for_switches(&mut self, lane: u32) {
         let shape = self.s.queue.shape(self.s.queue.lane(lane).shape);
         let first = shape.queue.iter().take(SWITCH_WAITERS_MAX);
@@ -554,7 +566,7 @@ impl<'a> Pass<'a> {
         self.plan.switch_waits.extend(new);
     }
 
-    /// Lanes of a reservation are counted under the partition that it is in.
+    /// Partitions looked at in this pass; lanes of a reservation count for the real partition.
     fn evaluated(&self) -> Vec<u32> {
         let views = self.s.fleet.parts.iter().zip(0..);
         let touched = views
@@ -567,13 +579,13 @@ impl<'a> Pass<'a> {
         touched.filter_map(position).collect()
     }
 
-    /// Remembers heads and reservations, says which reasons changed.
+    /// Stores heads and reservations, and reports changed reasons.
     fn finish(&mut self) {
         self.s.evaluated = self.evaluated();
         let queue = &mut self.s.queue;
         let mut moved = false;
         for (number, pass) in self.lists.parts.iter().enumerate() {
-            // A pass that was cut has not come to everyone's turn.
+            // An incomplete pass has not reached every lane.
             if !pass.touched || (self.s.more && pass.head.is_none()) {
                 continue;
             }
@@ -587,7 +599,7 @@ impl<'a> Pass<'a> {
             }
             let number = index(number);
             let mut made = self.reservations.made.remove(&number);
-            // Jobs that passed by, and reservations for others, have left less since it was made.
+            // Later starts and reservations for other jobs have reduced the held resources since.
             if self.reservations.holds.narrowed
                 && let Some(made) = &mut made
             {
@@ -621,7 +633,8 @@ impl<'a> Pass<'a> {
         self.s.lists.clear();
     }
 
-    /// Jobs that are first in a partition while others wait for its nodes in a partition of a higher tier.
+    /// Jobs that are first in a partition while jobs of a partition with a higher tier wait for the
+    /// same nodes.
     fn below_others(&self) -> BTreeSet<JobId> {
         let (heads, views) = (&self.s.queue.parts, &self.s.fleet.parts);
         if views.len() < 2 {
@@ -654,7 +667,7 @@ impl<'a> Pass<'a> {
         let below = self.below_others();
         let queue = &mut self.s.queue;
         let heads: BTreeSet<JobId> = queue.parts.iter().filter_map(|p| p.head).collect();
-        // Components of a heterogeneous job wait for the same.
+        // All components of a heterogeneous job wait for the same reason.
         let first_beside = |place: Option<HetPlace>| {
             place.is_some_and(|place| place.ids().any(|other| heads.contains(&other)))
         };
@@ -668,8 +681,8 @@ impl<'a> Pass<'a> {
             if self.lists.left.get(&id) == Some(&0) && !claims {
                 continue;
             }
-            // Whether reservations are in the way depends on what else is, and is known of the last try only: what the
-            // queue itself says comes first.
+            // Whether reservations block a job depends on its other obstacles, and is known only
+            // from the last try; the queue's own reason therefore comes first.
             let cause = queue.cause(shape);
             let by_reservation = |cause: &Reason| {
                 matches!(
@@ -711,12 +724,12 @@ fn index(n: usize) -> u32 {
     u32::try_from(n).expect("fewer than 2^32 partitions")
 }
 
-/// Whether a job has waited for more than a day since it could first have run.
+/// Whether a job has waited for more than a day since it became eligible.
 fn waits_long(state: &State, job: JobId, now: Timestamp) -> bool {
     waited_ms(state, job, now) > CAUTIOUS_AFTER_MS
 }
 
-/// How long a job has waited since it could first have run.
+/// How long a job has waited since it became eligible.
 fn waited_ms(state: &State, job: JobId, now: Timestamp) -> u64 {
     let since = state
         .jobs

@@ -1,9 +1,9 @@
-//! Choosing nodes for a job and laying out its tasks. One algorithm serves the nodes as they are, the nodes as they
-//! will be, and empty nodes (can it ever run?): they differ in the [`NodeSource`].
+//! Chooses nodes for a job and distributes its tasks. One algorithm serves present nodes, future nodes and empty nodes
+//! (could the job ever run?); these differ in the [`NodeSource`].
 //!
-//! Order of choice: the lightest nodes that hold the job, of these the fewest, in configuration order; a range of nodes
-//! and `--spread-job` want as many as there are. Where the network is not flat, fewest leaf switches come first
-//! (`leaves`).
+//! Order of choice: the nodes of the lowest weight that fit the job, of these the fewest, in configuration order; a range of
+//! nodes and `--spread-job` take as many as possible. If the network is not flat, the smallest number of leaf switches comes
+//! first (`leaves`).
 
 pub(crate) mod after_preemption;
 mod bound;
@@ -25,84 +25,84 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Nodes of a partition and the room on them.
+/// A source of nodes: the nodes of a partition with their room.
 pub(crate) trait NodeSource {
-    /// The first place in a range that may have so much free.
+    /// The first place in a range that may have that much free.
     fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize>;
     /// All places that may have so much free, the tightest of the lowest weight first, where they are kept so.
     fn tightest(&self, _least: LeastFree) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
         None
     }
-    /// Whether the node at a place may hold so many tasks; not exact, and cheaper than its room.
+    /// Whether the node at a place may fit that many tasks; inexact, but cheaper than computing its room.
     fn may_hold(&self, _pos: usize, _tasks: u32) -> bool {
         true
     }
     /// The room on the node at a place.
     fn room(&self, pos: usize) -> Cow<'_, Room>;
-    /// Tasks of the job that it holds, where that is known without a look at its room.
+    /// Number of the job's tasks that fit there, if it is known without computing the room.
     fn tasks(&self, _pos: usize) -> Option<u32> {
         None
     }
-    /// Free CPUs and devices there, one by one, where they are known.
+    /// Individual free CPUs and devices there, if known.
     fn detail(&self, _pos: usize) -> Option<Detail> {
         None
     }
-    /// Counts how often needs were compared with sockets.
+    /// Counts comparisons of needs with sockets.
     fn note_tries(&self, _tries: u64) {}
-    /// Leaves of the network that may have so many CPUs free, in the order in which they are tried.
+    /// Leaves of the network that may have that many CPUs free, in the order in which they are tried.
     fn leaves(&self, cpus: u64) -> Box<dyn Iterator<Item = u32> + '_>;
 }
 
-/// Numbers of nodes that are tried where tasks and devices do not go together on the fewest.
+/// Number of node counts that are tried if tasks and devices do not fit together on the fewest nodes.
 const WIDENED_MAX: usize = 8;
-/// Beginnings that are tried, beside named nodes, for a run of neighbours.
+/// Number of starting positions, apart from requested nodes, that are tried for a run of adjacent nodes.
 const STARTS_MAX: usize = 32;
-/// Candidates that there is space for at first.
+/// Initial capacity for candidates.
 const CANDIDATES: usize = 64;
 
-/// A candidate: its place in the partition and the tasks it could hold.
+/// A candidate: its place in the partition and the number of tasks that fit there.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     pos: usize,
     node: u32,
     most: u32,
     cpus: u32,
-    /// GPUs free there, and one more; 0 where there are none at all.
+    /// Number of free GPUs plus one; 0 if the node has no GPUs.
     gpus: u32,
     /// Devices of the whole job that it could give.
     share: JobShare,
 }
 
-/// The outcome of a search for nodes.
+/// The result of a search for nodes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// It fits, on these nodes, in node order.
+    /// The job fits on these nodes, which are in node order.
     Here(Vec<Pick>),
-    /// It fits, but only on more leaf switches than allowed.
+    /// The job fits, but only on more leaf switches than allowed.
     Scattered,
-    /// It does not fit on these nodes.
+    /// The job does not fit on these nodes.
     Nowhere(Shortfall),
 }
 
-/// The least that must become free for a job that does not fit.
+/// The least that must become free before a job that does not fit is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shortfall {
-    /// CPUs that a node must have free to be of any help.
+    /// Free CPUs that a node must have to be of any help.
     pub(crate) each: u32,
-    /// CPUs on such nodes, all together.
+    /// Free CPUs on such nodes together.
     pub(crate) cpus: u64,
 }
 
 impl Shortfall {
-    /// Nothing is known but that something must change.
+    /// Any change may make the job fit.
     pub(crate) const ANYTHING: Shortfall = Shortfall { each: 0, cpus: 0 };
-    /// No nodes help: it waits for something else.
+    /// Nodes do not help: the job waits for something else.
     pub(crate) const NO_NODES: Shortfall = Shortfall {
         each: u32::MAX,
         cpus: u64::MAX / 2,
     };
 
-    /// Less than either.
+    /// The smaller of both in each field, so that the job is tried as soon as either shortfall is covered.
     pub(crate) fn or(self, other: Shortfall) -> Shortfall {
         Shortfall {
             each: self.each.min(other.each),
@@ -112,7 +112,7 @@ impl Shortfall {
 }
 
 impl Placement {
-    /// The nodes, if it fits.
+    /// The nodes, if the job fits.
     pub(crate) fn picks(self) -> Option<Vec<Pick>> {
         match self {
             Placement::Here(picks) => Some(picks),
@@ -121,7 +121,7 @@ impl Placement {
     }
 }
 
-/// Chooses nodes and tasks per node, on so many leaf switches at most.
+/// Chooses nodes and tasks per node, on at most that many leaf switches.
 pub(crate) fn choose(
     demand: &Demand,
     fleet: &Fleet,
@@ -163,7 +163,7 @@ pub(crate) fn choose(
             let nodes = u32::try_from(chosen.len()).unwrap_or(u32::MAX);
             match search.lay_out(chosen) {
                 Some(picks) => return Placement::Here(picks),
-                // More nodes may hold what so few do not.
+                // More nodes may fit a job that the fewest do not.
                 None => {
                     search.least_nodes = nodes.saturating_add(1);
                     least = Some(Shortfall::ANYTHING);
@@ -183,28 +183,28 @@ struct Search<'a, G: NodeSource> {
     part: &'a PartView,
     source: &'a G,
     alternative: usize,
-    /// Fewest nodes that it takes.
+    /// The smallest possible number of nodes.
     least_nodes: u32,
-    /// The shortfall, where it is known.
+    /// The shortfall, if known.
     short: Cell<Shortfall>,
     task_counts: TaskCounts,
     socket_fits: &'a SocketFits,
-    /// Spent on sharing out devices to the socket, for all alternatives.
+    /// Work spent on distributing devices to sockets, for all alternatives.
     near_work: &'a Cell<u64>,
-    /// Only how many tasks a node holds matters, not its room.
+    /// Only the number of tasks on a node matters, not its room.
     by_count: bool,
     /// Devices are counted over the whole job.
     of_job: bool,
-    /// CPUs and devices are looked at one by one.
+    /// Individual CPUs and devices are considered.
     by_socket: bool,
 }
 
-/// The fewest nodes that could do, each with its even part.
+/// The fewest nodes that could suffice, each with an even part of the job.
 struct Even {
     count: usize,
-    /// Tasks of each.
+    /// Tasks on each node.
     each: u32,
-    /// How many nodes are taken if there are as many.
+    /// Number of nodes to take, if available.
     wanted: usize,
 }
 
@@ -236,7 +236,7 @@ impl<G: NodeSource> Search<'_, G> {
         let required = self.required()?;
         let mut rest = None;
         if required.is_empty() && !self.by_load() && !d.devices.of_job() {
-            // Found without looking at the rest.
+            // The result was found without looking at the rest.
             let even = self.even(max_nodes, best)?;
             let found = match even.wanted {
                 1 => self.tightest(even.each),
@@ -250,7 +250,7 @@ impl<G: NodeSource> Search<'_, G> {
                 };
                 return Some(self.unless_better(found, &even, max_nodes, all));
             }
-            // When nothing else could do, the search is over: no choice, one node, or full nodes needed.
+            // The search ends here if no other choice could succeed: there is one node, or the job needs full nodes.
             let full = d
                 .tasks
                 .is_some_and(|t| u64::from(best) * even.count as u64 == u64::from(t));
@@ -258,7 +258,7 @@ impl<G: NodeSource> Search<'_, G> {
                 self.lacks_nodes(even.count - found.len(), even.each);
                 return None;
             }
-            // There were fewer than were looked for: these are all, if any node with a task is of use.
+            // The search found fewer nodes than wanted. If nodes with a single task are of use, these are all nodes of use.
             rest = (even.wanted > 1 && even.each == d.tasks_least()).then_some(found);
         }
         let rest = rest.unwrap_or_else(|| self.first(usize::MAX, d.tasks_least()));
@@ -266,8 +266,8 @@ impl<G: NodeSource> Search<'_, G> {
         self.fewest(&required, rest, max_nodes)
     }
 
-    /// Nodes that hold an even part each are found quickly, but others may be better: lighter ones, though more, and of a
-    /// range of nodes more of them. `all` gives what is of use at a range of places.
+    /// Nodes that fit an even part each are found quickly, but other nodes may be better: nodes of lower weight, though more
+    /// of them, or for a range of node counts a larger number. `all` returns the useful nodes in a range of places.
     fn unless_better(
         &self,
         found: Vec<Candidate>,
@@ -278,7 +278,7 @@ impl<G: NodeSource> Search<'_, G> {
         let d = self.demand;
         let heaviest = self.weight(&found);
         let is_short = d.widest && found.len() < even.wanted;
-        // One that held a part that no node can halve would have been found.
+        // The even search would have found a node that fits a part which cannot be halved further.
         let may_be_lighter =
             self.part.weights.first().is_some_and(|w| *w < heaviest) && even.each > d.tasks_least();
         if d.tasks.is_none() || !(is_short || may_be_lighter) {
@@ -299,13 +299,13 @@ impl<G: NodeSource> Search<'_, G> {
         }
     }
 
-    /// The heaviest weight among nodes.
+    /// The highest weight among nodes.
     fn weight(&self, chosen: &[Candidate]) -> u32 {
         let weight = |c: &Candidate| self.part.weights[c.pos];
         chosen.iter().map(weight).max().unwrap_or(0)
     }
 
-    /// Notes that this many more nodes would have to hold that many tasks each.
+    /// Records a shortfall: this many more nodes would have to fit that many tasks each.
     fn lacks_nodes(&self, nodes: usize, tasks: u32) {
         let floor = self
             .demand
@@ -316,8 +316,8 @@ impl<G: NodeSource> Search<'_, G> {
         });
     }
 
-    /// Notes what these nodes lack at least. A node that gets so many CPUs free holds so many tasks more at most, also
-    /// among the best `max_nodes`.
+    /// Records the least that these nodes lack. A node on which a number of CPUs becomes free fits at most that many more
+    /// tasks, also among the best `max_nodes`.
     fn lacks(&self, required: &[Candidate], rest: &[Candidate], max_nodes: usize) {
         let d = self.demand;
         if d.is_intricate() {
@@ -347,7 +347,7 @@ impl<G: NodeSource> Search<'_, G> {
         self.demand.spread || self.demand.least_loaded
     }
 
-    /// The network, if it guides this job.
+    /// The network, if the job's placement depends on it.
     fn network(&self) -> Option<(&Network, &Leaves)> {
         let (number, leaves) = self.part.network.as_ref()?;
         let network = &self.fleet.networks[*number as usize];
@@ -356,7 +356,7 @@ impl<G: NodeSource> Search<'_, G> {
         (guides || asked).then_some((network, leaves))
     }
 
-    /// On how many leaves of the network nodes are.
+    /// Number of leaves of the network on which the nodes lie.
     fn leaf_count(&self, chosen: &[Candidate]) -> usize {
         let Some((_, leaves)) = &self.part.network else {
             return 1;
@@ -365,7 +365,7 @@ impl<G: NodeSource> Search<'_, G> {
         at.len()
     }
 
-    /// `None` if more nodes are needed than allowed. `best` is the most tasks that any node holds.
+    /// `None` if more nodes are needed than allowed. `best` is the largest number of tasks on any node.
     fn even(&self, max_nodes: usize, best: u32) -> Option<Even> {
         let d = self.demand;
         let even = match d.tasks {
@@ -441,7 +441,7 @@ impl<G: NodeSource> Search<'_, G> {
         })
     }
 
-    /// Nodes that the job names; `None` if one of them is of no use now.
+    /// The nodes that the job requests by name; `None` if one of them is unusable now.
     fn required(&self) -> Option<Vec<Candidate>> {
         let place = |&node: &u32| match self.part.pos_of[node as usize] {
             NOWHERE => None,
@@ -450,7 +450,7 @@ impl<G: NodeSource> Search<'_, G> {
         self.demand.required.iter().map(place).collect()
     }
 
-    /// The first nodes, in order, that hold at least `each` tasks.
+    /// The first nodes, in order, that fit at least `each` tasks.
     fn first(&self, wanted: usize, each: u32) -> Vec<Candidate> {
         let most = wanted.min(self.part.order.len());
         let mut found = Vec::with_capacity(most.min(CANDIDATES));
@@ -458,7 +458,7 @@ impl<G: NodeSource> Search<'_, G> {
         found
     }
 
-    /// The node that is left with least by so many tasks.
+    /// The node that has the least left after that many tasks.
     fn tightest(&self, each: u32) -> Vec<Candidate> {
         let d = self.demand;
         let (cpus, mib) = d.floor(self.alternative, &self.fleet.classes, each);
@@ -471,7 +471,7 @@ impl<G: NodeSource> Search<'_, G> {
         found.into_iter().collect()
     }
 
-    /// Adds the first nodes of a range that hold at least `each` tasks, until there are so many.
+    /// Adds the first nodes of a range that fit at least `each` tasks, until the number is reached.
     fn first_of(
         &self,
         mut places: Range<usize>,
@@ -493,8 +493,8 @@ impl<G: NodeSource> Search<'_, G> {
         }
     }
 
-    /// The fewest nodes of the lowest weights that hold the job, the named ones among them; who wants many gets those of
-    /// higher weights, too. `rest` is in order.
+    /// The fewest nodes of the lowest weights that fit the job, including the requested ones; a job that wants many nodes
+    /// also gets nodes of higher weights. `rest` is sorted.
     fn fewest(
         &self,
         required: &[Candidate],
@@ -524,14 +524,15 @@ impl<G: NodeSource> Search<'_, G> {
                 within.sort_by_key(|c| std::cmp::Reverse(c.cpus));
                 found = enough(&within);
             }
-            // Those with most CPUs may hold few tasks, and so may the lightest: more of them are not always allowed.
+            // Nodes with the most CPUs, and nodes of the lowest weight, may fit few tasks each, and the number of nodes may
+            // be limited.
             if found.is_none() {
                 within.sort_by_key(|c| std::cmp::Reverse((c.share, c.most)));
                 let chosen = enough(&within);
                 found = chosen.map(|chosen| self.tightened(required.len(), chosen, &within));
             }
             if found.is_none() && d.devices.of_job() {
-                // There are two sums to reach; what has fewest devices may have most CPUs.
+                // Two sums must be reached, and a node with the fewest devices may have the most CPUs.
                 within.sort_by_key(|c| std::cmp::Reverse((c.most, c.share)));
                 found = enough(&within);
             }
@@ -548,7 +549,7 @@ impl<G: NodeSource> Search<'_, G> {
         best
     }
 
-    /// How many nodes to take if there are as many, although fewer would do.
+    /// Number of nodes to take if available, although fewer would suffice.
     fn nodes_wanted(&self, max_nodes: usize) -> usize {
         let d = self.demand;
         match d.tasks {
@@ -560,7 +561,7 @@ impl<G: NodeSource> Search<'_, G> {
         }
     }
 
-    /// Takes candidates in order until there are enough, and those that `has_all` wants are among them.
+    /// Takes candidates in order until they suffice and include those that `has_all` requires.
     fn enough(
         &self,
         candidates: impl Iterator<Item = Candidate>,
@@ -605,15 +606,15 @@ impl<G: NodeSource> Search<'_, G> {
         })
     }
 
-    /// Nodes were taken for having most; each gives way to the lightest and smallest one that does instead, the last
-    /// first.
+    /// The nodes were chosen for their size; replaces each by the smallest node of the lowest weight that suffices,
+    /// beginning with the last.
     fn tightened(
         &self,
         required: usize,
         mut chosen: Vec<Candidate>,
         candidates: &[Candidate],
     ) -> Vec<Candidate> {
-        /// Of more nodes only the last gives way.
+        /// Above this number of nodes only the last is replaced.
         const LOOKED_AT: usize = 32;
         let d = self.demand;
         if self.by_load() {
@@ -647,8 +648,8 @@ impl<G: NodeSource> Search<'_, G> {
         chosen
     }
 
-    /// The first run of neighbours that holds the job; with the nodes that are required, the shortest of those that begin
-    /// nearest to them.
+    /// The first run of adjacent nodes that fits the job; with required nodes, the shortest of the runs that begin nearest
+    /// to them.
     fn contiguous(&self, max_nodes: usize) -> Option<Vec<Candidate>> {
         let d = self.demand;
         let mut all = self.first(usize::MAX, d.tasks_least());
@@ -659,7 +660,8 @@ impl<G: NodeSource> Search<'_, G> {
                 .enumerate()
                 .take_while(|(i, c)| c.node as usize == all[start].node as usize + i)
                 .map(|(_, c)| *c);
-            // Both are in the order of nodes: a run that begins in time has all that are required once it has the last.
+            // Both lists are in node order: a run that begins early enough contains all required nodes once it contains the
+            // last of them.
             let reaches_last = |chosen: &[Candidate]| {
                 let last = d.required.last();
                 last.is_none_or(|last| chosen.last().is_some_and(|c| c.node >= *last))
@@ -675,7 +677,8 @@ impl<G: NodeSource> Search<'_, G> {
         let begin = required - before.count();
         let after = all[required..].windows(2).take_while(|p| is_next(p));
         let end = required + 1 + after.count();
-        // What begins earlier has more, up to the end of these neighbours: the last that has enough is found by halves.
+        // A run that begins earlier contains more nodes up to the same end, so a binary search finds the last sufficient
+        // beginning.
         let is_enough = |start: &usize| run(*start, usize::MAX).is_some();
         let starts: Vec<usize> = (begin..=required).collect();
         let last = *starts[..starts.partition_point(is_enough)].last()?;
@@ -687,7 +690,7 @@ impl<G: NodeSource> Search<'_, G> {
         runs.min_by_key(|run| (wanted.saturating_sub(run.len()), run.len()))
     }
 
-    /// Tasks and devices per node, in node order; `None` if these nodes do not hold them next to each other.
+    /// Tasks and devices per node, in node order; `None` if these nodes do not fit them next to each other.
     fn lay_out(&self, mut chosen: Vec<Candidate>) -> Option<Vec<Pick>> {
         chosen.sort_unstable_by_key(|c| c.node);
         let tasks = self.tasks_of(&chosen);
@@ -721,7 +724,7 @@ impl<G: NodeSource> Search<'_, G> {
         } else {
             let classes = &self.fleet.classes;
             let class = |c: &Candidate| &classes[self.fleet.nodes[c.node as usize].class as usize];
-            // Most nodes are of one kind.
+            // Most nodes are equal.
             let mut last = None;
             let mut tasks_of_core = |c: &Candidate| {
                 let number = self.fleet.nodes[c.node as usize].class;
@@ -747,8 +750,8 @@ impl<G: NodeSource> Search<'_, G> {
     }
 }
 
-/// Fills one node after another. Each gets one at least, and as many as its cores have room for before the first gets
-/// more cores: `most` and `of_core` by node. Cores are filled up where the job pays for whole ones.
+/// Fills one node after another. Each node gets at least one task, and as many as its cores have room for before the first
+/// gets more cores: `most` and `of_core` by node. Cores are filled if the job is charged for whole cores.
 fn fill((mut left, pays): (u32, bool), most: &[u32], of_core: &[u32], counts: &mut [u32]) {
     let mut later: u32 = of_core.iter().sum();
     let mut others = u32::try_from(most.len()).unwrap_or(u32::MAX);
@@ -767,7 +770,7 @@ fn fill((mut left, pays): (u32, bool), most: &[u32], of_core: &[u32], counts: &m
     }
 }
 
-/// Evenly, as far as each has room.
+/// Distributes tasks evenly, as far as each node has room.
 fn deal_out(mut left: u32, most: &[u32], counts: &mut [u32]) {
     while left > 0 {
         let open: Vec<usize> = (0..most.len()).filter(|&i| counts[i] < most[i]).collect();

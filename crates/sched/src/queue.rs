@@ -1,6 +1,5 @@
-//! Waiting jobs by shape. Jobs of one *shape* are equal to placement: request, partitions, time limit. A *lane* is
-//! a shape in one of its partitions; it is `woken` when something may have changed for it and otherwise blocked,
-//! and a blocked lane costs nothing.
+//! Waiting jobs by shape. Jobs of one *shape* are equal to placement: request, partitions, time limit. A *lane* is a shape in one of its
+//! partitions. It is `woken` when a change may affect it and is blocked otherwise; a blocked lane costs nothing.
 
 pub(crate) mod feasibility_cache;
 mod feasible;
@@ -37,19 +36,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-/// Specifications by which a shape is known at most: beyond, what they cost in memory is not worth it.
+/// Maximum number of specifications by which a shape can be found; more would cost more memory than they save.
 const SPECS_OF_SHAPE: usize = 64;
 
-/// Jobs that ask for the same.
+/// Jobs with equal requests.
 #[derive(Debug)]
 pub(crate) struct Shape {
     kind: Kind,
     hash: u64,
     pub(crate) queue: BTreeSet<QueueKey>,
     pub(crate) lanes: Vec<u32>,
-    /// Whose job it was made for.
+    /// Owner of the job for which the shape was made.
     maker: u32,
-    /// Specifications of its jobs, as far as the queue knows the shape by them.
+    /// Specifications of its jobs by which the shape can be found.
     specs: Vec<Arc<JobSpec>>,
 }
 
@@ -59,84 +58,84 @@ pub(crate) struct Lane {
     pub(crate) shape: u32,
     pub(crate) part: u32,
     ordinal: u32,
-    /// The demand there, or why it cannot run there.
+    /// The demand in the partition, or why the shape cannot run there.
     pub(crate) demand: Result<Demand, Reason>,
-    /// Milliseconds its jobs are taken to run, for planning: as predicted, else their limit.
+    /// Assumed run time of its jobs in milliseconds: as predicted, else their limit.
     pub(crate) planned_ms: Option<u64>,
-    /// Its place in the partition's order, when it can run there.
+    /// Its position in the partition's order, if it can run there.
     pub(crate) key: Option<HeadKey>,
-    /// Least free CPUs with which a node is of any use to it.
+    /// The smallest number of free CPUs with which a node is of use to the lane.
     least_cpus: u32,
-    /// Where it stands among those that did not fit.
+    /// Its key among the blocked lanes.
     blocked: Option<BlockedKey>,
-    /// A reservation for another job made nodes smaller when it was tried last.
+    /// A reservation for another job reduced the room of nodes when the lane was last tried.
     pub(crate) held: bool,
     /// Unique number of the lane's current demand.
     pub(crate) stamp: u64,
-    /// What keeps it back other than a lack of nodes.
+    /// The reason why it waits, apart from missing nodes.
     cause: Option<Reason>,
     /// The common part of its jobs' ranks, see [`QueueOrder::base`].
     base: i64,
-    /// Running jobs may have to make room for its jobs.
+    /// Its jobs may preempt running jobs.
     pub(crate) preempts: bool,
-    /// Licenses that its jobs ask for: all of one of these.
+    /// Licenses that its jobs request: all of one alternative.
     pub(crate) licenses: Arc<[Counts]>,
-    /// Milliseconds that its jobs may be given at least, where that is less than their limit.
+    /// Minimum time limit that its jobs accept in milliseconds, if it is less than their limit.
     pub(crate) least_ms: Option<u64>,
 }
 
 impl Lane {
-    /// The reason that keeps it back other than nodes.
+    /// The reason why the lane waits, apart from missing nodes.
     pub(crate) fn cause(&self) -> Option<Reason> {
         self.cause
     }
 
-    /// Whether more than free CPUs matters: running jobs may make room for its jobs, or share with them, or counts alone
-    /// do not say whether a node holds one.
+    /// Whether free CPUs alone do not decide: its jobs may preempt or share with running jobs, or counts alone do not tell whether a node
+    /// fits one.
     fn counts_whole(&self) -> bool {
         let whole = |demand: &Demand| demand.sharers > 1 || demand.is_intricate();
         self.preempts || self.demand.as_ref().is_ok_and(whole)
     }
 }
 
-/// All that waits.
+/// All waiting jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     order: QueueOrder,
     shapes: Slab<Shape>,
     lanes: Slab<Lane>,
-    /// Lanes of shapes that were made for jobs of a user.
+    /// Number of lanes of shapes that were made for jobs of a user.
     lanes_of_users: NumberMap<u32, usize>,
     /// Shapes by hash; only looked up, never iterated.
     by_hash: NumberMap<u64, Vec<u32>>,
     hash: RandomState,
-    /// Shapes by the place in memory of a specification that their jobs share; the shape holds on to it. Only a short
-    /// way: what is not found here is found by hash.
+    /// Shapes by the address of a specification that their jobs share; the shape keeps the specification alive. This is only a shortcut: a
+    /// shape that is not found here is found by hash.
     by_spec: NumberMap<u64, u32>,
     pub(crate) jobs: NumberMap<JobId, (u32, QueueKey)>,
     pub(crate) parts: Vec<PartQueue>,
     pub(crate) woken: BTreeSet<u32>,
-    /// Lanes that reservations keep back.
+    /// Lanes blocked by reservations.
     pub(crate) held: BTreeSet<u32>,
     /// Components in which something changed.
     pub(crate) touched: BTreeSet<u32>,
-    /// Jobs whose reason may be another now.
+    /// Jobs whose reason may have changed.
     pub(crate) announce: BTreeSet<JobId>,
     /// Jobs that were kept out of the queue, and why.
     pub(crate) refused: BTreeMap<JobId, Reason>,
-    /// Components of heterogeneous jobs that wait.
+    /// Waiting components of heterogeneous jobs.
     pub(crate) het: BTreeMap<JobId, HetPlace>,
-    /// Heterogeneous jobs of which each component would fit, but not all at one time, by leader.
+    /// Heterogeneous jobs whose components would fit one by one but not all at one time, by leader.
     pub(crate) het_restless: BTreeSet<JobId>,
-    /// Whether empty nodes have place for all components, by leader, as far as that was looked at.
+    /// Whether all components fit on empty nodes, by leader, as far as it was checked.
     pub(crate) het_fits: BTreeMap<JobId, EmptyFit>,
-    /// Lanes that limits keep back, and what is limited for their jobs.
+    /// Lanes blocked by limits, and the scopes of these limits.
     limited: BTreeMap<u32, Vec<Scope>>,
-    /// Lanes whose jobs ask for licenses.
+    /// Lanes whose jobs request licenses.
     licensed: BTreeSet<u32>,
-    /// Lanes for whose jobs others are making room, and their components.
+    /// Lanes for whose jobs preemption makes room, and their components.
     claims: BTreeMap<u32, u32>,
-    /// The jobs, likewise.
+    /// Jobs for which preemption makes room, and their components.
     pub(crate) claimants: BTreeMap<JobId, u32>,
     stamps: u64,
     /// Demands of submissions that are not queued yet.
@@ -161,25 +160,25 @@ impl Queue {
         self.lanes.get(id)
     }
 
-    /// Shapes in partitions that wait.
+    /// Number of waiting shapes, counted once per partition.
     pub(crate) fn lane_count(&self) -> usize {
         self.lanes.len()
     }
 
-    /// The kind of a job. What many different jobs in many partitions take is bounded by user: beyond, each is tried in one
-    /// partition only, and has no shape with jobs of others.
+    /// The kind of a job. The cost of many different jobs in many partitions is limited per user: above the limit, each job is tried in one
+    /// partition only, and shares no shape with jobs of other users.
     fn kind_of(&self, state: &State, fleet: &Fleet, job: &Job) -> Kind {
         let owner = job.spec.owner.uid;
         let lanes = self.lanes_of_users.get(&owner).copied().unwrap_or(0);
         Kind::of(state, &self.order, job, fleet).crowded_by(lanes, owner)
     }
 
-    /// Shapes that wait.
+    /// Number of waiting shapes.
     pub(crate) fn shape_count(&self) -> usize {
         self.shapes.len()
     }
 
-    /// Puts a job where it belongs, or moves it there.
+    /// Inserts a job, or moves it to its present place.
     pub(crate) fn put(&mut self, state: &State, fleet: &Fleet, job: &Job) {
         let known = self.shape_by_spec(job);
         let key = QueueKey {
@@ -223,7 +222,7 @@ impl Queue {
         }
     }
 
-    /// The shape of other jobs with the very same specification, if this one is like them in the rest, too.
+    /// The shape of other jobs with the identical specification, if this job equals them in the other fields too.
     fn shape_by_spec(&self, job: &Job) -> Option<u32> {
         if job.het.is_some() || job.priority_fixed {
             return None;
@@ -237,7 +236,7 @@ impl Queue {
         same.then_some(shape)
     }
 
-    /// From now on jobs with this one's specification may be known by it.
+    /// Lets jobs with this job's specification be found by its address.
     fn know_by_spec(&mut self, job: &Job, shape: u32) {
         let specs = &mut self.shapes.get_mut(shape).specs;
         if job.het.is_none() && !job.priority_fixed && specs.len() < SPECS_OF_SHAPE {
@@ -246,7 +245,7 @@ impl Queue {
         }
     }
 
-    /// A component came, or what it may have changed: the others' turn comes, too.
+    /// A component was queued or may have changed: the other components get their turn too.
     fn het_changed(&mut self, fleet: &Fleet, place: HetPlace) {
         self.het_fits.remove(&place.leader);
         let lanes = place.ids().flat_map(|id| self.lanes_of(id));
@@ -255,7 +254,7 @@ impl Queue {
         }
     }
 
-    /// Takes a job out.
+    /// Removes a job.
     pub(crate) fn remove(&mut self, fleet: &Fleet, job: JobId) {
         let Some((shape, key)) = self.jobs.remove(&job) else {
             return;
@@ -370,7 +369,7 @@ impl Queue {
         shape
     }
 
-    /// Brings the places of a shape's lanes in line with its first job.
+    /// Moves a shape's lanes to the positions that follow from its first job.
     fn reorder(&mut self, fleet: &Fleet, shape: u32) {
         let first = self.shapes.get(shape).queue.first().copied();
         for lane in self.shapes.get(shape).lanes.clone() {
@@ -405,7 +404,7 @@ impl Queue {
         match key {
             Some(key) => {
                 queue.order.insert(LaneHead { key, lane: id });
-                // Ahead of where it was it may pass by reservations that kept it back.
+                // At an earlier position the lane may pass reservations that blocked it.
                 if old.is_none_or(|old| key < old) {
                     self.wake(fleet, id);
                 }
@@ -421,7 +420,7 @@ impl Queue {
         }
     }
 
-    /// The place in line that a lane has with that job as its first.
+    /// The position of a lane with that job as its first.
     pub(crate) fn head_key(&self, id: u32, tier: PreemptTier, first: QueueKey) -> HeadKey {
         let lane = self.lanes.get(id);
         let line = &self.shapes.get(lane.shape).kind.line;
@@ -433,8 +432,8 @@ impl Queue {
         }
     }
 
-    /// Priorities were worked out: every lane's rank is looked at, and only those that changed move. O(lanes), or
-    /// O(jobs) where each has a priority of its own.
+    /// Priorities were computed: checks every lane's rank and moves only lanes whose rank changed. O(lanes), or O(jobs) if each job has its
+    /// own priority.
     pub(crate) fn reranked(&mut self, state: &State, fleet: &Fleet) {
         self.order = QueueOrder::new(state);
         if self.order.rises() {
@@ -463,7 +462,7 @@ impl Queue {
         }
     }
 
-    /// Something may have changed for this lane.
+    /// Wakes a lane that a change may affect.
     pub(crate) fn wake(&mut self, fleet: &Fleet, id: u32) {
         let lane = self.lanes.get_mut(id);
         if let Some(key) = lane.blocked.take() {
@@ -474,14 +473,14 @@ impl Queue {
         self.woken.insert(id);
     }
 
-    /// Wakes a lane if there still is one of that number whose jobs wait.
+    /// Wakes a lane, if a lane with that number still has waiting jobs.
     pub(crate) fn wake_lane(&mut self, fleet: &Fleet, id: u32) {
         if self.lanes.find(id).is_some_and(|lane| lane.key.is_some()) {
             self.wake(fleet, id);
         }
     }
 
-    /// Wakes every lane of a job's shape, if it waits.
+    /// Wakes every lane of a job's shape, if the job waits.
     pub(crate) fn wake_job(&mut self, fleet: &Fleet, job: JobId) {
         let Some(&(shape, _)) = self.jobs.get(&job) else {
             return;
@@ -493,7 +492,7 @@ impl Queue {
         }
     }
 
-    /// The heterogeneous job that a lane's job is a component of.
+    /// The heterogeneous job to which a lane's job belongs.
     pub(crate) fn het_of(&self, lane: u32) -> Option<HetPlace> {
         self.shapes.get(self.lanes.get(lane).shape).kind.het
     }
@@ -509,8 +508,8 @@ impl Queue {
             .collect()
     }
 
-    /// Adds the components of nodes that heterogeneous jobs link to touched ones: what is reserved for such a job here
-    /// depends on what ends there.
+    /// Adds the components of nodes that heterogeneous jobs link to the touched ones: its reservation here depends on job ends
+    /// there.
     pub(crate) fn link(&self, fleet: &Fleet, touched: &mut BTreeSet<u32>) {
         let component = |lane: u32| fleet.parts[self.lanes.get(lane).part as usize].component;
         loop {
@@ -528,8 +527,8 @@ impl Queue {
         }
     }
 
-    /// Heterogeneous jobs in these components are tried again if each of their components would have fitted: where they
-    /// are placed side by side, less room for one may lead to a place for all.
+    /// Tries heterogeneous jobs in these components again if each of their components would have fitted: when components are placed
+    /// together, less room for one may allow a placement of all.
     pub(crate) fn wake_het(&mut self, fleet: &Fleet, touched: &BTreeSet<u32>) {
         let near = |lane: &u32| {
             let part = self.lanes.get(*lane).part;
@@ -543,7 +542,7 @@ impl Queue {
         }
     }
 
-    /// When a queued job gives up its limit on leaf switches, which has kept it waiting since `since`.
+    /// The time at which a queued job gives up its limit on leaf switches, for which it has waited since `since`.
     pub(crate) fn relents_at(&self, job: JobId, since: Timestamp) -> Option<Timestamp> {
         let (shape, _) = self.jobs.get(&job)?;
         let lanes = self.shapes.get(*shape).lanes.iter();
@@ -559,7 +558,7 @@ impl Queue {
             .min()
     }
 
-    /// It did not fit; `held` if reservations for others were in its way.
+    /// Blocks a lane that did not fit; `held` if reservations for other jobs prevented a placement.
     pub(crate) fn block(&mut self, id: u32, short: Shortfall, held: bool) {
         let lane = self.lanes.get_mut(id);
         self.woken.remove(&id);
@@ -590,12 +589,12 @@ impl Queue {
         }
     }
 
-    /// A limit keeps the lane back until less of these is in use.
+    /// Blocks the lane until the use of these limits decreases.
     pub(crate) fn limit(&mut self, lane: u32, scopes: Vec<Scope>) {
         self.limited.insert(lane, scopes);
     }
 
-    /// Less is in use of these: wakes lanes that limits kept back.
+    /// The use of these limits has decreased: wakes lanes that they block.
     pub(crate) fn use_fell(&mut self, fleet: &Fleet, scopes: &BTreeSet<Scope>) {
         let concerned = |(_, of): &(&u32, &Vec<Scope>)| of.iter().any(|s| scopes.contains(s));
         let lanes: Vec<u32> = (self.limited.iter())
@@ -610,7 +609,7 @@ impl Queue {
         }
     }
 
-    /// Licenses came back, or are no longer kept: gives the lanes that may have them.
+    /// Licenses were returned or are no longer held: returns the lanes that may use them.
     pub(crate) fn licenses_freed(&mut self, fleet: &Fleet) -> Vec<u32> {
         let waits = |lane: &u32| self.lanes.get(*lane).key.is_some();
         let lanes: Vec<u32> = self.licensed.iter().copied().filter(waits).collect();
@@ -618,7 +617,7 @@ impl Queue {
         lanes
     }
 
-    /// Room is being made for a job of the lane.
+    /// Records that preemption makes room for a job of the lane.
     pub(crate) fn claim(&mut self, fleet: &Fleet, lane: u32, job: JobId) {
         let part = self.lanes.get(lane).part;
         let component = fleet.parts[part as usize].component;
@@ -627,12 +626,12 @@ impl Queue {
         self.announce.insert(job);
     }
 
-    /// Whether room is being made for a job of the lane.
+    /// Whether preemption is making room for a job of the lane.
     pub(crate) fn has_claim(&self, lane: u32) -> bool {
         self.claims.contains_key(&lane)
     }
 
-    /// Claims in these components are made anew. Gives the components that had some.
+    /// Renews claims in these components. Returns the components that had some.
     pub(crate) fn renew_claims(&mut self, fleet: &Fleet, touched: &BTreeSet<u32>) -> BTreeSet<u32> {
         let mut had = BTreeSet::new();
         let announce = &mut self.announce;
@@ -658,7 +657,7 @@ impl Queue {
         had
     }
 
-    /// Nodes have more room than they had.
+    /// Records that nodes have more room.
     pub(crate) fn nodes_freed(&mut self, fleet: &Fleet, nodes: &[u32]) {
         for &node in nodes {
             for &part in &fleet.nodes[node as usize].parts {
@@ -669,11 +668,11 @@ impl Queue {
         }
     }
 
-    /// A reservation leaves more of nodes than it did; gives the partitions in which jobs may use that.
+    /// A reservation leaves more of nodes than before; returns the partitions in which jobs may use that.
     pub(crate) fn relaxed(&mut self, fleet: &Fleet, nodes: Vec<RelaxedHold>) -> BTreeSet<u32> {
         let mut parts = BTreeSet::new();
         for relaxed in nodes {
-            // Give the last partition, mostly the only one, the value itself and the others copies.
+            // The last partition, mostly the only one, gets the value itself; the others get copies.
             let Some((last, others)) = fleet.nodes[relaxed.node as usize].parts.split_last() else {
                 continue;
             };
@@ -687,8 +686,7 @@ impl Queue {
         parts
     }
 
-    /// Whether what nodes have gained since a lane did not fit may be enough for it. `end` is when its job would end,
-    /// `holds` what is reserved so far.
+    /// Whether gains of nodes since a lane was blocked may be enough for it, if its job ends at `end` beside `holds`.
     pub(crate) fn is_unblocked(
         &mut self,
         fleet: &Fleet,
@@ -731,7 +729,7 @@ impl Queue {
         false
     }
 
-    /// Nodes of a partition came or went: what can run there is worked out again.
+    /// Nodes of a partition were added or removed: computes again what can run there.
     pub(crate) fn partition_changed(&mut self, fleet: &Fleet, part: u32) {
         self.touched.insert(fleet.parts[part as usize].component);
         let lanes = self.parts[part as usize].lanes.iter();
@@ -755,7 +753,7 @@ impl Queue {
             }
             let first = shape.queue.first().copied();
             self.announce.extend(shape.queue.iter().map(|key| key.job));
-            // Out with the old key before the new one, which depends on the new demand.
+            // Removes the old key before the new one is set, which depends on the new demand.
             self.place(fleet, id, None);
             let least_cpus = least_cpus(&demand, fleet);
             self.stamps += 1;
@@ -767,7 +765,7 @@ impl Queue {
         }
     }
 
-    /// Notes whether reservations keep a lane back.
+    /// Records the lane's reason, and whether reservations block it.
     pub(crate) fn set_cause(&mut self, id: u32, cause: Option<Reason>) {
         let lane = self.lanes.get_mut(id);
         if std::mem::replace(&mut lane.cause, cause) != cause {
@@ -777,7 +775,7 @@ impl Queue {
     }
 }
 
-/// Where a specification lies in memory: two that are alive and lie at the same place are one.
+/// The address of a specification: two live specifications at the same address are identical.
 fn address(spec: &Arc<JobSpec>) -> u64 {
     Arc::as_ptr(spec).addr() as u64
 }

@@ -7,7 +7,7 @@ use muster_hostile::cbor::Value as Tree;
 use muster_hostile::requests;
 use muster_model::spec::{ExecContext, JobSpec};
 use muster_proto::frame;
-use muster_proto::jsv::{State, Step, Verification};
+use muster_proto::jsv::{JsvAction, State, Verification};
 use muster_verifier::jsv::{Site, apply, asked};
 use muster_verifier::message::{Answer, Level, Load, Order, Question, Report, Row, Subject};
 use muster_verifier::message::{Value, Verdict};
@@ -108,10 +108,10 @@ pub(super) fn lines(data: &[u8]) {
     assert_eq!(first.lines().count(), 1);
     for line in text.split('\n') {
         match verification.take(line) {
-            Ok(Step::Next) => {}
-            Ok(Step::Write(text)) => assert!(text.ends_with("BEGIN\n"), "{text:?}"),
-            Ok(Step::Log(_, text)) => assert!(!text.contains('\n'), "{text:?}"),
-            Ok(Step::Ended(outcome)) => {
+            Ok(JsvAction::Next) => {}
+            Ok(JsvAction::Write(text)) => assert!(text.ends_with("BEGIN\n"), "{text:?}"),
+            Ok(JsvAction::Log(_, text)) => assert!(!text.contains('\n'), "{text:?}"),
+            Ok(JsvAction::Ended(outcome)) => {
                 if outcome.state == State::Correct {
                     let (mut spec, mut context) = (SUBJECT.spec.clone(), SUBJECT.context.clone());
                     let owner = spec.owner.clone();

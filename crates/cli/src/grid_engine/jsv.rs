@@ -10,7 +10,7 @@ use crate::options::env;
 use crate::people;
 use crate::say;
 use muster_conf::grid_engine::{jsv_path, slots};
-use muster_proto::jsv::{Asked, Level, Outcome, QUIT, State, Step, Verification};
+use muster_proto::jsv::{Asked, JsvAction, Level, Outcome, QUIT, State, Verification};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io::{self, Read as _, Write as _};
@@ -113,11 +113,15 @@ fn talk(path: &str, asked: Asked) -> Result<Outcome, String> {
             let line = String::from_utf8_lossy(&received[taken..taken + length]).into_owned();
             taken += length + 1;
             match verification.take(&line)? {
-                Step::Next => {}
-                Step::Write(question) => running.1.write_all(question.as_bytes()).map_err(text)?,
-                Step::Log(Level::Info | Level::Warning, line) => say::stdout(&format!("{line}\n")),
-                Step::Log(Level::Error, line) => say::stderr(&format!("{line}\n")),
-                Step::Ended(outcome) => return Ok(outcome),
+                JsvAction::Next => {}
+                JsvAction::Write(question) => {
+                    running.1.write_all(question.as_bytes()).map_err(text)?
+                }
+                JsvAction::Log(Level::Info | Level::Warning, line) => {
+                    say::stdout(&format!("{line}\n"))
+                }
+                JsvAction::Log(Level::Error, line) => say::stderr(&format!("{line}\n")),
+                JsvAction::Ended(outcome) => return Ok(outcome),
             }
         }
         let left = end.saturating_duration_since(Instant::now());

@@ -10,7 +10,7 @@ use super::row::{Command, Group};
 use super::values::time::Zone;
 use super::values::{self, number};
 use super::{OptionError, values::time};
-use crate::value::{self, TimeLimit as Limit};
+use crate::value::{self, DurationLimit};
 use muster_model::job_class::JobClass;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobKind, JobSpec, StdioSpec};
@@ -229,8 +229,8 @@ pub fn time_limit(chosen: &Chosen, long: &'static str) -> Result<Option<TimeLimi
 /// Not a time limit.
 pub fn read_limit(text: &str) -> Result<TimeLimit, value::ValueError> {
     Ok(match value::parse_time_limit(text)? {
-        Limit::Unlimited => TimeLimit::Unlimited,
-        limit @ Limit::Seconds(_) => {
+        DurationLimit::Unlimited => TimeLimit::Unlimited,
+        limit @ DurationLimit::Seconds(_) => {
             let minutes = limit.minutes().unwrap_or(0);
             TimeLimit::Minutes(u32::try_from(minutes).unwrap_or(u32::MAX - 16))
         }

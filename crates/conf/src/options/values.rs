@@ -356,8 +356,8 @@ pub fn switches(text: &str) -> Result<SwitchAsk, OptionError> {
     let wait_s = match time {
         None => None,
         Some(time) => match crate::value::parse_time_limit(time) {
-            Ok(crate::value::TimeLimit::Seconds(s)) => Some(s),
-            Ok(crate::value::TimeLimit::Unlimited) => None,
+            Ok(crate::value::DurationLimit::Seconds(s)) => Some(s),
+            Ok(crate::value::DurationLimit::Unlimited) => None,
             Err(_) => return Err(OptionError::invalid("Invalid --switches specification")),
         },
     };

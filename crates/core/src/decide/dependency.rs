@@ -76,7 +76,7 @@ fn verdict_after(
     let any = job.spec.dependency.any;
     let (mut left, mut decided) = (Vec::new(), Vec::new());
     let (mut met, mut waits, mut fails) = (Vec::new(), false, false);
-    let looked = Looked::default();
+    let looked = OutcomeCache::default();
     for term in terms {
         let outcome = match changed.concerns(term) {
             true => outcome(draft, job, term, &looked),
@@ -397,7 +397,7 @@ fn is_live(draft: &Draft<'_>, id: JobId, name: &str) -> bool {
 
 /// What several conditions of a job may have in common, looked at once.
 #[derive(Default)]
-struct Looked {
+struct OutcomeCache {
     singleton: OnceCell<Outcome>,
     /// Tasks in the job's record.
     own: OnceCell<IndexSet>,
@@ -405,7 +405,7 @@ struct Looked {
     undecided: RefCell<BTreeMap<JobId, bool>>,
 }
 
-fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm, looked: &Looked) -> Outcome {
+fn outcome(draft: &Draft<'_>, job: &Job, term: &DependencyTerm, looked: &OutcomeCache) -> Outcome {
     let DependencyTerm::Job {
         kind,
         job: target,
@@ -438,7 +438,7 @@ fn has_undecided_counterparts(
     draft: &Draft<'_>,
     job: &Job,
     term: &DependencyTerm,
-    looked: &Looked,
+    looked: &OutcomeCache,
 ) -> bool {
     let (Some(target), ArrayRole::Pending { indices }) = (correlated(term), &job.array) else {
         return false;

@@ -9,7 +9,7 @@ mod tests;
 
 pub(super) use self::budget::EventBounds;
 use self::budget::EventBudget;
-use self::copies::{DraftedJobs, How, Nodes, Use};
+use self::copies::{DraftedJobs, Nodes, ShareChange, Use};
 use super::Decision;
 use crate::apply;
 use crate::event::{AccountsChange, Event, JobChange};
@@ -357,7 +357,7 @@ impl<'a> Draft<'a> {
                 }
                 self.nodes.expect(alloc.nodes.len());
                 for position in (0u32..).take(alloc.nodes.len()) {
-                    self.note_use(*id, alloc, position, How::Takes);
+                    self.note_use(*id, alloc, position, ShareChange::Takes);
                 }
             }
             Event::NodeReleased { id, position, .. } => {
@@ -490,10 +490,10 @@ impl<'a> Draft<'a> {
             return;
         };
         let (lent, at) = (job.cpus_released_by_preemption, self.now);
-        self.note_use(id, &alloc, position, How::GivesBack { lent, at });
+        self.note_use(id, &alloc, position, ShareChange::GivesBack { lent, at });
     }
 
-    fn note_use(&mut self, job: JobId, alloc: &Arc<Allocation>, position: u32, how: How) {
+    fn note_use(&mut self, job: JobId, alloc: &Arc<Allocation>, position: u32, how: ShareChange) {
         let share = alloc.nodes.get(position as usize);
         let Some(idx) = share.map(|share| share.node) else {
             return;

@@ -2,7 +2,7 @@
 //! jobs another account, QOS or partition.
 
 use super::draft::Draft;
-use crate::policy::limits::{Over, submit_limit_beside};
+use crate::policy::limits::{ExceededLimit, submit_limit_beside};
 use crate::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::job::{Job, JobState};
@@ -109,6 +109,6 @@ pub(super) fn require(limit: Option<&'static str>) -> Result<(), Refusal> {
 }
 
 /// The refusal of a job that is over a limit of its QOS, which takes none of these.
-pub(super) fn denied(over: &Over) -> Refusal {
+pub(super) fn denied(over: &ExceededLimit) -> Refusal {
     Refusal::new(RefusalCode::AccountingPolicy, over.reason.name())
 }

@@ -17,7 +17,7 @@ const WITHOUT_RUN_MAX: u32 = 100;
 
 /// Options of the request.
 #[derive(Clone, Copy)]
-pub(super) struct How {
+pub(super) struct RequeueOptions {
     /// Hold them in the queue.
     pub(super) hold: bool,
     /// Show them as SPECIAL_EXIT.
@@ -31,7 +31,7 @@ pub(super) fn requeue(
     draft: &mut Draft<'_>,
     identity: &Identity,
     target: &JobTarget,
-    how: How,
+    how: RequeueOptions,
 ) -> Result<Option<Reply>, Refusal> {
     let tally = target::for_each_whole(
         draft,
@@ -46,7 +46,7 @@ fn requeue_item(
     draft: &mut Draft<'_>,
     identity: &Identity,
     item: Item,
-    how: How,
+    how: RequeueOptions,
 ) -> Result<(), Refusal> {
     let hold = how.hold;
     let id = item.record();

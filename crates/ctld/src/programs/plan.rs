@@ -26,14 +26,14 @@ const NODE_LISTS: [&str; 2] = ["SLURM_JOB_NODELIST", "NODES"];
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ProgramPlan {
-    what: What,
+    what: PlannedProgram,
     /// Whether it is run however much waits: there are no more of these than jobs that run, or nodes.
     is_required: bool,
     settings: Arc<ProgramSettings>,
 }
 
 #[derive(Debug)]
-enum What {
+enum PlannedProgram {
     /// A program that is no job's, or of which texts were cut.
     Whole(Box<Invocation>),
     /// A mail about a job.
@@ -58,7 +58,7 @@ impl ProgramPlan {
     pub(super) fn of_nodes(invocation: Invocation, settings: &Arc<ProgramSettings>) -> ProgramPlan {
         ProgramPlan {
             is_required: true,
-            ..ProgramPlan::of(What::Whole(Box::new(invocation)), settings)
+            ..ProgramPlan::of(PlannedProgram::Whole(Box::new(invocation)), settings)
         }
     }
 
@@ -67,7 +67,7 @@ impl ProgramPlan {
         mail: JobMail,
         settings: &Arc<ProgramSettings>,
     ) -> ProgramPlan {
-        ProgramPlan::of(What::Mail(record, mail), settings)
+        ProgramPlan::of(PlannedProgram::Mail(record, mail), settings)
     }
 
     pub(super) fn job(
@@ -78,11 +78,14 @@ impl ProgramPlan {
     ) -> ProgramPlan {
         ProgramPlan {
             is_required: matches!(kind, JobProgram::Prolog(_)),
-            ..ProgramPlan::of(What::Job(kind, program, Box::new(record)), settings)
+            ..ProgramPlan::of(
+                PlannedProgram::Job(kind, program, Box::new(record)),
+                settings,
+            )
         }
     }
 
-    fn of(what: What, settings: &Arc<ProgramSettings>) -> ProgramPlan {
+    fn of(what: PlannedProgram, settings: &Arc<ProgramSettings>) -> ProgramPlan {
         ProgramPlan {
             what,
             is_required: false,
@@ -98,17 +101,17 @@ impl ProgramPlan {
     /// The launch that waits for it, as its prolog.
     pub(super) fn prolog(&self) -> Option<JobAttempt> {
         match self.what {
-            What::Job(JobProgram::Prolog(launch), ..) => Some(launch),
-            What::Job(..) | What::Mail(..) | What::Whole(_) => None,
+            PlannedProgram::Job(JobProgram::Prolog(launch), ..) => Some(launch),
+            PlannedProgram::Job(..) | PlannedProgram::Mail(..) | PlannedProgram::Whole(_) => None,
         }
     }
 
     /// The specification that it keeps, which others may keep, too.
     pub(super) fn spec(&self) -> Option<&Arc<JobSpec>> {
         match &self.what {
-            What::Job(_, _, record) => Some(&record.spec),
-            What::Mail(record, _) => Some(&record.spec),
-            What::Whole(_) => None,
+            PlannedProgram::Job(_, _, record) => Some(&record.spec),
+            PlannedProgram::Mail(record, _) => Some(&record.spec),
+            PlannedProgram::Whole(_) => None,
         }
     }
 
@@ -116,9 +119,9 @@ impl ProgramPlan {
     pub(super) fn bytes(&self) -> usize {
         FIXED_BYTES
             + match &self.what {
-                What::Whole(invocation) => invocation.bytes(),
-                What::Mail(record, mail) => record.bytes() + mail.bytes(),
-                What::Job(_, program, record) => program.len() + record.bytes(),
+                PlannedProgram::Whole(invocation) => invocation.bytes(),
+                PlannedProgram::Mail(record, mail) => record.bytes() + mail.bytes(),
+                PlannedProgram::Job(_, program, record) => program.len() + record.bytes(),
             }
     }
 
@@ -134,15 +137,15 @@ impl ProgramPlan {
                 *value = beginning(value, CUT_BYTES).to_owned();
             }
         }
-        ProgramPlan::of(What::Whole(Box::new(invocation)), &settings)
+        ProgramPlan::of(PlannedProgram::Whole(Box::new(invocation)), &settings)
     }
 
     /// The program with all that it is given.
     pub(super) fn invocation(self) -> Invocation {
         let settings = &*self.settings;
         match self.what {
-            What::Whole(invocation) => *invocation,
-            What::Mail(record, mail) => {
+            PlannedProgram::Whole(invocation) => *invocation,
+            PlannedProgram::Mail(record, mail) => {
                 let mut env = record.env(settings);
                 env.extend(mail.env);
                 Invocation {
@@ -154,7 +157,7 @@ impl ProgramPlan {
                     time_limit: Some(MAIL_TIME_LIMIT),
                 }
             }
-            What::Job(kind, program, record) => {
+            PlannedProgram::Job(kind, program, record) => {
                 let mut env = record.env(settings);
                 env.extend(kind.env(&record, settings));
                 Invocation {

@@ -3,7 +3,7 @@
 
 use super::Settings;
 use super::worker::{Process, WorkerConnection};
-use muster_proto::jsv::{LINE_BYTES_MAX, Level, QUIT, State, Step, Verification};
+use muster_proto::jsv::{JsvAction, LINE_BYTES_MAX, Level, QUIT, State, Verification};
 use muster_verifier::jsv::{Site, apply, asked};
 use muster_verifier::message;
 use muster_verifier::message::{Report, Subject, Verdict};
@@ -159,22 +159,22 @@ impl JsvProcess {
         let outcome = loop {
             let line = running.next().await?;
             match verification.take(&line).map_err(io::Error::other)? {
-                Step::Next => {}
-                Step::Write(text) => {
+                JsvAction::Next => {}
+                JsvAction::Write(text) => {
                     running
                         .connection
                         .stream()?
                         .write_all(text.as_bytes())
                         .await?;
                 }
-                Step::Log(level, text) => note(Report::Log {
+                JsvAction::Log(level, text) => note(Report::Log {
                     level: match level {
                         Level::Info | Level::Warning => message::Level::Info,
                         Level::Error => message::Level::Error,
                     },
                     text,
                 }),
-                Step::Ended(outcome) => break outcome,
+                JsvAction::Ended(outcome) => break outcome,
             }
         };
         let refused = |message: String| Verdict {

@@ -1,10 +1,10 @@
 //! docs/compat.md: what works of each command, option, field and key.
 
 use super::names;
-use muster_cli::catalogue::Command;
+use muster_cli::catalogue::CommandEntry;
 use muster_cli::options::Status;
 use muster_conf::keys::{self, Key, Kind, Table};
-use muster_conf::scheduler_parameters::{Effect, ParameterWord, WORDS};
+use muster_conf::scheduler_parameters::{ParameterSupport, ParameterWord, WORDS};
 use std::fmt::Write as _;
 
 const INTRO: &str = "\
@@ -77,9 +77,9 @@ fn scheduler_words() -> Vec<Item> {
     let item = |word: &ParameterWord| Item {
         name: format!("{}{}", word.name, if word.has_value { "=" } else { "" }),
         status: match word.effect {
-            Effect::Works => Status::Works,
-            Effect::Nothing(why) => Status::StoredOnly { why, warn: false },
-            Effect::Missing(why) => Status::StoredOnly { why, warn: true },
+            ParameterSupport::Works => Status::Works,
+            ParameterSupport::Nothing(why) => Status::StoredOnly { why, warn: false },
+            ParameterSupport::Missing(why) => Status::StoredOnly { why, warn: true },
         },
     };
     WORDS.iter().map(item).collect()
@@ -102,7 +102,7 @@ fn tables() -> [(&'static str, &'static Table); 12] {
     ]
 }
 
-fn write_command(out: &mut String, command: &Command) {
+fn write_command(out: &mut String, command: &CommandEntry) {
     let _ = write!(out, "\n# {}\n\n{}\n", command.name, command.about);
     let items: Vec<Item> = command
         .options

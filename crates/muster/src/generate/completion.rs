@@ -1,7 +1,7 @@
 //! Completion for bash: one file that serves `muster` and every link.
 
 use super::names;
-use muster_cli::catalogue::{Command, Row};
+use muster_cli::catalogue::{CommandEntry, Row};
 use muster_cli::options::{Arg, Status};
 use std::fmt::Write as _;
 
@@ -112,12 +112,12 @@ pub(super) fn script() -> String {
 const OWN: &str = "muster-";
 
 /// The word after `muster` that stands for a command.
-fn word(command: &Command) -> &'static str {
+fn word(command: &CommandEntry) -> &'static str {
     command.name.strip_prefix(OWN).unwrap_or(command.name)
 }
 
 /// Names of options that are not refused; those that need a value end in `=`.
-fn options(command: &Command) -> Vec<String> {
+fn options(command: &CommandEntry) -> Vec<String> {
     let offered = |row: &&Row| !matches!(row.status, Status::Refused(_));
     let mut words = Vec::new();
     for row in command.options.iter().filter(offered) {
@@ -132,7 +132,7 @@ fn options(command: &Command) -> Vec<String> {
     words
 }
 
-fn listed(command: &Command, at: usize) -> String {
+fn listed(command: &CommandEntry, at: usize) -> String {
     let rows = command.lists.get(at).map_or(&[][..], |list| &list.rows);
     let offered = rows
         .iter()

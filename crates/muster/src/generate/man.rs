@@ -1,7 +1,7 @@
 //! Man pages.
 
 use super::names;
-use muster_cli::catalogue::{Command, List, Row};
+use muster_cli::catalogue::{CommandEntry, List, Row};
 use muster_cli::options::{Arg, Status};
 use std::fmt::Write as _;
 
@@ -23,14 +23,14 @@ pub(super) fn pages() -> Vec<(String, String)> {
     pages
 }
 
-fn section(command: &Command) -> u8 {
+fn section(command: &CommandEntry) -> u8 {
     match command.name {
         "slurmctld" | "slurmd" | "slurmdbd" | "slurmrestd" | "sackd" => 8,
         _ => 1,
     }
 }
 
-fn page(command: &Command, section: u8) -> String {
+fn page(command: &CommandEntry, section: u8) -> String {
     let name = command.name;
     let mut out = head(name, section, command.about);
     let operands = roff(&format!("[OPTIONS] {}", command.operands));
@@ -108,7 +108,7 @@ fn list(out: &mut String, list: &List) {
     }
 }
 
-fn environment(out: &mut String, command: &Command) {
+fn environment(out: &mut String, command: &CommandEntry) {
     if section(command) == 8 {
         out.push_str(".SH ENVIRONMENT\n");
         item(out, "SLURM_CONF", "slurm.conf to read");

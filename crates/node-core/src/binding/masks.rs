@@ -4,7 +4,7 @@
 //! is bound to the whole unit (core, socket, NUMA domain) that its CPUs are in, as far as it belongs to the step.
 //! When all are dealt and tasks are left, dealing begins again.
 
-use super::topology::Topology;
+use super::topology::CpuTopology;
 use muster_model::binding::Unit;
 use muster_model::cpuset::CpuSet;
 use muster_model::distribution::CpuSpread;
@@ -31,7 +31,7 @@ pub(super) struct CpuRequest {
 
 /// Sets of CPUs by local task; one set for all tasks when no unit fits and none was asked for.
 pub(super) fn assign(
-    topology: &Topology,
+    topology: &CpuTopology,
     cpus: &CpuSet,
     request: &CpuRequest,
     fallback: Option<Unit>,
@@ -51,7 +51,7 @@ pub(super) fn assign(
 }
 
 /// The unit of which the step has exactly as many, all of one size, as its tasks need CPUs.
-fn fitting(topology: &Topology, cpus: &CpuSet, request: &CpuRequest) -> Option<Unit> {
+fn fitting(topology: &CpuTopology, cpus: &CpuSet, request: &CpuRequest) -> Option<Unit> {
     let needed = request.tasks.saturating_mul(request.cpus_per_task.max(1)) as usize;
     [Unit::Sockets, Unit::Cores, Unit::Threads]
         .into_iter()
@@ -65,7 +65,7 @@ fn fitting(topology: &Topology, cpus: &CpuSet, request: &CpuRequest) -> Option<U
 }
 
 /// The first threads of each core.
-fn thinned(topology: &Topology, cpus: &CpuSet, threads_per_core: Option<u32>) -> CpuSet {
+fn thinned(topology: &CpuTopology, cpus: &CpuSet, threads_per_core: Option<u32>) -> CpuSet {
     let Some(most) = threads_per_core else {
         return cpus.clone();
     };
@@ -89,7 +89,7 @@ struct Socket {
 }
 
 struct Dealer<'a> {
-    topology: &'a Topology,
+    topology: &'a CpuTopology,
     request: &'a CpuRequest,
     /// No core that another task has a CPU of.
     fresh_cores: bool,
@@ -103,7 +103,7 @@ struct Dealer<'a> {
 
 impl<'a> Dealer<'a> {
     fn new(
-        topology: &'a Topology,
+        topology: &'a CpuTopology,
         cpus: &CpuSet,
         request: &'a CpuRequest,
         unit: Unit,

@@ -19,28 +19,28 @@ pub struct CpuPlace {
 
 /// The CPUs of a node in the controller's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Topology {
+pub struct CpuTopology {
     places: Vec<CpuPlace>,
 }
 
-impl Topology {
+impl CpuTopology {
     /// Sockets of cores of threads, one NUMA domain to a socket, numbered like the kernel's CPUs.
     #[cfg(test)]
-    pub(crate) fn uniform(sockets: u32, cores: u32, threads: u32) -> Topology {
+    pub(crate) fn uniform(sockets: u32, cores: u32, threads: u32) -> CpuTopology {
         let places = (0..sockets * cores * threads).map(|cpu| CpuPlace {
             socket: cpu / (cores * threads),
             core: cpu / threads,
             ldom: cpu / (cores * threads),
             threads: vec![cpu],
         });
-        Topology {
+        CpuTopology {
             places: places.collect(),
         }
     }
 
     /// A topology of these CPUs.
-    pub fn of(places: Vec<CpuPlace>) -> Topology {
-        Topology { places }
+    pub fn of(places: Vec<CpuPlace>) -> CpuTopology {
+        CpuTopology { places }
     }
 
     /// The CPU at this number.

@@ -9,7 +9,7 @@ use super::programs::{Programs, describe};
 use super::records::Fault;
 use super::retry::RETRY_MS;
 use super::state::{LauncherState, Role};
-use super::{Move, Phase};
+use super::{Move, NodeJobPhase};
 use crate::JobContainer;
 use crate::exit_status::exit_status;
 use muster_model::ids::JobAttempt;
@@ -121,7 +121,7 @@ impl Launches {
     ) {
         let is_late = self.programs.program_ended(state, attempt);
         self.programs.go_on_in_turn(state);
-        let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
+        let is_in_prolog = |e: &JobEntry| e.phase == NodeJobPhase::Prolog;
         let goes_on = state.jobs.get(&attempt).is_some_and(is_in_prolog);
         if status != 0 && goes_on {
             let fault = fault_of_making(status, is_late);
@@ -150,7 +150,7 @@ impl Launches {
         match started {
             Ok(pid) => {
                 state.roles.insert(pid, Role::ContainerRemoval(attempt));
-                let is_first = |e: &JobEntry| e.phase != Phase::Epilog;
+                let is_first = |e: &JobEntry| e.phase != NodeJobPhase::Epilog;
                 if state.jobs.get(&attempt).is_some_and(is_first)
                     && state.advance(attempt, Move::StartEpilog)
                 {

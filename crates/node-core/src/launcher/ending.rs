@@ -7,7 +7,7 @@ use super::interface::{Action, Leftovers, MessageKind, Timer};
 use super::job::{JobEntry, Program};
 use super::launches::Launches;
 use super::state::LauncherState;
-use super::{Move, Phase};
+use super::{Move, NodeJobPhase};
 use crate::messages::LauncherEvent;
 use crate::signals;
 use muster_model::ids::JobAttempt;
@@ -113,7 +113,7 @@ impl Launches {
             return;
         };
         let writers: Vec<i32> = entry.writers.iter().copied().collect();
-        if entry.phase != Phase::Epilog {
+        if entry.phase != NodeJobPhase::Epilog {
             entry.kill_at_ms = Some(state.now.mono_ms + AFTER_KILL_MS);
             state.actions.set_timer(Timer::Kill(attempt), AFTER_KILL_MS);
         }
@@ -130,10 +130,10 @@ impl Launches {
         let Some(phase) = state.jobs.get(&attempt).map(|e| e.phase) else {
             return;
         };
-        if !phase.is_ending() || phase == Phase::Epilog {
+        if !phase.is_ending() || phase == NodeJobPhase::Epilog {
             return;
         }
-        if phase == Phase::Clearing {
+        if phase == NodeJobPhase::Clearing {
             for pid in state
                 .jobs
                 .get(&attempt)
@@ -207,7 +207,7 @@ impl Launches {
                 {
                     self.release(state, attempt);
                 }
-            } else if entry.outcome.is_some() || entry.phase != Phase::Ending {
+            } else if entry.outcome.is_some() || entry.phase != NodeJobPhase::Ending {
                 let of = state.members(attempt);
                 state.actions.push(Action::SignalFound {
                     of,

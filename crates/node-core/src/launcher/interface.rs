@@ -120,7 +120,7 @@ pub enum Event {
     /// To [`Action::StartScript`]: the process.
     ScriptStarted(JobAttempt, Result<i32, ScriptNotStarted>),
     /// To [`Action::StartPrograms`], [`Action::MakeContainer`], [`Action::RemoveContainer`]: the process.
-    ProgramsStarted(JobAttempt, ProgramKind, Result<i32, Failure>),
+    ProgramsStarted(JobAttempt, JobProgramKind, Result<i32, Failure>),
     /// To [`Action::StartMessage`]: the process.
     MessageStarted(JobAttempt, MessageKind, Result<i32, String>),
     /// To [`Action::RemoveDirs`]: the process.
@@ -270,7 +270,7 @@ pub struct DaemonProcess {
 
 /// Programs of the site around a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ProgramKind {
+pub enum JobProgramKind {
     /// `Prolog`.
     Prolog,
     /// `Epilog`, with the wait status of the job's script.
@@ -483,7 +483,7 @@ pub enum Action {
         /// The job.
         attempt: JobAttempt,
         /// Which they are.
-        kind: ProgramKind,
+        kind: JobProgramKind,
         /// The programs.
         programs: Vec<String>,
         /// Their environment, as `NAME=value`.

@@ -1,7 +1,7 @@
 //! What the launcher knows of a job.
 
 use super::context::Context;
-use super::phase::Phase;
+use super::phase::NodeJobPhase;
 use super::step_process::{ConnectedStepd, Placing, StepProcess};
 use crate::messages::{LauncherEvent, StepOrder, User};
 use crate::step_numbers::UsedStepNumbers;
@@ -19,7 +19,7 @@ const EARLY_SIGNALS_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct JobEntry {
     /// Changed by [`super::state::LauncherState::advance`] alone.
-    pub(super) phase: Phase,
+    pub(super) phase: NodeJobPhase,
     pub(super) uid: u32,
     /// Its share, as the controller has sealed it; none if what is on file of it cannot be read.
     pub(super) grant: Option<Rc<JobGrant>>,
@@ -164,7 +164,7 @@ impl JobEntry {
 
     /// Keeps a signal for a script that is about to start; whether there is one. It gets so many.
     pub(super) fn keep_signal(&mut self, signal: i32) -> bool {
-        let begins = matches!(self.phase, Phase::Prolog | Phase::Starting);
+        let begins = matches!(self.phase, NodeJobPhase::Prolog | NodeJobPhase::Starting);
         let is_about_to =
             self.phase.has_not_begun() || self.is_starting || (begins && self.script.is_none());
         if is_about_to && self.early_signals.len() < EARLY_SIGNALS_MAX {

@@ -14,7 +14,7 @@ use super::node::LauncherNode;
 use super::records::Fault;
 use super::retry::{LaunchRefusal, RETRY_MS, TRIES_MAX, fault_of};
 use super::state::{LauncherState, Role};
-use super::{Move, Phase, encoded};
+use super::{Move, NodeJobPhase, encoded};
 use crate::job_container::SCRATCH;
 use crate::job_view::{job_view, propagated_limits};
 use crate::messages::LauncherEvent;
@@ -130,7 +130,7 @@ impl Launches {
         attempt: JobAttempt,
         files: Result<LaunchFiles, Failure>,
     ) {
-        let is_waiting = |e: &&mut JobEntry| e.phase == Phase::Waiting;
+        let is_waiting = |e: &&mut JobEntry| e.phase == NodeJobPhase::Waiting;
         let Some(entry) = state.jobs.get_mut(&attempt).filter(is_waiting) else {
             return;
         };
@@ -211,7 +211,7 @@ impl Launches {
         attempt: JobAttempt,
         e: &Failure,
     ) {
-        let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
+        let is_recording = |e: &&JobEntry| e.phase == NodeJobPhase::Recording;
         let Some(entry) = state.jobs.get(&attempt).filter(is_recording) else {
             return;
         };
@@ -247,7 +247,7 @@ impl Launches {
 
     /// Begins a job that is on file.
     pub(super) fn begin(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
-        let is_recording = |e: &&JobEntry| e.phase == Phase::Recording;
+        let is_recording = |e: &&JobEntry| e.phase == NodeJobPhase::Recording;
         match state.jobs.get(&attempt).filter(is_recording) {
             Some(entry) if entry.has_prolog() => self.programs.start_prolog(state, attempt),
             Some(_) => self.start_script(state, attempt),
@@ -267,7 +267,7 @@ impl Launches {
             }
             return;
         };
-        if state.jobs[&attempt].phase != Phase::Starting
+        if state.jobs[&attempt].phase != NodeJobPhase::Starting
             && !state.advance(attempt, Move::StartScript)
         {
             return;
@@ -299,7 +299,7 @@ impl Launches {
                 state.records.forked(attempt, pid);
                 state.roles.insert(pid, Role::Script(attempt));
                 state.sessions.insert(pid, attempt);
-                let is_leaving = state.jobs[&attempt].phase != Phase::Starting;
+                let is_leaving = state.jobs[&attempt].phase != NodeJobPhase::Starting;
                 if !is_leaving {
                     state.advance(attempt, Move::Begin);
                 }
@@ -325,7 +325,7 @@ impl Launches {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
-        if entry.phase != Phase::Starting {
+        if entry.phase != NodeJobPhase::Starting {
             // It was ended meanwhile.
             state.is_unsettled = true;
             return;
@@ -350,9 +350,11 @@ impl Launches {
         // An epilog may be what is tried again.
         state.is_unsettled = true;
         match state.jobs.get(&attempt).map(|e| (e.phase, e.program)) {
-            Some((Phase::Waiting, _)) => self.prepare(state, attempt),
-            Some((Phase::Prolog, Program::None)) => self.programs.start_prolog(state, attempt),
-            Some((Phase::Starting, _)) => self.start_script(state, attempt),
+            Some((NodeJobPhase::Waiting, _)) => self.prepare(state, attempt),
+            Some((NodeJobPhase::Prolog, Program::None)) => {
+                self.programs.start_prolog(state, attempt)
+            }
+            Some((NodeJobPhase::Starting, _)) => self.start_script(state, attempt),
             _ => {}
         }
     }
@@ -385,7 +387,7 @@ impl Launches {
     /// The groups of its user are known: a launch goes on, or steps of a job that an earlier launcher has begun.
     pub(super) fn go_on_with_groups(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         match state.jobs.get(&attempt) {
-            Some(entry) if entry.phase == Phase::Waiting => self.prepare(state, attempt),
+            Some(entry) if entry.phase == NodeJobPhase::Waiting => self.prepare(state, attempt),
             _ => state.start_early_steps(attempt),
         }
     }
@@ -433,7 +435,7 @@ impl Launches {
         let in_the_way = |other: JobAttempt, entry: &JobEntry| {
             other != attempt
                 && !entry.phase.is_released()
-                && entry.phase != Phase::Waiting
+                && entry.phase != NodeJobPhase::Waiting
                 && entry.share().is_some_and(|s| meet(s, wanted))
         };
         let mut ending = state.ending.iter();

@@ -3,7 +3,7 @@
 
 /// Where a job is in its life on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum NodeJobPhase {
     /// Nothing of it has begun: it waits for its share, its user's groups, its script's file, or after a lack.
     #[default]
     Waiting,
@@ -56,24 +56,24 @@ pub enum Move {
     Forget,
 }
 
-impl Phase {
+impl NodeJobPhase {
     /// All phases of a job that is known, in order.
-    pub const ALL: [Phase; 9] = [
-        Phase::Waiting,
-        Phase::Recording,
-        Phase::Prolog,
-        Phase::Starting,
-        Phase::Running,
-        Phase::Ending,
-        Phase::Clearing,
-        Phase::Epilog,
-        Phase::Released,
+    pub const ALL: [NodeJobPhase; 9] = [
+        NodeJobPhase::Waiting,
+        NodeJobPhase::Recording,
+        NodeJobPhase::Prolog,
+        NodeJobPhase::Starting,
+        NodeJobPhase::Running,
+        NodeJobPhase::Ending,
+        NodeJobPhase::Clearing,
+        NodeJobPhase::Epilog,
+        NodeJobPhase::Released,
     ];
 
     /// Where a move leads; none if it cannot happen here.
-    pub fn after(self, happens: Move) -> Option<Phase> {
+    pub fn after(self, happens: Move) -> Option<NodeJobPhase> {
         use Move as M;
-        use Phase as P;
+        use NodeJobPhase as P;
         match (self, happens) {
             (P::Waiting, M::Prepare) => Some(P::Recording),
             (P::Waiting | P::Recording, M::Lack) => Some(P::Waiting),
@@ -196,12 +196,15 @@ impl Phase {
 
     /// Nothing of it has begun.
     pub fn has_not_begun(self) -> bool {
-        matches!(self, Phase::Waiting | Phase::Recording)
+        matches!(self, NodeJobPhase::Waiting | NodeJobPhase::Recording)
     }
 
     /// It is on its way out, and something of it may be left.
     pub fn is_ending(self) -> bool {
-        matches!(self, Phase::Ending | Phase::Clearing | Phase::Epilog)
+        matches!(
+            self,
+            NodeJobPhase::Ending | NodeJobPhase::Clearing | NodeJobPhase::Epilog
+        )
     }
 
     /// Nothing of it begins any more.
@@ -211,7 +214,7 @@ impl Phase {
 
     /// It has left.
     pub fn is_released(self) -> bool {
-        matches!(self, Phase::Released | Phase::Gone)
+        matches!(self, NodeJobPhase::Released | NodeJobPhase::Gone)
     }
 }
 
@@ -240,7 +243,7 @@ mod tests {
     /// A phase that nothing leaves would keep a share for ever.
     #[test]
     fn every_job_can_leave() {
-        for phase in Phase::ALL {
+        for phase in NodeJobPhase::ALL {
             let mut reached = vec![phase];
             let mut at = 0;
             while let Some(from) = reached.get(at).copied() {
@@ -251,7 +254,7 @@ mod tests {
                     }
                 }
             }
-            assert!(reached.contains(&Phase::Gone), "{phase:?}");
+            assert!(reached.contains(&NodeJobPhase::Gone), "{phase:?}");
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What becomes of a job when a program around it has started, could not be started, or has ended.
 
-use super::interface::{Failure, ProgramKind, Timer};
+use super::interface::{Failure, JobProgramKind, Timer};
 use super::job::Program;
 use super::launches::Launches;
 use super::programs::describe;
 use super::records::Fault;
 use super::retry::{RETRY_MS, TRIES_MAX, fault_of};
 use super::state::{LauncherState, Role};
-use super::{Move, Phase};
+use super::{Move, NodeJobPhase};
 use muster_model::ids::JobAttempt;
 
 impl Launches {
@@ -16,24 +16,24 @@ impl Launches {
         &mut self,
         state: &mut LauncherState,
         attempt: JobAttempt,
-        kind: ProgramKind,
+        kind: JobProgramKind,
         started: Result<i32, Failure>,
     ) {
         match (kind, started) {
-            (ProgramKind::Unkillable, Ok(pid)) => drop(state.roles.insert(pid, Role::Other)),
-            (ProgramKind::Unkillable, Err(e)) => {
+            (JobProgramKind::Unkillable, Ok(pid)) => drop(state.roles.insert(pid, Role::Other)),
+            (JobProgramKind::Unkillable, Err(e)) => {
                 let line = format!(
                     "job {}: UnkillableStepProgram: fork: {}",
                     attempt.job, e.error
                 );
                 state.actions.log(line);
             }
-            (ProgramKind::Prolog, Ok(pid)) => {
+            (JobProgramKind::Prolog, Ok(pid)) => {
                 state.roles.insert(pid, Role::Prolog(attempt));
                 self.programs
                     .program_runs(state, attempt, pid, |programs| programs.prolog_timeout_s);
             }
-            (ProgramKind::Epilog(_), Ok(pid)) => {
+            (JobProgramKind::Epilog(_), Ok(pid)) => {
                 state.roles.insert(pid, Role::Epilog(attempt));
                 if state.advance(attempt, Move::StartEpilog) {
                     state.actions.stop_timer(Timer::Kill(attempt));
@@ -41,19 +41,21 @@ impl Launches {
                 self.programs
                     .program_runs(state, attempt, pid, |programs| programs.epilog_timeout_s);
             }
-            (ProgramKind::Container, Ok(pid)) => {
+            (JobProgramKind::Container, Ok(pid)) => {
                 state.roles.insert(pid, Role::Container(attempt));
                 self.programs
                     .program_runs(state, attempt, pid, |programs| programs.prolog_timeout_s);
             }
-            (ProgramKind::Container, Err(e)) => {
+            (JobProgramKind::Container, Err(e)) => {
                 self.prolog_not_started(state, attempt, "JobContainerType", &e)
             }
-            (ProgramKind::ContainerRemoval, started) => {
+            (JobProgramKind::ContainerRemoval, started) => {
                 self.container_removal_started(state, attempt, started)
             }
-            (ProgramKind::Prolog, Err(e)) => self.prolog_not_started(state, attempt, "Prolog", &e),
-            (ProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(state, attempt, &e),
+            (JobProgramKind::Prolog, Err(e)) => {
+                self.prolog_not_started(state, attempt, "Prolog", &e)
+            }
+            (JobProgramKind::Epilog(_), Err(e)) => self.epilog_not_started(state, attempt, &e),
         }
     }
 
@@ -74,7 +76,7 @@ impl Launches {
         let Some(entry) = state.jobs.get_mut(&attempt) else {
             return;
         };
-        if entry.phase != Phase::Prolog {
+        if entry.phase != NodeJobPhase::Prolog {
             // It is ending: there is nothing to try again for.
             return state.start_early_steps(attempt);
         }
@@ -117,9 +119,9 @@ impl Launches {
             let error = format!("Prolog {programs} failed: {}", describe(status, is_late));
             state.actions.log(format!("job {}: {error}", attempt.job));
             self.fail(state, attempt, error, Fault::Prolog);
-        } else if entry.phase == Phase::Prolog && has_container {
+        } else if entry.phase == NodeJobPhase::Prolog && has_container {
             self.programs.start_prolog(state, attempt);
-        } else if entry.phase == Phase::Prolog {
+        } else if entry.phase == NodeJobPhase::Prolog {
             state.records.prolog_over(attempt, state.now.mono_ms);
             self.start_script(state, attempt);
         }

@@ -2,11 +2,11 @@
 //! this node and after the last of it is gone. A job's launch and its steps wait for the former, its release for the
 //! latter. What these programs leave in the background is the site's, and left alone.
 
-use super::interface::{Action, LaunchFiles, ProgramKind, Timer};
+use super::interface::{Action, JobProgramKind, LaunchFiles, Timer};
 use super::job::{JobEntry, Program};
 use super::node::LauncherNode;
 use super::state::{LauncherState, Role};
-use super::{Move, Phase};
+use super::{Move, NodeJobPhase};
 use crate::PrologEpilog;
 use crate::exit_status::exit_status;
 use crate::job_view::job_view;
@@ -85,7 +85,7 @@ impl Programs {
     /// No prolog or epilog runs any more: the next that waits for that does.
     pub(super) fn go_on_in_turn(&mut self, state: &mut LauncherState) {
         while let Some(next) = self.waiting.pop_front() {
-            let is_in_prolog = |e: &JobEntry| e.phase == Phase::Prolog;
+            let is_in_prolog = |e: &JobEntry| e.phase == NodeJobPhase::Prolog;
             if state.jobs.get(&next).is_some_and(is_in_prolog) {
                 return self.start_prolog(state, next);
             }
@@ -96,7 +96,7 @@ impl Programs {
         &mut self,
         state: &mut LauncherState,
         attempt: JobAttempt,
-        kind: ProgramKind,
+        kind: JobProgramKind,
         programs: Vec<String>,
     ) {
         let entry = state.jobs.get(&attempt);
@@ -116,7 +116,7 @@ impl Programs {
 
     /// Runs the prolog of a job that is on file; its launch, if it has one here, waits.
     pub(super) fn start_prolog(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
-        let is_first = |phase| phase == Phase::Recording;
+        let is_first = |phase| phase == NodeJobPhase::Recording;
         if state.jobs.get(&attempt).is_some_and(|e| is_first(e.phase))
             && !state.advance(attempt, Move::StartProlog)
         {
@@ -142,7 +142,7 @@ impl Programs {
             return;
         };
         entry.program = Program::Starting;
-        self.start_programs(state, attempt, ProgramKind::Prolog, prolog);
+        self.start_programs(state, attempt, JobProgramKind::Prolog, prolog);
     }
 
     pub(super) fn program_runs(
@@ -181,7 +181,7 @@ impl Programs {
         let Some(programs) = epilog.filter(|programs| !programs.is_empty()) else {
             return false;
         };
-        if self.is_killing || entry.phase == Phase::Epilog {
+        if self.is_killing || entry.phase == NodeJobPhase::Epilog {
             return false;
         }
         if self.must_wait_turn(state, attempt) {
@@ -196,7 +196,7 @@ impl Programs {
             _ => None,
         };
         entry.program = Program::Starting;
-        self.start_programs(state, attempt, ProgramKind::Epilog(status), programs);
+        self.start_programs(state, attempt, JobProgramKind::Epilog(status), programs);
         true
     }
 
@@ -232,7 +232,7 @@ impl Programs {
         attempt: JobAttempt,
         program: String,
     ) {
-        self.start_programs(state, attempt, ProgramKind::Unkillable, vec![program]);
+        self.start_programs(state, attempt, JobProgramKind::Unkillable, vec![program]);
     }
 
     /// Kills programs that run around jobs; no more are started.

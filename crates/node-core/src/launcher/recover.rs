@@ -8,7 +8,7 @@ use super::job::{JobEntry, Launch};
 use super::records::RecordedAttempt;
 use super::state::{LauncherState, Role};
 use super::step_process::StepProcess;
-use super::{Launcher, Move, Phase};
+use super::{Launcher, Move, NodeJobPhase};
 use crate::messages::LauncherEvent;
 use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_proto::node::JobGrant;
@@ -59,8 +59,8 @@ impl Launcher {
             .and_then(|bytes| self.state.grant_of(attempt, bytes));
         let mut entry = JobEntry {
             phase: match old.released {
-                true => Phase::Released,
-                false => Phase::Running,
+                true => NodeJobPhase::Released,
+                false => NodeJobPhase::Running,
             },
             uid: old.uid,
             is_recovered: same_boot,

@@ -1,7 +1,7 @@
 //! Steps of jobs: a step daemon is started for each, or one that has had a step is given it; ended with its job; and its result
 //! is kept until the agent knows it. The executor delivers what step daemons have reported before what the agent says.
 
-use super::Phase;
+use super::NodeJobPhase;
 use super::early_steps;
 use super::interface::{Action, ResultPurpose, StepdConnId};
 use super::job::{EarlyStep, JobEntry};
@@ -153,7 +153,7 @@ impl LauncherState {
         let Some(entry) = self.jobs.get(&attempt).filter(is_here) else {
             return Some(early);
         };
-        let mut waits = entry.phase.has_not_begun() || entry.phase == Phase::Prolog;
+        let mut waits = entry.phase.has_not_begun() || entry.phase == NodeJobPhase::Prolog;
         if !waits && entry.user.is_none() {
             // An earlier launcher has begun the job.
             let grant = entry.grant.clone();

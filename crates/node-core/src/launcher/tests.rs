@@ -9,7 +9,7 @@ mod scenarios;
 mod tmp_dirs;
 
 use super::interface::{
-    Belongs, Failure, LaunchFiles, ProgramKind, Recovered, ResultPurpose, ScriptNotStarted,
+    Belongs, Failure, JobProgramKind, LaunchFiles, Recovered, ResultPurpose, ScriptNotStarted,
     StartedStepd, StepdConnId,
 };
 use super::*;
@@ -135,7 +135,7 @@ enum Kind {
     Script(JobAttempt),
     /// With the step that it runs.
     Stepd(JobAttempt, Option<StepNo>),
-    Programs(JobAttempt, ProgramKind),
+    Programs(JobAttempt, JobProgramKind),
     Helper,
     /// Left by a job's script or task.
     Orphan(JobAttempt),
@@ -618,7 +618,7 @@ impl World {
                 | Kind::Stepd(of, Some(_))
                 | Kind::Programs(
                     of,
-                    ProgramKind::Prolog | ProgramKind::Epilog(_) | ProgramKind::Container,
+                    JobProgramKind::Prolog | JobProgramKind::Epilog(_) | JobProgramKind::Container,
                 ) => of == attempt,
                 Kind::Orphan(of) => of == attempt && p.ended.is_none(),
                 _ => false,
@@ -645,12 +645,12 @@ impl World {
         self.sent.iter().any(is_it)
     }
 
-    fn phase(&self, attempt: JobAttempt) -> Phase {
+    fn phase(&self, attempt: JobAttempt) -> NodeJobPhase {
         self.launcher
             .state
             .jobs
             .get(&attempt)
-            .map_or(Phase::Gone, |e| e.phase)
+            .map_or(NodeJobPhase::Gone, |e| e.phase)
     }
 
     fn script(&self, attempt: JobAttempt) -> i32 {

@@ -2,7 +2,7 @@
 
 use super::actions::Actions;
 use super::interface::{Action, ClientId, HostCommand};
-use super::phase::Phase;
+use super::phase::StepPhase;
 use super::step::Step;
 use muster_proto::step::{
     Attach, FromStepd, StdinTask, StepCreated, StepLaunch, StepNode, ToStepd,
@@ -12,7 +12,7 @@ use muster_proto::version::{Greeting, Versions};
 impl Step {
     /// A connection has sent its first message: it is srun's, or the node's above, if that is the key.
     pub(super) fn greeted(&mut self, client: ClientId, message: ToStepd, out: &mut Actions) {
-        let is_free = !self.up.is_there() && self.phase == Phase::Waiting;
+        let is_free = !self.up.is_there() && self.phase == StepPhase::Waiting;
         let key = &self.order.launch.step_key;
         match message {
             ToStepd::Hello(shown, greeting) if is_free && shown == *key => {

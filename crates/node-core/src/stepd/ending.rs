@@ -2,7 +2,7 @@
 
 use super::actions::Actions;
 use super::interface::Action;
-use super::phase::Phase;
+use super::phase::StepPhase;
 use super::step::{Step, Task};
 use crate::exit_status::OUT_OF_MEMORY;
 use crate::signals::SIGTERM;
@@ -20,9 +20,11 @@ impl Step {
     /// Whether nothing is left to do. Sends the last messages when their time has come.
     pub(super) fn is_done(&mut self, out: &mut Actions) -> bool {
         match self.phase {
-            Phase::Waiting | Phase::Starting | Phase::Running | Phase::Ending => false,
-            Phase::Cancelled | Phase::Over => true,
-            Phase::Draining | Phase::Closing => {
+            StepPhase::Waiting | StepPhase::Starting | StepPhase::Running | StepPhase::Ending => {
+                false
+            }
+            StepPhase::Cancelled | StepPhase::Over => true,
+            StepPhase::Draining | StepPhase::Closing => {
                 let gave_up = out.has_come(self.timers.give_up_at);
                 if self.host.as_ref().is_some_and(|host| !host.has_ended) {
                     if !gave_up {
@@ -43,7 +45,7 @@ impl Step {
 
     /// Nothing of the step is left that another step in this process could meet.
     pub(super) fn has_left_nothing(&self) -> bool {
-        let is_orderly = self.phase == Phase::Draining && self.is_childless;
+        let is_orderly = self.phase == StepPhase::Draining && self.is_childless;
         is_orderly && self.order.pmix.is_none() && self.outputs == 0
     }
 

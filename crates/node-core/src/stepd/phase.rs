@@ -3,7 +3,7 @@
 
 /// Where a step is in its life, for its daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum StepPhase {
     /// srun has not come.
     #[default]
     Waiting,
@@ -42,23 +42,23 @@ pub enum Move {
     Break,
 }
 
-impl Phase {
+impl StepPhase {
     /// All phases, in order.
-    pub const ALL: [Phase; 8] = [
-        Phase::Waiting,
-        Phase::Cancelled,
-        Phase::Starting,
-        Phase::Running,
-        Phase::Ending,
-        Phase::Draining,
-        Phase::Closing,
-        Phase::Over,
+    pub const ALL: [StepPhase; 8] = [
+        StepPhase::Waiting,
+        StepPhase::Cancelled,
+        StepPhase::Starting,
+        StepPhase::Running,
+        StepPhase::Ending,
+        StepPhase::Draining,
+        StepPhase::Closing,
+        StepPhase::Over,
     ];
 
     /// Where a move leads; none if it cannot happen here.
-    pub fn after(self, happens: Move) -> Option<Phase> {
+    pub fn after(self, happens: Move) -> Option<StepPhase> {
         use Move as M;
-        use Phase as P;
+        use StepPhase as P;
         match (self, happens) {
             (P::Waiting, M::Start) => Some(P::Starting),
             (P::Waiting, M::End) => Some(P::Cancelled),
@@ -118,12 +118,18 @@ impl Phase {
 
     /// It was ended, whatever its tasks would have come to.
     pub fn was_ended(self) -> bool {
-        matches!(self, Phase::Cancelled | Phase::Ending | Phase::Closing)
+        matches!(
+            self,
+            StepPhase::Cancelled | StepPhase::Ending | StepPhase::Closing
+        )
     }
 
     /// All its tasks have ended.
     pub fn has_no_tasks(self) -> bool {
-        matches!(self, Phase::Draining | Phase::Closing | Phase::Over)
+        matches!(
+            self,
+            StepPhase::Draining | StepPhase::Closing | StepPhase::Over
+        )
     }
 }
 
@@ -147,12 +153,12 @@ mod tests {
     /// A phase that nothing leaves would keep the step's share of the job for ever.
     #[test]
     fn every_step_comes_to_its_end_when_it_is_ended() {
-        for phase in Phase::ALL {
+        for phase in StepPhase::ALL {
             let mut at = phase.after(Move::End).unwrap_or(phase);
             for happens in [Move::TasksEnded, Move::Finish] {
                 at = at.after(happens).unwrap_or(at);
             }
-            assert_eq!(at, Phase::Over, "{phase:?}");
+            assert_eq!(at, StepPhase::Over, "{phase:?}");
         }
     }
 }

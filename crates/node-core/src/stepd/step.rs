@@ -4,7 +4,7 @@ use super::actions::Actions;
 use super::clients::input_of_reader;
 use super::host::{Host, note_ahead};
 use super::interface::{Action, Event, StartedTasks};
-use super::phase::{Move, Phase};
+use super::phase::{Move, StepPhase};
 use super::upward::Upward;
 use crate::cgroup::{GroupUsage, oom_line};
 use crate::exit_status::exit_status;
@@ -110,7 +110,7 @@ pub(super) struct Step {
     pub(super) dirs: Vec<PathBuf>,
     /// What the agent has the launcher keep of the step.
     pub(super) kept: KeptEntries,
-    pub(super) phase: Phase,
+    pub(super) phase: StepPhase,
     pub(super) up: Upward,
     /// Nodes below that are lost, which srun learns once tasks are started.
     pub(super) lost: Vec<u32>,
@@ -155,7 +155,7 @@ impl Step {
             result: PathBuf::from(next.result),
             dirs,
             kept: next.kept,
-            phase: Phase::default(),
+            phase: StepPhase::default(),
             up: Upward::default(),
             lost: Vec::new(),
             timers: Timers {
@@ -279,7 +279,7 @@ impl Step {
             ));
         }
         self.phase = next.unwrap_or(self.phase);
-        if self.phase != Phase::Waiting {
+        if self.phase != StepPhase::Waiting {
             self.timers.hello_by = None;
         }
         next.is_some()
@@ -439,7 +439,7 @@ impl Step {
 
     /// Whether all tasks have ended; then what they left behind goes.
     fn check_tasks(&mut self, out: &mut Actions) {
-        let has_started = !matches!(self.phase, Phase::Waiting | Phase::Cancelled);
+        let has_started = !matches!(self.phase, StepPhase::Waiting | StepPhase::Cancelled);
         let ended = self.tasks.iter().all(|t| t.exit.is_some()) && self.epilogs.is_empty();
         if has_started && ended {
             self.tasks_ended(out);
@@ -473,13 +473,13 @@ impl Step {
         if self.phase.was_ended() {
             return;
         }
-        let had_tasks = matches!(self.phase, Phase::Starting | Phase::Running);
+        let had_tasks = matches!(self.phase, StepPhase::Starting | StepPhase::Running);
         self.move_by(Move::End, out);
         if had_tasks {
             out.push(Action::SignalTasks(SIGCONT));
             out.push(Action::SignalTasks(SIGTERM));
             self.timers.kill_at = Some(out.after(self.kill_wait_ms));
-        } else if self.phase == Phase::Closing {
+        } else if self.phase == StepPhase::Closing {
             self.timers.give_up_at = Some(out.after(LAST_WORDS_MS));
         }
     }
@@ -497,7 +497,7 @@ impl Step {
     }
 
     fn time_up(&mut self, local_time: &str, out: &mut Actions) {
-        if self.phase == Phase::Waiting && out.has_come(self.timers.hello_by) {
+        if self.phase == StepPhase::Waiting && out.has_come(self.timers.hello_by) {
             let (job, step) = (self.order.attempt.job, self.order.launch.step);
             out.log(format!("step {job}.{step}: srun did not connect"));
             self.begin_end(out);

@@ -1,5 +1,5 @@
-//! The agent's lines of the audit log: who was refused what for want of rights. They have the form of the controller's
-//! and the same bounds. The agent looks no names up: a user stands with the number.
+//! The agent's lines of the audit log: requests that were refused for lack of rights. Format and
+//! limits are those of the controller. The agent does not look up names: users appear by number.
 
 use muster_model::audit::{Line, LineKind, LineLimits, Place, text};
 use muster_model::ids::JobId;
@@ -9,22 +9,22 @@ use muster_proto::step::AgentRequest;
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// Where a client is.
+/// The location of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientPlace {
-    /// This process of this host; 0 if it is not known.
+    /// A process of this host; 0 if unknown.
     Process(u32),
-    /// Another host; its address, if it is known.
+    /// Another host, with its address if known.
     Host(Option<IpAddr>),
 }
 
-/// Who asks for what.
+/// A client and its request.
 #[derive(Clone, Debug)]
 pub(super) struct AuditedRequest {
     /// The user at the other end.
     pub(super) uid: u32,
     pub(super) place: ClientPlace,
-    /// Another agent, and no user, whatever the uid.
+    /// The client is another agent and not a user, whatever its uid.
     pub(super) is_agent: bool,
     request: AccessRequest,
     job: Option<JobId>,
@@ -73,7 +73,7 @@ impl AuditedRequest {
     }
 }
 
-/// Which lines there are.
+/// Counts of the lines so far.
 pub(super) struct AuditLog {
     limits: LineLimits,
     clock: Instant,
@@ -91,7 +91,8 @@ impl AuditLog {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Writes a line if the refusal is one of rights and its user has not had too many. Whether it was left out for that.
+    /// Writes a line if the refusal is for lack of rights and the user's limit permits. Returns
+    /// whether the limit suppressed the line.
     pub(super) fn note(&mut self, asked: &AuditedRequest, refusal: &Refusal) -> bool {
         if refusal.code != RefusalCode::AccessDenied {
             return false;
@@ -106,7 +107,7 @@ impl AuditLog {
         !is_admitted
     }
 
-    /// Writes how many lines were left out, if it is time to.
+    /// Writes the number of suppressed lines, if it is time to.
     pub(super) fn write_summary(&mut self) {
         let now_ms = self.now_ms();
         for line in self.limits.summary(now_ms) {
@@ -115,7 +116,7 @@ impl AuditLog {
     }
 }
 
-/// Writes a line whatever the log's level is.
+/// Writes a line regardless of the log level.
 fn write(line: &str) {
     log::logger().log(
         &log::Record::builder()
@@ -180,7 +181,7 @@ mod tests {
             .count();
         assert!(left_out > 0);
         assert!(!log.note(&other, &denied));
-        // What is refused for other reasons makes no lines.
+        // Refusals for other reasons produce no lines.
         assert!(!log.note(&flood, &busy));
     }
 }

@@ -1,5 +1,6 @@
-//! Closes what clients have sent, where the agent's only loop does not wait for it: see [`muster_closer`]. A user for whom much
-//! waits has no further descriptors received.
+//! Closes descriptors that clients have sent, on a thread, so that the agent's only loop does not
+//! wait for it: see [`muster_closer`]. If many descriptors of a user wait to be closed, no further
+//! ones are received from that user.
 
 use crate::descriptors::{self, SrunStdio};
 use crate::sys;
@@ -17,10 +18,10 @@ pub(super) use muster_closer::{Sender, WAITING_MAX};
 /// Major number of memory devices, such as /dev/null.
 const MEMORY_MAJOR: u32 = 1;
 
-/// Something to close.
+/// A descriptor or connection to close.
 enum Item {
     Fd(OwnedFd),
-    /// A connection, in whose queue descriptors may be that nobody has received.
+    /// A connection whose queue may contain descriptors that were not received.
     Connection(UnixStream),
 }
 
@@ -38,12 +39,12 @@ static CLOSERS: LazyLock<Closers<Item>> = LazyLock::new(|| Closers::new(Item::cl
 /// To be called before anything is received from users.
 ///
 /// # Errors
-/// There is no thread that could close what they send.
+/// The thread that closes descriptors cannot be started.
 pub(super) fn start() -> io::Result<()> {
     CLOSERS.keep_reserve()
 }
 
-/// Closes descriptors that a user, or another node's agent, has sent.
+/// Closes descriptors that a user or another node's agent has sent.
 pub(super) fn close(sender: impl Into<Sender>, fds: impl IntoIterator<Item = OwnedFd>) {
     let sender = sender.into();
     for fd in fds {
@@ -55,26 +56,27 @@ pub(super) fn close(sender: impl Into<Sender>, fds: impl IntoIterator<Item = Own
 
 /// Closes a connection that its client has not ended.
 pub(super) fn close_connection(client: impl Into<Sender>, stream: UnixStream) {
-    // From now on nothing more can be sent to it.
+    // After this the client can send nothing more.
     let _ = stream.shutdown(Shutdown::Both);
     if holds_descriptors(&stream) {
         CLOSERS.close(client, Item::Connection(stream));
     }
 }
 
-/// How many descriptors of a user, or of another node's agent, wait to be closed.
+/// Number of descriptors of a user or of another node's agent that wait to be closed.
 pub(super) fn waiting_of(sender: impl Into<Sender>) -> usize {
     CLOSERS.waiting_of(sender)
 }
 
-/// Pipes and memory devices: most of what comes.
+/// Whether closing cannot block: pipes and memory devices, which are the most frequent kinds.
 fn is_closed_at_once(fd: &OwnedFd) -> bool {
     sys::kind_of(fd).is_some_and(|(kind, device)| {
         kind == SFlag::S_IFIFO || (kind == SFlag::S_IFCHR && device == MEMORY_MAJOR)
     })
 }
 
-/// Receives what is in the queue first: what is closed with it has its linger time.
+/// Receives the descriptors in the queue first, because closing them with the socket would wait for
+/// their linger time.
 fn close_with_queue(stream: UnixStream) {
     let _ = stream.set_nonblocking(true);
     let (mut chunk, mut fds) = (vec![0; 8 << 10], VecDeque::new());
@@ -90,7 +92,7 @@ fn close_with_queue(stream: UnixStream) {
     }
 }
 
-/// Streams that srun has handed over. What is not used is closed where that delays nobody.
+/// Streams that srun has passed. Unused ones are closed on the thread, where nothing waits for it.
 #[derive(Debug)]
 pub(super) struct Streams {
     uid: u32,
@@ -98,7 +100,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// The next that have come, if they have. What cannot be a stream of srun's is not taken for one.
+    /// The next streams that have arrived, if any. A descriptor that cannot be a stream of srun is
+    /// not accepted as one.
     pub(super) fn take(uid: u32, received: &mut VecDeque<OwnedFd>) -> Option<Streams> {
         let streams = Streams {
             uid,
@@ -111,12 +114,12 @@ impl Streams {
         Some(streams).filter(|_| expected)
     }
 
-    /// Sends them alone to the daemon of their step.
+    /// Sends the streams without a message to the daemon of their step.
     pub(super) fn send(&self, socket: &impl AsRawFd) -> bool {
         self.fds.as_ref().is_some_and(|fds| fds.send(socket))
     }
 
-    /// Their numbers, in order.
+    /// Descriptor numbers in order.
     pub(super) fn numbers(&self) -> Vec<RawFd> {
         let fds = self.fds.iter();
         fds.flat_map(SrunStdio::numbers).collect()
@@ -171,7 +174,7 @@ pub(super) mod tests {
         let (near, far) = UnixStream::pair().unwrap();
         descriptors::send(&far, b"a", &[first.as_raw_fd(), second.as_raw_fd()]).unwrap();
         drop(first);
-        // Nobody but the queue has the first any more.
+        // Only the queue holds the first descriptor now.
         close_connection(4_000_000_001, near);
         close(4_000_000_002, [OwnedFd::from(second)]);
         wait_until_closed(4_000_000_001);

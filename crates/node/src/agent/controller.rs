@@ -1,5 +1,6 @@
-//! The connection to the controller. The supervisor makes it, so that the controller sees root as its peer. This dials again for
-//! ever, has the launcher check that it is the controller that this node knows, and takes only orders with its seal.
+//! The connection to the controller. The supervisor opens it, so that the controller sees root as
+//! its peer. This module reconnects for ever, lets the launcher verify that the peer is the
+//! controller known to this node, and accepts only orders that the controller has sealed.
 
 mod remote;
 
@@ -19,7 +20,8 @@ use muster_trust::{KEY, KeyPair, Receiver, SealedSession, SessionPeers};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Waits between dials: a controller that restarts is found at once, one that stays away costs little.
+/// Waits between connection attempts: a restarted controller is found at once, and one that stays
+/// away costs little.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 /// See above.
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -52,7 +54,7 @@ pub(super) fn keep(dialer: Dialer, options: AgentOptions, inputs: mpsc::Unbounde
     });
 }
 
-/// One connection, from dial to end.
+/// One connection, from opening to end.
 async fn session(
     (dialer, dial): (&Dialer, DialId),
     options: &AgentOptions,
@@ -127,7 +129,7 @@ async fn session(
     bail!("{place}: the connection ended: {ended}")
 }
 
-/// Whether the controller speaks a version that this node does, and is its cluster's.
+/// Whether the controller's protocol version is supported and its cluster is this node's.
 fn check_welcome(welcome: &Welcome, options: &AgentOptions) -> anyhow::Result<()> {
     let theirs = welcome.greeting.clone().unwrap_or_default();
     let spoken = Versions::CLUSTER.check(&theirs, "slurmctld", "this node's slurmd");
@@ -141,7 +143,8 @@ fn check_welcome(welcome: &Welcome, options: &AgentOptions) -> anyhow::Result<()
     Ok(())
 }
 
-/// A connection to the controller, by its socket on this host or to another host, and what it leads to.
+/// A connection to the controller, by its socket on this host or to another host, and the resulting
+/// stream.
 async fn connect(
     (dialer, dial): (&Dialer, DialId),
     options: &AgentOptions,
@@ -166,7 +169,8 @@ async fn read_one<T: for<'b> minicbor::Decode<'b, ()> + Message>(
 ) -> anyhow::Result<T> {
     let mut frames = Frames::default();
     let mut byte = [0; 1];
-    // Byte by byte, so that nothing of what follows is taken; it is one short message per connection.
+    // Reads byte by byte, so that nothing after the message is consumed; there is one such short
+    // message per connection.
     loop {
         if let Some(message) = frames.take()? {
             return Ok(message);
@@ -179,7 +183,7 @@ async fn read_one<T: for<'b> minicbor::Decode<'b, ()> + Message>(
     }
 }
 
-/// Orders that the controller has said, next on this connection.
+/// Sealed orders of the controller, next on this connection.
 fn open(
     options: &AgentOptions,
     session: &mut SealedSession,
@@ -205,7 +209,7 @@ pub(super) struct ControllerLink {
 }
 
 impl ControllerLink {
-    /// Ends it; the controller is dialled again.
+    /// Ends the connection; the controller is then contacted again.
     pub(super) fn close(&self) {
         self.socket.close();
     }

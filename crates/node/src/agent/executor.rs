@@ -1,5 +1,5 @@
-//! Carries out what the agent's state machine decides, and gives it what happens. What a burst of events brings leaves in one
-//! write per peer.
+//! Performs the actions of the agent's state machine and feeds it events. Output caused by a burst
+//! of events leaves in one write per peer.
 
 use super::audit::{AuditLog, AuditedRequest};
 use super::closing::{Sender, Streams};
@@ -34,34 +34,36 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions of the relay's that wait for a job. The relay gives each up after a while.
+/// Maximum number of relay questions that wait for a job. The relay gives each up after a while.
 const QUESTIONS_MAX: usize = 256;
 
-/// Requests of clients that are served before all else that has come is looked at.
+/// Maximum number of client requests that are served before other inputs are handled.
 const REQUESTS_AT_ONCE: usize = 64;
-/// So many of users are, however many others there are: an agent that is taken over must not keep users out.
+/// Number of users' requests served in each turn, however many others wait: an agent that was taken
+/// over must not starve users.
 const USER_REQUESTS_AT_ONCE: usize = 16;
-/// None is begun after this time, in which administrators and agents, and then users, are served.
+/// No request is begun after this time, in which first administrators and agents, then users are
+/// served.
 const SERVICE_TIME: Duration = Duration::from_millis(5);
 
-/// A request that is not over.
+/// A request that has not been answered completely.
 struct OpenRequest {
-    /// None once the client is gone.
+    /// `None` once the client has disconnected.
     reply: Option<Outbox>,
-    /// What the audit log says of it if it is refused.
+    /// The request as the audit log shows it if it is refused.
     audited: AuditedRequest,
-    /// Counts against what its user may have waiting here.
+    /// Counts against the queued bytes and requests of the user.
     charge: Option<Charge>,
 }
 
 /// A connection to the controller that waits for its greeting.
 struct Dialed {
-    /// The agent's public key for it.
+    /// The agent's public key for the connection.
     key: ByteVec,
     greeting: oneshot::Sender<Vec<u8>>,
 }
 
-/// The agent and all that its numbers stand for.
+/// The agent's state machine, and the objects that its numbers stand for.
 pub(super) struct Executor {
     agent: Agent,
     options: AgentOptions,
@@ -71,30 +73,31 @@ pub(super) struct Executor {
     inputs: mpsc::UnboundedSender<Input>,
     peers: Peers,
     controller: Option<ControllerLink>,
-    /// Why the configuration of the controller is not applied here, or that it is; nothing if that is not known yet.
+    /// The reason why the controller's configuration is not applied here, or that it is applied;
+    /// `None` if not known yet.
     configuration: Option<Option<String>>,
     launcher: Option<LauncherOutlet>,
-    /// Frames for launcher and controller that this burst brought.
+    /// Frames for launcher and controller from this burst.
     to_launcher: Vec<u8>,
     to_controller: Vec<u8>,
     dialed: HashMap<DialId, Dialed>,
     answered: HashMap<DialId, oneshot::Sender<Result<(), String>>>,
-    /// Administrators and other agents whose turn it is not yet.
+    /// Waiting requests of administrators and other agents.
     first: FairQueue<ClientInput, Sender>,
-    /// The same of users, whose turns come after theirs.
+    /// Waiting requests of users, which have their turn after the others.
     users: FairQueue<ClientInput, Sender>,
-    /// How long each of the two is served before all else that has come is looked at.
+    /// How long each of the two queues is served before other inputs are handled.
     service_time: Duration,
     requests: HashMap<RequestId, OpenRequest>,
     audit: AuditLog,
-    /// What was left out of it will be counted.
+    /// A summary of omitted audit lines is scheduled.
     is_summary_due: bool,
     streams: HashMap<StdioId, Streams>,
     next_id: u64,
     stepds: StepdChannels,
-    /// Answers to actions, which come before all other events.
+    /// Results of actions, which are handled before all other events.
     events: VecDeque<agent::Event>,
-    /// Who asks from other hosts for what is not known here yet.
+    /// Questions about clients of other hosts for jobs that are not known here yet.
     questions: BTreeMap<u64, Question>,
     is_stopping: bool,
 }
@@ -151,7 +154,7 @@ impl Executor {
         self.is_stopping
     }
 
-    /// Gives the agent what has happened, and does what follows.
+    /// Passes an input to the agent, and performs the resulting actions.
     pub(super) fn take(&mut self, input: Input) {
         let event = match input {
             Input::Event(event) => Some(event),
@@ -227,14 +230,15 @@ impl Executor {
         !(self.first.is_empty() && self.users.is_empty())
     }
 
-    /// Serves clients for a while: administrators and other agents, then users.
+    /// Serves clients for a limited time: administrators and other agents, then users.
     pub(super) fn serve_clients(&mut self) {
         let served = self.serve_some(Precedence::First, REQUESTS_AT_ONCE);
         let left = REQUESTS_AT_ONCE - served;
         self.serve_some(Precedence::Users, left.max(USER_REQUESTS_AT_ONCE));
     }
 
-    /// Serves at most so many, and one however long it takes; how many there were.
+    /// Serves at most this many requests, but at least one however long it takes; returns their
+    /// number.
     fn serve_some(&mut self, precedence: Precedence, most: usize) -> usize {
         let begun = self.clock.elapsed();
         let mut served = 0;
@@ -247,7 +251,8 @@ impl Executor {
         served
     }
 
-    /// Serves the client whose turn it is, by the time that requests take; whether there is one.
+    /// Serves the client whose turn it is, measured by the time that requests take; returns whether
+    /// there was one.
     fn serve_next(&mut self, precedence: Precedence) -> bool {
         let Some((sender, input)) = self.queue(precedence).pop() else {
             return false;
@@ -286,7 +291,8 @@ impl Executor {
         }
     }
 
-    /// Answers those of the relay's questions that can be: a job may come to be known here after somebody has connected for it.
+    /// Answers the relay's questions that can be answered: a job may become known here after the
+    /// client has connected for it.
     fn answer_questions(&mut self) {
         let mut later = BTreeMap::new();
         for (number, question) in std::mem::take(&mut self.questions) {
@@ -296,7 +302,8 @@ impl Executor {
                 Err(why) => question.refuse(&why.to_string()),
             }
         }
-        // Who has a key is answered soon: the oldest are those that have none.
+        // A client with a valid key gets an answer soon, so the oldest questions are those of
+        // clients without one.
         while later.len() > QUESTIONS_MAX
             && let Some((_, oldest)) = later.pop_first()
         {
@@ -305,7 +312,7 @@ impl Executor {
         self.questions = later;
     }
 
-    /// Sends what a burst of events has brought.
+    /// Sends the output of a burst of events.
     pub(super) fn flush(&mut self) {
         while self.run(agent::Event::Idle) {}
         if !self.questions.is_empty() {
@@ -315,14 +322,15 @@ impl Executor {
         if let Some(controller) = &self.controller
             && !self.to_controller.is_empty()
         {
-            // A closed outlet means that the connection is gone, which comes as an input of its own.
+            // A closed outlet means that the connection is gone, which arrives as a separate input.
             let _ = controller
                 .outlet
                 .send(std::mem::take(&mut self.to_controller));
         }
     }
 
-    /// Gives the agent an event, and then what its actions bring; whether they bring any.
+    /// Passes an event to the agent, and then the results of its actions; returns whether there
+    /// were any actions.
     fn run(&mut self, event: agent::Event) -> bool {
         self.events.push_back(event);
         let (mut actions, mut count) = (Vec::new(), 0);
@@ -370,7 +378,7 @@ impl Executor {
             agent::Action::SendStdio { stepd, stdio } => self.send_stdio(stepd, stdio),
             agent::Action::ReadStepds(stepds) => self.read_stepds(stepds),
             agent::Action::CloseStepd(stepd) => self.stepds.close(stepd),
-            // They are closed where that delays nobody.
+            // The closing thread closes these, where nothing waits for it.
             agent::Action::CloseStdio(stdio) => drop(self.streams.remove(&stdio)),
             agent::Action::Reply(request, reply) => self.reply(request, reply),
             agent::Action::ReleaseBytes(request) => {
@@ -396,7 +404,7 @@ impl Executor {
 
     fn trust_controller(&mut self, dial: DialId, result: Result<(), String>) {
         if let Some(trusted) = self.answered.remove(&dial) {
-            // The connection may have broken meanwhile.
+            // The connection may have ended meanwhile.
             let _ = trusted.send(result);
         }
     }
@@ -417,7 +425,7 @@ impl Executor {
         frame::encode_into(&health, &mut self.to_controller);
     }
 
-    /// The controller knows of each connection anew what became of the configuration.
+    /// Each new connection to the controller reports the state of the configuration again.
     fn send_configuration(&mut self) {
         if let (Some(error), Some(_)) = (&self.configuration, &self.controller) {
             let (load_centi, free_mib) = info::health();
@@ -431,7 +439,8 @@ impl Executor {
     }
 
     fn offer_step(&mut self, stepd: StepdChannelId, frame: &[u8], stdio: Option<StdioId>) {
-        // That the step's number is taken is kept before the step begins: otherwise the next agent would give it again.
+        // The used step number must be recorded before the step begins; otherwise the next agent
+        // would assign it again.
         let is_kept = self.has_sent_launcher();
         let streams = stdio.and_then(|stdio| self.streams.get(&stdio));
         let is_written = is_kept && self.stepds.send(stepd, frame, streams);
@@ -462,7 +471,7 @@ impl Executor {
         }
     }
 
-    /// Writes a line of the audit log, or sees to it that those that are left out are counted.
+    /// Writes a line of the audit log, or schedules the count of omitted lines.
     fn note_refusal(&mut self, audited: &AuditedRequest, refusal: &Refusal) {
         if self.audit.note(audited, refusal) && !self.is_summary_due {
             self.is_summary_due = true;
@@ -505,7 +514,7 @@ impl Executor {
         frame::encode_into(&LauncherCommand::StartStep(order), &mut self.to_launcher);
     }
 
-    /// Descriptors go with the last message.
+    /// Descriptors are sent with the last message.
     fn flush_launcher(&mut self) {
         if let Some(launcher) = &self.launcher
             && !self.to_launcher.is_empty()
@@ -514,7 +523,8 @@ impl Executor {
         }
     }
 
-    /// Whether the launcher receives all that it was sent, even if this process is killed now.
+    /// Sends queued commands; returns whether the launcher will receive everything that was sent,
+    /// even if this process is killed now.
     fn has_sent_launcher(&mut self) -> bool {
         let commands = std::mem::take(&mut self.to_launcher);
         let launcher = self.launcher.as_ref();
@@ -524,12 +534,12 @@ impl Executor {
     fn send_stdio(&self, stepd: StepdChannelId, stdio: StdioId) {
         let streams = self.streams.get(&stdio);
         if !streams.is_some_and(|streams| self.stepds.send_streams(stepd, streams)) {
-            // It ends by itself when none come, and that is reported like any end.
+            // A daemon without its streams ends by itself, and its end is reported like any other.
             log::warn!("cannot pass a step's streams to its daemon");
         }
     }
 
-    /// Greets the controller with the keys of agent and launcher for this connection.
+    /// Sends the greeting to the controller: the keys of agent and launcher for this connection.
     fn greet(&mut self, dial: DialId, launcher_key: ByteVec, present: Vec<JobAttempt>) {
         let Some(Dialed { key, greeting }) = self.dialed.remove(&dial) else {
             return;
@@ -544,7 +554,7 @@ impl Executor {
             launcher_key,
             dynamic: self.options.dynamic.clone(),
         };
-        // The connection may have broken meanwhile.
+        // The connection may have ended meanwhile.
         let _ = greeting.send(frame::encode(&Request {
             version: muster_proto::PROTOCOL,
             client: None,

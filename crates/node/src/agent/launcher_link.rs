@@ -1,4 +1,5 @@
-//! The connection to the launcher, which the supervisor makes, and starts the launcher whenever it is not there.
+//! The connection to the launcher. The supervisor opens it, and starts the launcher whenever it
+//! does not run.
 
 use super::Input;
 use super::order_link::OrderLink;
@@ -13,16 +14,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Wait before the next try when a launcher cannot be started.
+/// Wait before the next attempt if a launcher cannot be started.
 const RETRY: Duration = Duration::from_secs(1);
-/// The same where the launcher is of a version that cannot be used.
+/// The same for a launcher whose version cannot be used.
 const REFUSED_RETRY: Duration = Duration::from_secs(30);
 
-/// The way to the launcher.
+/// The link to the launcher.
 pub(super) struct LauncherOutlet {
     orders: OrderLink,
     queue: mpsc::UnboundedSender<Vec<u8>>,
-    /// Entries of the queue that are not written.
+    /// Entries of the queue that are not written yet.
     queued: Arc<AtomicUsize>,
 }
 
@@ -50,11 +51,12 @@ impl LauncherOutlet {
     /// Sends bytes.
     pub(super) fn send(&self, bytes: Vec<u8>) {
         self.queued.fetch_add(1, Ordering::Relaxed);
-        // A closed queue means that the connection is gone, which comes as an input of its own.
+        // A closed queue means that the connection is gone, which arrives as a separate input.
         let _ = self.queue.send(bytes);
     }
 
-    /// Sends bytes; whether the launcher receives them, and all that was sent before, even if this process is killed now.
+    /// Sends bytes; returns whether the launcher will receive them and everything sent before, even
+    /// if this process is killed now.
     pub(super) fn send_now(&self, mut bytes: Vec<u8>) -> bool {
         if self.queued.load(Ordering::Acquire) > 0 {
             self.send(bytes);
@@ -89,7 +91,7 @@ pub(super) fn keep(dialer: Dialer, inputs: mpsc::UnboundedSender<Input>) {
     });
 }
 
-/// Serves a connection until it ends, if the launcher speaks a version that is spoken here.
+/// Serves a connection until it ends, if the launcher's protocol version is supported.
 async fn serve((events, orders): (Socket, OrderLink), inputs: &mpsc::UnboundedSender<Input>) {
     let (mut is_up, mut refusal) = (false, None);
     let mut channels = VecDeque::new();
@@ -128,12 +130,13 @@ async fn serve((events, orders): (Socket, OrderLink), inputs: &mpsc::UnboundedSe
     log::error!("the connection to the launcher ended: {ended}");
     match is_up {
         true => drop(inputs.send(Input::LauncherLost)),
-        // It does not understand what it was sent, or ends.
+        // The launcher does not understand the message, or is ending.
         false => tokio::time::sleep(RETRY).await,
     }
 }
 
-/// Whether the launcher whose first message this is can be used. One that does not say its version is older than versions are.
+/// Whether the launcher that sent this first message can be used. A launcher that does not state a
+/// version predates versions.
 fn check_version(first: &LauncherEvent) -> Result<(), String> {
     let theirs = match first {
         LauncherEvent::Refused(why) => return Err(why.clone()),
@@ -161,7 +164,8 @@ mod tests {
         (link.reader.into(), OrderLink::new(link.writer).unwrap())
     }
 
-    /// What the agent gets of a launcher that sends this and then waits, if it is used; else the connection is closed.
+    /// What the agent receives from a launcher that sends this and then waits, if it is accepted;
+    /// else the connection is closed.
     async fn inputs_of(said: &[LauncherEvent], is_used: bool) -> Vec<Input> {
         let (near, mut far) = UnixStream::pair().unwrap();
         let frames: Vec<u8> = said.iter().flat_map(frame::encode).collect();
@@ -192,7 +196,7 @@ mod tests {
         };
         for said in [
             vec![of(VERSIONS.oldest - 1), state()],
-            // Older than versions are.
+            // This launcher predates versions.
             vec![state()],
             vec![LauncherEvent::Refused("update slurmd".to_owned())],
         ] {
@@ -202,7 +206,7 @@ mod tests {
         }
         let why = check_version(&of(VERSIONS.oldest - 1)).unwrap_err();
         assert!(why.contains("muster 0.0.1"), "{why}");
-        // One of the same version, and a newer one that has taken the agent.
+        // A launcher of the same version, and a newer one that has accepted the agent.
         for said in [
             vec![of(VERSIONS.newest), state()],
             vec![of(VERSIONS.newest + 1), state()],
@@ -220,7 +224,7 @@ mod tests {
         }
     }
 
-    /// What a step is given by has to be preceded by what is kept of it.
+    /// The record that a step's number is used must be sent before the step itself.
     #[tokio::test]
     async fn what_is_sent_at_once_is_there_or_said_not_to_be() {
         let (mut far, orders) = link();
@@ -229,7 +233,7 @@ mod tests {
         let mut read = [0; 3];
         far.read_exact(&mut read).unwrap();
         assert_eq!(&read, b"one");
-        // More than the link takes; and what comes behind it.
+        // More bytes than the link takes at once, and a message behind them.
         let much = vec![b'm'; 4 << 20];
         assert!(!outlet.send_now(much.clone()));
         assert!(!outlet.send_now(b"two".to_vec()));
@@ -240,7 +244,7 @@ mod tests {
         });
         let (far, read) = reader.await.unwrap();
         assert!(read.starts_with(&much) && read.ends_with(b"two"));
-        // A process that another test starts just now may have a copy for a moment.
+        // A process that another test is just starting may hold a copy for a moment.
         nix::sys::socket::shutdown(far.as_raw_fd(), nix::sys::socket::Shutdown::Both).unwrap();
         assert!(!outlet.send_now(b"three".to_vec()));
     }

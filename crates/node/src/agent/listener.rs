@@ -1,4 +1,5 @@
-//! The agent's own socket: srun, other agents, sstat and scontrol ask here. Who they are, the kernel says.
+//! The agent's own socket, which serves srun, other agents, sstat and scontrol. The kernel tells
+//! who the client is.
 
 use super::audit::{AuditedRequest, ClientPlace};
 use super::closing::{self, Sender, Streams, WAITING_MAX};
@@ -33,18 +34,20 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-/// Bytes of a request of a user: program, arguments, environment and lists of the largest step.
+/// Maximum size of a user's request: program, arguments, environment and lists of the largest step.
 const REQUEST_BYTES_MAX: usize = 24 << 20;
-/// Requests of a user by one connection. Commands have one or two.
+/// Maximum number of requests of a user on one connection. Commands have one or two.
 const REQUESTS_MAX: u32 = 64;
-/// For how long a client may be silent that has asked nothing, or whose requests are all answered.
+/// Maximum silence of a client that has sent no request, or whose requests are all answered.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// For how long one may be that has sent a part of a request.
+/// Maximum silence of a client that has sent part of a request.
 const HALF_SENT_MAX: Duration = Duration::from_secs(10);
-/// The same of another agent, whose requests are longer. Between them it may be silent: connections are kept.
+/// The same for another agent, whose requests are longer. It may stay silent between requests,
+/// because connections are kept.
 const AGENTS_HALF_SENT_MAX: Duration = Duration::from_secs(60);
 
-/// Serves the sockets of the agent in the background. Gives what serves connections that come otherwise.
+/// Serves the sockets of the agent in the background. Returns the server, which also serves
+/// connections that arrive by other ways.
 pub(super) fn listen(
     listener: UnixListener,
     quotas: &Quotas,
@@ -70,7 +73,7 @@ pub(super) fn listen(
     Ok(server)
 }
 
-/// What is common to all connections.
+/// State shared by all connections.
 #[derive(Clone)]
 pub(super) struct Server {
     next: Arc<AtomicU64>,
@@ -78,28 +81,28 @@ pub(super) struct Server {
     inputs: mpsc::UnboundedSender<Input>,
 }
 
-/// Whose a connection from another host is.
+/// The owner of a connection from another host.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) uid: u32,
     pub(super) of: CallerOf,
 }
 
-/// What the key that the caller has shown is for.
+/// The rights that the caller's key proves.
 #[derive(Clone, Debug)]
 pub(super) enum CallerOf {
-    /// This job, and no other of its owner's, who may be root.
+    /// Only this job, and no other of its owner's, who may be root.
     Job(JobId),
     /// The agent of this node, for this job.
     Node(JobAgent),
 }
 
-/// What is known of a connection that is served.
+/// Properties of a connection.
 struct Connected {
     client: Client,
     /// Where the client is.
     place: ClientPlace,
-    /// Requests are for this job only.
+    /// Requests may concern this job only.
     only_job: Option<JobId>,
 }
 
@@ -113,7 +116,7 @@ impl Server {
                 (client, Some(*job), user)
             }
             CallerOf::Node(agent) => {
-                // Who has the job's key can name each of its nodes.
+                // The holder of the job's key can name each node of the job.
                 let agents = Sender::AgentsOfJob(agent.job.0);
                 let client = self.quotas.client(caller.uid);
                 let client = client.and_then(|mut c| c.become_agent(agents.clone()).then_some(c));
@@ -140,7 +143,7 @@ impl Server {
     }
 }
 
-/// Serves everybody who connects. Who that is, is known before anything is received.
+/// Serves all clients that connect. The client's identity is known before anything is received.
 async fn welcome(
     socket: AsyncFd<UnixListener>,
     accept: impl Fn(&UnixListener) -> io::Result<(UnixStream, u32)>,
@@ -172,12 +175,12 @@ async fn welcome(
     }
 }
 
-/// Whether not too much of what a client's user, or agent, has sent waits to be closed.
+/// Whether few enough descriptors of the client's user or agent wait to be closed.
 fn may_send(client: &Client) -> bool {
     closing::waiting_of(client.sender()) < WAITING_MAX
 }
 
-/// Refuses a client whose user has too much here already, or one of the agents that have.
+/// Refuses a client whose user or agent has too many connections here.
 fn turn_away(stream: UnixStream, sender: Sender) {
     let text = match sender {
         Sender::User(_) => {
@@ -188,7 +191,7 @@ fn turn_away(stream: UnixStream, sender: Sender) {
         }
     };
     let refusal = AgentReply::Refused(Refusal::new(RefusalCode::Busy, text));
-    // So little is taken at once, or the client is gone.
+    // A reply this small is written at once, unless the client is gone.
     let _ = stream.set_nonblocking(true);
     let _ = (&stream).write(&frame::encode(&refusal));
     closing::close_connection(sender, stream);
@@ -228,7 +231,7 @@ async fn serve(
     let ended = reader.read_requests().await;
     log::debug!("connection {conn}: {ended}");
     answering.abort();
-    // Until then it has a clone of the socket.
+    // Until then the task has a clone of the socket.
     let _ = answering.await;
     let Reader {
         socket,
@@ -247,7 +250,7 @@ async fn serve(
     let sender = client.sender();
     closing::close(sender.clone(), descriptors);
     match (ended, socket.into_stream()) {
-        // Nothing is left in its queue that would have to be closed with it.
+        // The socket's queue contains nothing that would have to be closed with it.
         (Ended::Closed, stream) => drop(stream),
         (_, Some(stream)) => closing::close_connection(sender, stream),
         (_, None) => {}
@@ -256,14 +259,14 @@ async fn serve(
     let _ = inputs.send(Input::Client(client.precedence(), client.sender(), gone));
 }
 
-/// Why no more requests come by a connection.
+/// The reason why a connection yields no more requests.
 #[derive(Debug)]
 enum Ended {
-    /// The client has closed it.
+    /// The client has closed the connection.
     Closed,
-    /// It broke, or the client is not understood.
+    /// The connection failed, or the client's message cannot be parsed.
     Failed(io::Error),
-    /// The client does what is not to be.
+    /// The client violates the protocol.
     Refused(RefusalCode, Cow<'static, str>),
 }
 
@@ -272,7 +275,7 @@ impl Ended {
         Ended::Refused(code, why.into())
     }
 
-    /// What has come is no request.
+    /// The received bytes are not a request.
     fn not_understood(error: &io::Error) -> Ended {
         Ended::Refused(RefusalCode::ProtocolError, error.to_string().into())
     }
@@ -294,7 +297,7 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// Reads what a client asks.
+/// Reads the requests of a client.
 struct Reader {
     socket: Socket,
     client: Client,
@@ -304,19 +307,19 @@ struct Reader {
     conn: u64,
     inputs: mpsc::UnboundedSender<Input>,
     frames: Frames,
-    /// Bytes in there.
+    /// Number of buffered bytes.
     buffered: usize,
-    /// When the first of a request that is incomplete came.
+    /// Time at which the first byte of an incomplete request arrived.
     began: Option<Instant>,
     descriptors: VecDeque<OwnedFd>,
 }
 
 impl Reader {
-    /// Hands on every request that comes, with the streams that come with it; gives why no more come.
+    /// Passes on every request with its streams; returns the reason why no more follow.
     async fn read_requests(&mut self) -> Ended {
         let mut charge = self.client.charge();
         let mut requests = 0;
-        // What a client wants may be there already.
+        // The request may have arrived already.
         let mut received = self
             .socket
             .receive_now(&mut self.frames, &mut self.descriptors);
@@ -330,7 +333,7 @@ impl Reader {
             if let Err(ended) = self.take_requests(&mut charge, &mut requests).await {
                 return ended;
             }
-            // Anybody may connect: what no request wants must not pile up.
+            // Anybody may connect, so descriptors that no request uses must not accumulate.
             if self.descriptors.len() > SrunStdio::COUNT {
                 return Ended::refused(
                     RefusalCode::ProtocolError,
@@ -345,7 +348,7 @@ impl Reader {
         }
     }
 
-    /// Waits for more, for a limited time if the client is to say something.
+    /// Waits for more bytes, for a limited time if the client is expected to send some.
     async fn receive(&mut self) -> Result<usize, Ended> {
         loop {
             let limit = self.patience();
@@ -361,14 +364,14 @@ impl Reader {
                         "a request came incompletely",
                     ));
                 }
-                // Somebody has a request of this client: it waits, or its step runs.
+                // A request of this client is being served: it is queued, or its step runs.
                 Err(_) if self.reply.is_awaited() => {}
                 Err(_) => return Err(Ended::refused(RefusalCode::Busy, "no request came")),
             }
         }
     }
 
-    /// How long is waited for more, if not for ever.
+    /// How long to wait for more bytes; `None` is for ever.
     fn patience(&mut self) -> Option<Duration> {
         if self.buffered == 0 {
             self.began = None;
@@ -387,7 +390,7 @@ impl Reader {
         Some(limit.saturating_sub(began.elapsed()))
     }
 
-    /// Hands on the requests that are complete.
+    /// Passes on the complete requests.
     async fn take_requests(&mut self, rest: &mut Charge, requests: &mut u32) -> Result<(), Ended> {
         rest.set(self.buffered).map_err(|why| self.no_room(why))?;
         if self.client.is_limited() && self.buffered > REQUEST_BYTES_MAX {
@@ -403,7 +406,7 @@ impl Reader {
                 return Err(self.denied(&request, why));
             }
             if let AgentRequest::ServeNode(node, greeting) = &request {
-                // Only a relay is believed which node it speaks for, and only in its first request.
+                // Only a relay is trusted to state its node, and only in its first request.
                 if self.client.is_limited() || *requests > 1 {
                     return Err(self.denied(&request, "no supervisor"));
                 }
@@ -441,7 +444,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes a complete request from the bytes that have come, with a charge for its own.
+    /// Takes a complete request from the received bytes, with its own charge.
     fn next_request(
         &mut self,
         rest: &mut Charge,
@@ -461,14 +464,14 @@ impl Reader {
         }
         self.buffered = self.buffered.saturating_sub(bytes);
         self.began = None;
-        // The rest is the next one's.
+        // The remaining bytes belong to the next request.
         rest.set(self.buffered).map_err(|why| self.no_room(why))?;
         let mut charge = self.client.charge();
         charge.set(bytes).map_err(|why| self.no_room(why))?;
         Ok(Some((request, charge)))
     }
 
-    /// Counts this connection for the agent of a node from now on.
+    /// Counts this connection towards the agent of a node from now on.
     fn serve_node(
         &mut self,
         node: &str,
@@ -490,7 +493,7 @@ impl Reader {
         rest.set(self.buffered).map_err(|why| self.no_room(why))
     }
 
-    /// Ends the connection since its bytes have no room.
+    /// Ends the connection because its bytes exceed the limit.
     fn no_room(&self, why: NoRoom) -> Ended {
         let why = match (why, self.client.sender()) {
             (NoRoom::Own, Sender::Agent(_)) => {
@@ -507,7 +510,7 @@ impl Reader {
         Ended::refused(RefusalCode::Busy, why)
     }
 
-    /// Ends the connection for want of rights, with a line in the audit log.
+    /// Ends the connection for lack of rights, with a line in the audit log.
     fn denied(&self, request: &AgentRequest, why: &'static str) -> Ended {
         let (uid, is_agent) = (self.client.uid(), self.client.is_agent());
         let audited = AuditedRequest::new(uid, self.place, is_agent, request);
@@ -517,23 +520,23 @@ impl Reader {
     }
 }
 
-/// Refuses a version of the protocol that is not spoken here.
+/// Refuses an unsupported version of the protocol.
 fn check_version(theirs: &Greeting, they: &str) -> Result<(), Ended> {
     let checked = Versions::CLUSTER.check(theirs, they, "this node's slurmd");
     checked.map_err(|refusal| Ended::Refused(refusal.code, refusal.detail.into()))
 }
 
-/// Whose request it is.
+/// The sender of a request.
 #[derive(Debug)]
 pub(super) struct Asker {
     /// Number of the connection.
     pub(super) conn: u64,
-    /// Who.
+    /// The user.
     pub(super) uid: u32,
     pub(super) place: ClientPlace,
-    /// Another agent, and nobody else, whatever the uid.
+    /// The sender is another agent, whatever its uid.
     pub(super) is_agent: bool,
-    /// Counts against what the user may have waiting here.
+    /// Counts against what the user may have queued here.
     pub(super) charge: Charge,
 }
 

@@ -1,11 +1,12 @@
-//! What the machine has of networks, GPUs and addresses, for steps that use MPI. It is read when a step starts: devices come
-//! and go.
+//! Networks, GPUs and addresses of the machine, for steps that use MPI. They are read when a step
+//! starts, because devices may be added and removed.
 
 use muster_node_core::messages::PmixOrder;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 
-/// Fills in what an order for a step's host says of the machine; `tmp_bases` are directories for its files, the best first.
+/// Fills in the machine's properties in the order for a step's PMIx host; `tmp_bases` are
+/// directories for its files, the best first.
 pub(super) fn complete(order: &mut PmixOrder, tmp_bases: Vec<String>) {
     let mut bases = tmp_bases.into_iter();
     let base = bases.find(|base| Path::new(base).is_dir());
@@ -14,8 +15,8 @@ pub(super) fn complete(order: &mut PmixOrder, tmp_bases: Vec<String>) {
     order.no_gpus = order.no_gpus && !has_gpu();
 }
 
-/// The IP address of a `NodeAddr`, if it is one of this machine's. A name that stands for the machine only to itself,
-/// as distributions give the host's, is no address for others.
+/// The IP address of a `NodeAddr`, if this machine has it. A name that means the machine only
+/// on itself, as distributions assign to the host name, is not an address for other hosts.
 pub(super) fn own_address(name: &str) -> Option<IpAddr> {
     let is_own = |ip: &IpAddr| std::net::TcpListener::bind((*ip, 0)).is_ok();
     if let Ok(ip) = name.parse::<IpAddr>() {
@@ -25,8 +26,8 @@ pub(super) fn own_address(name: &str) -> Option<IpAddr> {
     found.find(|ip| !ip.is_loopback() && is_own(ip))
 }
 
-/// Whether the node has a network that MPI uses by another way than TCP: InfiniBand, RoCE, Omni-Path, EFA (all of them
-/// verbs devices), Slingshot, BXI, Gemini.
+/// Whether the node has a network that MPI uses other than by TCP: InfiniBand, RoCE, Omni-Path, EFA
+/// (all of them verbs devices), Slingshot, BXI, Gemini.
 fn has_fabric() -> bool {
     let classes = ["infiniband", "hfi1", "cxi", "bxi", "gni"];
     classes.iter().any(|class| {
@@ -35,7 +36,7 @@ fn has_fabric() -> bool {
     })
 }
 
-/// Whether the node has a GPU: what hwloc's plugins for them and for displays would find something by.
+/// Whether the node has a GPU or display that plugins of hwloc would detect.
 fn has_gpu() -> bool {
     let devices = ["dri", "kfd", "nvidiactl", "dxg"];
     devices
@@ -50,7 +51,7 @@ mod tests {
     #[test]
     fn addresses_are_this_machines_own() {
         assert_eq!(own_address("127.0.0.7"), "127.0.0.7".parse().ok());
-        // Of a range that is kept for documentation.
+        // An address from a range reserved for documentation.
         assert_eq!(own_address("203.0.113.77"), None);
         assert_eq!(own_address("localhost"), None);
         assert_eq!(own_address(""), None);

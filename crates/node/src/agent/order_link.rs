@@ -1,4 +1,4 @@
-//! The link by which the launcher gets the agent's orders.
+//! The link on which the launcher receives the agent's orders.
 
 use crate::sys;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -8,12 +8,12 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use tokio::io::Interest;
 
-/// The end for writing, which does not block; clones are the same one.
+/// The writing end, which does not block; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct OrderLink(Arc<File>);
 
 impl OrderLink {
-    /// Takes it over.
+    /// Wraps the descriptor.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -22,12 +22,12 @@ impl OrderLink {
         Ok(OrderLink(Arc::new(link.into())))
     }
 
-    /// Writes as much as it takes at once; how many bytes that is.
+    /// Writes as much as the link takes at once; returns the number of bytes.
     ///
     /// # Errors
     /// The launcher is gone.
     pub(super) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        // The first write after the launcher's end would go well.
+        // The first write after the launcher's end would succeed.
         if self.is_closed() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -40,7 +40,7 @@ impl OrderLink {
         }
     }
 
-    /// Whether the launcher has closed it.
+    /// Whether the launcher has closed the link.
     fn is_closed(&self) -> bool {
         let mut fds = [libc::pollfd {
             fd: self.0.as_raw_fd(),
@@ -50,7 +50,7 @@ impl OrderLink {
         sys::poll(&mut fds, 0).is_err() || fds[0].revents != 0
     }
 
-    /// Writes all.
+    /// Writes all bytes.
     ///
     /// # Errors
     /// The launcher is gone.
@@ -64,8 +64,8 @@ impl OrderLink {
         Ok(())
     }
 
-    /// Waits until it takes more. It is watched only as long: otherwise the agent would be woken each time that the launcher has
-    /// read something.
+    /// Waits until the link takes more. The link is watched only during the wait: otherwise the
+    /// agent would wake up each time that the launcher reads.
     async fn until_writable(&self) -> io::Result<()> {
         let other = sys::watch(self.0.try_clone()?, Interest::WRITABLE)?;
         other.writable().await?.retain_ready();

@@ -1,5 +1,5 @@
-//! Requests to other agents. A step asks each of its nodes, and each tells of its end: connections are kept for the
-//! next.
+//! Requests to other agents. A step sends one to each of its nodes, and each node reports its end,
+//! so connections are kept for reuse.
 
 use super::socket::Socket;
 use super::supervisor_link::PeerDialer;
@@ -17,30 +17,30 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Connections to an agent that are kept at most.
+/// Maximum number of kept connections per agent.
 pub(super) const KEPT_MAX: usize = 4;
 
-/// How long a connection is kept without a request. The other agent, which has places for so many from all agents together, closes it
-/// after [twice that](super::listener).
+/// How long an unused connection is kept. The other agent, which has a limited number of places for
+/// all agents, closes it after [twice that](super::listener).
 pub(super) const KEPT_IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// A connection that waits for a request.
+/// A connection that is kept for a request.
 #[derive(Debug)]
 struct KeptSocket {
     socket: Socket,
     since: Instant,
 }
 
-/// Connections that wait for requests.
+/// Kept connections.
 #[derive(Debug, Default)]
 struct KeptSockets {
     by_address: HashMap<String, Vec<KeptSocket>>,
-    /// When those that have waited too long were closed last.
+    /// Time at which expired connections were last closed.
     closed_at: Option<Instant>,
 }
 
 impl KeptSockets {
-    /// Closes those that have waited too long: all are looked at once in that time.
+    /// Closes expired connections; all are checked at once, at most once in that time.
     fn close_idle(&mut self, now: Instant) {
         if self
             .closed_at
@@ -56,28 +56,29 @@ impl KeptSockets {
     }
 }
 
-/// Connections that wait for requests, by address. Clones share them.
+/// Kept connections by address. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     kept: Arc<Mutex<KeptSockets>>,
-    /// Most that are kept to an agent.
+    /// Maximum number kept per agent.
     most: usize,
     way: DialMethod,
-    /// The node that asks.
+    /// The node that sends the requests.
     node: Arc<str>,
 }
 
-/// How connections are made. Either way they begin with the name of the node that asks.
+/// How connections are opened. In both cases they begin with the name of the requesting node.
 #[derive(Clone, Debug)]
 enum DialMethod {
-    /// By the supervisor: this process may not reach all sockets, nor be believed for which node it speaks.
+    /// By the supervisor: this process may lack access to other sockets, and would not be trusted
+    /// to state its node.
     Supervisor(Arc<PeerDialer>),
-    /// By this process, which has the supervisor's user.
+    /// By this process, which runs as the supervisor's user.
     Direct,
 }
 
 impl Peers {
-    /// Keeps connections, which the supervisor makes.
+    /// Keeps connections that the supervisor opens.
     pub(super) fn by_supervisor(dialer: PeerDialer, node: &str) -> Peers {
         Peers {
             most: KEPT_MAX,
@@ -87,7 +88,7 @@ impl Peers {
         }
     }
 
-    /// Makes a connection for each request, for this node.
+    /// Opens a connection for each request of this node.
     pub(crate) fn direct(node: &str) -> Peers {
         Peers {
             way: DialMethod::Direct,
@@ -97,7 +98,7 @@ impl Peers {
         }
     }
 
-    /// Asks another agent something; gives its first answer.
+    /// Sends a request to another agent; returns its first reply.
     pub(crate) async fn ask(
         &self,
         address: &str,
@@ -107,8 +108,9 @@ impl Peers {
         let found = found.with_context(|| format!("invalid agent address {address}"))?;
         let shown = request.agents_key();
         let request = frame::encode(request);
-        // One that does not answer was left behind by an agent that is gone; another may be there. What it was asked for
-        // twice, it does once.
+        // A kept connection without a reply may lead to an agent that has ended, while another has
+        // taken its place. Sending the request twice is safe, because the agent carries it out
+        // once.
         let answer = match self.take(address) {
             Some(kept) => exchange(kept, &request).await.ok(),
             None => None,
@@ -128,7 +130,8 @@ impl Peers {
         Ok(reply)
     }
 
-    /// Connects to the agent of a node on another host, by the key of a job that both have.
+    /// Connects to the agent of a node on another host, using the key of a job that both nodes
+    /// have.
     async fn connect_remote(
         &self,
         there: &NetworkPlace,
@@ -224,7 +227,7 @@ mod tests {
         };
         kept.close_idle(at(61));
         assert_eq!(left(&kept), [("a".to_owned(), 1)]);
-        // Not looked at again so soon.
+        // This connection is not checked again so soon.
         kept.close_idle(at(112));
         assert_eq!(left(&kept).len(), 1);
         kept.close_idle(at(122));

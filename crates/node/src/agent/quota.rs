@@ -1,7 +1,9 @@
-//! What the clients of one user may have at a time, and those of all users together: connections, bytes of requests
-//! that are incomplete or wait, and bytes of replies that are not read. Root on this host is not limited, nor is the supervisor's
-//! user. Each other agent on this host has a share of its own: it may have been taken over. Those on other hosts have one for each
-//! job by whose key they come, with which one can be any of them. Reserved descriptors are for these, launcher, controller and the agent's files.
+//! Limits on the clients of one user, and of all users together: connections, bytes of incomplete
+//! or queued requests, and bytes of unread replies. Root on this host and the supervisor's user are
+//! not limited. Each other agent on this host has its own share, because it may have been taken
+//! over. Agents on other hosts have one share per job whose key they use, because the holder of
+//! that key can claim to be any of them. Reserved descriptors are for these agents, launcher,
+//! controller and the agent's files.
 
 use super::replies::{UNREAD, UNREAD_OF_AGENTS};
 use muster_channel::admission::{ByteBounds, ByteCount, NoRoom};
@@ -12,49 +14,51 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections of all users, where there are descriptors enough.
+/// Maximum connections of all users, if there are enough descriptors.
 const CLIENTS_MAX: usize = 16_384;
-/// Connections of one user, likewise.
+/// Maximum connections of one user, if there are enough descriptors.
 const USER_CLIENTS_MAX: usize = 4096;
-/// Descriptors that a client may take: its connection, and the streams that come with a request.
+/// Descriptors that a client may use: its connection, and the streams that come with a request.
 const CLIENT_FDS: usize = 6;
-/// Descriptors that another agent's connection may take. There are as many of these as of users' connections at most.
+/// Descriptors that another agent's connection may use. Agents have at most as many as connections
+/// of users.
 const AGENT_FDS: usize = 1;
-/// Descriptors that clients do not get.
+/// Descriptors reserved from clients.
 const RESERVED_FDS: usize = 256;
-/// Bytes of requests of users. What is there is counted, not what a client says that will come.
+/// Bytes of users' requests. Received bytes count, not the size that a client announces.
 const REQUESTS: ByteBounds = ByteBounds {
     own: 64 << 20,
     all: 192 << 20,
     few: 2 << 20,
 };
-/// The same of each other agent, which sends those of several users.
+/// The same for each other agent, which sends requests of several users.
 const REQUESTS_OF_AGENTS: ByteBounds = ByteBounds {
     own: 128 << 20,
     all: 1 << 30,
     few: 2 << 20,
 };
 
-/// Requests of one user, or of one other agent, that wait for their turn. Further ones are not read.
+/// Queued requests of one user, or of one other agent. Further requests are not read.
 const WAITING_MAX: usize = 256;
 
-/// Whose requests are served first.
+/// Priority of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precedence {
-    /// Of administrators and other agents: users' requests do not delay what the cluster needs.
+    /// Requests of administrators and other agents: users' requests do not delay what the cluster
+    /// needs.
     First,
-    /// Of users.
+    /// Requests of users.
     Users,
 }
 
-/// Who uses how much. Clones are the same one.
+/// Usage of all clients. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Quotas(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
     supervisor_uid: u32,
-    /// `SlurmUser`, whose share is a user's.
+    /// `SlurmUser`, which has the limits of a user.
     slurm_uid: u32,
     subordinate: SubordinateUids,
     clients_max: usize,
@@ -63,16 +67,16 @@ struct Inner {
     /// Connections of other agents.
     all_agents: usize,
     users: HashMap<u32, ClientUse>,
-    /// What other agents have: each of this host, and those of each job.
+    /// Usage of other agents: of each on this host, and of those of each job.
     agents: HashMap<Sender, ClientUse>,
-    /// Counts from which those of users, and of agents, are made.
+    /// Byte quotas from which those of single users and agents are derived.
     of_users: ByteQuotas,
     of_agents: ByteQuotas,
-    /// That users have all connections was logged.
+    /// The log already says that users have all connections.
     is_full_logged: bool,
 }
 
-/// What is kept for somebody. Clones are the same counts.
+/// Byte quotas of one client owner. Clones share the counts.
 #[derive(Clone, Debug)]
 struct ByteQuotas {
     /// Bytes of requests.
@@ -101,12 +105,12 @@ impl ByteQuotas {
     }
 }
 
-/// What a client has: a user, an agent of another node, or those of a job.
+/// Usage of one client owner: a user, an agent of another node, or the agents of a job.
 #[derive(Debug)]
 struct ClientUse {
     clients: usize,
     kept: ByteQuotas,
-    /// A refusal was logged, and the user has not been without connections since.
+    /// A refusal was logged, and the owner has had connections ever since.
     logged: bool,
 }
 
@@ -125,13 +129,13 @@ impl ClientUse {
 }
 
 impl Inner {
-    /// What a user has.
+    /// Usage of a user.
     fn of_user(&mut self, uid: u32) -> &mut ClientUse {
         let users = self.users.entry(uid);
         users.or_insert_with(|| ClientUse::new(&self.of_users))
     }
 
-    /// What a client has, or what is counted with it.
+    /// Usage of a sender, or of the group with which the sender is counted.
     fn of(&mut self, sender: &Sender) -> &mut ClientUse {
         match sender {
             Sender::User(uid) => self.of_user(*uid),
@@ -152,7 +156,8 @@ impl Inner {
         }
     }
 
-    /// A request is refused: who has most bytes is said, once while that user or agent has connections.
+    /// Logs that a request is refused, and who has the most bytes; once while that user or agent
+    /// has connections.
     fn log_no_room(&mut self, sender: &Sender, why: NoRoom) {
         let mib = |used: &ClientUse| used.kept.requests.own() >> 20;
         let most = match (sender, why) {
@@ -172,7 +177,8 @@ impl Inner {
         }
     }
 
-    /// Users have all connections: who has most of them is said, once until half of them are free.
+    /// Logs that users have all connections, and who has the most; once until half of them are
+    /// free.
     fn log_full(&mut self) {
         if !std::mem::replace(&mut self.is_full_logged, true) {
             let most = self.users.iter().max_by_key(|(_, used)| used.clients);
@@ -186,7 +192,7 @@ impl Inner {
 }
 
 impl Quotas {
-    /// For an agent that may have so many descriptors, and whose supervisor is of this user.
+    /// Limits for an agent with this number of descriptors, whose supervisor runs as this user.
     pub(crate) fn new(supervisor_uid: u32, descriptors: u64) -> Quotas {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let clients = descriptors.saturating_sub(RESERVED_FDS) / (CLIENT_FDS + AGENT_FDS);
@@ -207,7 +213,7 @@ impl Quotas {
         })))
     }
 
-    /// The same for a cluster whose `SlurmUser` is this one.
+    /// Sets the `SlurmUser` of the cluster.
     pub(crate) fn of_slurm_user(self, uid: u32) -> Quotas {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.slurm_uid = uid;
@@ -215,13 +221,13 @@ impl Quotas {
         self
     }
 
-    /// The uid whose share a uid uses.
+    /// The uid that a uid's usage is charged to.
     pub(crate) fn charged(&self, uid: u32) -> u32 {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.subordinate.charged(uid)
     }
 
-    /// A client has come; none if its user, or all together, have as many as they may.
+    /// Admits a client; `None` if its user, or all users together, have reached the limit.
     pub(crate) fn client(&self, uid: u32) -> Option<Client> {
         let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let limited = uid != 0 && uid != inner.supervisor_uid;
@@ -229,8 +235,8 @@ impl Quotas {
         self.admit(uid, limited)
     }
 
-    /// The same by the key of a job of this user's, which agents of the job have as well: there is nobody without limits, not
-    /// even root.
+    /// Admits a client that used the key of a job of this user. Agents of the job have the key too,
+    /// so every such client is limited, even if the user is root.
     pub(crate) fn client_of_job(&self, uid: u32) -> Option<Client> {
         self.admit(uid, true)
     }
@@ -276,7 +282,7 @@ impl Quotas {
         })
     }
 
-    /// A connection of a user or an agent is over.
+    /// Removes a closed connection of a user or an agent.
     fn end_client(&self, sender: &Sender) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         inner.of(sender).clients -= 1;
@@ -291,31 +297,33 @@ impl Quotas {
     }
 }
 
-/// A connection, as long as it lives.
+/// A counted connection; dropping it ends the count.
 #[derive(Debug)]
 pub(crate) struct Client {
     quotas: Quotas,
     uid: u32,
-    /// Whose share it uses.
+    /// The uid that it is charged to.
     charged: u32,
     limited: bool,
     precedence: Precedence,
-    /// The agent that it is, or those with which it is counted.
+    /// The agent that uses the connection, or the group of agents with which it is counted.
     agent: Option<Sender>,
-    /// Absent if it has no limits.
+    /// `None` if it has no limits.
     kept: Option<ByteQuotas>,
 }
 
 impl Client {
-    /// It is this agent from now on, or one of these, for good; whether those may have one more, with what all agents have. Only what
-    /// [is not limited](Client::is_limited) can be one.
+    /// Declares the connection to be that of an agent, or of one of a group, for good; returns
+    /// whether these, and all agents together, may have one more. Only a client that [is not
+    /// limited](Client::is_limited) can become one.
     pub(crate) fn become_agent(&mut self, agent: Sender) -> bool {
         let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, all_max) = (inner.all_agents as u64, inner.clients_max as u64);
         let own_max = match agent {
             Sender::User(_) => return false,
             Sender::Agent(_) => inner.user_clients_max as u64,
-            // The first node of a wide job has connections of all others, which report ends of steps.
+            // The first node of a wide job has connections of all others, which report ends of
+            // steps.
             Sender::AgentsOfJob(_) => all_max,
         };
         let own = inner.agents.get(&agent).map_or(0, |used| used.clients) as u64;
@@ -330,17 +338,17 @@ impl Client {
         true
     }
 
-    /// Whether it is another agent.
+    /// Whether the client is another agent.
     pub(crate) fn is_agent(&self) -> bool {
         self.agent.is_some()
     }
 
-    /// Whether limits count for it.
+    /// Whether limits apply to the client.
     pub(crate) fn is_limited(&self) -> bool {
         self.limited
     }
 
-    /// Whether its requests come before those of users.
+    /// Priority of the client's requests.
     pub(crate) fn precedence(&self) -> Precedence {
         self.precedence
     }
@@ -349,17 +357,18 @@ impl Client {
         self.uid
     }
 
-    /// Whose what it sends is.
+    /// The sender to which the client's bytes are charged.
     pub(crate) fn sender(&self) -> Sender {
         self.agent.clone().unwrap_or(Sender::User(self.charged))
     }
 
-    /// What counts the bytes of replies to it, unless it has no limits.
+    /// Counter of unread reply bytes; `None` if the client has no limits.
     pub(crate) fn unread(&self) -> Option<ByteCount> {
         self.kept.as_ref().map(|kept| kept.unread.clone())
     }
 
-    /// Says that a connection is closed since it does not read, once while its user or agent has connections.
+    /// Logs that a connection is closed because its client does not read; once while its user or
+    /// agent has connections.
     pub(crate) fn log_unread(&self) {
         let mut inner = self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = self.sender();
@@ -372,13 +381,13 @@ impl Client {
         }
     }
 
-    /// Waits until another of its requests may wait for its turn. Absent if it has no limits.
+    /// Waits until the client may queue another request. `None` if it has no limits.
     pub(crate) async fn place(&self) -> Option<OwnedSemaphorePermit> {
         let waiting = &self.kept.as_ref()?.waiting;
         Arc::clone(waiting).acquire_owned().await.ok()
     }
 
-    /// A request of this client, without bytes so far.
+    /// A request of this client, so far without bytes.
     pub(crate) fn charge(&self) -> Charge {
         let kept = self.kept.as_ref();
         Charge {
@@ -396,19 +405,19 @@ impl Drop for Client {
     }
 }
 
-/// Bytes of a request, as long as they are held.
+/// A charge for bytes of a request, as long as they are held.
 #[derive(Debug)]
 pub(crate) struct Charge {
-    /// Whose they are, unless that client has no limits.
+    /// The quota that is charged, unless the client has no limits.
     of: Option<(Quotas, Sender, ByteCount)>,
     bytes: usize,
 }
 
 impl Charge {
-    /// Makes it so many bytes.
+    /// Changes the number of charged bytes.
     ///
     /// # Errors
-    /// There is no room for as many.
+    /// The quota has no room for them.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let Some((quotas, sender, count)) = &self.of else {
             return Ok(());
@@ -537,13 +546,13 @@ mod tests {
         };
         let first: Vec<Client> = std::iter::from_fn(|| connect(1)).collect();
         assert!(first.len() < CLIENTS_MAX / 2, "{}", first.len());
-        // All that the nodes of a wide job keep to the one that leads it.
+        // The connections that all nodes of a wide job keep to the leading node.
         assert!(first.len() > 1000 * KEPT_MAX, "{}", first.len());
         let second: Vec<Client> = std::iter::from_fn(|| connect(2)).collect();
         assert!(second.len() > CLIENTS_MAX / 8, "{}", second.len());
         let others: Vec<Client> = (3..500).map_while(connect).collect();
         assert_eq!(others.len(), 497);
-        // Bytes are those of all of them, too.
+        // The byte limit is shared by all of them, too.
         let charge = |client: &Client, bytes: usize| {
             let mut charge = client.charge();
             charge.set(bytes).ok().map(|()| charge)
@@ -598,7 +607,7 @@ mod tests {
         let (mut a, mut b) = (client.charge(), client.charge());
         assert_eq!(a.set(REQUESTS.own - 10), Ok(()));
         assert_eq!((b.set(10), b.set(11)), (Ok(()), Err(NoRoom::Own)));
-        // Of root.
+        // A connection of root.
         let root = quotas.client(0).unwrap();
         assert_eq!(root.charge().set(REQUESTS.all + 1), Ok(()));
         assert_eq!((a.set(100), b.set(REQUESTS.own - 100)), (Ok(()), Ok(())));

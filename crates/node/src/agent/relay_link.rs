@@ -1,4 +1,5 @@
-//! What the relay asks: who may connect from another host; and the connections that it brings.
+//! The agent's side of the relay's protocol: which client may connect from another host, and the
+//! connections that the relay brings.
 
 use super::Input;
 use super::listener::{Caller, CallerOf, Server};
@@ -18,11 +19,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Users of connections that were verified and have not come yet; and messages of the relay's that were not dealt with, each with its
-/// answer until the relay has room for it.
+/// Maximum number of verified clients whose connections have not arrived, and of unhandled relay
+/// messages. A message counts until the relay has taken its answer.
 const VERIFIED_MAX: usize = 2048;
 
-/// Who may connect with this credential?
+/// A question: may the client with this credential connect?
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) number: u64,
@@ -31,10 +32,10 @@ pub(super) struct Question {
     place: Place,
 }
 
-/// Counts one message of the relay's among [`VERIFIED_MAX`].
+/// A place for one message of the relay among [`VERIFIED_MAX`].
 type Place = OwnedSemaphorePermit;
 
-/// The way to the relay. Clones are the same one.
+/// The link to the relay. Clones share it.
 #[derive(Clone, Debug)]
 struct RelayLink {
     control: Control,
@@ -42,14 +43,14 @@ struct RelayLink {
     places: Arc<Semaphore>,
 }
 
-/// Somebody who was verified and has not come yet.
+/// A verified client whose connection has not arrived yet.
 #[derive(Debug)]
 struct ExpectedPeer {
     caller: Caller,
     since: Instant,
 }
 
-/// A connection that the relay has closed, or whose user has no key.
+/// A connection that the relay has closed, or whose client has no key.
 #[derive(Debug)]
 pub(super) struct ClosedRelayConn {
     pub(super) number: u64,
@@ -58,7 +59,8 @@ pub(super) struct ClosedRelayConn {
 }
 
 impl ClosedRelayConn {
-    /// Forgets who it was. To be done after its question has been answered, which comes by the same queue.
+    /// Forgets the client. To be called after its question has been answered, because the
+    /// connection comes through the same queue.
     pub(super) fn forget(self) {
         self.link.verified().remove(&self.number);
     }
@@ -73,7 +75,7 @@ impl RelayLink {
         })
     }
 
-    /// A place for the next message, once there is one.
+    /// A place for the next message, once one is free.
     async fn place(&self) -> io::Result<Place> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         place.map_err(io::Error::other)
@@ -83,7 +85,7 @@ impl RelayLink {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers. What the relay has no room for keeps its place until it has.
+    /// Sends an answer. If the relay has no room for it, the answer keeps its place until there is.
     fn send(&self, answer: ToRelay, place: Place) {
         match self.control.send(&answer, None) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -100,7 +102,7 @@ impl RelayLink {
 }
 
 impl Question {
-    /// Somebody has the key.
+    /// Answers that the client may connect as this peer.
     pub(super) fn answer(self, peer: ChannelPeer) {
         let secret: [u8; SECRET] = channel_secret(&peer.key);
         let (path, of) = match peer.target {
@@ -117,7 +119,7 @@ impl Question {
         if let Some(of) = of {
             let mut verified = self.link.verified();
             if verified.len() >= VERIFIED_MAX {
-                // The relay keeps none as long: it could not say that these are gone.
+                // The relay keeps no client longer than this, so it cannot report these as gone.
                 verified.retain(|_, entry| entry.since.elapsed() < STRANGER_MAX);
             }
             if verified.len() >= VERIFIED_MAX {
@@ -140,14 +142,14 @@ impl Question {
         self.link.send(answer, self.place);
     }
 
-    /// Nobody has.
+    /// Answers that no client may connect with this credential.
     pub(super) fn refuse(self, why: &str) {
         let (number, why) = (self.number, why.to_owned());
         self.link.send(ToRelay::Refused { number, why }, self.place);
     }
 }
 
-/// Serves the relay in the background, as long as both are there.
+/// Serves the relay in the background, as long as the relay and the agent run.
 pub(super) fn keep(
     end: OwnedFd,
     server: Server,
@@ -170,7 +172,8 @@ async fn serve(
     inputs: &mpsc::UnboundedSender<Input>,
 ) -> io::Result<()> {
     loop {
-        // Strangers reach the relay: one that was taken over, asks, and reads no answers, is not received from beyond this.
+        // Strangers reach the relay. If it is taken over and sends questions without reading
+        // answers, nothing more is received beyond this limit.
         let place = link.place().await?;
         let Some((message, with)) = link.control.receive::<ToAgent>().await? else {
             return Ok(());
@@ -235,7 +238,7 @@ mod tests {
         });
     }
 
-    /// Who has asked and gone again before the answer leaves nothing.
+    /// A client that disconnects before the answer leaves no state.
     #[tokio::test]
     async fn a_connection_that_is_gone_is_forgotten_after_its_answer() {
         let (link, _relay) = link();
@@ -268,7 +271,7 @@ mod tests {
             }
         });
         tokio::task::yield_now().await;
-        // One that is lost would be waited for without end.
+        // A lost answer would be waited for without end.
         let all = tokio::time::timeout(STRANGER_MAX, async {
             for expected in 0..COUNT {
                 let received = link.control.receive::<ToAgent>().await.unwrap();
@@ -297,7 +300,7 @@ mod tests {
         let (inputs, _taken) = mpsc::unbounded_channel();
         let serving = link.clone();
         tokio::spawn(async move { serve(&serving, |_, _, _| {}, &inputs).await });
-        // Garbage has its answer at once.
+        // Garbage is answered at once.
         let credential = vec![0xff; 64];
         let mut asked = 0;
         while link.places.available_permits() > 0 && asked < 4 * VERIFIED_MAX as u64 {
@@ -310,7 +313,7 @@ mod tests {
                 Err(_) => tokio::task::yield_now().await,
             }
         }
-        // Besides these there is what the kernel keeps both ways.
+        // In addition the kernel buffers messages in both directions.
         assert!(asked < 2 * VERIFIED_MAX as u64, "{asked} questions");
         assert_eq!(link.places.available_permits(), 0);
         let all = async {

@@ -1,6 +1,7 @@
-//! Replies to clients, until they are read. A client that does not read would have the agent keep as much as it asks for: bytes
-//! are counted by user and for all, beside a bound for each connection. Beyond a bound nothing more is kept for a connection,
-//! nor are its requests served: it is closed.
+//! Replies to clients, until they are read. A client that does not read would make the agent store
+//! as much as it requests, so bytes are counted per user and in total, and each connection has a
+//! limit too. Beyond a limit nothing more is stored for the connection and its requests are not
+//! served: it is closed.
 
 use super::socket::Socket;
 use muster_channel::admission::{ByteBounds, ByteCount};
@@ -10,27 +11,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Bytes for one connection.
+/// Byte limit of one connection.
 pub(super) const UNREAD_BYTES_MAX: usize = 64 << 20;
-/// Bytes for users.
+/// Byte limit of users.
 pub(super) const UNREAD: ByteBounds = ByteBounds {
     own: UNREAD_BYTES_MAX,
     all: 256 << 20,
     few: 1 << 20,
 };
-/// Bytes for each other agent, which asks for several users.
+/// Byte limit of each other agent, which sends requests of several users.
 pub(super) const UNREAD_OF_AGENTS: ByteBounds = ByteBounds {
     own: 2 * UNREAD_BYTES_MAX,
     all: 1 << 30,
     few: 1 << 20,
 };
-/// Room that there has to be for a request to be served: about a reply on a step of ten thousand tasks.
+/// Room required before a request is served: about the size of a reply on a step of ten thousand
+/// tasks.
 const REPLY_BYTES: usize = 64 << 10;
 
-/// What is common to both ends.
+/// State shared by both ends.
 #[derive(Debug)]
 struct Account {
-    /// Absent for a client that has no limits.
+    /// Unset for a client without limits.
     count: OnceLock<ByteCount>,
     waiting: AtomicUsize,
     is_over: AtomicBool,
@@ -58,21 +60,21 @@ impl Account {
     }
 }
 
-/// Where replies to a connection go. Clones lead to the same.
+/// The end to which replies are written. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     sender: UnboundedSender<Vec<u8>>,
     account: Arc<Account>,
 }
 
-/// Where they come out.
+/// The end from which replies are sent.
 #[derive(Debug)]
 pub(super) struct Inbox {
     receiver: UnboundedReceiver<Vec<u8>>,
     account: Arc<Account>,
 }
 
-/// Both ends, for a client whose bytes are counted, or who has no limits.
+/// Both ends, for a client whose bytes are counted, or that has no limits.
 pub(super) fn channel(count: Option<ByteCount>) -> (Outbox, Inbox) {
     let (sender, receiver) = unbounded_channel();
     let account = Arc::new(Account {
@@ -88,7 +90,7 @@ pub(super) fn channel(count: Option<ByteCount>) -> (Outbox, Inbox) {
 }
 
 impl Outbox {
-    /// Adds a reply, unless the client is gone, or does not read and is given up.
+    /// Adds a reply, unless the client has disconnected or was given up because it does not read.
     pub(super) fn send(&self, reply: &AgentReply) {
         if self.is_over() || self.sender.is_closed() {
             return;
@@ -102,7 +104,8 @@ impl Outbox {
         }
     }
 
-    /// Whether a request of the client is to be served. If there is no room for the reply, the client is given up.
+    /// Whether a request of the client may be served. If there is no room for the reply, the client
+    /// is given up.
     pub(super) fn may_ask(&self) -> bool {
         let account = &self.account;
         let fits = account.waiting.load(Relaxed) + REPLY_BYTES <= UNREAD_BYTES_MAX;
@@ -113,9 +116,9 @@ impl Outbox {
         !self.is_over()
     }
 
-    /// Bytes of the client are counted from now on. Nothing was sent to it before.
+    /// Counts the client's bytes from now on. Nothing may have been sent to it before.
     pub(super) fn count_for(&self, count: ByteCount) {
-        // Whose it is, is found out once.
+        // The owner of the connection is determined once.
         let _ = self.account.count.set(count);
     }
 
@@ -124,27 +127,27 @@ impl Outbox {
         self.account.is_over.load(Relaxed)
     }
 
-    /// Whether a request of the client waits, or what it has brought is not over.
+    /// Whether a request of the client is queued, or its effect is not over.
     pub(super) fn is_awaited(&self) -> bool {
         self.sender.strong_count() > 1
     }
 
     fn give_up(&self) {
         if !self.account.is_over.swap(true, Relaxed) {
-            // Wakes the one that writes, which may be gone.
+            // Wakes the sending task, which may have ended.
             let _ = self.sender.send(Vec::new());
         }
     }
 }
 
 impl Inbox {
-    /// Whether nothing has come.
+    /// Whether no reply was added.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.receiver.is_empty()
     }
 
-    /// How many replies have come.
+    /// Number of added replies.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.receiver.len()
@@ -158,7 +161,7 @@ impl Drop for Inbox {
     }
 }
 
-/// Sends replies as they come. Ends the connection of a client that is given up.
+/// Sends replies as they are added. Ends the connection of a client that was given up.
 pub(super) async fn send(socket: Socket, mut inbox: Inbox) {
     let (mut frames, mut written) = (Vec::new(), 0);
     while let Some(reply) = inbox.receiver.recv().await {
@@ -185,7 +188,7 @@ pub(super) async fn send(socket: Socket, mut inbox: Inbox) {
             }
             tokio::select! {
                 writable = socket.until_writable() => if writable.is_err() { return },
-                // None comes any more, but what there is is still to be sent.
+                // No more replies follow, but the remaining ones are still sent.
                 Some(more) = inbox.receiver.recv() => frames.extend(more),
             }
         }
@@ -254,7 +257,7 @@ mod tests {
         let others: Vec<ByteCount> = (0..20).map(|_| first.of_another()).collect();
         let _of_others: Vec<_> = others.iter().map(ask).collect();
         assert!(first.all() <= UNREAD.all, "{}", first.all());
-        // Who has little is served all the same.
+        // A client with few bytes is served all the same.
         let (out, inbox) = channel(Some(first.of_another()));
         assert!(out.may_ask());
         out.send(&reply);

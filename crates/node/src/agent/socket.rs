@@ -1,6 +1,6 @@
-//! Unix sockets of the agent. The runtime's own ones are woken each time that the other side has taken what was written,
-//! which wakes the agent for nothing, several times a step. These ask for that only when a write has found the socket
-//! full.
+//! Unix sockets of the agent. Sockets of the async runtime wake the agent each time that the other
+//! side has read, several times per step and to no purpose. These ask for write readiness only
+//! after a write has found the socket full.
 
 use crate::descriptors;
 use crate::sys;
@@ -17,12 +17,12 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
-/// A connection; clones are the same one.
+/// A connection; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Socket(Arc<AsyncFd<UnixStream>>);
 
 impl Socket {
-    /// Takes a connection over.
+    /// Wraps a connection.
     pub(super) fn new(stream: UnixStream) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
         let fd = sys::watch(stream, Interest::READABLE)?;
@@ -34,8 +34,9 @@ impl Socket {
         Socket::new(tokio::net::UnixStream::connect(path).await?.into_std()?)
     }
 
-    /// Takes in what is there, and what comes with it; how many bytes, none at the end. A client says at once what
-    /// is wanted: that may be there before the runtime tells.
+    /// Receives available bytes and the descriptors that come with them; returns the number of
+    /// bytes, 0 at the end. A client sends its request at once, so it may be there before the
+    /// runtime reports it.
     pub(super) fn receive_now(
         &self,
         frames: &mut Frames,
@@ -44,7 +45,7 @@ impl Socket {
         receive_into(self.0.get_ref(), frames, received)
     }
 
-    /// The same, once something is there.
+    /// The same, after waiting until bytes are available.
     pub(super) async fn receive(
         &self,
         frames: &mut Frames,
@@ -54,7 +55,7 @@ impl Socket {
             .await
     }
 
-    /// Reads what is there, once something is; nothing at the end.
+    /// Reads available bytes after waiting for them; 0 at the end.
     pub(super) async fn read(&self, chunk: &mut [u8]) -> io::Result<usize> {
         self.receive_by(|mut stream| stream.read(chunk)).await
     }
@@ -68,7 +69,7 @@ impl Socket {
             match ready.try_io(|fd| read(fd.get_ref())) {
                 Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
                 Ok(done) => return done,
-                // Not yet, then.
+                // Not ready after all.
                 Err(_) => {}
             }
         }
@@ -89,18 +90,18 @@ impl Socket {
         Ok(())
     }
 
-    /// The stream, if this is the only one of the clones.
+    /// The stream, if this is its only clone.
     pub(super) fn into_stream(self) -> Option<UnixStream> {
         Arc::into_inner(self.0).map(AsyncFd::into_inner)
     }
 
     /// Writes as much as the socket takes at once.
     pub(super) fn write_some(&self, bytes: &[u8]) {
-        // The client may be gone, or may not read.
+        // The client may have disconnected, or may not read.
         let _ = self.0.get_ref().write(bytes);
     }
 
-    /// The same; how many bytes that was.
+    /// The same; returns the number of bytes.
     ///
     /// # Errors
     /// The connection is gone.
@@ -114,9 +115,9 @@ impl Socket {
         }
     }
 
-    /// Ends the connection, for its readers too.
+    /// Ends the connection, also for its readers.
     pub(super) fn close(&self) {
-        // It may have ended already.
+        // The connection may have ended already.
         let _ = self.0.get_ref().shutdown(Shutdown::Both);
     }
 
@@ -130,7 +131,8 @@ impl Socket {
 }
 
 thread_local! {
-    /// What all connections are read into: memory of its own would have to be cleared for each.
+    /// Buffer shared by all connections: a separate buffer for each would have to be cleared each
+    /// time.
     static CHUNK: RefCell<Vec<u8>> = RefCell::new(vec![0; 8 << 10]);
 }
 
@@ -146,7 +148,7 @@ fn receive_into(
     })
 }
 
-/// Writes what comes into the outlet, until either end is gone.
+/// Writes what the outlet receives, until either end is gone.
 pub(super) fn spawn_writer(socket: Socket) -> super::Outlet {
     let (outlet, mut inbox) = mpsc::unbounded_channel::<Vec<u8>>();
     tokio::spawn(async move {
@@ -162,7 +164,7 @@ pub(super) fn spawn_writer(socket: Socket) -> super::Outlet {
     outlet
 }
 
-/// The same, with the descriptors that have come and were not taken: those of a message come before it.
+/// The same, and receives descriptors; those of a message arrive before the message.
 pub(super) async fn receive_frames<T: for<'b> minicbor::Decode<'b, ()> + Message>(
     socket: &Socket,
     received: &mut VecDeque<OwnedFd>,
@@ -185,7 +187,7 @@ pub(super) async fn receive_frames<T: for<'b> minicbor::Decode<'b, ()> + Message
     }
 }
 
-/// Hands on every frame that comes, until the stream ends; gives why it did.
+/// Passes on every frame until the stream ends; returns the reason for the end.
 pub(super) async fn read_frames<T: for<'b> minicbor::Decode<'b, ()> + Message>(
     socket: Socket,
     mut take: impl FnMut(T),
@@ -212,7 +214,7 @@ pub(super) async fn read_frames<T: for<'b> minicbor::Decode<'b, ()> + Message>(
 mod tests {
     use super::*;
 
-    /// More than a socket takes: the writer waits for the reader.
+    /// Sends more than a socket takes, so the writer waits for the reader.
     #[tokio::test]
     async fn what_does_not_fit_waits() {
         let (near, far) = UnixStream::pair().unwrap();

@@ -1,5 +1,5 @@
-//! Control channels to the step daemons of this node. Each is a socket pair that the launcher makes, of which it gives this process one
-//! end once the daemon has the other.
+//! Control channels to the step daemons of this node. Each is a socket pair that the launcher
+//! creates; this process gets one end after the daemon has got the other.
 
 use super::Input;
 use super::closing::Streams;
@@ -19,11 +19,11 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// All of them.
+/// All channels.
 #[derive(Debug, Default)]
 pub(super) struct StepdChannels {
     open: HashMap<StepdChannelId, ChannelEnd>,
-    /// Those that the launcher is to make, by the step that the daemon gets.
+    /// Channels that the launcher was ordered to create, by the step that the daemon gets.
     expected: HashMap<AttemptStep, StepdChannelId>,
 }
 
@@ -42,7 +42,7 @@ impl Drop for ChannelEnd {
 }
 
 impl ChannelEnd {
-    /// `id` comes with the input that says that there is something to read.
+    /// `id` is passed with the input that reports readable data.
     fn new(
         stream: UnixStream,
         id: StepdChannelId,
@@ -53,7 +53,7 @@ impl ChannelEnd {
         let watched = Arc::clone(&fd);
         let watcher = tokio::spawn(async move {
             while let Ok(mut ready) = watched.readable().await {
-                // The end stays to be read for ever.
+                // A closed end would stay readable for ever.
                 let last = ready.ready().is_read_closed();
                 ready.clear_ready();
                 if inputs.send(Input::StepdReadable(id)).is_err() || last {
@@ -68,7 +68,7 @@ impl ChannelEnd {
         })
     }
 
-    /// Takes in what has come; whether more may come.
+    /// Receives the available messages; returns whether more may follow.
     fn read(&mut self, events: &mut Vec<StepdEvent>) -> bool {
         let mut chunk = [0; 4 << 10];
         let open = loop {
@@ -93,12 +93,13 @@ impl ChannelEnd {
 }
 
 impl StepdChannels {
-    /// The launcher is ordered to have a daemon run this step.
+    /// Records that the launcher is ordered to give a daemon this step.
     pub(super) fn expect(&mut self, id: StepdChannelId, attempt: JobAttempt, step: StepNo) {
         self.expected.insert(AttemptStep::new(attempt, step), id);
     }
 
-    /// The launcher has made the channel to the daemon of this step. One that is not needed any more is closed.
+    /// Takes the channel to the daemon of this step. A channel that is not needed any more is
+    /// closed.
     pub(super) fn open(
         &mut self,
         AttemptStep { attempt, step }: AttemptStep,
@@ -110,7 +111,8 @@ impl StepdChannels {
         };
         match ChannelEnd::new(UnixStream::from(end), id, inputs.clone()) {
             Ok(channel) => drop(self.open.insert(id, channel)),
-            // The daemon sees that it is closed, and the launcher that it ends.
+            // The daemon notices the closed channel, and the launcher notices the end of the
+            // daemon.
             Err(e) => log::error!("step {}.{step}: no control channel: {e}", attempt.job),
         }
     }
@@ -120,7 +122,7 @@ impl StepdChannels {
         self.expected.retain(|_, expected| *expected != id);
     }
 
-    /// What a daemon has sent, if it has sent something, or is gone.
+    /// Data that a daemon has sent, or its end.
     pub(super) fn read(&mut self, id: StepdChannelId) -> Option<agent::Event> {
         let mut events = Vec::new();
         let is_open = self.open.get_mut(&id)?.read(&mut events);
@@ -131,10 +133,12 @@ impl StepdChannels {
         })
     }
 
-    /// Sends a frame, as a whole or not at all as far as its reader is concerned; whether it was sent.
+    /// Sends a frame completely or, from its reader's point of view, not at all; returns whether it
+    /// was sent.
     pub(super) fn send(&self, id: StepdChannelId, frame: &[u8], with: Option<&Streams>) -> bool {
         let with = with.map(Streams::numbers).unwrap_or_default();
-        // A daemon that waits for a step has read all, so that this much is taken at once.
+        // A daemon that waits for a step has read everything, so a frame of this size is taken at
+        // once.
         let sent = self
             .open
             .get(&id)
@@ -142,7 +146,7 @@ impl StepdChannels {
         matches!(sent, Some(Ok(n)) if n == frame.len())
     }
 
-    /// Sends streams alone; whether they were sent.
+    /// Sends streams without a message; returns whether they were sent.
     pub(super) fn send_streams(&self, id: StepdChannelId, streams: &Streams) -> bool {
         let channel = self.open.get(&id);
         channel.is_some_and(|channel| streams.send(channel.fd.get_ref()))

@@ -1,4 +1,5 @@
-//! What the agent asks its supervisor for: connections. See [`crate::supervisor::lines`].
+//! The agent's requests to its supervisor, mainly for connections. See
+//! [`crate::supervisor::lines`].
 
 use super::Input;
 use super::order_link::OrderLink;
@@ -17,7 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, mpsc};
 
-/// Asks for connections to one place, one at a time.
+/// Requests connections to one place, one at a time.
 #[derive(Debug)]
 pub(super) struct Dialer {
     answers: AsyncFd<OwnedFd>,
@@ -25,7 +26,7 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// Has to be called with the runtime there.
+    /// Must be called inside the runtime.
     pub(super) fn new(answers: OwnedFd, requests: RequestSender) -> io::Result<Dialer> {
         Ok(Dialer {
             answers: sys::watch(answers, Interest::READABLE)?,
@@ -33,7 +34,7 @@ impl Dialer {
         })
     }
 
-    /// A new connection to the launcher.
+    /// Requests a new connection to the launcher.
     pub(super) async fn connect_launcher(&self) -> io::Result<(Socket, OrderLink)> {
         self.requests.send(&SupervisorRequest::Launcher)?;
         let events = self.answer(LAUNCHER_EVENTS).await?;
@@ -42,19 +43,20 @@ impl Dialer {
         Ok((events, OrderLink::new(orders)?))
     }
 
-    /// A new connection to the controller.
+    /// Requests a new connection to the controller.
     pub(super) async fn connect_controller(&self) -> io::Result<Socket> {
         self.ask(0, &SupervisorRequest::Controller).await
     }
 
-    /// Says that the controller gives another configuration.
+    /// Reports that the controller has another configuration.
     pub(super) fn note_configuration(&self) {
         if let Err(e) = self.requests.send(&SupervisorRequest::Configuration) {
             log::error!("the configuration is not fetched: {e}");
         }
     }
 
-    /// A credential for this node, which has this secret in it, or one of its own. Numbers are not zero, and each is another one.
+    /// Requests a credential for this node that contains this secret, or a secret of its own.
+    /// Request numbers are nonzero and all different.
     pub(super) async fn make_credential(
         &self,
         number: u64,
@@ -79,13 +81,13 @@ impl Dialer {
         Ok((scheme, bytes, own.unwrap_or(secret)))
     }
 
-    /// A connection that is asked for under this number.
+    /// Waits for the connection requested under this number.
     async fn ask(&self, number: u64, request: &SupervisorRequest) -> io::Result<Socket> {
         let connected = self.descriptor(number, request).await?;
         Socket::new(UnixStream::from(connected))
     }
 
-    /// What is asked for under this number. There is at most one request under way.
+    /// Sends a request under this number. At most one request is under way.
     async fn descriptor(&self, number: u64, request: &SupervisorRequest) -> io::Result<OwnedFd> {
         self.requests.send(request)?;
         self.answer(number).await
@@ -96,7 +98,7 @@ impl Dialer {
         let answer = |line: &OwnedFd| take_answer(line);
         loop {
             let (of, given) = self.answers.async_io(Interest::READABLE, answer).await?;
-            // Others are for requests that were given up.
+            // Other answers belong to abandoned requests.
             if of == number {
                 return given;
             }
@@ -104,7 +106,7 @@ impl Dialer {
     }
 }
 
-/// Takes what the supervisor says by itself: what became of the configuration.
+/// Receives what the supervisor sends unasked: results of applying the configuration.
 pub(super) async fn follow_news(line: OwnedFd, inputs: mpsc::UnboundedSender<Input>) {
     let line = match sys::watch(line, Interest::READABLE) {
         Ok(line) => line,
@@ -119,17 +121,18 @@ pub(super) async fn follow_news(line: OwnedFd, inputs: mpsc::UnboundedSender<Inp
     }
 }
 
-/// Asks for connections to other agents, for several at a time.
+/// Requests connections to other agents, several at a time.
 #[derive(Debug)]
 pub(crate) struct PeerDialer(Mutex<(Dialer, u64)>);
 
 impl PeerDialer {
-    /// Has to be called with the runtime there.
+    /// Must be called inside the runtime.
     pub(super) fn new(answers: OwnedFd, requests: RequestSender) -> io::Result<PeerDialer> {
         Ok(PeerDialer(Mutex::new((Dialer::new(answers, requests)?, 0))))
     }
 
-    /// A new connection to the agent whose socket has this path. The supervisor has said by it which node this is.
+    /// Requests a new connection to the agent whose socket has this path. The supervisor has
+    /// already stated this node's name on it.
     pub(super) async fn connect(&self, path: &str) -> io::Result<Socket> {
         let mut dialer = self.0.lock().await;
         let (dialer, last) = &mut *dialer;

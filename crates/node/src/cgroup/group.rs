@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Rounds of killing what a group has, where the kernel does not kill all at once.
+/// Number of rounds of killing, if the kernel cannot kill a whole group at once.
 const ROUNDS_MAX: u32 = 64;
 
 /// See the module.
@@ -23,7 +23,7 @@ const ROUNDS_MAX: u32 = 64;
 pub(super) struct Group {
     dir: OwnedFd,
     pub(super) version: Version,
-    /// For messages, and for daemons.
+    /// Path, for messages and for daemons.
     pub(super) path: PathBuf,
 }
 
@@ -37,7 +37,7 @@ impl Group {
         .union(OFlag::O_NOFOLLOW)
         .union(OFlag::O_CLOEXEC);
 
-    /// The group with this directory, of which only root can be the owner of what leads to it.
+    /// The group with this directory. Only root may own the directories that lead to it.
     pub(super) fn open(path: &Path, version: Version) -> io::Result<Group> {
         Ok(Group {
             dir: open(path, Self::DIR, Mode::empty()).map_err(|e| named(path, "", e))?,
@@ -46,7 +46,7 @@ impl Group {
         })
     }
 
-    /// The one that the launcher has made.
+    /// The group that the launcher has created.
     pub(super) fn at(place: &GroupPlace) -> io::Result<Group> {
         let version = match place.is_v2 {
             true => Version::V2,
@@ -64,7 +64,7 @@ impl Group {
         }
     }
 
-    /// A group below this one, which is made if there is none.
+    /// A group below this one, created if it does not exist.
     pub(super) fn make(&self, name: &str) -> io::Result<Group> {
         match mkdirat(&self.dir, name, Mode::from_bits_truncate(0o755)) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -88,7 +88,7 @@ impl Group {
         openat(&self.dir, name, flags, Mode::empty()).map_err(|e| named(&self.path, name, e))
     }
 
-    /// Writes a value. The kernel takes it whole, or says why not.
+    /// Writes a value. The kernel takes it completely, or returns an error.
     pub(super) fn write(&self, name: &str, value: &str) -> io::Result<()> {
         let file = self.file(name, OFlag::O_WRONLY)?;
         let written = nix::unistd::write(&file, value.as_bytes());
@@ -100,7 +100,7 @@ impl Group {
         io::read_to_string(fs::File::from(file)).map_err(|e| named(&self.path, name, e))
     }
 
-    /// Where processes join it.
+    /// The file by which processes join the group.
     pub(super) fn entrance(&self) -> io::Result<OwnedFd> {
         self.file("cgroup.procs", OFlag::O_WRONLY)
     }
@@ -115,14 +115,14 @@ impl Group {
             .collect()
     }
 
-    /// Groups below whose names begin so.
+    /// Groups below this one whose names begin with the prefix.
     pub(super) fn children_like(&self, start: &str) -> Vec<String> {
         let mut names = self.children();
         names.retain(|name| name.starts_with(start));
         names
     }
 
-    /// Processes in it and below.
+    /// Processes in the group and below.
     pub(super) fn members(&self) -> Vec<i32> {
         let text = self.read("cgroup.procs").unwrap_or_default();
         let mut pids: Vec<i32> = text.lines().filter_map(|l| l.parse().ok()).collect();
@@ -132,7 +132,7 @@ impl Group {
         pids
     }
 
-    /// Whether there are processes in it or below.
+    /// Whether there are processes in the group or below.
     pub(super) fn is_populated(&self) -> bool {
         match self.version {
             Version::V2 => self
@@ -142,13 +142,14 @@ impl Group {
         }
     }
 
-    /// Kills all processes in it and below, frozen ones too, and those that are being made.
+    /// Kills all processes in the group and below, including frozen ones and those that are being
+    /// forked.
     pub(super) fn kill(&self) {
         if self.version == Version::V2 && self.write("cgroup.kill", "1").is_ok() {
             return;
         }
-        // None can fork while it is frozen, and none can end. While it freezes some still may: what is signalled is a member after its
-        // number was held, too.
+        // A frozen process can neither fork nor end. Until freezing is complete some still can;
+        // each signalled process is verified to be a member after its descriptor was opened.
         for _ in 0..ROUNDS_MAX {
             self.freeze(true);
             let members = self.members();
@@ -165,7 +166,7 @@ impl Group {
         }
     }
 
-    /// Stops all processes in it and below, or has them go on.
+    /// Stops or continues all processes in the group and below.
     pub(super) fn freeze(&self, is_frozen: bool) {
         let written = match (self.version, is_frozen) {
             (Version::V2, _) => self.write("cgroup.freeze", if is_frozen { "1" } else { "0" }),
@@ -177,7 +178,7 @@ impl Group {
         }
     }
 
-    /// Lets groups below have these controllers of version 2.
+    /// Enables these controllers of version 2 for groups below.
     pub(super) fn pass_on(&self, controllers: &[&str]) -> io::Result<()> {
         let there = self.read("cgroup.subtree_control")?;
         let missing = |name: &&&str| !there.split_whitespace().any(|word| word == **name);
@@ -187,7 +188,7 @@ impl Group {
         Ok(())
     }
 
-    /// Limits memory. A group of version 1 has no limit yet, or the same.
+    /// Limits memory. A group of version 1 has no limit yet, or the same one.
     pub(super) fn limit_memory(&self, limits: &MemoryLimits) -> io::Result<()> {
         let value = |bytes: u64| bytes.to_string();
         match self.version {
@@ -206,7 +207,8 @@ impl Group {
                 if let Some(hard) = limits.hard {
                     self.write("memory.max", &value(hard))?;
                 }
-                // At the hard limit it would only slow down what is to be killed there.
+                // At the hard limit, throttling would only delay processes that are about to be
+                // killed.
                 if let Some(soft) = limits.soft.filter(|soft| limits.hard > Some(*soft)) {
                     self.write("memory.high", &value(soft))?;
                 }
@@ -218,7 +220,7 @@ impl Group {
         Ok(())
     }
 
-    /// Processes of it that the kernel has killed for want of memory.
+    /// Number of its processes that the kernel has killed for lack of memory.
     pub(super) fn oom_kills(&self) -> u64 {
         let name = match self.version {
             Version::V1 => "memory.oom_control",
@@ -227,7 +229,7 @@ impl Group {
         self.read(name).map_or(0, |text| oom_kills(&text))
     }
 
-    /// What its processes have used, those that have ended too.
+    /// Resource usage of its processes, including ended ones.
     pub(super) fn usage(&self) -> GroupUsage {
         let (user_us, system_us) = self
             .read("cpu.stat")
@@ -266,7 +268,7 @@ impl Group {
 mod tests {
     use super::*;
 
-    /// It was the node's fault at once, which was drained.
+    /// The failure was attributed to the node at once, which was drained.
     #[test]
     fn a_group_for_which_something_lacks_is_tried_again() {
         for number in [Errno::EMFILE, Errno::ENOMEM, Errno::ENOSPC] {

@@ -1,4 +1,4 @@
-//! Groups of the jobs of a node, as its launcher makes, uses and removes them.
+//! Groups of the jobs of a node, as its launcher creates, uses and removes them.
 
 use super::Entrances;
 use super::group::Group;
@@ -16,37 +16,37 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// The group that all of this program's are below.
+/// The group above all groups of this program.
 const ROOT: &str = "muster";
-/// Groups of a job: of its script, and of its step daemons.
+/// Groups of a job: one for its script and one for its step daemons.
 const SCRIPT: &str = "step_batch";
 const DAEMONS: &str = "stepd";
 
-/// Controllers by which jobs are held to what they have.
+/// Controllers that limit the resources of jobs.
 const LIMITING: [Controller; 3] = [Controller::Memory, Controller::Cpuset, Controller::Devices];
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Jobs {
-    /// Which of the groups below [`ROOT`] is this node's: no other node on this machine has one of that name.
+    /// Name of this node's group below [`ROOT`]. No other node on this machine has the same name.
     own: String,
     machine_memory: u64,
     is_root: bool,
-    /// What is used, for the settings that jobs had last.
+    /// The effective settings, from the site settings that jobs had last.
     site: Option<Site>,
     jobs: BTreeMap<JobAttempt, Job>,
-    /// Jobs whose processes were killed and may not be gone.
+    /// Jobs whose processes were killed and may still exist.
     killed: RefCell<BTreeSet<JobAttempt>>,
-    /// Groups that could not be removed yet, by the directory above.
+    /// Groups whose removal has failed so far, by the directory above.
     left: Vec<(PathBuf, String)>,
 }
 
-/// What the site's settings come to here.
+/// The effective site settings on this machine.
 #[derive(Debug)]
 struct Site {
     settings: CgroupSettings,
     found: Hierarchies,
-    /// This node's groups.
+    /// The group of this node.
     nodes: HashMap<Controller, Group>,
 }
 
@@ -55,19 +55,20 @@ struct Site {
 struct Job {
     name: String,
     tracking: Option<Group>,
-    /// That of version 1 which limits memory.
+    /// The version 1 group that limits memory.
     memory: Option<Group>,
-    /// Others of version 1.
+    /// Other groups of version 1.
     others: Vec<Group>,
-    /// Memory is limited in `tracking`.
+    /// `tracking` limits memory.
     has_memory: bool,
-    /// Groups were made of what the job has; those that a launcher before has made are only followed.
+    /// Settings of groups created for the job's resources; `None` if an earlier launcher created
+    /// them, which are only used for tracking.
     settings: Option<CgroupSettings>,
 }
 
 impl Jobs {
-    /// Groups of the node with this spool directory. What an earlier launcher has left of jobs that are not known is killed and
-    /// removed; those of others go on.
+    /// Opens the groups of the node with this spool directory. Groups that an earlier launcher left
+    /// for unknown jobs are killed and removed; those of known jobs continue.
     pub(crate) fn open(spool: &Path, known: &[JobAttempt]) -> io::Result<Jobs> {
         let mut jobs = Jobs {
             own: crate::own_name(spool)?,
@@ -121,7 +122,8 @@ impl Jobs {
         }
     }
 
-    /// What these settings come to: this node's groups are made. What of it cannot be had is left out, and said once.
+    /// The effective settings on this machine, after creating this node's groups. Unavailable
+    /// controllers are left out and logged once.
     fn site(&mut self, settings: &CgroupSettings) -> &Site {
         let is_it = |site: &Site| site.settings == *settings;
         let site = self.site.take().filter(is_it);
@@ -129,7 +131,7 @@ impl Jobs {
         self.site.insert(site)
     }
 
-    /// Where a job's script joins.
+    /// The groups that a job's script joins.
     pub(crate) fn of_script(
         &mut self,
         attempt: JobAttempt,
@@ -141,7 +143,7 @@ impl Jobs {
         }
     }
 
-    /// Where a step daemon joins, and what it makes groups of its steps in.
+    /// The groups that a step daemon joins, and those in which it creates groups of its steps.
     pub(crate) fn of_daemon(
         &mut self,
         attempt: JobAttempt,
@@ -161,7 +163,7 @@ impl Jobs {
         Ok((job.entrances(DAEMONS)?, Some(groups)))
     }
 
-    /// Others than root have no groups of their own.
+    /// Only root can create groups.
     fn of_root<'c>(&self, of: Option<&'c Confinement>) -> Option<&'c Confinement> {
         of.filter(|_| self.is_root)
     }
@@ -175,7 +177,7 @@ impl Jobs {
                 .iter()
                 .any(|(other, job)| *other != attempt && job.name == name);
             let name = match taken {
-                // Another attempt is not gone yet.
+                // Another attempt of the job still exists.
                 true => format!("{name}.{}", attempt.attempt.0),
                 false => name,
             };
@@ -186,7 +188,7 @@ impl Jobs {
         Ok(&self.jobs[&attempt])
     }
 
-    /// Whether processes of a job are left in its groups.
+    /// Whether processes of a job remain in its groups.
     fn has_members(&self, attempt: JobAttempt) -> bool {
         let tracking = self
             .jobs
@@ -205,7 +207,7 @@ impl Jobs {
         populated.map(Group::members).unwrap_or_default()
     }
 
-    /// Kills all processes of a job, its step daemons included; whether it has groups.
+    /// Kills all processes of a job including its step daemons; returns whether the job has groups.
     pub(crate) fn kill(&self, attempt: JobAttempt) -> bool {
         let tracking = self
             .jobs
@@ -219,12 +221,12 @@ impl Jobs {
         true
     }
 
-    /// Kills what has come of a job's script, but for its steps.
+    /// Kills all processes that descend from a job's script, apart from its steps.
     pub(crate) fn kill_script(&self, attempt: JobAttempt) {
         self.kill_below(attempt, |name| name == SCRIPT);
     }
 
-    /// Kills the tasks of a job's steps, or of one.
+    /// Kills the tasks of a job's steps, or of one step.
     pub(crate) fn kill_steps(&self, attempt: JobAttempt, step: Option<&str>) {
         self.kill_below(attempt, |name| match step {
             Some(step) => name.strip_prefix("step_") == Some(step),
@@ -232,7 +234,7 @@ impl Jobs {
         });
     }
 
-    /// Stops a job's script and tasks, or has them go on. Its step daemons go on anyway.
+    /// Stops or continues a job's script and tasks. Its step daemons continue in any case.
     pub(crate) fn freeze(&self, attempt: JobAttempt, is_frozen: bool) {
         self.each_below(attempt, |_| true, |group| group.freeze(is_frozen));
     }
@@ -255,13 +257,13 @@ impl Jobs {
         }
     }
 
-    /// Processes of a job's script that the kernel has killed for want of memory.
+    /// Number of processes of a job's script that the kernel has killed for lack of memory.
     pub(crate) fn oom_kills_of_script(&self, attempt: JobAttempt) -> u64 {
         let memory = self.jobs.get(&attempt).and_then(Job::memory_of_script);
         memory.map_or(0, |group| group.oom_kills())
     }
 
-    /// What a job's script has used, if that is asked for.
+    /// Resource usage of a job's script, if usage is collected.
     pub(crate) fn usage_of_script(&self, attempt: JobAttempt) -> Option<GroupUsage> {
         let job = self
             .jobs
@@ -272,7 +274,7 @@ impl Jobs {
         Some(together(groups.iter().flatten()))
     }
 
-    /// Nothing of a job is left: its groups go.
+    /// Removes the groups of a job without processes.
     pub(crate) fn remove(&mut self, attempt: JobAttempt) {
         if let Some(job) = self.jobs.remove(&attempt) {
             let groups = job.tracking.into_iter().chain(job.memory).chain(job.others);
@@ -283,7 +285,7 @@ impl Jobs {
         self.remove_left();
     }
 
-    /// Removes groups that could not be removed before.
+    /// Retries failed removals of groups.
     pub(crate) fn remove_left(&mut self) {
         self.left.retain(|(above, name)| {
             let version = Version::V1;
@@ -292,7 +294,7 @@ impl Jobs {
         });
     }
 
-    /// Whether all processes of some job that was killed are gone now.
+    /// Whether all processes of some killed job have ended.
     pub(crate) fn take_emptied(&mut self) -> bool {
         let mut killed = std::mem::take(self.killed.get_mut());
         let before = killed.len();
@@ -302,14 +304,14 @@ impl Jobs {
         is_any
     }
 
-    /// Processes are waited for to be gone.
+    /// Whether the launcher waits for processes to end.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.left.is_empty() || !self.killed.borrow().is_empty()
     }
 }
 
 impl Job {
-    /// Where processes of a part of the job join.
+    /// The group that processes of a part of the job join.
     fn entrances(&self, part: &str) -> io::Result<Entrances> {
         let below = self.tracking.as_ref().map(|g| g.make(part)).transpose()?;
         let counted = self.memory.as_ref().filter(|_| self.accounts_for(part));
@@ -320,12 +322,12 @@ impl Job {
         Ok(Entrances(entrances))
     }
 
-    /// Whether memory of a part is counted by itself, apart from that of steps.
+    /// Whether memory of a part is counted separately from that of steps.
     fn accounts_for(&self, part: &str) -> bool {
         part == SCRIPT && self.settings.as_ref().is_some_and(|s| s.accounts)
     }
 
-    /// Where memory of the script is counted.
+    /// The group in which memory of the script is counted.
     fn memory_of_script(&self) -> Option<Group> {
         let tracking = self.tracking.as_ref().filter(|_| self.has_memory);
         let counted = self.memory.as_ref().or(tracking)?;
@@ -352,7 +354,7 @@ impl Site {
         found
     }
 
-    /// Makes this node's group in the hierarchy of a controller.
+    /// Creates this node's group in the hierarchy of a controller.
     fn use_controller(&mut self, controller: Controller, own: &str) -> Result<(), String> {
         let missing = || "no hierarchy that may be used has it".to_owned();
         let at = self.found.of(controller).ok_or_else(missing)?;
@@ -365,7 +367,7 @@ impl Site {
         self.nodes.get(&controller)
     }
 
-    /// Makes the groups of a job, with its limits.
+    /// Creates the groups of a job, with its limits.
     fn make_job(&self, name: &str, of: &Confinement, machine_memory: u64) -> io::Result<Job> {
         let settings = &self.settings;
         let mut job = Job {
@@ -421,7 +423,7 @@ impl Site {
     }
 }
 
-/// The rule of version 1 that is about a device. What is not there is no device.
+/// The version 1 rule for a device; `None` if the file does not exist or is not a device.
 fn device_rule(file: &str) -> Option<String> {
     let of = std::fs::metadata(file).ok()?;
     let kind = of.file_type();
@@ -434,7 +436,7 @@ fn device_rule(file: &str) -> Option<String> {
     Some(format!("{letter} {major}:{minor} rwm"))
 }
 
-/// Whether a controller has something to do.
+/// Whether a controller is needed.
 fn is_wanted(settings: &CgroupSettings, controller: Controller) -> bool {
     match controller {
         Controller::Memory => settings.ram || settings.swap || settings.accounts,
@@ -444,7 +446,7 @@ fn is_wanted(settings: &CgroupSettings, controller: Controller) -> bool {
     }
 }
 
-/// Makes the group of this node, whose groups may have this controller.
+/// Creates the group of this node and enables the controller for groups below it.
 fn node_group(at: &Hierarchy, own: &str, used: Controller) -> io::Result<Group> {
     let pass_on = |group: &Group| match (at.version, used) {
         (Version::V2, Controller::Memory | Controller::Cpuset) => group.pass_on(&[used.name()]),
@@ -461,7 +463,8 @@ fn node_group(at: &Hierarchy, own: &str, used: Controller) -> io::Result<Group> 
                 }
             }
             (Version::V1, Controller::Memory) => {
-                // The only way since Linux 5.11; before that a group's limit did not hold for those below.
+                // The only way since Linux 5.11; before, a group's limit did not apply to groups
+                // below.
                 let _ = below.write("memory.use_hierarchy", "1");
             }
             _ => {}
@@ -472,7 +475,8 @@ fn node_group(at: &Hierarchy, own: &str, used: Controller) -> io::Result<Group> 
     Ok(group)
 }
 
-/// The attempt whose group has this name among these: `job_7`, or `job_7.2` where that of an attempt before was not gone yet.
+/// The attempt that a group name belongs to: `job_7`, or `job_7.2` if the group of an earlier
+/// attempt still existed.
 fn run_of_group<'k>(
     name: &str,
     names: &[String],

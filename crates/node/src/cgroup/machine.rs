@@ -5,13 +5,13 @@ use muster_proto::cgroup::CgroupVersion;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use std::fs;
 
-/// What control groups can do for jobs here.
+/// Features of control groups on this machine that jobs can use.
 #[derive(Clone, Debug)]
 pub struct ControllerUse {
     controller: Controller,
-    /// The version of the groups, or why there are none.
+    /// The version of the groups, or the reason why there are none.
     pub usable: Result<&'static str, String>,
-    /// What is not done without.
+    /// A required controller that is missing.
     pub effect: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl ControllerUse {
     }
 }
 
-/// What a launcher can use here, which is root or is not.
+/// The hierarchies that a launcher can use here, as root or as another user.
 pub fn uses(is_roots: bool) -> Vec<ControllerUse> {
     let found = hierarchies(CgroupVersion::Any, "");
     let all = [
@@ -61,7 +61,7 @@ fn usable(found: &Hierarchies, of: Controller, is_roots: bool) -> Result<&'stati
     }
 }
 
-/// Those that the site lets be used.
+/// The controllers that the site permits.
 pub(super) fn hierarchies(version: CgroupVersion, mount_point: &str) -> Hierarchies {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let controllers = |root: &std::path::Path| fs::read_to_string(root.join("cgroup.controllers"));

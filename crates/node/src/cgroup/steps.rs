@@ -1,4 +1,4 @@
-//! Groups of the steps that a daemon runs, below those of its job.
+//! Groups of the steps of a daemon, below those of its job.
 
 use super::Entrances;
 use super::group::Group;
@@ -15,15 +15,15 @@ pub(crate) struct JobGroups {
     memory: Option<Group>,
 }
 
-/// Those of a step that runs.
+/// Groups of a running step.
 #[derive(Debug)]
 pub(crate) struct StepGroup {
     name: String,
     tracking: Option<Group>,
     memory: Option<Group>,
-    /// What it uses is asked for.
+    /// Resource usage is collected.
     accounts: bool,
-    /// Where tasks join.
+    /// The group that tasks join.
     pub(crate) entrances: Entrances,
 }
 
@@ -37,7 +37,7 @@ impl JobGroups {
         })
     }
 
-    /// Makes those of a step that may have so many MiB; 0 is what its job has.
+    /// Creates the groups of a step with a memory limit in MiB; 0 is the limit of the job.
     pub(crate) fn begin(&self, step: StepNo, memory_mib: u64) -> io::Result<StepGroup> {
         let name = format!("step_{step}");
         let make = |job: &Option<Group>| job.as_ref().map(|job| job.make(&name)).transpose();
@@ -61,31 +61,31 @@ impl JobGroups {
         })
     }
 
-    /// The step is over: what is left of it is killed, and its groups go once it is gone.
+    /// Ends the step: kills its remaining processes, and removes its groups once these have ended.
     pub(crate) fn end(&self, step: &StepGroup) {
         step.kill();
         for job in [&self.tracking, &self.memory].into_iter().flatten() {
-            // What is not empty yet goes with the job's.
+            // A group that is not empty yet is removed with the job's.
             let _ = job.remove(&step.name);
         }
     }
 }
 
 impl StepGroup {
-    /// Kills all that is in it.
+    /// Kills all processes in the group.
     pub(crate) fn kill(&self) {
         if let Some(group) = self.tracking.as_ref().filter(|g| g.is_populated()) {
             group.kill();
         }
     }
 
-    /// What its processes have used so far, if that is asked for.
+    /// Resource usage of its processes so far, if usage is collected.
     pub(crate) fn usage(&self) -> Option<GroupUsage> {
         let groups = [&self.memory, &self.tracking].into_iter().flatten();
         self.accounts.then(|| together(groups))
     }
 
-    /// Processes that the kernel has killed for want of memory.
+    /// Number of processes that the kernel has killed for lack of memory.
     pub(crate) fn oom_kills(&self) -> u64 {
         let groups = [&self.memory, &self.tracking].into_iter().flatten();
         groups.map(Group::oom_kills).max().unwrap_or(0)

@@ -1,6 +1,6 @@
-//! The process that measures: it becomes a user without rights, forks, and each of the two does what a rank does.
-//! What one may of the other is what ranks of a step may, which have the same user, the same namespaces and the same
-//! ancestor, so that nothing has to be supposed.
+//! The measuring process: it becomes an unprivileged user and forks, and both processes behave like
+//! ranks. Their rights to each other are those of ranks of a step, which have the same user,
+//! namespaces and ancestor, so that nothing has to be assumed.
 #![allow(unsafe_code)]
 
 use super::CrossMemory;
@@ -14,22 +14,22 @@ use std::time::Instant;
 
 /// A message of this size is copied.
 const MESSAGE: usize = 1 << 20;
-/// So often; the fastest counts, as others may work on the machine.
+/// Number of repetitions; the fastest counts, because other processes may use the machine.
 const ROUNDS: u64 = 12;
-/// Copying through shared memory is done in pieces of this size,
+/// Size of the pieces for copying through shared memory,
 const PIECE: usize = 32 << 10;
-/// of which so many are under way at a time.
+/// and the number of pieces under way at a time.
 const PIECES: usize = 8;
-/// Seconds that all of it may take.
+/// Time limit of the whole measurement, seconds.
 const PATIENCE_S: u32 = 10;
 
 /// What both processes see.
 #[repr(C)]
 struct Shared {
-    /// Pieces that the parent has put in; the child takes them out.
+    /// Pieces that the parent has written; the child removes them.
     put: AtomicU64,
     taken: AtomicU64,
-    /// The child waits at this round, the parent lets it begin.
+    /// The round that the parent has released; the child waits for it.
     round: AtomicU64,
     /// The child's results: MB/s, and an errno.
     attach: AtomicU32,
@@ -56,7 +56,8 @@ fn measure() -> io::Result<CrossMemory> {
     if nix::unistd::geteuid().is_root() {
         sys::leave_protection();
         sys::become_user(NO_ACCOUNT, NO_ACCOUNT, &[])?;
-        // As after exec(2): a change of user has made this process one that others may not look into.
+        // As after exec(2): the change of user has made this process one that others may not
+        // inspect.
         sys::set_dumpable();
     }
     // SAFETY: this sets a timer. Whatever goes wrong, neither process stays: the other goes with this one.
@@ -115,7 +116,7 @@ fn slot(shared: &Shared, piece: u64) -> *mut u8 {
         .wrapping_add(at)
 }
 
-/// Waits as ranks do, but gives the CPU away where there is only one.
+/// Waits as ranks do, but yields the CPU if there is only one.
 fn wait_until(holds: impl Fn() -> bool) {
     let mut tries = 0u32;
     while !holds() {
@@ -209,13 +210,13 @@ fn read_from(parent: u32, message: &[u8], target: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// `kernel.yama.ptrace_scope`, where the kernel has it.
+/// `kernel.yama.ptrace_scope`, if the kernel has it.
 pub(crate) fn yama() -> Option<u32> {
     let text = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
     text.trim().parse().ok()
 }
 
-/// Why it does not work, and what would help.
+/// The reason why it does not work, and what would help.
 fn reason(errno: i32, yama: Option<u32>) -> String {
     match (errno, yama) {
         (libc::ENOSYS, _) => {

@@ -1,6 +1,8 @@
-//! A connection to the launcher: of root, or of the agent to which root has given it. An agent sends its orders by a one-way link
-//! (TCP), since an attacker may control it: it carries no descriptors, which the launcher would have to close, and closing can block;
-//! nor can the sender make a read block. Root has shut the agent's end of the socket down for writing.
+//! A connection to the launcher: of root, or of the agent to which root has passed it. An agent
+//! sends its orders over a one-way link (TCP), because the agent may have been taken over: the link
+//! carries no descriptors, which the launcher would have to close and whose closing can block, and
+//! its sender cannot make a read block. Root has shut down the agent's end of the socket for
+//! writing.
 
 use super::output::Output;
 use crate::descriptors;
@@ -15,23 +17,25 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Bytes that are read in one wake-up: what they bring is carried out before more is read.
+/// Bytes read per wake-up: their messages are handled before more is read.
 const READ_MAX: usize = 1 << 20;
 
 /// See the module.
 pub(super) struct Connection {
     pub(super) id: RootConnId,
     stream: UnixStream,
-    /// Where the agent's orders come, once root has given it the connection and no other agent has followed.
+    /// The link with the agent's orders, once root has passed the connection and no other agent has
+    /// followed.
     orders: Option<File>,
     input: Frames,
-    /// What root has sent with messages.
+    /// Descriptors that root has sent with messages.
     received: VecDeque<OwnedFd>,
     pub(super) output: Output,
-    /// Nothing has come: what comes first is said by who has connected, which is root.
+    /// Nothing was received yet: the first message comes from the process that connected, which is
+    /// root.
     pub(super) is_new: bool,
     pub(super) is_open: bool,
-    /// Nothing more comes by the socket.
+    /// Nothing more arrives on the socket.
     is_at_end: bool,
 }
 
@@ -51,15 +55,15 @@ impl Connection {
         })
     }
 
-    /// Whether it is the agent's.
+    /// Whether the connection belongs to the agent.
     pub(super) fn is_attached(&self) -> bool {
         self.orders.is_some()
     }
 
-    /// From now on it is the agent's.
+    /// Passes the connection to the agent.
     ///
     /// # Errors
-    /// The link for its orders has not come.
+    /// The link for its orders was not received.
     pub(super) fn attach(&mut self) -> io::Result<()> {
         let is_tcp = |fd: &OwnedFd| getsockname::<SockaddrIn>(fd.as_raw_fd()).is_ok();
         let link = self.received.pop_front().filter(is_tcp);
@@ -69,7 +73,8 @@ impl Connection {
         Ok(())
     }
 
-    /// What has come is carried out: a connection that has ended, and has become no agent's, is closed.
+    /// Called after the received messages were handled: closes a connection that has ended and was
+    /// not passed to an agent.
     pub(super) fn settle(&mut self) {
         self.is_open &= !self.is_at_end || self.is_attached();
     }
@@ -81,8 +86,9 @@ impl Connection {
         }
     }
 
-    /// What to wait for: on the socket, and on the link for orders, if there is one. No other entries: the kernel takes no more than
-    /// there may be descriptors.
+    /// Descriptors to poll: the socket, and the link for orders if there is one. There are no
+    /// placeholder entries, because the kernel accepts at most as many entries as the descriptor
+    /// limit.
     pub(super) fn polled(&self) -> Vec<libc::pollfd> {
         let entry = |fd, events| libc::pollfd {
             fd,
@@ -93,7 +99,7 @@ impl Connection {
             true => 0,
             false => libc::POLLOUT,
         };
-        // An agent's end is shut down for writing, which would be readable for ever.
+        // An agent's end is shut down for writing, so the socket would be readable for ever.
         let read = match self.is_attached() {
             true => 0,
             false => libc::POLLIN,
@@ -104,7 +110,7 @@ impl Connection {
         std::iter::once(stream).chain(orders).collect()
     }
 
-    /// Takes in what has come, if something was seen on the socket or on the link.
+    /// Receives available data, if poll reported the socket or the link.
     pub(super) fn read(&mut self, seen: &[libc::pollfd]) -> bool {
         let mut seen = seen.iter().map(|entry| entry.revents & !libc::POLLOUT != 0);
         let on_stream = seen.next().unwrap_or(false);
@@ -112,7 +118,7 @@ impl Connection {
         if !on_stream && !on_link {
             return false;
         }
-        // Small: after each fork the first write to a page copies it.
+        // The buffer is small, because after each fork the first write to a page copies it.
         let mut chunk = [0; 4 << 10];
         for _ in 0..READ_MAX / chunk.len() {
             let read = match &mut self.orders {
@@ -121,17 +127,18 @@ impl Connection {
             };
             match read {
                 Ok(0) if self.is_attached() => self.is_open = false,
-                // Root has shut its end down: what it has said may make this the agent's.
+                // Root has shut its end down; its last message may turn this into the agent's
+                // connection.
                 Ok(0) => self.is_at_end = true,
                 Ok(n) => {
                     self.input.push(&chunk[..n]);
-                    // A read that did not fill the buffer has emptied it.
+                    // A read that did not fill the buffer has emptied the queue.
                     if n == chunk.len() || (self.is_attached() && on_stream) {
                         continue;
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                // An agent that is gone: its last orders have come.
+                // The agent is gone and its last orders have arrived.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     self.is_open &= !self.is_attached() || !on_stream;
                 }
@@ -142,7 +149,7 @@ impl Connection {
         true
     }
 
-    /// The next whole message that has come.
+    /// The next complete received message.
     pub(super) fn next_command(&mut self) -> Option<LauncherCommand> {
         match self.input.take() {
             Ok(message) => message,
@@ -155,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is to be sent, as far as the socket takes it.
+    /// Sends queued output as far as the socket takes it.
     pub(super) fn send(&mut self) {
         if self.is_open && !self.output.is_empty() {
             self.is_open = self.output.send(&self.stream).is_ok();

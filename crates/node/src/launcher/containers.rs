@@ -1,9 +1,11 @@
-//! Directories that a job has to itself: `Dirs` of job_container.conf(5). A mount namespace in which they are at their places is made
-//! once for a job and lasts as a file on which it is mounted, `BasePath/NODE/JOB.ATTEMPT/.ns`; each process of the job joins it
-//! before it executes anything of a user's ([`Namespace`]). Their contents are below the same directory, which only root may
-//! enter, and are removed with it.
+//! Private directories of a job: `Dirs` of job_container.conf(5). One mount namespace per job has
+//! them at their places. It is created once and kept alive by a file on which it is mounted,
+//! `BasePath/NODE/JOB.ATTEMPT/.ns`; each process of the job joins it before it executes anything of
+//! a user's ([`Namespace`]). The contents are below the same directory, which only root may enter,
+//! and are removed with it.
 //!
-//! All of this is done by processes of the launcher's: they wait for programs of the site, and for disks.
+//! Child processes of the launcher do all of this, because they wait for programs of the site and
+//! for disks.
 
 use super::programs::leave_launcher;
 use crate::os_error::{self, is_temporary};
@@ -25,22 +27,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long `InitScript` may take, as in Slurm.
+/// Time limit of `InitScript`, as in Slurm.
 const INIT_WAIT_S: u32 = 10;
 
-/// A job's mount namespace, for its processes to join.
+/// A job's mount namespace, which its processes join.
 #[derive(Debug, Default)]
 pub(super) struct Namespace(Option<OwnedFd>);
 
 impl Namespace {
-    /// Opens one; none if the job has none.
+    /// Opens the namespace; `None` if the job has none.
     pub(super) fn open(file: Option<&Path>) -> io::Result<Namespace> {
         let Some(file) = file else {
             return Ok(Namespace::default());
         };
         let opened = File::open(file).and_then(|file| match mounts::is_namespace(&file)? {
             true => Ok(file),
-            // It was unmounted. Nothing of the job's may run without.
+            // The namespace was unmounted. Processes of the job must not run without it.
             false => Err(io::Error::other("no namespace is mounted there")),
         });
         let named = |e: io::Error| {
@@ -50,10 +52,10 @@ impl Namespace {
         Ok(Namespace(Some(opened.map_err(named)?.into())))
     }
 
-    /// In a child: joins it. Allocates nothing.
+    /// In a child: joins the namespace. Allocates no memory.
     ///
     /// # Errors
-    /// It is not in it, and must not run anything.
+    /// The process is not in the namespace and must not execute anything.
     pub(super) fn join(&self) -> Result<(), Errno> {
         match &self.0 {
             Some(file) => bare::join_mount_namespace(file.as_raw_fd()),
@@ -67,7 +69,7 @@ impl Namespace {
     }
 }
 
-/// Starts a process that makes the directories of a job.
+/// Starts a process that creates the directories of a job.
 pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
     in_child(|| {
         let Some(of) = programs.container.as_deref() else {
@@ -85,10 +87,11 @@ pub(super) fn start_making(programs: &PrologEpilog) -> io::Result<i32> {
     })
 }
 
-/// Starts a process that removes them.
+/// Starts a process that removes the directories of a job.
 pub(super) fn start_removal(programs: &PrologEpilog) -> io::Result<i32> {
     in_child(|| {
-        // What a job has left may be much, and it is over.
+        // A job may leave many files, and nothing waits for their removal, so it runs at low
+        // priority.
         sys::lower_priority();
         match programs.container.as_deref() {
             Some(of) => Container {
@@ -101,8 +104,8 @@ pub(super) fn start_removal(programs: &PrologEpilog) -> io::Result<i32> {
     })
 }
 
-/// Removes what is in a directory for containers, but for those with these names. It is listed at once, so that what is made from
-/// now on stays.
+/// Removes the entries of a container directory except those with these names. The directory is
+/// listed at once, so that entries created from now on stay.
 pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
     let is_roots = fs::symlink_metadata(base).is_ok_and(|of| of.is_dir() && of.uid() == 0);
     if !is_roots || !only_root_leads_to(base).unwrap_or(false) {
@@ -134,7 +137,7 @@ pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
     }
 }
 
-/// Forks a process that does this.
+/// Forks a process that runs this function.
 fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     match sys::fork()? {
         sys::Fork::Parent(pid) => Ok(pid),
@@ -162,7 +165,7 @@ fn exit_code(done: io::Result<()>) -> i32 {
     }
 }
 
-/// A failure, with what it is about.
+/// A failure and the object that it is about.
 fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
     move |e| os_error::named(what, e)
 }
@@ -178,7 +181,7 @@ impl Container<'_> {
     fn make(&self) -> io::Result<()> {
         let (path, settings) = (&self.of.path, &self.of.settings);
         if fs::symlink_metadata(path).is_ok() {
-            // Of an attempt of that number which was never removed.
+            // Left by an earlier attempt with this number that was never removed.
             self.drop_mounts();
             remove(path).map_err(about(path.display()))?;
         }
@@ -188,7 +191,7 @@ impl Container<'_> {
             let mount_point = format!("SLURM_JOB_MOUNTPOINT_SRC={}", source.display());
             self.run("InitScript", script, INIT_WAIT_S, &mount_point)?;
         }
-        // What is mounted there is seen nowhere else.
+        // Mounts in it are not visible in other namespaces.
         mounts::bind(path, path).map_err(about(path.display()))?;
         mounts::make_private(path).map_err(about(path.display()))?;
         let holder = self.of.namespace();
@@ -212,7 +215,7 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// Makes a mount namespace with the directories at their places, and comes back from it.
+    /// Creates a mount namespace with the directories at their places, and returns from it.
     fn make_namespace(&self) -> io::Result<OwnedFd> {
         let before = mounts::own_namespace()?;
         mounts::unshare()?;
@@ -222,13 +225,13 @@ impl Container<'_> {
         filled
     }
 
-    /// In the namespace: puts the directories at their places.
+    /// In the namespace: mounts the directories at their places.
     fn fill(&self) -> io::Result<()> {
         let settings = &self.of.settings;
         mounts::detach_from_host(settings.shared)?;
-        // The job does not see where its namespace is kept.
+        // The job cannot see where its namespace is stored.
         mounts::unmount(&self.of.path).map_err(about(self.of.path.display()))?;
-        // One of them may hide where the next comes from.
+        // One of the directories may hide the source of the next.
         let sources: Vec<(&String, File)> = self
             .on_disk()
             .map(|dir| {
@@ -255,12 +258,12 @@ impl Container<'_> {
         dirs.filter(|dir| *dir != SHARED_MEMORY)
     }
 
-    /// Where the content of one is.
+    /// The directory with the contents of one of `Dirs`.
     fn source_of(&self, dir: &str) -> PathBuf {
         self.of.source().join(dir.replace('/', "_"))
     }
 
-    /// Whether the directories may be others for the job than for the node.
+    /// Whether the job may see other directories than the node does.
     fn check_dirs(&self) -> io::Result<()> {
         for dir in self.of.settings.dirs.iter().map(Path::new) {
             let found = fs::symlink_metadata(dir).map_err(about(dir.display()))?;
@@ -284,7 +287,7 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// Makes what the job's directory is in.
+    /// Creates the parents of the job's directory.
     fn make_base(&self) -> io::Result<()> {
         let of_node = self.of.path.parent().unwrap_or(Path::new("/"));
         let base = of_node.parent().unwrap_or(Path::new("/"));
@@ -314,7 +317,7 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// Nothing of the job is left: all of it goes.
+    /// Removes everything of a job without processes.
     fn end(&self) -> io::Result<()> {
         let (holder, settings) = (self.of.namespace(), &self.of.settings);
         if let Some(script) = &settings.clone_epilog
@@ -334,10 +337,10 @@ impl Container<'_> {
         release_mounts(&self.of.path);
     }
 
-    /// Runs a program of the site's, which may not take longer than that.
+    /// Runs a program of the site with this time limit.
     ///
     /// # Errors
-    /// It has failed.
+    /// The program has failed.
     fn run(&self, key: &str, program: &str, wait_s: u32, more: &str) -> io::Result<()> {
         let failed = |why: String| io::Error::other(format!("{key} {program} failed: {why}"));
         let mut command = Command::new(program);
@@ -371,7 +374,7 @@ impl Container<'_> {
     }
 }
 
-/// Unmounts what a job's directory has; what is not mounted is not.
+/// Unmounts what is mounted on a job's directory, if anything.
 fn release_mounts(path: &Path) {
     while mounts::unmount(&path.join(".ns")).is_ok() {}
     while mounts::unmount(path).is_ok() {}

@@ -1,4 +1,5 @@
-//! Carries out what the launcher decides ([`Launcher`]), in its order, and delivers what comes of it. It decides nothing.
+//! Performs the decisions of the launcher ([`Launcher`]) in order, and passes the results back as
+//! events. It decides nothing itself.
 
 use super::containers::{self, Namespace};
 use super::files::Message;
@@ -21,7 +22,7 @@ use muster_model::ids::{JobAttempt, JobId, StepNo};
 use muster_model::job::Usage;
 use muster_model::visible_text::debug_beginning;
 use muster_node_core::launcher::interface::{
-    Action, Event, Failure, LaunchFiles, ProgramKind, Recovered, RootConnId, ScriptFile,
+    Action, Event, Failure, JobProgramKind, LaunchFiles, Recovered, RootConnId, ScriptFile,
     ScriptLaunch, ScriptNotStarted,
 };
 use muster_node_core::launcher::{
@@ -38,12 +39,12 @@ use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// How often it is looked whether killed processes are gone from the groups of their jobs, milliseconds.
+/// Interval between checks whether killed processes have left their jobs' groups, milliseconds.
 const GROUPS_WAIT_MS: i32 = 5;
-/// Bytes that a look-up or a measurement answers: as many as the agent may receive at once.
+/// Maximum answer of a look-up or a measurement: the largest message that the agent receives.
 const ANSWER_MAX: usize = muster_model::limits::FRAME_BYTES_MAX / 2;
 
-/// A process that is to answer something.
+/// A process whose answer is awaited.
 struct QueryProcess {
     pid: i32,
     answer: UnixStream,
@@ -51,7 +52,7 @@ struct QueryProcess {
     about: About,
 }
 
-/// What it is to answer.
+/// The question that it answers.
 #[derive(Clone, PartialEq, Eq)]
 enum About {
     Groups(UserAccount),
@@ -59,7 +60,7 @@ enum About {
 }
 
 impl QueryProcess {
-    /// Receives what has come; whether that was all.
+    /// Receives available bytes; returns whether the answer is complete.
     fn read(&mut self) -> bool {
         let mut chunk = [0; 4 << 10];
         loop {
@@ -75,7 +76,7 @@ impl QueryProcess {
     }
 }
 
-/// What a descriptor is of that is polled.
+/// The object to which a polled descriptor belongs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     Watched(i32),
@@ -111,7 +112,7 @@ fn failure(e: &io::Error) -> Failure {
 }
 
 impl LauncherExecutor {
-    /// Takes over what an earlier launcher has left in a spool directory.
+    /// Takes over the processes that an earlier launcher has left in a spool directory.
     pub(super) fn open(spool: &Path) -> io::Result<LauncherExecutor> {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let text = RecordFile::read(spool)?;
@@ -168,7 +169,7 @@ impl LauncherExecutor {
                 .filter(|(step, _)| !old.step_ends.contains_key(step));
             for pid in script.chain(live.map(|(_, pid)| *pid)) {
                 let started = self.search.watch(pid);
-                // Watched first: from then on the number is its own.
+                // The process is watched first; from then on its number cannot be reused.
                 let is_its = self.search.members.may_be_of(*attempt, pid);
                 if !is_its {
                     self.search.unwatch(pid);
@@ -181,7 +182,7 @@ impl LauncherExecutor {
         self.deliver(Event::Recovered(Box::new(left)));
     }
 
-    /// Delivers an event, and what comes of it. Whether anything did.
+    /// Delivers an event and the events that follow from it. Returns whether it had any effect.
     pub(super) fn deliver(&mut self, event: Event) -> bool {
         self.events.push_back(event);
         let (mut actions, mut has_acted) = (Vec::new(), false);
@@ -213,7 +214,8 @@ impl LauncherExecutor {
             Action::StopTimer(key) => self.timers.stop(&key),
             Action::AppendRecords(lines) => {
                 let written = self.records.append(&lines).map_err(|e| failure(&e));
-                // Held here too, it would have to be copied if it could not be written.
+                // The frame must not be shared here, or it would be copied if it cannot be written
+                // at once.
                 drop(lines);
                 self.events.push_back(Event::RecordsAppended(written));
             }
@@ -284,11 +286,11 @@ impl LauncherExecutor {
             }
             Action::MakeContainer(attempt, around) => {
                 let started = containers::start_making(&around);
-                self.programs_started(attempt, ProgramKind::Container, started);
+                self.programs_started(attempt, JobProgramKind::Container, started);
             }
             Action::RemoveContainer(attempt, around) => {
                 let started = containers::start_removal(&around);
-                self.programs_started(attempt, ProgramKind::ContainerRemoval, started);
+                self.programs_started(attempt, JobProgramKind::ContainerRemoval, started);
             }
             Action::RemoveTmpDir(dir) => self.tmp_dirs.add(dir, sys::boot_ms()),
             Action::SweepContainers { base, kept } => containers::sweep(&base, &kept),
@@ -335,7 +337,7 @@ impl LauncherExecutor {
         }
     }
 
-    /// Has temporary directories of jobs removed that have waited long enough for others.
+    /// Starts the removal of temporary directories that have waited long enough for others.
     fn remove_tmp_dirs(&mut self) {
         for pid in self.tmp_dirs.start_due(sys::boot_ms()) {
             self.search.add_helper(pid);
@@ -346,7 +348,7 @@ impl LauncherExecutor {
     fn programs_started(
         &mut self,
         attempt: JobAttempt,
-        kind: ProgramKind,
+        kind: JobProgramKind,
         started: io::Result<i32>,
     ) {
         let started = started.map_err(|e| failure(&e));
@@ -429,7 +431,7 @@ impl LauncherExecutor {
         }
     }
 
-    /// Signals processes, and looks for them.
+    /// Signals processes, and searches for them.
     fn signal(&mut self, action: Action) {
         let (launcher, search) = (&self.launcher, &mut self.search);
         let event = match action {
@@ -497,7 +499,7 @@ impl LauncherExecutor {
                 search.members.forget(attempt);
                 None
             }
-            // Carried out by the functions that lead here.
+            // These actions are performed by the callers.
             other => {
                 let shown = debug_beginning(&other, 60);
                 eprintln!("nothing carries out {shown}");
@@ -518,7 +520,7 @@ impl LauncherExecutor {
         self.script_starter.start(launch, place)
     }
 
-    /// A process has ended or is about to: what has become of it if it is a script.
+    /// Reports a process that has ended or is about to, and the result if it is a script.
     fn note_script_end(&mut self, pid: i32) {
         let Some(attempt) = self.launcher.job_of_script(pid) else {
             return;
@@ -591,7 +593,8 @@ impl LauncherExecutor {
         });
     }
 
-    /// Descriptors that are polled for input, and what they are of: [`LauncherExecutor::take`].
+    /// Descriptors to poll for input, and the objects to which they belong:
+    /// [`LauncherExecutor::take`].
     pub(super) fn polled(&self) -> impl Iterator<Item = (RawFd, Source)> {
         let watched = self.search.watched();
         let watched = watched.map(|(fd, pid)| (fd, Source::Watched(pid)));
@@ -600,11 +603,12 @@ impl LauncherExecutor {
         let asked = self.stepds.asked().map(|fd| (fd, Source::Asked));
         let questions = self.questions.iter();
         let questions = questions.map(|q| (q.answer.as_raw_fd(), Source::Question));
-        // Step daemons before processes: what one has reported counts, however it ended then.
+        // Step daemons come before processes: a daemon's report counts, however the daemon ended
+        // afterwards.
         stepds.chain(asked).chain(questions).chain(watched)
     }
 
-    /// Something is to be read from a descriptor.
+    /// A descriptor is readable.
     pub(super) fn take(&mut self, fd: RawFd, source: Source) {
         match source {
             Source::Stepd(id) => {
@@ -632,20 +636,21 @@ impl LauncherExecutor {
         }
     }
 
-    /// Delivers what step daemons have reported, before what others report of them, such as a daemon's exit.
+    /// Delivers the reports of step daemons before events of other origin about them, such as a
+    /// daemon's exit.
     pub(super) fn read_stepds(&mut self) {
         self.stepds.read_ready();
         self.deliver_unread();
     }
 
-    /// Sends the agent its end of a control channel to a step's daemon. The daemon keeps the other, so descriptors that the agent
-    /// sends are never closed here.
+    /// Sends the agent its end of a control channel to a step's daemon. The daemon keeps the other
+    /// end, so the launcher never has to close descriptors that the agent sends.
     fn give_channel(&mut self, attempt: JobAttempt, step: StepNo, channel: OwnedFd) {
         let event = LauncherEvent::StepChannel(attempt, step);
         self.output.push_with(&event, channel);
     }
 
-    /// Another agent is here; what the one before has missed, this one receives.
+    /// Another agent was attached: it receives what the previous one has missed.
     pub(super) fn attach(&mut self, attach: AttachAgent) {
         self.output.clear();
         let is_needed = self.launcher.needs_machine(&attach.claim);
@@ -653,17 +658,18 @@ impl LauncherExecutor {
         self.deliver(Event::Attached(Box::new(attach), machine));
     }
 
-    /// Children have ended, or may have. Each is reported before the next is collected: what is done to a number whose end is not
-    /// known yet is done to no other process.
+    /// Collects children that have ended. Each is reported before the next is collected: while the
+    /// end of a process is not known yet, no other process can have its number.
     pub(super) fn reap(&mut self) {
         self.read_stepds();
         let after = reaping::each_ended(sys::ended_child, |pid| self.collect(pid));
         self.may_have_ended = after == ReapResult::Burst;
     }
 
-    /// Collects a child that has ended, and reports it.
+    /// Collects one ended child and reports it.
     fn collect(&mut self, pid: i32) {
-        // Those that may have sent more since all were read. All again for each child would take longer with each job.
+        // Reads only daemons that may have sent more since all were read. Reading all of them for
+        // each child would take longer with each job.
         self.stepds.read(self.launcher.stepds_before(pid));
         self.deliver_unread();
         self.note_script_end(pid);
@@ -695,7 +701,7 @@ impl LauncherExecutor {
         });
     }
 
-    /// Delivers timers that are due, and has the launcher settle what the wake-up has brought.
+    /// Delivers due timers, and lets the launcher complete the work of this wake-up.
     pub(super) fn finish_wakeup(&mut self) {
         while let Some(key) = self.timers.take_due(sys::boot_ms()) {
             self.deliver(Event::TimerDue(key));
@@ -710,12 +716,12 @@ impl LauncherExecutor {
         while self.deliver(Event::WakeUpEnded) {}
     }
 
-    /// What the agent is to receive; the records of it are on file before it is.
+    /// Output to the agent; its records are on disk first.
     pub(super) fn take_output(&mut self) -> Output {
         std::mem::take(&mut self.output)
     }
 
-    /// What root is to receive.
+    /// Output to root.
     pub(super) fn take_answers(&mut self) -> Vec<(RootConnId, LauncherEvent)> {
         std::mem::take(&mut self.answers)
     }
@@ -724,12 +730,12 @@ impl LauncherExecutor {
         self.launcher.may_exit()
     }
 
-    /// Before the launcher exits: nothing waits any more.
+    /// Called before the launcher exits, when nothing can wait any more.
     pub(super) fn finish(&mut self) {
         self.tmp_dirs.start_all();
     }
 
-    /// Milliseconds to the next timer; -1 when there is none.
+    /// Milliseconds to the next timer; -1 if there is none.
     pub(super) fn timeout_ms(&self) -> i32 {
         if self.may_have_ended || self.search.has_remnants() {
             return 0;
@@ -757,7 +763,7 @@ fn site_programs(key: &str, value: Option<String>) -> Vec<String> {
     named.flat_map(|value| fitting(key, value)).collect()
 }
 
-/// The programs that fit a pattern, or the one with that name.
+/// The programs that match a pattern, or the one with that name.
 fn fitting(key: &str, value: &str) -> Vec<String> {
     if !value.contains(['*', '?', '[']) {
         return vec![value.to_owned()];

@@ -1,4 +1,4 @@
-//! A message for a job's script, which a small process of the user's writes.
+//! Writes a message to the output of a job's script, by a small process that runs as the user.
 
 use super::containers::Namespace;
 use crate::job_files::go_to;
@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// The argument with which the launcher's program writes a message instead.
+/// The argument with which the launcher's program writes a message.
 pub(super) const MESSAGE_ARGUMENT: &str = "--message";
 
 /// A message for the standard error of a job's script.
@@ -25,7 +25,8 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Starts a process that writes it as the job's user. It may not come to its end, as the user says where the file is.
+    /// Starts a process that writes the message as the job's user. The process may block, because
+    /// the user chose the file.
     pub(super) fn start(&self, user: &User, namespace: &Namespace) -> io::Result<i32> {
         Start {
             words: &[LAUNCHER_NAME, MESSAGE_ARGUMENT],
@@ -47,7 +48,7 @@ pub(super) fn message_main() -> ExitCode {
     let write = || -> io::Result<()> {
         let message: Message = minicbor::decode(&role::read_order()?).map_err(io::Error::other)?;
         go_to(&message.work_dir)?;
-        // A FIFO that nobody reads has no place for it.
+        // A FIFO without a reader cannot take the message.
         let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let fd = open(
             message.path.as_str(),
@@ -56,7 +57,7 @@ pub(super) fn message_main() -> ExitCode {
         )?;
         std::fs::File::from(fd).write_all(message.line.as_bytes())
     };
-    // The message is a courtesy; a job whose file is gone ends all the same.
+    // The message is optional; a job whose file is gone ends all the same.
     match write() {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

@@ -1,5 +1,5 @@
-//! Looks up groups of users in the system's user database, which loads modules of the site: each time by a process of its own
-//! that is executed afresh without privileges.
+//! Looks up groups of users in the system's user database, which loads modules of the site. Each
+//! look-up runs in a separate process that is executed afresh without privileges.
 
 use crate::role::{self, LAUNCHER_NAME, NO_ACCOUNT, Start};
 use muster_node_core::launcher::UserAccount;
@@ -12,9 +12,9 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-/// The argument with which the launcher's program looks up groups instead.
+/// The argument with which the launcher's program looks up groups.
 pub(super) const GROUPS_ARGUMENT: &str = "--groups";
-/// The groups that an answer names, if it is whole; else only the primary one.
+/// The groups in an answer, if it is complete; else only the primary one.
 pub(super) fn groups_of(account: &UserAccount, answer: &[u8]) -> Vec<u32> {
     minicbor::decode(answer).unwrap_or_else(|_| {
         eprintln!("the groups of {} cannot be looked up", account.name);
@@ -22,7 +22,7 @@ pub(super) fn groups_of(account: &UserAccount, answer: &[u8]) -> Vec<u32> {
     })
 }
 
-/// Starts a look-up; gives its process and where it answers.
+/// Starts a look-up; returns its process and the descriptor of its answer.
 pub(super) fn start(account: &UserAccount) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
     answer.set_nonblocking(true)?;
@@ -42,7 +42,7 @@ pub(super) fn start(account: &UserAccount) -> io::Result<(i32, UnixStream)> {
     Ok((pid, answer))
 }
 
-/// What it answers becomes groups of jobs.
+/// The answer determines the groups of jobs.
 fn look_up_user() -> User {
     User {
         uid: NO_ACCOUNT,
@@ -52,7 +52,8 @@ fn look_up_user() -> User {
     }
 }
 
-/// All groups of a user, the primary one included. One who is not in the database has only that.
+/// All groups of a user including the primary one. A user who is not in the database has only that
+/// one.
 fn look_up(account: &UserAccount) -> Vec<u32> {
     let found = CString::new(account.name.as_str())
         .ok()
@@ -84,7 +85,7 @@ mod tests {
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
 
-    /// A command of a user whose only group has the same number.
+    /// A user whose only group has the same number as the user.
     fn command_of(id: u32, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).uid(id).gid(id);

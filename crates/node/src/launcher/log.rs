@@ -1,4 +1,5 @@
-//! The launcher's log, `shim.log` in the spool directory: its standard error, and that of what it starts until that has its own.
+//! The launcher's log, `shim.log` in the spool directory: standard error of the launcher, and of
+//! its children until they get their own.
 
 use crate::sys;
 use std::fs::{File, OpenOptions, Permissions};
@@ -7,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes after which a new file is begun. One earlier file is kept beside it.
+/// Size at which a new file is begun. One earlier file is kept.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// The log file.
@@ -25,9 +26,10 @@ impl Log {
         Ok(Log { path, file })
     }
 
-    /// Begins a new file if this one is long. Step daemons that have the old one write to that until they end.
+    /// Begins a new file if this one is long. Step daemons that have the old one continue to write
+    /// to it until they end.
     pub(super) fn rotate_if_long(&mut self) {
-        // Where there is no new file, the next line goes where this one would have gone.
+        // If no new file can be created, the old one is used.
         if let Some(file) = self.next_file(BYTES_MAX)
             && sys::dup_to(file.as_raw_fd(), 2).is_ok()
         {
@@ -35,7 +37,7 @@ impl Log {
         }
     }
 
-    /// A new file, if this one has more bytes, which is moved away.
+    /// Creates a new file if the present one is larger than this, and renames the old one.
     fn next_file(&self, bytes: u64) -> Option<File> {
         let length = self.file.metadata().ok()?.len();
         if length <= bytes {
@@ -47,10 +49,10 @@ impl Log {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // It tells of all users' jobs.
+    // The log contains information about all users' jobs.
     let mut options = OpenOptions::new();
     let file = options.create(true).append(true).mode(0o600).open(path)?;
-    // One that an earlier version has left keeps the mode it had.
+    // A file left by an earlier version keeps its old mode.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }

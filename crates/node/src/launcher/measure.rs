@@ -1,6 +1,8 @@
-//! Measures what the processes of a job use, and lists which there are, which only root may read of other users. Files of a process
-//! may be slow to read while it changes its memory, or never be read if it wants so, and there may be very many processes. So
-//! each time a process of its own is executed afresh for it, and the launcher's loop waits for nothing.
+//! Measures the resource usage of a job's processes and lists them, which for other users only root
+//! may do. Files of a process may be slow to read while it changes its memory, or may never be
+//! readable if the process prevents it, and there may be very many processes. Each measurement
+//! therefore runs in a separate process that is executed afresh, and the launcher's loop does not
+//! wait.
 
 mod reading;
 
@@ -19,13 +21,13 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-/// The argument with which the launcher's program measures instead.
+/// The argument with which the launcher's program measures.
 pub(super) const MEASURE_ARGUMENT: &str = "--measure";
 
-/// Memory, bytes of addresses, of a process that measures: what it reads is of users' making.
+/// Address space limit of a measuring process, because users determine what it reads.
 const MEMORY_MAX: u64 = 1 << 30;
 
-/// The processes of a job. Nothing is read of them that they could keep from being read.
+/// Lists the processes of a job. Reads nothing that the processes could block.
 pub(super) fn list(tree: &ProcessTree, of: &JobProcesses) -> ProcessList {
     let mut listed = ProcessList::default();
     let mut add = |pid: i32, step, task| {
@@ -58,23 +60,23 @@ pub(super) fn list(tree: &ProcessTree, of: &JobProcesses) -> ProcessList {
 pub(super) struct ProcessList {
     #[n(0)]
     pub(super) all: Vec<Process>,
-    /// Those that are the first of a task, whose numbers are still to be read.
+    /// First processes of tasks, whose task numbers have not been read yet.
     #[n(1)]
     pub(super) tasks: Vec<u32>,
 }
 
-/// What the process that measures is to do.
+/// The order of the measuring process.
 #[derive(Debug, Encode, Decode)]
 struct MeasureOrder {
-    /// Which processes.
+    /// The processes.
     #[n(0)]
     listed: ProcessList,
-    /// What of them.
+    /// What to measure.
     #[n(1)]
     wanted: ProcessQuery,
 }
 
-/// The numbers of a task, from the environment that it was started with.
+/// The step and task numbers of a process, from its initial environment.
 fn task_of(pid: u32) -> Option<TaskNumbers> {
     let pid = i32::try_from(pid).ok()?;
     let [local, global] = processes::variables(pid, ["SLURM_LOCALID", "SLURM_PROCID"]);
@@ -84,7 +86,7 @@ fn task_of(pid: u32) -> Option<TaskNumbers> {
     })
 }
 
-/// Starts the process that measures; gives it, and where it answers.
+/// Starts the measuring process; returns it and the descriptor of its answer.
 pub(super) fn start(listed: ProcessList, wanted: ProcessQuery) -> io::Result<(i32, UnixStream)> {
     let (answer, far_end) = UnixStream::pair()?;
     answer.set_nonblocking(true)?;
@@ -109,7 +111,7 @@ pub(super) fn start(listed: ProcessList, wanted: ProcessQuery) -> io::Result<(i3
     Ok((pid, answer))
 }
 
-/// The process that measures.
+/// The measuring process.
 pub(super) fn measure_main() -> ExitCode {
     let answer = || -> io::Result<()> {
         sys::set_soft_limit(libc::RLIMIT_AS, MEMORY_MAX)?;

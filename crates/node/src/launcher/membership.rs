@@ -1,11 +1,13 @@
-//! Which job a process belongs to, as the kernel says. Each batch script and each step daemon begins an audit session of its
-//! own (audit(7): /proc/PID/loginuid and sessionid) before it becomes the user. All its descendants are in that
-//! session. They cannot leave it by a new parent, process group, session or environment: that takes the right to change the
-//! audit configuration. The children note the numbers in a table that outlives the launcher.
+//! Determines the job to which a process belongs, by kernel data. Each batch script and each step
+//! daemon begins its own audit session (audit(7): /proc/PID/loginuid and sessionid) before it
+//! becomes the user, and all of its descendants belong to that session. A new parent, process
+//! group, session or environment does not remove a process from it: that takes the right to change
+//! the audit configuration. The children record the session numbers in a table that outlives the
+//! launcher.
 //!
-//! Where the kernel has no audit, or this process may not set it, sessions of setsid(2) are used instead. A process that has
-//! left its session then belongs to the only job of its user here; while the user has several, it is found when the last of
-//! them ends.
+//! If the kernel has no audit, or this process may not set it, sessions of setsid(2) are used
+//! instead. A process that has left its session is then assigned to the only job of its user here;
+//! while the user has several jobs, it is found when the last of them ends.
 
 use crate::sys::bare;
 use crate::sys::cells::{Cells, RowValue};
@@ -19,7 +21,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Scripts and step daemons that can be noted at the same time.
+/// Maximum number of recorded scripts and step daemons.
 const ROWS: usize = 1 << 16;
 /// Kinds of rows.
 const SCRIPT: u32 = 1;
@@ -31,17 +33,17 @@ pub(super) struct Membership {
     cells: Rc<Cells>,
     free: Vec<usize>,
     rows: HashMap<JobAttempt, Vec<usize>>,
-    /// Rows of step daemons that have ended: taken again when there are no others.
+    /// Rows of ended step daemons, which are reused when no other row is free.
     retired: VecDeque<(JobAttempt, usize)>,
-    /// Children begin sessions of their own.
+    /// Whether children begin their own sessions.
     works: bool,
-    /// This process's session, which is that of the site's programs.
+    /// The session of this process, which the site's programs share.
     own: Option<u32>,
-    /// Rows of an earlier launcher's.
+    /// Rows recorded under an earlier launcher.
     old: Vec<(usize, RowValue)>,
 }
 
-/// A row, for the child that it is about.
+/// A row of the table, for the child that it describes.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     cells: Rc<Cells>,
@@ -50,10 +52,10 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// In the child, before it gives up root: begins a session. Allocates nothing.
+    /// In the child, before it gives up root: begins a session. Allocates no memory.
     ///
     /// # Errors
-    /// It could not, though this process may.
+    /// The session could not be begun, although this process has the right to.
     pub(crate) fn begin_session(&self, uid: u32) -> Result<(), bare::Errno> {
         let session = match self.works {
             true => bare::begin_audit_session(uid)?,
@@ -89,7 +91,7 @@ impl Membership {
             cells: Rc::new(cells),
             rows: HashMap::new(),
             retired: VecDeque::new(),
-            // Without it, what the site's programs start would be taken for somebody's.
+            // Otherwise processes of the site's programs would be attributed to a job.
             own: match works {
                 true => audit_session::of("self")?,
                 false => None,
@@ -117,7 +119,7 @@ impl Membership {
             }
             Some(at)
         });
-        // Without a row it is as where there are no audit sessions.
+        // Without a row the process is treated as if there were no audit sessions.
         let at = at.unwrap_or(usize::MAX);
         if at < self.cells.count() {
             self.rows.entry(attempt).or_default().push(at);
@@ -137,14 +139,14 @@ impl Membership {
         }
     }
 
-    /// A step daemon has ended.
+    /// Records that a step daemon has ended.
     pub(super) fn retire(&mut self, attempt: JobAttempt, pid: i32) {
         let rows = self.rows.get(&attempt).into_iter().flatten();
         let its = rows.copied().find(|at| self.cells.read(*at).pid == pid);
         self.retired.extend(its.map(|at| (attempt, at)));
     }
 
-    /// A job is forgotten.
+    /// Records that a job is forgotten.
     pub(super) fn forget(&mut self, attempt: JobAttempt) {
         let rows = self.rows.remove(&attempt).unwrap_or_default();
         self.retired.retain(|(owner, _)| *owner != attempt);
@@ -153,7 +155,7 @@ impl Membership {
         }
     }
 
-    /// The script of a job was not started: its row is free again.
+    /// Frees the row of a job whose script was not started.
     pub(super) fn forget_script(&mut self, attempt: JobAttempt) {
         let Some(rows) = self.rows.get_mut(&attempt) else {
             return;
@@ -188,7 +190,7 @@ impl Membership {
         }
     }
 
-    /// The process of a job's script, if it has come so far as to note itself.
+    /// The process of a job's script, if it has recorded itself.
     pub(super) fn script_of(&self, attempt: JobAttempt) -> Option<i32> {
         let rows = self.rows.get(&attempt)?.iter();
         let mut noted = rows.map(|at| self.cells.read(*at));
@@ -219,8 +221,8 @@ impl Membership {
         self.of_session(audit_session::of(&pid.to_string()))
     }
 
-    /// To what a process with this session belongs. One whose session cannot be read is not the site's, which would be left
-    /// alone: it is looked for by other marks.
+    /// The owner of a process with this session. If the session cannot be read, the process does
+    /// not count as the site's, which would be left alone: it is identified by other properties.
     fn of_session(&self, session: io::Result<Option<u32>>) -> Belongs {
         let Ok(session) = session else {
             return Belongs::Unknown;
@@ -233,18 +235,18 @@ impl Membership {
         }
     }
 
-    /// Whether a process is a job's, as far as sessions tell.
+    /// Whether a process may belong to a job, as far as sessions tell.
     pub(super) fn may_be_of(&self, attempt: JobAttempt, pid: i32) -> bool {
         !self.works || self.of(pid) == Belongs::To(attempt)
     }
 
-    /// Whether sessions tell what processes belong to.
+    /// Whether sessions tell to which job processes belong.
     pub(super) fn knows_sessions(&self) -> bool {
         self.works
     }
 
-    /// Signals a process of a job that is no child of this one; not another that has got its number meanwhile. Sessions have
-    /// to [be known](Self::knows_sessions).
+    /// Signals a process of a job that is not a child of this one, and never another process that
+    /// has got its number meanwhile. Sessions must [be known](Self::knows_sessions).
     pub(super) fn signal(&self, attempt: JobAttempt, pid: i32, signal: i32) {
         if let Ok(pidfd) = sys::pidfd(pid)
             && self.of(pid) == Belongs::To(attempt)
@@ -261,7 +263,8 @@ fn run_of(noted: RowValue) -> JobAttempt {
 /// Whether a child of this process may begin an audit session.
 ///
 /// # Errors
-/// That could not be found out. The launcher does not start then: it would do without for as long as it runs.
+/// This could not be determined. The launcher then does not start, because otherwise it would work
+/// without sessions for its whole life.
 fn can_begin_sessions() -> io::Result<bool> {
     let uid = nix::unistd::geteuid().as_raw();
     match sys::fork()? {

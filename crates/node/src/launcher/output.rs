@@ -1,4 +1,4 @@
-//! What an agent is to receive: messages, and descriptors that go with some of them.
+//! Output queue of an agent: messages, and descriptors that go with some of them.
 
 use crate::descriptors;
 use muster_node_core::messages::LauncherEvent;
@@ -8,18 +8,20 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Bytes that an agent has not read. What it has missed, the next one receives when it attaches.
+/// Maximum number of bytes that an agent has not read. When it is exceeded the next agent receives
+/// what this one has missed.
 const BYTES_MAX: usize = 512 << 20;
-/// The same of descriptors. As many may come of one event: steps that have waited for a prolog start together.
+/// Maximum number of unread descriptors. One event may bring very many: steps that have waited for
+/// a prolog start together.
 const DESCRIPTORS_MAX: usize = 16 << 10;
-/// Descriptors that wait beyond which no more orders are read.
+/// Number of queued descriptors above which no more orders are read.
 const DESCRIPTORS_MANY: usize = 128;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     bytes: Vec<u8>,
-    /// Each with the number of bytes before the message that it goes with.
+    /// Each descriptor with the number of queued bytes before its message.
     descriptors: VecDeque<(usize, OwnedFd)>,
 }
 
@@ -29,13 +31,13 @@ impl Output {
         frame::encode_into(event, &mut self.bytes);
     }
 
-    /// Adds a message, and a descriptor that goes with it.
+    /// Adds a message and its descriptor.
     pub(super) fn push_with(&mut self, event: &LauncherEvent, with: OwnedFd) {
         self.descriptors.push_back((self.bytes.len(), with));
         self.push(event);
     }
 
-    /// Adds all of another, which is then empty.
+    /// Moves everything from another queue to this one.
     pub(super) fn append(&mut self, other: &mut Output) {
         let before = self.bytes.len();
         let descriptors = other.descriptors.drain(..);
@@ -48,7 +50,7 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// Whether somebody who had read would not have left so much.
+    /// Whether the queue is longer than an agent that reads can leave it.
     pub(super) fn is_too_much(&self) -> bool {
         self.bytes.len() > BYTES_MAX || self.descriptors.len() > DESCRIPTORS_MAX
     }
@@ -83,7 +85,7 @@ impl Output {
             let goes_now = |(at, _): &&(usize, OwnedFd)| at == sent;
             let with = self.descriptors.front().filter(goes_now);
             let with: Vec<_> = with.map(|(_, fd)| fd.as_raw_fd()).into_iter().collect();
-            // A message of its own for each descriptor, so that they come one by one.
+            // Each descriptor has its own message, so that they arrive one by one.
             let until = next.find(|(at, _)| at > sent).map(|(at, _)| *at);
             let until = until.unwrap_or(self.bytes.len());
             match descriptors::send(stream, &self.bytes[*sent..until], &with) {

@@ -1,11 +1,11 @@
-//! Processes that run the site's programs: those around jobs one after the other, up to the first that fails, and those that have
-//! to do with the node itself.
+//! Processes that run the site's programs: those around jobs, one after the other up to the first
+//! failure, and those that concern the node itself.
 
 use crate::job_files::open_as;
 use crate::os_error::is_temporary;
 use crate::sys;
 use muster_node_core::exit_status::exit_status;
-use muster_node_core::launcher::interface::ProgramKind;
+use muster_node_core::launcher::interface::JobProgramKind;
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -14,28 +14,28 @@ use std::ffi::CString;
 use std::io;
 use std::time::Duration;
 
-/// Names which of the programs runs, in its environment.
+/// Variable that names the running program.
 const CONTEXT: &str = "SLURM_SCRIPT_CONTEXT";
-/// Wait before a program is tried again for which there was no process.
+/// Wait before a program is tried again after no process could be created.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// How often it is, before it fails.
+/// Number of attempts before the program counts as failed.
 const TRIES_MAX: u32 = 60;
 
-/// Forks a child that runs programs one after the other, up to the first that fails.
+/// Forks a child that runs programs one after the other, up to the first failure.
 pub(super) fn start(
-    kind: ProgramKind,
+    kind: JobProgramKind,
     programs: &[String],
     mut env: Vec<String>,
 ) -> io::Result<i32> {
     let context = match kind {
-        ProgramKind::Prolog => "prolog_slurmd",
-        ProgramKind::Epilog(_) => "epilog_slurmd",
-        ProgramKind::Unkillable => "unkillable_step",
-        // These are no programs.
-        ProgramKind::Container | ProgramKind::ContainerRemoval => "",
+        JobProgramKind::Prolog => "prolog_slurmd",
+        JobProgramKind::Epilog(_) => "epilog_slurmd",
+        JobProgramKind::Unkillable => "unkillable_step",
+        // These kinds have no programs.
+        JobProgramKind::Container | JobProgramKind::ContainerRemoval => "",
     };
     env.push(format!("{CONTEXT}={context}"));
-    if let ProgramKind::Epilog(Some(status)) = kind {
+    if let JobProgramKind::Epilog(Some(status)) = kind {
         let exit = exit_status(status);
         env.push(format!("SLURM_JOB_EXIT_CODE={status}"));
         env.push(format!(
@@ -49,10 +49,11 @@ pub(super) fn start(
     }
 }
 
-/// In a child of the launcher: leaves its session, signals, streams and limits. Standard error stays its log.
+/// In a child of the launcher: resets session, signals, streams and limits. Standard error remains
+/// the log.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason for the failure.
 pub(super) fn leave_launcher() -> Result<(), String> {
     sys::restore_signals();
     sys::leave_protection();
@@ -62,7 +63,7 @@ pub(super) fn leave_launcher() -> Result<(), String> {
         .map_err(|e| e.to_string())
         .and_then(|()| open_as("/dev/null", OFlag::O_RDONLY, 0))
         .and_then(|()| open_as("/dev/null", OFlag::O_WRONLY, 1))?;
-    // This process may wait for programs, and must not keep the launcher's sockets open.
+    // This process may wait for programs, and must not keep the launcher's sockets open meanwhile.
     sys::close_from(3);
     for limit in sys::with_first_limits(&[]) {
         let _ = sys::set_soft_limit(limit.resource, limit.value);
@@ -102,7 +103,7 @@ fn run(programs: &[String], env: &[String]) -> i32 {
     execute(last, &env)
 }
 
-/// Forks, in a process that may wait: for a while, if there are no processes left.
+/// Forks, in a process that may wait: retries for a while if no process can be created.
 fn fork_patiently() -> io::Result<sys::Fork> {
     for _ in 0..TRIES_MAX {
         match sys::fork() {
@@ -113,7 +114,7 @@ fn fork_patiently() -> io::Result<sys::Fork> {
     sys::fork()
 }
 
-/// Becomes a program; gives an exit code if it cannot.
+/// Executes a program; returns an exit code if it cannot.
 fn execute(program: &str, env: &[CString]) -> i32 {
     let Ok(path) = CString::new(program) else {
         return 1;
@@ -123,7 +124,7 @@ fn execute(program: &str, env: &[CString]) -> i32 {
     127
 }
 
-/// Starts a program that has to do with the node. What it writes is nobody's; it acts upon what it finds.
+/// Starts a program that concerns the node. Its output is discarded; only its actions matter.
 pub(super) fn start_of_site(program: &str, env: &[String]) -> io::Result<i32> {
     match sys::fork()? {
         sys::Fork::Parent(pid) => Ok(pid),

@@ -1,4 +1,5 @@
-//! The record file and the file of the settings. What is in them is the launcher's: [`muster_node_core::launcher::Records`].
+//! The record file and the settings file. Their contents are defined by
+//! [`muster_node_core::launcher::Records`].
 
 use muster_proto::node::NodeSettings;
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +12,7 @@ const RECORDS: &str = "attempts";
 /// Name of the settings.
 const SETTINGS: &str = "settings";
 
-/// The record file, open to append to it.
+/// The record file, open for appending.
 #[derive(Debug)]
 pub(super) struct RecordFile {
     path: PathBuf,
@@ -20,7 +21,7 @@ pub(super) struct RecordFile {
 }
 
 impl RecordFile {
-    /// What is in the file of a spool directory.
+    /// The contents of the file in a spool directory.
     pub(super) fn read(spool: &Path) -> io::Result<String> {
         match fs::read(spool.join(RECORDS)) {
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -29,7 +30,7 @@ impl RecordFile {
         }
     }
 
-    /// Opens the file of a spool directory, with this in it and nothing else.
+    /// Creates the file in a spool directory with exactly these contents.
     pub(super) fn create(spool: &Path, all: &[u8]) -> io::Result<RecordFile> {
         let path = spool.join(RECORDS);
         let file = replace(&path, all)?;
@@ -43,7 +44,8 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Appends lines. What cannot be written as a whole leaves nothing: the next line would join a torn one.
+    /// Appends lines. A partial write is undone, because the next line would be joined to an
+    /// incomplete one.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         self.append_by(lines.len(), |mut file| file.write_all(lines))
     }
@@ -71,14 +73,14 @@ fn replace(path: &Path, all: &[u8]) -> io::Result<File> {
         .mode(0o600)
         .open(&next)?;
     file.set_len(0)?;
-    // One that was left by an earlier life keeps the mode it had.
+    // A file left by an earlier launcher keeps its old mode.
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     file.write_all(all)?;
     fs::rename(&next, path)?;
     Ok(file)
 }
 
-/// Keeps the settings for a launcher that has to do without the controller.
+/// Stores the settings for a launcher that starts without the controller.
 pub(super) fn keep_settings(spool: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = spool.join(SETTINGS);
     let next = path.with_extension("next");
@@ -92,7 +94,7 @@ pub(super) fn keep_settings(spool: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(next, path)
 }
 
-/// The settings that an earlier launcher has kept.
+/// The settings that an earlier launcher has stored.
 pub(super) fn read_settings(spool: &Path) -> Option<NodeSettings> {
     let bytes = fs::read(spool.join(SETTINGS)).ok()?;
     minicbor::decode(&bytes).ok()
@@ -115,7 +117,7 @@ mod tests {
         let dir = dir("torn");
         let mut file = RecordFile::create(&dir, b"B boot\n").unwrap();
         file.append(b"first\n").unwrap();
-        // As much of a line as the disk had room for.
+        // A line that was cut off because the disk was full.
         let torn = file.append_by(9, |mut file| {
             file.write_all(b"L 2 1 10")?;
             Err(io::ErrorKind::StorageFull.into())

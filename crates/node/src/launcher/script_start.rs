@@ -1,10 +1,12 @@
-//! A batch launch: what the launcher works out, and what its child does with it. What the process does that this becomes is a
-//! program of its own (`muster_script`).
+//! A batch launch: the launcher's preparation, and the steps of its child. The process that results
+//! runs another program (`muster_script`).
 //!
-//! The child shares the launcher's memory ([`sys::vm_clone`]), so it stays root there and only executes another program: a
-//! change of identity would set the dumpable flag of that memory to `fs.suid_dumpable`, and a user could then look into it by
-//! another child that waits for a file of the user's. The new process has its order in a memory file and nothing else of the
-//! launcher's; it becomes the user, opens the user's files, which may take as long as the user likes, and executes the script.
+//! The child shares the launcher's memory ([`sys::vm_clone`]), so it stays root there and only
+//! executes another program: a change of identity would set the dumpable flag of that memory to
+//! `fs.suid_dumpable`, and a user could then look into it through another child that waits for a
+//! file of the user's. The new process has its order in a memory file and nothing else of the
+//! launcher's. It becomes the user, opens the user's files, which may block as long as the user
+//! likes, and executes the script.
 
 use super::containers::Namespace;
 use super::membership::Row;
@@ -27,16 +29,17 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
-/// The argument with which the launcher's own program becomes a batch script instead.
+/// The argument with which the launcher's own program becomes a batch script.
 pub(super) const SCRIPT_ARGUMENT: &str = "--script";
 
-/// Launches whose child can tell of a failure before exec at the same time; further ones fail with an exit code.
+/// Maximum number of concurrent launches whose child can report a failure before exec; further ones
+/// fail with an exit code.
 const SLOTS: usize = 4096;
 
-/// The first descriptor that no child gives to what it keeps.
+/// The lowest descriptor number that children do not assign to inherited descriptors.
 const FIRST_FREE: RawFd = 8;
 
-/// Takes a slot's message apart.
+/// Decodes the message in a slot.
 fn failure(text: &str) -> ScriptFailure {
     ScriptFailure {
         is_nodes: text.starts_with(FaultOwner::Node.letter()),
@@ -44,39 +47,39 @@ fn failure(text: &str) -> ScriptFailure {
     }
 }
 
-/// Children that are about to execute the program that becomes a script.
+/// Starts the program that becomes a script.
 pub(super) struct ScriptStarter {
     children: VmCloneSpawner<Child>,
-    /// That program, as a memory file. Without it, the launcher's own program is executed.
+    /// The program as a memory file. Without it the launcher's own program is executed.
     program: Option<OwnedFd>,
-    /// Where children report a failure before the exec.
+    /// Slots in which children report a failure before the exec.
     slots: Rc<SharedSlots>,
     free_slots: Vec<usize>,
     /// Slots by process.
     used_slots: HashMap<i32, usize>,
-    /// The environment of the last script's context: tasks of an array have the same.
+    /// The environment of the last script's context: tasks of an array share it.
     last_context: (Rc<Context>, Strings),
     is_root: bool,
 }
 
-/// Such a child.
+/// The data of a child.
 struct Child {
     words: Words<'static>,
     environment: Words<'static>,
-    /// What it keeps, from descriptor 3 on: the order and the slots.
+    /// Inherited descriptors, from number 3 on: the order and the slots.
     kept: [RawFd; 2],
     /// The program that becomes a script.
     program: Option<RawFd>,
-    /// Where it notes itself.
+    /// The row in which it records itself.
     row: Row,
     /// Its control groups.
     groups: Entrances,
     /// Its mount namespace.
     namespace: Namespace,
     uid: u32,
-    /// CPUs that it may run on, as the kernel takes them.
+    /// CPUs that it may run on, in the kernel's format.
     cpus: Option<Vec<u64>>,
-    /// Where a failure before the exec is reported.
+    /// Slots for a failure before the exec.
     slots: Rc<SharedSlots>,
     slot: usize,
 }
@@ -86,7 +89,7 @@ impl ScriptStarter {
         let program = match muster_script::PROGRAM {
             [] => None,
             program => {
-                // Its number must not be one of those that a child gives to what it keeps.
+                // The number must not be one that a child assigns to inherited descriptors.
                 let made = sys::sealed_program(c"muster-script", program);
                 let made = made.and_then(|file| sys::dup_from(file.as_raw_fd(), FIRST_FREE));
                 let complain = |e| {
@@ -108,7 +111,7 @@ impl ScriptStarter {
         })
     }
 
-    /// Starts a process that becomes a script; gives its process id.
+    /// Starts a process that becomes a script; returns its process id.
     pub(super) fn start(
         &mut self,
         launch: &ScriptLaunch,
@@ -159,7 +162,7 @@ impl ScriptStarter {
     /// The order of a launch, as a file.
     ///
     /// # Errors
-    /// What of it is the job's fault.
+    /// The part of the order that the job has made invalid.
     fn order_of(&mut self, launch: &ScriptLaunch, slot: usize) -> Result<Vec<u8>, String> {
         let args = [&launch.script].into_iter().chain(&launch.args);
         let context = &launch.context;
@@ -194,7 +197,7 @@ impl ScriptStarter {
         }
     }
 
-    /// Such a process has ended: why, if it has not come to its script.
+    /// Handles the end of such a process: returns the reason if the script was not reached.
     pub(super) fn ended(&mut self, pid: i32) -> Option<ScriptFailure> {
         let slot = self.used_slots.remove(&pid)?;
         self.free_slots.push(slot);
@@ -202,10 +205,10 @@ impl ScriptStarter {
     }
 }
 
-/// Where a job's temporary directory may be, as its order has it.
+/// The base directories of a job's temporary directory, from the order.
 ///
 /// # Errors
-/// It is not text.
+/// A path is not valid text.
 fn tmp_dir_paths(dir: &JobTmpDir) -> Result<[String; 3], String> {
     let other = dir.other_path();
     let paths = [dir.path.as_path(), &other, dir.above()];
@@ -216,7 +219,7 @@ fn tmp_dir_paths(dir: &JobTmpDir) -> Result<[String; 3], String> {
     }
 }
 
-/// Soft limits of a script, as its order has them.
+/// Soft limits of a script, from the order.
 fn resource_limits(asked: &[SoftLimit]) -> Vec<ResourceLimit> {
     let limits = sys::with_first_limits(asked).into_iter();
     let limits = limits.map(|limit| ResourceLimit {
@@ -248,11 +251,12 @@ impl Child {
 
     fn prepare(&mut self) -> Result<(), Errno> {
         bare::setsid()?;
-        // First: a group's CPUs replace those that the process has chosen.
+        // The group must come first, because its CPUs replace the affinity that the process has
+        // set.
         self.groups.join()?;
         if let Some(cpus) = &self.cpus {
-            // Before the kernel looks for a CPU for what is executed. The CPUs were there when the agent started; if some are not
-            // any more, the script runs wherever it may.
+            // Set before exec, when the kernel chooses a CPU. The CPUs existed when the agent
+            // started; if some are missing now, the script runs on any CPU.
             let _ = bare::set_affinity(cpus);
         }
         self.row.begin_session(self.uid)?;

@@ -3,7 +3,7 @@
 //!
 //! All directories belong to the launcher's own user, and nobody else can write to them. Files are reached by directory
 //! descriptors without following symbolic links, are made with `O_EXCL`, written completely, and renamed into place.
-//! What is found there that is not exactly as the launcher leaves it is replaced.
+//! Entries that differ from what the launcher leaves are replaced.
 
 use crate::os_error;
 use muster_model::ids::BlobId;
@@ -22,30 +22,31 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "slurm_script";
 /// Its name while it is written.
 const NEXT: &str = "next";
-/// Prefix of what was found under a name that the launcher needs. It is removed with the unused scripts.
+/// Prefix of foreign entries that had a name which the launcher needs. They are removed with unused
+/// scripts.
 const STALE: &str = ".stale-";
-/// Directories: others may pass through, and read or change nothing.
+/// Mode of directories: other users may enter them, but not read or change them.
 const DIR_MODE: u32 = 0o711;
-/// Scripts: for their user alone, who has no reason to change them.
+/// Mode of scripts: only their user may read them, and has no reason to change them.
 const FILE_MODE: u32 = 0o500;
 
-/// Scripts that were written.
+/// The scripts on disk.
 #[derive(Debug)]
 pub(super) struct Scripts {
     spool: PathBuf,
     written: HashMap<(BlobId, u32), WrittenScript>,
-    /// Number of the next name with [`STALE`].
+    /// Number for the next name with [`STALE`].
     next_stale: u64,
 }
 
-/// A script as it was written. A file that its user has changed since then has another time of change.
+/// A script as it was written. A change by its user since then changes its time stamp.
 #[derive(Debug)]
 struct WrittenScript {
     path: String,
     file: Identity,
 }
 
-/// What says that a file is still the one that was written, with the content it had then.
+/// Identity of the written file, which shows that file and contents are still the same.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -76,7 +77,7 @@ impl Scripts {
         }
     }
 
-    /// The path of a script, written if it is not there as it was written before.
+    /// The path of a script, which is written unless it exists unchanged.
     pub(super) fn path(
         &mut self,
         id: BlobId,
@@ -111,12 +112,13 @@ impl Scripts {
         let dir = self.ensure_dir(&scripts, name)?;
         remove_file(&dir, NEXT)?;
         let file = write_next(&dir, uid, gid, text).and_then(|file| {
-            // A file under the final name may be running for an earlier job: it is replaced, not written into.
+            // A file under the final name may be running for an earlier job, so it is replaced and
+            // not overwritten.
             renameat(&dir, NEXT, &dir, FILE)?;
             Ok(Identity::of(&fstat(&file)?))
         });
         if file.is_err() {
-            // The next attempt removes it otherwise.
+            // Otherwise the next attempt removes it.
             let _ = remove_file(&dir, NEXT);
         }
         Ok(WrittenScript { path, file: file? })
@@ -128,7 +130,7 @@ impl Scripts {
         self.ensure_dir(&spool, "scripts")
     }
 
-    /// Opens a directory of the launcher's own. Whatever else has its name is moved away first.
+    /// Opens a directory of the launcher. A foreign entry with its name is moved away first.
     fn ensure_dir(&mut self, parent: &impl AsFd, name: &str) -> io::Result<OwnedFd> {
         match open_own_dir(parent, name) {
             Ok(Some(dir)) => return Ok(with_mode(dir)?),
@@ -161,7 +163,7 @@ impl Scripts {
         }
     }
 
-    /// Removes all but those that jobs still run, the ones of an earlier life of the launcher included.
+    /// Removes all scripts except those of running jobs, including those of earlier launchers.
     pub(super) fn keep_only(&mut self, used: &HashSet<(BlobId, u32)>) {
         self.written.retain(|key, _| used.contains(key));
         let used: HashSet<String> = used.iter().map(|&(id, uid)| name_of(id, uid)).collect();
@@ -198,7 +200,7 @@ fn write_next(dir: &OwnedFd, uid: u32, gid: u32, text: &[u8]) -> nix::Result<Fil
     Ok(file)
 }
 
-/// A directory that nobody but the launcher can write to; none if something else has its name.
+/// A directory to which only the launcher can write; `None` if a foreign entry has its name.
 fn open_own_dir(parent: &impl AsFd, name: &str) -> nix::Result<Option<OwnedFd>> {
     let stat = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     let is_own = |stat: &FileStat| {
@@ -232,7 +234,8 @@ fn entries(dir: &Path) -> impl Iterator<Item = fs::DirEntry> {
     fs::read_dir(dir).into_iter().flatten().flatten()
 }
 
-/// Removes an entry of one of the launcher's own directories. `remove_dir_all` goes by descriptors and follows no links.
+/// Removes an entry of one of the launcher's directories. `remove_dir_all` works by descriptors and
+/// follows no links.
 fn remove_entry(path: &Path) {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -271,7 +274,7 @@ mod tests {
         dir
     }
 
-    /// The user under whom scripts are written: another one, where the test may do that.
+    /// The user for whom scripts are written: a different one, if the test has the right to.
     fn user() -> (u32, u32) {
         let own = (geteuid().as_raw(), nix::unistd::getegid().as_raw());
         if own.0 == 0 { (65_534, 65_534) } else { own }

@@ -1,6 +1,7 @@
-//! Finds processes of jobs, and signals them. Processes that are not children of this one are signalled by descriptors (pidfd).
-//! Each is compared with the search once it is open: any parent may have collected the process meanwhile, and its number may be
-//! another's.
+//! Finds processes of jobs and signals them. Processes that are not children of this one are
+//! signalled by descriptors (pidfd). After a descriptor is opened, its process is compared with the
+//! search result: its parent may have collected the process meanwhile, and the number may be
+//! another process's.
 
 use super::membership::Membership;
 use crate::cgroup::jobs::Jobs as JobGroups;
@@ -12,7 +13,8 @@ use muster_node_core::launcher::interface::{Belongs, Event, Leftovers, Members, 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
-/// The kernel counts start times by its ticks; a process may seem to have started so much too late.
+/// The kernel counts start times in clock ticks; a process may appear to have started this much too
+/// late.
 const TICK_MS: u64 = 10;
 
 /// A process that is not a child of this one.
@@ -22,17 +24,18 @@ struct Watched {
     pidfd: OwnedFd,
 }
 
-/// The processes that a step daemon has left which was killed: its tasks go with it, but not what they had started.
+/// Processes left by a killed step daemon: its tasks end with it, but not the processes that these
+/// started.
 #[derive(Debug)]
 struct Remnant {
     of: Members,
     daemon: i32,
-    /// The audit session that it had begun.
+    /// The audit session of the daemon.
     session: Option<u32>,
     killed: BTreeSet<i32>,
 }
 
-/// Processes that were found for a signal. Signals of one job that are delivered one right after the other share them.
+/// Processes found for a signal. Consecutive signals of one job share them.
 #[derive(Debug)]
 struct SignalTargets {
     of: Members,
@@ -46,15 +49,15 @@ struct SignalTargets {
 /// See the module.
 pub(super) struct Search {
     tree: ProcessTree,
-    /// What signals before this one have found.
+    /// Results of earlier signals.
     found: Vec<SignalTargets>,
-    /// Searches for signals.
+    /// Number of searches for signals.
     searches: u64,
     pub(super) members: Membership,
     /// Control groups of jobs.
     pub(super) groups: JobGroups,
     watched: Vec<Watched>,
-    /// Children that serve the executor itself: no job's.
+    /// Children that serve the executor itself and belong to no job.
     helpers: BTreeSet<i32>,
     remnants: Vec<Remnant>,
 }
@@ -77,9 +80,10 @@ impl Search {
         &self.tree
     }
 
-    /// Watches a process that is no child of this one; gives when it started, if it is there.
+    /// Watches a process that is not a child of this one; returns its start time if it exists.
     pub(super) fn watch(&mut self, pid: i32) -> Option<u64> {
-        // The descriptor first: what is found to have this number then, is what the descriptor is of, or has ended.
+        // Open the descriptor first: the process found afterwards under this number is the
+        // descriptor's, or that one has ended.
         let pidfd = sys::pidfd(pid).ok()?;
         let stat = Stat::of(pid).filter(|stat| !stat.zombie)?;
         if !self.is_watched(pid) {
@@ -101,7 +105,7 @@ impl Search {
         self.watched.iter().map(|w| (w.pidfd.as_raw_fd(), w.pid))
     }
 
-    /// A watched process has ended: its wait status, if anybody knows it.
+    /// Handles the end of a watched process: returns its wait status, if it is known.
     pub(super) fn watched_ended(&mut self, pid: i32) -> Option<Event> {
         let at = self.watched.iter().position(|w| w.pid == pid)?;
         let watched = self.watched.swap_remove(at);
@@ -110,12 +114,12 @@ impl Search {
         Some(Event::WatchedEnded { pid, status })
     }
 
-    /// A child serves the executor itself.
+    /// Records a child that serves the executor itself.
     pub(super) fn add_helper(&mut self, pid: i32) {
         self.helpers.insert(pid);
     }
 
-    /// A child was collected: from now on its number may be another process's.
+    /// Records that a child was collected: from now on its number may be another process's.
     pub(super) fn forget_helper(&mut self, pid: i32) {
         self.helpers.remove(&pid);
     }
@@ -127,25 +131,26 @@ impl Search {
         }
     }
 
-    /// Signals a process that belongs to a job: one that is watched by its descriptor, and a child by its number, which is
-    /// the child's until this process collects it.
+    /// Signals a process of a job: a watched one by its descriptor, a child by its number, which
+    /// cannot be reused until this process collects it.
     pub(super) fn signal(&self, pid: i32, signal: i32) {
         match self.watched.iter().find(|watched| watched.pid == pid) {
-            // It may have ended.
+            // The process may have ended.
             Some(watched) => drop(sys::cells::signal_by(&watched.pidfd, signal)),
             None if is_child(pid) => drop(sys::kill(pid, signal)),
             None => {}
         }
     }
 
-    /// Signals the group of a child, which it leads.
+    /// Signals the process group that a child leads.
     pub(super) fn signal_group(&self, pid: i32, signal: i32) {
         if is_child(pid) {
             sys::kill(-pid, signal);
         }
     }
 
-    /// Signals a job's script, the processes that have left it, and everything below them: parents first.
+    /// Signals a job's script, the processes that have left it, and all their descendants: parents
+    /// first.
     pub(super) fn signal_script(
         &mut self,
         launcher: &Launcher,
@@ -178,7 +183,8 @@ impl Search {
         self.signal_found_by(found, signal);
     }
 
-    /// What an earlier signal of the job has found below this process. SIGKILL is to leave nothing: it searches again.
+    /// The result of an earlier signal of the job below this process. SIGKILL must miss no process,
+    /// so it searches again.
     fn take_found(
         &mut self,
         of: Members,
@@ -199,7 +205,7 @@ impl Search {
         self.found.push(found);
     }
 
-    /// What was found is old: something else has happened.
+    /// Discards earlier results, because another event has happened.
     pub(super) fn forget_found(&mut self) {
         self.found.clear();
     }
@@ -248,21 +254,22 @@ impl Search {
         self.signal_members(of, (found, &below), (signal, since_ms));
     }
 
-    /// Signals processes that have been found to be a job's, and what comes of them, in a search that began at `since_ms`.
-    /// Numbers of this process's own children are theirs until it collects them; others may have gone to another process
-    /// meanwhile.
+    /// Signals processes that were found to belong to a job, and their descendants, in a search
+    /// that began at `since_ms`. Numbers of this process's own children stay theirs until they are
+    /// collected; other numbers may have been reused meanwhile.
     fn signal_members(
         &self,
         of: Members,
         (roots, below): (&[i32], &[i32]),
         (signal, since_ms): (i32, u64),
     ) {
-        // Processes of root's may have left their session.
+        // Processes of root may have left their session.
         let signal_one = |pid: i32| match of.is_roots || !self.members.knows_sessions() {
             true => signal_foreign(pid, signal, since_ms),
             false => self.members.signal(of.attempt, pid, signal),
         };
-        // What was found may also be a member of the job's groups that is below another process.
+        // A found process may also be a member of the job's groups that descends from another
+        // process.
         for pid in roots {
             match !of.is_recovered && is_child(*pid) {
                 true => drop(sys::kill(*pid, signal)),
@@ -272,7 +279,7 @@ impl Search {
         below.iter().copied().for_each(signal_one);
     }
 
-    /// What is left of jobs of which no process is known.
+    /// Finds the remaining processes of jobs without a known process.
     pub(super) fn find_leftovers(&mut self, launcher: &Launcher, jobs: &[Members]) -> Event {
         let since_ms = sys::boot_ms();
         let orphans = self.orphans(launcher);
@@ -295,7 +302,8 @@ impl Search {
         }
     }
 
-    /// Children that this process did not start, with the jobs they come from. Those that no job can have left are killed.
+    /// Children that this process did not start, with the jobs they come from. Children that belong
+    /// to no job are killed.
     pub(super) fn orphans(&self, launcher: &Launcher) -> Vec<(i32, Option<JobAttempt>)> {
         let is_known = |pid: &i32| launcher.knows_process(*pid) || self.helpers.contains(pid);
         let children = self.tree.own_children();
@@ -330,7 +338,8 @@ impl Search {
         }
     }
 
-    /// Processes of a job that are not this process's descendants. They are watched, so that their end is noticed.
+    /// Processes of a job that are not descendants of this process. They are watched, so that their
+    /// end is noticed.
     fn strays(&mut self, launcher: &Launcher, attempt: JobAttempt) -> Vec<i32> {
         let since_ms = sys::boot_ms();
         let own = own_pid();
@@ -342,7 +351,8 @@ impl Search {
             let is_one = match self.members.of(pid) {
                 Belongs::To(owner) => owner == attempt,
                 Belongs::ToSite => false,
-                // The number of the session's leader may have been an ended daemon's before: nobody else's process is the job's.
+                // The session leader's number may have been that of an ended daemon; processes of
+                // other users do not belong to the job.
                 Belongs::Unknown => {
                     launcher.owner_of_session(stat.session) == Some(attempt)
                         && launcher.has_uid(attempt, processes::owner(pid))
@@ -361,8 +371,8 @@ impl Search {
         found
     }
 
-    /// Kills what a step daemon has left: one round now, others with each wake-up, as processes may fork as fast as they are
-    /// looked for.
+    /// Kills the processes left by a step daemon: one round now, further ones with each wake-up,
+    /// because processes may fork as fast as they are searched for.
     pub(super) fn kill_remnants(&mut self, launcher: &Launcher, of: Members, daemon: i32) {
         let mut remnant = Remnant {
             of,
@@ -375,19 +385,20 @@ impl Search {
         }
     }
 
-    /// One more round for each.
+    /// Runs one more round for each daemon.
     pub(super) fn kill_more_remnants(&mut self, launcher: &Launcher) {
         let mut remnants = std::mem::take(&mut self.remnants);
         remnants.retain_mut(|remnant| self.kill_round(launcher, remnant));
         self.remnants = remnants;
     }
 
-    /// Further rounds are due.
+    /// Whether further rounds are due.
     pub(super) fn has_remnants(&self) -> bool {
         !self.remnants.is_empty()
     }
 
-    /// Whether there were others than in the round before: one of them may have forked while it was looked for the others.
+    /// Runs one round; returns whether it found other processes than the round before, because one
+    /// of them may have forked during the search.
     fn kill_round(&mut self, launcher: &Launcher, remnant: &mut Remnant) -> bool {
         let of = remnant.of;
         if !launcher.knows_job(of.attempt) {
@@ -399,7 +410,8 @@ impl Search {
             all.extend(self.strays(launcher, of.attempt));
         }
         all.retain(|pid| match remnant.session {
-            // One that cannot be read is gone, as a rule; the end of the job looks for what is left.
+            // A process that cannot be read has usually ended; the end of the job searches for the
+            // rest.
             Some(session) => {
                 audit_session::of(&pid.to_string()).is_ok_and(|found| found == Some(session))
             }
@@ -416,7 +428,8 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-/// Whether a process is this one's child: from then on its number is its own, until this process collects it.
+/// Whether a process is a child of this one: its number then stays its own until this process
+/// collects it.
 fn is_child(pid: i32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.parent == own_pid())
 }
@@ -428,12 +441,13 @@ fn of_job(orphans: &[(i32, Option<JobAttempt>)], attempt: JobAttempt) -> impl It
     of_job.map(|(pid, _)| *pid)
 }
 
-/// Whether a process comes from a program of the site's.
+/// Whether a process descends from a program of the site.
 fn is_of_site(launcher: &Launcher, pid: i32, traits: &ProcessTraits) -> bool {
     match traits.belongs {
         Belongs::To(_) => false,
         Belongs::ToSite => true,
-        // No program of a user's has all its identities root's: set-user-ID bits change only the effective ones.
+        // Only a program of the site has all its identities root's: set-user-ID bits change only
+        // the effective ones.
         Belongs::Unknown => {
             let is_of_job = |session| launcher.owner_of_session(session).is_some();
             processes::is_all_of(pid, 0) && !traits.session.is_some_and(is_of_job)
@@ -441,15 +455,15 @@ fn is_of_site(launcher: &Launcher, pid: i32, traits: &ProcessTraits) -> bool {
     }
 }
 
-/// Signals a process that was found in a search which began at `since_ms`, milliseconds since boot. One that has started
-/// later has only taken its number.
+/// Signals a process found in a search that began at `since_ms`, milliseconds since boot. A process
+/// that started later has only got its number.
 fn signal_foreign(pid: i32, signal: i32, since_ms: u64) {
     let Ok(pidfd) = sys::pidfd(pid) else {
         return;
     };
     let was_there = |stat: &Stat| stat.start_ms <= since_ms.saturating_add(TICK_MS);
     if Stat::of(pid).is_some_and(|stat| was_there(&stat)) {
-        // It may have ended.
+        // The process may have ended.
         let _ = sys::cells::signal_by(&pidfd, signal);
     }
 }
@@ -483,7 +497,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// As if a child had been collected, and its number had gone to another process.
+    /// Simulates that a child was collected and its number was reused.
     #[test]
     fn what_is_no_child_is_not_signalled_by_its_number() {
         let spool = std::env::temp_dir().join(format!("muster-no-child.{}", std::process::id()));
@@ -505,7 +519,7 @@ mod tests {
         std::fs::remove_dir_all(&spool).unwrap();
     }
 
-    /// A user may send all signals that there are, to all that a job has.
+    /// A user may send all signals, to all processes of a job.
     #[test]
     fn signals_of_a_job_that_come_together_share_a_search() {
         let spool = std::env::temp_dir().join(format!("muster-shared.{}", std::process::id()));
@@ -537,7 +551,7 @@ mod tests {
         let spool = std::env::temp_dir().join(format!("muster-helper.{}", std::process::id()));
         std::fs::create_dir_all(&spool).unwrap();
         let mut search = search_in(&spool);
-        // Another process, by the number of one that was collected.
+        // Another process with the number of a collected one.
         let mut other = sleeper();
         search.add_helper(pid(&other));
         search.forget_helper(pid(&other));
@@ -559,7 +573,7 @@ mod tests {
         assert!(is_killed(&mut child));
     }
 
-    /// As if the number of a process of an earlier launcher's job had gone to another process.
+    /// Simulates that the number of a process of an earlier launcher's job was reused.
     #[test]
     fn a_number_that_has_gone_to_another_process_is_not_signalled() {
         let spool = std::env::temp_dir().join(format!("muster-foreign.{}", std::process::id()));

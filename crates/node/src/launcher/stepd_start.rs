@@ -1,6 +1,6 @@
-//! Starts step daemons: what the launcher works out, and what its child does with it up to the exec of this program's own
-//! file. The child shares the launcher's memory until then ([`sys::vm_clone`]), so everything that needs memory is done
-//! before. It stays root, and does nothing that a user could delay.
+//! Starts step daemons: the launcher's preparation, and the steps of its child up to the exec of
+//! this program's own file. The child shares the launcher's memory until then ([`sys::vm_clone`]),
+//! so all memory is allocated before. It stays root, and does nothing that a user could delay.
 
 use super::containers::Namespace;
 use super::membership::Row;
@@ -16,18 +16,18 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
-/// Children that are about to become step daemons.
+/// Starts children that become step daemons.
 #[derive(Default)]
 pub(super) struct StepdStarter(VmCloneSpawner<StartingStepd>);
 
-/// Such a child.
+/// The data of a child.
 struct StartingStepd {
     step: String,
     words: Words<'static>,
     environment: Words<'static>,
-    /// What it keeps, from descriptor 3 on.
+    /// Inherited descriptors, from number 3 on.
     kept: Vec<RawFd>,
-    /// Where it notes itself.
+    /// The row in which it records itself.
     row: Row,
     /// Its control groups.
     groups: Entrances,
@@ -37,7 +37,8 @@ struct StartingStepd {
 }
 
 impl StepdStarter {
-    /// Starts a step daemon with these descriptors; gives its process id. `spool` is in its command line, for `ps`.
+    /// Starts a step daemon with these descriptors; returns its process id. `spool` appears in its
+    /// command line, for `ps`.
     pub(super) fn start(
         &mut self,
         order: &FirstOrder,
@@ -54,7 +55,8 @@ impl StepdStarter {
             spool.as_os_str().as_bytes(),
             step.as_bytes(),
         ];
-        // The agent has made this process's environment of what concerns the program itself.
+        // The agent has limited this process's environment to variables that concern the program
+        // itself.
         let environment = std::env::vars_os().map(|(name, value)| {
             let mut variable = name.into_vec();
             variable.push(b'=');
@@ -96,7 +98,7 @@ impl StartingStepd {
     }
 
     fn prepare(&mut self) -> Result<(), Errno> {
-        // What comes of it is found by the sessions that it begins.
+        // Its descendants are found by the sessions that it begins.
         bare::setsid()?;
         self.groups.join()?;
         self.row.begin_session(self.uid)?;

@@ -25,7 +25,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a launcher waits for answers before it listens itself. Later ones are sent to the agent when they come.
+/// How long a launcher waits for answers before it listens itself. Later answers are passed to the
+/// agent when they arrive.
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
 /// A connection.
@@ -48,16 +49,16 @@ impl Channel {
         })
     }
 
-    /// Receives what has come.
+    /// Receives available data.
     fn read(&mut self) {
-        // Small: it is cleared for each daemon that is looked at, and holds several short steps.
+        // The buffer is small, because it is cleared for each daemon; it holds several short steps.
         let mut chunk = [0; 2 << 10];
         while !self.is_closed {
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.is_closed = true,
                 Ok(n) => {
                     self.input.push(&chunk[..n]);
-                    // A read that did not fill the buffer emptied the socket.
+                    // A read that did not fill the buffer has emptied the socket.
                     if n < chunk.len() {
                         return;
                     }
@@ -69,8 +70,8 @@ impl Channel {
         }
     }
 
-    /// Sends a message, and descriptors with it. Where the daemon takes a part of it only, the connection is closed: what comes later
-    /// would be read as the rest.
+    /// Sends a message, and descriptors with it. If the daemon takes only part of it the connection
+    /// is closed, because later data would be read as the rest.
     fn send(&self, frame: &[u8], fds: &[RawFd]) -> io::Result<()> {
         let sent = descriptors::send(&self.stream, frame, fds)?;
         let rest = (&self.stream).write_all(&frame[sent..]);
@@ -80,10 +81,10 @@ impl Channel {
         rest
     }
 
-    /// What a daemon that was asked has answered, once it has.
+    /// Waits for the answer of a daemon to a question.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The daemon does not answer.
     fn answer(&mut self) -> io::Result<Option<RunningStep>> {
         self.read();
         match self.input.take() {
@@ -96,8 +97,8 @@ impl Channel {
     }
 }
 
-/// The group of the node's relay, which connects other hosts with step daemons: the supervisor gives it the file that names
-/// this host. None where there is no relay.
+/// The group of the node's relay, which connects other hosts with step daemons: the supervisor
+/// makes it the group of the file that identifies this host. `None` without a relay.
 fn relay_group(spool: &Path) -> Option<u32> {
     let file = std::fs::symlink_metadata(spool.join(HOST_FILE)).ok()?;
     Some(file.gid()).filter(|gid| *gid != 0 && nix::unistd::geteuid().is_root())
@@ -107,7 +108,7 @@ fn relay_group(spool: &Path) -> Option<u32> {
 #[derive(Default)]
 pub(super) struct Stepds {
     channels: BTreeMap<StepdConnId, Channel>,
-    /// Daemons of an earlier launcher's that have been asked what they run.
+    /// Daemons of an earlier launcher that were asked which step they run.
     asked: Vec<(PathBuf, Channel)>,
     /// Daemons that may have sent more than was delivered.
     unread: Vec<StepdConnId>,
@@ -127,7 +128,7 @@ impl Stepds {
         id
     }
 
-    /// Starts a step daemon; gives the agent's end of a control channel to it, too.
+    /// Starts a step daemon; also returns the agent's end of a control channel to it.
     pub(super) fn start(
         &mut self,
         order: &FirstOrder,
@@ -138,7 +139,8 @@ impl Stepds {
         let user = &order.step.order.user;
         let relay = relay_group(&order.spool);
         let listener = super::bind(socket, if relay.is_some() { 0o660 } else { 0o600 })?;
-        // No message to a step daemon by this socket has any: see [`sys::refuse_descriptors`].
+        // No message to a step daemon on this socket carries descriptors: see
+        // [`sys::refuse_descriptors`].
         let _ = sys::refuse_descriptors(&listener);
         if nix::unistd::geteuid().is_root() {
             chown(socket, Some(user.uid), Some(relay.unwrap_or(user.gid)))?;
@@ -160,10 +162,10 @@ impl Stepds {
         Ok((started, agent.into()))
     }
 
-    /// Gives a daemon a step; gives the agent's end of a new control channel to it.
+    /// Gives a daemon a step; returns the agent's end of a new control channel to it.
     ///
     /// # Errors
-    /// The daemon does not have the step.
+    /// The daemon did not receive the step.
     pub(super) fn give(&self, id: StepdConnId, frame: &[u8]) -> io::Result<OwnedFd> {
         let channel = self.channels.get(&id).ok_or(io::ErrorKind::NotConnected)?;
         let (agent, daemons_end) = UnixStream::pair()?;
@@ -171,13 +173,13 @@ impl Stepds {
         Ok(agent.into())
     }
 
-    /// Sends to a daemon; whether it takes it.
+    /// Sends to a daemon; returns whether it takes the command.
     pub(super) fn send(&self, id: StepdConnId, command: &StepdCommand) -> bool {
         let channel = self.channels.get(&id);
         channel.is_some_and(|c| c.send(&frame::encode(command), &[]).is_ok())
     }
 
-    /// Delivers what a daemon reports from now on: see [`Stepds::next_event`].
+    /// Starts delivering the reports of a daemon: see [`Stepds::next_event`].
     pub(super) fn listen_to(&mut self, id: StepdConnId) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.is_listening = true;
@@ -196,13 +198,13 @@ impl Stepds {
         self.channels.remove(&id);
     }
 
-    /// Descriptors of the daemons that are listened to.
+    /// Descriptors of the daemons whose reports are delivered.
     pub(super) fn listened(&self) -> impl Iterator<Item = (RawFd, StepdConnId)> {
         let listened = self.channels.iter().filter(|(_, c)| c.is_listening);
         listened.map(|(id, c)| (c.stream.as_raw_fd(), *id))
     }
 
-    /// Receives from those that have sent something.
+    /// Receives from daemons that have sent data.
     pub(super) fn read_ready(&mut self) {
         let (mut fds, ids): (Vec<libc::pollfd>, Vec<StepdConnId>) =
             self.listened().map(|(fd, id)| (poll_entry(fd), id)).unzip();
@@ -216,7 +218,7 @@ impl Stepds {
         }
     }
 
-    /// Receives from these what has come, if they are listened to.
+    /// Receives available data from these daemons, if their reports are delivered.
     pub(super) fn read(&mut self, ids: Vec<StepdConnId>) {
         for id in ids {
             if let Some(channel) = self.channels.get_mut(&id).filter(|c| c.is_listening) {
@@ -226,7 +228,7 @@ impl Stepds {
         }
     }
 
-    /// The next event of those that daemons have sent; one at a time, as the launcher may want to leave the rest unread.
+    /// The next event from daemons; one at a time, because the launcher may leave the rest unread.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         while let Some(id) = self.unread.last().copied() {
             let channel = self.channels.get_mut(&id).filter(|c| c.is_listening);
@@ -251,13 +253,13 @@ impl Stepds {
         None
     }
 
-    /// Asks daemons what they run, without their sockets all that listen in a spool directory, and waits for those that answer at
-    /// once.
+    /// Asks daemons which step they run; without their connections, asks all that listen in a spool
+    /// directory. Waits only for those that answer at once.
     pub(super) fn ask(&mut self, sockets: Option<Vec<PathBuf>>, spool: &Path) -> Vec<Event> {
         for path in sockets.unwrap_or_else(|| step_sockets(spool)) {
             match ask(&path) {
                 Ok(channel) => self.asked.push((path, channel)),
-                // Its daemon has ended.
+                // The daemon has ended.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
                     let _ = fs::remove_file(path);
                 }
@@ -277,7 +279,7 @@ impl Stepds {
                 events.extend(self.answer_of(fd.fd));
             }
         }
-        // A daemon that ended before it was asked has left its result by now.
+        // A daemon that ended before it was asked has written its result by now.
         events.push(Event::StepdsAsked);
         events
     }
@@ -287,7 +289,7 @@ impl Stepds {
         self.asked.iter().map(|(_, c)| c.stream.as_raw_fd())
     }
 
-    /// What a daemon that was asked has answered, if it has.
+    /// The answer of a daemon, if it has arrived.
     pub(super) fn answer_of(&mut self, fd: RawFd) -> Option<Event> {
         let is_it = |(_, c): &(PathBuf, Channel)| c.stream.as_raw_fd() == fd;
         let at = self.asked.iter().position(is_it)?;
@@ -301,7 +303,7 @@ impl Stepds {
                 let id = self.add(channel);
                 Event::StepdRunning(id, socket, Box::new(running))
             }
-            // It has ended, or its version does not know the question.
+            // The daemon has ended, or its version does not know the question.
             Err(why) => {
                 eprintln!("{}: cannot ask what runs there: {why}", socket.display());
                 Event::StepdsAsked
@@ -318,8 +320,8 @@ pub(super) fn poll_entry(fd: RawFd) -> libc::pollfd {
     }
 }
 
-/// Asks the daemon that listens there what it runs. Does not wait for one that takes no connections: its user may have filled
-/// the queue.
+/// Asks the daemon at this socket which step it runs. Does not wait if the accept queue is full,
+/// because its user may have filled it.
 fn ask(path: &Path) -> io::Result<Channel> {
     let control = connect(path)?;
     let channel = Channel::new(control)?;
@@ -331,7 +333,7 @@ fn ask(path: &Path) -> io::Result<Channel> {
     Ok(channel)
 }
 
-/// Connects to a Unix socket at once.
+/// Connects to a Unix socket without waiting.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let own = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -341,7 +343,7 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(own)
 }
 
-/// A listener for the step's other nodes, at a port of the kernel's choice.
+/// A listener for other nodes of the step, on a port that the kernel chooses.
 fn listen_at(ip: &str) -> io::Result<TcpListener> {
     TcpListener::bind((ip, 0))
         .map_err(|e| os_error::named(format_args!("cannot listen at {ip}"), e))
@@ -358,14 +360,14 @@ pub(super) fn step_files(spool: &Path) -> Vec<(PathBuf, String)> {
     files.filter_map(|file| named(file.path())).collect()
 }
 
-/// Where step daemons listen.
+/// The sockets of step daemons.
 fn step_sockets(spool: &Path) -> Vec<PathBuf> {
     let files = step_files(spool).into_iter();
     let sockets = files.filter(|(_, name)| name.ends_with(".sock"));
     sockets.map(|(path, _)| path).collect()
 }
 
-/// The steps of which there are results.
+/// The steps that have left results.
 pub(super) fn results(spool: &Path) -> Vec<AttemptStep> {
     let files = step_files(spool).into_iter();
     files

@@ -11,7 +11,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sets one; the time that was set before does not count any more.
+    /// Sets a timer; replaces the time that was set before.
     pub(super) fn set(&mut self, key: Timer, at_ms: u64) {
         self.stop(&key);
         self.in_order.insert((at_ms, key.clone()));
@@ -24,7 +24,7 @@ impl Timers {
         }
     }
 
-    /// The first that is due.
+    /// Removes the first due timer.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Option<Timer> {
         let (at, _) = self.in_order.first()?;
         if *at > now_ms {
@@ -35,7 +35,7 @@ impl Timers {
         Some(key)
     }
 
-    /// When the next is due.
+    /// Time of the next timer.
     pub(super) fn next(&self) -> Option<u64> {
         self.in_order.first().map(|(at, _)| *at)
     }

@@ -1,6 +1,8 @@
-//! Which temporary directories of jobs are to be removed. Their user's own process does it, so that nothing that a user has done to one, or to
-//! what is above it, concerns root or other users. A user has one such process at a time, which takes all that have come in a second: short
-//! jobs cost no process each, and a user whose file systems do not answer has no more than one that waits.
+//! Temporary directories of jobs that are to be removed. A process of their user removes them, so
+//! that nothing that the user has done to a directory, or to its parents, affects root or other
+//! users. A user has one such process at a time, which handles all directories added within a
+//! second: short jobs need no process each, and a user whose file systems do not answer has at most
+//! one waiting process.
 
 use crate::removal::start_removing_own;
 use crate::sys;
@@ -8,39 +10,40 @@ use muster_node_core::JobTmpDir;
 use std::collections::BTreeMap;
 use std::io;
 
-/// How long more are waited for, milliseconds.
+/// How long to wait for more directories, milliseconds.
 const DELAY_MS: u64 = 1000;
-/// Directories of a user that wait; more stay.
+/// Maximum number of waiting directories per user; further ones are not removed.
 const WAITING_MAX: usize = 4096;
-/// How long a process may take before it is killed, milliseconds.
+/// Time limit after which a process is killed, milliseconds.
 const REMOVAL_MAX_MS: u64 = 3_600_000;
 
 #[derive(Debug, Default)]
 struct UserRemovals {
     waiting: Vec<JobTmpDir>,
-    /// When a process takes them, milliseconds since boot.
+    /// Time at which a process starts to remove them, milliseconds since boot.
     due_ms: u64,
-    /// The process that removes others.
+    /// The process that is removing other directories.
     running: Option<RunningRemoval>,
-    /// That there are too many is in the log.
+    /// The log already says that there are too many.
     is_full: bool,
 }
 
 #[derive(Debug)]
 struct RunningRemoval {
     pid: i32,
-    /// When it is killed; none once it was.
+    /// Time at which the process is killed; `None` once it was.
     until_ms: Option<u64>,
-    /// What the log calls those that it removes.
+    /// Text for the log that names the directories.
     shown: String,
 }
 
-/// See the module. By user: a user in many groups has no more processes than one in one.
+/// Waiting directories by user: a user with several groups has no more processes than one with a
+/// single group.
 #[derive(Debug, Default)]
 pub(super) struct Removals(BTreeMap<u32, UserRemovals>);
 
 impl Removals {
-    /// Has a directory removed.
+    /// Adds a directory to remove.
     pub(super) fn add(&mut self, dir: JobTmpDir, now_ms: u64) {
         let of = self.0.entry(dir.uid).or_default();
         if of.waiting.len() >= WAITING_MAX {
@@ -59,7 +62,7 @@ impl Removals {
         of.waiting.push(dir);
     }
 
-    /// When something is to be done next.
+    /// Time of the next action.
     pub(super) fn next_ms(&self) -> Option<u64> {
         let next = self.0.values().filter_map(|of| match &of.running {
             Some(running) => running.until_ms,
@@ -68,7 +71,7 @@ impl Removals {
         next.min()
     }
 
-    /// Starts processes that are due; those.
+    /// Starts the processes that are due; returns them.
     pub(super) fn start_due(&mut self, now_ms: u64) -> Vec<i32> {
         let is_ready = |of: &&mut UserRemovals| of.running.is_none() && !of.waiting.is_empty();
         let ready = self.0.values_mut().filter(is_ready);
@@ -76,7 +79,8 @@ impl Removals {
         due.filter_map(|of| of.start(now_ms)).collect()
     }
 
-    /// Starts processes for all that wait, whatever runs: the launcher ends. One for each group of a user; those.
+    /// Starts processes for all waiting directories, whatever runs, because the launcher ends. One
+    /// for each group of a user; returns them.
     pub(super) fn start_all(&mut self) -> Vec<i32> {
         let mut of_groups: BTreeMap<(u32, u32), Vec<JobTmpDir>> = BTreeMap::new();
         for dir in self.0.values_mut().flat_map(|of| of.waiting.drain(..)) {
@@ -90,7 +94,7 @@ impl Removals {
         started.map(|running| running.pid).collect()
     }
 
-    /// Kills processes that are late.
+    /// Kills processes that exceed their time limit.
     pub(super) fn kill_late(&mut self, now_ms: u64) {
         for running in self.0.values_mut().filter_map(|of| of.running.as_mut()) {
             if running.until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
@@ -100,7 +104,7 @@ impl Removals {
         }
     }
 
-    /// A child has ended.
+    /// Handles the end of a child.
     pub(super) fn ended(&mut self, pid: i32, status: i32) {
         let is_it = |of: &&mut UserRemovals| of.running.as_ref().is_some_and(|r| r.pid == pid);
         let Some(of) = self.0.values_mut().find(is_it) else {
@@ -118,7 +122,7 @@ impl Removals {
 }
 
 impl UserRemovals {
-    /// Starts a process for those of one group; the others follow it.
+    /// Starts a process for the directories of one group; those of other groups follow it.
     fn start(&mut self, now_ms: u64) -> Option<i32> {
         let gid = self.waiting.first()?.gid;
         let (taken, left): (Vec<_>, Vec<_>) =
@@ -157,7 +161,7 @@ fn start_removing(dirs: &[JobTmpDir], until_ms: u64) -> io::Result<RunningRemova
     })
 }
 
-/// What the log calls directories of a user.
+/// Text for the log that names directories of a user.
 fn shown(dirs: &[JobTmpDir]) -> String {
     match dirs {
         [] => String::new(),
@@ -203,7 +207,7 @@ mod tests {
         assert!(removals.start_due(DELAY_MS - 1).is_empty());
         let first = removals.start_due(DELAY_MS);
         assert_eq!(first.len(), 1);
-        // While it runs the user's others wait, but nobody else's.
+        // While it runs, other directories of the same user wait, but not those of other users.
         removals.add(dir(3, 7), 2000);
         removals.add(dir(4, 8), 2000);
         let second = removals.start_due(10_000);
@@ -236,11 +240,12 @@ mod tests {
         assert!(removals.0.is_empty());
     }
 
-    /// A process in the kernel may not end when it is killed: it is waited for by its user's others alone.
+    /// A killed process that is blocked in the kernel may not end: only other directories of its
+    /// user wait for it.
     #[test]
     fn a_late_process_is_killed_once() {
         let mut removals = Removals::default();
-        // It ends by itself, later.
+        // It ends by itself later.
         let mut late = Command::new("sleep").arg("20").spawn().unwrap();
         let pid = i32::try_from(late.id()).unwrap();
         let running = RunningRemoval {

@@ -1,4 +1,4 @@
-//! What relay and agent say to each other, by a socket pair that keeps messages whole.
+//! Messages between relay and agent, over a socket pair that preserves message boundaries.
 
 use crate::descriptors;
 use crate::sys;
@@ -25,7 +25,7 @@ const MESSAGE_MAX: usize = 16 << 10;
 /// From the relay to the agent.
 #[derive(Debug, Encode, Decode, Validate)]
 pub(crate) enum ToAgent {
-    /// Who is it that shows this credential ([`muster_proto::hello::JobCredential`])?
+    /// Question: which client is this credential of ([`muster_proto::hello::JobCredential`])?
     #[n(0)]
     Verify {
         #[n(0)]
@@ -34,7 +34,8 @@ pub(crate) enum ToAgent {
         #[cbor(with = "minicbor::bytes")]
         credential: Vec<u8>,
     },
-    /// The stranger has the key and asks for the agent. Its connection comes with this message, which has its address.
+    /// The stranger has proved its key and asks for the agent. Its connection, with its address,
+    /// comes with this message.
     #[n(1)]
     Connected(#[n(0)] u64, #[n(1)] Option<IpAddr>),
     /// The stranger has disconnected, or has no key.
@@ -42,12 +43,12 @@ pub(crate) enum ToAgent {
     Gone(#[n(0)] u64),
 }
 
-/// The agent of another node, as who has the key of a job can say.
+/// The agent of another node, as far as the holder of a job's key can claim it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Validate)]
 pub(crate) struct JobAgent {
     #[n(0)]
     pub(crate) job: JobId,
-    /// One of the job's.
+    /// The node of the job.
     #[n(1)]
     pub(crate) node: String,
 }
@@ -61,24 +62,24 @@ impl fmt::Display for JobAgent {
 /// From the agent to the relay.
 #[derive(Debug, Encode, Decode, Validate)]
 pub(crate) enum ToRelay {
-    /// Who has this secret may connect.
+    /// The client with this secret may connect.
     #[n(0)]
     Verified {
         #[n(0)]
         number: u64,
         #[n(1)]
         secret: ByteArray<SECRET>,
-        /// To this socket; to the agent itself if absent.
+        /// The socket to connect to; `None` for the agent itself.
         #[n(2)]
         path: Option<String>,
         /// The user.
         #[n(3)]
         uid: u32,
-        /// It is not the user's but an agent's.
+        /// The client is an agent, not the user.
         #[n(4)]
         agent: Option<JobAgent>,
     },
-    /// Nobody may.
+    /// No client may connect with this credential.
     #[n(1)]
     Refused {
         #[n(0)]
@@ -96,32 +97,32 @@ impl Message for ToRelay {
     const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
-/// Makes both ends.
+/// Creates both ends.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
     Ok(pair)
 }
 
-/// One end. Clones are the same one.
+/// One end. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Control(Arc<ControlEnd>);
 
 #[derive(Debug)]
 struct ControlEnd {
     socket: AsyncFd<OwnedFd>,
-    /// Held by who sends: others wait in the order in which they came.
+    /// Held while sending: other senders wait in order.
     turn: Mutex<()>,
 }
 
-/// The right to send before all that wait.
+/// The right to send before all waiting senders.
 pub(crate) struct SendTurn<'c> {
     socket: &'c AsyncFd<OwnedFd>,
     _held: MutexGuard<'c, ()>,
 }
 
 impl Control {
-    /// Has to be called with the runtime there.
+    /// Must be called inside the runtime.
     pub(crate) fn new(end: OwnedFd) -> io::Result<Control> {
         let socket = sys::watch(end, Interest::READABLE | Interest::WRITABLE)?;
         let turn = Mutex::new(());
@@ -131,7 +132,7 @@ impl Control {
     /// Sends a message, without waiting.
     ///
     /// # Errors
-    /// The other side is gone; or, `WouldBlock`, it does not read, or others wait to send.
+    /// The other side is gone; or, `WouldBlock`, it does not read, or other senders wait.
     pub(crate) fn send<T: Encode<()>>(
         &self,
         message: &T,
@@ -142,8 +143,8 @@ impl Control {
         send(self.0.socket.get_ref(), message, with)
     }
 
-    /// Sends a message, once all were sent that waited before, and the other side has read enough of them: strangers, of whom there
-    /// are many at a time, can have more sent than the kernel keeps.
+    /// Sends a message after all earlier ones, once the other side has read enough of them: many
+    /// strangers at a time can cause more messages than the kernel buffers.
     ///
     /// # Errors
     /// The other side is gone.
@@ -155,7 +156,7 @@ impl Control {
         self.turn().await.send(message, with).await
     }
 
-    /// Waits for those who came before to have sent.
+    /// Waits for its turn to send.
     pub(crate) async fn turn(&self) -> SendTurn<'_> {
         SendTurn {
             _held: self.0.turn.lock().await,
@@ -163,10 +164,10 @@ impl Control {
         }
     }
 
-    /// The next message, and what came with it; none at the end.
+    /// The next message and its descriptors; `None` at the end.
     ///
     /// # Errors
-    /// The other side is not understood.
+    /// The other side's message cannot be decoded.
     pub(crate) async fn receive<T: for<'b> Decode<'b, ()> + Message>(
         &self,
     ) -> io::Result<Option<(T, Option<OwnedFd>)>> {
@@ -179,7 +180,7 @@ impl Control {
             let length = match read {
                 Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(read) => read?,
-                // Not yet, then.
+                // Not ready after all.
                 Err(_) => continue,
             };
             if length == 0 {
@@ -192,7 +193,7 @@ impl Control {
 }
 
 impl SendTurn<'_> {
-    /// Sends a message, once the other side has read enough of those before.
+    /// Sends a message, once the other side has read enough of the earlier ones.
     ///
     /// # Errors
     /// The other side is gone.
@@ -238,7 +239,7 @@ mod tests {
             }));
             tokio::task::yield_now().await;
         }
-        // There is room for some of them, of which they do not know yet.
+        // Some of them have room now, which they do not know yet.
         for _ in 0..LATEST {
             far.receive::<ToAgent>().await.unwrap();
         }

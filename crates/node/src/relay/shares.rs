@@ -1,4 +1,5 @@
-//! How many connections of somebody a relay carries at a time: each costs it descriptors, of which others need some.
+//! Limits the connections that a relay carries per client: each uses descriptors, of which other
+//! clients need some.
 
 use super::control::JobAgent;
 use muster_channel::admission::ByteCount;
@@ -11,18 +12,19 @@ use std::fmt;
 use std::hash::Hash;
 use std::rc::Rc;
 
-/// Descriptors of a connection that is carried.
+/// Descriptors of a carried connection.
 const DESCRIPTORS: u64 = 2;
-/// Part of all descriptors that one user, or one agent, may have.
+/// Divisor: one user, or one agent, may have this fraction of all descriptors.
 const PART: u64 = 8;
-/// Part that all agents may have: with the key of a job one can speak for all its nodes. Those of one job get no more of it than
-/// leaves something for others.
+/// Divisor: all agents together may have this fraction of all descriptors. The key of a job allows
+/// a client to act for all nodes of the job, so the agents of one job get only part of that
+/// fraction and leave room for others.
 const AGENTS_PART: u64 = 2;
 
-/// Whose a connection is: what the key proves that it was opened with.
+/// The owner of a connection, as proved by its key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
-    /// The owner of a job, root too.
+    /// The owner of a job, including root.
     User(u32),
     /// The agent of another node of a job.
     Agent(JobAgent),
@@ -37,22 +39,22 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The connections of each owner that has any.
+/// Number of connections of each owner that has any.
 #[derive(Debug)]
 pub(super) struct Shares {
     counts: RefCell<HashMap<Owner, u64>>,
-    /// What is kept of the connections of each owner that has any, and a count of all.
+    /// Number of connections of each owner that has any, and the total.
     bytes: RefCell<HashMap<Owner, ByteCount>>,
     all_bytes: ByteCount,
-    /// Those of agents by job.
+    /// Connections of agents by job.
     jobs: RefCell<HashMap<JobId, u64>>,
-    /// Those of all agents.
+    /// Connections of all agents.
     agents: Cell<u64>,
     max: u64,
     agents_max: u64,
 }
 
-/// A connection that counts as its owner's until this is dropped.
+/// A connection that counts towards its owner until this is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     shares: Rc<Shares>,
@@ -60,7 +62,7 @@ pub(super) struct Share {
 }
 
 impl Shares {
-    /// Shares a limit of `descriptors`.
+    /// Divides a limit of `descriptors`.
     pub(super) fn of(descriptors: u64) -> Rc<Shares> {
         Rc::new(Shares {
             counts: RefCell::default(),
@@ -76,7 +78,7 @@ impl Shares {
     /// Counts a connection.
     ///
     /// # Errors
-    /// The owner has too many, or all agents have.
+    /// The owner has too many connections, or all agents together have.
     pub(super) fn take(self: &Rc<Shares>, owner: Owner) -> Result<Share, String> {
         let mut counts = self.counts.borrow_mut();
         let count = counts.get(&owner).copied().unwrap_or(0);
@@ -104,7 +106,7 @@ impl Shares {
 }
 
 impl Share {
-    /// What is kept of the owner's connections.
+    /// The share of an owner.
     pub(super) fn bytes(&self) -> ByteCount {
         let mut bytes = self.shares.bytes.borrow_mut();
         let own = bytes.entry(self.owner.clone());
@@ -127,7 +129,7 @@ impl Drop for Share {
     }
 }
 
-/// Counts one less.
+/// Removes one connection from the counts.
 fn give_back<K: Hash + Eq>(counts: &mut HashMap<K, u64>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
@@ -154,7 +156,7 @@ mod tests {
             drop(own);
             take(uid).unwrap();
         }
-        // All of an owner's count together.
+        // All connections of an owner count together.
         let (first, second) = (take(7).unwrap(), take(7).unwrap());
         first.bytes().take(10).unwrap();
         assert_eq!(second.bytes().own(), 10);

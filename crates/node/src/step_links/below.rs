@@ -1,5 +1,5 @@
-//! Connections to the nodes below in the tree over a step's nodes: bytes down, bytes up. What they mean is
-//! [`muster_node_core::stepd::tree`]'s.
+//! Connections to the nodes below in the tree over a step's nodes. They carry bytes in both
+//! directions, whose meaning is defined in [`muster_node_core::stepd::tree`].
 
 use super::shown;
 use super::wire::Wire;
@@ -22,9 +22,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-/// How long a node below may take to accept a connection.
+/// Time limit for a node below to accept a connection.
 const CONNECT_WAIT_S: i64 = 5;
-/// Frames of more bytes are no [`FromStepd::Over`].
+/// Longer frames cannot be [`FromStepd::Over`].
 const OVER_MAX: usize = 16;
 /// Bytes that leave a node's queue at a time.
 const SEND_MAX: usize = 64 << 10;
@@ -40,14 +40,15 @@ pub(crate) struct Below {
 struct Node {
     position: u32,
     wire: Wire,
-    /// Frames for it.
+    /// Frames to send to it.
     waiting: SharedQueue,
-    /// It has said that it is over.
+    /// The branch has reported that it is over.
     is_over: bool,
 }
 
 impl Below {
-    /// Connects to those below, as `user` if this process is root; gives the positions of those that cannot be reached.
+    /// Connects to the branches below, as `user` if this process is root; returns the positions
+    /// that cannot be reached.
     pub(crate) fn connect(&mut self, branches: Vec<BranchHead>, user: Option<&User>) -> Vec<u32> {
         let mut lost = Vec::new();
         for branch in branches {
@@ -71,17 +72,18 @@ impl Below {
         }
     }
 
-    /// They must catch up with srun.
+    /// Whether the branches must wait for srun to catch up.
     pub(crate) fn is_stuffed(&self) -> bool {
         self.nodes.iter().any(|n| n.waiting.len() > OUTPUT_MAX)
     }
 
-    /// To poll; `full` while those above must catch up.
+    /// Descriptors to poll; `full` while the side above must catch up.
     pub(crate) fn interests(&self, full: bool) -> impl Iterator<Item = (RawFd, i16)> {
         self.nodes.iter().map(move |node| {
             let reads = if full { 0 } else { libc::POLLIN };
             let writes = if node.has_output() { libc::POLLOUT } else { 0 };
-            // A hang-up is always reported; it must not be while it cannot be dealt with.
+            // poll(2) always reports a hang-up, so descriptors are left out while it cannot be
+            // handled.
             let fd = if reads | writes == 0 {
                 -1
             } else {
@@ -91,8 +93,8 @@ impl Below {
         })
     }
 
-    /// Reads from those that poll found something at: what they say goes to `up`. Gives the positions of those that are gone, and
-    /// whether each was over.
+    /// Reads from the descriptors that poll reported; frames go to `up`. Returns the positions that
+    /// have disconnected, and whether each was over.
     pub(crate) fn serve(&mut self, seen: &[bool], up: &mut Vec<u8>) -> Vec<(u32, bool)> {
         for (node, _) in self.nodes.iter_mut().zip(seen).filter(|(_, s)| **s) {
             node.write();
@@ -104,8 +106,8 @@ impl Below {
 }
 
 impl Node {
-    /// Connects to an address that srun has given. It may be of anything that listens: the user's rights count, and
-    /// the other side sees the user.
+    /// Connects to an address that srun has given. Any program may listen there: the connection is
+    /// made with the user's rights, and the other side sees the user.
     fn connect(branch: &BranchHead, user: Option<&User>) -> io::Result<Node> {
         let address = Address::parse(&branch.address)
             .ok_or_else(|| io::Error::other("invalid address of a step daemon"))?;
@@ -145,7 +147,8 @@ impl Node {
                 self.waiting.advance(part.len());
             }
             if self.wire.write().is_err() {
-                // It takes no more. What it has said is still to be read; that finds the end.
+                // The other side takes no more. Data that it has sent is still read; reading finds
+                // the end.
                 return self.waiting.clear();
             }
             if self.wire.has_output() {
@@ -172,7 +175,7 @@ impl Node {
     }
 }
 
-/// Connects to a step daemon on another host, by the step's key.
+/// Connects to a step daemon on another host with the step's key.
 fn connect_remote(there: &NetworkPlace, path: &str, branch: &BranchHead) -> io::Result<Wire> {
     let StepId { job, step } = branch.step;
     let path = path.to_owned();
@@ -185,7 +188,7 @@ fn connect_remote(there: &NetworkPlace, path: &str, branch: &BranchHead) -> io::
     Wire::remote(tcp, channel)
 }
 
-/// Connects, if the other side takes that within a few seconds.
+/// Connects with a time limit of a few seconds.
 fn connect_soon(path: &str) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

@@ -10,15 +10,15 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-/// How long news that nobody is waiting for are kept, for what follows to go with them: srun is woken once for the start,
-/// the output's end and the end of a short task.
+/// How long a message that is not urgent is held back so that later ones join it: srun then wakes
+/// up once for the start, the end of output and the end of a short task.
 const NEWS_DELAY: BatchDelay = BatchDelay::from_ms(5);
 
-/// The connection and what waits on it.
+/// The connection, and output that waits on it.
 #[derive(Debug)]
 pub(crate) struct StepClient {
     pub(crate) wire: Wire,
-    /// All that waits may wait until then.
+    /// All queued output may wait until this time.
     patient: Option<Instant>,
 }
 
@@ -41,13 +41,13 @@ impl StepClient {
         })
     }
 
-    /// Sends a message; it `may_wait` for others.
+    /// Sends a message; with `may_wait` it may be held back for others.
     pub(crate) fn send(&mut self, message: &FromStepd, may_wait: bool) {
         self.note(may_wait);
         frame::encode_into(message, &mut self.wire.output);
     }
 
-    /// The same of a message that is a frame.
+    /// The same for an encoded message.
     pub(crate) fn send_frame(&mut self, frame: &[u8], may_wait: bool) {
         self.note(may_wait);
         self.wire.output.extend_from_slice(frame);
@@ -61,22 +61,22 @@ impl StepClient {
         }
     }
 
-    /// Nothing of what waits can wait any longer.
+    /// Queued output may not wait any longer.
     pub(crate) fn hurry(&mut self) {
         self.patient = None;
     }
 
-    /// Until when all that is to be written waits for company.
+    /// The time until which queued output waits for later messages.
     pub(crate) fn waits_until(&self) -> Option<Instant> {
         self.patient.filter(|_| !self.wire.output.is_empty())
     }
 
-    /// Whether something is to be written now.
+    /// Whether output should be written now.
     pub(crate) fn has_output(&self) -> bool {
         !self.wire.output.is_empty() && self.patient.is_none()
     }
 
-    /// Writes as much as it takes, unless it waits for company.
+    /// Writes as much as the socket takes, unless the output may still wait.
     pub(crate) fn write(&mut self) {
         if self.patient.is_some_and(|until| Instant::now() < until) {
             return;

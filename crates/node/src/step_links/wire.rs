@@ -1,5 +1,5 @@
-//! A connection of a step daemon's that never blocks: what was read and is no whole message yet, and what waits to be
-//! taken.
+//! A non-blocking connection of a step daemon: received bytes that form no complete message yet,
+//! and output that waits to be sent.
 
 use crate::stepd_log;
 use muster_channel::Channel;
@@ -9,12 +9,12 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// What a connection goes through.
+/// The transport of a connection.
 #[derive(Debug)]
 pub(crate) enum Link {
     /// A socket of this host.
     Local(UnixStream),
-    /// A channel to another host; and what is sealed and was not taken yet.
+    /// A channel to another host, with encrypted bytes that were not sent yet.
     Remote(TcpStream, Box<Channel>, Vec<u8>),
 }
 
@@ -23,11 +23,11 @@ pub(crate) enum Link {
 pub(crate) struct Wire {
     link: Link,
     pub(crate) input: Frames,
-    /// Frames that the other side has not taken yet.
+    /// Frames that were not sent yet.
     pub(crate) output: Vec<u8>,
-    /// The other side has not hung up.
+    /// Whether the other side has not hung up.
     pub(crate) open: bool,
-    /// Bytes that have come.
+    /// Received bytes.
     pub(crate) received: usize,
 }
 
@@ -41,7 +41,7 @@ impl Wire {
     pub(crate) fn remote(tcp: TcpStream, channel: Channel) -> io::Result<Wire> {
         tcp.set_nonblocking(true)?;
         let mut wire = Wire::over(Link::Remote(tcp, Box::new(channel), Vec::new()));
-        // What came with the answer.
+        // Bytes that arrived with the handshake's answer.
         wire.open_received();
         Ok(wire)
     }
@@ -56,7 +56,7 @@ impl Wire {
         }
     }
 
-    /// The number to poll.
+    /// The descriptor to poll.
     pub(crate) fn number(&self) -> RawFd {
         match &self.link {
             Link::Local(stream) => stream.as_raw_fd(),
@@ -64,7 +64,7 @@ impl Wire {
         }
     }
 
-    /// The socket, if it is one of this host.
+    /// The socket, if the peer is on this host.
     pub(crate) fn local(&self) -> Option<&UnixStream> {
         match &self.link {
             Link::Local(stream) => Some(stream),
@@ -80,7 +80,7 @@ impl Wire {
         }
     }
 
-    /// Whether something waits to be taken by the other side.
+    /// Whether output waits to be sent.
     pub(crate) fn has_output(&self) -> bool {
         let sealed = match &self.link {
             Link::Local(_) => false,
@@ -89,7 +89,7 @@ impl Wire {
         sealed || !self.output.is_empty()
     }
 
-    /// Takes in what has come.
+    /// Receives available bytes.
     pub(crate) fn read(&mut self) {
         let mut chunk = [0; 64 << 10];
         let read = match &mut self.link {
@@ -117,7 +117,7 @@ impl Wire {
         }
     }
 
-    /// Takes what has come from another host out of its records.
+    /// Decrypts received records of another host.
     fn open_received(&mut self) {
         let Link::Remote(_, channel, _) = &mut self.link else {
             return;
@@ -140,7 +140,8 @@ impl Wire {
     /// Writes as much as the other side takes.
     ///
     /// # Errors
-    /// It takes no more. The rest is dropped; what it has said before may still be to be read.
+    /// The other side takes no more. The rest is dropped; data that it has sent may still be
+    /// readable.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         if !self.open {
             return Ok(());
@@ -148,7 +149,8 @@ impl Wire {
         let written = match &mut self.link {
             Link::Local(stream) => write_some(stream, &mut self.output),
             Link::Remote(tcp, channel, sealed) => {
-                // What is sealed leaves before more is: the other side's slowness is seen in what waits here.
+                // Encrypted bytes are sent before more is encrypted, so a slow reader shows in the
+                // length of this queue.
                 write_some(tcp, sealed).and_then(|()| {
                     if !sealed.is_empty() || self.output.is_empty() {
                         return Ok(());
@@ -167,7 +169,7 @@ impl Wire {
     }
 }
 
-/// Writes as much of some bytes as is taken now, and leaves the rest.
+/// Writes the bytes that can be written now, and keeps the rest.
 fn write_some(to: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut done = 0;
     let mut result = Ok(());

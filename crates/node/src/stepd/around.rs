@@ -24,8 +24,7 @@ const EPILOG_MAX: Duration = Duration::from_secs(5);
 impl TaskSet {
     /// In a task's child, before exec: runs the prologs and applies what they say.
     ///
-    /// # Errors
-    /// A prolog that fails keeps the task from running: the exit code that the task has then.
+    /// A failed prolog prevents the task from running: the exit code of the task.
     pub(super) fn run_prologs(&self, env: &mut Vec<CString>) -> Result<(), i32> {
         let programs = [
             ("TaskProlog", &self.order.task_prolog),
@@ -55,7 +54,7 @@ impl TaskSet {
             }
             apply(&output.stdout, env);
         }
-        // The program is given it when it is executed.
+        // The program gets the variable when it is executed.
         unset(env, TASK_PID);
         Ok(())
     }
@@ -72,7 +71,7 @@ impl TaskSet {
         if self.join_group().is_err() {
             sys::exit_now(0);
         }
-        // As of a task: what runs is the user's.
+        // Like a task, because it runs the user's program.
         sys::leave_protection();
         for limit in sys::with_first_limits(&self.order.limits) {
             let _ = sys::set_soft_limit(limit.resource, limit.value);
@@ -93,13 +92,13 @@ impl TaskSet {
         let tmp_dir = self.make_tmp_dir(|_| {});
         let mut env = self.task_env(local, global, tmp_dir.as_deref());
         env.extend(own_pid());
-        // The node's log is not for texts of users. The daemon tells the user by this.
+        // The node's log must not contain texts of users, so the daemon informs the user.
         let mut failed = 0;
         for (position, program) in programs.into_iter().enumerate() {
             let Some(program) = program else { continue };
             let mut command = command(program, &env);
             command.stdout(Stdio::null()).stderr(Stdio::null());
-            // Only the user's own is bounded. Its result changes nothing.
+            // Only the user's own epilog has a time limit. Its result changes nothing.
             let patience = (position == 0).then_some(EPILOG_MAX);
             failed |= match run(command, patience) {
                 Ok(true) => 0,
@@ -111,8 +110,8 @@ impl TaskSet {
     }
 }
 
-/// Runs a program to its end, or until it has taken too long, when it is killed with all that it has started in its group; whether
-/// it ended by itself.
+/// Runs a program to its end, or kills it with its process group when its time is over; returns
+/// whether it ended by itself.
 fn run(mut command: Command, patience: Option<Duration>) -> io::Result<bool> {
     let Some(patience) = patience else {
         return command.status().map(|_| true);
@@ -122,7 +121,7 @@ fn run(mut command: Command, patience: Option<Duration>) -> io::Result<bool> {
     let end = sys::pidfd(pid)?;
     let mut ends = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
-    // A signal that comes meanwhile is one that ends the step.
+    // A signal that arrives meanwhile is one that ends the step.
     let has_ended = !matches!(poll(&mut ends, timeout), Ok(0));
     if !has_ended {
         let _ = sys::kill(-pid, signals::SIGKILL);

@@ -1,5 +1,5 @@
-//! Signals for all tasks that the user's programs ask for: srun, and the MPI host. To deliver one is to look at all processes of
-//! the step, which may be thousands, and a megabyte of requests is read at once.
+//! Signals for all tasks that srun or the MPI host requests. Delivering one requires looking at all
+//! processes of the step, which may be thousands, and one read may return a megabyte of requests.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -7,22 +7,23 @@ use std::ops::RangeInclusive;
 /// Numbers of signals.
 const NUMBERS: RangeInclusive<i32> = 1..=64;
 
-/// The signals that were asked for in what is read now.
+/// Signals requested in the current read.
 #[derive(Debug, Default)]
 pub(super) struct AskedSignals(Option<BTreeSet<i32>>);
 
 impl AskedSignals {
-    /// What follows was read at once.
+    /// Begins a new read.
     pub(super) fn begin(&mut self) {
         self.0 = Some(BTreeSet::new());
     }
 
-    /// All of it was dealt with.
+    /// All requests of the read were handled.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }
 
-    /// Whether a signal is delivered: once of what was read at once. The end of a step is always: what it leaves would stay.
+    /// Whether to deliver a signal: only once per read. The request to end the step is always
+    /// delivered, because its processes would otherwise stay.
     pub(super) fn is_due(&mut self, signal: i32) -> bool {
         let Some(asked) = &mut self.0 else {
             return true;

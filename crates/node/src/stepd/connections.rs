@@ -1,5 +1,5 @@
-//! Connections to the daemon's socket, by the numbers that the machine knows them by: those that have not shown the key, and srun's
-//! or the node's above.
+//! Connections to the daemon's socket, by the numbers that the state machine uses: connections that
+//! have not shown the key, and the one of srun or of the node above.
 
 use crate::descriptors::SrunStdio;
 use crate::step_links::StepClient;
@@ -10,45 +10,46 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// Connections that have not shown the key. With more, the oldest is closed: srun shows it at once.
+/// Maximum number of connections that have not shown the key. Above it the oldest is closed: srun
+/// shows the key at once.
 const STRANGERS_MAX: usize = 64;
-/// How long a connection may be one of them, in milliseconds: as long as a daemon waits for srun.
+/// Time limit for showing the key, in milliseconds: as long as a daemon waits for srun.
 const STRANGER_MAX_MS: u64 = 30_000;
-/// Output that a reader has not taken: with more it is dropped. Tasks do not wait for it.
+/// Maximum unread output of a reader, which is dropped above it. Tasks do not wait for readers.
 const READER_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the first message of a connection: a key, and the addresses of the nodes below.
+/// Maximum size of the first message of a connection: a key, and the addresses of the nodes below.
 const GREETING_BYTES_MAX: usize = 4 << 20;
 
 /// A connection that has not shown the key.
 pub(super) struct Stranger {
     id: ClientId,
     pub(super) client: StepClient,
-    /// When it is closed, in milliseconds of the clock that never goes back.
+    /// Time at which it is closed, in milliseconds of the monotonic clock.
     until_ms: u64,
 }
 
 /// See the module.
 pub(super) struct Connections {
     pub(super) listener: UnixListener,
-    /// Those that have not shown the key.
+    /// Connections that have not shown the key.
     pub(super) strangers: Vec<Stranger>,
-    /// The client whose first message the machine is checking.
+    /// The client whose first message the state machine is checking.
     greeted: Option<(ClientId, StepClient)>,
     client: Option<(ClientId, StepClient)>,
-    /// Those who read what tasks write.
+    /// Clients that read the output of tasks.
     pub(super) readers: Vec<(ClientId, StepClient)>,
-    /// The machine waits until all that the client was sent is written.
+    /// The state machine waits until all output to the client is written.
     is_flush_awaited: bool,
-    /// What came with the step that is being given.
+    /// Streams that came with the step that is being given.
     handed_over: Option<(ClientId, SrunStdio)>,
     last_id: u64,
 }
 
-/// What came of writing to the client.
+/// Result of writing to the client.
 pub(super) enum Written {
-    /// What waited for that was written.
+    /// All output is written, for which the state machine waited.
     Flushed,
-    /// The client is gone.
+    /// The client has disconnected.
     Closed,
 }
 
@@ -71,19 +72,19 @@ impl Connections {
         ClientId(self.last_id)
     }
 
-    /// srun, or the node above.
+    /// The connection of srun, or of the node above.
     pub(super) fn client(&self) -> Option<&StepClient> {
         self.client.as_ref().map(|(_, client)| client)
     }
 
-    /// The same.
+    /// The same, for changing it.
     pub(super) fn client_mut(&mut self) -> Option<&mut StepClient> {
         self.client.as_mut().map(|(_, client)| client)
     }
 
-    /// Takes in who has connected, at this time.
+    /// Accepts new connections at this time.
     pub(super) fn accept(&mut self, now_ms: u64) {
-        // Others have their turn before the next so many.
+        // Other work has its turn before more are accepted.
         for _ in 0..STRANGERS_MAX {
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
@@ -103,24 +104,24 @@ impl Connections {
         }
     }
 
-    /// When the next of those that have not shown the key is to be [closed](Connections::close_late).
+    /// Time at which the next unproven connection is to be [closed](Connections::close_late).
     pub(super) fn next_late_ms(&self) -> Option<u64> {
         self.strangers.iter().map(|one| one.until_ms).min()
     }
 
-    /// Closes those that have had their time to show the key.
+    /// Closes connections that have not shown the key in time.
     pub(super) fn close_late(&mut self, now_ms: u64) {
         self.strangers.retain(|one| one.until_ms > now_ms);
     }
 
-    /// Reads the first message of a connection, which waits for what is decided about it; and whether an [`ToStepd::Adopt`] is of
-    /// this process's user.
+    /// Reads the first message of a connection, which then waits for a decision; also returns
+    /// whether an [`ToStepd::Adopt`] comes from this process's user.
     pub(super) fn read_stranger(&mut self, at: usize) -> Option<(ClientId, ToStepd, bool)> {
         let mut stranger = self.strangers.swap_remove(at);
         let client = &mut stranger.client;
         client.wire.read();
         let Some(message) = client.next() else {
-            // Too much without a message: the connection is dropped.
+            // Too many bytes without a complete message: the connection is dropped.
             if client.wire.open && client.wire.received <= GREETING_BYTES_MAX {
                 self.strangers.push(stranger);
             }
@@ -133,19 +134,19 @@ impl Connections {
         Some((id, message, is_own))
     }
 
-    /// The connection whose first message was looked at is srun's.
+    /// The checked connection becomes that of srun.
     pub(super) fn take_client(&mut self, id: ClientId) {
         self.client = self.greeted.take_if(|(of, _)| *of == id);
         self.is_flush_awaited = false;
     }
 
-    /// It is a reader's.
+    /// The checked connection becomes a reader.
     pub(super) fn take_reader(&mut self, id: ClientId) {
         self.readers
             .extend(self.greeted.take_if(|(of, _)| *of == id));
     }
 
-    /// Sends all readers a frame. Those that have not taken what they were sent before are dropped.
+    /// Sends a frame to all readers. Readers that have not read earlier output are dropped.
     pub(super) fn send_readers(&mut self, frame: &[u8]) -> Vec<ClientId> {
         for (_, reader) in &mut self.readers {
             reader.write();
@@ -166,7 +167,7 @@ impl Connections {
         std::iter::from_fn(|| reader.next()).collect()
     }
 
-    /// Writes what waits for readers; gives those that are gone.
+    /// Writes queued output to readers; returns those that have disconnected.
     pub(super) fn write_readers(&mut self) -> Vec<ClientId> {
         self.readers
             .iter_mut()
@@ -185,7 +186,7 @@ impl Connections {
         gone
     }
 
-    /// The step is over: readers get what they take at once.
+    /// Ends the step: readers get only what they take at once.
     pub(super) fn end_step(&mut self) {
         self.strangers.clear();
         self.readers
@@ -194,13 +195,13 @@ impl Connections {
         self.readers.clear();
     }
 
-    /// It is the launcher's.
+    /// The checked connection is the launcher's.
     pub(super) fn take_launcher(&mut self, id: ClientId) -> Option<UnixStream> {
         let client = self.greeted.take_if(|(of, _)| *of == id);
         client.and_then(|(_, client)| client.wire.into_local())
     }
 
-    /// It is nobody's who is understood here.
+    /// The checked connection is refused.
     pub(super) fn refuse(&mut self, id: ClientId, refusal: Refusal) {
         if let Some((_, mut client)) = self.greeted.take_if(|(of, _)| *of == id) {
             client.send(&FromStepd::Refused(refusal), false);
@@ -208,21 +209,22 @@ impl Connections {
         }
     }
 
-    /// It is decided about: what was not taken is closed.
+    /// The decision is made: closes what was not taken.
     pub(super) fn drop_greeted(&mut self) {
         self.greeted = None;
     }
 
-    /// What came with a step that is given.
+    /// Stores the streams of a step that is given.
     pub(super) fn hand_over(&mut self, srun: Option<SrunStdio>) -> Option<ClientId> {
         self.handed_over = srun.map(|srun| (self.next_id(), srun));
         self.handed_over.as_ref().map(|(id, _)| *id)
     }
 
-    /// A step has begun with that: srun's connection is the client, and these are its streams.
+    /// A step has begun with stored streams: srun's connection becomes the client, and these are
+    /// its streams.
     pub(super) fn take_stdio(&mut self, id: ClientId) -> Option<[OwnedFd; 3]> {
         let (id, stdio) = self.handed_over.take_if(|(of, _)| *of == id)?;
-        // Where it cannot be used, srun reads its end.
+        // If it cannot be used, srun reads the end of the stream.
         let client = StepClient::new(UnixStream::from(stdio.line));
         self.client = client.ok().map(|client| (id, client));
         self.is_flush_awaited = false;
@@ -243,7 +245,7 @@ impl Connections {
         self.is_flush_awaited = true;
     }
 
-    /// Writes what waits for srun.
+    /// Writes queued output to srun.
     pub(super) fn write(&mut self) -> Option<Written> {
         let (_, client) = self.client.as_mut()?;
         client.write();
@@ -256,7 +258,8 @@ impl Connections {
     }
 }
 
-/// Whether the other end belongs to the user of this process, which is no job's unless all jobs are of one user.
+/// Whether the other end runs as this process's user, which is no user of a job unless all jobs
+/// belong to one user.
 fn is_own(stream: &UnixStream) -> bool {
     let peer = getsockopt(stream, PeerCredentials);
     peer.is_ok_and(|peer| peer.uid() == nix::unistd::geteuid().as_raw())

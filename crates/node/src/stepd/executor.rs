@@ -1,4 +1,5 @@
-//! Carries out what the daemon's state machine decides, and gives it what happens: one thread, one poll loop.
+//! Performs the decisions of the daemon's state machine, and feeds it events: one thread, one poll
+//! loop.
 
 use super::asked_signals::AskedSignals;
 use super::connections::{Connections, Written};
@@ -28,9 +29,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long the directories of a step may take to be removed.
+/// Time limit for the removal of a step's directories.
 const REMOVAL_WAIT: Duration = Duration::from_secs(10);
-/// The daemon, and all that its numbers stand for.
+/// The state machine, and the objects that its numbers stand for.
 pub(super) struct StepdExecutor {
     pub(super) stepd: Stepd,
     spool: PathBuf,
@@ -39,11 +40,11 @@ pub(super) struct StepdExecutor {
     pub(super) signals: SignalFd,
     pub(super) connections: Connections,
     pub(super) launcher: Option<ControlChannel>,
-    /// The agent that had the last step given by the launcher, or gave it.
+    /// The agent that gave the last step, or to which the launcher's last step belongs.
     pub(super) agent: Option<ControlChannel>,
-    /// Where the first step's MPI host listens.
+    /// Listener of the first step's MPI host.
     wire: Option<TcpListener>,
-    /// Of the step that runs.
+    /// Tasks of the running step.
     pub(super) tasks: Option<TaskSet>,
     processes: ProcessTree,
     asked: AskedSignals,
@@ -52,14 +53,14 @@ pub(super) struct StepdExecutor {
     groups: Option<JobGroups>,
     /// More children may have ended than were collected.
     pub(super) may_have_ended: bool,
-    /// Answers to actions, which come before all other events.
+    /// Results of actions, which are handled before all other events.
     events: VecDeque<Event>,
-    /// Room for actions, empty between events.
+    /// Buffer for actions, empty between events.
     actions: Vec<Action>,
     is_over: bool,
 }
 
-/// What a daemon begins with.
+/// The daemon's initial connections.
 pub(super) struct StepdConnections {
     pub(super) listener: UnixListener,
     pub(super) launcher: UnixStream,
@@ -71,7 +72,8 @@ pub(super) struct StepdConnections {
 impl StepdExecutor {
     pub(super) fn open(setup: Setup, ends: StepdConnections) -> io::Result<StepdExecutor> {
         sys::become_subreaper()?;
-        // The launcher's mask blocks these already; a descriptor of the daemon's own takes them.
+        // The launcher's mask already blocks these signals; a descriptor of the daemon receives
+        // them.
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGUSR1] {
             mask.add(signal);
@@ -100,7 +102,7 @@ impl StepdExecutor {
         })
     }
 
-    /// Serves steps, of which this is the first, until the process is to end.
+    /// Serves steps, beginning with this one, until the process is to end.
     pub(super) fn run(mut self, first: NextStep, dirs: Vec<PathBuf>, srun: Option<SrunStdio>) {
         self.give(first, Giver::Start(dirs), srun);
         while !self.is_over {
@@ -109,7 +111,7 @@ impl StepdExecutor {
                 self.deliver(Event::TimeUp(local_time));
             }
             self.deliver(Event::WakeUpEnded);
-            // Last words go in one write.
+            // The final messages leave in one write.
             if self.is_over || self.write_to_client() {
                 continue;
             }
@@ -119,12 +121,12 @@ impl StepdExecutor {
         }
     }
 
-    /// Milliseconds of the clock that the machine knows.
+    /// Milliseconds of the state machine's clock.
     pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Gives the machine an event, and then what its actions bring.
+    /// Passes an event to the state machine, and then the results of its actions.
     pub(super) fn deliver(&mut self, event: Event) {
         let mut actions = std::mem::take(&mut self.actions);
         let mut next = Some(event);
@@ -198,7 +200,7 @@ impl StepdExecutor {
         }
     }
 
-    /// What is about tasks and the host, while there are any.
+    /// Performs actions on tasks and the MPI host, while there are any.
     fn execute_for_tasks(&mut self, action: Action) {
         let Some(tasks) = &mut self.tasks else {
             return;
@@ -281,20 +283,21 @@ impl StepdExecutor {
         launcher.is_some_and(|l| sys::is_all_read(l.stream.as_fd()))
     }
 
-    /// Whether the launcher has read all that it was sent, and is there. That is asked in this order: what one that is gone has
-    /// not read is gone too, and nothing is left to be read.
+    /// Whether the launcher has read everything sent to it, and is still connected. The checks must
+    /// be in this order: unread data of a launcher that is gone is lost, and then nothing is left
+    /// to be read.
     pub(super) fn has_launcher_read(&self) -> bool {
         let launcher = self.launcher.as_ref();
         self.is_all_read() && launcher.is_some_and(|l| !sys::has_hung_up(&l.stream))
     }
 
-    /// Gives the machine a step.
+    /// Passes a step to the state machine.
     fn give(&mut self, next: NextStep, giver: Giver, srun: Option<SrunStdio>) {
         let srun = self.connections.hand_over(srun);
         self.deliver(Event::StepGiven(Box::new(next), giver, srun));
     }
 
-    /// Writes what waits for srun; whether that was news for the machine.
+    /// Writes queued output to srun; returns whether that was an event for the state machine.
     fn write_to_client(&mut self) -> bool {
         match self.connections.write() {
             Some(Written::Closed) => self.deliver(Event::ClientClosed),
@@ -304,7 +307,7 @@ impl StepdExecutor {
         true
     }
 
-    /// Takes in what the launcher says.
+    /// Reads messages of the launcher.
     pub(super) fn read_launcher(&mut self) {
         let Some(mut launcher) = self.launcher.take() else {
             return;
@@ -335,7 +338,7 @@ impl StepdExecutor {
         }
     }
 
-    /// Takes in steps that the agent gives. All else is for the launcher to say.
+    /// Reads steps that the agent gives. All other messages must come from the launcher.
     pub(super) fn read_agent(&mut self) {
         let Some(mut agent) = self.agent.take() else {
             return;
@@ -357,7 +360,7 @@ impl StepdExecutor {
         }
     }
 
-    /// Takes in what srun, or the node above, says.
+    /// Reads messages of srun or of the node above.
     pub(super) fn read_client(&mut self) {
         if let Some(client) = self.connections.client_mut() {
             client.wire.read();
@@ -376,27 +379,27 @@ impl StepdExecutor {
         }
     }
 
-    /// Takes in what a reader says.
+    /// Reads messages of a reader.
     pub(super) fn read_reader(&mut self, at: usize) {
         for message in self.connections.read_reader(at) {
             self.deliver(Event::Reader(message));
         }
     }
 
-    /// Writes what waits for readers.
+    /// Writes queued output to readers.
     pub(super) fn write_readers(&mut self) {
         for reader in self.connections.write_readers() {
             self.deliver(Event::ReaderClosed(reader));
         }
     }
 
-    /// Someone connected: the first message says who it is.
+    /// Reads the first message of a new connection, which identifies the client.
     pub(super) fn read_stranger(&mut self, at: usize) {
         let Some((client, message, is_own)) = self.connections.read_stranger(at) else {
             return;
         };
         if is_own {
-            // The last words of the launcher before.
+            // The previous launcher's final messages.
             self.read_launcher();
         }
         self.deliver(Event::Greeted {
@@ -406,18 +409,19 @@ impl StepdExecutor {
         });
         self.connections.drop_greeted();
         self.deliver_requests();
-        // What came with the first message of a reader wakes nobody up again.
+        // Data that arrived with the first message of a reader causes no further wake-up.
         if let Some(last) = self.connections.readers.len().checked_sub(1) {
             self.read_reader(last);
         }
     }
 
-    /// Passes on what those below say.
+    /// Forwards messages from the nodes below.
     pub(super) fn read_below(&mut self, seen: &[bool]) {
         let Some(tasks) = &mut self.tasks else {
             return;
         };
-        // Without a way up it is dropped: they will be asked to say it again.
+        // Without a connection upwards it is dropped; the nodes below will be asked to send it
+        // again.
         let mut nowhere = Vec::new();
         let client = self.connections.client_mut();
         let up = client.map_or(&mut nowhere, |client| {
@@ -429,7 +433,7 @@ impl StepdExecutor {
         }
     }
 
-    /// Takes in what the MPI host says, and sends it what it has not read yet.
+    /// Reads messages of the MPI host, and sends it queued ones.
     pub(super) fn read_host(&mut self) {
         let pmix = self.tasks.as_mut().and_then(|tasks| tasks.pmix.as_mut());
         let said = pmix.map(Pmix::receive).unwrap_or_default();
@@ -446,7 +450,7 @@ impl StepdExecutor {
             match i32::try_from(info.ssi_signo).unwrap_or(0) {
                 libc::SIGCHLD => has_children = true,
                 libc::SIGTERM => {
-                    // The message that belongs to it was written before the signal was sent.
+                    // The related message was written before the signal was sent.
                     self.read_launcher();
                     self.deliver(Event::Terminate);
                 }
@@ -458,7 +462,7 @@ impl StepdExecutor {
         }
     }
 
-    /// Counts what the kernel has killed for want of memory, and what the step has used, before what that has ended is looked at.
+    /// Records out-of-memory kills and resource usage before ends of processes are handled.
     fn read_group(&mut self) {
         let group = self.tasks.as_ref().and_then(|tasks| tasks.group.as_ref());
         let kills = group.map_or(0, StepGroup::oom_kills);

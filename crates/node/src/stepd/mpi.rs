@@ -32,8 +32,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How variables begin by which launchers around srun tell their own processes where their server is. They would lead a
-/// task to another than its own, or to none.
+/// Prefixes of variables by which launchers around srun announce their own server to their
+/// processes. They would lead a task to a wrong server, or to none.
 const FOREIGN: [&str; 16] = [
     "PMIX_",
     "PMI_APPNUM=",
@@ -53,9 +53,9 @@ const FOREIGN: [&str; 16] = [
     "MUSTER_PMI_PUTS=",
 ];
 
-/// Whether a variable is one of those.
+/// Whether a variable has one of those prefixes.
 pub(super) fn is_foreign(variable: &[u8]) -> bool {
-    // Most are not.
+    // Most variables do not.
     if !matches!(variable.first(), Some(b'P' | b'O' | b'N' | b'M')) {
         return false;
     }
@@ -63,50 +63,53 @@ pub(super) fn is_foreign(variable: &[u8]) -> bool {
     FOREIGN.iter().any(begins) && !begins(&"PMIX_MCA_")
 }
 
-/// Bytes for a host that does not read, beyond which it is killed. Only srun of the same user brings so many.
+/// Maximum number of bytes queued for a host that does not read; above it the host is killed. Only
+/// srun of the same user can cause that many.
 const UNSENT_MAX: usize = 16 << 20;
-/// Bytes of a message of the host's. The longest is about environments of the node's tasks.
+/// Maximum size of a host's message. The longest contains environments of the node's tasks.
 const MESSAGE_MAX: usize = 32 << 20;
-/// How long what an earlier step has left, or somebody else has put there, may take to be removed.
+/// Time limit for removing what an earlier step or another user has left in the directory's place.
 const LEFT_OVER_WAIT: Duration = Duration::from_secs(1);
-/// Reads of 64 KiB from the host before others have their turn.
+/// Number of 64 KiB reads from the host before other work has its turn.
 const READS_AT_ONCE: usize = 16;
 
-/// The host and what is known of the tasks through it.
+/// The host, and the data about tasks that it provides.
 #[derive(Debug)]
 pub(super) struct Pmix {
     /// Its process.
     pub(super) pid: i32,
-    /// Absent once nothing more is read by it: others may hold the host's end, also when the host is gone.
+    /// `None` once nothing more is read from it: other processes may hold the host's end after the
+    /// host has ended.
     control: Option<UnixStream>,
     input: Frames,
-    /// What it has not been sent yet.
+    /// Messages that were not sent yet.
     output: Vec<u8>,
-    /// Bytes that have come since its last whole message.
+    /// Received bytes of an incomplete message.
     incomplete: usize,
     errors: host::Errors,
-    /// Tasks read their environment from here once they are let go.
+    /// Tasks read their environment from this file when they are released.
     environments: File,
-    /// Sockets of the tasks, by local number, where they speak PMI; until they have been forked.
+    /// Sockets of tasks that use PMI, by local number; kept until the tasks have been forked.
     sockets: Vec<OwnedFd>,
-    /// They are written.
+    /// The environments are written.
     ready: bool,
-    /// It was collected: its number may be another process's.
+    /// The process was collected: its number may be another process's.
     pub(super) ended: bool,
-    /// For files of tasks and library, and, last, for memory that tasks share; they may be one.
+    /// Directories for files of tasks and library and, last, for memory that tasks share; they may
+    /// be the same.
     dirs: Vec<PathBuf>,
-    /// Memory of tasks that were ordered to end, outside the step's directories.
+    /// Shared memory files of ended tasks, outside the step's directories.
     shared: BTreeSet<PathBuf>,
-    /// When it was started: the tasks have nothing that is older.
+    /// Start time of the host: the tasks have no older files.
     since: SystemTime,
-    /// The agent's order, from which MPI's variables are made.
+    /// The agent's order, from which variables for MPI are derived.
     order: PmixOrder,
-    /// More tasks of the step than CPUs for them are on this node.
+    /// This node runs more tasks of the step than it has CPUs for them.
     crowded: bool,
 }
 
 impl Pmix {
-    /// Forks the host of a step that is to have one. `spool` names this node, for `ps`.
+    /// Forks the host of a step that needs one. `spool` names this node, for `ps`.
     pub(super) fn start(
         order: &StepOrder,
         spool: &Path,
@@ -181,7 +184,7 @@ impl Pmix {
         })
     }
 
-    /// What to poll for. While srun is behind with its output (`full`), the host waits.
+    /// Descriptors to poll. While srun is behind with its output (`full`), the host waits.
     pub(super) fn interest(&self, full: bool) -> (i32, i16) {
         let Some(control) = self.control.as_ref().filter(|_| !self.ended) else {
             return (-1, 0);
@@ -195,7 +198,8 @@ impl Pmix {
         (control.as_raw_fd(), reading | writing)
     }
 
-    /// Sends the host a message, or keeps it until the host reads. The host is the user's process, which may be stopped.
+    /// Sends the host a message, or queues it until the host reads. The host runs as the user, who
+    /// may stop it.
     fn send(&mut self, message: &ToHost) {
         if self.ended || self.control.is_none() {
             return;
@@ -216,13 +220,14 @@ impl Pmix {
                 Ok(sent) => drop(self.output.drain(..sent)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                // A host that is gone is found when it is reaped.
+                // The end of the host is noticed when it is collected.
                 Err(_) => self.output.clear(),
             }
         }
     }
 
-    /// Kills a host that does not behave as one, unless it has ended and it was another process that has its socket.
+    /// Kills a host that violates the protocol, unless it has ended and another process uses its
+    /// socket.
     fn give_up(&mut self, why: &str) {
         let what = match self.ended {
             true => "",
@@ -233,7 +238,7 @@ impl Pmix {
         self.kill();
     }
 
-    /// Nothing more is read from the host, nor sent to it.
+    /// Stops reading from the host and writing to it.
     fn close(&mut self) {
         self.control = None;
         self.output.clear();
@@ -241,21 +246,21 @@ impl Pmix {
         self.incomplete = 0;
     }
 
-    /// Kills the host, unless it was collected: only until then the number is its own.
+    /// Kills the host, unless it was collected, because only until then the number is its own.
     fn kill(&self) {
         if !self.ended {
             sys::kill(self.pid, libc::SIGKILL);
         }
     }
 
-    /// Carries out what is decided about the host, and about memory of the tasks, which are `user`'s.
+    /// Performs decisions about the host, and about memory of the tasks, which belongs to `user`.
     pub(super) fn execute(&mut self, action: Action, user: u32) {
         match action {
             Action::SendHost(HostCommand::Peers(peers)) => self.send(&ToHost::Peers(peers)),
             Action::SendHost(HostCommand::TaskFailed(rank)) => {
                 self.send(&ToHost::TaskFailed { rank });
             }
-            // One that has closed its end cannot be asked.
+            // A host that has closed its end cannot be asked.
             Action::SendHost(HostCommand::Stop) if self.control.is_none() => self.kill(),
             Action::SendHost(HostCommand::Stop) => self.send(&ToHost::Stop),
             Action::KillHost => self.kill(),
@@ -272,7 +277,7 @@ impl Pmix {
         }
     }
 
-    /// Tasks are about to be signalled: what they would leave behind is noted if they may end by it.
+    /// Tasks are about to be signalled: records their shared memory if they may end by the signal.
     pub(super) fn note_leftovers(&mut self, tasks: &[i32], signal: i32) {
         if matches!(signal, libc::SIGTERM | libc::SIGKILL | libc::SIGINT) {
             for pid in tasks {
@@ -281,12 +286,12 @@ impl Pmix {
         }
     }
 
-    /// Sends what the host has not read yet, and gives what it says.
+    /// Sends queued messages to the host, and returns messages of the host.
     pub(super) fn receive(&mut self) -> Vec<HostEvent> {
         self.flush();
         let messages = self.read();
         if self.ended {
-            // What it wrote itself is read.
+            // Messages that the host wrote itself are read.
             self.close();
         }
         messages.into_iter().map(|m| self.event(m)).collect()
@@ -310,7 +315,7 @@ impl Pmix {
         }
     }
 
-    /// Messages that have come, as many as are read at once.
+    /// Received messages, up to the number handled at once.
     fn read(&mut self) -> Vec<FromHost> {
         let is_open = self.read_bytes();
         let messages = self.take_messages();
@@ -321,7 +326,7 @@ impl Pmix {
         messages
     }
 
-    /// Takes in what has come; whether more may come.
+    /// Receives available bytes; returns whether more may follow.
     fn read_bytes(&mut self) -> bool {
         let Some(control) = &mut self.control else {
             return false;
@@ -380,7 +385,7 @@ impl Pmix {
         [self.environments.as_raw_fd()].into_iter().chain(socket)
     }
 
-    /// In a task's child: adds what the task is to find.
+    /// In a task's child: adds the variables for the task.
     pub(super) fn adjust(&self, rank: u32, env: &mut Vec<CString>) {
         let length = self.environments.metadata().map_or(0, |m| m.len());
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -392,8 +397,8 @@ impl Pmix {
         hints::add(&self.order, self.dirs.last(), self.crowded, env);
     }
 
-    /// In a task's child, just before exec: its socket, where a program that speaks PMI looks for it; and how late its
-    /// sleeps may end where it shares its CPU with other ranks.
+    /// In a task's child, just before exec: puts its socket where PMI programs expect it; and sets
+    /// how late its sleeps may end if it shares its CPU with other ranks.
     pub(super) fn hand_over(&self, local: u32) -> io::Result<()> {
         if self.crowded && self.order.crowded_slack_us > 0 {
             sys::set_timer_slack(Duration::from_micros(self.order.crowded_slack_us.into()));
@@ -404,13 +409,13 @@ impl Pmix {
         }
     }
 
-    /// All tasks have been forked: they alone have their sockets.
+    /// All tasks have been forked: closes this process's copies of their sockets.
     pub(super) fn tasks_have_sockets(&mut self) {
         self.sockets.clear();
     }
 }
 
-/// A fresh directory of the user's. What an earlier life of this step's number left there goes.
+/// A new directory of the user. Remains of an earlier use of this step number are removed.
 fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
     let make = || fs::DirBuilder::new().mode(0o700).create(path);
     let made = match make() {
@@ -428,7 +433,7 @@ fn make_dir(order: &StepOrder, path: &Path) -> io::Result<()> {
     .map_err(|e| os_error::named(path.display(), e))
 }
 
-/// Gives a user a directory that this process has just made.
+/// Gives a user a directory that this process has just created.
 fn give_away(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -436,7 +441,8 @@ fn give_away(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     user_dir::give_away(&dir, uid, gid)
 }
 
-/// What the host may use of UCX. Where the site names no devices, those count that the user names for the tasks.
+/// UCX settings of the host. If the site names no devices, those that the user names for the tasks
+/// apply.
 fn ucx(wanted: &UcxOrder, order: &StepOrder) -> UcxChoice {
     let devices = || {
         let mut own = order.env.iter().filter_map(|v| str::from_utf8(v).ok());
@@ -472,7 +478,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::{Child, Command};
 
-    /// A host that is this process, and its end of the socket.
+    /// A host that is this process itself, and its end of the socket.
     fn host_of(child: &Child) -> (Pmix, UnixStream) {
         let (control, far) = UnixStream::pair().unwrap();
         control.set_nonblocking(true).unwrap();
@@ -504,7 +510,7 @@ mod tests {
     /// number by then was killed, by root.
     #[test]
     fn a_host_that_was_collected_is_not_killed() {
-        // The one that has the number now.
+        // The process that has the number now.
         let mut other = sleeper();
         let (mut pmix, mut left) = host_of(&other);
         pmix.ended = true;
@@ -530,7 +536,7 @@ mod tests {
         assert_eq!(pmix.interest(false).1, libc::POLLIN);
         assert_eq!(pmix.receive(), [HostEvent::Connected(3)]);
         assert_eq!(pmix.interest(false), (-1, 0));
-        // It cannot be asked to end.
+        // The host cannot be asked to end.
         pmix.execute(Action::SendHost(HostCommand::Stop), 0);
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     }

@@ -1,4 +1,4 @@
-//! What the daemon waits for, and in which order it takes what has come.
+//! Descriptors that the daemon waits for, and the order in which their events are handled.
 
 use super::executor::StepdExecutor;
 use crate::step_links::StepClient;
@@ -9,9 +9,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether the launcher has read how the steps before have ended.
+/// Interval between checks whether the launcher has read the results of earlier steps.
 const READ_WAIT: Duration = Duration::from_secs(1);
-/// Where in the list are which: signals, listener, launcher, barrier of the tasks, client, MPI host, agent, and then the rest.
+/// Positions in the poll list: signals, listener, launcher, barrier of the tasks, client, MPI host,
+/// agent, and then the rest.
 const SIGNALS: usize = 0;
 const LISTENER: usize = 1;
 const LAUNCHER: usize = 2;
@@ -21,7 +22,7 @@ const HOST: usize = 5;
 const AGENT: usize = 6;
 const REST: usize = 7;
 
-/// Waits until something happens, and delivers it.
+/// Waits for events and handles them.
 pub(super) fn wait(executor: &mut StepdExecutor) -> io::Result<()> {
     match executor.stepd.is_idle() {
         true => wait_for_step(executor),
@@ -38,7 +39,7 @@ fn entry(fd: Option<RawFd>, events: i16) -> libc::pollfd {
     }
 }
 
-/// Between two steps.
+/// Handles events between two steps.
 fn wait_for_step(executor: &mut StepdExecutor) -> io::Result<()> {
     let launcher = executor.launcher.as_ref().map(|l| l.stream.as_raw_fd());
     let agent = executor.agent.as_ref().map(|a| a.stream.as_raw_fd());
@@ -52,12 +53,12 @@ fn wait_for_step(executor: &mut StepdExecutor) -> io::Result<()> {
         entry(agent, libc::POLLIN),
     ];
     sys::poll(&mut fds, -1)?;
-    // Nobody who knows what this process does sends it signals now.
+    // No process that knows the purpose of this one signals it now.
     if fds[0].revents != 0 {
         while let Ok(Some(_)) = executor.signals.read_signal() {}
     }
-    // Who has come for the next step has come after the word of it, which is read after this. To find nobody costs as much as
-    // a connection.
+    // A client of the next step connects only after the order for the step was sent, and the order
+    // is read after this. Looking for a connection in vain costs as much as a connection.
     if fds[1].revents != 0 {
         let now_ms = executor.now_ms();
         executor.connections.accept(now_ms);
@@ -65,18 +66,18 @@ fn wait_for_step(executor: &mut StepdExecutor) -> io::Result<()> {
     if fds[2].revents != 0 {
         executor.read_launcher();
     }
-    // What the agent has given counts, also where the launcher is gone.
+    // Steps given by the agent count, even if the launcher is gone.
     if fds[2..].iter().any(|fd| fd.revents != 0) && executor.stepd.is_idle() {
         executor.read_agent();
     }
     if executor.stepd.is_idle() {
-        // They come too late.
+        // They arrive too late.
         executor.connections.strangers.clear();
     }
     Ok(())
 }
 
-/// While a step runs.
+/// Handles events while a step runs.
 fn wait_in_step(executor: &mut StepdExecutor) -> io::Result<()> {
     let (mut fds, below) = entries(executor);
     let timeout = timeout_ms(executor);
@@ -148,7 +149,7 @@ fn wait_in_step(executor: &mut StepdExecutor) -> io::Result<()> {
     Ok(())
 }
 
-/// What to poll, and how many of it are nodes below.
+/// The poll list, and the number of nodes below in it.
 fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
     let tasks = executor.tasks.as_ref();
     let client = executor.connections.client();
@@ -200,7 +201,7 @@ fn entries(executor: &StepdExecutor) -> (Vec<libc::pollfd>, usize) {
     (fds, below)
 }
 
-/// How long to wait, at most.
+/// Maximum time to wait.
 fn timeout_ms(executor: &mut StepdExecutor) -> i32 {
     if executor.may_have_ended {
         return 0;

@@ -1,7 +1,8 @@
-//! Tasks: forked together, each prepares its identity and streams as its user, and all are let go at once, so that no
-//! output is written before every file is open. Until it executes its program a task is a copy of the daemon. Therefore
-//! it has only the descriptors that it needs, and nobody may trace it. The daemon never waits for it: its user may stop it, and
-//! opening the files that the user names may block.
+//! Tasks: all are forked together, each sets its identity and opens its streams as its user, and
+//! all are released at once, so that no output is written before every file is open. Until it
+//! executes its program a task is a copy of the daemon; it therefore has only the descriptors that
+//! it needs, and no process may trace it. The daemon never waits for it, because its user may stop
+//! it, and opening the files that the user names may block.
 
 use super::mpi;
 use super::program::{self, Program};
@@ -24,12 +25,13 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-/// What the child of a fork uses as its streams.
+/// The streams of a forked child.
 struct ChildStreams {
     stdin: TaskInput,
     stdout: TaskOutput,
     stderr: TaskOutput,
-    /// What standard error is until the files are open, where it is to be one: the log has no texts of users.
+    /// Standard error until the files are open, if a file will be standard error: the log must not
+    /// contain texts of users.
     early: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
 }
@@ -37,19 +39,19 @@ struct ChildStreams {
 enum TaskInput {
     Null,
     File(String),
-    /// A pipe from the daemon, or what srun has.
+    /// A pipe from the daemon, or srun's own stream.
     Pipe(OwnedFd),
 }
 
 enum TaskOutput {
     File(String),
-    /// A pipe to the daemon, or what srun has.
+    /// A pipe to the daemon, or srun's own stream.
     Pipe(OwnedFd),
-    /// As standard output.
+    /// Same as standard output.
     Joined,
 }
 
-/// What a child knows on its way to a task.
+/// Data of a child before its exec.
 struct ChildContext<'p> {
     local: u32,
     global: u32,
@@ -70,8 +72,8 @@ struct Barrier {
 }
 
 impl TaskSet {
-    /// Forks all tasks of this node. They wait until they are let go, but for one that is alone and has nobody to wait for. Gives
-    /// the processes of those that were started, and why there are no more.
+    /// Forks all tasks of this node. They wait until they are released, apart from a single task
+    /// that waits for nothing. Returns the processes that were started, and why there are no more.
     pub(super) fn start(
         &mut self,
         limits: &mut LimitCache,
@@ -96,7 +98,8 @@ impl TaskSet {
     /// In a child of the daemon: joins the step's control groups.
     ///
     /// # Errors
-    /// Why it is not in them: it must not run anything of the user's then.
+    /// The reason why the process is not in the groups: it must not execute anything of the user's
+    /// then.
     pub(super) fn join_group(&self) -> Result<(), String> {
         let joined = self
             .group
@@ -137,7 +140,7 @@ impl TaskSet {
         Ok(())
     }
 
-    /// Whether a task that is alone has nothing to wait for before its program.
+    /// Whether a single task has nothing to wait for before its program.
     fn starts_at_once(&self) -> bool {
         let (order, spec) = (&self.order, &self.order.launch.spec);
         let files = [&spec.stdio.stdin, &spec.stdio.stdout, &spec.stdio.stderr];
@@ -147,7 +150,7 @@ impl TaskSet {
             && files.into_iter().chain(prologs).all(Option::is_none)
     }
 
-    /// Starts the only task of this node. It has nobody to wait for.
+    /// Starts the only task of this node, which waits for nothing.
     fn start_alone(&mut self, global: u32, limits: &mut LimitCache) -> io::Result<i32> {
         let ends = self.ends(0, global)?;
         let daemon = std::process::id();
@@ -182,7 +185,7 @@ impl TaskSet {
         }
     }
 
-    /// The program of a task that is alone.
+    /// The program of a single task.
     fn program_alone(&self, global: u32, tmp_dir: Option<&str>) -> Program<'_> {
         let own = self.own_env(0, global, tmp_dir);
         let inherited = inherited(&self.order, &own);
@@ -193,7 +196,7 @@ impl TaskSet {
         program.found_at(found)
     }
 
-    /// Makes the streams of a task; the daemon's ends go into `self.streams`.
+    /// Creates the streams of a task; the daemon's ends go into `self.streams`.
     fn ends(&mut self, local: u32, global: u32) -> io::Result<ChildStreams> {
         let spec = &self.order.launch.spec;
         if let Some([stdin, stdout, stderr]) = self.direct.take() {
@@ -313,9 +316,10 @@ impl TaskSet {
                 1
             }
             Ok(()) => {
-                // Prepared: wait for the others. The daemon closes the other end when all are.
+                // Ready: wait for the others. The daemon closes the other end when all are ready.
                 let _ = nix::unistd::write(&barrier.ready, b"r");
-                // Its end tells the daemon about tasks that failed, once nobody else holds it.
+                // The end of this pipe tells the daemon about tasks that failed, once no other
+                // process holds it.
                 sys::close_inherited(barrier.ready.as_raw_fd());
                 let _ = nix::unistd::read(&barrier.go, &mut [0]);
                 self.exec_task(local, global)
@@ -330,7 +334,7 @@ impl TaskSet {
         self.join_group()?;
         sys::leave_protection();
         for limit in place.limits {
-            // Propagation of limits is best effort, as in Slurm.
+            // Soft limits are set as far as possible, as in Slurm.
             let _ = sys::set_soft_limit(limit.resource, limit.value);
         }
         match &ends.terminal {
@@ -338,21 +342,22 @@ impl TaskSet {
                 setsid().map_err(|e| format!("setsid: {e}"))?;
                 sys::take_terminal(terminal.as_raw_fd()).map_err(|e| format!("terminal: {e}"))?;
             }
-            // A group of its own, so that a task's `kill 0` does not reach the others.
+            // A separate process group, so that `kill 0` of a task does not reach the others.
             None => setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|e| e.to_string())?,
         }
-        // Messages from here on go where the task's own will go.
+        // From here on messages go to the task's own streams.
         self.connect_pipes(ends).map_err(|e| e.to_string())?;
         sys::close_all_but(place.kept);
         if Uid::effective().is_root() {
             sys::become_user(order.user.uid, order.user.gid, &order.user.groups)
                 .map_err(|e| format!("task {global}: cannot become {}: {e}", order.user.name))?;
         }
-        // Nobody would end it, or learn of its end, without the daemon. (A change of identity undoes this.)
+        // Without the daemon no process would end it, or learn of its end. (A change of identity
+        // undoes this.)
         if !sys::die_with_parent_of(daemon) {
             return Err(format!("task {global}: its step daemon is gone"));
         }
-        // Tasks of a step may copy from each other's memory where Yama asks that this be said.
+        // Tasks of a step may copy from each other's memory; Yama requires that each declares this.
         sys::allow_attach(daemon);
         umask(Mode::from_bits_truncate(spec.context.umask & 0o777));
         let astray = go_to(&spec.work_dir).map_err(|e| format!("chdir to /tmp: {e}"))?;
@@ -370,7 +375,7 @@ impl TaskSet {
         if let TaskInput::Pipe(fd) = &ends.stdin {
             sys::dup_to(fd.as_raw_fd(), 0)?;
         }
-        // It is the log until then, in which texts of users have no place.
+        // Until then standard error is the log, which must not contain texts of users.
         if let Some(fd) = &ends.early {
             sys::dup_to(fd.as_raw_fd(), 2)?;
         }
@@ -407,7 +412,7 @@ impl TaskSet {
         Ok(())
     }
 
-    /// Executes the program of a task that was forked; gives an exit code if it cannot be.
+    /// Executes the program of a forked task; returns an exit code if it cannot be executed.
     fn exec_task(&self, local: u32, global: u32) -> i32 {
         let tmp_dir = self.make_tmp_dir(say);
         let mut env = self.task_env(local, global, tmp_dir.as_deref());
@@ -430,7 +435,7 @@ impl TaskSet {
         }
     }
 
-    /// The environment of one task, but for its process id.
+    /// The environment of one task, apart from its process id.
     pub(super) fn task_env(&self, local: u32, global: u32, tmp_dir: Option<&str>) -> Vec<CString> {
         let own = self.own_env(local, global, tmp_dir);
         let mut env: Vec<CString> = inherited(&self.order, &own).map(CStr::to_owned).collect();
@@ -441,7 +446,7 @@ impl TaskSet {
         env
     }
 
-    /// What differs by task.
+    /// Variables that differ by task.
     fn own_env(&self, local: u32, global: u32, tmp_dir: Option<&str>) -> Variables {
         let mut own = job_env::task_env(global, local);
         own.extend(self.gpu_env(local));
@@ -450,7 +455,8 @@ impl TaskSet {
     }
 }
 
-/// The step's environment without what is a task's own, and without what leads to servers of others.
+/// The step's environment without variables of single tasks, and without those that lead to other
+/// servers.
 fn inherited<'a>(order: &'a StepOrder, own: &Variables) -> impl Iterator<Item = &'a CStr> {
     let is_own = move |variable: &&CStr| {
         let names = own.iter().map(|(name, _)| name.as_str());

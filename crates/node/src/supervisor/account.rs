@@ -1,25 +1,28 @@
-//! The account of the agent: `SlurmdUser`, else one that the host has for it, else a number that is nobody's.
+//! The account of the agent: `SlurmdUser`, else an account that the host has for it, else a number
+//! without an account.
 
 use anyhow::{Context as _, ensure};
 use muster_node_core::messages::User;
 use nix::unistd::{Uid, User as Account, getegid, geteuid};
 
-/// The account that is used where `SlurmdUser` names none.
+/// The account that is used if `SlurmdUser` names none.
 const OWN_ACCOUNT: &str = "muster-agent";
-/// Numbers that are never given to accounts, but to services for as long as they run (systemd's `DynamicUser`): from
-/// their end on, the first without an account is used.
+/// Numbers that are never assigned to accounts, but to services while they run (systemd's
+/// `DynamicUser`). The search begins at the end of the range and takes the first number without an
+/// account.
 const DYNAMIC_UIDS: std::ops::RangeInclusive<u32> = 61_184..=65_519;
 
-/// Whom the agent runs as. A supervisor that is not root's can only make it its own.
+/// The account that the agent runs as. A supervisor that is not root can only use its own.
 ///
 /// # Errors
-/// The account that is named does not exist.
+/// The named account does not exist.
 pub(super) fn find(slurmd_user: &str) -> anyhow::Result<User> {
     if !geteuid().is_root() {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         return Ok(user(uid, gid, ""));
     }
-    // Root is what Slurm has as a default, and many files say so: it is what the supervisor and the launcher are.
+    // Root is Slurm's default and appears in many files: it applies to the supervisor and the
+    // launcher.
     if !matches!(slurmd_user, "" | "root" | "0") {
         let account = by_name(slurmd_user)
             .with_context(|| format!("SlurmdUser={slurmd_user} cannot be looked up"))?;
@@ -45,10 +48,11 @@ pub(super) fn find(slurmd_user: &str) -> anyhow::Result<User> {
     Ok(user(uid, uid, ""))
 }
 
-/// Whether [`attempt`](super::run) will find an account for the agent, for a process that has not gone to the background yet.
+/// Whether [`attempt`](super::run) will find an account for the agent; for a process that has not
+/// gone to the background yet.
 ///
 /// # Errors
-/// There is none, or the one that is named does not exist.
+/// There is no account, or the named one does not exist.
 pub fn check_account(slurmd_user: &str) -> anyhow::Result<()> {
     find(slurmd_user).map(drop)
 }
@@ -64,7 +68,7 @@ fn of_account(account: &Account) -> User {
     user(account.uid.as_raw(), account.gid.as_raw(), &account.name)
 }
 
-/// Without other groups.
+/// Without supplementary groups.
 fn user(uid: u32, gid: u32, name: &str) -> User {
     User {
         uid,

@@ -1,6 +1,7 @@
-//! The lines that agent and relay log: their standard error is a one-way link to the supervisor, which writes them to its log. They have
-//! no file of root's, which somebody who has taken one of them over could cut, or hold while others want to write; nor can that fill
-//! the disk: what is logged of each is bounded ([`LineBudget`]).
+//! Log lines of agent and relay: their standard error is a one-way link to the supervisor, which
+//! writes the lines to its log. They have no log file of root's, which an attacker who controls one
+//! of them could truncate or lock; nor can they fill the disk, because the amount logged for each
+//! is limited ([`LineBudget`]).
 
 use super::line_budget::LineBudget;
 use crate::one_way_link::OneWayLink;
@@ -12,27 +13,27 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// Longest line, in bytes. What is longer becomes several.
+/// Longest line, in bytes. A longer line is split.
 const LINE_MAX: usize = 8 << 10;
 /// Bytes that are read at once.
 const READ_MAX: usize = 64 << 10;
-/// How long what an agent has written last may take to come, once it has ended.
+/// How long to wait for the last output of an agent after it has ended.
 const LAST_MAX: Duration = Duration::from_secs(1);
 
 /// The supervisor's end.
 #[derive(Debug)]
 pub(super) struct AgentLines {
-    /// What the process is.
+    /// Name of the process.
     process: &'static str,
-    /// None once all others are closed.
+    /// `None` once all writing ends are closed.
     link: Option<OwnedFd>,
-    /// The beginning of a line.
+    /// The beginning of an incomplete line.
     input: Vec<u8>,
     budget: LineBudget,
 }
 
 impl AgentLines {
-    /// Makes the link of a process: this end, and the one to write to.
+    /// Creates the link of a process: this end, and the end to write to.
     pub(super) fn open(process: &'static str) -> io::Result<(AgentLines, OwnedFd)> {
         let link = OneWayLink::open()?;
         let lines = AgentLines {
@@ -44,17 +45,17 @@ impl AgentLines {
         Ok((lines, link.writer))
     }
 
-    /// The number to wait for; -1 when nothing comes any more.
+    /// The descriptor to poll; -1 when nothing more arrives.
     pub(super) fn number(&self) -> RawFd {
         self.link.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// When it is to be reported that lines were left out, if some were.
+    /// Time at which omitted lines are to be reported, if there are any.
     pub(super) fn due_in(&mut self) -> Option<Duration> {
         self.budget.due_in(Instant::now())
     }
 
-    /// Logs how many lines were left out, if it is time to.
+    /// Logs the number of omitted lines, if it is time to.
     pub(super) fn report_left_out(&mut self) {
         if let Some(count) = self.budget.take_left_out(Instant::now()) {
             self.log_left_out(count);
@@ -68,7 +69,7 @@ impl AgentLines {
         );
     }
 
-    /// Passes on the whole lines that have come, as far as there is room for them in the log.
+    /// Passes complete lines to the log, as far as its budget permits.
     pub(super) fn pass_on(&mut self, append: fn(&str)) {
         let Some(link) = &self.link else {
             return;
@@ -85,7 +86,7 @@ impl AgentLines {
         while let Some((line, behind)) = next_line(rest, self.link.is_none()) {
             let line = String::from_utf8_lossy(line);
             let line = visible(&line);
-            // As it is written, with its end.
+            // Length as written, including the line end.
             if self.budget.admit(line.len() + 1, now) {
                 append(&line);
             }
@@ -95,7 +96,7 @@ impl AgentLines {
         self.input.drain(..taken);
     }
 
-    /// The agent has ended: passes on what it has written last.
+    /// The agent has ended: passes on its last output.
     pub(super) fn finish(&mut self, append: fn(&str)) {
         self.pass_on_last(append);
         if let Some(count) = self.budget.finish() {
@@ -117,7 +118,8 @@ impl AgentLines {
     }
 }
 
-/// The first line of what has come, and what is behind it; nothing if its end is not there, unless nothing more comes.
+/// The first complete line of the input, and the rest; `None` if its end has not arrived, unless
+/// nothing more arrives.
 fn next_line(input: &[u8], is_all: bool) -> Option<(&[u8], &[u8])> {
     let within = &input[..input.len().min(LINE_MAX)];
     match within.iter().position(|byte| *byte == b'\n') {
@@ -172,7 +174,7 @@ mod tests {
         }
         let (mut lines, writer) = AgentLines::open("agent").unwrap();
         let mut writer = File::from(writer);
-        // Bytes that are no characters become longer.
+        // Invalid bytes become longer when they are converted to text.
         let chunk = [b"x\n".repeat(1000), [0xff, b'\n'].repeat(1000)].concat();
         let writing = std::thread::spawn(move || {
             for _ in 0..5000 {

@@ -1,4 +1,4 @@
-//! Starts the launcher when none listens. It goes on when the supervisor ends.
+//! Starts the launcher if none listens. The launcher continues when the supervisor ends.
 
 use super::lines;
 use crate::descriptors;
@@ -15,16 +15,18 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 
-/// How the C library keeps memory for the launcher and step daemons, which have one thread each: what is given back is at
-/// hand for the next of its size. Otherwise no more than seven pieces of a size are, and the others are joined with their
-/// neighbours again and again: a quarter of a step daemon's own time for a short step. (Other C libraries do not read it.)
+/// malloc settings of the launcher and step daemons, which have one thread each: freed memory stays
+/// available for the next allocation of its size. By default only seven pieces per size are kept,
+/// and the others are merged with their neighbours again and again, which took a quarter of a step
+/// daemon's own time for a short step. (Other C libraries ignore the setting.)
 const HEAP: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127");
 
-/// Variables that it gets of the supervisor's: messages need the time zone, and hosts of MPI steps the libraries that the
-/// site names. Nothing else of an operator's shell stays with a process that outlives this one.
+/// Variables that the launcher inherits from the supervisor: messages need the time zone, and hosts
+/// of MPI steps the libraries that the site names. Nothing else of an operator's shell is passed to
+/// a process that outlives this one.
 const KEPT_VARIABLES: [&str; 4] = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER_UCX_LIB"];
 
-/// Whether a connection failed because nobody listens.
+/// Whether a connection failed because no process listens.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -32,21 +34,21 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// What an agent has of the launcher.
+/// An agent's connection to the launcher.
 pub(crate) struct LauncherLink {
-    /// Brings what the launcher sends. Nothing can be sent by it.
+    /// Receives the launcher's messages. It cannot be used to send.
     pub(crate) events: OwnedFd,
-    /// Takes orders.
+    /// Sends orders.
     pub(crate) orders: OwnedFd,
 }
 
-/// Connects to the launcher that runs, and says for an agent which node this is: what the launcher believes of that comes from
-/// here.
+/// Connects to the running launcher for an agent, and tells it which node this is. The launcher
+/// accepts this information only from the supervisor, because the agent may have been taken over.
 pub(crate) fn connect(options: &AgentOptions) -> io::Result<LauncherLink> {
     let events = reach(options)?;
     let orders = OneWayLink::open()?;
     let frame = attach_frame(options);
-    // So little is taken at once.
+    // A message this small is sent at once.
     let sent = descriptors::send(&events, &frame, &[orders.reader.as_raw_fd()])?;
     if sent != frame.len() {
         return Err(io::ErrorKind::WriteZero.into());
@@ -60,7 +62,7 @@ fn reach(options: &AgentOptions) -> io::Result<OwnedFd> {
     lines::connect(&socket_path(&options.spool_dir))
 }
 
-/// The program file that a launcher, or a probe, is started from.
+/// The program file from which a launcher or a probe is started.
 pub(crate) fn program(options: &AgentOptions) -> PathBuf {
     let own = Path::new("/proc/self/exe");
     options
@@ -101,9 +103,9 @@ pub(super) fn ensure(options: &AgentOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A launcher that has not said yet that it listens.
+/// A launcher that has been started and has not reported that it listens.
 pub(super) struct Starting {
-    /// The process that ends when it does.
+    /// The process whose end reports the result.
     pid: i32,
     errors: ChildStderr,
 }
@@ -122,12 +124,13 @@ impl Starting {
         self.pid == pid
     }
 
-    /// The process has ended: whether the launcher listens.
+    /// The process has ended: returns whether the launcher listens.
     pub(super) fn ended(mut self, status: i32) -> io::Result<()> {
         if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 {
             return Ok(());
         }
-        // What it has said is there; if something else holds the pipe, nobody waits for that.
+        // Its output is available now; do not wait for the end of the pipe, which other processes
+        // may hold open.
         let mut text = vec![0; 4096];
         let length = match set_nonblocking(&self.errors) {
             Ok(()) => self.errors.read(&mut text).unwrap_or(0),

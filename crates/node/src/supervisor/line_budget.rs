@@ -1,28 +1,28 @@
-//! How much of what another process writes is logged: so many bytes at once, and so many in each second. What is more is left
-//! out and counted. Without I/O; times are arguments.
+//! Limits the amount of another process's output that is logged: a burst of bytes, and a number of
+//! bytes per second. Further lines are omitted and counted. Without I/O; times are arguments.
 
 use std::time::{Duration, Instant};
 
-/// Bytes that may come at once: more than an agent logs in a day at the usual level.
+/// Maximum burst: more than an agent logs in a day at the usual level.
 pub(super) const BYTES_MAX: u64 = 8 << 20;
-/// Bytes that come back in a second: 1.3 GiB a day.
+/// Bytes restored per second: 1.3 GiB a day.
 const BYTES_A_SECOND: u64 = 16 << 10;
-/// Bytes that must be there before lines are logged again: there is one line about those that were left out for so many.
+/// Bytes that must be available before logging resumes, so that one line reports many omitted ones.
 const RESUMED_AT: u64 = 1 << 20;
 const NANOS_A_SECOND: u128 = 1_000_000_000;
 
-/// What may still be logged of a process's lines.
+/// Log budget of a process.
 #[derive(Debug)]
 pub(super) struct LineBudget {
     bytes: u64,
-    /// Up to when bytes have come back.
+    /// Time up to which bytes have been restored.
     filled: Instant,
-    /// Lines that were left out and not reported.
+    /// Omitted lines that were not reported yet.
     left_out: u64,
 }
 
 impl LineBudget {
-    /// All of it.
+    /// A full budget.
     pub(super) fn new(now: Instant) -> LineBudget {
         LineBudget {
             bytes: BYTES_MAX,
@@ -31,7 +31,8 @@ impl LineBudget {
         }
     }
 
-    /// Whether a line of so many bytes may be logged. Once one was left out, none may until that is reported.
+    /// Whether a line of this length may be logged. After an omitted line none may be logged until
+    /// the omission is reported.
     pub(super) fn admit(&mut self, bytes: usize, now: Instant) -> bool {
         self.fill(now);
         let left = self.bytes.checked_sub(bytes as u64);
@@ -47,17 +48,17 @@ impl LineBudget {
         }
     }
 
-    /// How many lines were left out, if it is time to report that.
+    /// The number of omitted lines, if it is time to report it.
     pub(super) fn take_left_out(&mut self, now: Instant) -> Option<u64> {
         (self.due_in(now)?.is_zero()).then(|| std::mem::take(&mut self.left_out))
     }
 
-    /// The same, whatever the time is: no more lines come.
+    /// The same regardless of the time, because no more lines follow.
     pub(super) fn finish(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.left_out)).filter(|lines| *lines > 0)
     }
 
-    /// When that is to be reported, if there is something to report.
+    /// Time until the report, if there is something to report.
     pub(super) fn due_in(&mut self, now: Instant) -> Option<Duration> {
         if self.left_out == 0 {
             return None;
@@ -79,14 +80,14 @@ impl LineBudget {
             (self.bytes, self.filled) = (BYTES_MAX, self.filled.max(now));
             return;
         }
-        // Less than what is missing, and so no more than there may be.
+        // The difference does not exceed what is missing, so the sum stays within the maximum.
         let more = u64::try_from(more).unwrap_or(missing);
         self.bytes += more;
         self.filled += time_of(more);
     }
 }
 
-/// In what time so many bytes come back, which are no more than there may be.
+/// The time in which this number of bytes is restored, at most the maximum.
 fn time_of(bytes: u64) -> Duration {
     let nanos = (u128::from(bytes) * NANOS_A_SECOND).div_ceil(u128::from(BYTES_A_SECOND));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -98,7 +99,7 @@ mod tests {
 
     const LINE: usize = 100;
 
-    /// Logs without a pause; gives how many lines are admitted, and how many reports there are.
+    /// Logs without a pause; returns the numbers of admitted lines and of reports.
     fn flood(budget: &mut LineBudget, start: Instant, time: Duration) -> (u64, u64) {
         let (mut admitted, mut reports) = (0, 0);
         let mut passed = Duration::ZERO;
@@ -106,7 +107,7 @@ mod tests {
             let now = start + passed;
             reports += u64::from(budget.take_left_out(now).is_some());
             admitted += u64::from(budget.admit(LINE, now));
-            // Far more than come back meanwhile.
+            // Far more bytes than are restored meanwhile.
             passed += Duration::from_millis(2);
         }
         (admitted, reports)
@@ -162,7 +163,7 @@ mod tests {
             assert!(!budget.admit(LINE, at));
             budget.finish();
         }
-        // Looking often loses nothing that counts.
+        // Frequent checks lose no significant amount.
         let mut budget = LineBudget::new(now);
         budget.admit(max, now);
         for step in 0..=100_000 {

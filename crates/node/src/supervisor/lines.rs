@@ -1,7 +1,8 @@
-//! What passes between supervisor and agent. Requests come by a one-way link: whatever an agent that is taken over writes there,
-//! nothing arrives that the supervisor would have to close, which can block. Answers go by
-//! socket pairs, one for each kind, of which the supervisor's end is shut down for reading: the agent cannot send there. An
-//! answer is a descriptor, or why there is none.
+//! Messages between supervisor and agent. Requests arrive on a one-way link: even if the agent is
+//! taken over, it cannot send descriptors, which the supervisor would have to close and whose
+//! closing can block. Answers use socket pairs, one for each kind; the supervisor's end is shut
+//! down for reading, so the agent cannot send on it. An answer is a descriptor, or the reason why
+//! there is none.
 
 use crate::descriptors;
 use crate::one_way_link::OneWayLink;
@@ -25,22 +26,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest message.
 const MESSAGE_MAX: usize = 1024;
-/// Bytes of requests that wait for the supervisor. There is room for more: each is sent whole, or not at all.
+/// Maximum number of bytes of unread requests. The buffer is larger, so that each request is sent
+/// completely or not at all.
 const WAITING_MAX: usize = 64 * MESSAGE_MAX;
-/// Longest reason in one.
+/// Longest reason in an answer.
 const REASON_MAX: usize = 512;
 
-/// What an agent asks its supervisor for.
+/// A request of the agent to its supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub(crate) enum SupervisorRequest {
-    /// A connection to the launcher: answered by what brings its messages, under [`LAUNCHER_EVENTS`], and what takes orders, under
-    /// [`LAUNCHER_ORDERS`]; or by why there is none, under the first.
+    /// A connection to the launcher. It is answered by two descriptors, one for the launcher's
+    /// messages, under [`LAUNCHER_EVENTS`], and one for orders, under [`LAUNCHER_ORDERS`]; or by a
+    /// reason, under the first.
     #[n(0)]
     Launcher,
     /// A connection to the controller.
     #[n(1)]
     Controller,
-    /// A connection to the agent whose socket has this path. The number comes back with the answer.
+    /// A connection to the agent whose socket has this path. The answer repeats the number.
     #[n(2)]
     Peer {
         #[n(0)]
@@ -48,8 +51,8 @@ pub(crate) enum SupervisorRequest {
         #[n(1)]
         path: String,
     },
-    /// A credential for this node, which has this secret in it: where to read it. At most one at a time. The number comes back
-    /// with the answer.
+    /// A credential for this node that contains this secret; the descriptor is read to get it. At
+    /// most one at a time. The answer repeats the number.
     #[n(5)]
     Credential {
         #[n(0)]
@@ -57,7 +60,7 @@ pub(crate) enum SupervisorRequest {
         #[n(1)]
         secret: ByteArray<SECRET>,
     },
-    /// The controller gives another configuration than before. Nothing is answered.
+    /// The controller has another configuration than before. There is no answer.
     #[n(6)]
     Configuration,
 }
@@ -66,7 +69,7 @@ impl Message for SupervisorRequest {
     const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
-/// The agent's end of the link. Clones are the same one.
+/// The agent's end of the link. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestSender(Arc<OwnedFd>);
 
@@ -78,7 +81,7 @@ impl RequestSender {
     /// Sends a request, without waiting.
     ///
     /// # Errors
-    /// `WouldBlock` if so many wait that there is no room.
+    /// `WouldBlock` if there is no room for another unread request.
     pub(crate) fn send(&self, request: &SupervisorRequest) -> io::Result<()> {
         let bytes = minicbor::to_vec(request).map_err(io::Error::other)?;
         let length = u16::try_from(bytes.len()).map_err(io::Error::other)?;
@@ -92,7 +95,8 @@ impl RequestSender {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         match send(self.0.as_raw_fd(), &framed, flags)? {
             sent if sent == framed.len() => Ok(()),
-            // The rest would be taken for another request: the agent ends with the link, and is started again.
+            // The rest would be read as another request, so the agent closes the link, ends, and is
+            // started again.
             _ => {
                 shutdown(self.0.as_raw_fd(), Shutdown::Both)?;
                 Err(io::ErrorKind::WriteZero.into())
@@ -104,7 +108,7 @@ impl RequestSender {
 /// The supervisor's end of the link.
 #[derive(Debug)]
 pub(super) struct RequestReceiver {
-    /// None once the agent has closed its end, or is not understood.
+    /// `None` once the agent has closed its end, or has sent an invalid request.
     link: Option<OwnedFd>,
     input: Vec<u8>,
 }
@@ -120,12 +124,12 @@ pub(super) fn requests() -> io::Result<(RequestReceiver, OwnedFd)> {
 }
 
 impl RequestReceiver {
-    /// The number to wait for; -1 when nothing comes any more.
+    /// The descriptor to poll; -1 when nothing more arrives.
     pub(super) fn number(&self) -> RawFd {
         self.link.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Takes what has come.
+    /// Receives available requests.
     pub(super) fn receive(&mut self) -> Vec<SupervisorRequest> {
         let Some(link) = &self.link else {
             return Vec::new();
@@ -165,8 +169,8 @@ pub(super) fn answers() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((supervisor, agent))
 }
 
-/// The number of what the supervisor says about the configuration by itself: with a descriptor that means nothing it was applied,
-/// with a reason it was not.
+/// The number of unasked messages about the configuration: with a descriptor, which has no meaning,
+/// it was applied; with a reason, it was not.
 pub(crate) const CONFIGURATION: u64 = 1;
 
 /// See [`SupervisorRequest::Launcher`].
@@ -179,7 +183,7 @@ pub(crate) struct SupervisorAnswer {
     /// The number of the request.
     #[n(0)]
     number: u64,
-    /// Why there is no descriptor.
+    /// The reason why there is no descriptor.
     #[n(1)]
     refused: Option<String>,
 }
@@ -188,10 +192,10 @@ impl Message for SupervisorAnswer {
     const BYTES_MAX: usize = MESSAGE_MAX;
 }
 
-/// Answers that could not be sent.
+/// Number of answers that could not be sent.
 static UNANSWERED: AtomicU64 = AtomicU64::new(0);
 
-/// Answers the agent. An agent that does not read its answers gets no more of them.
+/// Answers the agent. If the agent does not read its answers, further ones are dropped.
 pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
     let (with, refused) = match &result {
         Ok(fd) => (vec![fd.as_raw_fd()], None),
@@ -202,7 +206,7 @@ pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
     };
     let bytes = minicbor::to_vec(SupervisorAnswer { number, refused }).unwrap_or_default();
     if let Err(e) = descriptors::send(line, &bytes, &with) {
-        // It may ask on and on: of many failures there are few lines.
+        // The agent may request again and again, so only few failures are logged.
         let count = UNANSWERED.fetch_add(1, Ordering::Relaxed) + 1;
         if count.is_power_of_two() {
             log::warn!("the agent cannot be answered ({count} times so far): {e}");
@@ -213,7 +217,7 @@ pub(super) fn answer(line: &OwnedFd, number: u64, result: io::Result<OwnedFd>) {
 /// Reads an answer, and the number of its request. The outer error is the connection's.
 ///
 /// # Errors
-/// `WouldBlock`: there is none yet. `UnexpectedEof`: there will be none.
+/// `WouldBlock`: there is no answer yet. `UnexpectedEof`: no answer will follow.
 pub(crate) fn take_answer(line: &OwnedFd) -> io::Result<(u64, io::Result<OwnedFd>)> {
     let (mut room, mut received) = ([0; MESSAGE_MAX], VecDeque::new());
     let length = descriptors::receive(line, &mut room, &mut received)?;
@@ -256,12 +260,12 @@ mod tests {
         )
     }
 
-    /// On every kernel: what is not received needs no close.
+    /// On every kernel, a refused descriptor does not have to be closed.
     #[test]
     fn no_descriptor_of_an_agent_gets_as_far_as_the_supervisor() {
         let (supervisor, agent) = answers().unwrap();
         assert_eq!(send_descriptor(agent.as_raw_fd()), Err(Errno::EPIPE));
-        // Answers still go the other way.
+        // Answers still pass in the other direction.
         let file = std::fs::File::open("/dev/null").unwrap();
         answer(&supervisor, 7, Ok(file.into()));
         let (number, answered) = take_answer(&agent).unwrap();

@@ -1,5 +1,5 @@
-//! What the supervisor does for connections from other hosts: it makes the socket of `SlurmdPort`, the file by which processes know
-//! this host, and starts the relay that serves the socket.
+//! The supervisor's part of connections from other hosts: it creates the socket of `SlurmdPort` and
+//! the file by which processes identify this host, and starts the relay that serves the socket.
 
 use crate::options::AgentOptions;
 use crate::relay::control;
@@ -17,13 +17,13 @@ use std::os::unix::fs::{OpenOptionsExt as _, chown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a relay of an earlier agent may take to give up the port.
+/// How long the relay of an earlier agent may take to release the port.
 const PORT_MAX: Duration = Duration::from_secs(5);
-/// How often the port is tried meanwhile: nothing tells when it is free.
+/// Interval between attempts to bind the port meanwhile, because no event reports that it is free.
 const PORT_RETRY: Duration = Duration::from_millis(20);
 
-/// Makes the file that says which host this is, anew after a boot. Its group is that of the relay, if there is one: the
-/// launcher lets this group connect to step daemons.
+/// Creates the file that identifies this host, again after each boot. Its group is that of the
+/// relay, if there is one: the launcher lets this group connect to step daemons.
 pub(super) fn name_host(options: &AgentOptions, account: &User) -> io::Result<()> {
     let path = options.spool_dir.join(HOST_FILE);
     write_host(&options.spool_dir, &path)?;
@@ -34,7 +34,7 @@ pub(super) fn name_host(options: &AgentOptions, account: &User) -> io::Result<()
     Ok(())
 }
 
-/// The name is another one after a boot, so that a copy of a disk is another host.
+/// The name changes with each boot, so that a copy of a disk counts as another host.
 fn write_host(spool: &Path, path: &Path) -> io::Result<()> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let boot = boot.trim();
@@ -57,8 +57,8 @@ fn write_host(spool: &Path, path: &Path) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// Starts the relay, if the node serves other hosts: the agent's end of what connects both. It logs to this
-/// link.
+/// Starts the relay, if the node serves other hosts; returns the agent's end of the link between
+/// both. The relay logs to the given link.
 pub(super) fn start_relay(
     options: &AgentOptions,
     account: &User,
@@ -89,7 +89,7 @@ pub(super) fn start_relay(
 fn listen(port: u16) -> io::Result<TcpListener> {
     let until = Instant::now() + PORT_MAX;
     loop {
-        // It takes both kinds of addresses, where there are both.
+        // The socket takes both address families, if both exist.
         let bound = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
             Err(e) if e.kind() != io::ErrorKind::AddrInUse => {
                 TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))

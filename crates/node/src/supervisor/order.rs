@@ -1,4 +1,4 @@
-//! What an agent receives, values and descriptors, when the supervisor executes it.
+//! Values and descriptors that the supervisor passes to an agent.
 
 use super::lines::RequestSender;
 use crate::cross_memory::CrossMemory;
@@ -12,18 +12,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-/// Where a node's daemons log.
+/// Log destination of a node's daemons.
 #[derive(Debug)]
 pub struct AgentLog {
-    /// To this file, which is open.
+    /// The open log file.
     pub file: Option<File>,
-    /// Where that file is.
+    /// Path of that file.
     pub path: Option<PathBuf>,
-    /// Has this process log to another file.
+    /// Makes this process log to another file.
     pub replace: fn(File),
-    /// Logs a line of another process's, which has its time.
+    /// Logs a line of another process, which contains its time.
     pub append: fn(&str),
-    /// Messages of this level, and more important ones.
+    /// Log messages of this level and more important ones.
     pub level: LevelFilter,
 }
 
@@ -32,12 +32,12 @@ pub struct AgentLog {
 pub(super) struct AgentOrder {
     #[n(0)]
     pub(super) options: AgentOptions,
-    /// What was found out about cross-memory attach.
+    /// Result of the measurement of cross-memory attach.
     #[n(1)]
     pub(super) cross_memory: Option<String>,
     #[n(2)]
     pub(super) log_level: String,
-    /// The user of the supervisor, which makes connections to other agents.
+    /// The user of the supervisor, which opens connections to other agents.
     #[n(5)]
     pub(super) supervisor_uid: u32,
     /// There is a relay for other hosts.
@@ -52,32 +52,32 @@ impl AgentOrder {
     }
 }
 
-/// What an agent starts with.
+/// Everything that an agent starts with.
 pub(crate) struct Inherited {
     pub(crate) options: AgentOptions,
     pub(crate) cross_memory: Option<CrossMemory>,
-    /// Whose connections are those of other agents.
+    /// The uid whose connections are those of other agents.
     pub(crate) supervisor_uid: u32,
-    /// Where the supervisor is asked for connections.
+    /// Link for requests to the supervisor.
     pub(crate) requests: RequestSender,
-    /// Brings connections to the launcher.
+    /// Receives connections to the launcher.
     pub(crate) launcher: OwnedFd,
-    /// Brings connections to the controller.
+    /// Receives connections to the controller.
     pub(crate) controller: OwnedFd,
-    /// Brings connections to other agents.
+    /// Receives connections to other agents.
     pub(crate) peers: OwnedFd,
-    /// Brings what becomes of the configuration.
+    /// Receives results of applying the configuration.
     pub(crate) news: OwnedFd,
-    /// Where srun and other agents connect.
+    /// Socket for srun and other agents.
     pub(crate) listener: UnixListener,
-    /// Leads to the relay for other hosts.
+    /// Link to the relay for other hosts.
     pub(crate) relay: Option<OwnedFd>,
 }
 
-/// In an agent: what the supervisor has given it, and which messages it is to log.
+/// In an agent: the data passed by the supervisor, and the log level.
 ///
 /// # Errors
-/// It was started by somebody else.
+/// The process was not started by a supervisor.
 pub(crate) fn inherited() -> anyhow::Result<(Inherited, LevelFilter)> {
     let order = role::read_order()?;
     let order: AgentOrder = minicbor::decode(&order).context("the order cannot be read")?;

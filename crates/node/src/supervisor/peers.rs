@@ -1,6 +1,6 @@
-//! Connections to agents of other nodes on this machine. The agent names a node's socket by its path; of that it chooses no more
-//! than what the site's `SlurmdSpoolDir` has in place of `%n` and `%h`: an agent that is taken over leads root to no other
-//! directory, and to none that is mounted there.
+//! Connections to agents of other nodes on this machine. The agent names a node's socket by its
+//! path, but chooses only what replaces `%n` and `%h` in the site's `SlurmdSpoolDir`: an agent that
+//! is taken over cannot lead root to another directory, or to one that is mounted there.
 
 use super::lines;
 use super::write_first;
@@ -16,26 +16,26 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-/// Where spool directories of this machine's nodes are.
+/// Pattern of the spool directories of this machine's nodes.
 #[derive(Debug)]
 pub(super) struct PeerPlaces {
     /// The directory above all of them.
     base: PathBuf,
-    /// What their paths have below it.
+    /// The path components below it.
     below: Vec<NamePattern>,
 }
 
-/// A name with a node's in it.
+/// A path component that may contain a node's name.
 #[derive(Debug)]
 struct NamePattern {
     /// What it begins with.
     prefix: String,
-    /// What it ends with, if there is a node's name in it; otherwise it is the prefix.
+    /// Suffix after the node's name; without a node's name the prefix is the whole component.
     suffix: Option<String>,
 }
 
 impl NamePattern {
-    /// Reads a name of a path in which `%n`, `%h` and `%%` have their meanings.
+    /// Parses a path component with `%n`, `%h` and `%%`.
     fn read(name: &str) -> NamePattern {
         let (mut prefix, mut suffix) = (String::new(), None);
         let mut chars = name.chars();
@@ -54,7 +54,7 @@ impl NamePattern {
         NamePattern { prefix, suffix }
     }
 
-    /// Whether a name is one of these.
+    /// Whether a name matches the pattern.
     fn has(&self, name: &OsStr) -> bool {
         let Some(name) = name.to_str() else {
             return false;
@@ -71,7 +71,7 @@ impl NamePattern {
 }
 
 impl PeerPlaces {
-    /// Those of a `SlurmdSpoolDir` as slurm.conf has it.
+    /// The pattern of a `SlurmdSpoolDir` from slurm.conf.
     pub(super) fn new(pattern: &str) -> PeerPlaces {
         let (mut base, mut below) = (PathBuf::new(), Vec::new());
         for part in Path::new(pattern).components() {
@@ -87,8 +87,8 @@ impl PeerPlaces {
         PeerPlaces { base, below }
     }
 
-    /// What the path of an agent's socket has between the directory above all and the socket's name; none if it can be no
-    /// node's.
+    /// The components of an agent's socket path between the directory above all and the socket's
+    /// name; `None` if no node can have this path.
     fn within(&self, socket: &str) -> Option<PathBuf> {
         let spool = Path::new(socket).parent()?;
         let within = spool.strip_prefix(&self.base).ok()?;
@@ -101,10 +101,10 @@ impl PeerPlaces {
             .then(|| within.to_path_buf())
     }
 
-    /// Connects to the agent of another node of this machine: to a socket of this process's user, with an agent's name, in a
-    /// directory in which nobody else can make names. The directory is held open, so that what was checked is connected to.
-    /// That agent sees root, so it is first ordered to take nothing from this connection but what the agent of this node may
-    /// ask.
+    /// Connects to the agent of another node of this machine: to a socket of this process's user,
+    /// with an agent's name, in a directory in which no other user can create names. The directory
+    /// is held open, so that the checked socket is the connected one. The other agent sees root, so
+    /// the first message restricts the connection to requests that this node's agent may send.
     pub(super) fn connect(&self, path: &str, node: &str) -> io::Result<OwnedFd> {
         let refused = || io::Error::other("that is not a socket of an agent of this user");
         let within = self.within(path).ok_or_else(refused)?;
@@ -126,8 +126,8 @@ impl PeerPlaces {
         Ok(connection)
     }
 
-    /// Opens a spool directory below the one above all. Where others may make names there (`/tmp`), one could be a mount of
-    /// theirs, whose file system is asked nothing.
+    /// Opens a spool directory below the one above all. If other users can create names there
+    /// (`/tmp`), a name may be a mount of theirs, whose file system must not be queried.
     fn open(&self, within: &Path) -> io::Result<OwnedFd> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let base = nix::fcntl::open(&self.base, flags, Mode::empty())?;
@@ -140,7 +140,7 @@ impl PeerPlaces {
             Err(Errno::EXDEV) => Err(io::Error::other(
                 "its SlurmdSpoolDir is a mount of its own: agents of one machine need one file system for theirs",
             )),
-            // Before Linux 5.6, or a container's runtime that does not know it.
+            // Linux before 5.6, or a container runtime that does not know the call.
             Err(Errno::ENOSYS | Errno::EPERM) => {
                 let flags = flags | OFlag::O_NOFOLLOW;
                 Ok(nix::fcntl::openat(&base, within, flags, Mode::empty())?)
@@ -207,7 +207,7 @@ mod tests {
         let places = PeerPlaces::new(home.join("d.%n").to_str().unwrap());
         let connects = |socket: &Path| places.connect(socket.to_str().unwrap(), "n1").is_ok();
         assert!(connects(&at(&peer)));
-        // Before the agent can say anything, its supervisor has said for whom it speaks.
+        // Before the agent can send anything, its supervisor has stated the node.
         let (mut accepted, _) = listeners[0].accept().unwrap();
         let first: AgentRequest = frame::read(&mut accepted).unwrap();
         let greeting = Some(Versions::CLUSTER.greeting());

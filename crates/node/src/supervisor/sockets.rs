@@ -1,5 +1,6 @@
-//! The agent's socket in the spool directory, which is root's: made by the supervisor, served by the agent. A client that connects
-//! sees the credentials of the process that made it, which is root's.
+//! The agent's socket in the spool directory, which is root's: the supervisor creates it and the
+//! agent serves it. A client that connects sees the credentials of the process that created it,
+//! which are root's.
 
 use crate::info;
 use anyhow::Context as _;
@@ -10,7 +11,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// The agent's, as long as this lives.
+/// The agent's socket, which exists as long as this value.
 #[derive(Debug)]
 pub(super) struct NodeSocket {
     listener: UnixListener,
@@ -18,7 +19,7 @@ pub(super) struct NodeSocket {
 }
 
 impl NodeSocket {
-    /// Makes it. Everybody may connect, and waits until an agent accepts.
+    /// Creates the socket. Everybody may connect, and waits until an agent accepts.
     pub(super) fn open(spool: &Path) -> anyhow::Result<NodeSocket> {
         let path = info::agent_socket(spool);
         let make = || {

@@ -1,5 +1,6 @@
-//! `SlurmdSpoolDir`: taken by one supervisor at a time, and written by root alone. Others find in it what they know by name, such
-//! as the socket of a step that they started, and cannot list it: names and owners of its files tell of all users' jobs.
+//! `SlurmdSpoolDir`: used by one supervisor at a time, and written by root alone. Other users can
+//! open known names in it, such as the socket of a step that they started, but cannot list it,
+//! because names and owners of its files reveal all users' jobs.
 
 use crate::root_files::others_directory;
 use crate::sys;
@@ -14,11 +15,12 @@ use std::path::Path;
 /// Longest spool path: socket names in it must fit into an address of 108 bytes.
 const PATH_MAX: usize = 72;
 
-/// Makes the directory, with those above it, if it is not there. All that is done in it later goes by its path: root makes and takes
-/// none to which others lead.
+/// Creates the directory and its parents if they do not exist. Later operations use its path, so
+/// root creates and uses no directory that other users can replace.
 ///
 /// # Errors
-/// Others lead to it, and what is to be done about that; or it cannot be made.
+/// Other users can replace a part of the path, with advice on how to change that; or the directory
+/// cannot be created.
 pub fn make_spool(spool: &Path) -> anyhow::Result<()> {
     let length = spool.as_os_str().len();
     anyhow::ensure!(
@@ -27,7 +29,8 @@ pub fn make_spool(spool: &Path) -> anyhow::Result<()> {
         spool.display()
     );
     let show = || format!("SlurmdSpoolDir {}", spool.display());
-    // Who owns `/` can replace this program as well: only the root of a user's own name space meets that.
+    // The owner of `/` can replace this program as well: only root of a user's own name space meets
+    // that.
     let owns_all = geteuid().is_root() && std::fs::metadata("/").is_ok_and(|root| root.uid() == 0);
     if !owns_all {
         return std::fs::create_dir_all(spool).with_context(show);
@@ -36,7 +39,8 @@ pub fn make_spool(spool: &Path) -> anyhow::Result<()> {
     let mut missing: Vec<&Path> = spool.ancestors().take_while(is_missing).collect();
     missing.reverse();
     for dir in missing {
-        // The directory above is looked at, too. One of root's in `/tmp` is safe once it is there; a link in its place is not followed.
+        // Checks the parent directory too. A directory of root's in `/tmp` is safe once it exists;
+        // a link in its place is not followed.
         let above = dir.parent().unwrap_or(Path::new("/"));
         check_way(&above.join(".."), spool)?;
         if let Err(e) = std::fs::create_dir(dir) {
@@ -46,7 +50,7 @@ pub fn make_spool(spool: &Path) -> anyhow::Result<()> {
     check_way(spool, spool)
 }
 
-/// Refuses a path on which others decide what is where.
+/// Refuses a path that other users can change.
 fn check_way(path: &Path, spool: &Path) -> anyhow::Result<()> {
     let show = || format!("SlurmdSpoolDir {}", spool.display());
     if let Some(theirs) = others_directory(path, 0).with_context(show)? {
@@ -64,7 +68,7 @@ fn check_way(path: &Path, spool: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the directory and takes it for this process, as long as what is given lives.
+/// Creates the directory and locks it for this process, as long as the result lives.
 pub(super) fn take(spool: &Path) -> anyhow::Result<File> {
     make_spool(spool)?;
     keep_to_ourselves(spool).with_context(|| format!("SlurmdSpoolDir {}", spool.display()))?;
@@ -83,15 +87,17 @@ pub(super) fn take(spool: &Path) -> anyhow::Result<File> {
     Ok(lock)
 }
 
-/// A file that nobody else can open from now on: a process that could read it could lock it.
+/// A file that no other user can open: a process that can read it could lock it.
 fn own_lock(file: File) -> io::Result<File> {
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
 
-/// Refuses a directory in which others could put or move something, as root writes there, and lets nobody else list it.
+/// Refuses a directory in which other users can create or move entries, because root writes there,
+/// and denies other users to list it.
 fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
-    // Not one that a link leads to: who made the link would choose whose directory is changed.
+    // A directory reached by a link is refused, because the creator of the link would choose whose
+    // directory is changed.
     let mut open = OpenOptions::new();
     open.read(true)
         .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
@@ -135,7 +141,7 @@ mod tests {
         let chown = format!("chown root {}", theirs.display());
         assert!(why.contains(&chown), "{why}");
         assert!(!spool.exists(), "nothing was made");
-        // One that is there, and root's.
+        // A directory of root's that already exists.
         std::fs::create_dir(&spool).unwrap();
         take(&spool).unwrap_err();
         std::fs::remove_dir(&spool).unwrap();
@@ -147,7 +153,7 @@ mod tests {
         std::fs::remove_file(&spool).unwrap();
         std::os::unix::fs::chown(&theirs, Some(0), None).unwrap();
         take(&spool.join("n1")).unwrap();
-        // Others write here too, and cannot take root's away.
+        // Other users write here too, and cannot remove root's entries.
         let shared = place.join("tmp");
         std::fs::create_dir(&shared).unwrap();
         std::fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
@@ -168,7 +174,7 @@ mod tests {
             let mode = std::fs::metadata(&spool).unwrap().mode() & 0o7777;
             assert_eq!(mode, after, "{before:o}");
         }
-        // Where a link leads is nobody's to choose.
+        // No user may choose where a link leads.
         let link = spool.with_extension("link");
         std::os::unix::fs::symlink(&spool, &link).unwrap();
         keep_to_ourselves(&link).unwrap_err();

@@ -1,5 +1,6 @@
-//! Names that tasks publish and look up (`MPI_Publish_name`, ports). One host keeps them for the step and for all
-//! steps that its tasks spawn; the others ask it.
+//! Names that tasks publish and look up (`MPI_Publish_name`, ports). One host, the name keeper,
+//! stores them for the step and for all steps that its tasks spawn; the other hosts send requests
+//! to it.
 
 use super::MpiHost;
 use crate::info::{Infos, Packed};
@@ -9,10 +10,10 @@ use crate::{ProcName, status};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-/// The keeper's books, and what this host has asked of the keeper.
+/// The table of the name keeper, and the requests of this host to the keeper.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// The host that keeps the names.
+    /// The host that is the name keeper.
     pub(super) keeper: String,
     kept: BTreeMap<String, KeptName>,
     seekers: Vec<Seeker>,
@@ -124,12 +125,12 @@ impl Names {
         });
     }
 
-    /// Names of a host that is gone lead nowhere.
+    /// Removes names published by a host that has disconnected.
     pub(super) fn forget_host(&mut self, host: &str) {
         self.kept.retain(|_, name| name.host != host);
         self.seekers.retain(|s| s.host != host);
         if self.keeper == host {
-            // Dropped unanswered, they tell those who wait that it failed.
+            // Dropping a request answers it with an error.
             self.done.clear();
             self.lookups.clear();
         }
@@ -165,7 +166,7 @@ impl MpiHost {
         keys: Vec<String>,
         reply: Done,
     ) {
-        // One entry for each name: names are looked up and withdrawn one by one.
+        // One entry per name, because names are looked up and withdrawn one by one.
         let unpacked = Infos::unpacked(self.library, &infos);
         let entries = keys
             .into_iter()
@@ -224,7 +225,7 @@ impl MpiHost {
         reply.give(status, &found);
     }
 
-    /// A status for something that was asked of another host.
+    /// The status of a request that was sent to another host.
     pub(super) fn answered(&mut self, ticket: u64, status: i32, from: &str) {
         match self.names.done.remove(&ticket) {
             Some(reply) => reply.fail(status),

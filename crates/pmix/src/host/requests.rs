@@ -11,9 +11,10 @@ use minicbor::bytes::ByteVec;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// An event for processes of other hosts as well: `PMIX_RANGE_LOCAL` and `PMIX_RANGE_PROC_LOCAL` are not.
+/// Whether an event is for processes of other hosts as well: `PMIX_RANGE_LOCAL` and
+/// `PMIX_RANGE_PROC_LOCAL` are not.
 const RANGES_HERE: [u8; 2] = [2, 7];
-/// `PMIX_ERR_PROC_ABORTED`-like event: a process ended without taking its leave.
+/// An event like `PMIX_ERR_PROC_ABORTED`: a process ended without finalizing.
 const ERR_PROC_TERM_WO_SYNC: i32 = -200;
 
 impl MpiHost {
@@ -24,7 +25,8 @@ impl MpiHost {
                 done.fail(status::SUCCESS);
             }
             Upcall::Finalized(proc, done) => {
-                // First the step daemon, then the task: it must not be seen to exit before this is known.
+                // Tell the step daemon before the task: the daemon must not see the task exit
+                // before it has this message.
                 control.send(&FromHost::Finalized(proc.rank));
                 self.finalized.insert(proc.rank);
                 done.fail(status::SUCCESS);
@@ -40,7 +42,8 @@ impl MpiHost {
                     status: code,
                     text,
                 });
-                // It is killed with the others; until then they do not find it gone.
+                // The step daemon kills this task with the others. Until then the reply keeps it
+                // waiting, so that the others do not see it end first.
                 self.aborting.push(reply);
             }
             Upcall::Log { texts, reply } => {
@@ -53,7 +56,7 @@ impl MpiHost {
                 status,
                 data,
             } => self.fetched(ticket, status, data),
-            // Where the other hosts are is not known yet, or which there are.
+            // The addresses of the other hosts, or their number, are not known yet.
             other if !self.has_peers => self.waiting.push(other),
             other => self.request(other),
         }
@@ -102,7 +105,7 @@ impl MpiHost {
                 range,
                 infos,
             } if !RANGES_HERE.contains(&range) => self.spread(code, &source, &infos),
-            // The library itself tells those who are here.
+            // The library itself notifies local processes.
             Upcall::Notify { .. } => {}
             Upcall::Control {
                 targets,
@@ -130,7 +133,7 @@ impl MpiHost {
                 apps,
                 reply,
             } => self.spawn(parent, &apps, reply),
-            // The others were dealt with before.
+            // The other requests were handled above.
             _ => {}
         }
     }
@@ -209,7 +212,7 @@ impl MpiHost {
                     pmi.message(from, &bytes, &mut self.mesh);
                 }
             }
-            // The connection's own.
+            // The request belongs to the connection.
             Wire::Bye | Wire::Ucx(_) | Wire::Reached | Wire::Acknowledged(_) | Wire::Again(..) => {}
         }
     }
@@ -219,7 +222,8 @@ impl MpiHost {
             .jobs
             .get(&proc.nspace)
             .and_then(|job| Some(job.hosts[job.node_of(proc.rank)?].clone()));
-        // The library asks only for what it does not have: a process of this node would be one that is not there.
+        // The library requests only data that it lacks, so a request for a process of this node
+        // names a process that does not exist.
         let Some(host) = host.filter(|h| *h != self.mesh.own && !self.mesh.is_gone(h)) else {
             return reply.fail(status::NOT_FOUND);
         };
@@ -241,13 +245,13 @@ impl MpiHost {
         }
     }
 
-    /// Hosts of all name spaces that are known, but this one.
+    /// Hosts of all known name spaces except this one.
     pub(super) fn others(&self) -> BTreeSet<String> {
         let hosts = self.jobs.values().flat_map(|j| j.hosts.iter());
         hosts.filter(|h| **h != self.mesh.own).cloned().collect()
     }
 
-    /// Tells all other hosts of an event.
+    /// Sends an event to all other hosts.
     fn spread(&mut self, code: i32, source: &ProcName, infos: &Packed) {
         for host in self.others() {
             let message = Wire::Notify {
@@ -259,7 +263,7 @@ impl MpiHost {
         }
     }
 
-    /// A task ended without taking its leave: notifies those that registered for such events.
+    /// A task ended without finalizing: notifies processes that registered for such events.
     pub(super) fn task_failed(&mut self, rank: u32) {
         if !self.has_peers {
             return;
@@ -312,7 +316,7 @@ impl MpiHost {
                 "pmix.log.stderr" | "pmix.log.global.syslog" | "pmix.log.syslog" => {
                     self.outbox.push(FromHost::Message(text));
                 }
-                // Directives such as time stamps change nothing that would be read here.
+                // Directives such as time stamps affect nothing here.
                 _ => {}
             }
         }
@@ -349,7 +353,8 @@ impl MpiHost {
         reply.give(status, infos);
     }
 
-    /// All hosts of a group have met: its number is beyond all that any of them has given.
+    /// All hosts have entered a group. Its context number exceeds all numbers that any of them has
+    /// used.
     pub(super) fn group_complete(
         &mut self,
         status: i32,
@@ -365,7 +370,7 @@ impl MpiHost {
         self.next_group = self.next_group.max(number.saturating_add(1));
         let mut infos = Infos::new(self.library);
         if wants_id {
-            // Open MPI takes numbers from the top for itself.
+            // Open MPI assigns numbers from the top downwards itself.
             infos.add(
                 "pmix.grp.ctxid",
                 Value::Size(usize::try_from(number.saturating_add(1)).unwrap_or(1)),

@@ -1,6 +1,6 @@
-//! New processes that a task asks for (`MPI_Comm_spawn`): an srun of this host's starts them as a step of the same job.
-//! Their hosts and those of the step they come from then get to know each other, before either side's tasks learn of
-//! the others.
+//! Processes that a task spawns (`MPI_Comm_spawn`): this host runs an srun that starts them as a
+//! step of the same job. The hosts of the new step and of the spawning step first exchange their
+//! name spaces; only then do tasks of either side learn of the other.
 
 use super::{HostSetup, MpiHost};
 use crate::control::FromHost;
@@ -16,16 +16,16 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) struct Spawns {
     runs: Runs,
     waiting: HashMap<u64, Waiting>,
-    /// The relatives of this step are known, if it was spawned itself.
+    /// The related name spaces are known, if this step was spawned itself.
     pub(super) introduced: bool,
 }
 
-/// A request whose step is not up yet.
+/// A request whose step has not started yet.
 #[derive(Debug)]
 struct Waiting {
     reply: Spawned,
     nspace: Option<String>,
-    /// Hosts that have to get to know the new step.
+    /// Hosts that must acknowledge the new step.
     unaware: BTreeSet<String>,
 }
 
@@ -40,7 +40,7 @@ impl Spawns {
     }
 }
 
-/// The task that asked for this step, from the environment.
+/// The task that spawned this step, from the environment.
 fn origin(setup: &HostSetup) -> Option<(String, u64, ProcName, Vec<u32>)> {
     let (_, text) = setup.env.iter().find(|(name, _)| name == VARIABLE)?;
     let mut words = text.split(' ');
@@ -51,12 +51,12 @@ fn origin(setup: &HostSetup) -> Option<(String, u64, ProcName, Vec<u32>)> {
     Some((address, ticket, ProcName { nspace, rank }, sizes))
 }
 
-/// The task that asked for this step, if one did.
+/// The task that spawned this step, if a task did.
 pub(super) fn parent(setup: &HostSetup) -> Option<ProcName> {
     origin(setup).map(|(_, _, proc, _)| proc)
 }
 
-/// Numbers of the programs by rank, if the step has several.
+/// Numbers of the programs by rank, if the step has several programs.
 pub(super) fn apps(setup: &HostSetup) -> Vec<u32> {
     let sizes = origin(setup).map_or_else(Vec::new, |(_, _, _, sizes)| sizes);
     if sizes.len() < 2 {
@@ -114,17 +114,18 @@ impl MpiHost {
         .start(apps)
     }
 
-    /// Passes on what spawned steps print, and collects their srun when it has ended.
+    /// Forwards the output of spawned steps, and reaps their srun processes.
     pub(super) fn serve_spawned(&mut self, ready: &[bool]) {
         for (ticket, _) in self.spawns.runs.serve(ready, &mut self.outbox) {
-            // One that ended before its tasks were there has said why on its standard error.
+            // An srun that ended before its tasks started has written the reason to its standard
+            // error.
             if let Some(waiting) = self.spawns.waiting.remove(&ticket) {
                 waiting.reply.fail(status::ERROR);
             }
         }
     }
 
-    /// The hosts of this step know each other: the task that asked for it gets its answer.
+    /// The hosts of this step have exchanged name spaces: the spawning task gets its answer.
     pub(super) fn tell_parent(&mut self) {
         let Some((address, ticket, _, _)) = origin(&self.setup) else {
             return;
@@ -137,7 +138,7 @@ impl MpiHost {
         }
     }
 
-    /// A step that a task of this host asked for is up: all its relatives are introduced to each other.
+    /// A step that a local task spawned has started: announces it to all related name spaces.
     pub(super) fn child_came(&mut self, ticket: u64, job: Job) {
         let Some(waiting) = self.spawns.waiting.get_mut(&ticket) else {
             return;
@@ -174,7 +175,8 @@ impl MpiHost {
         self.all_known();
     }
 
-    /// A host knows the relatives; when all do, the task that asked for the step gets its answer.
+    /// A host has acknowledged the name spaces. After the last acknowledgement the spawning task
+    /// gets its answer.
     pub(super) fn relative_knows(&mut self, ticket: u64, host: &str) {
         let Some(waiting) = self.spawns.waiting.get_mut(&ticket) else {
             return;
@@ -190,7 +192,8 @@ impl MpiHost {
         }
     }
 
-    /// A host is gone, perhaps one of a step that ended while another was announced to it: nothing waits for it.
+    /// A host has disconnected, perhaps one of a step that ended while another step was announced
+    /// to it: stops waiting for its acknowledgement.
     pub(super) fn need_not_know(&mut self, host: &str) {
         let waiting = self.spawns.waiting.iter();
         let tickets: Vec<u64> = waiting
@@ -202,7 +205,7 @@ impl MpiHost {
         }
     }
 
-    /// Takes in name spaces that are new here.
+    /// Registers name spaces that are new to this host.
     fn get_to_know(&mut self, jobs: Vec<Job>) {
         for job in jobs {
             if self.jobs.contains_key(&job.nspace) {

@@ -1,4 +1,4 @@
-//! Hosts of a step that exchange data.
+//! Tests of hosts of a step that exchange data.
 
 use super::*;
 use crate::lane::Way;
@@ -6,10 +6,11 @@ use crate::ucx::UcxChoice;
 use nix::sys::socket::{Shutdown, shutdown};
 use std::process::Command;
 
-/// Set in the process of a test that has one of its own, as UCX is configured by variables, and all other sockets are UCX's.
+/// Set in the child process of a test that needs its own process: UCX is configured by environment
+/// variables, and the test treats all sockets that are not its own as those of UCX.
 const ALONE: &str = "MUSTER_TEST_ALONE";
 
-/// Serves until something has happened that no descriptor tells of.
+/// Serves until an event has happened that no descriptor reports.
 fn next(mesh: &mut Mesh) -> Vec<MeshEvent> {
     assert!(mesh.is_eager());
     mesh.serve(&[false, false])
@@ -18,7 +19,7 @@ fn next(mesh: &mut Mesh) -> Vec<MeshEvent> {
 #[test]
 fn a_new_host_at_the_address_of_one_that_is_gone_is_there() {
     let mut mesh = Mesh::new("127.0.0.1:1".to_owned(), vec![1], None);
-    // Nobody can be at an address that is none.
+    // No host can listen at an invalid address.
     let host = "nowhere";
     mesh.send(host, &Wire::Bye);
     let happened = next(&mut mesh);
@@ -26,12 +27,12 @@ fn a_new_host_at_the_address_of_one_that_is_gone_is_there() {
     assert!(mesh.is_gone(host));
     mesh.add_host(host);
     assert!(!mesh.is_gone(host));
-    // It may go as well, which is reported again.
+    // The host disconnects, which is reported again.
     mesh.send(host, &Wire::Bye);
     assert_eq!(next(&mut mesh).len(), 1);
 }
 
-/// One host, and another that everybody may connect to.
+/// A mesh, and an address at which anybody can connect to it.
 fn listening() -> (Mesh, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -63,7 +64,7 @@ fn strangers_are_bounded_and_a_host_is_let_in() {
         let all = vec![true; other.interests().len()];
         other.serve(&all);
     }
-    // Those that say nothing go in time, and the host stays.
+    // Silent connections are closed in time, and the host stays connected.
     let late = mesh.deadline().unwrap() + STRANGER_MAX;
     mesh.end_waits(late);
     mesh.bury(&mut Vec::new());
@@ -71,7 +72,7 @@ fn strangers_are_bounded_and_a_host_is_let_in() {
     assert_eq!(mesh.deadline(), None);
 }
 
-/// The listener says that there are connections as long as none can be accepted.
+/// The listener stays readable as long as connections cannot be accepted.
 #[test]
 fn without_descriptors_a_listener_is_left_alone_for_a_while() {
     let (mut mesh, address) = listening();
@@ -88,7 +89,7 @@ fn without_descriptors_a_listener_is_left_alone_for_a_while() {
     }
 }
 
-/// Two hosts, and the numbers of the messages that each got of the other.
+/// Two hosts, and the numbers of the messages that each received from the other.
 struct Pair {
     ends: [Mesh; 2],
     got: [Vec<usize>; 2],
@@ -96,7 +97,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both with UCX; nothing if the machine has none.
+    /// Two hosts with UCX; `None` if the machine has no UCX.
     fn new() -> Option<Pair> {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let mut ends = listeners.map(|listener| {
@@ -120,7 +121,7 @@ impl Pair {
         })
     }
 
-    /// One connects to the other; did both, there would be two connections.
+    /// Connects one host to the other. If both connected, there would be two connections.
     fn meet(&mut self) {
         let to = self.ends[1].own.clone();
         self.ends[0].prepare(&to);
@@ -132,7 +133,7 @@ impl Pair {
         links.any(|l| matches!(l.lane.way, Way::Open(..)))
     }
 
-    /// Each says so much to the other, as long as its number in messages of so many bytes.
+    /// Each host sends `count` messages of `bytes` bytes to the other, each with its number.
     fn send(&mut self, count: usize, bytes: usize) {
         for _ in 0..count {
             let mut text = vec![0; bytes];
@@ -146,7 +147,7 @@ impl Pair {
         }
     }
 
-    /// Serves both as hosts do.
+    /// Serves both hosts as real hosts do.
     fn serve_until(&mut self, done: impl Fn(&Pair) -> bool) {
         while !done(self) {
             let interests = [0, 1].map(|i| self.ends[i].interests());
@@ -177,14 +178,14 @@ impl Pair {
         }
     }
 
-    /// All that was sent comes, once and in its order.
+    /// Waits until every message has arrived, once and in order.
     fn settle(&mut self) {
         self.serve_until(|p| p.got.iter().all(|got| got.len() >= p.sent));
         let all: Vec<usize> = (0..self.sent).collect();
         assert_eq!(self.got, [all.clone(), all]);
     }
 
-    /// Every connection of UCX's breaks: the process has no others but these.
+    /// Breaks every connection of UCX: the process has no other sockets except its own.
     fn break_ucx(&self) {
         let own: Vec<i32> = self
             .ends
@@ -196,14 +197,14 @@ impl Pair {
         for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
             let fd = entry.unwrap().file_name().to_str().unwrap().parse();
             let fd = fd.unwrap();
-            // What is no socket cannot be shut down.
+            // A descriptor that is not a socket cannot be shut down.
             broken += u32::from(!own.contains(&fd) && shutdown(fd, Shutdown::Both).is_ok());
         }
         assert!(broken > 0);
     }
 }
 
-/// Runs a test in a process of its own; whether this is that process.
+/// Runs a test in its own process; returns whether this process is that one.
 fn is_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         let choice = UcxChoice {
@@ -240,7 +241,7 @@ fn when_ucx_breaks_all_messages_come_by_the_connection() {
     pair.send(100, 1000);
     pair.settle();
     assert!(pair.has_way(0) && pair.has_way(1));
-    // These are on their way, one of them in parts; others come after them.
+    // These messages are in flight, one of them in parts, when more follow.
     pair.send(10, 1000);
     pair.send(1, 3 << 20);
     pair.break_ucx();
@@ -266,7 +267,7 @@ fn a_host_that_ucx_does_not_reach_is_reached_by_the_connection() {
     let Some(mut pair) = Pair::new() else {
         return;
     };
-    // It says of itself where nobody is any more.
+    // The host offers a UCX address at which nothing listens any more.
     let gone = Ucx::open().unwrap().address().to_vec();
     pair.ends[1].offer = Some(Ok(gone));
     pair.meet();

@@ -1,18 +1,19 @@
-//! The two wire protocols of PMI, as MPICH and its relatives speak them over a socket that they inherit: text, either
-//! in lines (PMI-1) or after a length of six digits (PMI-2). Both begin with a line that says which it will be.
+//! The two wire protocols of PMI, as MPICH and its relatives speak them over an inherited socket.
+//! Both are text: PMI-1 in lines, PMI-2 after a length of six digits. Both begin with a line that
+//! names the protocol.
 
-/// Longest request that is looked at.
+/// Longest request that is accepted.
 const REQUEST_MAX: usize = 64 << 10;
-/// Digits of a length.
+/// Number of digits of a length.
 const DIGITS: usize = 6;
 
-/// Which of the two a task speaks.
+/// The protocol that a task speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// Lines of words.
+    /// PMI-1: lines of words.
     #[default]
     One,
-    /// Lengths and semicolons.
+    /// PMI-2: lengths and semicolons.
     Two,
 }
 
@@ -34,18 +35,18 @@ impl Request {
             .map(|(_, v)| v.as_str())
     }
 
-    /// The value of a key; nothing is nothing.
+    /// The value of a key; `None` if it is absent or empty.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.get(key).unwrap_or("")
     }
 }
 
-/// The connection of a task: bytes received, and bytes to send.
+/// The connection of a task: received bytes, and bytes to send.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
     dialect: Dialect,
     input: Vec<u8>,
-    /// Bytes that wait to be written.
+    /// Bytes to write.
     pub(crate) output: Vec<u8>,
 }
 
@@ -54,17 +55,17 @@ pub(crate) struct Talk {
 pub(crate) struct Babble;
 
 impl Talk {
-    /// Which protocol it is.
+    /// The protocol of the connection.
     pub(crate) fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// From now on it is this one.
+    /// Switches to this protocol.
     pub(crate) fn speak(&mut self, dialect: Dialect) {
         self.dialect = dialect;
     }
 
-    /// Takes bytes in.
+    /// Appends received bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
     }
@@ -72,7 +73,7 @@ impl Talk {
     /// The next request, if it is complete.
     ///
     /// # Errors
-    /// The bytes are no request and cannot become one.
+    /// The bytes are not the beginning of a request.
     pub(crate) fn take(&mut self) -> Result<Option<Request>, Babble> {
         let taken = match self.dialect {
             Dialect::One => self.take_line(),
@@ -92,7 +93,7 @@ impl Talk {
             self.input.drain(..at);
             return words(&line).map(Some);
         };
-        // A command of several lines, one pair on each.
+        // A command of several lines, with one pair on each line.
         let mut request = Request {
             cmd: cmd.to_owned(),
             pairs: Vec::new(),
@@ -112,8 +113,9 @@ impl Talk {
         Ok(Some(request))
     }
 
-    /// The line that begins at `from`, without its end, and where the next one begins: what is no UTF-8 has another length as
-    /// text.
+    /// The line that begins at `from`, without its end, and the position of the next line. The
+    /// position is counted in bytes, because invalid UTF-8 changes its length when it is converted
+    /// to text.
     fn line(&self, from: usize) -> Option<(String, usize)> {
         let rest = self.input.get(from..)?;
         let end = rest.iter().position(|b| *b == b'\n')?;
@@ -160,7 +162,7 @@ impl Talk {
     }
 }
 
-/// `cmd=put kvsname=a key=b value=c`: words apart by blanks.
+/// `cmd=put kvsname=a key=b value=c`: words separated by blanks.
 fn words(line: &str) -> Result<Request, Babble> {
     let pairs = line
         .split_ascii_whitespace()
@@ -203,7 +205,8 @@ fn of_pairs(mut pairs: Vec<(String, String)>) -> Result<Request, Babble> {
     }
 }
 
-/// `PMI_process_mapping`: which node each rank is on, as blocks of (first node, nodes, ranks on each).
+/// `PMI_process_mapping`: the node of each rank, as blocks of (first node, nodes, ranks on each
+/// node).
 pub(crate) fn mapping(tasks: &[Vec<u32>]) -> String {
     let total: usize = tasks.iter().map(Vec::len).sum();
     let mut node_of = vec![0; total];

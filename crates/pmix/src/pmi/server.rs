@@ -1,5 +1,6 @@
-//! The PMI server as a state machine without I/O: requests in, answers and actions out. It keeps one table of keys for the step,
-//! filled by all tasks and exchanged with the other nodes at each barrier, and the published names.
+//! The PMI server as a state machine without I/O: it takes requests, and returns answers and
+//! actions. It keeps one key table for the step, which all tasks fill and which is exchanged with
+//! the other nodes at each barrier, and the published names.
 
 use super::protocol::{Dialect, Request, Talk, mapping};
 use super::spawn::{Asked, Origin};
@@ -10,44 +11,45 @@ use muster_model::validate::Validate;
 use muster_proto::frame::{self, Message};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Limits of PMI-1 that tasks get.
+/// Limits of PMI-1 that are reported to tasks.
 const MAXES: [(&str, &str); 3] = [
     ("kvsname_max", "256"),
     ("keylen_max", "64"),
     ("vallen_max", "1024"),
 ];
-/// Where MPI reads which ranks share a node.
+/// The key from which MPI reads which ranks share a node.
 const MAPPING: &str = "PMI_process_mapping";
 
 /// The layout of the step.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    /// Name of the table: unique in the cluster.
+    /// Name of the key table: unique in the cluster.
     pub(crate) name: String,
     /// Ranks of each node, by local number.
     pub(crate) tasks: Vec<Vec<u32>>,
-    /// This node among them.
+    /// Position of this node in `ranks`.
     pub(crate) position: usize,
     /// Slots of the allocation.
     pub(crate) universe: u32,
-    /// The task that asked for the step, if one did.
+    /// The task that spawned the step, if a task did.
     pub(crate) origin: Option<Origin>,
 }
 
 /// Actions besides the answer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
-    /// All tasks of this node are at a barrier; this is what they have put since the last.
+    /// All tasks of this node have entered a barrier. Carries the keys that they have put since the
+    /// last barrier.
     Fence(Vec<u8>),
-    /// A task has come.
+    /// A task has connected.
     Connected(u32),
-    /// A task takes its leave.
+    /// A task has finalized.
     Finalized(u32),
-    /// A task wants the step to end.
+    /// A task asks to end the step (abort).
     Abort(u32, i32, String),
-    /// A question to the keeper of names.
+    /// A request to the name keeper.
     Ask(Name),
-    /// A local task wants processes.
+    /// A local task asks to spawn processes.
     Spawn(usize, Asked),
 }
 
@@ -86,18 +88,18 @@ pub(crate) struct Puts(#[n(0)] Vec<(String, String)>);
 
 impl Message for Puts {}
 
-/// A task's end of a socket.
+/// The state of one task's connection.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
-    /// Its words.
+    /// Protocol state and buffers.
     pub(crate) talk: Talk,
-    /// It waits in a barrier.
+    /// The task waits in a barrier.
     fenced: bool,
-    /// It has sent its finalize.
+    /// The task has sent its finalize request.
     pub(crate) finalized: bool,
-    /// It waits for an attribute of its node.
+    /// The node attribute that the task waits for.
     awaits: Option<String>,
-    /// Processes that it has begun to ask for.
+    /// A spawn request that the task has sent in part.
     asking: Asked,
 }
 
@@ -105,11 +107,11 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) struct PmiServer {
     shape: Shape,
-    /// By local number.
+    /// Tasks by local number.
     pub(crate) clients: Vec<Client>,
     table: BTreeMap<String, String>,
     fresh: Vec<(String, String)>,
-    /// Attributes of this node, which its tasks share.
+    /// Attributes of this node, shared by its tasks.
     node_table: BTreeMap<String, String>,
     names: BTreeMap<String, String>,
     left: BTreeSet<u32>,
@@ -140,7 +142,7 @@ impl PmiServer {
         self.shape.tasks.iter().map(Vec::len).sum()
     }
 
-    /// A task has sent something.
+    /// Handles a request of a task.
     pub(crate) fn on_bytes(&mut self, local: usize, bytes: &[u8]) -> Vec<Action> {
         let mut actions = Vec::new();
         let Some(client) = self.clients.get_mut(local) else {
@@ -319,7 +321,8 @@ impl PmiServer {
         }
     }
 
-    /// Processes that a task has asked for are there, in a table of this name; or they are not.
+    /// Answers a spawn request: the processes have started with a table of this name, or have
+    /// failed to start.
     pub(crate) fn spawned(&mut self, local: usize, name: Option<&str>) {
         let Some(client) = self.clients.get_mut(local) else {
             return;
@@ -373,7 +376,7 @@ impl PmiServer {
         self.fence_if_complete(actions);
     }
 
-    /// Tasks that have left do not come to a barrier any more.
+    /// Finalized tasks do not enter barriers any more.
     fn fence_if_complete(&mut self, actions: &mut Vec<Action>) {
         let waiting = self.clients.iter().any(|c| c.fenced);
         if waiting && self.clients.iter().all(|c| c.fenced || c.finalized) {
@@ -383,7 +386,7 @@ impl PmiServer {
         }
     }
 
-    /// All nodes have come: what they have put, in any order.
+    /// All nodes have entered the barrier: takes the keys that they have put, in any order.
     pub(crate) fn fenced(&mut self, parts: &[ByteVec]) {
         for part in parts {
             if let Ok(Puts(puts)) = frame::decode(part) {
@@ -434,7 +437,7 @@ impl PmiServer {
         }));
     }
 
-    /// At the keeper of names: the port, where there is one.
+    /// At the name keeper: looks up the port of a name.
     pub(crate) fn keep(&mut self, name: &Name) -> Option<String> {
         match &name.what {
             NameAsk::Publish(port) => {
@@ -446,7 +449,7 @@ impl PmiServer {
         }
     }
 
-    /// The keeper has answered.
+    /// Handles an answer of the name keeper.
     pub(crate) fn answered(&mut self, name: &Name, port: Option<&str>) {
         let local = name.task as usize;
         let Some(dialect) = self.clients.get(local).map(|c| c.talk.dialect()) else {
@@ -573,7 +576,7 @@ mod tests {
         );
         let (_, answer) = ask(&mut s, "cmd=info-getjobattr;key=universeSize;");
         assert!(answer.contains("found=TRUE;value=8;rc=0;"), "{answer}");
-        // The attribute of a node is waited for.
+        // The task waits for the attribute of the node.
         s.on_bytes(1, b"cmd=init pmi_version=2 pmi_subversion=0\n");
         said(&mut s, 1);
         let (_, answer) = ask(&mut s, "cmd=info-getnodeattr;key=a;wait=TRUE;");

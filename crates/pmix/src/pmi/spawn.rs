@@ -1,22 +1,23 @@
-//! `MPI_Comm_spawn` by PMI: the request of a task, in either protocol, and the variables and keys of the new step.
+//! `MPI_Comm_spawn` by PMI: the spawn request of a task in either protocol, and the variables and
+//! keys of the new step.
 
 use super::protocol::{Dialect, Request};
 use crate::srun::{PUTS, VARIABLE};
 use crate::upcall::App;
 
-/// Processes that a task asks for.
+/// Processes that a task asks to spawn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Asked {
     /// The programs.
     pub(crate) apps: Vec<App>,
     /// Initial keys of the new step.
     pub(crate) puts: Vec<(String, String)>,
-    /// More of it is to come: PMI-1 has a request for each program.
+    /// More of the request follows: PMI-1 sends one request per program.
     pub(crate) unfinished: bool,
 }
 
 impl Asked {
-    /// Adds what a request says.
+    /// Adds the contents of a request.
     pub(crate) fn add(&mut self, request: &Request, dialect: Dialect) {
         match dialect {
             Dialect::One => self.add_one(request),
@@ -46,7 +47,7 @@ impl Asked {
         self.unfinished = number("spawnssofar") < number("totspawns");
     }
 
-    /// All programs are in one request, each from its name on.
+    /// PMI-2 sends all programs in one request; each program starts with its name.
     fn add_two(&mut self, request: &Request) {
         let (mut put_key, mut info_key) = (String::new(), String::new());
         for (key, value) in &request.pairs {
@@ -80,14 +81,14 @@ impl Asked {
         }
     }
 
-    /// Whether there is something to start.
+    /// Whether the request names at least one program.
     pub(crate) fn is_whole(&self) -> bool {
         let whole =
             |app: &App| app.tasks > 0 && app.argv.first().is_some_and(|name| !name.is_empty());
         !self.apps.is_empty() && self.apps.iter().all(whole)
     }
 
-    /// What the new step gets in its environment.
+    /// Environment variables of the new step.
     pub(crate) fn variables(&self, host: &str, ticket: u64) -> [(&'static str, String); 2] {
         let sizes = self.apps.iter().map(|a| format!(" {}", a.tasks));
         let puts = self
@@ -104,7 +105,7 @@ impl Asked {
     }
 }
 
-/// A key of `MPI_Info` that a launcher uses.
+/// A key of `MPI_Info` that the launcher uses.
 fn inform(app: &mut App, key: &str, value: &str) {
     match key {
         "host" | "hosts" => app.hosts = Some(value.to_owned()),
@@ -113,13 +114,13 @@ fn inform(app: &mut App, key: &str, value: &str) {
     }
 }
 
-/// The task that asked for this step, from the environment.
+/// The task that spawned this step, from the environment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Origin {
-    /// Where its host listens.
+    /// Address at which the task's host listens.
     pub(crate) host: String,
     pub(crate) ticket: u64,
-    /// Tasks of each program.
+    /// Number of tasks of each program.
     sizes: Vec<u32>,
     /// The keys.
     pub(crate) puts: Vec<(String, String)>,
@@ -138,7 +139,7 @@ impl Origin {
         })
     }
 
-    /// Number of the program that a rank runs.
+    /// Program number of a rank.
     pub(crate) fn app_of(&self, rank: u32) -> u32 {
         let mut end = 0;
         let before = self.sizes.iter().take_while(|size| {

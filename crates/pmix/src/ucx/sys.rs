@@ -1,12 +1,12 @@
-//! UCX's libucp as C declares it: the few structures and functions that messages with tags need, written by hand so that
-//! no header is needed to build. They have been so since UCX 1.9.
+//! C declarations of libucp: the few structures and functions that tagged messages need, written by
+//! hand so that building needs no header. The layouts have not changed since UCX 1.9.
 #![allow(unsafe_code)]
 
 use crate::sys::{copied, dl_error, required};
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::io;
 
-/// The version of the interface that is asked for.
+/// The requested version of the interface.
 pub(super) const API: (c_uint, c_uint) = (1, 9);
 /// `UCP_FEATURE_TAG` and `UCP_FEATURE_WAKEUP`.
 pub(super) const FEATURES: u64 = 1 | 1 << 4;
@@ -36,7 +36,7 @@ pub(super) struct Params {
     pub(super) rest: [u64; 16],
 }
 
-/// `ucp_worker_params_t`, likewise.
+/// `ucp_worker_params_t`; only the fields in the mask are read.
 #[repr(C)]
 pub(super) struct WorkerParams {
     pub(super) mask: u64,
@@ -44,7 +44,7 @@ pub(super) struct WorkerParams {
     pub(super) rest: [u64; 40],
 }
 
-/// `ucp_ep_params_t`, likewise.
+/// `ucp_ep_params_t`; only the fields in the mask are read.
 #[repr(C)]
 pub(super) struct EndpointParams {
     pub(super) mask: u64,
@@ -64,7 +64,7 @@ pub(super) struct RequestParams {
 }
 
 impl RequestParams {
-    /// All as by default.
+    /// Default parameters.
     pub(super) const PLAIN: &RequestParams = &RequestParams {
         mask: 0,
         flags: 0,
@@ -143,7 +143,7 @@ pub(super) fn open(path: &str) -> io::Result<Functions> {
     Functions::find(handle)
 }
 
-/// The result of a UCX function: done, a request that goes on, or a status.
+/// The result of a UCX function: done, a pending request, or an error status.
 pub(super) fn outcome(given: *mut c_void) -> Result<Option<*mut c_void>, c_int> {
     match given.addr().cast_signed() {
         0 => Ok(None),

@@ -1,5 +1,6 @@
-//! Gains of partitions from pass to pass, by ends of jobs and by reservations given up, and the lanes that they unblock. A lane
-//! that did not fit is kept with its shortfall, and is not tried again before its partition has gained as much.
+//! Gains of partitions from pass to pass, caused by job ends and released reservations, and the
+//! lanes that a gain unblocks. A lane that did not fit is stored with its shortfall, and is not
+//! tried again before its partition has gained as much.
 
 use crate::nodes::fleet::Fleet;
 use crate::nodes::node_set::NodeSet;
@@ -12,41 +13,42 @@ use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a lane that did not fit waits for.
+/// The gain that a lane which did not fit waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BlockedKey {
-    /// Free CPUs with which a node is of any help, and how much its partition must have gained by then.
+    /// Free CPUs that a node must have to help the lane, and the gain of the partition at which it
+    /// is tried again.
     Free(u32, u64),
-    /// How much it must have gained if all CPUs of nodes are counted.
+    /// The gain at which the lane is tried again, if all CPUs of nodes are counted.
     Whole(u64),
 }
 
 /// A backfill reservation: nodes kept for the first job that waits in a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BackfillReservation {
-    /// The job's place in line: jobs after it must respect the reservation.
+    /// The job's place in line: jobs behind it must respect the reservation.
     pub(crate) key: HeadKey,
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
-    /// It counts on limits, not on predictions.
+    /// The reservation counts on time limits, not on predictions.
     pub(crate) cautious: bool,
-    /// Licenses are kept for the job as well.
+    /// The reservation includes licenses.
     pub(crate) licensed: bool,
-    /// By node. For a component of a heterogeneous job what is kept for all of its components.
+    /// Holds by node. A component of a heterogeneous job stores the holds of all components.
     pub(crate) holds: SharedHolds,
 }
 
-/// A node of which a reservation keeps less than it did, or later.
+/// A node of which a reservation now holds less than before, or from a later time.
 #[derive(Clone, Debug)]
 pub(crate) struct RelaxedHold {
     pub(crate) node: u32,
     pub(crate) old: NodeHold,
-    /// What the reservation keeps of the node now.
+    /// The reservation's present hold on the node.
     pub(crate) new: Option<NodeHold>,
 }
 
 impl RelaxedHold {
-    /// Whether a job that ends at `end` may have more of the node than it could.
+    /// Whether a job that ends at `end` may use more of the node than under the old hold.
     pub(crate) fn helps(&self, end: Timestamp, room: &Room) -> bool {
         let left = |hold: Option<&NodeHold>| {
             let mut left = room.clone();
@@ -68,9 +70,10 @@ impl BackfillReservation {
         }
     }
 
-    /// Takes over from `holds` what others may still use of the kept nodes.
+    /// Reduces the reservation to what `holds` leave to other jobs on the held nodes.
     pub(crate) fn narrow_to(&mut self, holds: &Holds) {
-        // Most often others have taken nothing of it, or little: then it stays what it is.
+        // Other jobs have usually taken nothing or little of the held resources; the reservation
+        // then stays unchanged.
         if !self.holds.iter().any(|kept| holds.is_own(kept.node)) {
             return;
         }
@@ -83,7 +86,7 @@ impl BackfillReservation {
         }
     }
 
-    /// The nodes on which a job that this reservation kept back might run under `new`.
+    /// The nodes on which a job that this reservation blocked might run under `new`.
     pub(crate) fn relaxed_by(&self, new: Option<&BackfillReservation>) -> Vec<RelaxedHold> {
         if new.is_some_and(|new| Arc::ptr_eq(&new.holds, &self.holds)) {
             return Vec::new();
@@ -94,14 +97,15 @@ impl BackfillReservation {
         };
         let mut relaxed = Vec::new();
         for old in self.holds.iter() {
-            // Both are in order.
+            // Both lists are sorted by node.
             while let [other, rest @ ..] = all
                 && other.node < old.node
             {
                 all = rest;
             }
             let mut here = all.iter().take_while(|other| other.node == old.node);
-            // Components of one job may have parts of a node: each of them keeps others from what it keeps.
+            // Components of one job may hold parts of the same node, and each hold blocks other
+            // jobs.
             if here.clone().all(|new| looser(new, old)) {
                 relaxed.push(RelaxedHold {
                     node: old.node,
@@ -117,39 +121,40 @@ impl BackfillReservation {
 /// The waiting lanes of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct PartQueue {
-    /// All that can run there, by their heads.
+    /// All lanes that can run in the partition, ordered by their heads.
     pub(crate) order: BTreeSet<LaneHead>,
-    /// Lanes that did not fit, by the least free CPUs with which a node could help them and by the gain of the partition
-    /// from which on they may fit.
+    /// Blocked lanes: by the least free CPUs with which a node could help them, then by the gain of
+    /// the partition at which they may fit.
     pub(crate) blocked: BTreeMap<u32, BTreeSet<(u64, u32)>>,
-    /// CPUs that have become free or that reservations have given up, on nodes of the partition, ever, without those of
-    /// this pass.
+    /// CPUs on nodes of the partition that jobs have freed or reservations have released, in total,
+    /// without the gains of this pass.
     pub(crate) gained: u64,
-    /// Blocked lanes for which free CPUs are not all: running jobs may make room for their jobs, or share with them. By the gain
-    /// from which on they may fit, where all CPUs of the nodes that gained are counted.
+    /// Blocked lanes whose jobs could preempt running jobs or share CPUs with them, so that free
+    /// CPUs alone do not decide. Ordered by the gain at which they may fit, counting all CPUs of
+    /// the nodes that gained.
     pub(crate) blocked_whole: BTreeSet<(u64, u32)>,
-    /// CPUs that those nodes have gained, ever, without those of this pass.
+    /// All CPUs of the nodes that gained, in total, without the gains of this pass.
     pub(crate) gained_whole: u64,
     /// Nodes with gains since the last pass.
     pub(crate) fresh: Fresh,
-    /// Every lane, those that cannot run included.
+    /// Every lane, including lanes that cannot run.
     pub(crate) lanes: BTreeSet<u32>,
     /// The first job that waits for resources.
     pub(crate) head: Option<JobId>,
     pub(crate) reservation: Option<BackfillReservation>,
 }
 
-/// Nodes of a partition of which there is more to have than at the last pass.
+/// Nodes of a partition that gained resources since the last pass.
 #[derive(Debug, Default)]
 pub(crate) struct Fresh {
     nodes: NodeSet,
     pub(crate) freed: Vec<u32>,
     pub(crate) relaxed: Vec<RelaxedHold>,
-    /// CPUs that are free on all of them.
+    /// Free CPUs on all of these nodes together.
     pub(crate) cpus: u64,
-    /// CPUs that they have.
+    /// All CPUs of these nodes.
     pub(crate) whole: u64,
-    /// CPUs that are free on one of them at most.
+    /// The largest number of free CPUs on one of these nodes.
     pub(crate) most: u32,
 }
 
@@ -164,7 +169,7 @@ impl Fresh {
         }
     }
 
-    /// Forgets all.
+    /// Removes all nodes and counts.
     fn clear(&mut self) {
         self.nodes.clear();
         self.freed.clear();
@@ -172,7 +177,7 @@ impl Fresh {
         (self.cpus, self.whole, self.most) = (0, 0, 0);
     }
 
-    /// Counts again what is free.
+    /// Counts the free CPUs again.
     pub(crate) fn recount(&mut self, fleet: &Fleet) {
         let cpus = self.nodes.iter().map(|node| open_cpus(fleet, node));
         self.cpus = cpus.clone().map(u64::from).sum();
@@ -191,20 +196,21 @@ pub(crate) fn open_cpus(fleet: &Fleet, node: u32) -> u32 {
 }
 
 impl PartQueue {
-    /// Jobs have taken so many CPUs of a node.
+    /// Subtracts CPUs that jobs have taken on a node.
     pub(crate) fn taken(&mut self, node: u32, cpus: u32) {
         if self.fresh.nodes.contains(node) {
             self.fresh.cpus = self.fresh.cpus.saturating_sub(u64::from(cpus));
         }
     }
 
-    /// A reservation leaves more of a node than it did.
+    /// Records that a reservation leaves more of a node to other jobs than before.
     pub(crate) fn relaxed(&mut self, fleet: &Fleet, relaxed: RelaxedHold) {
         self.fresh.add(fleet, relaxed.node);
         self.fresh.relaxed.push(relaxed);
     }
 
-    /// Counts what nodes have gained; gives the blocked lanes for which that may be enough, with what they need.
+    /// Counts the gains of nodes; returns the blocked lanes for which the gain may be enough, with
+    /// the gain that each needs.
     pub(crate) fn unblocked_lanes(&mut self, fleet: &Fleet) -> Vec<(u64, u32)> {
         self.fresh.recount(fleet);
         if self.fresh.nodes.is_empty() {
@@ -213,22 +219,22 @@ impl PartQueue {
         let due = (self.gained + self.fresh.cpus, u32::MAX);
         let buckets = self.blocked.range(..=self.fresh.most);
         let lanes = buckets.flat_map(|(_, lanes)| lanes.range(..=due)).copied();
-        // These lanes are tried even if other lanes have taken what was gained.
+        // These lanes are tried even if other lanes have used up the gain.
         let whole = self.blocked_whole.range(..=(self.gain_whole(), u32::MAX));
         lanes.chain(whole.map(|(_, lane)| (0, *lane))).collect()
     }
 
-    /// How much the partition has gained, this pass included, if all CPUs of nodes are counted.
+    /// The gain of the partition including this pass, counting all CPUs of nodes.
     pub(crate) fn gain_whole(&self) -> u64 {
         self.gained_whole + self.fresh.whole
     }
 
-    /// How much the partition has gained, this pass included.
+    /// The gain of the partition including this pass.
     pub(crate) fn gain(&self) -> u64 {
         self.gained + self.fresh.cpus
     }
 
-    /// The pass is over: what is left of what was gained counts for those who come later.
+    /// Ends the pass: gains that are still unused count for jobs that are submitted later.
     pub(crate) fn settle(&mut self, fleet: &Fleet) {
         if !self.fresh.nodes.is_empty() {
             self.fresh.recount(fleet);

@@ -1,8 +1,9 @@
-//! Nodes at later times: the earliest time at which a job fits, and the nodes that are kept for it from then on.
+//! Nodes at later times: the earliest time at which a job fits, and the nodes held for it from then
+//! on.
 //!
-//! An [`Outlook`] is kept for the first job that waits in a partition: how many of its tasks each node holds, now and
-//! each time that a job on it ends. When something changes on a node, that node's part is worked out again and the
-//! rest stays, so that a pass does not look at all that runs.
+//! An [`Outlook`] belongs to the first job that waits in a partition. It records how many of the
+//! job's tasks each node can run, now and after each end of a job on the node. When a node changes,
+//! only the part of that node is computed again, so that a pass does not look at all running jobs.
 
 mod future;
 mod steps;
@@ -27,14 +28,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Nodes for which a search for an earliest time counts at least: what it finds is reserved.
+/// Minimum cost, in nodes, of a search for an earliest time, because the found nodes are reserved
+/// afterwards.
 const PLACE_LEAST: u64 = 128;
-/// Nodes that are prepared for such a search while one is looked at.
+/// Number of nodes that are prepared for such a search in the time of looking at one node.
 const PREPARED_AS_ONE: u64 = 4;
-/// Steps that cost as much as a look at one node.
+/// Number of steps that cost as much as looking at one node.
 const STEPS_AS_ONE: u64 = 16;
 
-/// Where and from when on the first job of a lane is to run.
+/// The nodes on which the first job of a lane will run, and the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedPlacement<'a> {
     pub(crate) lane: u32,
@@ -42,82 +44,83 @@ pub(crate) struct PlannedPlacement<'a> {
     pub(crate) picks: &'a [Pick],
 }
 
-/// The earliest start that was found for a job.
+/// The earliest start found for a job.
 #[derive(Debug)]
 pub(crate) struct FoundStart {
     pub(crate) start: Timestamp,
     pub(crate) picks: Vec<Pick>,
 }
 
-/// What is kept of nodes for others.
+/// Resources of nodes that are held for other jobs.
 #[derive(Clone, Copy)]
 pub(crate) struct KeptNodes<'a> {
     pub(crate) holds: &'a Holds,
-    /// When the reservations end that the holds are of.
+    /// End times of the reservations that the holds belong to.
     pub(crate) ends: &'a BTreeSet<Timestamp>,
 }
 
-/// Times about a job for which a start is looked for.
+/// Times that bound the search for a start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartTimes {
     pub(crate) now: Timestamp,
-    /// It cannot start before, and may fit then.
+    /// The job cannot start before this time, and may fit at it.
     pub(crate) from: Option<Timestamp>,
-    /// Since when it could run on more leaf switches than it asks for, if it could.
+    /// The time since which the job could run on more leaf switches than it requests, if it could.
     pub(crate) waited: Option<Timestamp>,
     /// Nodes that are looked at before ever fewer times are tried: every second one, every fourth, and so on, and the last.
     pub(crate) nodes_max: u64,
 }
 
-/// How many tasks of one demand nodes hold, now and later. Reservations are left out: they only take away.
+/// How many tasks of one demand the nodes can run, now and later. Reservations are ignored here,
+/// because they can only reduce the number.
 #[derive(Debug)]
 pub(crate) struct Outlook {
-    /// The part of the demand that concerns nodes.
+    /// The node-related part of the demand.
     of: Demand,
-    /// Most tasks that any node holds.
+    /// The largest number of tasks on any node.
     best: u32,
     assumed: EndAssumption,
-    /// Fewest tasks with which a node is of any use.
+    /// The smallest number of tasks that makes a node useful.
     least: u32,
     nodes_needed: u64,
     tasks_needed: u64,
-    /// Tasks by place, now.
+    /// Tasks by place in the partition, now.
     now: Vec<u32>,
     nodes: u64,
     tasks: u64,
-    /// Changes to come, by time.
+    /// Future changes, by time.
     steps: Vec<Step>,
-    /// CPUs that others share may be had, too: as many as now.
+    /// CPUs in use by sharing jobs count as well, in the number that they have now.
     shared: bool,
-    /// Changes of the fleet that are in it.
+    /// Number of fleet changes that this outlook includes.
     seen: u64,
-    /// The last answer to [`Outlook::earliest_alone`].
+    /// The last result of [`Outlook::earliest_alone`].
     answer: Option<EarliestStart>,
     kept: Option<LastReservation>,
-    /// Places that have changed, during an update.
+    /// Places that have changed; used during an update.
     marks: Vec<bool>,
-    /// Nodes that have changed, while a reservation is made.
+    /// Nodes that have changed; used while a reservation is made.
     changed: NodeSet,
-    /// Nodes that were looked at to find an earliest time.
+    /// Number of nodes looked at while searching for an earliest time.
     looked_at: Cell<u64>,
 }
 
-/// When and where the job fits while nothing else is reserved.
+/// The earliest time and nodes of the job while nothing else is reserved.
 #[derive(Debug)]
 struct EarliestStart {
-    /// The version of the fleet that it is about.
+    /// The version of the fleet for which the result was computed.
     version: u64,
     start: Timestamp,
-    /// Until it is asked what is kept for the job then.
+    /// The chosen nodes, until the holds for the job are requested.
     picks: Vec<Pick>,
-    /// The holds for the job from then on.
+    /// The holds for the job from its start on.
     made: SharedHolds,
 }
 
-/// The last reservation that was worked out. Its holds stay valid for nodes that have not changed since.
+/// The last computed reservation. Its holds stay valid for nodes that have not changed since.
 #[derive(Debug)]
 struct LastReservation {
-    /// Changes of the fleet that are in it.
+    /// Number of fleet changes that the reservation includes.
     seen: u64,
     start: Timestamp,
     picks: Vec<Pick>,
@@ -126,7 +129,8 @@ struct LastReservation {
 }
 
 impl LastReservation {
-    /// The hold of a pick, if its node has not changed. Picks must be asked for in order; `from` is where the search goes on.
+    /// The hold of a pick, if its node has not changed. Picks must be requested in node order;
+    /// `from` is where the search continues.
     fn of(&self, pick: &Pick, changed: &NodeSet, from: &mut usize) -> Option<&NodeHold> {
         let before = self.picks[*from..].iter();
         *from += before.take_while(|other| other.node < pick.node).count();
@@ -135,17 +139,18 @@ impl LastReservation {
     }
 }
 
-/// What is worked out for one node after another, in memory that is used again.
+/// Buffers for computing one node after another, kept to reuse their memory.
 #[derive(Default)]
 struct Scratch {
-    /// Ends of allocations, and their places in the node's list.
+    /// Ends of allocations, and the allocations' places in the node's list.
     leaving: Vec<(Timestamp, usize)>,
     task_counts: TaskCounts,
-    /// Of all nodes that were looked at.
+    /// The steps of all nodes looked at.
     steps: Vec<Step>,
 }
 
-/// Fewest tasks with which a node is of any use, if nodes hold `best` at most; and how many it takes of all.
+/// The smallest number of tasks that makes a node useful, if nodes can run at most `best` tasks;
+/// and the number of such nodes that the job needs.
 fn needed(demand: &Demand, best: u32) -> (u32, u64) {
     match demand.tasks {
         Some(tasks) => {
@@ -158,7 +163,7 @@ fn needed(demand: &Demand, best: u32) -> (u32, u64) {
 }
 
 impl Outlook {
-    /// Looks at every node of the partition.
+    /// Computes the outlook from every node of the partition.
     pub(crate) fn new(
         demand: &Demand,
         fleet: &Fleet,
@@ -198,8 +203,8 @@ impl Outlook {
         outlook
     }
 
-    /// Takes it for another demand than it was made for, if that asks for the same of each node and every node; whether
-    /// it does.
+    /// Reuses the outlook for another demand, if that demand asks for the same resources of each
+    /// node and of all nodes. Returns whether it does.
     pub(crate) fn serves(&mut self, demand: &Demand) -> bool {
         if !self.of.is_like_on_nodes(demand) {
             return false;
@@ -214,22 +219,22 @@ impl Outlook {
         true
     }
 
-    /// Which ends it counts on.
+    /// The kind of job ends that the outlook counts on.
     pub(crate) fn ends(&self) -> Ends {
         self.assumed.ends
     }
 
-    /// When the last of those ends whose end makes room and is known.
+    /// The time of the last known job end that frees resources.
     pub(crate) fn last_end(&self) -> Option<Timestamp> {
         self.steps.last().map(|step| step.at)
     }
 
-    /// Nodes that [`Outlook::earliest`] has looked at since this was last asked.
+    /// Number of nodes that [`Outlook::earliest`] has looked at since the last call.
     pub(crate) fn take_looked_at(&self) -> u64 {
         self.looked_at.take()
     }
 
-    /// Looks at the nodes that changed; `false` if there is no knowing which did.
+    /// Computes the changed nodes again; `false` if the list of changed nodes is not available.
     pub(crate) fn update(&mut self, demand: &Demand, fleet: &Fleet, part: &PartView) -> bool {
         let Some(changed) = fleet.changes.since(self.seen) else {
             return false;
@@ -254,9 +259,9 @@ impl Outlook {
         true
     }
 
-    /// Adds steps, in order.
+    /// Adds steps in order.
     fn add_steps(&mut self, mut new: Vec<Step>) {
-        /// So few are put where they belong one by one.
+        /// A small number of steps is inserted one by one.
         const FEW: usize = 4;
         if new.len() <= FEW {
             for step in new {
@@ -265,13 +270,13 @@ impl Outlook {
             }
             return;
         }
-        // Two sorted runs: the sort merges them.
+        // The list consists of two sorted runs, which the sort merges.
         new.sort_unstable();
         self.steps.append(&mut new);
         self.steps.sort();
     }
 
-    /// Looks at one node; what comes there is added to the scratch's steps.
+    /// Computes one node; appends its future steps to the scratch.
     fn look(
         &mut self,
         demand: &Demand,
@@ -325,7 +330,7 @@ impl Outlook {
                 at += 1;
             }
             let most = holds(&room);
-            // Where counts do not say all, any end may help.
+            // Where the demand depends on more than counts, any job end may help.
             if most > last || (most > 0 && demand.is_intricate()) {
                 steps.push(Step {
                     at: end,
@@ -339,8 +344,8 @@ impl Outlook {
         }
     }
 
-    /// [`Outlook::earliest`] where no reservation of either kind is in the way, and nothing but nodes keeps the job back: as long as
-    /// nothing has changed on any node, and the time has not come, the answer is the same.
+    /// [`Outlook::earliest`] for a job that no reservation affects and that waits for nodes only.
+    /// The result stays the same as long as no node changes and its start time has not passed.
     pub(crate) fn earliest_alone(
         &mut self,
         demand: &Demand,
@@ -373,7 +378,7 @@ impl Outlook {
         self.answer.as_ref().map(|answer| answer.start)
     }
 
-    /// [`reserve`] of what [`Outlook::earliest_alone`] has just found.
+    /// [`reserve`] for the result of [`Outlook::earliest_alone`].
     pub(crate) fn reserve_alone(
         &mut self,
         holds: &mut Holds,
@@ -405,8 +410,8 @@ impl Outlook {
         made
     }
 
-    /// What is to be kept for the job from then on, where nothing else is. It is what was kept before, as far as the
-    /// nodes have not changed since.
+    /// The holds for the job from its start on, if nothing else is reserved. Holds on nodes that
+    /// have not changed are reused.
     fn keep(
         &mut self,
         demand: &Demand,
@@ -441,8 +446,8 @@ impl Outlook {
         made
     }
 
-    /// The earliest time and place for the job, which does not fit now; `None` if no end in sight makes room for it. Where that
-    /// is too costly to find it is a later time.
+    /// The earliest time and nodes for a job that does not fit now; `None` if no known job end
+    /// makes room for it. If the exact search is too costly, the result is a later time.
     pub(crate) fn earliest(
         &self,
         demand: &Demand,
@@ -463,12 +468,13 @@ impl Outlook {
         let mut moments: BTreeSet<Timestamp> = kept.ends.range(..NEVER).copied().collect();
         moments.extend(on.part.ends_of_reservations(on.fleet, now));
         moments.extend(from);
-        // From then on it takes more switches.
+        // From then on the job accepts more switches.
         let mut relents = waited.and_then(|since| demand.relents_at(since));
         moments.extend(relents.filter(|t| *t > now));
         let mut ahead = StepsAhead::new(self, !moments.is_empty());
         if moments.is_empty() {
-            // As long as nodes come to hold more and nothing else happens, only those matter with which it is enough.
+            // While nodes only gain capacity, only the times matter at which the capacity reaches
+            // the need.
             ahead.take_while(&mut future, |_, then| !self.is_enough(then));
         }
         let (mut stride, mut left_out) = (1, 0);
@@ -525,7 +531,7 @@ impl Outlook {
         capacity.nodes >= self.nodes_needed && capacity.tasks >= self.tasks_needed
     }
 
-    /// The nodes as they are now, to go forward from.
+    /// The nodes as they are now, as the start of the walk through future times.
     fn future<'a>(
         &self,
         demand: &Demand,
@@ -545,22 +551,22 @@ impl Outlook {
         future
     }
 
-    /// A placement at the time to which `future` has gone.
+    /// A placement at the time that `future` has reached.
     fn place_at(&self, demand: &Demand, future: &FutureNodes<'_>, relented: bool) -> Placement {
         if future.part.network.is_none() {
             let found = self.latest(demand, future);
             return found.map_or(Placement::Nowhere(Shortfall::ANYTHING), Placement::Here);
         }
         self.count_looked_at(future.part.order.len() as u64);
-        // Where the network has a shape, that decides.
+        // In a network with several leaves, its shape decides.
         let switches = demand.switches.filter(|_| !relented);
         let switches = switches.map(|limit| limit.most);
         choose(demand, future.fleet, future.part, future, switches)
     }
 
-    /// A placement on the nodes that become able to hold the job last. A reservation says how much is kept, not where the
-    /// job will run: that is chosen when it starts. Keeping the nodes that are busy until then leaves those that are
-    /// free already to jobs that run longer.
+    /// A placement on the nodes that become free last. A reservation states how much is held, not
+    /// where the job will run: nodes are chosen when it starts. Holding the nodes that are busy
+    /// until then leaves nodes that are free earlier to longer jobs.
     fn latest(&self, demand: &Demand, future: &FutureNodes<'_>) -> Option<Vec<Pick>> {
         let (fleet, part) = (future.fleet, future.part);
         let mut among = NodeSubset {
@@ -574,7 +580,8 @@ impl Outlook {
         let mut places = grown.map(|step| step.pos as usize).chain(all);
         let (mut nodes, mut tasks, mut more) = (0u64, 0u64, 0u64);
         loop {
-            // At least what is needed by count; then twice as many each time, for needs that are not only counts.
+            // Begins with the number of nodes that counts require and doubles it each time, because
+            // needs are not only counts.
             let enough = |nodes: u64, tasks: u64| {
                 nodes >= self.nodes_needed + more && (tasks >= self.tasks_needed || more > 0)
             };
@@ -603,7 +610,7 @@ impl Outlook {
     }
 }
 
-/// Reserves nodes for the first job of a lane; gives the holds on them.
+/// Reserves nodes for the first job of a lane; returns the holds on them.
 pub(crate) fn reserve(
     holds: &mut Holds,
     demand: &Demand,
@@ -617,7 +624,7 @@ pub(crate) fn reserve(
     made
 }
 
-/// What each node keeps for the job; `known` says so of those of which that was worked out before.
+/// The hold of each node for the job; `known` returns holds that were computed before.
 fn holds_for<'a>(
     holds: &Holds,
     demand: &Demand,
@@ -630,7 +637,7 @@ fn holds_for<'a>(
     let fleet = on.fleet;
     let end = end_after(start, demand.length_ms);
     let future = FutureNodes::new(demand, on, holds, outlook, start, 0);
-    // Most nodes of a job are of one kind and get as many of its tasks.
+    // Most nodes of a job are equal and get the same number of tasks.
     let mut last: Option<(u32, &Pick, Room)> = None;
     let mut made = Vec::with_capacity(picks.len());
     for pick in picks {

@@ -1,5 +1,5 @@
-//! Components of a heterogeneous job are placed together: on the nodes as they are, or at the earliest time at which
-//! all of them fit side by side.
+//! Places all components of a heterogeneous job together: on the nodes as they are, or at the
+//! earliest time at which all of them fit at once.
 
 use crate::backfill::outlook::{
     FoundStart, KeptNodes, Outlook, PlannedPlacement, StartTimes, reserve,
@@ -20,22 +20,24 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::{AddAssign, Range};
 
-/// Times that are tried for all components at most, so that a job of many parts cannot hold up a pass.
+/// Maximum number of times tried for all components, so that a job of many components cannot hold
+/// up a pass.
 const TIMES_MAX: usize = 1000;
-/// Nodes that are looked at for the components of one job at most. After half of them times are left out at which all
-/// components might fit, at the end all but the last.
+/// Maximum number of nodes looked at for the components of one job. After half of them the search
+/// skips times at which the components might fit; at the end it tries only the last time.
 pub(crate) const JOINT_NODES_MAX: u64 = 4_000_000;
-/// Times that are tried one after another when as many were, before the last.
+/// Number of further times tried after the node budget is used up, before the last time.
 const TIMES_BEYOND: usize = 2;
-/// Of the nodes that are looked at for a job the part that is looked at for one component if there are no more left.
+/// Divisor of the node budget of a job: each component gets at least this fraction of it.
 const MEMBER_SHARE: u64 = 256;
-/// Orders in which components are placed whatever that costs.
+/// Number of orders of components that are tried regardless of cost.
 pub(crate) const ORDERS_LEAST: usize = 3;
 
-/// One component: where it may run and what it needs there, in its order.
+/// One component: the lanes in which it may run, in its own order, and its needs there.
 pub(crate) struct Member<'a> {
     pub(crate) lanes: Vec<MemberLane<'a>>,
-    /// Since when it could run on more leaf switches than it asks for, if it could.
+    /// The time since which the component could run on more leaf switches than it requests, if it
+    /// could.
     pub(crate) waited: Option<Timestamp>,
 }
 
@@ -47,30 +49,31 @@ pub(crate) struct MemberLane<'a> {
     pub(crate) demand: &'a Demand,
 }
 
-/// Where a component would run.
+/// The placement of a component.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JointPlacement {
-    /// Place in its list of lanes.
+    /// Index in its list of lanes.
     pub(crate) at: usize,
     pub(crate) picks: Vec<Pick>,
-    /// What is kept of the nodes.
+    /// Holds on the nodes.
     pub(crate) holds: SharedHolds,
 }
 
-/// The earliest place of a component.
+/// The earliest placement of a component.
 struct EarliestLane {
     start: Timestamp,
-    /// Place in its list of lanes.
+    /// Index in its list of lanes.
     at: usize,
     picks: Vec<Pick>,
 }
 
-/// All components and what is ahead for each of their lanes. Nodes are looked at anew for each such job: there are few.
+/// All components, and an outlook for each of their lanes. Outlooks are computed again for each
+/// job, because heterogeneous jobs are few.
 struct JointSearch<'a> {
     members: &'a [Member<'a>],
-    /// The first member that needs the same in the same partitions, for each.
+    /// For each member, the first member with the same needs in the same partitions.
     kinds: Vec<usize>,
-    /// For each member that is the first of its kind, in its first partitions.
+    /// Outlooks of each first member of its kind, in its first partitions.
     outlooks: Vec<Vec<Outlook>>,
     fleet: &'a Fleet,
     now: Timestamp,
@@ -78,21 +81,21 @@ struct JointSearch<'a> {
     cost: Cell<JointCost>,
 }
 
-/// How an earliest time is looked for.
+/// Parameters of the search for an earliest time.
 #[derive(Clone, Copy)]
 pub(crate) struct JointTerms {
     pub(crate) assumed: EndAssumption,
     pub(crate) now: Timestamp,
-    /// Nodes that are looked at before the search is cut short.
+    /// Number of nodes looked at after which the search is shortened.
     pub(crate) nodes_max: u64,
 }
 
-/// The cost of placing the components of a job.
+/// Cost of placing the components of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JointCost {
-    /// Places that were looked for, for one component each.
+    /// Number of placements tried, each for one component.
     pub(crate) placements: u64,
-    /// Nodes that were looked at for them.
+    /// Number of nodes looked at for them.
     pub(crate) nodes: u64,
 }
 
@@ -103,16 +106,16 @@ impl AddAssign for JointCost {
     }
 }
 
-/// Orders in which components were placed. Equal ones change nothing by changing places.
+/// Orders in which components were placed. Exchanging equal components gives the same order.
 pub(crate) struct TriedOrders<'a> {
     kinds: &'a [usize],
-    /// The order that is tried.
+    /// The current order.
     pub(crate) order: Vec<usize>,
     tried: BTreeSet<Vec<usize>>,
 }
 
 impl<'a> TriedOrders<'a> {
-    /// Components in their order; `kinds` has for each the first that is like it.
+    /// Components in their given order; `kinds` has for each component the first equal one.
     pub(crate) fn new(kinds: &'a [usize]) -> TriedOrders<'a> {
         TriedOrders {
             kinds,
@@ -121,13 +124,14 @@ impl<'a> TriedOrders<'a> {
         }
     }
 
-    /// Notes that the order is tried; `false` if one like it was.
+    /// Records the current order; `false` if an equal order was tried before.
     fn note(&mut self) -> bool {
         let kinds = self.order.iter().map(|number| self.kinds[*number]);
         self.tried.insert(kinds.collect())
     }
 
-    /// The component at a place found none beside those before it: it comes first. `false` if that changes nothing.
+    /// Moves a component that did not fit beside those before it to the front. `false` if the
+    /// resulting order was tried before.
     pub(crate) fn put_first(&mut self, place: usize) -> bool {
         let first = self.order.remove(place);
         self.order.insert(0, first);
@@ -135,7 +139,7 @@ impl<'a> TriedOrders<'a> {
     }
 }
 
-/// For each member the first that needs the same in the same partitions.
+/// For each member, the first member with the same needs in the same partitions.
 fn kinds_of(members: &[Member<'_>]) -> Vec<usize> {
     let same_lane =
         |(a, b): (&MemberLane<'_>, &MemberLane<'_>)| a.part == b.part && a.demand == b.demand;
@@ -156,8 +160,8 @@ fn kinds_of(members: &[Member<'_>]) -> Vec<usize> {
     (0..members.len()).map(kind).collect()
 }
 
-/// The earliest time at which all members fit at once, now included, and where. What they take is added to `holds`. Where that
-/// is too costly to find it is a later time, or none.
+/// The earliest time at which all members fit at once, now included, and their placements, which
+/// are added to `holds`. If the exact search is too costly, the result is a later time or none.
 pub(crate) fn earliest_together(
     members: &[Member<'_>],
     fleet: &Fleet,
@@ -178,7 +182,7 @@ pub(crate) fn earliest_together(
     for (number, (member, kind)) in members.iter().zip(&kinds).enumerate() {
         let mut of_member = Vec::new();
         for lane in member.lanes.iter().filter(|_| number == *kind) {
-            // Further partitions of a component are left out where all of them are too much.
+            // If all partitions of a component are too many, its later partitions are left out.
             if !of_member.is_empty() && cost.nodes >= nodes_max / 2 {
                 break;
             }
@@ -201,21 +205,21 @@ pub(crate) fn earliest_together(
     (found, search.cost.get())
 }
 
-/// Whether components find places beside each other on empty nodes.
+/// Whether all components fit at once on empty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EmptyFit {
     Fits,
-    /// In none of the orders that were tried.
+    /// They do not fit in any of the orders tried.
     FitsNot,
-    /// That is too costly to find out.
+    /// The search was too costly to decide.
     Unknown,
 }
 
-/// Whether all members find places side by side on empty nodes, the way they are looked for on others.
+/// Whether all members fit at once on empty nodes, by the same search as on other nodes.
 pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> (EmptyFit, JointCost) {
     let kinds = kinds_of(members);
     let mut orders = TriedOrders::new(&kinds);
-    // What comparing them has cost.
+    // Cost of comparing the members.
     let mut cost = JointCost {
         placements: 0,
         nodes: pairs(members.len()),
@@ -243,7 +247,7 @@ pub(crate) fn could_fit(members: &[Member<'_>], fleet: &Fleet) -> (EmptyFit, Joi
     (EmptyFit::FitsNot, cost)
 }
 
-/// Whether a member finds a place beside what is taken, which it takes then.
+/// Places a member beside the resources already taken and takes its own; returns whether it fits.
 fn place_on_empty(
     member: &Member<'_>,
     fleet: &Fleet,
@@ -281,13 +285,13 @@ fn place_on_empty(
     EmptyFit::FitsNot
 }
 
-/// Pairs of so many components.
+/// Number of pairs of components.
 pub(crate) fn pairs(components: usize) -> u64 {
     let components = components as u64;
     components * components.saturating_sub(1) / 2
 }
 
-/// Empty nodes without what other components have of them.
+/// Empty nodes without the resources of the components placed so far.
 struct EmptiedNodes<'a> {
     ideal: EmptyNodes<'a>,
     taken: &'a NodeMap<Room>,
@@ -311,10 +315,10 @@ impl NodeSource for EmptiedNodes<'_> {
     }
 }
 
-/// The outcome of placing all members at one time.
+/// Result of placing all members at one time.
 enum Arranged {
     Together(Holds, Vec<JointPlacement>),
-    /// One of them fits only from that time on.
+    /// One of the members fits only from this time on.
     NotBefore(Timestamp),
     Never,
 }
@@ -324,7 +328,7 @@ impl JointSearch<'_> {
         self.fleet.of_part(part)
     }
 
-    /// After the last end and the last reservation nothing changes any more.
+    /// After the last job end and the last reservation nothing changes any more.
     fn last_change(&self, holds: &Holds) -> Timestamp {
         let held = holds.iter().flat_map(|(_, list)| list);
         let held = held.map(|hold| hold.end);
@@ -339,7 +343,7 @@ impl JointSearch<'_> {
         last.unwrap_or(self.now).max(self.now)
     }
 
-    /// The earliest time for all.
+    /// The earliest time for all members.
     fn earliest(&self, holds: &mut Holds) -> Option<(Timestamp, Vec<JointPlacement>)> {
         let last = self.last_change(holds);
         let held = holds.iter().flat_map(|(_, list)| list);
@@ -368,8 +372,9 @@ impl JointSearch<'_> {
         None
     }
 
-    /// Places all members at a time, one after another; one that finds no place beside those before it comes first. When it
-    /// finds one counts alone unless all orders are to be tried.
+    /// Places all members at one time, one after another. A member that does not fit beside those
+    /// before it is moved to the front. After the first success only that order counts, unless all
+    /// orders are to be tried.
     fn arrange(&self, kept: KeptNodes<'_>, at: Timestamp, all_orders: bool) -> Arranged {
         let mut orders = TriedOrders::new(&self.kinds);
         let mut next: Option<Timestamp> = None;
@@ -382,7 +387,8 @@ impl JointSearch<'_> {
                 vec![JointPlacement::default(); self.members.len()];
             let mut late = None;
             for (place, &number) in orders.order.iter().enumerate() {
-                // All start at once: when one of them ends says nothing of the others.
+                // All components start at the same time, so an end of one of them does not make
+                // room for another.
                 let kept = KeptNodes {
                     holds: &taken,
                     ends: kept.ends,
@@ -411,7 +417,7 @@ impl JointSearch<'_> {
             }
             match late {
                 None => return Arranged::Together(taken, found),
-                // It does not fit alone either.
+                // The component does not fit alone either.
                 Some(0) => break,
                 Some(place) if all_orders && orders.put_first(place) => {}
                 Some(_) => break,
@@ -420,7 +426,7 @@ impl JointSearch<'_> {
         next.map_or(Arranged::Never, Arranged::NotBefore)
     }
 
-    /// The earliest of a member's lanes from a time on.
+    /// The earliest placement over a member's lanes, from a time on.
     fn first_of(
         &self,
         number: usize,

@@ -1,4 +1,5 @@
-//! A job's demand in one partition, from what the job asks for, with the partition's rules and defaults.
+//! Computes a job's demand in one partition from its request and the partition's rules and
+//! defaults.
 
 use super::{Demand, Memory, SegmentAsk, SwitchLimit, SystemCpus};
 use crate::demand::device_demand::DeviceDemand;
@@ -16,10 +17,10 @@ use muster_model::time::TimeLimit;
 use muster_model::topology::switch_wait_s;
 
 impl Demand {
-    /// Works out the needs.
+    /// Computes the demand.
     ///
     /// # Errors
-    /// The reason for which the job cannot run in this partition as it is configured.
+    /// The reason why the job cannot run in this partition as it is configured.
     pub(crate) fn new(
         ask: &ResourceAsk,
         limit: TimeLimit,
@@ -88,9 +89,9 @@ impl Demand {
     }
 }
 
-/// With whom a job shares its nodes and their CPUs.
+/// How a job shares its nodes and their CPUs.
 struct NodeSharing {
-    /// See [`Demand`], as all of these.
+    /// The fields are those of [`Demand`].
     sharers: u32,
     spec: Option<SystemCpus>,
     whole: bool,
@@ -125,7 +126,7 @@ impl NodeSharing {
     }
 }
 
-/// How many nodes a job takes.
+/// The number of nodes of a job.
 struct NodeSpan {
     least: u32,
     most: u32,
@@ -136,7 +137,8 @@ impl NodeSpan {
     fn new(ask: &ResourceAsk, part: &PartView, least: u32, devices: &DeviceDemand) -> NodeSpan {
         let least = ask.min_nodes.max(least).max(part.config.min_nodes).max(1);
         let most = match (ask.max_nodes, ask.ntasks) {
-            // Tasks take the fewest nodes that they fit on; without them a range is all that there is.
+            // Tasks use the fewest nodes that they fit on; without tasks only the range of nodes
+            // counts.
             (Some(_), None) if ask.use_min_nodes && !devices.of_job() => least,
             (Some(most), _) => most,
             (None, Some(_)) => u32::MAX,
@@ -166,7 +168,8 @@ fn named_nodes(list: &Option<String>, fleet: &Fleet) -> Result<Vec<u32>, Reason>
         .ok_or(Reason::BadConstraints)
 }
 
-/// Fewest nodes with which all that are required are among them, and so many of classes as constraints count.
+/// The smallest number of nodes that contains all required nodes and satisfies the counts of the
+/// constraint.
 fn least_nodes(required: &[u32], counts: &[Counts]) -> u32 {
     let counted = counts
         .iter()
@@ -175,12 +178,12 @@ fn least_nodes(required: &[u32], counts: &[Counts]) -> u32 {
     counted.min().unwrap_or(0).max(required)
 }
 
-/// Whether `SelectTypeParameters` has the word.
+/// Whether `SelectTypeParameters` contains the word.
 fn selects(config: &ClusterConfig, word: &str) -> bool {
     config.select_parameters.iter().any(|p| p == word)
 }
 
-/// The devices, with defaults of the partition and the cluster.
+/// The requested devices, with defaults of the partition and the cluster.
 fn devices_of(
     ask: &ResourceAsk,
     config: &ClusterConfig,
@@ -199,8 +202,8 @@ fn devices_of(
     Ok(devices)
 }
 
-/// Whether tasks are spread evenly. CPUs are taken of one node after another, as Slurm does; whole nodes have more than tasks
-/// need.
+/// Whether tasks are spread evenly. CPUs are taken from one node after another, as in Slurm; whole
+/// nodes have more CPUs than the tasks need.
 fn is_even(ask: &ResourceAsk, config: &ClusterConfig, whole: bool) -> bool {
     let is_cyclic = |text: &String| text.starts_with("cyclic");
     packs(ask, selects(config, "CR_Pack_Nodes")).map_or(
@@ -218,7 +221,7 @@ fn switch_limit(ask: &ResourceAsk, config: &ClusterConfig, part: &PartView) -> O
     })
 }
 
-/// Whether tasks fill one node after another, if `--distribution` or the site says.
+/// Whether tasks fill one node after another, as `--distribution` or the site requires.
 fn packs(ask: &ResourceAsk, site_packs: bool) -> Option<bool> {
     let words = ask.distribution.as_deref().unwrap_or("").split(',');
     let word = |w: &str| match w.to_ascii_lowercase().as_str() {
@@ -301,7 +304,7 @@ fn memory_of(ask: &ResourceAsk, part: &PartView, config: &ClusterConfig) -> Memo
     }
 }
 
-/// Which classes may run the batch script, if `--batch` says.
+/// The classes of nodes that may run the batch script, with `--batch`.
 fn batch_mask(ask: &ResourceAsk, classes: &[NodeClass]) -> Result<Option<Vec<bool>>, Reason> {
     let Some(text) = &ask.batch else {
         return Ok(None);

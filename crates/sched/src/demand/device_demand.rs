@@ -1,5 +1,5 @@
-//! Devices that a job needs, by what it counts them: nodes, sockets, tasks, or the whole job; and CPUs and memory that
-//! go with GPUs. What a node has is in `fleet`.
+//! Devices that a job needs, per node, socket, task or for the whole job, and the CPUs and memory
+//! allocated with GPUs. The devices of nodes are in `fleet`.
 
 use crate::demand::pick::{JobShare, Pick, SHARES_MAX};
 use crate::nodes::class::{GresCount, NodeClass};
@@ -12,7 +12,8 @@ use muster_model::spec::{DeviceBinding, GPU, GresAsk, ResourceAsk};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Devices of which a node has more are only counted: a whole node does not come with all of them.
+/// Devices above this number per node are only counted: a job on whole nodes does not get all of
+/// them.
 const TRACKED_MAX: u64 = 1024;
 
 /// Available resources of a node.
@@ -27,24 +28,24 @@ pub(crate) struct Available<'a> {
     pub(crate) room: &'a Room,
 }
 
-/// The devices that a job needs.
+/// The devices that a job requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DeviceDemand {
-    /// On each node, however it is counted.
+    /// Devices on each node, in whatever unit they were requested.
     fixed: Vec<GresCount>,
-    /// For each task, beyond that.
+    /// Devices for each task, in addition.
     per_task: Vec<GresCount>,
-    /// For each task, out of what is on each node: tasks that a node has devices for at most.
+    /// Devices for each task out of the fixed ones of a node: they limit the tasks of a node.
     tasks_at_most: Option<u32>,
-    /// On each of so many sockets; in `fixed` too.
+    /// Devices on each of a number of sockets; they are part of `fixed` too.
     per_socket: Vec<GresCount>,
     sockets: u32,
-    /// Of the whole job.
+    /// Devices for the whole job.
     per_job: Vec<GresCount>,
     tasks_per_gpu: Option<u32>,
     cpus_per_gpu: u32,
     enforced: bool,
-    /// All that the nodes have.
+    /// All devices of the nodes.
     whole: bool,
 }
 
@@ -61,7 +62,7 @@ fn same(a: &GresCount, b: &GresCount) -> bool {
     (&a.name, &a.kind) == (&b.name, &b.kind)
 }
 
-/// GPUs in a list.
+/// Number of GPUs in a list.
 pub(crate) fn gpus(list: &[GresCount]) -> u64 {
     let gpus = list.iter().filter(|gres| gres.name == GPU);
     gpus.map(|gres| gres.count).sum()
@@ -72,10 +73,10 @@ fn least(n: u64) -> u32 {
 }
 
 impl DeviceDemand {
-    /// The devices that the job asks for; with `whole`, all others of its nodes, too.
+    /// The devices that the job requests; with `whole`, also all others of its nodes.
     ///
     /// # Errors
-    /// More kinds of devices than a job may count over all nodes.
+    /// The job requests more kinds of devices for the whole job than are supported.
     pub(crate) fn new(ask: &ResourceAsk, whole: bool) -> Result<DeviceDemand, Reason> {
         let devices = ask.devices();
         let sockets = ask.sockets_per_node.unwrap_or(1).max(1);
@@ -119,12 +120,12 @@ impl DeviceDemand {
         })
     }
 
-    /// The site has CPUs next to devices only.
+    /// The site requires CPUs next to the devices.
     pub(crate) fn enforce(&mut self) {
         self.enforced = true;
     }
 
-    /// Sets the CPUs that go with each GPU where the job does not.
+    /// Sets the number of CPUs per GPU if the job does not.
     pub(crate) fn default_cpus_per_gpu(&mut self, cpus: u32) {
         if self.cpus_per_gpu == 0 {
             self.cpus_per_gpu = cpus;
@@ -142,17 +143,17 @@ impl DeviceDemand {
         self.fixed.is_empty() && self.per_task.is_empty() && self.per_job.is_empty()
     }
 
-    /// Whether some are counted over all nodes.
+    /// Whether some devices are requested for the whole job.
     pub(crate) fn of_job(&self) -> bool {
         !self.per_job.is_empty()
     }
 
-    /// How many of each kind the whole job needs.
+    /// Number of devices of each kind that the whole job needs.
     pub(crate) fn of_all_nodes(&self) -> impl Iterator<Item = u64> + '_ {
         self.per_job.iter().map(|gres| gres.count)
     }
 
-    /// Nodes that the job may have, of which each has at least one of the job's devices.
+    /// Maximum number of nodes if each must have at least one of the job's devices.
     pub(crate) fn most_nodes(&self) -> u32 {
         match self.of_job() {
             true => least(self.of_all_nodes().sum()).max(1),
@@ -160,22 +161,23 @@ impl DeviceDemand {
         }
     }
 
-    /// Sockets of a node on each of which there are some, and so a core; 0 if that does not matter.
+    /// Number of sockets of a node that need devices, and therefore a core; 0 if sockets do not
+    /// matter.
     pub(crate) fn sockets(&self) -> u32 {
         self.sockets
     }
 
-    /// Tasks that share one of the job's GPUs.
+    /// Number of tasks that share one of the job's GPUs.
     pub(crate) fn tasks_per_gpu(&self) -> Option<u32> {
         self.tasks_per_gpu
     }
 
-    /// Whether it matters where on a node they are.
+    /// Whether the location of devices on a node matters.
     pub(crate) fn looks_at_sockets(&self) -> bool {
         self.sockets > 0 || (self.enforced && !self.is_empty())
     }
 
-    /// The locality rules for a node whose sockets give that many CPUs at most.
+    /// Locality rules on a node whose sockets give at most that many CPUs.
     pub(crate) fn nearness(&self, cpus_of_socket: Option<u32>) -> Option<Nearness> {
         (self.looks_at_sockets() || cpus_of_socket.is_some()).then(|| Nearness {
             enforced: self.enforced,
@@ -185,18 +187,18 @@ impl DeviceDemand {
         })
     }
 
-    /// CPUs that go with so many GPUs.
+    /// Number of CPUs that are allocated with a number of GPUs.
     pub(crate) fn cpus_for(&self, gpus: u64) -> u32 {
         least(gpus.saturating_mul(u64::from(self.cpus_per_gpu)))
     }
 
-    /// Fewest GPUs of a node with so many tasks.
+    /// Minimum number of GPUs on a node for a number of tasks.
     pub(crate) fn least_gpus(&self, tasks: u32) -> u64 {
         let of_tasks = gpus(&self.per_task).saturating_mul(u64::from(tasks));
         gpus(&self.fixed).saturating_add(of_tasks)
     }
 
-    /// Most tasks that there are devices for.
+    /// Maximum number of tasks for which there are devices.
     pub(crate) fn tasks_in(&self, class: &NodeClass, left: Available<'_>) -> u32 {
         let Available {
             usable,
@@ -228,7 +230,7 @@ impl DeviceDemand {
         tasks
     }
 
-    /// The devices that a node gives towards those of the whole job.
+    /// The devices of a node that count towards the devices of the whole job.
     pub(crate) fn share_in(&self, class: &NodeClass, left: Available<'_>) -> JobShare {
         let mut share = JobShare::default();
         for (n, gres) in share.iter_mut().zip(&self.per_job) {
@@ -237,9 +239,9 @@ impl DeviceDemand {
         share
     }
 
-    /// A node's share without what is beyond the whole job's need, if it has so many nodes at least.
+    /// A node's share limited to the whole job's need, if the job has at least that many nodes.
     pub(crate) fn needed_of(&self, mut share: JobShare, nodes: u32) -> JobShare {
-        // Each of the others has one; of which kind is not known where there are several.
+        // Each of the other nodes gives one device; its kind is unknown if there are several kinds.
         let others = match self.per_job.len() {
             1 => nodes.saturating_sub(1),
             _ => 0,
@@ -250,7 +252,7 @@ impl DeviceDemand {
         share
     }
 
-    /// How many of those that are free there are CPUs and memory for.
+    /// Number of free devices for which the node has CPUs and memory.
     fn available_count(&self, free: u64, gres: &GresCount, available: Available<'_>) -> u64 {
         if gres.name != GPU {
             return free;
@@ -268,7 +270,7 @@ impl DeviceDemand {
     /// All devices that a node with this pick gives.
     pub(crate) fn on_node(&self, class: &NodeClass, pick: &Pick) -> Vec<GresCount> {
         if self.whole {
-            // A job with whole GPUs gets no parts of them.
+            // A job that requests whole GPUs gets no parts of them.
             let tracked = class.gres.iter().filter(|gres| {
                 gres.count <= TRACKED_MAX && (class.parts.is_empty() || !is_part(&gres.name))
             });
@@ -298,8 +300,8 @@ impl DeviceDemand {
         list
     }
 
-    /// Shares out the devices of the whole job over nodes that give so many at most: as many for each task as can be,
-    /// and one for every node.
+    /// Distributes the devices of the whole job over nodes with these maxima: evenly per task as
+    /// far as possible, and at least one on every node.
     pub(crate) fn share_out(&self, picks: &mut [Pick], most: &[JobShare]) {
         for (kind, of_job) in self.per_job.iter().enumerate() {
             let mut left = least(of_job.count);
@@ -332,7 +334,7 @@ impl DeviceDemand {
     }
 }
 
-/// The devices of one kind that a node gives.
+/// The devices of one kind on a node.
 #[derive(Clone, Copy)]
 struct NodeDevices {
     tasks: u32,
@@ -341,21 +343,22 @@ struct NodeDevices {
 }
 
 impl NodeDevices {
-    /// How many it gives if nodes give up to so many for each task, in parts of 2^32.
+    /// Number of devices that the node gives if nodes give up to this many per task, in units of
+    /// 2^-32.
     fn up_to(self, level: u64) -> u32 {
         let parts = u128::from(level) * u128::from(self.tasks);
         let count = u32::try_from(parts.div_ceil(1 << 32)).unwrap_or(u32::MAX);
         count.min(self.most).max(self.given)
     }
 
-    /// Orders nodes by how few devices they give for each task.
+    /// Orders nodes by devices per task, fewest first.
     fn cmp_by_task(self, other: NodeDevices) -> Ordering {
         let product = |count: u32, tasks: u32| u64::from(count) * u64::from(tasks);
         product(self.given, other.tasks).cmp(&product(other.given, self.tasks))
     }
 }
 
-/// A node that can give more. The greatest is the first to do so.
+/// A node that can give more devices. The greatest in this order gives the next one.
 struct NextToGive {
     node: NodeDevices,
     at: usize,
@@ -382,8 +385,8 @@ impl PartialEq for NextToGive {
 
 impl Eq for NextToGive {}
 
-/// Gives out devices, each of the node that gives the fewest for each of its tasks. Up to a common level that is worked out at
-/// once; what is left then is about one for each node.
+/// Assigns devices, each from the node with the fewest devices per task. Up to a common level this
+/// is computed in one step; about one device per node remains.
 fn give_evenly(nodes: &mut [NodeDevices], left: u32) {
     let before: u64 = nodes.iter().map(|node| u64::from(node.given)).sum();
     let wanted = before + u64::from(left);
@@ -422,7 +425,7 @@ fn give_evenly(nodes: &mut [NodeDevices], left: u32) {
     }
 }
 
-/// Free devices of a kind.
+/// Number of free devices of a kind.
 fn free_of(class: &NodeClass, room: &Room, request: &GresCount) -> u64 {
     let entries = class.gres.iter().zip(room.gres());
     let of_kind = entries.filter(|(entry, _)| is_a(entry, request));
@@ -446,7 +449,7 @@ mod tests {
         NodeDevices { tasks, given, most }
     }
 
-    /// One device after another.
+    /// Assigns one device after another.
     fn give_singly(nodes: &mut [NodeDevices], left: u32) {
         for _ in 0..left {
             let open = nodes.iter_mut().filter(|node| node.given < node.most);
@@ -482,7 +485,7 @@ mod tests {
         }
     }
 
-    /// A counted device may be there by the billion; one by one that does not end.
+    /// A counted device may exist by the billion; assigning them one by one would not end.
     #[test]
     fn devices_that_are_many_are_given_at_once() {
         let mut nodes = vec![node(1, 0, 3_000_000); 1000];

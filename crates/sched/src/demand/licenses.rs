@@ -1,4 +1,5 @@
-//! Licenses in a pass: those that starts take, those kept for jobs that are first in line, and the time when there will be enough.
+//! Licenses in a pass: those taken by starts, those held for jobs that are first in line, and the
+//! time at which enough will be free.
 
 use muster_core::state::{LicenseSource, State};
 use muster_model::ids::JobId;
@@ -13,52 +14,52 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(crate) struct LicenseDue {
     source: LicenseSource,
-    /// How many will be left when it starts.
+    /// Number of licenses left when the job starts.
     left: i64,
-    /// How many of these it wants.
+    /// Number of these licenses that the job requests.
     wanted: i64,
 }
 
-/// When a job can have its licenses, and what there is of them then.
+/// The time at which a job can have its licenses, and the number available then.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LicensesDue {
-    /// Absent if it can have them now.
+    /// `None` if the job can have them now.
     pub(crate) from: Option<Timestamp>,
     pub(crate) counts: Vec<LicenseDue>,
 }
 
-/// Licenses that a start of this pass gives back, and when.
+/// Licenses that a start of this pass will return, and when.
 #[derive(Clone, Debug)]
 struct StartedLicenses {
     end: Timestamp,
     counts: Counts,
 }
 
-/// Licenses kept for a waiting job from a time on.
+/// Licenses held for a waiting job from a time on.
 #[derive(Clone, Debug)]
 struct LicenseHold {
     source: LicenseSource,
     start: Timestamp,
-    /// Licenses that other jobs may have beyond that time.
+    /// Licenses that other jobs may use after that time.
     spare: i64,
 }
 
-/// Licenses, as a pass counts them.
+/// License counts of a pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Licenses {
-    /// Taken by starts of this pass.
+    /// Licenses taken by starts of this pass.
     taken: BTreeMap<LicenseSource, i64>,
     kept: Vec<LicenseHold>,
     started: Vec<StartedLicenses>,
 }
 
-/// Where and when a job would have them.
+/// Where and when a job would use licenses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span<'a> {
     pub(crate) state: &'a State,
     pub(crate) reservation: Option<&'a str>,
     pub(crate) now: Timestamp,
-    /// When it ends at the latest, if it starts now.
+    /// The latest end of the job if it starts now.
     pub(crate) end: Timestamp,
 }
 
@@ -71,7 +72,7 @@ impl Span<'_> {
         }
     }
 
-    /// Where each of these comes from.
+    /// The source of each license.
     pub(crate) fn sources(&self, counts: &Counts) -> Vec<LicenseSource> {
         counts.iter().map(|of| self.source(&of.name)).collect()
     }
@@ -80,22 +81,24 @@ impl Span<'_> {
 /// The alternatives of a job: it needs all licenses of one of them.
 pub(crate) fn asked(text: Option<&str>) -> Vec<Counts> {
     let text = text.filter(|t| !t.is_empty());
-    // What cannot be read was refused when it was submitted; what a job still asks for then nobody has.
+    // Submissions with unreadable licenses are refused. If a job still has some, nobody has these
+    // licenses.
     let mut asked = text.map_or(Vec::new(), |t| {
         parse_ask(t).unwrap_or_else(|| vec![vec![LicenseCount::new(t, 1)]])
     });
-    // Jobs of an older journal may have more than a submission now can.
+    // Jobs from an older journal may request more licenses than a submission may now.
     asked.truncate(LICENSE_ALTERNATIVES_MAX);
     asked
 }
 
 impl Licenses {
-    /// Whether no start of this pass has taken any.
+    /// Whether no start of this pass has taken licenses.
     pub(crate) fn are_untaken(&self) -> bool {
         self.taken.is_empty()
     }
 
-    /// The first alternative that is available now; `None` if none is. A request without licenses is an empty alternative.
+    /// The first alternative that is available now; `None` if none is. A job without licenses has
+    /// an empty alternative.
     pub(crate) fn to_be_had(&self, asked: &[Counts], span: Span<'_>) -> Option<Counts> {
         if asked.is_empty() {
             return Some(Counts::new());
@@ -118,8 +121,8 @@ impl Licenses {
         left - self.taken.get(&span.source(name)).copied().unwrap_or(0)
     }
 
-    /// What is available of the first alternative that fits once some jobs have ended, and how many it wants;
-    /// `None` if none can.
+    /// Availability of the first alternative that fits after some jobs have ended, and the
+    /// requested number; `None` if no alternative fits.
     pub(crate) fn without(
         &self,
         asked: &[Counts],
@@ -134,7 +137,7 @@ impl Licenses {
                 let pool = span
                     .state
                     .license_pool(&source.name, alloc.reservation.as_deref());
-                // Licenses kept from a time on include those that jobs give back before it.
+                // Licenses held from a time on include those that jobs return before it.
                 let later = span.state.limit_end(job).is_none_or(|end| end > after);
                 (pool == source.pool && later).then_some(i64::from(count))
             };
@@ -159,7 +162,7 @@ impl Licenses {
             .find_map(|one| one.iter().map(due).collect::<Option<Vec<LicenseDue>>>())
     }
 
-    /// A job that ends at `end` starts with them.
+    /// Takes the licenses for a job that ends at `end`.
     pub(crate) fn take(&mut self, counts: &Counts, sources: Vec<LicenseSource>, end: Timestamp) {
         if counts.is_empty() {
             return;
@@ -179,7 +182,8 @@ impl Licenses {
         }
     }
 
-    /// When the first of the alternatives fits as running jobs end, and how much there is of it then.
+    /// The time at which the first alternative fits as running jobs end, and the number available
+    /// then.
     pub(crate) fn earliest(
         &self,
         asked: &[Counts],
@@ -239,7 +243,7 @@ impl Licenses {
         None
     }
 
-    /// Keeps so many of what there will be from a time on.
+    /// Holds licenses from a time on.
     pub(crate) fn keep(&mut self, start: Timestamp, counts: Vec<LicenseDue>) {
         for LicenseDue {
             source,

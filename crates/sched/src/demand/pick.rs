@@ -1,15 +1,15 @@
 //! A choice of a node.
 
-/// Kinds of devices that a job may count over all of its nodes.
+/// Maximum number of device kinds that a job may request for all of its nodes together.
 pub(crate) const SHARES_MAX: usize = muster_model::limits::JOB_DEVICES_MAX;
-/// What one node gives of the devices of the whole job, kind by kind.
+/// Devices of one node that count towards the whole job, by kind.
 pub(crate) type JobShare = [u32; SHARES_MAX];
 
-/// A node chosen and the tasks it runs.
+/// A chosen node and its number of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) node: u32,
     pub(crate) tasks: u32,
-    /// Devices of the whole job that it gives.
+    /// Devices of the whole job on this node.
     pub(crate) share: JobShare,
 }

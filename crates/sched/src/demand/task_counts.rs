@@ -1,5 +1,6 @@
-//! How many tasks of a job fit on a node, by count and to the socket, cached for the last two kinds of nodes. Equal nodes hold equally many, and most
-//! nodes that placement visits one after another are equal, now and once their jobs have ended.
+//! How many tasks of a job fit on a node, by count and by socket, cached for the last two kinds of
+//! nodes. Equal nodes fit equally many tasks, and most nodes that placement visits in sequence are
+//! equal, both now and after their jobs have ended.
 
 use crate::demand::pick::Pick;
 use crate::demand::{Demand, FitAsk, SocketFit};
@@ -8,7 +9,7 @@ use crate::nodes::node_map::NodeMap;
 use crate::nodes::room::{Detail, Room};
 use std::cell::RefCell;
 
-/// An answer.
+/// A cached result.
 #[derive(Debug)]
 struct CachedCount {
     /// Number of the node's class.
@@ -17,12 +18,12 @@ struct CachedCount {
     tasks: u32,
 }
 
-/// The last answers, the later one first.
+/// The last results, the latest first.
 #[derive(Debug, Default)]
 pub(crate) struct TaskCounts(RefCell<[Option<CachedCount>; 2]>);
 
 impl TaskCounts {
-    /// [`Demand::tasks_in`], of always the same demand. `number` is that of the class.
+    /// [`Demand::tasks_in`], always for the same demand. `number` is that of the class.
     pub(crate) fn tasks_in(
         &self,
         demand: &Demand,
@@ -30,7 +31,7 @@ impl TaskCounts {
         class: &NodeClass,
         room: &Room,
     ) -> u32 {
-        // Rooms with devices are costly to keep, and seldom equal.
+        // Rooms with devices are costly to store and seldom equal.
         if room.devices.is_some() {
             return demand.tasks_in(class, room);
         }
@@ -51,7 +52,7 @@ impl TaskCounts {
     }
 }
 
-/// An answer about sockets.
+/// A cached result for sockets.
 #[derive(Debug)]
 struct CachedFit {
     class: u32,
@@ -60,24 +61,25 @@ struct CachedFit {
     found: Option<Pick>,
 }
 
-/// The last answer about a node.
+/// The last result for a node.
 #[derive(Debug)]
 struct KnownFit {
     ask: FitAsk,
     found: Option<Pick>,
 }
 
-/// Answers about sockets in one search for nodes, of always the same demand.
+/// Results for sockets in one search for nodes, always for the same demand.
 #[derive(Debug, Default)]
 pub(crate) struct SocketFits {
-    /// The last answers, the later one first.
+    /// The last results, the latest first.
     last: RefCell<[Option<CachedFit>; 2]>,
-    /// The last answer about each node: it is looked at for each alternative.
+    /// The last result for each node, which is looked at once per alternative.
     by_node: RefCell<NodeMap<KnownFit>>,
 }
 
 impl SocketFits {
-    /// [`Demand::fit_to_sockets`], and the number of tries that this took. `number` is that of the class.
+    /// [`Demand::fit_to_sockets`], and the number of comparisons that this took. `number` is that
+    /// of the class.
     pub(crate) fn fit(
         &self,
         demand: &Demand,
@@ -98,7 +100,7 @@ impl SocketFits {
             };
         }
         let Some(detail) = detail() else {
-            // Nothing is known of its sockets.
+            // The sockets of the node are not known.
             return SocketFit {
                 pick: here(Some(pick)),
                 tries: 0,

@@ -1,5 +1,6 @@
-//! `muster why`: what a job waits for, who is ahead of it, when it will start and what would start it sooner. The
-//! times come from forecasts; each change is tried by a forecast of its own.
+//! `muster why`: what a job waits for, which jobs are ahead of it, when it will start and which
+//! changes would start it sooner. The times come from forecasts; each change is evaluated by its
+//! own forecast.
 
 mod changes;
 
@@ -21,16 +22,16 @@ use muster_model::time::{TimeLimit, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Jobs ahead that are listed.
+/// Number of jobs ahead that are listed.
 const AHEAD_MAX: usize = 10;
-/// Changes that are tried.
+/// Number of changes that are tried.
 const CHANGES_MAX: usize = 24;
-/// Instants that all forecasts of changes may play through.
+/// Number of instants that all forecasts of changes together may simulate.
 const INSTANTS_MAX: usize = 60_000;
-/// A change that gains less is not worth telling, milliseconds.
+/// A change that gains less than this is not reported, milliseconds.
 const GAIN_MS: u64 = 30_000;
 
-/// Explains why a job waits, to someone who sees so much; `None` if there is no such job.
+/// Explains why a job waits, limited to what the user may see; `None` if there is no such job.
 pub fn explain(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Option<Explanation> {
     let job = state.jobs.get(&id)?;
     let mut explanation = Explanation {
@@ -57,7 +58,7 @@ pub fn explain(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Opt
     explanation.waits_for = waits_for(state, job, now, view);
     explanation.times = times(state, job, now, view);
     (explanation.ahead, explanation.ahead_count) = ahead(state, job, &found);
-    // Others are counted, not named.
+    // Other jobs are counted, not listed.
     explanation.ahead.retain(|ahead| view.sees_job(ahead.job));
     (explanation.sooner, explanation.tried) = sooner(state, job, explanation.start.as_ref(), now);
     Some(explanation)
@@ -103,13 +104,13 @@ fn state_text(state: &State, job: &Job, view: &View<'_>) -> String {
     }
 }
 
-/// The reasons that keep a job back now, a sentence each.
+/// The reasons that block a job now, one sentence each.
 pub(crate) fn obstacles(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Vec<String> {
     let job = state.jobs.get(&id);
     job.map_or(Vec::new(), |job| waits_for(state, job, now, view))
 }
 
-/// The events that a job waits for, a sentence each.
+/// The events that a job waits for, one sentence each.
 fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<String> {
     let ask = &job.spec.ask;
     let partitions = match job.spec.partitions.as_slice() {
@@ -221,7 +222,7 @@ fn waits_for(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<S
     }
 }
 
-/// Times to come that what it waits for depends on.
+/// Future times that the job's start depends on.
 fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<Moment> {
     let mut all = Vec::new();
     let mut tell = |what: String, at: Option<Timestamp>| {
@@ -276,7 +277,7 @@ fn times(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<Momen
     all
 }
 
-/// How many of the job's licenses are free, and which jobs have the others.
+/// Number of the job's licenses that are free, and the jobs that use the others.
 fn licenses(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let all = asked(job.spec.licenses.as_deref());
@@ -322,7 +323,7 @@ fn licenses(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> Vec<St
     lines
 }
 
-/// The limit that keeps it back, whose that is, and what counts already.
+/// The limit that blocks the job, the entity that has the limit, and its present use.
 fn limit(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> String {
     let reason = job.reason.name();
     let Some(over) = state.waits_for_limit(job, now) else {
@@ -338,7 +339,7 @@ fn limit(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> String {
         Scope::QosUser(qos, user) => format!("QOS {qos}, for user {user}"),
         Scope::QosAccount(qos, account) => format!("QOS {qos}, for account {account}"),
     };
-    // Where it is one user's, that is the owner.
+    // If the entity is one user, it is the job's owner.
     let is_of_user = over.scope.user().is_some();
     let used = match over.used {
         0 => String::new(),
@@ -348,7 +349,7 @@ fn limit(state: &State, job: &Job, now: Timestamp, view: &View<'_>) -> String {
     format!("{} of {whose} keeps it back{used}.", over.limit)
 }
 
-/// The array's `%` limit keeps a task back.
+/// The array's `%` limit blocks a task.
 fn throttled(state: &State, job: &Job) -> String {
     let array = job.submission();
     let most = state.arrays.get(&array).and_then(|info| info.throttle);
@@ -358,7 +359,7 @@ fn throttled(state: &State, job: &Job) -> String {
     )
 }
 
-/// Earlier jobs of the same owner and name that are not over, the first few of them.
+/// Earlier unfinished jobs of the same owner and name, up to a few.
 fn earlier_of_name(state: &State, job: &Job) -> String {
     const LISTED_MAX: usize = 5;
     let names = state.by_owner.get(&job.spec.owner.uid);
@@ -439,14 +440,14 @@ fn wanted(job: &Job) -> String {
     text
 }
 
-/// Nodes that it names.
+/// The nodes that the job requests by name.
 fn nodes_named(job: &Job) -> BTreeSet<String> {
     let list = job.spec.ask.nodelist.as_deref();
     let names = list.and_then(|list| hostlist::parse(list).ok());
     names.unwrap_or_default().into_iter().collect()
 }
 
-/// Nodes that are out of service and that it needs.
+/// Nodes that the job needs and that are out of service.
 fn unavailable(state: &State, job: &Job, view: &View<'_>) -> Vec<String> {
     let names = nodes_named(job);
     let partitions = partitions_of(job);
@@ -490,7 +491,7 @@ fn unavailable(state: &State, job: &Job, view: &View<'_>) -> Vec<String> {
     lines
 }
 
-/// Whether one of its partitions has as many nodes as it asks for.
+/// Whether one of the job's partitions has as many nodes as the job requests.
 fn large_enough(state: &State, job: &Job) -> bool {
     let partitions = partitions_of(job);
     let mut known = partitions.iter().filter_map(|p| state.partition(p));
@@ -519,7 +520,7 @@ fn partitions_of(job: &Job) -> Vec<String> {
     }
 }
 
-/// Whether it is nodes in use, or kept for others, that a job waits for.
+/// Whether a job waits for nodes that are in use or reserved.
 fn waits_for_nodes(job: &Job) -> bool {
     job.is_startable()
         && matches!(
@@ -532,8 +533,8 @@ fn waits_for_nodes(job: &Job) -> bool {
         )
 }
 
-/// Who is ahead: those that run on the nodes where it will start, and those that start on them first. Nobody is where it
-/// waits for something else than nodes.
+/// Jobs ahead: those that run on the nodes where the job will start, and those that will start on
+/// them first. The list is empty if the job waits for something other than nodes.
 fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
     let start = found.starts.get(&job.id);
     let Some(start) = start.filter(|_| waits_for_nodes(job)) else {
@@ -570,7 +571,7 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
         }
     }
     running.sort_by_key(|a| (a.until.unwrap_or(Timestamp(i64::MAX)), a.job));
-    // Of those that are expected to start at the same time, who comes first in the queue is ahead.
+    // Of jobs with the same expected start, the earlier one in the queue is ahead.
     let (order, scale) = (QueueOrder::new(state), Scale::new(state));
     let place = |job: &Job| {
         let tier = state
@@ -608,7 +609,7 @@ fn ahead(state: &State, job: &Job, found: &Forecast) -> (Vec<Ahead>, u32) {
     (running, count)
 }
 
-/// Changes that would start the job sooner, soonest first; and how many changes were tried.
+/// Changes that would start the job sooner, the soonest first; and the number of changes tried.
 fn sooner(
     state: &State,
     job: &Job,

@@ -1,5 +1,5 @@
-//! Allocations of jobs by node, with their ends. From these follows what a node has free at a later time. Kept up to date
-//! with the state by job and node.
+//! Allocations of jobs by node, with their ends. They determine what a node has free at a later
+//! time. They follow the state by job and node.
 
 use crate::nodes::class::NodeClass;
 use crate::nodes::devices::give_back;
@@ -11,42 +11,43 @@ use muster_model::job::NodeShare;
 use muster_model::time::Timestamp;
 use std::ops::Range;
 
-/// When a job ends of which nothing is known.
+/// The end of a job whose end is not known.
 pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);
-/// When a job ends that is being cleaned up.
+/// The end of a job that is being cleaned up.
 pub(crate) const ANY_MOMENT: Timestamp = Timestamp(i64::MIN);
 
-/// When a job ends.
+/// The end of a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobEnds {
     pub(crate) job: JobId,
-    /// As it is expected to.
+    /// The expected end.
     pub(crate) planned: Timestamp,
-    /// At the latest.
+    /// The latest end.
     pub(crate) limit: Timestamp,
 }
 
-/// The part of a node that a job has.
+/// A job's part of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAllocation {
     pub(crate) job: JobId,
-    /// When it is expected to end.
+    /// The expected end of the job.
     pub(crate) planned: Timestamp,
-    /// When it ends at the latest.
+    /// The latest end of the job.
     pub(crate) limit: Timestamp,
     pub(crate) cpus: CpuSet,
-    /// It is stopped: others have its CPUs, and it is not counted among the node's jobs.
+    /// The job is stopped: other jobs use its CPUs, and it is not counted among the node's jobs.
     pub(crate) lent: bool,
     pub(crate) mib: u64,
-    /// Devices, by their place in the node's class.
+    /// Devices, by their index in the node's class.
     pub(crate) gres: Vec<(u32, CpuSet)>,
-    /// It is in a plan that is not carried out yet.
+    /// The allocation is part of a plan that has not been carried out yet.
     pub(crate) proposed: bool,
-    /// The partition it was placed in, by its number; [`NOWHERE`] if there is no such partition any more.
+    /// Number of the partition in which the job was placed; [`NOWHERE`] if that partition does not
+    /// exist any more.
     pub(crate) part: u32,
 }
 
-/// Which of a job's ends are counted on.
+/// The kind of job ends that is counted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
     /// Expected ends.
@@ -55,11 +56,11 @@ pub(crate) enum Ends {
     Limits,
 }
 
-/// When jobs are taken to end.
+/// Assumptions about job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndAssumption {
     pub(crate) ends: Ends,
-    /// When those end of which that is not known, if ever.
+    /// The assumed end of jobs whose end is not known, if any.
     pub(crate) endless: Option<Timestamp>,
 }
 
@@ -106,13 +107,13 @@ impl NodeAllocation {
         }
     }
 
-    /// Whether it has the same, and until the same time.
+    /// Whether another allocation has the same resources until the same time.
     pub(crate) fn is_like(&self, other: &NodeAllocation) -> bool {
         let times = |t: &NodeAllocation| (t.planned, t.limit, t.mib, t.part, t.lent);
         times(self) == times(other) && self.cpus == other.cpus && self.gres == other.gres
     }
 
-    /// When it leaves.
+    /// The time at which the job leaves.
     pub(crate) fn end(&self, assumed: EndAssumption) -> Timestamp {
         let end = match assumed.ends {
             Ends::Planned => self.planned,
@@ -124,8 +125,8 @@ impl NodeAllocation {
         end
     }
 
-    /// Gives the allocation back to `room`, of which jobs may have `most` CPUs. `layers` are the CPUs that several of the remaining
-    /// jobs have.
+    /// Returns the allocation to `room`, of which jobs may use at most `most` CPUs. `layers` are
+    /// the CPUs that several of the remaining jobs use.
     pub(crate) fn leave(
         &self,
         class: &NodeClass,
@@ -153,7 +154,7 @@ impl NodeAllocation {
     }
 }
 
-/// CPUs of a node that several jobs have, to follow how these leave: mostly there are none.
+/// CPUs of a node used by several jobs, to follow as these jobs leave; usually empty.
 pub(crate) fn layers_of(layers: &[CpuSet]) -> Vec<CpuSet> {
     match layers.is_empty() {
         true => Vec::new(),
@@ -161,8 +162,8 @@ pub(crate) fn layers_of(layers: &[CpuSet]) -> Vec<CpuSet> {
     }
 }
 
-/// Whether the memory that goes with these CPUs has room for the job's part there. Who has CPUs of several domains is
-/// taken to have memory of each in proportion.
+/// Whether the memory next to these CPUs has room for the job's part there. A job with CPUs of
+/// several domains is assumed to use memory of each domain in proportion.
 pub(crate) fn memory_near(
     class: &NodeClass,
     allocations: &[NodeAllocation],
@@ -186,18 +187,18 @@ pub(crate) fn memory_near(
     used.sum::<u64>() + needed <= part(class.mib, width, class.cpus)
 }
 
-/// Nodes in the order in which their room or what is on them changed.
+/// Nodes in the order in which their room or their jobs changed.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     nodes: Vec<u32>,
-    /// Changes that are no longer in `nodes`.
+    /// Number of changes that were removed from `nodes`.
     dropped: u64,
-    /// How often anything changed.
+    /// Total number of changes.
     version: u64,
 }
 
 impl Changes {
-    /// A node changed.
+    /// Records a change of a node.
     pub(crate) fn note(&mut self, node: u32) {
         self.version += 1;
         if self.nodes.last() != Some(&node) {
@@ -205,24 +206,24 @@ impl Changes {
         }
     }
 
-    /// As long as it is the same, nothing of any node has changed.
+    /// While the version stays the same, no node has changed.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// All changes so far; to be given to [`Changes::since`].
+    /// Number of all changes so far, to be passed to [`Changes::since`].
     pub(crate) fn count(&self) -> u64 {
         self.dropped + self.nodes.len() as u64
     }
 
-    /// Changes after the first `count`; `None` if these are not kept any more.
+    /// Changes after the first `count`; `None` if they were removed.
     pub(crate) fn since(&self, count: u64) -> Option<&[u32]> {
         let from = usize::try_from(count.checked_sub(self.dropped)?).ok()?;
-        // The last one noted may have changed once more without being noted again.
+        // The last recorded node may have changed again without a new record.
         self.nodes.get(from.saturating_sub(1)..)
     }
 
-    /// Keeps no more than so many.
+    /// Limits the number of stored changes.
     pub(crate) fn trim(&mut self, most: usize) {
         if self.nodes.len() > most {
             self.dropped += self.nodes.len() as u64;

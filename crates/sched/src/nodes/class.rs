@@ -1,4 +1,5 @@
-//! Classes of equal nodes: what does not change about a node while it is configured so.
+//! Classes of equal nodes: the properties of a node that stay the same while its configuration
+//! does.
 
 use muster_model::cpuset::CpuSet;
 use muster_model::gpu_parts::{self, Entry, PartsOfGpus};
@@ -10,41 +11,43 @@ use std::ops::Range;
 /// A position that does not exist.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// Nodes of one kind: everything static that placement depends on.
+/// One kind of nodes: all static properties that placement depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NodeClass {
-    /// CPUs by number: jobs get those of `open`.
+    /// Number of CPUs; jobs get those in `open`.
     pub(crate) cpus: u32,
-    /// CPUs that the system does not keep for itself.
+    /// CPUs that are not reserved for the system.
     pub(crate) open: CpuSet,
-    /// CPUs that are handed out together: those of a socket with `CR_Socket`, of a core with `CR_Core`, else 1.
+    /// CPUs per granule: those of a socket with `CR_Socket`, of a core with `CR_Core`, else 1.
     pub(crate) granule: u32,
-    /// Of the cores that a job has alone it holds no more threads than it asks for (`CR_CPU`).
+    /// Of cores that a job uses exclusively, it holds only the requested threads (`CR_CPU`).
     pub(crate) by_thread: bool,
     pub(crate) threads_per_core: u32,
     pub(crate) cores_per_socket: u32,
     pub(crate) sockets: u32,
     /// NUMA domains of each socket.
     pub(crate) numa_per_socket: u32,
-    /// Distances between all domains of the node, row by row; empty if they are not known or all equal.
+    /// Distances between all domains of the node, row by row; empty if they are unknown or all
+    /// equal.
     pub(crate) distances: Vec<u32>,
     pub(crate) mib: u64,
     pub(crate) tmp_mib: u64,
     pub(crate) features: Vec<String>,
     pub(crate) gres: Vec<GresCount>,
-    /// CPUs next to each instance of each of them; empty where it is not known.
+    /// For each entry of `gres`, the CPUs next to each instance; empty if unknown.
     pub(crate) near: Vec<Vec<CpuSet>>,
-    /// The names by which programs know each of them.
+    /// For each entry of `gres`, the variables by which programs learn of it.
     pub(crate) gpu_env: Vec<GpuEnv>,
-    /// Which GPUs each of them are parts of; empty if none are.
+    /// For each entry of `gres`, the GPUs that its instances are parts of; empty if there are none.
     pub(crate) parts: Vec<Option<PartsOfGpus>>,
     /// Entries of `gres` that are never used up (`no_consume`).
     pub(crate) no_consume: Vec<bool>,
-    /// For each of them, for each instance, its links to all of that name; empty where none are known.
+    /// For each entry of `gres` and each instance, its links to all instances of that name; empty
+    /// if unknown.
     pub(crate) links: Vec<Vec<Vec<i32>>>,
-    /// Identifiers of the instances of each of them; empty if they have none.
+    /// For each entry of `gres`, the identifiers of its instances; empty if it has none.
     pub(crate) labels: Vec<Vec<String>>,
-    /// How parts of GPUs are given to jobs.
+    /// How jobs get parts of GPUs.
     pub(crate) part_rule: PartRule,
 }
 
@@ -54,7 +57,7 @@ impl NodeClass {
         whole_granules(&self.open, self.granule)
     }
 
-    /// With the CPUs that nobody else can have while these are in use.
+    /// These CPUs and those that no other job can use while these are in use.
     pub(crate) fn kept_with(&self, cpus: &CpuSet) -> CpuSet {
         if !self.by_thread {
             return cpus.clone();
@@ -64,7 +67,7 @@ impl NodeClass {
         whole.filter(|cpu| *cpu < self.cpus).collect()
     }
 
-    /// CPUs that are left if the system keeps so many of the last cores, or threads.
+    /// CPUs that remain if the system reserves a number of the last cores, or threads.
     pub(crate) fn cpus_without(&self, count: u32, threads: bool) -> CpuSet {
         let mut cpus = CpuSet::first(self.cpus);
         let shape = (self.cpus, self.sockets, self.cores_per_socket);
@@ -73,7 +76,7 @@ impl NodeClass {
     }
 }
 
-/// Generic resources of a name, and of a type where that matters.
+/// Generic resources of a name, and of a type if a type was given.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GresCount {
     pub(crate) name: String,
@@ -82,22 +85,22 @@ pub(crate) struct GresCount {
 }
 
 impl GresCount {
-    /// Whether what a node has counts as what is asked for.
+    /// Whether the node's resource matches a request.
     pub(crate) fn serves(&self, name: &str, kind: Option<&str>) -> bool {
         self.name == name && (kind.is_none() || kind == self.kind.as_deref())
     }
 }
 
-/// `SelectTypeParameters` about parts of GPUs.
+/// Settings of `SelectTypeParameters` for parts of GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PartRule {
-    /// Parts of several GPUs of a node make up what a job asks for (`MULTIPLE_SHARING_GRES_PJ`).
+    /// A job may combine parts of several GPUs of a node (`MULTIPLE_SHARING_GRES_PJ`).
     pub(crate) several_gpus: bool,
-    /// Of the GPU that has most parts left, rather than fewest (`LL_SHARED_GRES`).
+    /// Take parts of the GPU with the most free parts instead of the fewest (`LL_SHARED_GRES`).
     pub(crate) least_loaded: bool,
 }
 
-/// CPUs in granules that are free as a whole.
+/// CPUs whose whole granule is free.
 #[inline]
 pub(crate) fn whole_granules(free: &CpuSet, granule: u32) -> u32 {
     match granule {
@@ -120,7 +123,7 @@ fn granules_of(free: &CpuSet, granule: u32) -> u32 {
     whole
 }
 
-/// Devices that are unavailable, given those that jobs have.
+/// Devices that are unavailable, given the devices that jobs use.
 pub(crate) fn unavailable<'u>(class: &NodeClass, used: &'u [CpuSet]) -> Cow<'u, [CpuSet]> {
     if class.parts.is_empty() {
         return Cow::Borrowed(used);
@@ -135,12 +138,12 @@ pub(crate) fn unavailable<'u>(class: &NodeClass, used: &'u [CpuSet]) -> Cow<'u, 
     gpu_parts::unavailable(&entries, used)
 }
 
-/// Parts of the GPUs of an entry, where a job has them of one GPU only.
+/// The parts of GPUs of an entry, if a job must take them from one GPU.
 pub(crate) fn parts_of(class: &NodeClass, entry: usize) -> Option<&PartsOfGpus> {
     class.parts.get(entry)?.as_ref()
 }
 
-/// Free instances of each entry.
+/// Number of free instances of each entry.
 pub(crate) fn gres_room(class: &NodeClass, used: &[CpuSet]) -> Vec<u32> {
     let used = unavailable(class, used);
     let all = class.gres.iter().enumerate();

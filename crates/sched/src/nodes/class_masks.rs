@@ -1,6 +1,7 @@
-//! Which classes of nodes the alternatives of `--constraint` and `--prefer` admit, and of which they count nodes. Alternatives
-//! that admit and count the same are there once, and equal sets of classes are one in memory: what a user writes bounds what
-//! a lane keeps, and lanes share it (see [`AskCache`]).
+//! Classes of nodes that the alternatives of `--constraint` and `--prefer` admit, and classes for
+//! which they count nodes. Alternatives that admit and count the same are stored once, and equal
+//! sets of classes share memory. This bounds the memory that a user's option can occupy per lane,
+//! and lanes share it (see [`AskCache`]).
 
 use crate::nodes::class::NodeClass;
 use crate::nodes::node_ranges::NodeRanges;
@@ -12,22 +13,23 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Whether nodes of each class may be used.
+/// For each class, whether its nodes may be used.
 pub(crate) type Classes = Arc<[bool]>;
-/// Of which classes so many nodes must be taken, each node counted once.
+/// Classes from which a number of nodes must be taken; each node counts once.
 pub(crate) type Counts = Vec<(Classes, u32)>;
 
 /// Alternatives of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClassMasks {
-    /// For each: whether nodes of a class may be used.
+    /// For each alternative: the classes whose nodes may be used.
     pub(crate) alternatives: Arc<[Classes]>,
-    /// For each: of which classes so many nodes must be taken.
+    /// For each alternative: the classes from which a number of nodes must be taken.
     pub(crate) counts: Arc<[Counts]>,
 }
 
-/// What the latest request said of classes and of nodes to leave out, so that the lanes of a shape share it, and it is worked
-/// out once. Valid as long as nodes keep their classes and numbers, which those of a fleet do.
+/// Masks of the latest requests, so that the lanes of a shape share them and they are computed
+/// once. They stay valid as long as nodes keep their classes and numbers, which nodes of a fleet
+/// do.
 #[derive(Debug, Default)]
 pub(crate) struct AskCache {
     masks: RefCell<Option<CachedMasks>>,
@@ -48,7 +50,7 @@ struct CachedNodes {
     nodes: Arc<NodeRanges>,
 }
 
-/// All of a request that its masks depend on.
+/// The parts of a request that its masks depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MaskKey {
     constraint: Option<String>,
@@ -83,7 +85,7 @@ impl AskCache {
     /// The masks of a request.
     ///
     /// # Errors
-    /// [`Reason::BadConstraints`] if the constraint is not understood.
+    /// [`Reason::BadConstraints`] if the constraint cannot be parsed.
     pub(crate) fn masks(
         &self,
         ask: &ResourceAsk,
@@ -103,7 +105,7 @@ impl AskCache {
         Ok(masks)
     }
 
-    /// The nodes of a list, which `numbers` reads.
+    /// The nodes of a list; `numbers` converts it.
     pub(crate) fn excluded(
         &self,
         list: Option<&str>,
@@ -124,12 +126,12 @@ impl AskCache {
     }
 }
 
-/// Sets of classes that expressions admit. Each feature is looked for in each class once.
+/// Sets of classes that expressions admit. Each feature is looked up in each class once.
 struct ClassSets<'a> {
     classes: &'a [NodeClass],
     fits: Vec<bool>,
     of_features: HashMap<&'a str, Vec<bool>>,
-    /// Equal ones are one in memory.
+    /// Shares the memory of equal sets.
     known: HashSet<Classes>,
 }
 
@@ -149,7 +151,7 @@ impl<'a> ClassSets<'a> {
         }
     }
 
-    /// Classes that all of the expressions hold for, or any of them.
+    /// Classes for which all of the expressions hold, or any of them.
     fn joined(&mut self, parts: &'a [Expr], all: bool) -> Vec<bool> {
         let mut set = vec![all; self.classes.len()];
         for part in parts {
@@ -164,7 +166,7 @@ impl<'a> ClassSets<'a> {
         set
     }
 
-    /// Classes that fit and for which all of these hold.
+    /// The given classes that satisfy all of these expressions.
     fn set(&mut self, exprs: impl Iterator<Item = &'a Expr>) -> Classes {
         let mut set = self.fits.clone();
         for expr in exprs {
@@ -180,8 +182,8 @@ impl<'a> ClassSets<'a> {
     }
 }
 
-/// Which classes may be used by alternative of the constraint, those that are preferred first, and of which so many nodes must
-/// be taken.
+/// The classes that may be used, by alternative of the constraint with the preferred ones first,
+/// and the counts of nodes that must be taken.
 fn class_masks(key: &MaskKey, classes: &[NodeClass]) -> Result<ClassMasks, Reason> {
     let parsed = |text: &Option<String>| match text.as_deref().filter(|t| !t.is_empty()) {
         Some(text) => features::alternatives(text).ok_or(Reason::BadConstraints),
@@ -195,7 +197,7 @@ fn class_masks(key: &MaskKey, classes: &[NodeClass]) -> Result<ClassMasks, Reaso
     };
     let preferred = (prefer.iter())
         .flat_map(|p| required.iter().map(move |r| (Some(p), *r)))
-        // Submissions with more are refused; what is preferred, a job can do without.
+        // Submissions with more alternatives are refused; preferred ones are optional.
         .take(CONSTRAINT_ALTERNATIVES_MAX);
     let mut sets = ClassSets {
         classes,
@@ -242,7 +244,7 @@ mod tests {
         AskCache::default().masks(&ask, &classes).expect("read")
     }
 
-    /// What a few hundred bytes of options say is no more in memory than what they differ in.
+    /// A few hundred bytes of options occupy no more memory than their different sets need.
     #[test]
     fn equal_alternatives_and_counts_are_there_once() {
         let text = format!("[{}]&{}", ["f"; 64].join("|"), ["f*1"; 40].join("&"));
@@ -254,11 +256,11 @@ mod tests {
             .collect();
         assert_eq!(counts, [[80], [40]]);
         assert!(Arc::ptr_eq(&one.alternatives[0], &one.counts[1][0].0));
-        // Different words for the same classes.
+        // Different expressions that admit the same classes.
         assert_eq!(masks("[f|f&f|(f|g)|g]", "").alternatives.len(), 2);
     }
 
-    /// Jobs of an older journal may name more than a submission now can.
+    /// Jobs from an older journal may name more alternatives than a submission may now.
     #[test]
     fn what_is_preferred_multiplies_to_a_bounded_number() {
         let features: Vec<String> = (0..64).map(|n| format!("f{n}")).collect();

@@ -1,5 +1,6 @@
-//! Which CPUs of a node a job gets: in as few NUMA domains as can be, of one socket before two, where they are left with
-//! least; whole cores (or sockets) where the site gives them whole. Pure arithmetic on what is free.
+//! Chooses CPUs of a node for a job: in the fewest NUMA domains, on one socket before two, and
+//! where the fewest CPUs remain free; whole cores (or sockets) if the site allocates them whole.
+//! Pure arithmetic on free CPUs.
 
 use crate::nodes::class::NodeClass;
 use muster_model::cpuset::CpuSet;
@@ -10,19 +11,20 @@ use std::cmp::Reverse;
 struct FreeGranules {
     place: usize,
     free: u32,
-    /// How much of the memory and devices of the job is in other domains.
+    /// The part of the job's memory and devices that lies in other domains.
     far: Far,
 }
 
-/// Which of a job's devices and memory are not next to some CPUs. Devices weigh more: far memory is reached, only slower.
+/// Whether a job's devices and memory are far from some CPUs. Devices count more, because far
+/// memory is reachable and only slower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Far {
     pub(crate) devices: bool,
     pub(crate) memory: bool,
 }
 
-/// Picks so many CPUs of those that are free. `far` says what cannot be had next to a range of CPUs, given as its first
-/// and the one after its last.
+/// Chooses a number of free CPUs. `far` returns what is not next to a range of CPUs, given by its
+/// first CPU and the CPU after its last.
 pub(crate) fn pick(
     class: &NodeClass,
     free: &CpuSet,
@@ -31,7 +33,7 @@ pub(crate) fn pick(
 ) -> CpuSet {
     let granule = class.granule.max(1);
     if granule == 1 && cpus == free.len() {
-        // It gets all that there is.
+        // The job gets all free CPUs.
         return free.clone();
     }
     let want = cpus.div_ceil(granule);
@@ -61,8 +63,8 @@ pub(crate) fn pick(
     };
     let mut out = CpuSet::default();
     if each == 1 {
-        // A socket is a domain: one that has enough is chosen without a list of all, of which there may be hundreds where
-        // the configuration counts CPUs only.
+        // A socket counts as one domain: a socket with enough CPUs is chosen without building a
+        // list of all, which may contain hundreds if the configuration gives only CPU counts.
         let enough = (0..all).map(free_of).filter(|(_, free)| *free >= want);
         let mut ranked = enough.map(|(place, free)| ((far_of(place), free), place));
         if let Some(place) = first_least(&mut ranked, &(Far::default(), want)) {
@@ -87,7 +89,7 @@ pub(crate) fn pick(
     out
 }
 
-/// First item of the lowest rank. Stops early at `least`, the lowest rank possible.
+/// First item of the lowest rank. Stops early at `least`, the lowest possible rank.
 fn first_least<R: Ord, T>(ranked: &mut impl Iterator<Item = (R, T)>, least: &R) -> Option<T> {
     let mut best: Option<(R, T)> = None;
     for (rank, item) in ranked {
@@ -101,7 +103,8 @@ fn first_least<R: Ord, T>(ranked: &mut impl Iterator<Item = (R, T)>, least: &R) 
     best.map(|(_, item)| item)
 }
 
-/// Sockets, domains of each, CPUs of a domain. A node whose CPUs do not divide so is one domain.
+/// Sockets, domains per socket, CPUs per domain. A node whose CPUs do not divide evenly counts as
+/// one domain.
 fn shape(class: &NodeClass) -> (usize, usize, u32) {
     let (sockets, each) = (class.sockets.max(1), class.numa_per_socket.max(1));
     let divides = |parts: u32| {
@@ -112,7 +115,7 @@ fn shape(class: &NodeClass) -> (usize, usize, u32) {
     if let Some(width) = divides(sockets.saturating_mul(each)) {
         return (sockets as usize, each as usize, width);
     }
-    // A whole socket may be given out.
+    // A whole socket may be allocated.
     match divides(sockets) {
         Some(width) => (sockets as usize, 1, width),
         None => (1, 1, class.cpus.max(1)),
@@ -123,17 +126,18 @@ fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// How far two domains, or sockets, are from each other, where that is known.
+/// Distance between two domains, or sockets, if known.
 type Distance<'a> = &'a dyn Fn(usize, usize) -> Option<u32>;
 
-/// How many granules of which domains.
+/// Number of granules of each domain.
 fn spread(
     domains: &[FreeGranules],
     each: usize,
     want: u32,
     distance: Distance<'_>,
 ) -> Vec<(usize, u32)> {
-    // One socket: the one that needs the fewest domains, which are left with least.
+    // One socket suffices: take the one that needs the fewest domains, and of these the domains
+    // with the fewest CPUs left.
     let one = domains.chunks(each).filter_map(|socket| {
         let chosen = nearest(socket, fewest(socket, want)?, want, distance);
         let far = chosen.iter().map(|d| d.far).max().unwrap_or_default();
@@ -154,17 +158,17 @@ fn spread(
         })
         .collect();
     let Some(chosen) = fewest(&sockets, want) else {
-        // Less is free than was believed: all there is.
+        // Fewer CPUs are free than assumed; the job gets all of them.
         return domains.iter().map(|d| (d.place, d.free)).collect();
     };
-    // Sockets are as far from each other as their nearest domains.
+    // The distance of two sockets is that of their nearest domains.
     let between = |a: usize, b: usize| {
         let pairs = (a * each..(a + 1) * each)
             .flat_map(|a| (b * each..(b + 1) * each).map(move |b| (a, b)));
         pairs.filter_map(|(a, b)| distance(a, b)).min()
     };
     let chosen = nearest(&sockets, chosen, want, &between);
-    // Equal parts, as far as each socket has them.
+    // Takes equal parts, as far as each socket has them.
     let mut parts: Vec<(FreeGranules, u32)> = Vec::new();
     let (mut left, mut others) = (want, count(chosen.len()));
     let mut ascending = chosen;
@@ -184,7 +188,8 @@ fn spread(
         .collect()
 }
 
-/// The fewest parts that have so many free, near ones first; the last is the tightest that does.
+/// The fewest parts that together have enough free granules, near ones first; the last is the
+/// smallest that suffices.
 fn fewest(parts: &[FreeGranules], want: u32) -> Option<Vec<FreeGranules>> {
     let mut order: Vec<FreeGranules> = parts.iter().filter(|p| p.free > 0).copied().collect();
     order.sort_by_key(|p| (p.far, Reverse(p.free), p.place));
@@ -207,11 +212,11 @@ fn fewest(parts: &[FreeGranules], want: u32) -> Option<Vec<FreeGranules>> {
     Some(chosen)
 }
 
-/// Up to so many parts all combinations are compared by their distances.
+/// Number of parts up to which all combinations are compared by distance.
 const COMPARED_MAX: usize = 12;
 
-/// As many parts as were chosen, those that are nearest to each other; the choice itself where distances are not known
-/// or make no difference.
+/// As many parts as were chosen, but those nearest to each other; the choice itself if distances
+/// are unknown or make no difference.
 fn nearest(
     parts: &[FreeGranules],
     chosen: Vec<FreeGranules>,
@@ -253,7 +258,7 @@ fn nearest(
     }
 }
 
-/// All of each part but the last.
+/// All of each part except the last.
 fn fill(parts: &[FreeGranules], want: u32) -> Vec<(usize, u32)> {
     let mut left = want;
     let mut out = Vec::new();
@@ -306,7 +311,7 @@ mod tests {
             });
         assert_eq!(first_least(&mut ranked, &1), Some(4));
         assert_eq!(looked.get(), 5);
-        // Without it, the first of the least.
+        // Without distances, the first of the smallest.
         let mut ranked = [(5, 'a'), (3, 'b'), (4, 'c'), (3, 'd')].into_iter();
         assert_eq!(first_least(&mut ranked, &1), Some('b'));
         assert_eq!(first_least(&mut std::iter::empty::<(u32, ())>(), &1), None);
@@ -346,7 +351,7 @@ mod tests {
         assert_eq!(chosen.iter().collect::<Vec<_>>(), [20, 21]);
     }
 
-    /// As many sockets as CPUs, as where the configuration has `CPUs` alone.
+    /// As many sockets as CPUs, as in a configuration that only gives `CPUs`.
     fn counted(cpus: u32) -> NodeClass {
         NodeClass {
             cpus,

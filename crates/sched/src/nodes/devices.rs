@@ -1,4 +1,5 @@
-//! Generic resources of nodes: how many are free, which are near a job's CPUs, which it gets.
+//! Generic resources of nodes: how many are free, which are near a job's CPUs, and which of them a
+//! job gets.
 
 use crate::nodes::class::{NodeClass, gres_room, parts_of, unavailable};
 use crate::nodes::links::{DeviceId, best_linked};
@@ -9,7 +10,7 @@ use muster_model::gpu_parts::{self, PartedGpu, PartsOfGpus};
 use muster_model::job::GresShare;
 use std::ops::Range;
 
-/// Devices come back to a node: instances by the place of their entry.
+/// Devices returned to a node: instances by the index of their entry.
 pub(crate) fn give_back<'h>(
     class: &NodeClass,
     room: &mut Room,
@@ -33,12 +34,13 @@ pub(crate) fn give_back<'h>(
     }
 }
 
-/// Whether a request for these devices is served by one entry alone: parts of one GPU.
+/// Whether a request for these devices must be served by one entry: parts of one GPU.
 pub(crate) fn by_one_entry(class: &NodeClass, name: &str) -> bool {
     !class.part_rule.several_gpus && !class.parts.is_empty() && gpu_parts::is_part(name)
 }
 
-/// Whether enough of the wanted devices are free next to these CPUs, as far as the configuration says where they are.
+/// Whether enough of the requested devices are free next to these CPUs, as far as the configuration
+/// states their location.
 pub(crate) fn devices_near(
     class: &NodeClass,
     used: &[CpuSet],
@@ -66,7 +68,7 @@ pub(crate) fn devices_near(
 /// A free device.
 #[derive(Clone, Copy)]
 struct FreeDevice {
-    /// It is not next to the job's CPUs.
+    /// The device is not next to the job's CPUs.
     far: bool,
     device: DeviceId,
 }
@@ -96,14 +98,14 @@ pub(crate) fn take_gres(
                 let device = DeviceId { entry: i, id };
                 free.push(FreeDevice { far, device });
             }
-            // Enough of the first are as good as any where nothing says where they are.
+            // If the location of devices is unknown, the first ones are as good as any.
             let no_choice = class.near.get(i).is_none_or(Vec::is_empty) && class.links.is_empty();
             if no_choice && free.len() as u64 >= wanted.count {
                 break;
             }
         }
     }
-    // Parts are in the order in which they are to be taken.
+    // The parts are already in the order in which they are taken.
     free.sort_by_key(|free| match parts_of(class, free.device.entry) {
         Some(_) => (false, DeviceId { entry: 0, id: 0 }),
         None => (free.far, free.device),
@@ -147,7 +149,8 @@ pub(crate) fn take_gres(
     }
 }
 
-/// Chooses the devices with the best links, after all that are next to the job's CPUs where these do not suffice.
+/// Chooses the devices with the best links, after all devices next to the job's CPUs if those do
+/// not suffice.
 fn linked_first(class: &NodeClass, free: Vec<FreeDevice>, wanted: usize) -> Vec<FreeDevice> {
     let near = free.iter().filter(|free| !free.far).count();
     let from = if near >= wanted { 0 } else { near };
@@ -166,11 +169,11 @@ fn linked_first(class: &NodeClass, free: Vec<FreeDevice>, wanted: usize) -> Vec<
 /// Order in which parts of GPUs are taken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct PartsRank {
-    /// The GPU has fewer free parts than are wanted.
+    /// The GPU has fewer free parts than requested.
     few: bool,
-    /// It is not next to the job's CPUs.
+    /// The part is not next to the job's CPUs.
     far: bool,
-    /// By how many are left.
+    /// Number of parts left.
     left: i64,
 }
 
@@ -181,8 +184,8 @@ struct FreeParts {
     ids: Vec<u32>,
 }
 
-/// Free parts in the order in which a job takes them: next to its CPUs first, then of the GPU that has fewest left but
-/// enough.
+/// Free parts in the order in which a job takes them: next to its CPUs first, then from the GPU
+/// with the fewest parts that suffice.
 fn free_parts(class: &NodeClass, taken: &[CpuSet], wanted: &NearbyDevices<'_>) -> Vec<FreeDevice> {
     let mut gpus: Vec<FreeParts> = Vec::new();
     for (i, entry) in class.gres.iter().enumerate() {
@@ -229,7 +232,7 @@ fn parted(class: &NodeClass, entry: usize) -> Vec<PartedGpu> {
     parted.filter(|p| p.count > 0).collect()
 }
 
-/// Devices of the same name that come before those of an entry.
+/// Number of devices of the same name before those of an entry.
 fn before(class: &NodeClass, entry: usize) -> u32 {
     let name = &class.gres[entry].name;
     let earlier = class.gres[..entry].iter().filter(|gres| gres.name == *name);

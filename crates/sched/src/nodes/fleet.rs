@@ -1,6 +1,7 @@
-//! The nodes as placement sees them: classes of equal nodes, the room that each node has left, and per partition a
-//! tree that finds the next node with enough room. Follows the state by node; a pass takes room away here, and
-//! the next pass restores the room of starts that were not committed.
+//! The nodes as placement sees them: classes of equal nodes, the free room of each node, and for
+//! each partition a tree that finds the next node with enough room. The fleet follows the state by
+//! node. A pass subtracts room here, and the next pass restores the room of starts that were not
+//! committed.
 
 mod allowed;
 mod class;
@@ -42,14 +43,14 @@ pub(crate) struct NodeView {
     pub(crate) room: Room,
     pub(crate) name: String,
     pub(crate) free: CpuSet,
-    /// CPUs that nobody uses but that are kept for jobs that were stopped.
+    /// CPUs that no job uses and that are kept for stopped jobs.
     kept: CpuSet,
     pub(crate) gres_used: Vec<CpuSet>,
-    /// CPUs that more than one job has, more than two, and so on.
+    /// CPUs used by more than one job, by more than two, and so on.
     pub(crate) layers: Vec<CpuSet>,
-    /// Partitions it is in.
+    /// Partitions of the node.
     pub(crate) parts: Vec<u32>,
-    /// The jobs on it.
+    /// Jobs on the node.
     pub(crate) allocations: Vec<NodeAllocation>,
 }
 
@@ -59,12 +60,12 @@ pub(crate) struct NodeSnapshot {
     room: Room,
     free: CpuSet,
     gres_used: Vec<CpuSet>,
-    /// CPUs kept for stopped jobs, and CPUs that several jobs have.
+    /// CPUs kept for stopped jobs; the next field has those that several jobs use.
     kept: CpuSet,
     layers: Vec<CpuSet>,
-    /// CPUs that jobs of its partitions held, where that is kept.
+    /// CPUs that jobs of its partitions used, if that is tracked.
     used: Vec<Option<CpuSet>>,
-    /// CPUs that others than sharing jobs had, by partition, where jobs share.
+    /// CPUs used by jobs that do not share, by partition, if jobs share there.
     closed: Vec<Option<CpuSet>>,
 }
 
@@ -74,28 +75,28 @@ pub(crate) struct PartView {
     pub(crate) config: PartitionConfig,
     /// Its nodes by weight, then leaf of the network, then configuration order.
     pub(crate) order: Vec<u32>,
-    /// Weights along `order`.
+    /// Node weights, parallel to `order`.
     pub(crate) weights: Vec<u32>,
-    /// Place in `order` by node.
+    /// Index in `order` by node.
     pub(crate) pos_of: Vec<u32>,
-    /// Partitions that share nodes, directly or through others, have the same number.
+    /// Partitions that share nodes, directly or through others, have the same component number.
     pub(crate) component: u32,
-    /// Which CPUs its jobs may have.
+    /// Rules for CPUs of its jobs.
     pub(crate) cpus: PartCpus,
-    /// Its network, among [`Fleet::networks`], and what is free there.
+    /// Its network, an index in [`Fleet::networks`], and the free CPUs there.
     pub(crate) network: Option<(u32, Leaves)>,
-    /// A node became usable or ceased to be since the last look.
+    /// A node became usable or unusable since the last pass.
     pub(crate) changed: bool,
-    /// Set for the partition of a reservation.
+    /// Set if the partition represents a reservation.
     pub(crate) own: Option<ReservationPartition>,
-    /// Set where jobs may share CPUs.
+    /// Set if jobs may share CPUs.
     sharing: Option<PartSharing>,
     tree: Tree,
     fits: Fits,
 }
 
 impl PartView {
-    /// The first place from `from` on whose node may have so much free.
+    /// The first place from `from` on whose node may have that much free.
     pub(crate) fn next(&self, from: usize, cpus: u32, mib: u64) -> Option<usize> {
         self.tree.next(from, cpus, mib)
     }
@@ -107,18 +108,18 @@ impl PartView {
         own.then(|| self.fits.tightest(least))
     }
 
-    /// Whether a node is in it.
+    /// Whether a node is in the partition.
     pub(crate) fn has(&self, node: u32) -> bool {
         self.place(node).is_some()
     }
 
-    /// A node's place in it.
+    /// A node's place in the partition.
     pub(crate) fn place(&self, node: u32) -> Option<usize> {
         let pos = *self.pos_of.get(node as usize)?;
         (pos != NOWHERE).then_some(pos as usize)
     }
 
-    /// Ends of reservations on its nodes that jobs of others wait for.
+    /// Ends of reservations on its nodes for which jobs outside of the reservation wait.
     pub(crate) fn ends_of_reservations(
         &self,
         fleet: &Fleet,
@@ -128,12 +129,12 @@ impl PartView {
         fleet.blocks.ends(self.own.as_ref(), has, now)
     }
 
-    /// CPUs of the node at `pos` that a job which shares may have.
+    /// CPUs of the node at `pos` that a sharing job may use.
     pub(crate) fn shared_cpus(&self, pos: usize) -> Option<u32> {
         self.sharing.as_ref().map(|s| s.free[pos])
     }
 
-    /// CPUs that jobs of this partition may still take on the node at `pos` under `MaxCPUsPerNode`.
+    /// CPUs of the node at `pos` that jobs of this partition may still take under `MaxCPUsPerNode`.
     pub(crate) fn cpus_left(&self, pos: usize) -> Option<u32> {
         self.cpus.left(pos)
     }
@@ -152,29 +153,29 @@ pub(crate) struct Fleet {
     pub(crate) parts: Vec<PartView>,
     pub(crate) networks: Vec<Network>,
     pub(crate) part_by_name: HashMap<String, u32>,
-    /// Partitions of reservations, by reservation and partition.
+    /// Partitions that stand for reservations, by reservation and partition.
     pub(crate) part_in: HashMap<(String, String), u32>,
     /// Advance reservations.
     pub(crate) blocks: Blocks,
-    /// Users may have nodes to themselves.
+    /// Some users may get nodes exclusively.
     pub(crate) by_user: bool,
-    /// There is a QOS whose jobs start in reservations only.
+    /// Some QOS allows its jobs to start only in reservations.
     pub(crate) qos_restrict: bool,
-    /// Cores are handed out, and partitions see to it that their jobs get whole sockets.
+    /// Granules are cores, and partitions make sure that their jobs get whole sockets.
     cores_by_socket: bool,
     /// The time of the pass.
     pub(crate) now: Timestamp,
     pub(crate) node_by_name: HashMap<String, u32>,
-    /// Nodes that changed.
+    /// Nodes that have changed.
     pub(crate) changes: Changes,
-    /// How often a node became usable or ceased to be.
+    /// Number of times a node became usable or unusable.
     pub(crate) flips: u64,
-    /// What the latest requests said of classes and nodes.
+    /// Classes and nodes of the latest requests.
     pub(crate) asks: AskCache,
 }
 
 impl Fleet {
-    /// Everything from the state; O(nodes of all partitions).
+    /// Builds the fleet from the state; O(nodes of all partitions).
     pub(crate) fn new(state: &State) -> Fleet {
         let mut fleet = Fleet {
             config: state.config.clone(),
@@ -317,7 +318,7 @@ impl Fleet {
         }
     }
 
-    /// Whether what a node says of itself makes it a node of another kind.
+    /// Whether the node's registration puts it into another class.
     pub(crate) fn is_another(&self, state: &State, node: u32) -> bool {
         let view = self.nodes.get(node as usize);
         let (Some(view), Some(source)) = (view, state.nodes.get(node as usize)) else {
@@ -328,7 +329,7 @@ impl Fleet {
         config.is_some_and(|config| class_of(source, config, self.cores_by_socket) != *class)
     }
 
-    /// Reads a node again; whether it has more room than was believed.
+    /// Reads a node again; returns whether it has more room than assumed.
     pub(crate) fn sync(&mut self, state: &State, node: u32) -> bool {
         let Some(source) = state.nodes.get(node as usize) else {
             return false;
@@ -368,7 +369,7 @@ impl Fleet {
         };
         let more = room.has_more_than(&view.room);
         let flipped = room.usable != view.room.usable;
-        // A start that was planned is no change.
+        // A start that was planned is not a change.
         same &= room == view.room;
         view.room = room;
         self.flips += u64::from(flipped);
@@ -425,7 +426,7 @@ impl Fleet {
         }
     }
 
-    /// A copy of the node's free resources, to restore them.
+    /// A copy of the node's free resources, for restoring them.
     pub(crate) fn keep(&self, node: u32) -> NodeSnapshot {
         let view = &self.nodes[node as usize];
         let used = view.parts.iter().map(|&part| {
@@ -449,7 +450,7 @@ impl Fleet {
         }
     }
 
-    /// Takes back what was taken of a node since [`Fleet::keep`].
+    /// Undoes everything that was taken from a node since [`Fleet::keep`].
     pub(crate) fn restore(&mut self, node: u32, kept: NodeSnapshot) {
         let view = &mut self.nodes[node as usize];
         (view.room, view.free, view.gres_used) = (kept.room, kept.free, kept.gres_used);
@@ -468,8 +469,8 @@ impl Fleet {
         self.update_trees(node);
     }
 
-    /// A job that is stopped, or is being stopped now, leaves its CPUs to one that goes before it.
-    /// Gives the CPUs that became free.
+    /// Lends the CPUs of a job that is stopped, or is being stopped now, to a job with precedence.
+    /// Returns the CPUs that became free.
     pub(crate) fn free_stopped(&mut self, share: &NodeShare, stops_now: bool) -> CpuSet {
         let view = &mut self.nodes[share.node.0 as usize];
         let class = &self.classes[view.class as usize];
@@ -488,7 +489,7 @@ impl Fleet {
         cpus
     }
 
-    /// The remaining ones of these CPUs are kept for stopped jobs.
+    /// Keeps the rest of these CPUs for stopped jobs.
     pub(crate) fn keep_for_stopped(&mut self, node: u32, cpus: &CpuSet) {
         let view = &mut self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
@@ -500,22 +501,22 @@ impl Fleet {
         self.update_trees(node);
     }
 
-    /// CPUs of a node that more than one job has, more than two, and so on.
+    /// CPUs of a node used by more than one job, by more than two, and so on.
     pub(crate) fn layers(&self, node: u32) -> &[CpuSet] {
         &self.nodes[node as usize].layers
     }
 
-    /// Free CPUs of a node that are kept for jobs that were stopped.
+    /// Free CPUs of a node that are kept for stopped jobs.
     pub(crate) fn kept_for_stopped(&self, node: u32) -> &CpuSet {
         &self.nodes[node as usize].kept
     }
 
-    /// CPUs of a node that nobody has.
+    /// CPUs of a node that no job uses.
     pub(crate) fn free_cpus(&self, node: u32) -> &CpuSet {
         &self.nodes[node as usize].free
     }
 
-    /// Takes free CPUs of a node out of sight; gives those that were free.
+    /// Hides free CPUs of a node; returns those that were free.
     pub(crate) fn hide_cpus(&mut self, node: u32, hidden: &CpuSet) -> CpuSet {
         let view = &mut self.nodes[node as usize];
         let mut kept = view.free.clone();
@@ -524,7 +525,7 @@ impl Fleet {
         kept
     }
 
-    /// Brings hidden CPUs back.
+    /// Makes hidden CPUs visible again.
     pub(crate) fn show_cpus(&mut self, node: u32, kept: &CpuSet) {
         let view = &mut self.nodes[node as usize];
         view.free.union_with(kept);
@@ -533,7 +534,7 @@ impl Fleet {
         self.update_trees(node);
     }
 
-    /// The nodes, as jobs of this partition see them.
+    /// The nodes as jobs of this partition see them.
     pub(crate) fn of_part(&self, part: u32) -> PartFleet<'_> {
         PartFleet {
             fleet: self,
@@ -578,14 +579,14 @@ impl Fleet {
     }
 }
 
-/// The nodes, as jobs of one partition see them.
+/// The nodes as jobs of one partition see them.
 #[derive(Clone, Copy)]
 pub(crate) struct PartFleet<'a> {
     pub(crate) fleet: &'a Fleet,
     pub(crate) part: &'a PartView,
 }
 
-/// Free GPUs of a node, and one more; 0 where there are none at all.
+/// Number of free GPUs of a node plus one; 0 if the node has no GPUs.
 pub(crate) fn free_gpus(class: &NodeClass, room: &Room) -> u32 {
     let all = class.gres.iter().zip(room.gres());
     let gpus = all.filter(|(gres, _)| gres.name == GPU);
@@ -596,7 +597,7 @@ fn index(n: usize) -> u32 {
     u32::try_from(n).expect("the cluster has fewer than 2^32 nodes, partitions and jobs per node")
 }
 
-/// A node's weight; those that must be powered up first come after all others.
+/// A node's weight; nodes that must be powered up first come after all others.
 fn effective_weight(node: &Node) -> u32 {
     let asleep = if node.is_asleep() { 1 << 31 } else { 0 };
     (node.config.weight & !(1 << 31)) | asleep

@@ -1,27 +1,29 @@
-//! Which of the devices that are free a job gets, where gres.conf says how they are linked (`Links`): those with the
-//! most links among them, and of what is equal those whose loss leaves the most links among the rest.
+//! Chooses among free devices by their links, if gres.conf states them (`Links`): the set with the
+//! most links inside it, and among equal sets the one that leaves the most links among the
+//! remaining devices.
 
 use crate::nodes::class::NodeClass;
 
 /// A device of a node's class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DeviceId {
-    /// Place in [`NodeClass::gres`].
+    /// Index in [`NodeClass::gres`].
     pub(crate) entry: usize,
     /// Instance of the entry.
     pub(crate) id: u32,
 }
 
-/// Of so many devices all sets are tried; of more, sets grow from each device by the best neighbour.
+/// Up to this number of devices all sets are tried; above it, sets grow from each device by the
+/// best neighbour.
 const COMBINED_MAX: usize = 12;
 
-/// The links of devices that are free, each looked up once: there may be hundreds of sets.
+/// The links of free devices, each looked up once, because there may be hundreds of sets.
 struct Table {
-    /// Between two of them both ways, row by row.
+    /// Links between two devices, both directions added, row by row.
     between: Vec<i64>,
-    /// Sum of each device's links to the devices that are taken anyway.
+    /// For each device, the sum of its links to the devices that are taken in any case.
     to_fixed: Vec<i64>,
-    /// Sum of each device's links to all free devices.
+    /// For each device, the sum of its links to all free devices.
     to_all: Vec<i64>,
 }
 
@@ -49,7 +51,7 @@ impl Table {
             to_fixed += self.to_fixed[a];
             to_all += self.to_all[a];
         }
-        // Links within the set are in `to_all` from both ends.
+        // `to_all` counts links within the set from both ends.
         Score {
             within: inside + to_fixed,
             kept: 2 * inside - to_all,
@@ -57,17 +59,18 @@ impl Table {
     }
 }
 
-/// How good a set is.
+/// Quality of a set; the higher, the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Score {
-    /// Links within it.
+    /// Sum of the links within the set.
     within: i64,
-    /// Links that its devices have to others that are free, counted negative.
+    /// Sum of the links from the set to other free devices, as a negative number, because taking
+    /// the set loses them.
     kept: i64,
 }
 
-/// Which of these devices to take so many of; `None` where no links are known or all are taken.
-/// Devices of `fixed` are taken anyway.
+/// Which of these devices to take; `None` if no links are known or all devices are taken. The
+/// devices in `fixed` are taken in any case.
 pub(super) fn best_linked(
     class: &NodeClass,
     fixed: &[DeviceId],
@@ -89,7 +92,7 @@ pub(super) fn best_linked(
             .map(|first| grown(first, free.len(), count, &score))
             .collect(),
     };
-    // Of equal ones the one with the first devices.
+    // Of equal sets, the one with the first devices.
     let first = |set: &Vec<usize>| std::cmp::Reverse(set.clone());
     sets.into_iter().max_by_key(|set| (score(set), first(set)))
 }
@@ -112,7 +115,8 @@ fn grown(first: usize, all: usize, count: usize, score: &impl Fn(&[usize]) -> Sc
     set
 }
 
-/// Links from one device to another, as the line of the first says. Devices of a name are numbered through.
+/// Links from one device to another, according to the configuration line of the first. Devices of a
+/// name are numbered consecutively.
 fn of(class: &NodeClass, device: DeviceId, other: DeviceId) -> i64 {
     let name = &class.gres[device.entry].name;
     if class.gres[other.entry].name != *name || device == other {
@@ -179,7 +183,7 @@ mod tests {
     fn linked_ones_stay_together() {
         assert_eq!(best(&[0, 1, 2, 3], 2), Some(vec![0, 2]));
         assert_eq!(best(&[1, 2, 3], 2), Some(vec![1, 3]));
-        // A pair is not torn apart while there is a single one.
+        // A pair is not split while a single device is available.
         assert_eq!(best(&[0, 1, 3], 1), Some(vec![0]));
         assert_eq!(best(&[1, 2, 3], 1), Some(vec![2]));
         assert_eq!(best(&[0, 1, 2, 3], 4), None);
@@ -188,7 +192,7 @@ mod tests {
     }
 
     proptest! {
-        /// The set that is chosen is best by what links are within it, and to others.
+        /// The chosen set is the best by its internal links and by its links to other devices.
         #[test]
         fn no_other_set_is_better(
             links in proptest::collection::vec(proptest::collection::vec(0i32..4, 7), 7),
@@ -199,7 +203,7 @@ mod tests {
                 links: vec![links],
                 ..NodeClass::default()
             };
-            // 0 is taken anyway, 6 is in use.
+            // 0 is taken in any case, 6 is in use.
             let free: Vec<DeviceId> = (1..6).map(gpu).collect();
             let score = |set: &[u32]| {
                 let both = |a: u32, b: u32| of(&class, gpu(a), gpu(b)) + of(&class, gpu(b), gpu(a));
@@ -241,7 +245,7 @@ mod tests {
         let free: Vec<DeviceId> = (0..16).filter(|i| *i != 2).map(gpu).collect();
         let chosen = best_linked(&class, &[], &free, 3).unwrap();
         let ids: Vec<u32> = chosen.into_iter().map(|i| free[i].id).collect();
-        // Next to the gap, so that one ring of the others is left.
+        // Next to the gap, so that the others keep a ring.
         assert_eq!(ids, [0, 1, 15]);
     }
 }

@@ -1,6 +1,6 @@
-//! The network as placement sees it: which leaf (switch or block) each node is at, the groups of leaves above them,
-//! and for each partition how much is free at each leaf, so that the leaf that fits best is found without looking at
-//! the others' nodes.
+//! The network as placement sees it: the leaf (switch or block) of each node, the groups of leaves
+//! above, and for each partition the free CPUs at each leaf, so that the best leaf is found without
+//! looking at nodes of other leaves.
 
 use crate::nodes::class::NOWHERE;
 use muster_core::state::State;
@@ -11,16 +11,16 @@ use std::ops::Range;
 /// One network.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
-    /// Leaf by node. Leaves are numbered so that those below one switch follow each other. A node that no switch leads
-    /// to is a leaf of its own, in no group.
+    /// Leaf by node. Leaves below one switch have consecutive numbers. A node without a switch is a
+    /// leaf of its own, in no group.
     pub(crate) leaf_of: Vec<u32>,
     pub(crate) leaves: u32,
     /// Groups of leaves by level, from the lowest level above the leaves on.
     pub(crate) levels: Vec<Vec<Range<u32>>>,
-    /// Nodes that a leaf, and a group of each level, is planned to have: a job that fits into so many must have them
-    /// together (topology/block).
+    /// Planned number of nodes of a leaf and of a group of each level: a job that fits into that
+    /// many nodes must get them together (topology/block).
     sizes: Vec<u32>,
-    /// Only for jobs that ask for few switches.
+    /// The network matters only for jobs with `--switches`.
     pub(crate) optional: bool,
     /// Leaves are blocks.
     pub(crate) blocks: bool,
@@ -60,8 +60,8 @@ impl Network {
         Some(network)
     }
 
-    /// How many levels a job of so many nodes may spread over: 0 is one leaf. All of them unless the network is made
-    /// of blocks.
+    /// How many levels a job of that many nodes may spread over: 0 is one leaf. All levels unless
+    /// the network consists of blocks.
     pub(crate) fn levels_for(&self, nodes: u32) -> usize {
         let fitting = self.sizes.iter().position(|size| nodes <= *size);
         fitting.map_or(self.levels.len(), |level| level.min(self.levels.len()))
@@ -78,7 +78,7 @@ fn tree(topology: &Topology) -> (Vec<u32>, Vec<Vec<Range<u32>>>) {
     let highest = topology.switches.iter().map(|s| s.level).max().unwrap_or(0);
     let mut levels = vec![Vec::new(); highest as usize];
     let mut order = Vec::new();
-    // A switch is met twice: on the way down, and when all below it have been.
+    // The walk reaches a switch twice: on the way down, and after everything below it.
     let roots = (0..count(topology.switches.len())).filter(|s| parents[*s as usize].is_none());
     let mut open: Vec<(u32, Option<u32>)> = roots.map(|root| (root, None)).collect();
     open.reverse();
@@ -96,7 +96,7 @@ fn tree(topology: &Topology) -> (Vec<u32>, Vec<Vec<Range<u32>>>) {
     (order, levels)
 }
 
-/// Blocks in the order of the file, in groups of the sizes planned, and one group of all.
+/// Blocks in the order of the file, in groups of the planned sizes, and one group of all blocks.
 fn blocks(topology: &Topology) -> (Vec<u32>, Vec<Vec<Range<u32>>>) {
     let all = count(topology.switches.len());
     let base = topology.block_sizes.first().copied().unwrap_or(1).max(1);
@@ -120,12 +120,13 @@ pub(crate) struct Leaves {
     busy: Vec<bool>,
     free: Vec<u64>,
     jobs: Vec<u32>,
-    /// Leaves that jobs use already before those that are empty, least free CPUs first.
+    /// Leaves that jobs already use come before empty ones; within these, fewest free CPUs first.
     order: BTreeSet<(bool, u64, u32)>,
 }
 
 impl Leaves {
-    /// Over nodes in the partition's order, of which each leaf's stand together within a weight.
+    /// Builds the counts from nodes in the partition's order, in which nodes of one leaf and weight
+    /// are adjacent.
     pub(crate) fn new(network: &Network, nodes: &[u32]) -> Leaves {
         let mut leaves = Leaves {
             places: vec![Vec::new(); network.leaves as usize],
@@ -157,7 +158,7 @@ impl Leaves {
         self.leaf_of[pos]
     }
 
-    /// The room at a place changed.
+    /// Updates the room at a place.
     pub(crate) fn set(&mut self, pos: usize, cpus: u32, busy: bool) {
         if self.cpus[pos] == cpus && self.busy[pos] == busy {
             return;
@@ -172,7 +173,7 @@ impl Leaves {
         self.order.insert((self.jobs[at] == 0, self.free[at], leaf));
     }
 
-    /// Leaves with at least so many free CPUs, the tightest first.
+    /// Leaves with at least that many free CPUs, the smallest first.
     pub(crate) fn with_free(&self, cpus: u64) -> impl Iterator<Item = u32> {
         let used = self.order.range((false, cpus, 0)..(true, 0, 0));
         let empty = self.order.range((true, cpus, 0)..);

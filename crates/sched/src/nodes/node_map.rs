@@ -1,12 +1,13 @@
-//! Maps by node, job or lane number. Passes look these up by the million, so the hash is one multiplication; the numbers
-//! are not chosen by users, and the maps are never iterated where order could matter.
+//! Maps by node, job or lane number. Passes look up millions of entries, so the hash is one
+//! multiplication. Users do not choose the numbers, and the maps are never iterated where the order
+//! could matter.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by node number.
 pub(crate) type NodeMap<V> = NumberMap<u32, V>;
-/// A map by such a number.
+/// A map by job or lane number.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 /// A set of such numbers.
 pub(crate) type NumberSet<K> = HashSet<K, BuildHasherDefault<NumberHasher>>;

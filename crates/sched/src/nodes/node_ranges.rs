@@ -1,11 +1,11 @@
-//! A set of nodes that does not change, as ranges of their numbers: as long as the text of the list is that it came from, not
-//! as long as the list.
+//! An immutable set of nodes, stored as ranges of their numbers: its size follows the text of the
+//! node list, not the number of nodes.
 
 /// A set of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeRanges(Box<[NodeRange]>);
 
-/// Nodes with all numbers from the first to the last.
+/// Ranges of node numbers, from first to last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NodeRange {
     first: u32,

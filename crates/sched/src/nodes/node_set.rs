@@ -1,5 +1,5 @@
-//! A set of nodes that is filled and emptied in each pass: a bit for each node, and a list of those that are in it, so
-//! that neither costs more than what is in it.
+//! A set of nodes that is filled and cleared in each pass: a bit for each node and a list of the
+//! members, so that both operations cost only as much as the set has members.
 
 /// Nodes by number.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub(crate) struct NodeSet {
 }
 
 impl NodeSet {
-    /// Adds a node; whether it was not in it.
+    /// Adds a node; returns whether it is new.
     pub(crate) fn insert(&mut self, node: u32) -> bool {
         let (word, bit) = (node as usize / 64, 1 << (node % 64));
         if self.bits.len() <= word {
@@ -23,7 +23,7 @@ impl NodeSet {
         is_new
     }
 
-    /// Whether a node is in it.
+    /// Whether a node is in the set.
     pub(crate) fn contains(&self, node: u32) -> bool {
         let word = self.bits.get(node as usize / 64);
         word.is_some_and(|word| word & (1 << (node % 64)) != 0)
@@ -33,12 +33,12 @@ impl NodeSet {
         self.nodes.is_empty()
     }
 
-    /// Its nodes, in the order in which they came.
+    /// The members, in the order in which they were added.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + Clone + '_ {
         self.nodes.iter().copied()
     }
 
-    /// Empties it, but keeps the space that it took.
+    /// Clears the set and keeps its memory.
     pub(crate) fn clear(&mut self) {
         for node in self.nodes.drain(..) {
             self.bits[node as usize / 64] = 0;

@@ -1,5 +1,6 @@
-//! Which CPUs of a node the jobs of a partition may have: whole sockets only (`SelectTypeParameters` of a partition), so
-//! many together (`MaxCPUsPerNode`), or so many of each socket (`MaxCPUsPerSocket`).
+//! Rules for the CPUs of a node that jobs of a partition may use: whole sockets only
+//! (`SelectTypeParameters` of a partition), a maximum per node (`MaxCPUsPerNode`), or a maximum per
+//! socket (`MaxCPUsPerSocket`).
 
 use crate::nodes::class::NodeClass;
 use crate::nodes::sockets::sockets_of;
@@ -8,24 +9,25 @@ use muster_model::config::{ClusterConfig, PartitionConfig};
 use muster_model::cpuset::CpuSet;
 use muster_model::node::Node;
 
-/// The rules of a partition about CPUs, where they differ from the cluster's.
+/// The CPU rules of a partition that differ from the cluster's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CpuRule {
-    /// Its jobs get whole sockets, where the classes of nodes have cores.
+    /// Jobs of the partition get whole sockets although the granule of the class is a core.
     whole_sockets: bool,
     pub(crate) per_node: Option<u32>,
     per_socket: Option<u32>,
 }
 
-/// The rule of a partition, and what its jobs have.
+/// The rules of a partition, and the CPUs that its jobs use.
 #[derive(Debug)]
 pub(crate) struct PartCpus {
     pub(crate) rule: CpuRule,
-    /// CPUs that its jobs hold, by place, kept only where something bounds them.
+    /// CPUs used by its jobs, by place; tracked only if a rule limits them.
     held: Vec<CpuSet>,
 }
 
-/// Whether cores are what is handed out, although the cluster says sockets: some partition wants cores.
+/// Whether the granule is a core although the cluster says socket, because some partition requires
+/// cores.
 pub(crate) fn sockets_by_partition(config: &ClusterConfig, partitions: &[PartitionConfig]) -> bool {
     is_by_socket(config) && partitions.iter().any(|p| p.whole_sockets == Some(false))
 }
@@ -40,12 +42,12 @@ impl CpuRule {
         self.whole_sockets || self.per_socket.is_some()
     }
 
-    /// Whether free CPUs of a node may be more than jobs of the partition can have.
+    /// Whether jobs of the partition may be unable to use all free CPUs of a node.
     pub(crate) fn bounds(&self) -> bool {
         self.by_socket() || self.per_node.is_some()
     }
 
-    /// Most CPUs of an empty node of this class.
+    /// Maximum number of CPUs on an empty node of this class.
     pub(crate) fn most(&self, class: &NodeClass) -> u32 {
         let all = self.per_node.unwrap_or(u32::MAX);
         let Some(each) = self.per_socket else {
@@ -55,7 +57,7 @@ impl CpuRule {
         all.min(each.saturating_mul(sockets))
     }
 
-    /// CPUs that are handed out together to jobs of the partition.
+    /// CPUs per granule for jobs of the partition.
     pub(crate) fn granule(&self, class: &NodeClass) -> u32 {
         match self.whole_sockets && class.cpus.is_multiple_of(class.sockets.max(1)) {
             true => (class.cpus / class.sockets.max(1)).max(class.granule),
@@ -64,7 +66,7 @@ impl CpuRule {
         .max(1)
     }
 
-    /// Of free CPUs those that a job may have, beside what others of the partition hold.
+    /// Of the free CPUs, those that a job may use beside other jobs of the partition.
     pub(crate) fn open(&self, class: &NodeClass, held: &CpuSet, free: &CpuSet) -> CpuSet {
         if !self.by_socket() {
             return free.clone();
@@ -83,7 +85,7 @@ impl CpuRule {
             let held = u32::try_from(of_socket).unwrap_or(u32::MAX);
             let granule = self.granule(class);
             let most = most.saturating_sub(held) / granule * granule;
-            // Whole granules come first: what is left of one is of no use.
+            // Whole granules come first, because the rest of a partly used granule is of no use.
             let whole = |cpu: &u32| {
                 let first = cpu / granule * granule;
                 (first..first + granule).all(|c| here.contains(c))
@@ -101,11 +103,11 @@ impl PartCpus {
         (nodes, cores_by_socket): (usize, bool),
     ) -> PartCpus {
         let sockets = match is_by_socket(cluster) {
-            // The classes have whole sockets already.
+            // The classes already have sockets as granules.
             true => cores_by_socket && config.whole_sockets != Some(false),
             false => config.whole_sockets == Some(true),
         };
-        // Jobs that get whole nodes get all of their CPUs (select/linear).
+        // Jobs on whole nodes get all CPUs of them (select/linear).
         let most = |most: Option<u32>| most.filter(|_| !cluster.whole_nodes);
         let rule = CpuRule {
             whole_sockets: sockets,
@@ -119,7 +121,7 @@ impl PartCpus {
         }
     }
 
-    /// CPUs that jobs of the partition may still take at a place under `MaxCPUsPerNode`.
+    /// CPUs at a place that jobs of the partition may still take under `MaxCPUsPerNode`.
     pub(crate) fn left(&self, pos: usize) -> Option<u32> {
         Some(
             self.rule
@@ -128,7 +130,7 @@ impl PartCpus {
         )
     }
 
-    /// Of free CPUs those that a job of the partition may have.
+    /// Of the free CPUs, those that a job of the partition may use.
     pub(crate) fn open(&self, class: &NodeClass, pos: usize, free: &CpuSet) -> CpuSet {
         match self.held.get(pos) {
             Some(held) => self.rule.open(class, held, free),
@@ -136,26 +138,26 @@ impl PartCpus {
         }
     }
 
-    /// Jobs of the partition have these CPUs, too.
+    /// Adds CPUs that jobs of the partition use.
     pub(crate) fn take(&mut self, pos: usize, cpus: &CpuSet) {
         if let Some(held) = self.held.get_mut(pos) {
             held.union_with(cpus);
         }
     }
 
-    /// Reads what jobs of the partition hold at a place.
+    /// Reads the CPUs that jobs of the partition use at a place.
     pub(crate) fn sync(&mut self, pos: usize, state: &State, node: &Node, partition: &str) {
         if let Some(held) = self.held.get_mut(pos) {
             *held = held_by(state, node, partition);
         }
     }
 
-    /// CPUs that jobs of the partition hold at a place, where they are counted.
+    /// CPUs that jobs of the partition use at a place, if they are tracked.
     pub(crate) fn held(&self, pos: usize) -> Option<CpuSet> {
         self.held.get(pos).cloned()
     }
 
-    /// They hold this.
+    /// Sets the CPUs in use.
     pub(crate) fn set_held(&mut self, pos: usize, cpus: CpuSet) {
         if let Some(held) = self.held.get_mut(pos) {
             *held = cpus;

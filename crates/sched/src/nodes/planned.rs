@@ -1,5 +1,5 @@
-//! When running jobs are expected to end: after the time they are predicted to run, and once that has passed, at their
-//! limit. Kept only where run times are predicted (`muster_core::state::run_times`).
+//! Expected ends of running jobs: after the predicted run time, and once that has passed, at the
+//! time limit. Maintained only if run times are predicted (`muster_core::state::run_times`).
 
 use crate::nodes::node_map::NumberMap;
 use muster_core::state::State;
@@ -35,12 +35,12 @@ impl PlannedEnds {
         self.predicts
     }
 
-    /// When a job is expected to end, where that is predicted.
+    /// The expected end of a job, if it is predicted.
     pub(crate) fn end_of(&self, id: JobId) -> Option<Timestamp> {
         self.of.get(&id).copied()
     }
 
-    /// Brings the end of one job in line with the state.
+    /// Updates the end of one job from the state.
     pub(crate) fn follow(&mut self, state: &State, id: JobId) {
         if !self.predicts {
             return;
@@ -70,7 +70,8 @@ impl PlannedEnds {
         self.by_time.extend(new.map(|at| (at, id)));
     }
 
-    /// Jobs that run longer than predicted are expected to run to their limit. Gives those for which that is new.
+    /// Moves the expected end of jobs that exceed their prediction to their limit. Returns the jobs
+    /// whose end has moved.
     pub(crate) fn correct(&mut self, state: &State, now: Timestamp) -> Vec<JobId> {
         let overdue = self.by_time.iter().take_while(|(at, _)| *at <= now);
         let later = overdue.filter_map(|&(at, id)| {

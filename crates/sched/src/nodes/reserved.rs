@@ -1,5 +1,6 @@
-//! Advance reservations as placement sees them: the resources of nodes that each takes, and when. A reservation's own jobs are placed in a
-//! partition of its own (see [`ReservationPartition`]), which has its nodes in the order of the real one.
+//! Advance reservations as placement sees them: the resources of nodes that each reservation has,
+//! and when. Jobs of a reservation are placed in a partition that represents it (see
+//! [`ReservationPartition`]) and has its nodes in the order of the real partition.
 
 use crate::nodes::room::Room;
 use muster_core::state::State;
@@ -12,15 +13,15 @@ use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// A reservation and what it has.
+/// A reservation and its resources.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     pub(crate) record: Reservation,
-    /// CPUs by node; whole nodes are not in it.
+    /// CPUs by node; nodes reserved as a whole are not listed.
     cpus: std::collections::HashMap<u32, CpuSet>,
 }
 
-/// All reservations, and which are on a node.
+/// All reservations, and an index by node.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     pub(crate) all: Vec<Reserved>,
@@ -28,21 +29,21 @@ pub(crate) struct Blocks {
     pub(crate) on_node: Vec<Vec<u32>>,
 }
 
-/// The purpose of a partition that stands for a reservation.
+/// The purpose of a partition that represents a reservation.
 #[derive(Clone, Debug)]
 pub(crate) struct ReservationPartition {
     /// Position of the reservation.
     pub(crate) at: u32,
-    /// Its jobs may begin now.
+    /// Jobs of the reservation may start now.
     pub(crate) open: bool,
-    /// They are not bound to its nodes and times (`FLEX`).
+    /// Its jobs are not limited to its nodes and times (`FLEX`).
     pub(crate) flex: bool,
-    /// They may have what others reserved (`MAINT`, `OVERLAP`).
+    /// Its jobs may use resources of other reservations (`MAINT`, `OVERLAP`).
     pub(crate) above: bool,
 }
 
 impl Blocks {
-    /// From the state; O(nodes reserved).
+    /// Builds the reservations from the state; O(nodes reserved).
     pub(crate) fn new(state: &State) -> Blocks {
         let mut blocks = Blocks::default();
         for record in state.reservations.iter() {
@@ -64,7 +65,7 @@ impl Blocks {
         blocks
     }
 
-    /// Reservations of others that a node has while a job of the partition would run there.
+    /// Other reservations of a node that overlap a run of a job of the partition there.
     fn in_the_way(
         &self,
         own: Option<&ReservationPartition>,
@@ -105,7 +106,7 @@ impl Blocks {
             match other.cpus.get(&node) {
                 None => room.to_mut().usable = false,
                 Some(cpus) => {
-                    // How many of them are among the free ones is known only for now.
+                    // Which of the reserved CPUs are free is known only for the present.
                     let left = room.cpus.saturating_sub(cpus.len());
                     room.to_mut().cpus = left;
                 }
@@ -120,7 +121,7 @@ impl Blocks {
         (room, why.filter(|_| of_use))
     }
 
-    /// CPUs of a node that a job of the partition may not get although nobody has them.
+    /// CPUs of a node that no job uses but that a job of the partition may not get.
     pub(crate) fn hidden(
         &self,
         own: Option<&ReservationPartition>,
@@ -155,14 +156,15 @@ impl Blocks {
             .any(|&at| self.all[at as usize].cpus.contains_key(&node))
     }
 
-    /// Ends of reservations on a partition's nodes, which it `has`, that jobs of others wait for.
+    /// Ends of reservations on a partition's nodes (`has`) for which jobs outside of the
+    /// reservation wait.
     pub(crate) fn ends(
         &self,
         own: Option<&ReservationPartition>,
         has: impl Fn(u32) -> bool,
         now: Timestamp,
     ) -> BTreeSet<Timestamp> {
-        /// Occurrences whose ends are looked at.
+        /// Number of occurrences whose ends are considered.
         const AHEAD: usize = 8;
         let mut ends = BTreeSet::new();
         for (reserved, at) in self.all.iter().zip(0..) {
@@ -180,12 +182,12 @@ impl Blocks {
     }
 }
 
-/// The reservations that a job may run in, in its order, and whether it may run outside.
+/// The reservations in which a job may run, in its order, and whether it may run outside of them.
 pub(crate) fn places_of(state: &State, job: &Job) -> (Vec<String>, bool) {
     let (owner, accounts) = (&job.spec.owner, &state.accounts);
     let account = job.spec.account_name();
     if job.spec.reservation.is_some() {
-        // Jobs of an older journal may name one more than once.
+        // Jobs from an older journal may name a reservation more than once.
         let mut seen = BTreeSet::new();
         let named = job.spec.reservations().filter(|name| seen.insert(*name));
         // Groups other than the primary one were looked at when it asked.
@@ -199,11 +201,12 @@ pub(crate) fn places_of(state: &State, job: &Job) -> (Vec<String>, bool) {
     (names.map(|r| r.name.clone()).collect(), true)
 }
 
-/// Partitions of reservations: for each reservation those that have one of its nodes.
+/// Partitions that stand for reservations: for each reservation, the partitions that contain one of
+/// its nodes.
 pub(crate) fn partitions(state: &State) -> Vec<(PartitionConfig, ReservationPartition)> {
     let mut out = Vec::new();
     for (record, at) in state.reservations.iter().zip(0u32..) {
-        // Reservations of licenses alone have no nodes.
+        // Reservations of licenses only have no nodes.
         let flex = record.flags.has(Flags::FLEX.with(Flags::ANY_NODES));
         let own = ReservationPartition {
             at,
@@ -225,7 +228,7 @@ pub(crate) fn partitions(state: &State) -> Vec<(PartitionConfig, ReservationPart
     out
 }
 
-/// Jobs that may start in a reservation that opened.
+/// Jobs that may start in a reservation whose time has begun.
 pub(crate) fn waiting_for<'s>(state: &'s State, name: &str) -> impl Iterator<Item = JobId> + 's {
     let jobs = state.by_reservation.get(name);
     jobs.into_iter().flatten().copied()

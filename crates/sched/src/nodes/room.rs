@@ -1,5 +1,5 @@
-//! Free resources of a node, and those that a job takes. Rooms are copied by the million to work out nodes at later times, so a room has nothing
-//! on the heap unless its node has devices.
+//! Free resources of a node, and the resources that a job takes. Rooms are copied by the million to
+//! compute nodes at later times, so a room uses the heap only if its node has devices.
 
 use crate::nodes::class::{GresCount, NodeClass, gres_room};
 use muster_model::cpuset::CpuSet;
@@ -7,21 +7,21 @@ use muster_model::cpuset::CpuSet;
 /// Free resources of a node, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// It takes jobs: up and not drained.
+    /// The node accepts jobs: it is up and not drained.
     pub(crate) usable: bool,
     /// CPUs in whole granules.
     pub(crate) cpus: u32,
-    /// Memory, MiB; all of the node's when memory is not handed out.
+    /// Memory in MiB; all memory of the node if memory is not allocated to jobs.
     pub(crate) mib: u64,
-    /// Jobs on it.
+    /// Number of jobs on the node.
     pub(crate) jobs: u32,
-    /// Somebody has it alone.
+    /// A job uses the node exclusively.
     pub(crate) exclusive: bool,
     /// Free devices; absent on nodes that have none.
     pub(crate) devices: Option<Box<DeviceRoom>>,
-    /// The users whose jobs are on it, stopped ones included.
+    /// Users of the jobs on the node, including stopped jobs.
     pub(crate) users: NodeUsers,
-    /// It is for them alone.
+    /// The node is exclusive to these users.
     pub(crate) by_user: bool,
 }
 
@@ -37,7 +37,7 @@ impl Room {
         devices.map_or(&mut [], |devices| &mut devices.free)
     }
 
-    /// Whether anything that a waiting job could need is more than in `old`.
+    /// Whether a resource that a waiting job could need has increased compared with `old`.
     pub(crate) fn has_more_than(&self, old: &Room) -> bool {
         (self.usable && !old.usable)
             || self.cpus > old.cpus
@@ -53,14 +53,15 @@ impl Room {
 /// Free devices of a node, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeviceRoom {
-    /// Free instances for each of the class's devices; of parts of GPUs, those that a job can have.
+    /// Free instances for each of the class's devices; for parts of GPUs, the number that a job can
+    /// get.
     pub(crate) free: Vec<u32>,
-    /// Devices that jobs have, kept only where GPUs are shared by parts.
+    /// Devices in use; tracked only if GPUs are shared by parts.
     pub(crate) parts_used: Vec<CpuSet>,
 }
 
 impl DeviceRoom {
-    /// The free devices if jobs have these; `None` if the class has no devices.
+    /// The free devices while jobs use these; `None` if the class has no devices.
     pub(crate) fn of(class: &NodeClass, used: &[CpuSet]) -> Option<Box<DeviceRoom>> {
         let parts_used = match class.parts.is_empty() {
             true => Vec::new(),
@@ -75,15 +76,15 @@ impl DeviceRoom {
     }
 }
 
-/// The users whose jobs are on a node.
+/// Users whose jobs are on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodeUsers {
-    /// Nobody's.
+    /// No user.
     #[default]
     None,
-    /// One user's, by uid.
+    /// One user, by uid.
     One(u32),
-    /// Several users', or it is not known.
+    /// Several users, or unknown.
     Many,
 }
 
@@ -97,47 +98,47 @@ impl NodeUsers {
     }
 }
 
-/// Free CPUs and devices of a node, one by one.
+/// Individual free CPUs and devices of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Detail {
     pub(crate) free: CpuSet,
     pub(crate) gres_used: Vec<CpuSet>,
 }
 
-/// The resources that a job takes of one node.
+/// The resources that a job takes on one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
-    /// CPUs that nobody else can have.
+    /// CPUs that no other job can use.
     pub(crate) cpus: u32,
-    /// CPUs that it holds of them, and of each core at most, where those are fewer.
+    /// Number of those CPUs that the job holds, and the maximum per core, if the job holds fewer.
     pub(crate) held: Option<(u32, u32)>,
     pub(crate) mib: u64,
     pub(crate) tasks: u32,
-    /// Granules that sockets give in turn each time; 0: CPUs are taken of the fewest sockets.
+    /// Granules taken from each socket per turn; 0: CPUs are taken from the fewest sockets.
     pub(crate) across: u32,
     pub(crate) gres: Vec<GresCount>,
     /// Locality rules, if the job has any.
     pub(crate) near: Option<Nearness>,
-    /// These CPUs, whatever the node keeps for the system.
+    /// Exactly these CPUs, including CPUs reserved for the system.
     pub(crate) open: Option<CpuSet>,
-    /// Nobody else may be there.
+    /// No other job may use the node.
     pub(crate) alone: bool,
-    /// Jobs that may have each of its CPUs at once; 0: they are its own.
+    /// Number of jobs that may share each CPU; 0: CPUs are exclusive.
     pub(crate) sharers: u32,
-    /// Nobody but its owner may be there.
+    /// Only jobs of the same owner may use the node.
     pub(crate) only_user: bool,
-    /// Its owner, where that matters.
+    /// Owner of the job, if it matters.
     pub(crate) user: Option<u32>,
 }
 
 impl Want {
-    /// Of whole cores the CPUs that the job holds.
+    /// Of whole cores, the CPUs that the job holds.
     pub(crate) fn threads_of(&self, class: &NodeClass, cores: CpuSet) -> CpuSet {
         let Some((count, of_core)) = self.held else {
             return cores;
         };
         let granule = class.granule.max(1);
-        // One thread of each core before the second of any.
+        // Takes one thread of each core before the second thread of any.
         let of_cores = |thread| cores.iter().filter(move |cpu| cpu % granule == thread);
         let threads = (0..of_core).flat_map(of_cores);
         threads.take(count as usize).collect()
@@ -147,18 +148,18 @@ impl Want {
 /// Locality rules of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Nearness {
-    /// No CPUs but those next to the devices.
+    /// Take only CPUs next to the devices.
     pub(crate) enforced: bool,
-    /// Devices of each of `sockets` sockets.
+    /// Devices on each of `sockets` sockets.
     pub(crate) per_socket: Vec<GresCount>,
-    /// 0 if that does not matter.
+    /// Number of sockets; 0 if it does not matter.
     pub(crate) sockets: u32,
-    /// CPUs that a socket gives at most.
+    /// Maximum number of CPUs per socket.
     pub(crate) cpus_of_socket: Option<u32>,
 }
 
 impl Nearness {
-    /// CPUs next to the devices, and nothing else.
+    /// Only requires CPUs next to the devices.
     pub(crate) fn of_devices() -> Nearness {
         Nearness {
             enforced: true,

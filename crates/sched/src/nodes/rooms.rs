@@ -1,4 +1,5 @@
-//! Arithmetic of rooms: subtracting the resources of a job from those of a node, in the numbering of the node's class.
+//! Arithmetic of rooms: subtracts the resources of a job from those of a node, in the numbering of
+//! the node's class.
 
 use crate::nodes::class::NodeClass;
 use crate::nodes::fleet::Fleet;
@@ -26,7 +27,7 @@ pub(crate) fn take_away(room: &mut Room, b: &Room) {
     gres.for_each(|(a, b)| *a = a.saturating_sub(*b));
 }
 
-/// Leaves of a room what is left of another, too.
+/// Reduces a room to the minimum of itself and another.
 pub(crate) fn narrow(room: &mut Room, spare: &Room) {
     room.cpus = room.cpus.min(spare.cpus);
     room.mib = room.mib.min(spare.mib);
@@ -61,7 +62,7 @@ pub(crate) fn needs_of(fleet: &Fleet, node: u32, want: &Want) -> Room {
     }
 }
 
-/// How many instances of each of the class's devices a share takes.
+/// Number of instances that a share takes of each of the class's devices.
 fn devices_taken(class: &NodeClass, want: &Want) -> Vec<u32> {
     let mut gres = vec![0u32; class.gres.len()];
     for wanted in &want.gres {
@@ -80,7 +81,7 @@ fn devices_taken(class: &NodeClass, want: &Want) -> Vec<u32> {
     gres
 }
 
-/// A request for whole GPUs may use up all parts; one for parts may use up a whole GPU.
+/// A request for whole GPUs may use up all parts; a request for parts may use up a whole GPU.
 fn both_ways(class: &NodeClass, needs: &mut [u32]) {
     let is_part = |i: usize| class.parts.get(i).is_some_and(Option::is_some);
     let sum = |of_parts: bool, needs: &[u32]| {

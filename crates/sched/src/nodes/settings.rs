@@ -2,18 +2,19 @@
 
 use muster_model::config::ClusterConfig;
 
-/// For which jobs nodes are kept.
+/// The jobs for which nodes are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Jobs of each partition (`bf_promises`): 1 is EASY backfill, all conservative backfill.
+    /// Number of jobs per partition with a reservation (`bf_promises`): 1 is EASY backfill, all is
+    /// conservative backfill.
     pub(crate) reservations: u32,
-    /// How far ahead, milliseconds (`bf_window`).
+    /// Time span of reservations, milliseconds (`bf_window`).
     pub(crate) window_ms: Option<u64>,
-    /// How long a job has waited at least, milliseconds (`bf_min_age_reserve`).
+    /// Minimum wait of a job with a reservation, milliseconds (`bf_min_age_reserve`).
     pub(crate) least_age_ms: u64,
-    /// The priority it has at least (`bf_min_prio_reserve`).
+    /// Minimum priority of a job with a reservation (`bf_min_prio_reserve`).
     pub(crate) least_priority: u32,
-    /// A job has nodes kept in one partition only (`bf_one_resv_per_job`).
+    /// A job gets a reservation in one partition only (`bf_one_resv_per_job`).
     pub(crate) one_each: bool,
 }
 
@@ -30,7 +31,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// From the words; what is no number counts as not written.
+    /// Reads the settings from the words; a value that is not a number is ignored.
     pub(crate) fn new(config: &ClusterConfig) -> Settings {
         let words = &config.scheduler_parameters;
         let value = |name: &str| {

@@ -1,5 +1,5 @@
-//! CPUs that several jobs have: those of partitions whose jobs share (`OverSubscribe`), and those that stopped jobs lend.
-//! And nodes that are one user's alone.
+//! CPUs used by several jobs: in partitions whose jobs share (`OverSubscribe`), and CPUs lent by
+//! stopped jobs. Also nodes that are exclusive to one user.
 
 use crate::nodes::class::{NodeClass, whole_granules};
 use crate::nodes::room::NodeUsers;
@@ -10,18 +10,18 @@ use muster_model::ids::JobId;
 use muster_model::node::Node;
 use muster_model::spec::Sharing;
 
-/// CPUs of a partition's nodes as jobs that share see them.
+/// CPUs of a partition's nodes as sharing jobs see them.
 #[derive(Debug)]
 pub(crate) struct PartSharing {
-    /// Jobs on each CPU at most, at least two.
+    /// Maximum number of jobs on each CPU, at least two.
     most: u32,
-    /// CPUs, by place, that jobs have who do not share.
+    /// CPUs, by place, used by jobs that do not share.
     pub(crate) closed: Vec<CpuSet>,
-    /// How many there are to be had, by place.
+    /// Number of available CPUs, by place.
     pub(crate) free: Vec<u32>,
 }
 
-/// Whether there is a partition or a job that wants nodes for one user alone.
+/// Whether some partition or job requires nodes that are exclusive to one user.
 pub(crate) fn wants_nodes_by_user(state: &State) -> bool {
     let wants = |id: &JobId| {
         let job = state.jobs.get(id);
@@ -54,7 +54,7 @@ pub(crate) fn sharing_of(config: &PartitionConfig, nodes: usize) -> Option<PartS
 }
 
 impl PartSharing {
-    /// CPUs that one more job may have.
+    /// CPUs on which one more job may run.
     pub(crate) fn cpus(&self, class: &NodeClass, pos: usize, layers: &[CpuSet]) -> CpuSet {
         let mut cpus = class.open.clone();
         cpus.subtract(&self.closed[pos]);
@@ -64,7 +64,7 @@ impl PartSharing {
         cpus
     }
 
-    /// Chooses the CPUs with the fewest jobs, of those that are free and those that jobs have in layers.
+    /// Chooses the CPUs with the fewest jobs among the free CPUs and those that jobs use in layers.
     pub(crate) fn least_used(
         &self,
         class: &NodeClass,
@@ -88,7 +88,7 @@ impl PartSharing {
     }
 }
 
-/// One job less has these CPUs; gives those that nobody has then.
+/// Removes one job from these CPUs; returns the CPUs that no job uses then.
 pub(crate) fn lend(layers: &mut [CpuSet], cpus: &CpuSet) -> CpuSet {
     let mut freed = cpus.clone();
     for layer in layers.iter_mut().rev() {
@@ -100,7 +100,7 @@ pub(crate) fn lend(layers: &mut [CpuSet], cpus: &CpuSet) -> CpuSet {
     freed
 }
 
-/// One more job has these CPUs.
+/// Adds one job to these CPUs.
 pub(crate) fn hold(free: &mut CpuSet, layers: &mut Vec<CpuSet>, cpus: &CpuSet) {
     let mut more = cpus.clone();
     more.subtract(free);
@@ -116,7 +116,8 @@ pub(crate) fn hold(free: &mut CpuSet, layers: &mut Vec<CpuSet>, cpus: &CpuSet) {
     }
 }
 
-/// CPUs of a node that jobs have who do not share with those of the partition, or that are kept for stopped jobs.
+/// CPUs of a node used by jobs that do not share with jobs of the partition, or kept for stopped
+/// jobs.
 pub(crate) fn closed_cpus(state: &State, node: &Node, partition: &str) -> CpuSet {
     let mut closed = CpuSet::default();
     for job in node.jobs.iter().filter_map(|id| state.jobs.get(id)) {
@@ -130,7 +131,8 @@ pub(crate) fn closed_cpus(state: &State, node: &Node, partition: &str) -> CpuSet
     closed
 }
 
-/// Jobs that were stopped to make room go on when all of their CPUs are free: nobody else gets these meanwhile.
+/// A job stopped by preemption continues when all of its CPUs are free, so no other job may get
+/// these meanwhile.
 pub(crate) fn kept_for_stopped(state: &State, node: &Node) -> CpuSet {
     let mut kept = CpuSet::default();
     let jobs = node.jobs.iter().filter_map(|id| state.jobs.get(id));

@@ -1,5 +1,6 @@
-//! Choosing CPUs of a node for jobs with locality rules: CPUs only of the sockets of their devices, devices on each of some
-//! sockets, a limit of tasks per socket. Looks at CPUs and devices one by one.
+//! Chooses CPUs of a node for jobs with locality rules: only CPUs on the sockets of their devices,
+//! devices on each of a number of sockets, a maximum of tasks per socket. Works on individual CPUs
+//! and devices.
 
 mod sets;
 
@@ -11,7 +12,7 @@ use crate::nodes::room::{Detail, NearbyDevices, Nearness, Want};
 use muster_model::cpuset::CpuSet;
 use std::ops::Range;
 
-/// CPUs for the job; `None` if the node does not hold it so.
+/// CPUs for the job; `None` if the node cannot satisfy the rules.
 pub(crate) fn choose(
     class: &NodeClass,
     detail: &Detail,
@@ -43,8 +44,8 @@ fn take(class: &NodeClass, sockets: &[&Socket], cpus: u32) -> CpuSet {
     out
 }
 
-/// So many CPUs of all sockets in turn, so many granules each time, the first of them the first; what one does not have
-/// the others give.
+/// Takes CPUs from all sockets in turn, a number of granules each time, beginning with the first
+/// socket. If one socket runs out, the others give more.
 pub(crate) fn pick_in_turn(
     class: &NodeClass,
     free: &CpuSet,
@@ -60,7 +61,7 @@ pub(crate) fn pick_in_turn(
         .map(|(room, here)| (here, room, 0))
         .collect();
     let mut left = cpus.div_ceil(granule);
-    // Whole turns first, then what is left anywhere.
+    // Takes whole turns first, then what remains anywhere.
     for each in [each.max(1), 1] {
         let mut before = 0;
         while left != before {
@@ -79,7 +80,7 @@ pub(crate) fn pick_in_turn(
     out
 }
 
-/// CPUs of each socket; all in one where they do not divide so.
+/// CPUs of each socket; one set of all CPUs if they do not divide evenly.
 pub(crate) fn sockets_of(class: &NodeClass) -> Vec<Range<u32>> {
     let count = class.sockets.max(1);
     let width = class.cpus / count;
@@ -90,13 +91,13 @@ pub(crate) fn sockets_of(class: &NodeClass) -> Vec<Range<u32>> {
     (0..count).map(|s| s * width..(s + 1) * width).collect()
 }
 
-/// Whether what a node has counts as what is asked for.
+/// Whether the node's resource matches the request.
 pub(crate) fn is_a(entry: &GresCount, request: &GresCount) -> bool {
     entry.serves(&request.name, request.kind.as_deref())
 }
 
 impl Want {
-    /// The devices to take, each next to some of the chosen CPUs.
+    /// Chooses the devices, each next to some of the chosen CPUs.
     pub(crate) fn gres_by_socket(
         &self,
         class: &NodeClass,
@@ -110,7 +111,7 @@ impl Want {
             let mut left = request.count;
             let same = |of: &&GresCount| of.name == request.name && of.kind == request.kind;
             let of_socket = per_socket.iter().find(same);
-            // Where binding is enforced, each socket has CPUs because of a device there.
+            // If binding is enforced, each socket gives CPUs because of a device on it.
             let of_socket = of_socket.map(|of| of.count).or(enforced.then_some(1));
             if let Some(each) = of_socket {
                 for range in sockets_of(class) {

@@ -1,4 +1,5 @@
-//! Heterogeneous jobs in a pass: all components start now, or nodes are kept for all of them from one time on.
+//! Heterogeneous jobs in a pass: all components start now, or nodes are held for all of them from
+//! one time on.
 
 mod turns;
 
@@ -34,23 +35,24 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Places that are looked for in one pass before components are tried in a few orders only.
+/// Number of placements in one pass after which components are tried in only a few orders.
 const PLACEMENTS_MAX: u64 = 4096;
-/// Nodes that one pass looks at to judge and to start heterogeneous jobs before the next of these wait for another pass, and for
-/// one such job before it is tried in few orders only.
+/// Number of nodes that one pass looks at to check and start heterogeneous jobs, after which the
+/// remaining ones wait for another pass; also the number for one such job after which only a few
+/// orders are tried.
 const NODES_MAX: u64 = NODES_PER_PASS_MAX / 2;
-/// Nodes that one pass looks at for the earliest times of such jobs at most.
+/// Maximum number of nodes that one pass looks at to find earliest times of such jobs.
 const SEARCHED_MAX: u64 = 2 * JOINT_NODES_MAX;
 
-/// The outcome for a heterogeneous job in this pass.
+/// The result for a heterogeneous job in this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tried {
     /// All components start.
     Started,
-    /// Nobody waits behind it: one of its components is held or cannot run anywhere, all of them never fit beside each other, as
-    /// far as that is known, or no time is known at which they would.
+    /// The job does not block others: one of its components is held or cannot run anywhere, or as
+    /// far as is known the components never fit at once, or no time is known at which they would.
     Incomplete,
-    /// It does not fit now.
+    /// The job does not fit now.
     Waits,
 }
 
@@ -60,14 +62,14 @@ struct Component {
     lanes: Vec<u32>,
 }
 
-/// Nodes and budgets as they were before components took of them.
+/// Nodes and budgets before components took resources from them.
 struct Undo {
     nodes: Vec<NodeUndo>,
     licenses: Licenses,
     limit_use: BTreeMap<Scope, InUse>,
 }
 
-/// A node as it was before a component took of it.
+/// A node before a component took resources from it.
 struct NodeUndo {
     node: u32,
     snapshot: NodeSnapshot,
@@ -80,21 +82,21 @@ struct ComponentStart {
     alloc: Allocation,
 }
 
-/// Why a component found no place.
+/// Why a component was not placed.
 struct Failure {
-    /// Its place among the components.
+    /// Index of the component.
     at: usize,
-    /// Reservations or earlier components of the same job were in the way.
+    /// Reservations or earlier components of the same job prevented the placement.
     narrowed: bool,
-    /// `None` if that is not known.
+    /// `None` if the shortfall is not known.
     missing: Option<Vec<LaneShortfall>>,
 }
 
-/// Why a component found no place in a lane.
+/// Why a component was not placed in a lane.
 struct LaneShortfall {
     lane: u32,
     short: Shortfall,
-    /// Reservations were in the way.
+    /// Reservations prevented the placement.
     held: bool,
 }
 
@@ -107,7 +109,7 @@ impl Undo {
         }
     }
 
-    /// Keeps the nodes of a component as they are, before it takes of them.
+    /// Saves the nodes of a component before it takes resources from them.
     fn keep(&mut self, pass: &Pass<'_>, picks: &[Pick]) {
         self.nodes.extend(picks.iter().map(|pick| NodeUndo {
             node: pick.node,
@@ -116,7 +118,7 @@ impl Undo {
         }));
     }
 
-    /// Gives back what components have taken.
+    /// Returns what components have taken.
     fn apply(self, pass: &mut Pass<'_>) {
         for before in self.nodes.into_iter().rev() {
             pass.s.fleet.restore(before.node, before.snapshot);
@@ -129,8 +131,8 @@ impl Undo {
     }
 }
 
-/// Starts all components if they fit side by side. Tried once in a pass, and only if what one of them missed may be
-/// there; `leads` says that it has become the first in line.
+/// Starts all components if they fit at once. Tried once in a pass, and only if the resources
+/// missing at the last try may be free; `leads` says that the job has become the first in line.
 pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bool) -> Tried {
     if let Some(known) = pass.het_tried.get(&place.leader) {
         return *known;
@@ -144,8 +146,8 @@ pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bo
         pass.het_tried.insert(place.leader, Tried::Incomplete);
         return Tried::Incomplete;
     };
-    // Nobody waits behind one that would find no place even on empty nodes, or of which that is not known; it has one when it
-    // finds one.
+    // A job that would not fit even on empty nodes, or of which that is not known, must not block
+    // others; it does once it has been placed.
     let waits = match fit {
         EmptyFit::Fits => Tried::Waits,
         EmptyFit::FitsNot | EmptyFit::Unknown => Tried::Incomplete,
@@ -167,14 +169,14 @@ pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bo
     tried
 }
 
-/// Whether the job has its turn in this pass: what is looked at for such jobs is bounded.
+/// Whether the job has its turn in this pass; the work per pass for such jobs is limited.
 fn has_turn(pass: &mut Pass<'_>, place: HetPlace) -> bool {
     let is_spent = pass.s.cost.het_tried_nodes >= NODES_MAX;
     pass.s.het_turns.has_turn(place.leader, is_spent)
 }
 
-/// Whether the components find places beside each other on empty nodes that take jobs; `None` if that is found out in another
-/// pass. What is found is kept.
+/// Whether the components fit at once on empty usable nodes; `None` if another pass will find out.
+/// The result is stored.
 fn judge(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> Option<EmptyFit> {
     if let Some(known) = pass.s.queue.het_fits.get(&place.leader) {
         return Some(*known);
@@ -189,7 +191,7 @@ fn judge(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> Opti
     Some(fit)
 }
 
-/// Whether what one of the components missed may be there now.
+/// Whether the resources that one of the components missed may be free now.
 fn may_fit(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> bool {
     if pass.s.queue.het_restless.contains(&place.leader) {
         return true;
@@ -207,14 +209,14 @@ fn may_fit(pass: &mut Pass<'_>, place: HetPlace, components: &[Component]) -> bo
         })
 }
 
-/// What a pass looks at to start one job.
+/// The node budget of a pass for starting one job.
 #[derive(Clone, Copy)]
 struct OwnWork {
-    /// What the pass had looked at before.
+    /// Cost of the pass before this job.
     before: u64,
-    /// Pairs of components that are compared, and lanes in which they wait.
+    /// Number of pairs of components that are compared, and of lanes in which they wait.
     compared: u64,
-    /// The most that is looked at: enough for each node once for each component.
+    /// The budget: enough to look at each node once per component.
     most: u64,
 }
 
@@ -229,13 +231,13 @@ impl OwnWork {
         }
     }
 
-    /// So far, in nodes.
+    /// Cost so far, in nodes.
     fn nodes(&self, pass: &Pass<'_>) -> u64 {
         pass.s.cost.nodes_and_tries() - self.before + self.compared
     }
 }
 
-/// The components, if all of them are in the queue and can run somewhere.
+/// The components, if all of them are queued and can run somewhere.
 fn components(pass: &Pass<'_>, place: HetPlace) -> Option<Vec<Component>> {
     let of = |job: JobId| {
         let lanes = pass.s.queue.lanes_of(job);
@@ -244,8 +246,8 @@ fn components(pass: &Pass<'_>, place: HetPlace) -> Option<Vec<Component>> {
     place.ids().map(of).collect()
 }
 
-/// Components are placed in their order; if one finds no place beside those before it, it comes first. If it finds
-/// none even then, all wait until it may.
+/// Places components in their order. A component that does not fit beside those before it is moved
+/// to the front. If it does not fit even there, all components wait until it may.
 fn try_components(
     pass: &mut Pass<'_>,
     place: HetPlace,
@@ -293,7 +295,7 @@ fn try_components(
         let own = missing.iter().find(|of| of.lane == *lane);
         let (short, held) = match own {
             Some(own) => (own.short, own.held),
-            // It waits for another component.
+            // The component waits for another one.
             None if certain => (Shortfall::NO_NODES, false),
             None => (Shortfall::ANYTHING, narrowed),
         };
@@ -302,8 +304,8 @@ fn try_components(
     Tried::Waits
 }
 
-/// For each component the first for which a search has the same outcome: it asks for the same in the same partitions, and
-/// counts towards the same limits.
+/// For each component, the first for which a search has the same result: it requests the same in
+/// the same partitions and counts towards the same limits.
 fn kinds_of(pass: &Pass<'_>, components: &[Component]) -> Vec<usize> {
     let queue = &pass.s.queue;
     let same_lane = |(a, b): (&u32, &u32)| {
@@ -364,7 +366,8 @@ fn place_all(
             } = pass.try_now(lane, component.job);
             any_narrowed |= narrowed;
             missing = match placement {
-                // More than nodes is missing, or they may do with a wait.
+                // Something other than nodes is missing, or the components may fit after a wait for
+                // switches.
                 Placement::Nowhere(_) if cause.is_some() => None,
                 Placement::Scattered => None,
                 Placement::Nowhere(short) => missing.map(|mut all: Vec<_>| {
@@ -433,15 +436,16 @@ fn start_all(pass: &mut Pass<'_>, mut starts: Vec<ComponentStart>) {
     starts.sort_by_key(|start| start.ends.job);
     for ComponentStart { ends, alloc } in starts {
         let job = ends.job;
-        // Of what partitions have gained so much less is left; that is counted again before it matters.
+        // The gains of partitions are now smaller; they are counted again before they matter.
         starts::propose(pass, ends, alloc);
         pass.lists.left.insert(job, 0);
         reservations::drop_reservations_of(pass, job);
     }
 }
 
-/// A component is the first that waits in its partition: all components have nodes reserved from one time on, or
-/// start now if that is now. It is not if no such time is known.
+/// Handles a component that is the first waiting job of its partition: reserves nodes for all
+/// components from one time on, or starts them if that time is now. Without such a time the
+/// component does not count as the first.
 pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKey) -> Tried {
     let number = pass.s.queue.lane(lane).part;
     let component = pass.s.fleet.parts[number as usize].component;
@@ -477,7 +481,7 @@ pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKe
             lane,
             start: reservation.start,
             cautious,
-            // Components of such jobs have licenses as they start; none are kept.
+            // Components have licenses only when they start; none are held.
             licensed: false,
             holds: Arc::new(reservation.holds.clone()),
         });
@@ -485,7 +489,8 @@ pub(super) fn waits(pass: &mut Pass<'_>, place: HetPlace, lane: u32, key: HeadKe
     Tried::Waits
 }
 
-/// The job waits behind the first of a partition, and nodes are kept for it as well. Says whether a time for that is known.
+/// The job waits behind the first job of a partition and gets nodes held as well. Returns whether a
+/// time for it is known.
 pub(super) fn waits_too(pass: &mut Pass<'_>, place: HetPlace, key: HeadKey) -> bool {
     if !pass.reservations.het.contains_key(&place.leader) {
         let cautious = pass.is_cautious(key.job);
@@ -498,8 +503,8 @@ pub(super) fn waits_too(pass: &mut Pass<'_>, place: HetPlace, key: HeadKey) -> b
     true
 }
 
-/// Starts all components on the nodes of a reservation, if they are free. A reservation may count on jobs that are still
-/// being cleaned up.
+/// Starts all components on the nodes of a reservation if these are free. A reservation may depend
+/// on jobs that are still being cleaned up.
 fn start_picked(pass: &mut Pass<'_>, picks: Vec<ComponentPicks>) -> bool {
     let mut starts = Vec::with_capacity(picks.len());
     let mut undo = Undo::new(&pass.budget);
@@ -515,7 +520,7 @@ fn start_picked(pass: &mut Pass<'_>, picks: Vec<ComponentPicks>) -> bool {
     true
 }
 
-/// Whether the nodes have room now for the tasks that were laid out on them.
+/// Whether the nodes have room now for the tasks assigned to them.
 fn are_free(pass: &Pass<'_>, lane: u32, picks: &[Pick]) -> bool {
     let end = end_after(pass.now, pass.length_ms(lane));
     let lane = pass.s.queue.lane(lane);
@@ -543,7 +548,7 @@ fn are_free(pass: &Pass<'_>, lane: u32, picks: &[Pick]) -> bool {
     })
 }
 
-/// Whether licenses and limits let it start there.
+/// Whether licenses and limits let the component start there.
 fn may_start(pass: &Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -> bool {
     let view = pass.s.queue.lane(lane);
     let Ok(demand) = &view.demand else {
@@ -576,34 +581,34 @@ fn members<'b>(pass: &'b Pass<'_>, components: &[Component]) -> Vec<Member<'b>> 
     components.iter().map(member).collect()
 }
 
-/// What an earliest time for all components depends on, where nothing else is reserved.
+/// The input of a search for the earliest time of all components, if nothing else is reserved.
 #[derive(Debug, PartialEq, Eq)]
 struct JointQuestion {
     /// The version of the fleet.
     version: u64,
     ends: Ends,
-    /// The lanes of each component, and the stamps of their demands.
+    /// The lanes of each component, with the stamps of their demands.
     lanes: Vec<Vec<StampedLane>>,
 }
 
-/// A lane with the demand that it has.
+/// A lane and its demand.
 #[derive(Debug, PartialEq, Eq)]
 struct StampedLane {
     lane: u32,
     stamp: u64,
 }
 
-/// An earliest time for all components.
+/// The earliest time of all components.
 #[derive(Clone, Debug)]
 struct Joint {
     start: Timestamp,
     places: Vec<JointPlacement>,
-    /// What is kept of nodes then.
+    /// The holds on nodes from then on.
     holds: Holds,
 }
 
-/// The last such time that was worked out. It stays as long as nothing changes on any node and the time has not come; likewise
-/// that there is none.
+/// The last computed time, or the result that there is none. It stays valid as long as no node
+/// changes and the time has not come.
 #[derive(Debug)]
 pub(crate) struct LastJoint {
     question: JointQuestion,
@@ -614,7 +619,7 @@ pub(crate) struct LastJoint {
 struct NoTime;
 
 impl JointQuestion {
-    /// `None` where it depends on more: other reservations, and waits for switches.
+    /// `None` if the result depends on more: other reservations, or waits for switches.
     fn new(pass: &Pass<'_>, components: &[Component], ends: Ends) -> Option<JointQuestion> {
         let queue = &pass.s.queue;
         let lanes = |c: &Component| {
@@ -641,7 +646,7 @@ impl JointQuestion {
     }
 }
 
-/// When and where all components fit at the earliest, by what is reserved.
+/// The earliest time and placement of all components beside existing reservations.
 fn earliest(
     pass: &mut Pass<'_>,
     place: HetPlace,
@@ -651,7 +656,7 @@ fn earliest(
     let question = JointQuestion::new(pass, components, ends);
     let last = pass.s.last_joint.as_ref();
     let known = last.filter(|last| {
-        // What was found for now may have been taken by others.
+        // Other jobs may have taken what was found for the present.
         let holds = |joint: &Joint| joint.start > pass.now;
         Some(&last.question) == question.as_ref() && last.found.as_ref().is_none_or(holds)
     });
@@ -668,7 +673,7 @@ fn earliest(
     let terms = JointTerms {
         assumed: ends.into(),
         now: pass.now,
-        // A costly job does not take it all from those behind it.
+        // One costly job must not use up the budget of those behind it.
         nodes_max: left.max(JOINT_NODES_MAX / 64),
     };
     let (found, cost) = earliest_together(&members, &pass.s.fleet, &mut holds, terms);
@@ -681,7 +686,7 @@ fn earliest(
     if found.is_none() {
         pass.s.het_turns.searched_in_vain(place.leader);
     }
-    // Another pass may look at more, and find one.
+    // Another pass with a larger budget may find a time.
     let is_whole = found.is_some() || left == JOINT_NODES_MAX;
     if let Some(question) = question.filter(|_| is_whole) {
         pass.s.last_joint = Some(LastJoint {

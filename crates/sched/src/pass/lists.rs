@@ -6,28 +6,29 @@ use muster_model::ids::JobId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Order among the lanes that pass by a waiting job.
+/// Order of the lanes that may pass a waiting job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PassingKey {
     pub(super) tier: PreemptTier,
-    /// Milliseconds that the job is taken to run, less a credit for its wait; shorter is earlier.
+    /// Assumed run time of the job in milliseconds, reduced by a credit for its wait; shorter is
+    /// earlier.
     pub(super) length_ms: i64,
     pub(super) head: LaneHead,
 }
 
-/// A lane that did not fit, and may fit once its partition has gained as much as it lacked.
+/// A blocked lane that may fit once the gain of its partition covers the shortfall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UnblockedLane {
     pub(super) key: PassingKey,
-    /// The gain with which it may fit.
+    /// The gain at which the lane may fit.
     pub(super) due: u64,
     pub(super) part: u32,
 }
 
-/// The lane whose turn it is.
+/// The lane that has its turn.
 pub(super) struct NextLane {
     pub(super) head: LaneHead,
-    /// It comes in the order of the queue, not among those that pass by.
+    /// The turn is in queue order, not among lanes that pass a waiting job.
     pub(super) in_order: bool,
 }
 
@@ -35,9 +36,9 @@ pub(super) struct NextLane {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PartPass {
     pub(super) touched: bool,
-    /// The first job that waits there.
+    /// The first waiting job of the partition.
     pub(super) head: Option<JobId>,
-    /// Jobs that had their chance of a reservation.
+    /// Number of jobs that were considered for a reservation.
     pub(super) reservations: u32,
 }
 
@@ -45,23 +46,24 @@ pub(super) struct PartPass {
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(super) parts: Vec<PartPass>,
-    /// Lanes whose turn comes in the order of the queue.
+    /// Lanes to visit in queue order.
     pub(super) heap: BinaryHeap<Reverse<LaneHead>>,
-    /// Lanes behind the first that waits, shortest first, where run times are predicted.
+    /// Lanes behind the first waiting job, the shortest first, if run times are predicted.
     pub(super) passing: BinaryHeap<Reverse<PassingKey>>,
-    /// Lanes that did not fit and may fit now, in the order in which they are tried, with what their partition must
-    /// have gained.
+    /// Blocked lanes that may fit now, in the order in which they are tried, with the gain that
+    /// their partition needs.
     pub(super) unblocked: BinaryHeap<Reverse<UnblockedLane>>,
-    /// Lanes that are or were in the heap.
+    /// Lanes that are in the heap or have been in it.
     pub(super) seen: NumberSet<u32>,
-    /// Where a lane goes on in its shape's queue.
+    /// The position at which a lane continues in its shape's queue.
     pub(super) cursor: NumberMap<u32, QueueKey>,
-    /// How many more tasks of a record may start; 0 once a job was started.
+    /// Number of further tasks of a record that may start; 0 after a job has started.
     pub(super) left: NumberMap<JobId, u32>,
 }
 
 impl Lists {
-    /// Forgets what is in them, and the space that they took if that was much: to empty a table takes as long as it is.
+    /// Clears the lists, and releases their memory if they were large, because clearing a table
+    /// takes time proportional to its capacity.
     pub(super) fn clear(&mut self) {
         const MUCH: usize = 1 << 12;
         self.parts.clear();

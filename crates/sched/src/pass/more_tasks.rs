@@ -1,5 +1,6 @@
-//! A job that leaves the number of its tasks open (`qsub -pe NAME 2-8`) is placed by the least of them, and starts with the
-//! greatest that it can have then. It waits, and has nodes kept for it, for the least.
+//! A job with a range of task numbers (`qsub -pe NAME 2-8`) is placed with the smallest number, and
+//! starts with the largest number that fits then. It waits for, and reserves nodes for, the
+//! smallest number.
 
 use super::{Pass, starts};
 use crate::NODES_PER_PASS_MAX;
@@ -10,20 +11,21 @@ use crate::place::{NodeSource as _, Placement};
 use muster_model::ids::JobId;
 use muster_model::task_range::TaskRange;
 
-/// Nodes that are looked at for one job before it starts with what was found so far.
+/// Number of nodes looked at for one job, after which it starts with the best number found so far.
 const NODES_MAX: u64 = 100_000;
 
-/// A search for the greatest number of tasks.
+/// A search for the largest number of tasks.
 struct RangeSearch<'s, 'p> {
     pass: &'s mut Pass<'p>,
     lane: u32,
     job: JobId,
     range: &'p TaskRange,
-    /// The demand with the number that is tried.
+    /// The demand with the number that is being tried.
     demand: Demand,
 }
 
-/// Nodes for the most tasks that the job can have now, within limits, where `picks` has the least.
+/// Nodes for the largest number of tasks that the job can have now, within limits; `picks` are
+/// those for the smallest.
 pub(super) fn most_tasks(
     pass: &mut Pass<'_>,
     lane: u32,
@@ -48,8 +50,9 @@ pub(super) fn most_tasks(
 }
 
 impl RangeSearch<'_, '_> {
-    /// The greatest number that there is room for is tried first, then by halves: more tasks fit where fewer do not only in rare
-    /// cases, which a search for the very greatest would make dear.
+    /// Tries the largest possible number first, then a binary search. Only in rare cases does a
+    /// larger number fit although a smaller one does not, and searching for the true maximum would
+    /// be costly.
     fn run(mut self, mut picks: Vec<Pick>) -> Vec<Pick> {
         let numbers = self.range.len_up_to(self.capacity());
         let (mut fits, mut too_many, mut next) = (0, numbers, numbers.saturating_sub(1));
@@ -64,14 +67,15 @@ impl RangeSearch<'_, '_> {
         picks
     }
 
-    /// Whether it is to look at no more nodes, where the pass had looked at `before` of them.
+    /// Whether the budget is used up; `before` is the number of nodes that the pass had looked at
+    /// before.
     fn is_spent(&self, before: u64) -> bool {
         let own = self.pass.s.cost.nodes_and_tries() - before;
         own >= NODES_MAX || self.pass.work() >= NODES_PER_PASS_MAX
     }
 
-    /// Tasks for which nodes have room now at most, up to the greatest number of the range. On one node it is what an empty one
-    /// holds.
+    /// Upper bound of the tasks for which nodes have room now, up to the largest number of the
+    /// range. For one node it is the maximum of an empty one.
     fn capacity(&mut self) -> u32 {
         let (fleet, demand, most) = (&self.pass.s.fleet, &self.demand, self.range.most());
         let alternatives = 0..demand.alternatives.len();
@@ -105,7 +109,7 @@ impl RangeSearch<'_, '_> {
         tasks
     }
 
-    /// Nodes for the number at a place of the range.
+    /// Nodes for the number at an index of the range.
     fn try_number(&mut self, place: u32) -> Option<Vec<Pick>> {
         let tasks = self.range.at(place)?;
         self.demand.tasks = Some(tasks);

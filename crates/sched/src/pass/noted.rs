@@ -1,7 +1,7 @@
-//! Numbers that are noted often and read once: events of a wide job note each of its nodes, and a pass then looks at
-//! them in order. A list that is sorted when it is read costs a fraction of a tree.
+//! Numbers that are recorded often and read once: events of a wide job record each of its nodes,
+//! and a pass then reads them in order. Sorting a list once costs a fraction of maintaining a tree.
 
-/// The changes since the last call.
+/// The numbers recorded since the last call.
 #[derive(Debug)]
 pub(crate) struct Noted<T>(Vec<T>);
 
@@ -12,17 +12,17 @@ impl<T> Default for Noted<T> {
 }
 
 impl<T: Copy + Ord> Noted<T> {
-    /// Notes one more.
+    /// Records one more number.
     pub(crate) fn insert(&mut self, number: T) {
         if self.0.last() != Some(&number) {
             self.0.push(number);
         }
     }
 
-    /// All that were noted, in order, each once; none is from now on.
+    /// Returns all recorded numbers in order, each once, and clears the list.
     pub(crate) fn take(&mut self) -> Vec<T> {
         let mut all = std::mem::take(&mut self.0);
-        // Events of a wide job come in the order of its nodes: the sort finds such runs.
+        // Events of a wide job arrive in node order, so the list consists of sorted runs.
         all.sort();
         all.dedup();
         all
@@ -30,7 +30,7 @@ impl<T: Copy + Ord> Noted<T> {
 }
 
 impl<T> Noted<T> {
-    /// Takes the space of a list that has been read, for the next one.
+    /// Takes back the memory of a list that has been read, for reuse.
     pub(crate) fn give_back(&mut self, mut list: Vec<T>) {
         if self.0.is_empty() {
             list.clear();

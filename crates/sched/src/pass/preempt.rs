@@ -1,6 +1,6 @@
-//! Preemption: chooses the running jobs that make room for a waiting one, as few as possible, of the lowest rank. Jobs that are
-//! ending already are counted before another is chosen. Resources that become free are kept for the waiting job: nodes, and
-//! licenses where those are reclaimed.
+//! Preemption: chooses the running jobs that make room for a waiting job, as few as possible and of
+//! the lowest rank. Jobs that are already ending count before others are chosen. Resources that
+//! become free are held for the waiting job: nodes, and licenses if these are reclaimed.
 
 use super::starts;
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
@@ -25,9 +25,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Waiting jobs for which room is made in one pass at most; others' turn comes when those have started.
+/// Maximum number of waiting jobs for which one pass makes room; the others follow when those have
+/// started.
 const CLAIMS_MAX: usize = 64;
-/// VictimChoice that are looked at one by one for whether they can be spared.
+/// Number of chosen victims that are checked one by one for whether they can be spared.
 const SPARED_MAX: usize = 128;
 
 /// Order of victims: the lowest rank first, then the youngest or the smallest.
@@ -35,7 +36,7 @@ const SPARED_MAX: usize = 128;
 struct VictimKey {
     /// Preemption rank ([`State::preempt_rank`]).
     rank: u32,
-    /// Start time, where the youngest come first, else 0 for all.
+    /// Start time, if the youngest come first; else 0 for all.
     by_age: Reverse<i64>,
     cpus: u64,
     start: Reverse<i64>,
@@ -46,25 +47,25 @@ struct VictimKey {
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     key: VictimKey,
-    /// Exempt until then.
+    /// The job is exempt until this time.
     until: Timestamp,
 }
 
-/// PreemptExemptTime of a job, by its end.
+/// PreemptExemptTime of a job, ordered by its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Exemption {
     until: Timestamp,
     job: JobId,
 }
 
-/// Running jobs that may be preempted by somebody.
+/// Running jobs that some job may preempt.
 #[derive(Debug, Default)]
 pub(crate) struct PreemptableJobs {
     by_key: BTreeSet<VictimKey>,
     of: HashMap<JobId, Victim>,
     /// Jobs that are exempt from preemption until a time.
     exempt: BTreeSet<Exemption>,
-    /// Jobs that are in their grace time, or stopped until there is room.
+    /// Jobs in their grace time, and jobs stopped until there is room.
     aside: BTreeSet<JobId>,
 }
 
@@ -77,7 +78,7 @@ impl PreemptableJobs {
         all
     }
 
-    /// Brings one job in line with the state.
+    /// Updates one job from the state.
     pub(crate) fn follow(&mut self, state: &State, id: JobId) {
         let Some(settings) = state.preemption() else {
             return;
@@ -117,7 +118,7 @@ impl PreemptableJobs {
         self.of.insert(id, Victim { key, until });
     }
 
-    /// Takes the jobs whose exempt time has passed.
+    /// Removes and returns the jobs whose exempt time has passed.
     pub(crate) fn now_open(&mut self, now: Timestamp) -> Vec<JobId> {
         let mut open = Vec::new();
         while let Some(&Exemption { until, job }) = self.exempt.first()
@@ -129,47 +130,49 @@ impl PreemptableJobs {
         open
     }
 
-    /// When the next one's time alone passes.
+    /// The time at which the next exempt time ends.
     pub(crate) fn next_open(&self) -> Option<Timestamp> {
         self.exempt.first().map(|exemption| exemption.until)
     }
 }
 
-/// The outcome of an attempt to make room for a job by preemption.
+/// The result of an attempt to preempt jobs for a waiting one.
 pub(crate) enum PreemptOutcome {
-    /// It starts, or waits for those who make room.
+    /// The job starts, or waits for preempted jobs to leave.
     Settled,
-    /// There is no room to be made: what nodes lack although all leave that may have to, and whether reservations for others
-    /// are in the way.
+    /// Preemption cannot make room. Contains what nodes lack after all possible victims have left,
+    /// and whether reservations for other jobs prevented a placement.
     Short(Shortfall, bool),
 }
 
-/// A job whose shares of nodes come back.
+/// A job whose shares of nodes become free.
 #[derive(Clone, Copy)]
 struct FreedShares<'s> {
     job: &'s Job,
-    /// All of them, as it ends; else only its CPUs, as it stops.
+    /// True if the job ends and returns all of its resources; false if it is stopped and returns
+    /// only CPUs.
     whole: bool,
 }
 
-/// A job that may have to make room, in the order of victims.
+/// A possible victim, in the order of victims.
 #[derive(Clone, Copy)]
 struct VictimCandidate<'s> {
     key: VictimKey,
     release: FreedShares<'s>,
 }
 
-/// Jobs that make room, and what is chosen then.
+/// The chosen victims, and the room that they make.
 struct VictimChoice<'s> {
     picks: Vec<Pick>,
     jobs: Vec<FreedShares<'s>>,
 }
 
-/// Jobs that make room whatever is chosen.
+/// Jobs that make room without being chosen.
 struct AlreadyLeaving<'s> {
-    /// They are stopped, and the waiting one would have stopped them.
+    /// Jobs that are stopped and that the waiting job could have stopped.
     stopped: Vec<FreedShares<'s>>,
-    /// They leave: their grace time runs, they were chosen in this pass, or they are being cleaned up.
+    /// Jobs that are leaving: in their grace time, chosen earlier in this pass, or being cleaned
+    /// up.
     leaving: Vec<FreedShares<'s>>,
 }
 
@@ -177,14 +180,14 @@ struct AlreadyLeaving<'s> {
 struct RoomPlan<'s> {
     picks: Vec<Pick>,
     victims: Vec<FreedShares<'s>>,
-    /// All whose shares it counts on.
+    /// All jobs whose shares the plan uses.
     freed: Vec<FreedShares<'s>>,
-    /// Nobody has to leave first.
+    /// Whether the job can start now, without waiting for a job to leave.
     now: bool,
 }
 
-/// Makes room for the next job of a lane that does not fit, if it may; `nowhere` says that there are no nodes for it
-/// at all, not that they are too far from each other.
+/// Makes room for the next job of a lane that does not fit, if preemption is allowed. `nowhere`
+/// says that the job lacks nodes, and not only nodes that are close to each other.
 pub(super) fn preempt<'a>(
     pass: &mut Pass<'a>,
     lane: u32,
@@ -302,7 +305,7 @@ fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&'a Job) -> bool) -> AlreadyLea
     AlreadyLeaving { stopped, leaving }
 }
 
-/// Starts a job on CPUs that stopped jobs had.
+/// Starts a job on the CPUs of stopped jobs.
 fn start_in_place_of(pass: &mut Pass<'_>, lane: u32, id: JobId, room: &RoomPlan<'_>) {
     let mut freed: Vec<(u32, CpuSet)> = Vec::new();
     for pick in &room.picks {
@@ -331,7 +334,7 @@ fn start_in_place_of(pass: &mut Pass<'_>, lane: u32, id: JobId, room: &RoomPlan<
     }
 }
 
-/// Keeps what will be free for the job.
+/// Holds the resources that become free for the job.
 fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, room: &RoomPlan<'_>) {
     let (made, licenses) = {
         let Some(search) = VictimSearch::new(pass, lane) else {
@@ -361,20 +364,20 @@ struct VictimSearch<'a> {
     closed: &'a [bool],
     now: Timestamp,
     licensing: Licensing<'a>,
-    /// There are not enough of them: others may have to leave for those that they have.
+    /// Licenses are missing: other jobs may have to leave because of the licenses that they use.
     lacks_licenses: bool,
     /// The shortfall of the last attempt.
     short: Cell<Shortfall>,
-    /// Reservations for others made nodes smaller.
+    /// Reservations for other jobs have reduced the room of nodes.
     narrowed: Cell<bool>,
 }
 
-/// Licenses that there are, and those that a job asks for.
+/// Licenses that exist, and those that a job requests.
 #[derive(Clone, Copy)]
 struct Licensing<'a> {
     available: &'a Licenses,
     asked: &'a [Counts],
-    /// With the reservation whose licenses it may have.
+    /// Includes the reservation whose licenses the job may use.
     span: Span<'a>,
 }
 
@@ -405,7 +408,7 @@ impl<'a> VictimSearch<'a> {
         })
     }
 
-    /// The nodes as they are when these jobs have left.
+    /// The nodes after these jobs have left.
     fn without(&self, freed: &[FreedShares<'_>]) -> AfterPreemption<'a> {
         let times = (self.now, self.demand.length_ms);
         let mut after_preemption = AfterPreemption::new(self.fleet, self.part, self.holds, times);
@@ -417,7 +420,7 @@ impl<'a> VictimSearch<'a> {
         after_preemption
     }
 
-    /// The nodes and who leaves them.
+    /// Finds nodes, and the jobs that leave them.
     fn find_room<'s>(
         &self,
         going: &AlreadyLeaving<'s>,
@@ -446,7 +449,7 @@ impl<'a> VictimSearch<'a> {
             picks,
             jobs: victims,
         } = self.victims(&base, candidates, state)?;
-        // Where all that it takes is that jobs stop, it starts in their place.
+        // If jobs only have to stop, the job starts in their place.
         if victims.iter().all(|victim| !victim.whole) {
             let mut freed = stopped.clone();
             freed.extend(&victims);
@@ -458,7 +461,8 @@ impl<'a> VictimSearch<'a> {
         Some(of(picks, victims, base, false))
     }
 
-    /// The best of what is found by looking at small or young jobs first, and at large ones first.
+    /// The best result of two searches: one looks at small or young jobs first, the other at large
+    /// ones.
     fn victims<'s>(
         &self,
         base: &[FreedShares<'s>],
@@ -499,7 +503,8 @@ impl<'a> VictimSearch<'a> {
         })
     }
 
-    /// The licenses that it asks for, if there are enough when these jobs have left. Who is only stopped keeps his.
+    /// The licenses that the job requests, if enough are free after these jobs have left. A job
+    /// that is only stopped keeps its licenses.
     fn licenses(&self, freed: &[FreedShares<'_>]) -> Option<Vec<LicenseDue>> {
         let Licensing {
             available,
@@ -514,7 +519,7 @@ impl<'a> VictimSearch<'a> {
         available.without(asked, span, &ended)
     }
 
-    /// Whether a job has some of the licenses that are missing.
+    /// Whether a job uses some of the missing licenses.
     fn has_licenses(&self, job: &Job) -> bool {
         let held = job.alloc.iter().flat_map(|alloc| &alloc.licenses);
         let mut held = held.map(|license| &license.name);
@@ -544,7 +549,7 @@ impl<'a> VictimSearch<'a> {
         picks.iter().all(open).then_some(picks)
     }
 
-    /// Whether the job may start on these nodes at once, as far as a count of CPUs does not tell.
+    /// Whether the job can start on these nodes at once, which a count of CPUs does not tell.
     fn can_take(&self, picks: &[Pick]) -> bool {
         picks.iter().all(|pick| {
             let pos = self.part.pos_of[pick.node as usize] as usize;
@@ -558,7 +563,8 @@ impl<'a> VictimSearch<'a> {
         })
     }
 
-    /// Takes candidates in order until the job fits, then spares whom it can, those of the highest rank first.
+    /// Takes candidates in order until the job fits, then spares as many as possible, those of the
+    /// highest rank first.
     fn greedy<'s>(
         &self,
         base: &[FreedShares<'s>],
@@ -580,7 +586,8 @@ impl<'a> VictimSearch<'a> {
             freed.extend(victims.iter().copied());
             self.place(&freed)
         };
-        // Binary search for the shortest prefix of victims that suffices; a longer prefix always does.
+        // Binary search for the shortest sufficient prefix of victims; a longer prefix is always
+        // sufficient too.
         let mut picks = with(&all)?;
         let (mut low, mut high) = (0, all.len());
         while low < high {

@@ -1,4 +1,5 @@
-//! Backfill reservations: they are made for the first job of each partition, and give way to newer ones.
+//! Backfill reservations: they are made for the first job of each partition, and replaced by newer
+//! ones.
 
 use super::{Pass, waited_ms};
 use crate::NODES_PER_PASS_MAX;
@@ -19,7 +20,8 @@ use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
 
-/// Nodes that one pass looks at for the earliest times of waiting jobs before such searches are cut short.
+/// Number of nodes that one pass looks at for earliest times of waiting jobs before it shortens
+/// such searches.
 const LATER_NODES_MAX: u64 = NODES_PER_PASS_MAX;
 
 /// Times at which all nodes of a partition can be looked at for a job, whatever others have cost.
@@ -29,25 +31,25 @@ const TIMES_LEAST: u64 = 8;
 #[derive(Default)]
 pub(crate) struct PassReservations {
     pub(crate) holds: Holds,
-    /// When what is reserved ends.
+    /// End times of reservations.
     pub(crate) ends: BTreeSet<Timestamp>,
-    /// Nodes kept for a waiting job, without backfill.
+    /// Nodes held for a waiting job, without backfill.
     pub(crate) closed: Vec<bool>,
     /// Reservations made in this pass, by partition.
     pub(super) made: NumberMap<u32, BackfillReservation>,
-    /// Reservations of earlier passes in partitions that this one looks at, in order.
+    /// Reservations of earlier passes in the partitions of this pass, in order.
     pub(super) earlier: BTreeSet<(HeadKey, usize)>,
-    /// Jobs whose turn is over because they wait, where several of a shape have nodes reserved.
+    /// Jobs whose turn is over because they wait, if several jobs of a shape have reservations.
     pub(super) jobs: NumberSet<JobId>,
     /// Reservations of heterogeneous jobs that are first in line, by leader.
     pub(super) het: NumberMap<JobId, Option<HetReservation>>,
-    /// Outlooks of lanes behind the first waiting one, where nodes are kept for them too.
+    /// Outlooks of lanes behind the first waiting one, if these get reservations too.
     pub(super) outlooks: NumberMap<u32, Outlook>,
-    /// Components in which the first that waits counts on limits.
+    /// Components whose first waiting job counts on time limits.
     pub(super) cautious: BTreeSet<u32>,
 }
 
-/// Nodes kept for all components of a heterogeneous job.
+/// Nodes held for all components of a heterogeneous job.
 pub(super) struct HetReservation {
     pub(super) start: Timestamp,
     pub(super) picks: Vec<ComponentPicks>,
@@ -55,7 +57,7 @@ pub(super) struct HetReservation {
     pub(super) holds: Vec<NodeHold>,
 }
 
-/// The lane that was chosen for a component of such a job, and its nodes there.
+/// The lane chosen for a component of such a job, and its nodes there.
 #[derive(Clone)]
 pub(super) struct ComponentPicks {
     pub(super) job: JobId,
@@ -63,16 +65,16 @@ pub(super) struct ComponentPicks {
     pub(super) picks: Vec<Pick>,
 }
 
-/// What is ahead for the first job that waits in a partition.
+/// The outlook of a partition's first waiting job.
 #[derive(Debug)]
 pub(crate) struct LaneOutlook {
-    /// Of the lane that it was made for.
+    /// Stamp of the lane for which it was made.
     pub(crate) stamp: u64,
     pub(crate) outlook: Box<Outlook>,
 }
 
 impl PassReservations {
-    /// What is kept of nodes so far.
+    /// The holds on nodes so far.
     fn kept(&self) -> KeptNodes<'_> {
         KeptNodes {
             holds: &self.holds,
@@ -81,7 +83,7 @@ impl PassReservations {
     }
 }
 
-/// The job is the first that waits in its partition: what it needs is kept for it.
+/// Handles the first waiting job of a partition: holds what it needs.
 pub(super) fn waits(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
     let job = key.job;
     let view = &pass.s.fleet.parts[part as usize];
@@ -161,7 +163,8 @@ fn nodes_left(pass: &Pass<'_>, part: u32) -> u64 {
     left.max(LATER_NODES_MAX / 64).max(TIMES_LEAST * nodes)
 }
 
-/// When there are the licenses that the lane's jobs ask for; `None` if no end in sight sets them free.
+/// The time at which the licenses that the lane's jobs request are available; `None` if no known
+/// job end frees them.
 pub(super) fn licensed(pass: &Pass<'_>, lane: u32, demand: &Demand) -> Option<LicensesDue> {
     let view = pass.s.queue.lane(lane);
     if view.licenses.is_empty() {
@@ -172,7 +175,7 @@ pub(super) fn licensed(pass: &Pass<'_>, lane: u32, demand: &Demand) -> Option<Li
     licenses.earliest(&view.licenses, span, completing)
 }
 
-/// The partition's reservation is known now; lanes that an older one kept back may come again.
+/// Stores the partition's new reservation; lanes that an older one blocked may get another turn.
 pub(super) fn settle_reservation(pass: &mut Pass<'_>, part: u32, new: Option<BackfillReservation>) {
     let component = pass.s.fleet.parts[part as usize].component;
     if let Some(old) = pass.s.queue.parts[part as usize].reservation.take() {
@@ -184,7 +187,7 @@ pub(super) fn settle_reservation(pass: &mut Pass<'_>, part: u32, new: Option<Bac
     }
 }
 
-/// Whether nodes are kept for a job that will start then.
+/// Whether nodes are held for a job that will start at this time.
 pub(super) fn may_reserve(pass: &Pass<'_>, job: JobId, start: Timestamp) -> bool {
     let settings = &pass.s.fleet.settings;
     let held = |made: &BackfillReservation| made.key.job == job;
@@ -200,14 +203,14 @@ pub(super) fn may_reserve(pass: &Pass<'_>, job: JobId, start: Timestamp) -> bool
         && !(settings.one_each && pass.reservations.made.values().any(held))
 }
 
-/// Whether a job has the priority that it takes to have nodes kept for it: `least`, and its QOS's threshold.
+/// Whether a job's priority reaches `least` and the threshold of its QOS for a reservation.
 fn has_priority(pass: &Pass<'_>, job: JobId, least: u32) -> bool {
     let job = &pass.state.jobs[&job];
     let least = least.max(pass.state.min_priority(job, &job.partition));
     least == 0 || pass.state.priority_of(Scale::new(pass.state).as_ref(), job) >= least
 }
 
-/// The job waits behind the first of its partition, and nodes are kept for it as well.
+/// Holds nodes for a job behind the first one of its partition as well.
 pub(super) fn waits_too(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey) {
     let job = key.job;
     if pass.s.cost.later_nodes >= 2 * LATER_NODES_MAX {
@@ -256,7 +259,7 @@ pub(super) fn waits_too(pass: &mut Pass<'_>, lane: u32, part: u32, key: HeadKey)
     pass.reservations.outlooks.insert(lane, outlook);
 }
 
-/// Gives up the reservation of a job that starts.
+/// Releases the reservation of a job that starts.
 pub(super) fn drop_reservations_of(pass: &mut Pass<'_>, job: JobId) {
     for part in 0..pass.lists.parts.len() {
         let reservation = pass.s.queue.parts[part].reservation.as_ref();
@@ -266,8 +269,8 @@ pub(super) fn drop_reservations_of(pass: &mut Pass<'_>, job: JobId) {
     }
 }
 
-/// Drops reservations of earlier passes for jobs that were not reserved again, as later jobs may fit now. Returns whether
-/// any was dropped.
+/// Drops reservations of earlier passes for jobs that got none in this pass, because later jobs may
+/// then fit. Returns whether any was dropped.
 pub(super) fn drop_reservations_before(pass: &mut Pass<'_>, next: Option<HeadKey>) -> bool {
     let mut any = false;
     while let Some(&(key, part)) = pass.reservations.earlier.first()
@@ -280,7 +283,7 @@ pub(super) fn drop_reservations_before(pass: &mut Pass<'_>, next: Option<HeadKey
     any
 }
 
-/// The reservation of an earlier pass to a partition's first job is not made again.
+/// The reservation of an earlier pass for a partition's first job is not made again.
 pub(super) fn drop_reservation(pass: &mut Pass<'_>, part: usize) {
     if let Some(reservation) = pass.s.queue.parts[part].reservation.take() {
         relax_hold(pass, pass.s.fleet.parts[part].component, &reservation, None);
@@ -288,7 +291,7 @@ pub(super) fn drop_reservation(pass: &mut Pass<'_>, part: usize) {
     }
 }
 
-/// A reservation is gone, or another takes its place: those whom it kept back and who may fit now are tried.
+/// Tries the lanes that a removed or replaced reservation blocked and that may fit now.
 pub(super) fn relax_hold(
     pass: &mut Pass<'_>,
     component: u32,
@@ -297,7 +300,7 @@ pub(super) fn relax_hold(
 ) {
     let (queue, fleet) = (&mut pass.s.queue, &pass.s.fleet);
     if old.cautious && !new.is_some_and(|new| new.cautious) {
-        // Jobs with a shorter prediction than before may fit although no node has changed.
+        // Jobs whose prediction became shorter may fit although no node has changed.
         let near = |l: &u32| fleet.parts[queue.lane(*l).part as usize].component == component;
         let held: Vec<u32> = queue.held.iter().copied().filter(near).collect();
         held.iter().for_each(|lane| queue.wake(fleet, *lane));
@@ -316,8 +319,8 @@ pub(super) fn relax_hold(
     }
 }
 
-/// The partition's outlook for the first job of the lane. The job that was first before may have asked for the same of each
-/// node.
+/// The partition's outlook for the first job of the lane. The outlook of the previous first job is
+/// reused if that job requested the same of each node.
 fn outlook_of(
     pass: &Pass<'_>,
     kept: Option<LaneOutlook>,
@@ -340,14 +343,14 @@ fn outlook_of(
     kept.unwrap_or_else(|| Box::new(Outlook::new(demand, fleet, view, ends.into())))
 }
 
-/// Since when a job could run on more leaf switches than it asks for, if it could.
+/// The time since which a job could run on more leaf switches than it requests, if it could.
 fn waited_for_switches(pass: &Pass<'_>, job: JobId) -> Option<Timestamp> {
     let since = pass.state.jobs[&job].switch_wait_since;
     since.or_else(|| pass.plan.switch_waits.contains(&job).then_some(pass.now))
 }
 
-/// Nodes are reserved for a job: when they are free again, its licenses and its expected start are noted. Says whether
-/// licenses are kept.
+/// Reserves nodes for a job: records when they are free again, its licenses and its expected start.
+/// Returns whether licenses are held.
 fn note_reserved(
     pass: &mut Pass<'_>,
     job: JobId,

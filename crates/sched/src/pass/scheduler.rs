@@ -26,39 +26,43 @@ use muster_model::spec::{JobSpec, Sharing};
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Changes of nodes that are kept; who has not seen them begins anew.
+/// Number of node changes that are stored; a reader that missed more starts again from all nodes.
 const CHANGES_KEPT: usize = 10_000;
 
-/// How often those are tried again that limits of use keep back, seconds: limits are in minutes.
+/// Seconds between tries of lanes that usage limits block; such limits count in minutes.
 const USE_LOOKED_AT_S: u64 = 60;
 
 /// The cost of the last pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Shapes (in a partition) for which a placement was tried; once per start and once per failure.
+    /// Number of shapes (in a partition) for which a placement was tried; once per start and once
+    /// per failure.
     pub shapes_visited: u64,
-    /// Shapes that were only compared with what nodes have gained.
+    /// Number of shapes that were only compared with the gains of nodes.
     pub shapes_compared: u64,
-    /// Nodes whose room was looked at for a placement.
+    /// Number of nodes whose room was looked at for a placement.
     pub nodes_visited: u64,
-    /// Jobs that were queued, moved or considered.
+    /// Number of jobs that were queued, moved or considered.
     pub jobs_visited: u64,
-    /// Placements that were begun, and alternatives of licenses and limits that were compared before nodes were looked at.
+    /// Number of placements that were begun, and of alternatives of licenses and limits that were
+    /// compared before nodes were looked at.
     pub checks: u64,
-    /// How often what a job needs was compared with sockets of a node, and steps to share out devices to these.
+    /// Number of comparisons of needs with sockets of a node, and of steps that distribute devices
+    /// over sockets.
     pub socket_tries: u64,
-    /// Places that were looked for, for a component of a heterogeneous job each.
+    /// Number of placements tried for components of heterogeneous jobs.
     pub het_placements: u64,
-    /// Nodes that were looked at to find when and where such jobs fit at the earliest.
+    /// Number of nodes looked at to find the earliest time of heterogeneous jobs.
     pub het_nodes: u64,
-    /// Nodes that were looked at to start such jobs at once, and to find out whether they could ever.
+    /// Number of nodes looked at to start heterogeneous jobs at once, and to check whether they
+    /// could ever start.
     pub het_tried_nodes: u64,
-    /// Nodes that were looked at to find when and where other jobs fit at the earliest.
+    /// Number of nodes looked at to find the earliest time of other jobs.
     pub later_nodes: u64,
 }
 
 impl Cost {
-    /// What counts towards the limit of a pass.
+    /// The cost that counts towards the limit of a pass.
     pub(crate) fn nodes_and_tries(&self) -> u64 {
         self.nodes_visited + self.socket_tries
     }
@@ -69,16 +73,16 @@ impl Cost {
     }
 }
 
-/// A part of a node that the last pass kept for a job that waits.
+/// A part of a node that the last pass holds for a waiting job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldNode {
-    /// For whom: of a heterogeneous job the component that waits first.
+    /// The waiting job; for a heterogeneous job, its first waiting component.
     pub job: JobId,
-    /// Of which node, by its place in the state.
+    /// The node, by its index in the state.
     pub node: u32,
-    /// From when on.
+    /// Start of the hold.
     pub start: Timestamp,
-    /// Until when at the latest.
+    /// The latest end of the hold.
     pub end: Timestamp,
     /// CPUs.
     pub cpus: u32,
@@ -86,54 +90,54 @@ pub struct HeldNode {
     pub mib: u64,
 }
 
-/// Waiting jobs and free room, kept up to date by events.
+/// Waiting jobs and free room, updated by events.
 #[derive(Debug, Default)]
 pub struct Scheduler {
     pub(crate) fleet: Fleet,
     pub(crate) queue: Queue,
     pub(crate) dirty_nodes: Noted<u32>,
-    /// Jobs that are being cleaned up: they end any moment.
+    /// Jobs that are being cleaned up and end soon.
     pub(crate) completing: BTreeSet<JobId>,
     /// Allocations whose size or expected end may have changed: job, node.
     dirty_shares: Noted<(JobId, u32)>,
     dirty_jobs: Noted<JobId>,
-    /// When running jobs are expected to end, where run times are predicted.
+    /// Expected ends of running jobs, if run times are predicted.
     pub(crate) planned: PlannedEnds,
-    /// Running jobs that may have to make room.
+    /// Running jobs that may be preempted.
     pub(crate) preemptable: PreemptableJobs,
-    /// Jobs that the last plan wants to start, or whose wait for switches it begins: those for which that was not done
-    /// are tried again, or get a reason.
+    /// Jobs that the last plan starts, or whose wait for switches it begins. A job for which that
+    /// was not committed is tried again, or gets a reason.
     pub(crate) proposed: BTreeSet<JobId>,
     /// Records that wait for their array's `%limit`, by array.
     throttled: BTreeMap<JobId, BTreeSet<JobId>>,
-    /// Jobs that may be preempted from now on, or leave and are counted on by those who preempt.
+    /// Jobs that became preemptable, or that leave and are counted on by preempting jobs.
     opened: BTreeSet<JobId>,
-    /// When jobs give up their limit on leaf switches.
+    /// Times at which jobs give up their limit on leaf switches.
     relents: BTreeSet<(Timestamp, JobId)>,
-    /// When and where the first job that waits in a partition will fit, by partition.
+    /// When and where the first waiting job of a partition will fit, by partition.
     pub(crate) outlooks: NumberMap<u32, LaneOutlook>,
-    /// Where a pass has its reservations: empty between passes.
+    /// Buffer for the reservations of a pass; empty between passes.
     pub(crate) holds: Holds,
-    /// And its lists, likewise.
+    /// Buffer for the lists of a pass; empty between passes.
     pub(crate) lists: Lists,
     rebuild: bool,
     pub(crate) het_turns: HetTurns,
-    /// The last heterogeneous job for which nodes were kept.
+    /// The last heterogeneous job for which nodes were held.
     pub(crate) last_joint: Option<LastJoint>,
     /// The last feasible submission.
     pub(crate) last_feasible: LastFeasible,
-    /// Less counts towards limits of these since the last pass.
+    /// Limits whose use has decreased since the last pass.
     freed_scopes: BTreeSet<Scope>,
-    /// Lanes that limits of use keep back: time alone may let them go. When they are tried again.
+    /// Lanes blocked by usage limits, which may unblock with time; and the time of the next try.
     pub(crate) limited_by_use: BTreeSet<u32>,
     use_looked_at: Option<Timestamp>,
-    /// Licenses came back since the last pass.
+    /// Licenses were returned since the last pass.
     licenses_freed: bool,
-    /// Priorities were worked out since the last pass.
+    /// Priorities were computed since the last pass.
     reranked: bool,
     pub(crate) more: bool,
     pub(crate) cost: Cost,
-    /// Positions of the partitions that the last pass looked at.
+    /// Indexes of the partitions that the last pass looked at.
     pub(crate) evaluated: Vec<u32>,
 }
 
@@ -146,7 +150,7 @@ enum Eligibility {
 }
 
 impl Scheduler {
-    /// Reads everything once; O(jobs + nodes).
+    /// Reads the whole state; O(jobs + nodes).
     pub fn new(state: &State) -> Scheduler {
         let mut fleet = Fleet::new(state);
         let completing = |id: &&JobId| state.jobs.get(id).is_some_and(|j| j.completing);
@@ -163,12 +167,13 @@ impl Scheduler {
         }
     }
 
-    /// Whether what it knows of nodes and partitions is to be read anew.
+    /// Whether all nodes and partitions have to be read again.
     pub(crate) fn is_stale(&self, state: &State) -> bool {
         self.rebuild || self.fleet.nodes.len() != state.nodes.len()
     }
 
-    /// Notes what an event changed. Call it after each applied event, with the state after it.
+    /// Records the changes of an event. To be called after each applied event, with the state after
+    /// it.
     pub fn observe(&mut self, state: &State, event: &Event) {
         match event {
             Event::Configured { .. }
@@ -196,7 +201,8 @@ impl Scheduler {
             | Event::JobSuspended { id, .. }
             | Event::JobResumed { id, .. } => {
                 if matches!(event, Event::JobResumed { .. }) && state.preemption().is_some() {
-                    // The resumed job took its resources back at once; a job of a higher rank may have to get them now.
+                    // The resumed job took its resources back at once; a job of higher rank may
+                    // have to preempt it now.
                     self.opened.insert(*id);
                 }
                 self.job(state, *id);
@@ -207,12 +213,12 @@ impl Scheduler {
                 self.job(state, *id);
                 self.follow_licenses(state, *id);
                 self.follow_limits(state, *id);
-                // Its resources come back at another time than was assumed.
+                // Its resources become free at another time than assumed.
                 self.retimed(state, *id);
                 if state.jobs.get(id).is_some_and(|j| j.completing) {
                     self.completing.insert(*id);
                     if state.preemption().is_some() {
-                        // With what it leaves, fewer others need to make room.
+                        // With its resources, fewer other jobs need to be preempted.
                         self.opened.insert(*id);
                         self.nodes_of(state, *id);
                     }
@@ -228,7 +234,8 @@ impl Scheduler {
                     self.dirty_nodes.insert(share.node.0);
                     self.dirty_shares.insert((*id, share.node.0));
                 }
-                // With nodes left to be cleaned nothing else of an ended job changes.
+                // While an ended job's nodes are being cleaned up, nothing else about the job
+                // changes.
                 if job.is_none_or(|j| !j.completing) {
                     self.completing.remove(id);
                     self.job(state, *id);
@@ -248,7 +255,7 @@ impl Scheduler {
             }
             Event::NodeChanged { node, change, .. } => match change {
                 NodeChange::Weight(_) | NodeChange::Features(_) => self.rebuild = true,
-                // Nodes that sleep come last.
+                // Nodes in power saving come last in the order.
                 NodeChange::Power(_) | NodeChange::ResumeFailed => self.rebuild = true,
                 NodeChange::LinkLost
                 | NodeChange::Down(_)
@@ -273,7 +280,8 @@ impl Scheduler {
     /// Works out what to start now. Proposals that are not committed are proposed again by the next plan.
     pub fn plan(&mut self, state: &State, now: Timestamp) -> Plan {
         if self.is_stale(state) {
-            // Who has had a turn waits for the others whatever is read anew.
+            // The turns survive a full read, because a job that has had its turn waits for the
+            // others in any case.
             let het_turns = std::mem::take(&mut self.het_turns);
             *self = Scheduler::new(state);
             self.het_turns = het_turns;
@@ -308,7 +316,7 @@ impl Scheduler {
         plan
     }
 
-    /// When a plan should be made even if nothing happens until then.
+    /// The time at which a plan should be made even if nothing happens until then.
     pub fn next_look(&self) -> Option<Timestamp> {
         let relents = self.relents.first().map(|(at, _)| *at);
         let others = self
@@ -319,13 +327,13 @@ impl Scheduler {
         relents.into_iter().chain(others).min()
     }
 
-    /// Whether another plan should follow at once: the last one stopped at its bound, or it started a job that it
-    /// had first kept others back for.
+    /// Whether another plan should follow at once: the last one reached its work limit, or it
+    /// started a job for which it had first blocked other jobs.
     pub fn more(&self) -> bool {
         self.more
     }
 
-    /// Positions of the partitions of which the last pass looked at those that wait.
+    /// Indexes of the partitions whose waiting jobs the last pass looked at.
     pub fn evaluated(&self) -> &[u32] {
         &self.evaluated
     }
@@ -351,21 +359,21 @@ impl Scheduler {
         parts.collect()
     }
 
-    /// Number of shapes that wait, each counted in each of its partitions.
+    /// Number of waiting shapes, each counted once per partition.
     pub fn lanes(&self) -> usize {
         self.queue.lane_count()
     }
 
-    /// Number of shapes that wait.
+    /// Number of waiting shapes.
     pub fn shapes(&self) -> usize {
         self.queue.shape_count()
     }
 
-    /// When and where a job would start if it were the first in line, for `--test-only` and `--immediate`. Jobs
-    /// without a time limit are taken to end in a year.
+    /// When and where a job would start if it were the first in line, for `--test-only` and
+    /// `--immediate`. Jobs without a time limit are assumed to end in a year.
     ///
     /// # Errors
-    /// Why it could never start.
+    /// The reason why it could never start.
     pub fn would_start(
         &self,
         state: &State,
@@ -378,7 +386,7 @@ impl Scheduler {
     /// The same for all components of a heterogeneous job.
     ///
     /// # Errors
-    /// Why they could never start.
+    /// The reason why they could never start.
     pub fn would_start_together(
         &self,
         state: &State,
@@ -445,7 +453,7 @@ impl Scheduler {
         }
     }
 
-    /// A job counts towards limits no more.
+    /// Records that a job does not count towards limits any more.
     fn follow_limits(&mut self, state: &State, id: JobId) {
         if let Some(job) = state.jobs.get(&id).filter(|_| state.keeps_limits()) {
             let scopes = state.scopes_of(job, &job.partition);
@@ -453,20 +461,20 @@ impl Scheduler {
         }
     }
 
-    /// A job gives licenses back, or will soon.
+    /// Records that a job returns licenses, or will soon.
     fn follow_licenses(&mut self, state: &State, id: JobId) {
         let alloc = state.jobs.get(&id).and_then(|job| job.alloc.as_ref());
         self.licenses_freed |= alloc.is_some_and(|a| !a.licenses.is_empty());
     }
 
-    /// The first job that wants nodes for its user alone makes it matter whose jobs are where.
+    /// Reads users of nodes again when the first job requires nodes exclusively for its user.
     fn follow_requested_nodes(&mut self, state: &State, id: JobId) {
         let job = state.jobs.get(&id);
         let wants = job.is_some_and(|j| j.spec.ask.sharing == Sharing::ExclusiveUser);
         self.rebuild |= wants && !self.fleet.by_user;
     }
 
-    /// Jobs of a reservation may begin.
+    /// Queues the jobs of a reservation whose time has begun.
     fn reservation_opened(&mut self, state: &State, name: &str) {
         for part in &mut self.fleet.parts {
             if let Some(own) = &mut part.own
@@ -485,7 +493,8 @@ impl Scheduler {
         }
     }
 
-    /// A running job will give its nodes back at another time: reservations that rest on it are made anew.
+    /// Records that a running job will release its nodes at another time: dependent reservations
+    /// are computed again.
     fn retimed(&mut self, state: &State, id: JobId) {
         let Some(alloc) = state.jobs.get(&id).and_then(|j| j.alloc.as_ref()) else {
             return;
@@ -500,7 +509,7 @@ impl Scheduler {
         }
     }
 
-    /// Brings queue and nodes in line with the state.
+    /// Updates queue and nodes from the state.
     fn prepare(&mut self, state: &State) {
         let proposed = std::mem::take(&mut self.proposed);
         self.dirty_jobs.extend(proposed.iter().copied());
@@ -555,7 +564,7 @@ impl Scheduler {
         self.queue.nodes_freed(&self.fleet, &freed);
     }
 
-    /// Remembers when a queued job gives up its limit on leaf switches.
+    /// Records the time at which a queued job gives up its limit on leaf switches.
     fn follow_switch_wait(&mut self, job: &Job) {
         let since = job.switch_wait_since;
         let at = since.and_then(|since| self.queue.relents_at(job.id, since));
@@ -564,7 +573,7 @@ impl Scheduler {
 
     fn refresh(&mut self, state: &State, id: JobId) {
         self.cost.jobs_visited += 1;
-        // When a task of an array ends, others of that array may go.
+        // When a task of an array ends, other tasks of that array may start.
         let waiting = self.throttled.remove(&id).unwrap_or_default();
         for other in waiting.into_iter().filter(|other| *other != id) {
             self.refresh_one(state, other);
@@ -593,8 +602,8 @@ impl Scheduler {
     }
 }
 
-/// Something changed on a node. Nodes that come one after another mostly are of one component: `last` is that of the one
-/// before.
+/// Records a change of a node. Nodes in sequence mostly belong to one component: `last` is the
+/// component of the previous node.
 fn touch(queue: &mut Queue, fleet: &Fleet, view: &NodeView, last: &mut Option<u32>) {
     for &part in &view.parts {
         let component = fleet.parts[part as usize].component;

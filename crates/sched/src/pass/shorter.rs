@@ -1,5 +1,5 @@
-//! `--time-min`: a job that may be given less time than it asks for starts in a gap that would be too short for all of
-//! it, with as much time as the gap leaves.
+//! `--time-min`: a job that accepts less time than it requests starts in a gap that is too short
+//! for its full limit, with as much time as the gap allows.
 
 use super::Pass;
 use crate::demand::pick::Pick;
@@ -10,10 +10,11 @@ use muster_model::time::{TimeLimit, Timestamp};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// Milliseconds of a minute, in which limits are counted.
+/// Milliseconds of a minute, the unit of time limits.
 const MINUTE_MS: u64 = 60_000;
 
-/// Nodes on which a job of the lane could start now with less time, at least its `--time-min`, and how much.
+/// Nodes on which a job of the lane could start now with a shorter limit, at least its
+/// `--time-min`, and that limit.
 ///
 /// # Errors
 /// The shortfall even with the shortest limit.
@@ -22,7 +23,7 @@ pub(super) fn try_shorter(
     lane: u32,
     job: JobId,
 ) -> Result<(Vec<Pick>, TimeLimit), Shortfall> {
-    // It takes no less.
+    // The job accepts no shorter limit.
     let as_it_is = Err(Shortfall::NO_NODES);
     let spec = pass.state.jobs.get(&job).map(|job| &job.spec);
     let least = spec.and_then(|spec| spec.time_min);
@@ -56,7 +57,8 @@ pub(super) fn try_shorter(
             return Err(Shortfall::ANYTHING);
         }
     };
-    // What is reserved for others on these nodes begins at some time: up to one of these is how long it may run.
+    // Reservations for other jobs on these nodes begin at certain times; the job can run until one
+    // of them.
     let full = end_after(pass.now, demand.length_ms);
     let holds = picks.iter().map(|p| pass.reservations.holds.of(p.node));
     let starts: BTreeSet<Timestamp> = holds.flatten().map(|hold| hold.start).collect();
@@ -78,7 +80,7 @@ pub(super) fn try_shorter(
     }
 }
 
-/// The nodes of a partition for a job that ends then.
+/// The nodes of a partition for a job that ends at this time.
 fn until<'b>(pass: &'b Pass<'_>, part: u32, end: Timestamp) -> CurrentNodes<'b> {
     CurrentNodes {
         fleet: &pass.s.fleet,

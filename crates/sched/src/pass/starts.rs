@@ -29,19 +29,19 @@ use muster_model::reservation::RunWindow;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// Limits of a pass other than nodes.
+/// The limits of a pass apart from nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
-    /// How many more tasks of an array may start under its `%limit`.
+    /// Number of further tasks of an array that may start under its `%limit`.
     pub(super) of_arrays: NumberMap<JobId, u32>,
     /// Use of limits by the starts of this pass.
     pub(super) limit_use: BTreeMap<Scope, InUse>,
-    /// Licenses taken and kept in this pass.
+    /// Licenses taken and held in this pass.
     pub(crate) licenses: Licenses,
 }
 
 impl Pass<'_> {
-    /// Where and when a job of the lane would have licenses.
+    /// Where and when a job of the lane would use licenses.
     pub(super) fn span<'b>(&'b self, lane: &Lane, demand: &Demand) -> Span<'b> {
         let own = self.s.fleet.parts[lane.part as usize].own.as_ref();
         Span {
@@ -56,7 +56,7 @@ impl Pass<'_> {
     }
 }
 
-/// The limit that keeps a job from starting with so much in that partition.
+/// The limit that prevents a job from starting with these resources in that partition.
 pub(super) fn limit_for(pass: &Pass<'_>, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
     if !checks_starts(pass.state) {
         return None;
@@ -67,7 +67,8 @@ pub(super) fn limit_for(pass: &Pass<'_>, job: JobId, part: u32, tres: &Amounts) 
     over.map(|over| over.reason)
 }
 
-/// The limit that keeps a job from starting in that partition with the least that it asks for.
+/// The limit that prevents a job from starting in that partition even with the minimum that it
+/// requests.
 pub(super) fn limit_at_least(pass: &Pass<'_>, job: JobId, part: u32) -> Option<Reason> {
     if !checks_starts(pass.state) {
         return None;
@@ -80,7 +81,7 @@ pub(super) fn limit_at_least(pass: &Pass<'_>, job: JobId, part: u32) -> Option<R
     limit_for(pass, job, part, &least)
 }
 
-/// The limit that keeps a job of the lane from starting on those nodes.
+/// The limit that prevents a job of the lane from starting on those nodes.
 pub(super) fn limit_on(pass: &Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -> Option<Reason> {
     if !checks_starts(pass.state) {
         return None;
@@ -180,7 +181,7 @@ pub(super) fn start(pass: &mut Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) 
     took_its_turn(pass, job);
 }
 
-/// Notes a start in the plan, and who is on the nodes from now on.
+/// Adds a start to the plan, and the job to its nodes.
 pub(super) fn propose(pass: &mut Pass<'_>, ends: JobEnds, alloc: Allocation) {
     let job = ends.job;
     for share in &alloc.nodes {
@@ -191,7 +192,7 @@ pub(super) fn propose(pass: &mut Pass<'_>, ends: JobEnds, alloc: Allocation) {
     pass.again |= pass.lists.parts.iter().any(|p| p.head == Some(job));
 }
 
-/// Gives a start its licenses, and counts it towards limits.
+/// Assigns licenses to a start, and counts the start towards limits.
 pub(super) fn count_start(pass: &mut Pass<'_>, lane: u32, job: JobId, alloc: &mut Allocation) {
     let lane = pass.s.queue.lane(lane);
     let Ok(demand) = &lane.demand else { return };
@@ -216,7 +217,7 @@ pub(super) fn count_start(pass: &mut Pass<'_>, lane: u32, job: JobId, alloc: &mu
     }
 }
 
-/// A limit keeps the lane back until less is in use of what it limits.
+/// Blocks the lane until the use of the exceeded limit decreases.
 pub(super) fn limited(pass: &mut Pass<'_>, lane: u32, job: JobId) {
     let part = pass.s.queue.lane(lane).part;
     let name = &pass.s.fleet.parts[part as usize].config.name;
@@ -234,7 +235,7 @@ pub(super) fn limited(pass: &mut Pass<'_>, lane: u32, job: JobId) {
     }
 }
 
-/// One task less of that record is looked at in this pass.
+/// Reduces the number of tasks of that record that this pass may still look at.
 pub(super) fn took_its_turn(pass: &mut Pass<'_>, job: JobId) {
     if let Some(left) = pass.lists.left.get_mut(&job) {
         *left -= 1;
@@ -249,7 +250,7 @@ pub(super) fn took_its_turn(pass: &mut Pass<'_>, job: JobId) {
     }
 }
 
-/// Takes the nodes picked, for a job that ends at `latest`.
+/// Takes the picked nodes for a job that ends at `latest`.
 pub(crate) fn allocate(
     fleet: &mut Fleet,
     part: u32,
@@ -269,7 +270,7 @@ pub(crate) fn allocate(
         only_user: demand.user.filter(|_| demand.only_user),
         ..Allocation::default()
     };
-    // Most nodes of a job are of one kind and get as many of its tasks.
+    // Most nodes of a job are equal and get the same number of tasks.
     let mut last: Option<(u32, &Pick, Want)> = None;
     let window = RunWindow::from_now(fleet.now, latest);
     alloc.nodes.reserve_exact(picks.len());
@@ -292,7 +293,8 @@ pub(crate) fn allocate(
         alloc.ntasks += pick.tasks;
     }
     if let Some(batch) = &demand.batch {
-        // The first node leads. If none is of the kind it is any.
+        // The first node whose class may run the batch script leads; if none may, the first node
+        // leads.
         let class = |node: u32| fleet.nodes[node as usize].class as usize;
         let lead = alloc.nodes.iter().position(|s| batch[class(s.node.0)]);
         alloc.nodes[..=lead.unwrap_or(0)].rotate_right(1);
@@ -304,7 +306,7 @@ pub(crate) fn allocate(
     alloc
 }
 
-/// The array a record belongs to and how many more of its tasks may run, when it has a limit.
+/// The array of a record, and the number of further tasks that may run, if the array has a limit.
 pub(crate) fn array_budget(state: &State, job: &Job) -> Option<(JobId, u32)> {
     let base = match job.array {
         ArrayRole::None => return None,

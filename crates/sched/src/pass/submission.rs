@@ -1,6 +1,7 @@
-//! Whether a submitted job could ever run. A job whose request no nodes of its partitions could satisfy, even if all were up and
-//! empty, is refused at once, while the submitting command can still report it. A job that is only too large for the partition
-//! waits, as partitions may grow.
+//! Whether a submitted job could ever run. A job whose request cannot be satisfied by the nodes of
+//! its partitions, even if all were up and empty, is refused at once, while the submitting command
+//! can still report it. A job that only exceeds a partition limit waits, because partitions may
+//! grow.
 
 use crate::pass::scheduler::Scheduler;
 use crate::queue::feasibility_cache::LastFeasible;
@@ -14,7 +15,8 @@ use muster_model::time::TimeLimit;
 use std::sync::Arc;
 
 impl Scheduler {
-    /// Why one of these submissions could never run, if so. Nothing is said while the configuration changes.
+    /// The reason why one of these submissions could never run, if there is one. Returns none while
+    /// the configuration changes.
     pub(crate) fn reject_infeasible(&mut self, state: &State, events: &[Event]) -> Option<Refusal> {
         if self.is_stale(state) {
             return None;
@@ -28,7 +30,7 @@ impl Scheduler {
     }
 
     fn never(&mut self, spec: &Arc<JobSpec>, limit: TimeLimit) -> Option<Refusal> {
-        // Nodes of reservations come and go.
+        // Nodes of reservations change, so they are not considered.
         if spec.reservation.is_some() || self.last_feasible.is_like(spec, limit) {
             return None;
         }

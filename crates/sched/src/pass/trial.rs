@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 /// The assumed length of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
 
-/// Jobs end at their limits.
+/// Jobs are assumed to end at their limits.
 fn by_limits(now: Timestamp) -> EndAssumption {
     EndAssumption {
         ends: Ends::Limits,
@@ -48,7 +48,7 @@ fn completing(state: &State) -> BTreeSet<JobId> {
         .collect()
 }
 
-/// The limit that a job has in a partition.
+/// The time limit of a job in a partition.
 fn limit_in(spec: &JobSpec, part: &PartView) -> TimeLimit {
     spec.time_limit
         .or(part.config.default_time)
@@ -133,7 +133,8 @@ pub(crate) fn would_start(
     spec: &JobSpec,
     now: Timestamp,
 ) -> Result<(Timestamp, Allocation), Refusal> {
-    // Nodes are read afresh: this is asked rarely, and answers must not depend on a plan not yet committed.
+    // Nodes are read again, because this is requested rarely, and answers must not depend on an
+    // uncommitted plan.
     let mut fleet = Fleet::new(state);
     fleet.now = now;
     if spec.ask.sharing == Sharing::ExclusiveUser && !fleet.by_user {
@@ -167,7 +168,8 @@ pub(crate) fn would_start(
     let Some(best) = best else {
         return Err(refusal);
     };
-    // For a later time the shares say how much, not which CPUs: those are chosen on an empty node.
+    // For a later start the shares state amounts, not individual CPUs: those are chosen on an empty
+    // node.
     if best.start > now {
         fleet.clear();
     }
@@ -191,14 +193,14 @@ struct TrialStart {
     picks: Vec<Pick>,
 }
 
-/// One job and the nodes on which it is tried.
+/// One job, and the nodes on which it is tried.
 struct Trial<'a> {
     state: &'a State,
     fleet: &'a Fleet,
     spec: &'a JobSpec,
     completing: BTreeSet<JobId>,
     now: Timestamp,
-    /// Nodes that were looked at for later times, in all partitions.
+    /// Number of nodes looked at for later times, in all partitions.
     looked_at: Cell<u64>,
 }
 
@@ -258,7 +260,7 @@ impl Trial<'_> {
         })
     }
 
-    /// When it can have its licenses, if ever.
+    /// The time at which the job can have its licenses, if any.
     fn licenses_due(&self, demand: &Demand) -> Option<LicensesDue> {
         let requested = asked(self.spec.licenses.as_deref());
         if requested.is_empty() {

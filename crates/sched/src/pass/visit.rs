@@ -1,4 +1,5 @@
-//! A lane's turn in a pass: its first job starts, waits for something else, or has nodes kept for it.
+//! A lane's turn in a pass: its first job starts, waits for something other than nodes, or gets
+//! nodes held for it.
 
 use super::{NextLane, Pass, PlacementResult, Unplaced, het, more_tasks, starts};
 use crate::order::LaneHead;
@@ -6,22 +7,23 @@ use crate::place::node_source::end_after;
 use crate::place::{Placement, Shortfall};
 use muster_model::job::Reason;
 
-/// What came of trying a lane's first job.
+/// The result of trying a lane's first job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Visited {
-    /// It started, or waits for something else than nodes.
+    /// The job started, or waits for something other than nodes.
     Done,
     WaitsForNodes,
 }
 
-/// Starts jobs of a lane, or keeps nodes for its first.
+/// Starts jobs of a lane, or holds nodes for its first job.
 pub(super) fn visit(pass: &mut Pass<'_>, next: NextLane) {
     let Some(head) = head_in_turn(pass, next) else {
         return;
     };
     let LaneHead { key, lane } = head;
     let view = pass.s.queue.lane(lane);
-    // A backfilled job respects the reservations of all jobs that are first in line; a job that is first itself does not.
+    // A backfilled job respects the reservations of all jobs that are first in line; a job that is
+    // first itself does not.
     let leads = view.held
         && pass.s.planned.predicts()
         && pass.lists.parts[view.part as usize].head.is_none();
@@ -35,18 +37,20 @@ pub(super) fn visit(pass: &mut Pass<'_>, next: NextLane) {
             return;
         }
     } else if is_limited(pass, lane) {
-        // The lane is kept back by a limit, not by a lack of nodes: the next in line is the first that waits for nodes.
+        // A limit blocks the lane, not a lack of nodes; the next lane in line is then the first
+        // that waits for nodes.
         return;
     }
     pass.reserve_for(lane, key, het);
 }
 
-/// The first job of a lane that is to be visited, unless the lane comes later or not at all.
+/// The first job of a lane that is to be visited; `None` if the lane is visited later or not at
+/// all.
 fn head_in_turn(pass: &mut Pass<'_>, NextLane { head, in_order }: NextLane) -> Option<LaneHead> {
     let LaneHead { key, lane } = head;
     let part = pass.s.queue.lane(lane).part;
     if pass.lists.parts[part as usize].head.is_none() {
-        // Until somebody waits here, everyone in line is looked at.
+        // Until a job waits here, every lane in line is visited.
         pass.push_next_after(head);
     } else if !pass.backfill {
         return None;
@@ -55,7 +59,7 @@ fn head_in_turn(pass: &mut Pass<'_>, NextLane { head, in_order }: NextLane) -> O
         return None;
     }
     let Some(first) = pass.head(lane) else {
-        // All of its jobs start in this pass, or wait for those who make room.
+        // All of its jobs start in this pass, or wait for preempted jobs to leave.
         if pass.s.queue.has_claim(lane) {
             pass.s.queue.block(lane, Shortfall::ANYTHING, false);
         }
@@ -66,14 +70,14 @@ fn head_in_turn(pass: &mut Pass<'_>, NextLane { head, in_order }: NextLane) -> O
         lane,
     };
     if now.key != key {
-        // Another lane of its shape has started what was its head.
+        // Another lane of the shape has started the job that was its head.
         pass.put_back(now);
         return None;
     }
     Some(now)
 }
 
-/// Whether nodes may have gained what the lane lacked.
+/// Whether the gains of nodes may cover the lane's shortfall.
 fn lane_may_fit(pass: &mut Pass<'_>, lane: u32) -> bool {
     if !pass.backfill || pass.s.queue.woken.contains(&lane) {
         return true;
@@ -93,7 +97,7 @@ fn is_limited(pass: &Pass<'_>, lane: u32) -> bool {
         .is_some_and(Reason::is_limit)
 }
 
-/// Starts the first job of a lane, now or with others making room, or notes why it waits.
+/// Starts the first job of a lane, now or by preemption, or records why it waits.
 fn try_lane(pass: &mut Pass<'_>, head: LaneHead) -> Visited {
     let (lane, job) = (head.lane, head.key.job);
     let PlacementResult {
@@ -127,12 +131,12 @@ fn try_lane(pass: &mut Pass<'_>, head: LaneHead) -> Visited {
     let short = short.map_or(Shortfall::ANYTHING, |short| short.or(other));
     pass.s.queue.block(lane, short, narrowed || held);
     if cause.is_some_and(Reason::is_limit) {
-        // Others' turn comes although it waits.
+        // The job waits for a limit, so other lanes get their turn.
         starts::limited(pass, lane, job);
         return Visited::Done;
     }
     if cause == Some(Reason::Licenses) && !pass.backfill {
-        // Nodes are not kept for who waits for something else.
+        // No nodes are held for a job that waits for something else.
         return Visited::Done;
     }
     Visited::WaitsForNodes

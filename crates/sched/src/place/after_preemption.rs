@@ -1,5 +1,5 @@
-//! The nodes of a partition after some jobs have left them, at whatever time: the source of nodes for the choice of jobs to
-//! preempt.
+//! The nodes of a partition after some jobs have left them at any time: the node source for
+//! choosing jobs to preempt.
 
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
@@ -20,26 +20,26 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Nodes without the shares of jobs that were released.
+/// The nodes without the shares of released jobs.
 pub(crate) struct AfterPreemption<'a> {
     fleet: &'a Fleet,
     part: &'a PartView,
     holds: &'a Holds,
     grown: NodeMap<Room>,
-    /// CPUs of stopped jobs that were counted as free already.
+    /// CPUs of stopped jobs that were already counted as free.
     lent: NodeMap<CpuSet>,
-    /// CPUs that several jobs have still.
+    /// CPUs that several jobs still use.
     layers: NodeMap<Vec<CpuSet>>,
-    /// Resources that preempted jobs give back on a node, and when they were expected to.
+    /// Resources that preempted jobs return on a node, and their previously expected times.
     back: NodeMap<Vec<(Timestamp, Room)>>,
     start: Timestamp,
     length_ms: Option<u64>,
-    /// Set when a reservation made a node smaller than it is.
+    /// Set when a reservation has reduced the room of a node.
     pub(crate) narrowed: Cell<bool>,
 }
 
 impl<'a> AfterPreemption<'a> {
-    /// The nodes as they are, for a job that starts then.
+    /// The nodes as they are, for a job that starts at this time.
     pub(crate) fn new(
         fleet: &'a Fleet,
         part: &'a PartView,
@@ -70,7 +70,7 @@ impl<'a> AfterPreemption<'a> {
         end_after(self.start, self.length_ms)
     }
 
-    /// The room without what is reserved for others while the job would run.
+    /// The room without resources reserved for other jobs while the job would run.
     fn left(&self, node: u32) -> Cow<'_, Room> {
         let mut room = Cow::Borrowed(self.bare(node));
         let holds = self.holds.of(node);
@@ -86,8 +86,8 @@ impl<'a> AfterPreemption<'a> {
         blocks.narrow(self.part.own.as_ref(), node, window, room).0
     }
 
-    /// What reservations leave of a room. A reservation that counts on others that will have ended by then may leave all that
-    /// there is now.
+    /// The part of a room that reservations leave. A reservation that depends on other jobs which
+    /// end before it may leave everything that is free now.
     fn beside<'r>(&self, node: u32, holds: &[NodeHold], room: Cow<'r, Room>) -> Cow<'r, Room> {
         let end = self.end();
         let holds = holds.iter().filter(|h| h.start < end && self.start < h.end);
@@ -128,8 +128,8 @@ impl<'a> AfterPreemption<'a> {
         least
     }
 
-    /// A job's share comes back: all of it as the job ends, or its CPUs as it is stopped. What is stopped already has
-    /// lent its CPUs and is not counted among the node's jobs.
+    /// Returns a job's share: all of it if the job ends, or its CPUs if it is stopped. A stopped
+    /// job has already lent its CPUs and is not counted among the node's jobs.
     pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
         if job.cpus_released_by_preemption && !whole {
             return self.show_stopped(share);
@@ -146,7 +146,7 @@ impl<'a> AfterPreemption<'a> {
         }
     }
 
-    /// CPUs of a stopped job that are free, and kept for it.
+    /// Makes the CPUs of a stopped job visible that are free and kept for it.
     fn show_stopped(&mut self, share: &NodeShare) {
         let node = share.node.0;
         let fleet = self.fleet;
@@ -160,7 +160,7 @@ impl<'a> AfterPreemption<'a> {
         room.cpus = room.cpus.saturating_add(more.len());
     }
 
-    /// `rest`: what is not CPUs comes back, too. `runs`: its CPUs come back.
+    /// `rest`: the job returns everything apart from CPUs. `runs`: the job returns its CPUs.
     fn give_back(&mut self, share: &NodeShare, rest: bool, runs: bool) {
         let node = share.node.0;
         if !self.part.has(node) {

@@ -1,5 +1,6 @@
-//! Distributes tasks and devices of the whole job together, where all CPUs of a node must be next to the job's devices there: how
-//! many tasks a node can hold depends on the devices that it gives.
+//! Distributes tasks and devices of the whole job together if all CPUs of a node must be next to
+//! the job's devices there: the number of tasks that a node fits then depends on the devices that
+//! it gives.
 
 use super::{Candidate, NodeSource, Search};
 use crate::demand::pick::{JobShare, Pick, SHARES_MAX};
@@ -8,14 +9,15 @@ use crate::nodes::room::Detail;
 use crate::nodes::sockets::SocketSets;
 use std::collections::BTreeMap;
 
-/// Ways to share out devices that are looked at before the job waits for a simpler one.
+/// Number of distributions of devices that are tried before the search is given up.
 const STEPS_MAX: u64 = 20_000;
-/// The same for all alternatives and numbers of nodes of a job, comparisons with sockets included.
+/// The same limit for all alternatives and numbers of nodes of a job together, including
+/// comparisons with sockets.
 const WORK_MAX: u64 = 500_000;
-/// Ways of one node.
+/// Maximum number of ways per node.
 const WAYS_MAX: usize = 256;
 
-/// With these devices a node holds so many tasks.
+/// A number of devices on a node, and the tasks that it fits with them.
 #[derive(Clone)]
 struct Way {
     share: JobShare,
@@ -23,7 +25,7 @@ struct Way {
     most: u32,
 }
 
-/// The sum of what the nodes from one on can give and hold.
+/// The sum of what a node and those after it can give and fit.
 #[derive(Clone, Default)]
 struct Beyond {
     share: [u64; SHARES_MAX],
@@ -35,7 +37,7 @@ struct Beyond {
 #[derive(Clone, Copy)]
 struct Remaining {
     share: JobShare,
-    /// Tasks that the nodes so far hold, at least and at most.
+    /// Minimum and maximum number of tasks on the nodes so far.
     least: u64,
     most: u64,
 }
@@ -49,7 +51,8 @@ struct Ways {
 }
 
 impl<G: NodeSource> Search<'_, G> {
-    /// The picks if each node holds its own, else others of the same sums; `None` where none are found.
+    /// The picks if each node fits its own, else other picks with the same sums; `None` if none are
+    /// found.
     pub(super) fn near_devices(&self, chosen: &[Candidate], picks: Vec<Pick>) -> Option<Vec<Pick>> {
         let details = chosen.iter().map(|c| self.source.detail(c.pos));
         let Some(details) = details.collect::<Option<Vec<Detail>>>() else {
@@ -60,7 +63,7 @@ impl<G: NodeSource> Search<'_, G> {
             &self.fleet.classes[class as usize]
         };
         let all_fit = |picks: &[Pick]| {
-            // Most nodes are equal and get as much.
+            // Most nodes are equal and get the same part.
             let mut last: Option<(&Pick, &Detail)> = None;
             picks.iter().zip(&details).all(|(pick, detail)| {
                 let same = |(other, of): (&Pick, &Detail)| {
@@ -105,7 +108,8 @@ impl<G: NodeSource> Search<'_, G> {
         all_fit(&picks).then_some(picks)
     }
 
-    /// Whether the node holds so many tasks and devices of the whole job to the socket.
+    /// Whether the node fits that many tasks and devices of the whole job when its sockets are
+    /// considered.
     fn fits(&self, class: &NodeClass, detail: &Detail, pick: &Pick) -> bool {
         let Some(sets) = self.demand.socket_sets(class, detail, pick) else {
             return false;
@@ -117,7 +121,7 @@ impl<G: NodeSource> Search<'_, G> {
         fits
     }
 
-    /// The devices that a node may get, nearest to an even distribution first.
+    /// The devices that a node may give, nearest to an even distribution first.
     fn ways(&self, c: &Candidate, even: &Pick, class: &NodeClass, detail: &Detail) -> Vec<Way> {
         let d = self.demand;
         let (from, to) = match d.tasks {
@@ -131,7 +135,7 @@ impl<G: NodeSource> Search<'_, G> {
             each.map(|(a, b)| a.abs_diff(*b)).sum()
         };
         shares.sort_by_key(off);
-        // Of which kinds there are any decides what is near.
+        // Which CPUs count as near depends only on the kinds of devices that are present.
         let mut known: BTreeMap<u32, Option<SocketSets>> = BTreeMap::new();
         let mut way = |share: JobShare| {
             let gpus: u32 = share.iter().sum();
@@ -161,7 +165,8 @@ impl<G: NodeSource> Search<'_, G> {
     }
 }
 
-/// What a node may give that has so many devices, kind by kind: the first of these ways.
+/// All combinations of device numbers, by kind, up to those in `most`; at most [`WAYS_MAX`] of
+/// them.
 fn shares_up_to(most: &JobShare) -> Vec<JobShare> {
     let mut shares = vec![JobShare::default()];
     for kind in 0..SHARES_MAX {
@@ -173,7 +178,7 @@ fn shares_up_to(most: &JobShare) -> Vec<JobShare> {
                 share
             })
         };
-        // Devices that are only counted are many.
+        // Devices that are only counted may be very many.
         let left = WAYS_MAX.saturating_sub(shares.len());
         let more: Vec<JobShare> = shares.iter().flat_map(more).take(left).collect();
         shares.extend(more);
@@ -203,8 +208,8 @@ impl Ways {
         }
     }
 
-    /// A way for each node that together give all devices and hold all tasks, and the number of steps that this took, so
-    /// many at most.
+    /// Finds a way for each node such that together they give all devices and fit all tasks; also
+    /// returns the number of steps, at most `most`.
     fn find(mut self, share: JobShare, most: u64) -> (Option<Vec<Way>>, u64) {
         let mut found = Vec::new();
         let left = Remaining {
@@ -252,7 +257,7 @@ impl Ways {
     }
 }
 
-/// The picks with these devices, and tasks as near to what they were as may be.
+/// The picks with these devices, and with numbers of tasks that change as little as possible.
 fn with_tasks(mut picks: Vec<Pick>, ways: &[Way], tasks: u64) -> Vec<Pick> {
     for (pick, way) in picks.iter_mut().zip(ways) {
         pick.share = way.share;
@@ -264,7 +269,7 @@ fn with_tasks(mut picks: Vec<Pick>, ways: &[Way], tasks: u64) -> Vec<Pick> {
         let more = u64::from(way.most - pick.tasks).min(lacking);
         let fewer = u64::from(pick.tasks - way.least).min(over);
         (lacking, over) = (lacking - more, over - fewer);
-        // Each is at most what the node holds.
+        // The number does not exceed the node's maximum.
         let count = u64::from(pick.tasks) + more - fewer;
         pick.tasks = u32::try_from(count).unwrap_or(way.most);
     }

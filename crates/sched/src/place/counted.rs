@@ -1,13 +1,14 @@
-//! Choosing nodes where the constraint counts some of them (`--constraint="[a*2&b*1]"`). Where nodes are in the network is not
-//! looked at.
+//! Chooses nodes for a constraint that counts some of them (`--constraint="[a*2&b*1]"`). The
+//! network is not considered.
 
 use super::{Candidate, NodeSource, Search};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl<G: NodeSource> Search<'_, G> {
-    /// So many nodes of each kind as the constraint counts, the named ones among them, and others as needed: the lightest, or
-    /// those that hold most where the lightest would be more nodes than are allowed.
+    /// Takes the number of nodes of each kind that the constraint counts, including the requested
+    /// ones, and further nodes as needed: those of the lowest weight, or the largest ones if the
+    /// former would exceed the maximum number of nodes.
     pub(super) fn counted(&self, max_nodes: usize) -> Option<Vec<Candidate>> {
         let mut all = self.first(usize::MAX, self.demand.tasks_least());
         let mut rest = all.clone();
@@ -19,7 +20,7 @@ impl<G: NodeSource> Search<'_, G> {
         if let Some(chosen) = self.counted_of(&all, &all, max_nodes) {
             return Some(chosen);
         }
-        // There are two sums to reach.
+        // Two sums must be reached.
         if self.demand.devices.of_job() {
             all.sort_by_key(|c| Reverse((c.share, c.most)));
             return self.counted_of(&all, &all, max_nodes);
@@ -27,7 +28,8 @@ impl<G: NodeSource> Search<'_, G> {
         None
     }
 
-    /// The same out of nodes in this order, and then of the rest in its order. The kind with the fewest nodes chooses first.
+    /// The same from nodes in this order, and then from the rest in its order. The kind with the
+    /// fewest nodes chooses first.
     fn counted_of(
         &self,
         all: &[Candidate],
@@ -44,7 +46,7 @@ impl<G: NodeSource> Search<'_, G> {
             .map(|(kind, count)| (nodes_of(kind), &**kind, *count))
             .collect();
         kinds.sort_by_key(|(nodes, ..)| *nodes);
-        // Nodes are counted once, those that are in already first.
+        // Each node counts once; nodes already chosen count first.
         let mut counted: BTreeSet<u32> = BTreeSet::new();
         let mut known: BTreeSet<u32> = chosen.iter().map(|c| c.node).collect();
         for (_, kind, count) in kinds {

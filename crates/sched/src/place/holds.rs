@@ -1,5 +1,5 @@
-//! Holds on nodes for waiting jobs, in a pass. Most nodes have one hold, that of a reservation: for these only its place in the
-//! reservation is stored.
+//! Holds on nodes for waiting jobs, in a pass. Most nodes have one hold from one reservation; for
+//! these only the index in the reservation is stored.
 
 use crate::nodes::fleet::Fleet;
 use crate::nodes::room::{Room, Want};
@@ -11,35 +11,36 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeHold {
     pub(crate) node: u32,
-    /// The lane whose first job it is reserved for; [`CLAIM`] for those for whom room is being made.
+    /// The lane whose first job the hold is for; [`CLAIM`] if preemption makes room for a job.
     pub(crate) lane: u32,
     pub(crate) start: Timestamp,
     pub(crate) end: Timestamp,
-    /// Resources that the reservation is for.
+    /// Resources that the waiting job needs.
     pub(crate) needs: Room,
-    /// Resources of the node that other jobs may still take beyond `start`.
+    /// Resources of the node that other jobs may still use beyond `start`.
     pub(crate) spare: Room,
 }
 
-/// Stands for the lane in what is kept for jobs for whom others make room.
+/// Replaces the lane in holds for jobs for which preemption makes room.
 pub(crate) const CLAIM: u32 = u32::MAX;
 
-/// Holds that a reservation was made with, at most one of each node; shared by all reservations that have them.
+/// Holds of a reservation when it was made, at most one per node; shared by all reservations with
+/// the same holds.
 pub(crate) type SharedHolds = Arc<Vec<NodeHold>>;
 
-/// Where a node's holds are stored.
+/// The location of a node's holds.
 #[derive(Clone, Copy, Debug, Default)]
 enum HoldAt {
-    /// Nothing is kept.
+    /// The node has no hold.
     #[default]
     Nowhere,
-    /// In a reservation, unchanged.
+    /// The hold is that of a reservation, unchanged.
     Reserved {
         reservation: u32,
-        /// Place of the hold in it.
+        /// Index of the hold in the reservation.
         at: u32,
     },
-    /// In a list of its own.
+    /// The holds are in their own list.
     Own(u32),
 }
 
@@ -47,14 +48,14 @@ enum HoldAt {
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     places: Vec<HoldAt>,
-    /// Nodes of which something is kept.
+    /// Nodes with holds.
     nodes: Vec<u32>,
     reservations: Vec<SharedHolds>,
-    /// What is kept of nodes where that is not what one reservation says; those from `used` on are empty and wait to be
-    /// used again.
+    /// Holds of nodes that differ from a single reservation's. Lists from `used` on are empty and
+    /// kept for reuse.
     lists: Vec<Vec<NodeHold>>,
     used: usize,
-    /// Less is left to others of something reserved than when it was reserved.
+    /// Some hold leaves less to other jobs than when it was made.
     pub(crate) narrowed: bool,
 }
 
@@ -83,12 +84,12 @@ impl Holds {
         }
     }
 
-    /// Whether what is kept of a node may be another than reservations say.
+    /// Whether the holds of a node may differ from those of the reservations.
     pub(crate) fn is_own(&self, node: u32) -> bool {
         matches!(self.place(node), HoldAt::Own(_))
     }
 
-    /// Every node of which something is kept, with that.
+    /// Every node with holds, and its holds.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[NodeHold])> {
         self.nodes.iter().map(|node| (*node, self.of(*node)))
     }
@@ -97,7 +98,7 @@ impl Holds {
         self.nodes.is_empty()
     }
 
-    /// Forgets all reservations, but not the space that they took.
+    /// Removes all reservations but keeps their memory.
     pub(crate) fn clear(&mut self) {
         for node in self.nodes.drain(..) {
             self.places[node as usize] = HoldAt::Nowhere;
@@ -143,7 +144,8 @@ impl Holds {
         self.narrowed = true;
     }
 
-    /// A job of another starts now on a reserved node and outlasts the reservation's begin: less is left to others.
+    /// Another job starts now on a reserved node and outlasts the start of the hold: reduces what
+    /// is left to other jobs.
     pub(crate) fn take_spare(&mut self, fleet: &Fleet, node: u32, end: Timestamp, want: &Want) {
         if self.of(node).is_empty() {
             return;
@@ -162,7 +164,7 @@ impl Holds {
         place.copied().unwrap_or_default()
     }
 
-    /// Of a node of which nothing was kept something is.
+    /// Adds the first hold of a node.
     #[inline]
     fn put(&mut self, node: u32, place: HoldAt) {
         if self.places.len() <= node as usize {
@@ -172,7 +174,7 @@ impl Holds {
         self.nodes.push(node);
     }
 
-    /// The holds of a node, to change them.
+    /// Mutable access to the holds of a node.
     fn own(&mut self, node: u32) -> &mut Vec<NodeHold> {
         let place = self.place(node);
         if let HoldAt::Own(list) = place {

@@ -1,6 +1,6 @@
-//! Choosing nodes where the network has a shape: the fewest leaf switches, below the lowest switch that has room for
-//! the job, and of those the ones that are left with least. A job that fits at one leaf looks at that leaf's nodes
-//! only; the others are looked at once it fits at none.
+//! Chooses nodes if the network has a shape: the fewest leaf switches below the lowest switch that
+//! has room for the job, and of those the leaves that have the least left. A job that fits at one
+//! leaf looks only at that leaf's nodes; other leaves are looked at after it has fitted at none.
 
 use super::{Candidate, NodeSource, Search};
 use crate::nodes::network::{Leaves, Network};
@@ -26,7 +26,7 @@ impl<G: NodeSource> Search<'_, G> {
         let even = self.even(max_nodes, best)?;
         let d = self.demand;
         let mut known = ByLeaf::new();
-        // The fewest nodes come before the tightest leaf.
+        // The fewest nodes come before the smallest leaf.
         let few = self.lightest(|leaf| {
             if d.devices.of_job() {
                 return None;
@@ -38,7 +38,7 @@ impl<G: NodeSource> Search<'_, G> {
                 self.first_of(span(places), wanted, even.each, &mut here);
             }
             if one {
-                // The one that is left with least.
+                // The leaf that has the least left.
                 let best = here
                     .iter()
                     .min_by_key(|c| (self.part.weights[c.pos], c.gpus, c.cpus, c.pos));
@@ -82,7 +82,8 @@ impl<G: NodeSource> Search<'_, G> {
         }
     }
 
-    /// Of what `at` finds at single leaves the nodes of the least weight, of the tightest leaf among equals.
+    /// Of the nodes that `at` finds at single leaves, those of the lowest weight; of the smallest
+    /// leaf among equals.
     fn lightest(
         &self,
         mut at: impl FnMut(u32) -> Option<Vec<Candidate>>,
@@ -105,7 +106,8 @@ impl<G: NodeSource> Search<'_, G> {
         lightest.map(|(_, chosen)| chosen)
     }
 
-    /// Nodes beside those that the job names: at their leaves first, then below the lowest switch above them all.
+    /// Nodes in addition to the requested ones: at their leaves first, then below the lowest switch
+    /// above all of them.
     fn around(
         &self,
         required: &[Candidate],
@@ -129,12 +131,12 @@ impl<G: NodeSource> Search<'_, G> {
             let group = groups.iter().find(above)?;
             self.pack(&known, group.clone(), required, max_nodes, best)
         });
-        // A job that names nodes without a common switch gets them.
+        // A job that requests nodes without a common switch gets them.
         found.or_else(|| self.pack(&known, 0..network.leaves, required, max_nodes, best))
     }
 
-    /// The fewest leaves of a range that hold the job, those of the named nodes among them; the last is the smallest
-    /// that does.
+    /// The fewest leaves of a range that fit the job, including those of the requested nodes; the
+    /// last is the smallest that suffices.
     fn pack(
         &self,
         known: &ByLeaf,
@@ -183,7 +185,7 @@ impl<G: NodeSource> Search<'_, G> {
         None
     }
 
-    /// How much of the job a leaf could hold: nodes where their number is given, else tasks.
+    /// How much of the job a leaf could fit: nodes if their number is given, else tasks.
     fn capacity(&self, list: &[Candidate]) -> u64 {
         let d = self.demand;
         if d.devices.of_job() {
@@ -202,7 +204,7 @@ impl<G: NodeSource> Search<'_, G> {
         }
     }
 
-    /// The best of these candidates, which are in order, if they do.
+    /// The best of these candidates, which are sorted, if they suffice.
     fn within(
         &self,
         candidates: Vec<Candidate>,
@@ -227,7 +229,7 @@ impl<G: NodeSource> Search<'_, G> {
         self.fewest(required, candidates, max_nodes)
     }
 
-    /// Every node of a leaf that is of use.
+    /// Every useful node of a leaf.
     fn at_leaf(&self, leaves: &Leaves, leaf: u32) -> Vec<Candidate> {
         let mut found = Vec::new();
         for places in &leaves.places[leaf as usize] {
@@ -237,7 +239,7 @@ impl<G: NodeSource> Search<'_, G> {
         found
     }
 
-    /// Looks at the leaves that have not been looked at.
+    /// Adds the leaves that have not been looked at yet.
     fn complete(&self, known: &mut ByLeaf, leaves: &Leaves) {
         for leaf in self.source.leaves(1) {
             known

@@ -1,5 +1,5 @@
-//! Sources of nodes for placement: nodes as they are now under backfill reservations and advance reservations, and empty nodes.
-//! Nodes as they will be at a later time are in `outlook`.
+//! Node sources for placement: present nodes under backfill reservations and advance reservations,
+//! and empty nodes. Nodes at later times are in `outlook`.
 
 use crate::demand::Demand;
 use crate::nodes::fleet::{Fleet, LeastFree, PartView};
@@ -18,19 +18,19 @@ pub(crate) struct CurrentNodes<'a> {
     pub(crate) fleet: &'a Fleet,
     pub(crate) part: &'a PartView,
     pub(crate) holds: &'a Holds,
-    /// Nodes kept for a waiting job of higher priority (without backfill).
+    /// Nodes held for a waiting job of higher priority (without backfill).
     pub(crate) closed: &'a [bool],
     pub(crate) end: Timestamp,
-    /// When it ends at the latest: reservations are kept whatever was predicted.
+    /// The latest end of the job: advance reservations are respected regardless of predictions.
     pub(crate) latest: Timestamp,
-    /// Set when a reservation made a node smaller than it is.
+    /// Set when a backfill reservation has reduced the room of a node.
     pub(crate) narrowed: Cell<bool>,
-    /// Set when a reservation did.
+    /// Set when an advance reservation has reduced it.
     pub(crate) reserved: Cell<Option<Reason>>,
     pub(crate) visited: Cell<u64>,
-    /// How often needs were compared with sockets.
+    /// Number of comparisons of needs with sockets.
     pub(crate) tries: Cell<u64>,
-    /// CPUs that others share may be had, too.
+    /// CPUs used by sharing jobs may be taken too.
     pub(crate) shared: bool,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct EmptyNodes<'a> {
     pub(crate) fleet: &'a Fleet,
     pub(crate) part: &'a PartView,
 
-    /// Without nodes that take no jobs now.
+    /// Without nodes that accept no jobs now.
     pub(crate) usable_only: bool,
 }
 
@@ -141,7 +141,8 @@ impl NodeSource for EmptyNodes<'_> {
     }
 }
 
-/// Leaves of the network with at least so many free CPUs, those that jobs use first, then by least free.
+/// Leaves of the network with at least that many free CPUs: leaves in use first, then by fewest
+/// free CPUs.
 pub(crate) fn tightest<'a>(
     part: &PartView,
     cpus: u64,
@@ -168,7 +169,7 @@ pub(crate) fn tightest<'a>(
     Box::new(order.into_iter().map(|(.., leaf)| leaf))
 }
 
-/// Chooses nodes as they are now: CPUs of its own for the job, else such as it may share.
+/// Chooses nodes as they are now: exclusive CPUs for the job if possible, else shared ones.
 pub(crate) fn choose_now(
     demand: &Demand,
     source: &mut CurrentNodes<'_>,
@@ -182,7 +183,7 @@ pub(crate) fn choose_now(
     choose(demand, source.fleet, source.part, source, switches)
 }
 
-/// When a job that starts at `start` ends at the latest.
+/// The latest end of a job that starts at `start`.
 pub(crate) fn end_after(start: Timestamp, length_ms: Option<u64>) -> Timestamp {
     length_ms.map_or(Timestamp(i64::MAX), |ms| start.plus_ms(ms))
 }

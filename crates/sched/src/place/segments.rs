@@ -1,5 +1,6 @@
-//! Choosing nodes in segments (`--segment`): each segment is a number of nodes of one block. Segments are put into the fewest
-//! blocks, the last of which is the tightest, or each into a block of its own.
+//! Chooses nodes in segments (`--segment`): each segment is a number of nodes of one block.
+//! Segments are put into the fewest blocks, the last of which is the smallest that suffices, or
+//! each into its own block.
 
 use super::{Candidate, NodeSource, Search};
 use crate::demand::SegmentAsk;
@@ -23,7 +24,7 @@ impl<G: NodeSource> Search<'_, G> {
         if wanted * segment.nodes != count || wanted == 0 {
             return None;
         }
-        // Every node holds its even part.
+        // Every node fits its even part.
         let each = self.even(count, best)?.each;
         let required = self.required()?;
         let at_leaf = |leaf: u32| -> Vec<Candidate> {
@@ -32,7 +33,7 @@ impl<G: NodeSource> Search<'_, G> {
                 let range = places.start as usize..places.end as usize;
                 self.first_of(range, usize::MAX, each, &mut all);
             }
-            // Nodes that the job names come first.
+            // Nodes that the job requests by name come first.
             all.sort_by_key(|c| !d.requires(c.node));
             all
         };
@@ -55,7 +56,7 @@ impl<G: NodeSource> Search<'_, G> {
         all.then_some(chosen)
     }
 
-    /// Chooses that many segments out of these blocks.
+    /// Chooses that many segments from these blocks.
     fn fill<'c>(
         &self,
         blocks: impl Iterator<Item = &'c (u32, Vec<Candidate>)>,
@@ -75,7 +76,8 @@ impl<G: NodeSource> Search<'_, G> {
         open.sort_by_key(|list| Reverse((named(list), most(list))));
         let (mut left, mut chosen) = (wanted, Vec::new());
         while left > 0 {
-            // Blocks with nodes that the job names first; then the smallest that fits; else the largest.
+            // Blocks with requested nodes first; then the smallest block that fits; else the
+            // largest.
             let others = open.iter().filter(|list| named(list) > 0).count();
             let enough = open
                 .iter()

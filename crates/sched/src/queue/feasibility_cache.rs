@@ -1,4 +1,4 @@
-//! Demands of submissions that were checked, kept until the jobs are queued, so that they are worked out once.
+//! Demands of checked submissions, kept until the jobs are queued, so that they are computed once.
 
 use crate::demand::Demand;
 use crate::nodes::fleet::Fleet;
@@ -8,17 +8,18 @@ use muster_model::time::TimeLimit;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many demands are kept.
+/// Number of demands that are kept.
 const CACHED_MAX: usize = 32;
 
-/// The last submission that was found feasible. Most that follow each other ask for the same.
+/// The last submission that was found feasible. Most consecutive submissions request the same.
 #[derive(Debug, Default)]
 pub(crate) struct LastFeasible(Option<(Arc<JobSpec>, TimeLimit)>);
 
-/// Demands of the latest submissions. They are valid as long as no node goes out of service or comes back.
+/// Demands of the latest submissions. They are valid as long as no node goes out of service or
+/// returns.
 #[derive(Debug, Default)]
 pub(crate) struct FeasibilityCache {
-    /// [`Fleet::flips`] by then.
+    /// [`Fleet::flips`] when the demands were computed.
     flips: u64,
     found: VecDeque<CachedDemand>,
 }
@@ -51,7 +52,7 @@ impl FeasibilityCache {
         });
     }
 
-    /// Takes the demand of that very specification in a partition, if it is cached.
+    /// Takes the demand of the identical specification in a partition, if it is cached.
     pub(crate) fn take(
         &mut self,
         fleet: &Fleet,

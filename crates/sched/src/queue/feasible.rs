@@ -11,7 +11,7 @@ use muster_model::job::Reason;
 use muster_model::spec::{JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
 
-/// Whether a node with so much room may take part in a job.
+/// Whether a node with that much room may take part in a job.
 pub(super) fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) -> bool {
     let class = fleet.nodes[node as usize].class;
     let admitted = |a: usize| demand.admits(a, class, node);
@@ -19,7 +19,7 @@ pub(super) fn may_use(demand: &Demand, fleet: &Fleet, node: u32, room: &Room) ->
         && demand.tasks_in(&fleet.classes[class as usize], room) > 0
 }
 
-/// Milliseconds that jobs with this limit and prediction are taken to run.
+/// Assumed run time in milliseconds of jobs with this limit and prediction.
 pub(super) fn planned_ms(limit: TimeLimit, predicted_s: Option<u32>) -> Option<u64> {
     let limit_s = limit.seconds()?;
     let planned_s = predicted_s.map_or(limit_s, |s| limit_s.min(u64::from(s)));
@@ -46,7 +46,8 @@ pub(super) fn least_cpus(demand: &Result<Demand, Reason>, fleet: &Fleet) -> u32 
 /// The demand of a shape in a partition.
 ///
 /// # Errors
-/// Why it cannot run there as the partition and its nodes are, whatever else runs.
+/// The reason why the shape cannot run there as the partition and its nodes are, whatever else
+/// runs.
 pub(crate) fn feasible(
     ask: &ResourceAsk,
     limit: TimeLimit,
@@ -106,7 +107,7 @@ pub(crate) fn feasible(
         let class = |node: &u32| &fleet.classes[fleet.nodes[*node as usize].class as usize];
         let cpus = part.order.iter().map(|node| u64::from(class(node).cpus));
         return Err(match cpus.sum::<u64>() < u64::from(ask.min_cpus()) {
-            // It is only too small.
+            // The partition is only too small.
             true => Reason::PartitionConfig,
             false => Reason::BadConstraints,
         });

@@ -15,7 +15,8 @@ use muster_model::spec::{JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lanes that shapes made for jobs of one user have at most, and one for each further shape: a tenth of a gigabyte.
+/// Maximum number of lanes of shapes for jobs of one user; above it each further shape has one
+/// lane. Bounds the memory to a tenth of a gigabyte.
 const LANES_OF_USER_MAX: usize = 100_000;
 
 /// The key of a shape.
@@ -24,33 +25,34 @@ pub(crate) struct Kind {
     pub(super) ask: ResourceAsk,
     pub(super) partitions: Vec<String>,
     pub(super) limit: TimeLimit,
-    /// Seconds that its jobs are taken to run, for planning.
+    /// Assumed run time of its jobs in seconds, for planning.
     pub(super) predicted_s: Option<u32>,
-    /// Reservations that they may run in.
+    /// Reservations in which its jobs may run.
     pub(super) reservations: Vec<String>,
-    /// They may run outside of reservations.
+    /// Its jobs may run outside of reservations.
     pub(super) outside: bool,
-    /// Where they stand in line.
+    /// Their class in the order of the queue.
     pub(super) line: OrderClass,
-    /// The least time that they may be given instead.
+    /// The minimum time limit that they accept.
     pub(super) time_min: Option<TimeLimit>,
     /// A component of a heterogeneous job equals no other job.
     pub(super) het: Option<HetPlace>,
-    /// Licenses that they ask for.
+    /// Licenses that they request.
     pub(super) licenses: Option<String>,
-    /// Whose limits they count for, where limits are kept.
+    /// The holder of the limits that they count towards, if limits are enforced.
     pub(super) counts_for: Option<LimitHolder>,
-    /// Their owner, where users have nodes to themselves.
+    /// Their owner, if users get nodes exclusively.
     pub(super) user: Option<u32>,
-    /// The QOS, where that says whom they may preempt.
+    /// The QOS, if it decides which jobs they may preempt.
     pub(super) qos: Option<String>,
     /// Partitions in which they may not start, and why.
     pub(super) barred: BTreeMap<String, Reason>,
-    /// Their owner, who has so many lanes that these jobs are tried in one of their partitions only.
+    /// Their owner, if the owner has enough lanes that these jobs are tried in only one of their
+    /// partitions.
     pub(super) crowded: Option<u32>,
 }
 
-/// Those whose limits a job counts for.
+/// The entities whose limits a job counts towards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LimitHolder {
     account: String,
@@ -61,30 +63,30 @@ pub(super) struct LimitHolder {
 impl Kind {
     /// The kind of a job.
     pub(crate) fn of(state: &State, order: &QueueOrder, job: &Job, fleet: &Fleet) -> Kind {
-        // A new field has to be named here: does it matter to where or when a job may run?
+        // Each new field must be named here: does it matter to where or when a job may run?
         let JobSpec {
             ask,
             owner,
             time_min,
             licenses,
             reservation,
-            // By `partitions_of`.
+            // Covered by `partitions_of`.
             partitions: _,
-            // The job's own, which may be changed, and what it is predicted to run.
+            // The job's own values: the limit may be changed, and the run time is predicted.
             time_limit: _,
-            // By the state, as defaults depend on the partition; and by `barred`.
+            // Covered by the state, because defaults depend on the partition; and by `barred`.
             account: _,
             qos: _,
-            // By `QueueOrder::line`.
+            // Covered by `QueueOrder::line`.
             priority: _,
             nice: _,
             site_factor: _,
-            // Jobs are queued when nothing but room keeps them.
+            // A job is queued only when nothing but missing room delays it.
             begin: _,
             hold: _,
             dependency: _,
             array: _,
-            // Others see to these: submission, commit, nodes, ends, listings.
+            // Handled by other parts: submission, commit, nodes, ends, listings.
             name: _,
             kind: _,
             script: _,
@@ -156,7 +158,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a job whose owner has so many lanes already.
+    /// The kind of a job whose owner already has that many lanes.
     pub(super) fn crowded_by(self, lanes: usize, owner: u32) -> Kind {
         Kind {
             crowded: (lanes >= LANES_OF_USER_MAX).then_some(owner),
@@ -164,14 +166,16 @@ impl Kind {
         }
     }
 
-    /// Whether a job that is now of this kind stays in a shape, which may have more lanes than it could get now.
+    /// Whether a job of this kind stays in a shape, which may have more lanes than a new one would
+    /// get.
     pub(super) fn stays(mut self, known: &Kind) -> bool {
         self.crowded = self.crowded.and(known.crowded);
         self == *known
     }
 
-    /// Partitions in which they may run, those of reservations first, each once. Jobs of an older journal, and those that
-    /// reservations attract, wait in no more of these than a submission may name.
+    /// Partitions in which they may run, those of reservations first, each once. Jobs from an older
+    /// journal, and jobs that reservations attract, wait in no more partitions than a submission
+    /// may name.
     pub(super) fn parts(&self, fleet: &Fleet) -> Vec<u32> {
         let mut seen = BTreeSet::new();
         let names: Vec<&String> = (self.partitions.iter())

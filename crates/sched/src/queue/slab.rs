@@ -1,6 +1,6 @@
-//! Storage for shapes and lanes, by small numbers that are used again.
+//! Storage for shapes and lanes under small numbers that are reused.
 
-/// Values under small numbers that are used again.
+/// Values under small numbers that are reused.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<Option<T>>,

@@ -6,7 +6,9 @@ use super::stepd::StepdProcess;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::{ExitStatus, GresShare};
-use muster_node_core::launcher::interface::{Belongs, ProcessTraits, ProgramKind, ScriptFailure};
+use muster_node_core::launcher::interface::{
+    Belongs, JobProgramKind, ProcessTraits, ScriptFailure,
+};
 use muster_node_core::messages::{StepdCommand, StepdEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -24,7 +26,7 @@ pub(crate) enum Kind {
     /// A task of a step.
     Task(TaskKey),
     /// Programs of the site around a job.
-    Programs(JobAttempt, ProgramKind),
+    Programs(JobAttempt, JobProgramKind),
     /// A process that serves the launcher itself.
     Helper,
     /// What a script has left, or a task of this step daemon.

@@ -10,8 +10,8 @@ use crate::world::invariants;
 use crate::{Plant, Violation};
 use muster_model::ids::{AttemptStep, JobAttempt, StepNo};
 use muster_node_core::launcher::interface::{
-    Action, Belongs, Event, Failure, LaunchFiles, Leftovers, Members, ProgramKind, ScriptFailure,
-    ScriptLaunch, ScriptNotStarted, StartedStepd, StepdConnId,
+    Action, Belongs, Event, Failure, JobProgramKind, LaunchFiles, Leftovers, Members,
+    ScriptFailure, ScriptLaunch, ScriptNotStarted, StartedStepd, StepdConnId,
 };
 use muster_node_core::messages::{FirstOrder, LauncherEvent, StepdCommand, StepdEvent};
 use muster_node_core::signals::SIGKILL;
@@ -139,7 +139,7 @@ impl LauncherExecutor<'_> {
     }
 
     /// Starts a process that the site's programs run in, or that makes or removes directories of a job.
-    fn start_programs(&mut self, node: usize, attempt: JobAttempt, kind: ProgramKind) {
+    fn start_programs(&mut self, node: usize, attempt: JobAttempt, kind: JobProgramKind) {
         let start_ms = self.world.boot_ms(node);
         let started = match self.lack(node) {
             Some(failure) => Err(failure),
@@ -180,10 +180,10 @@ impl LauncherExecutor<'_> {
             }
             Action::StartPrograms { attempt, kind, .. } => self.start_programs(node, attempt, kind),
             Action::MakeContainer(attempt, _) => {
-                self.start_programs(node, attempt, ProgramKind::Container)
+                self.start_programs(node, attempt, JobProgramKind::Container)
             }
             Action::RemoveContainer(attempt, _) => {
-                self.start_programs(node, attempt, ProgramKind::ContainerRemoval);
+                self.start_programs(node, attempt, JobProgramKind::ContainerRemoval);
             }
             // Machines of the simulator have no directories.
             Action::SweepContainers { .. } | Action::RemoveTmpDir(_) => {}

@@ -18,11 +18,11 @@ pub(super) struct Use {
     pub(super) alloc: Arc<Allocation>,
     /// The node's place in the allocation.
     pub(super) position: u32,
-    pub(super) how: How,
+    pub(super) how: ShareChange,
 }
 
 /// A change of a job's share.
-pub(super) enum How {
+pub(super) enum ShareChange {
     Takes,
     GivesBack {
         /// Others had its CPUs.
@@ -37,8 +37,8 @@ impl Use {
             return;
         };
         match self.how {
-            How::Takes => apply::node::take(node, self.job, share, &self.alloc),
-            How::GivesBack { lent, at } => {
+            ShareChange::Takes => apply::node::take(node, self.job, share, &self.alloc),
+            ShareChange::GivesBack { lent, at } => {
                 apply::node::give_back(node, self.job, (share, &self.alloc), lent, at)
             }
         }

@@ -33,7 +33,7 @@ enum LimitRule {
 
 /// A limit that keeps a job from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Over {
+pub struct ExceededLimit {
     /// Slurm's word for it.
     pub reason: Reason,
     /// The entity with the limit.
@@ -128,7 +128,7 @@ struct Check<'a> {
     start: Start<'a>,
     scope: &'a Scope,
     by_qos: BTreeSet<(LimitRule, String)>,
-    over: Option<Over>,
+    over: Option<ExceededLimit>,
 }
 
 impl Check<'_> {
@@ -165,7 +165,7 @@ impl Check<'_> {
                 "" => format!("{}={most}", written(rule)),
                 _ => format!("{}={name}={most}", written(rule)),
             };
-            self.over = Some(Over {
+            self.over = Some(ExceededLimit {
                 reason: reason(rule, name, of_qos),
                 scope: self.scope.clone(),
                 limit: text,
@@ -323,7 +323,7 @@ impl State {
     }
 
     /// The limit that a job is over whatever others have, if its QOS refuses such jobs (`DenyOnLimit`).
-    pub fn denied_by(&self, job: &Job, now: Timestamp) -> Option<Over> {
+    pub fn denied_by(&self, job: &Job, now: Timestamp) -> Option<ExceededLimit> {
         let own = self.accounts.qos.get(self.qos_of(job));
         if !self.keeps_limits() || !own.is_some_and(|qos| qos.has("DenyOnLimit")) {
             return None;
@@ -341,13 +341,13 @@ impl State {
         tres: &Amounts,
         more: &BTreeMap<Scope, InUse>,
         now: Timestamp,
-    ) -> Option<Over> {
+    ) -> Option<ExceededLimit> {
         missing(self, job, partition)
             .or_else(|| self.over_limit(job, partition, tres, Beside::Use(more), now))
     }
 
     /// The limit that keeps a waiting job back, as far as that follows from its request.
-    pub fn waits_for_limit(&self, job: &Job, now: Timestamp) -> Option<Over> {
+    pub fn waits_for_limit(&self, job: &Job, now: Timestamp) -> Option<ExceededLimit> {
         self.start_limit(job, &job.partition, &least_of(job), &BTreeMap::new(), now)
     }
 
@@ -358,7 +358,7 @@ impl State {
         tres: &Amounts,
         beside: Beside<'_>,
         now: Timestamp,
-    ) -> Option<Over> {
+    ) -> Option<ExceededLimit> {
         if !self.keeps_limits() {
             return None;
         }
@@ -469,11 +469,11 @@ pub fn checks_starts(state: &State) -> bool {
 }
 
 /// The association or the QOS that the job was submitted with and that is gone, where they are enforced.
-fn missing(state: &State, job: &Job, partition: &str) -> Option<Over> {
+fn missing(state: &State, job: &Job, partition: &str) -> Option<ExceededLimit> {
     let order = &state.config.as_ref()?.order;
     let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
     let all = &state.accounts;
-    let over = |reason: Reason, scope: Scope, limit: String| Over {
+    let over = |reason: Reason, scope: Scope, limit: String| ExceededLimit {
         reason,
         scope,
         limit,
@@ -512,7 +512,7 @@ pub(crate) fn over_beside(
     job: &Job,
     beside: &BTreeMap<Scope, InUse>,
     now: Timestamp,
-) -> Option<Over> {
+) -> Option<ExceededLimit> {
     let mut tres = least_of(job);
     // Not worked out, but not nothing: who has used up all has none of it left.
     tres.push(("billing".to_owned(), 1));

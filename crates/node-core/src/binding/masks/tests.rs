@@ -45,7 +45,7 @@ fn masks_are_those_of_slurm() {
             threads_per_core: words[6].parse().ok(),
             tasks_per_socket: words[7].parse().ok(),
         };
-        let topology = Topology::uniform(shape[0], shape[1], shape[2]);
+        let topology = CpuTopology::uniform(shape[0], shape[1], shape[2]);
         let masks: Vec<String> = assign(&topology, &bits(words[1]), &request, None)
             .iter()
             .map(hex)
@@ -66,7 +66,7 @@ fn masks_are_those_of_slurm() {
 
 #[test]
 fn a_distribution_over_cores_is_honoured() {
-    let topology = Topology::uniform(2, 4, 2);
+    let topology = CpuTopology::uniform(2, 4, 2);
     let masks = |sockets, cores, cpus_per_task| {
         let request = CpuRequest {
             tasks: 4,
@@ -96,9 +96,9 @@ fn a_distribution_over_cores_is_honoured() {
 }
 
 /// A topology with gaps, uneven sockets and NUMA domains that are not sockets.
-fn topologies() -> impl Strategy<Value = Topology> {
+fn topologies() -> impl Strategy<Value = CpuTopology> {
     (1u32..4, 1u32..5, 1u32..3, any::<u64>()).prop_map(|(sockets, cores, threads, holes)| {
-        let whole = Topology::uniform(sockets, cores, threads);
+        let whole = CpuTopology::uniform(sockets, cores, threads);
         let places: Vec<CpuPlace> = whole
             .all()
             .iter()
@@ -109,7 +109,7 @@ fn topologies() -> impl Strategy<Value = Topology> {
                 ..place
             })
             .collect();
-        Topology::of(places)
+        CpuTopology::of(places)
     })
 }
 
@@ -147,7 +147,7 @@ fn wishes() -> impl Strategy<Value = CpuRequest> {
         )
 }
 
-fn step_cpus(topology: &Topology, keep: u64) -> CpuSet {
+fn step_cpus(topology: &CpuTopology, keep: u64) -> CpuSet {
     let some: CpuSet = topology
         .all()
         .iter()

@@ -58,17 +58,17 @@ impl World {
             }
             Action::MakeContainer(attempt, _) => {
                 self.check_recorded(attempt);
-                let started = self.spawn(Kind::Programs(attempt, ProgramKind::Container));
+                let started = self.spawn(Kind::Programs(attempt, JobProgramKind::Container));
                 if started.is_ok() {
                     self.containers.insert(attempt);
                 }
-                let event = Event::ProgramsStarted(attempt, ProgramKind::Container, started);
+                let event = Event::ProgramsStarted(attempt, JobProgramKind::Container, started);
                 self.events.push_back(event);
             }
             Action::RemoveTmpDir(dir) => self.removed_tmp_dirs.push(dir),
             Action::RemoveContainer(attempt, _) => {
                 assert!(self.pids(|kind| *kind == Kind::Script(attempt)).is_empty());
-                let kind = ProgramKind::ContainerRemoval;
+                let kind = JobProgramKind::ContainerRemoval;
                 let started = self.spawn(Kind::Programs(attempt, kind));
                 if started.is_ok() {
                     self.containers.remove(&attempt);
@@ -86,15 +86,15 @@ impl World {
                 let is_of_site = |kind: &Kind| {
                     matches!(
                         kind,
-                        Kind::Programs(_, ProgramKind::Prolog | ProgramKind::Epilog(_))
+                        Kind::Programs(_, JobProgramKind::Prolog | JobProgramKind::Epilog(_))
                     )
                 };
                 let others = self.pids(is_of_site);
                 assert!(!self.is_serial || self.has_crashed || others.is_empty());
                 let started = self.spawn(Kind::Programs(attempt, kind));
                 match kind {
-                    ProgramKind::Prolog if started.is_ok() => self.prologs += 1,
-                    ProgramKind::Epilog(_) if started.is_ok() => self.epilogs += 1,
+                    JobProgramKind::Prolog if started.is_ok() => self.prologs += 1,
+                    JobProgramKind::Epilog(_) if started.is_ok() => self.epilogs += 1,
                     _ => {}
                 }
                 self.events
@@ -136,7 +136,7 @@ impl World {
 
     /// What runs of a job is in its namespace, once that is there.
     fn check_namespace(&self, attempt: JobAttempt, joins: bool) {
-        let is_making = |kind: &Kind| *kind == Kind::Programs(attempt, ProgramKind::Container);
+        let is_making = |kind: &Kind| *kind == Kind::Programs(attempt, JobProgramKind::Container);
         assert!(
             self.pids(is_making).is_empty(),
             "{attempt:?} begins too early"

@@ -42,7 +42,7 @@ impl World {
         for attempt in &attempts {
             self.order(launch_of(*attempt, uid));
             self.answer_look_ups();
-            assert_eq!(self.phase(*attempt), Phase::Running);
+            assert_eq!(self.phase(*attempt), NodeJobPhase::Running);
         }
         self.signals.clear();
         attempts
@@ -124,7 +124,7 @@ fn signals_of_a_user_wait_for_each_other_and_others_do_not_wait_for_them() {
             .chain([signal_order(others[0], SIGTERM), launch, end])
             .collect(),
     );
-    assert_eq!(world.phase(attempt_of(301)), Phase::Running);
+    assert_eq!(world.phase(attempt_of(301)), NodeJobPhase::Running);
     assert_eq!(world.signals_of(others[0]), [SIGTERM]);
     let carried_out = |world: &World| {
         let of = |attempt: &JobAttempt| world.signals_of(*attempt).len();
@@ -328,7 +328,7 @@ fn steps_that_wait_for_a_prolog_are_bounded_by_user() {
     for (number, uid) in [(1, UID), (2, UID), (3, OTHER)] {
         world.wake_up(vec![launch_of(attempt_of(number), uid)]);
         world.answer_look_ups();
-        assert_eq!(world.phase(attempt_of(number)), Phase::Prolog);
+        assert_eq!(world.phase(attempt_of(number)), NodeJobPhase::Prolog);
     }
     let start = |world: &mut World, job: u64, step: u32| {
         let mut order = step_order(attempt_of(job), StepNo(step));

@@ -219,7 +219,10 @@ impl World {
         }
         for job in 1..4 {
             assert!(
-                matches!(self.phase(attempt_of(job)), Phase::Released | Phase::Gone),
+                matches!(
+                    self.phase(attempt_of(job)),
+                    NodeJobPhase::Released | NodeJobPhase::Gone
+                ),
                 "job {job} stays {:?}",
                 self.phase(attempt_of(job))
             );

@@ -16,7 +16,7 @@ fn batch(world: &mut World) -> JobAttempt {
 fn a_script_runs_and_its_job_is_released_and_forgotten() {
     let mut world = World::new();
     let job = batch(&mut world);
-    assert_eq!(world.phase(job), Phase::Running);
+    assert_eq!(world.phase(job), NodeJobPhase::Running);
     world.end_and_reap(world.script(job), 256);
     let outcome = world.outcome(job);
     assert!(matches!(
@@ -26,7 +26,7 @@ fn a_script_runs_and_its_job_is_released_and_forgotten() {
     assert!(world.is_released(job));
     assert!(world.timers.is_empty(), "{:?}", world.timers);
     world.command(LauncherCommand::Forget(job));
-    assert_eq!(world.phase(job), Phase::Gone);
+    assert_eq!(world.phase(job), NodeJobPhase::Gone);
     // The order is repeated freely.
     let (_, old, _) = Records::read(&world.records, "boot");
     assert!(old.is_empty());
@@ -40,7 +40,7 @@ fn a_repeated_launch_starts_nothing() {
     world.crash();
     world.launch(job, JobKind::Batch);
     assert_eq!(world.scripts[&job], 1);
-    assert_eq!(world.phase(job), Phase::Running);
+    assert_eq!(world.phase(job), NodeJobPhase::Running);
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn a_job_is_asked_then_killed_and_what_it_left_with_it() {
     let message = world.pids(|kind| *kind == Kind::Helper)[0];
     world.end_and_reap(message, 0);
     assert_eq!(world.signals, [(script, SIGCONT), (script, SIGTERM)]);
-    assert_eq!(world.phase(job), Phase::Ending);
+    assert_eq!(world.phase(job), NodeJobPhase::Ending);
     assert!(world.fire_timer());
-    assert_eq!(world.phase(job), Phase::Clearing);
+    assert_eq!(world.phase(job), NodeJobPhase::Clearing);
     world.reap();
     assert!(world.is_released(job));
 }
@@ -107,7 +107,7 @@ fn a_full_disk_under_the_record_file_is_waited_for() {
     world.answer_look_ups();
     let job = attempt_of(A);
     for _ in 0..60 {
-        assert_eq!(world.phase(job), Phase::Waiting);
+        assert_eq!(world.phase(job), NodeJobPhase::Waiting);
         assert!(world.fire_timer());
     }
     match world.outcome(job) {
@@ -122,12 +122,12 @@ fn a_launch_goes_on_when_there_is_room_on_the_disk() {
     let mut world = World::new();
     world.is_full = true;
     let job = batch(&mut world);
-    assert_eq!(world.phase(job), Phase::Waiting);
+    assert_eq!(world.phase(job), NodeJobPhase::Waiting);
     assert!(world.fire_timer());
-    assert_eq!(world.phase(job), Phase::Waiting);
+    assert_eq!(world.phase(job), NodeJobPhase::Waiting);
     world.is_full = false;
     assert!(world.fire_timer());
-    assert_eq!(world.phase(job), Phase::Running);
+    assert_eq!(world.phase(job), NodeJobPhase::Running);
     assert_eq!(world.records.matches("\nL ").count(), 1);
 }
 
@@ -136,14 +136,14 @@ fn a_script_for_which_there_is_no_process_is_tried_again() {
     let mut world = World::new();
     world.lacks = true;
     let job = batch(&mut world);
-    assert_eq!(world.phase(job), Phase::Starting);
+    assert_eq!(world.phase(job), NodeJobPhase::Starting);
     for _ in 0..59 {
         assert!(world.fire_timer());
         assert!(world.outcome(job).is_none());
     }
     world.lacks = false;
     assert!(world.fire_timer());
-    assert_eq!(world.phase(job), Phase::Running);
+    assert_eq!(world.phase(job), NodeJobPhase::Running);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_prolog_for_which_there_is_no_process_is_tried_again_and_then_fails() {
     world.lacks = true;
     let job = batch(&mut world);
     for _ in 0..60 {
-        assert_eq!(world.phase(job), Phase::Prolog);
+        assert_eq!(world.phase(job), NodeJobPhase::Prolog);
         assert!(world.fire_timer());
     }
     match world.outcome(job) {
@@ -172,13 +172,13 @@ fn script_and_steps_wait_for_the_prolog_and_the_release_for_the_epilog() {
     world.attach();
     let job = batch(&mut world);
     world.start_step(job, StepNo(0));
-    assert_eq!(world.phase(job), Phase::Prolog);
+    assert_eq!(world.phase(job), NodeJobPhase::Prolog);
     assert!(world.scripts.is_empty() && world.steps.is_empty());
     world.end_and_reap(world.program(job), 0);
-    assert_eq!(world.phase(job), Phase::Running);
+    assert_eq!(world.phase(job), NodeJobPhase::Running);
     assert_eq!((world.scripts.len(), world.steps.len()), (1, 1));
     world.end_and_reap(world.script(job), 0);
-    assert_eq!(world.phase(job), Phase::Epilog);
+    assert_eq!(world.phase(job), NodeJobPhase::Epilog);
     assert!(!world.is_released(job));
     world.end_and_reap(world.program(job), 256);
     assert!(world.is_released(job));
@@ -211,7 +211,7 @@ fn a_job_that_ends_during_its_prolog_has_no_script() {
     world.attach();
     let job = batch(&mut world);
     world.terminate(job, false);
-    assert_eq!(world.phase(job), Phase::Ending);
+    assert_eq!(world.phase(job), NodeJobPhase::Ending);
     world.end_and_reap(world.program(job), 0);
     assert!(world.is_released(job) && world.scripts.is_empty());
 }
@@ -270,7 +270,7 @@ fn directories_are_there_before_anything_runs_and_go_after_the_epilog() {
     daemon
         .into_iter()
         .for_each(|pid| world.end_and_reap(pid, 9));
-    assert_eq!((world.phase(job), world.epilogs), (Phase::Epilog, 1));
+    assert_eq!((world.phase(job), world.epilogs), (NodeJobPhase::Epilog, 1));
     assert!(world.containers.contains(&job));
     world.end_and_reap(world.program(job), 0);
     assert!(world.containers.is_empty() && !world.is_released(job));
@@ -358,7 +358,7 @@ fn a_job_that_ends_before_its_groups_are_known_has_begun_nothing() {
     let mut world = World::new();
     let launch = grant(attempt_of(A), JobKind::Batch);
     world.order(Order::Launch(Box::new(launch)));
-    assert_eq!(world.phase(attempt_of(A)), Phase::Waiting);
+    assert_eq!(world.phase(attempt_of(A)), NodeJobPhase::Waiting);
     world.start_step(attempt_of(A), StepNo(0));
     world.terminate(attempt_of(A), false);
     assert!(world.is_released(attempt_of(A)));
@@ -374,14 +374,14 @@ fn a_launch_waits_until_its_share_is_left() {
     world.terminate(first, false);
     let second = attempt_of(2);
     world.launch(second, JobKind::Batch);
-    assert_eq!(world.phase(second), Phase::Waiting);
+    assert_eq!(world.phase(second), NodeJobPhase::Waiting);
     world.end_and_reap(world.script(first), 15);
     world.reap();
     for pid in world.pids(|kind| *kind == Kind::Helper) {
         world.end_and_reap(pid, 0);
     }
     assert!(world.is_released(first));
-    assert_eq!(world.phase(second), Phase::Running);
+    assert_eq!(world.phase(second), NodeJobPhase::Running);
 }
 
 #[test]
@@ -423,7 +423,7 @@ fn signals_from_before_a_script_come_in_their_order() {
     };
     world.order(signal(SIGSTOP));
     world.answer_look_ups();
-    assert_eq!(world.phase(job), Phase::Prolog);
+    assert_eq!(world.phase(job), NodeJobPhase::Prolog);
     world.order(signal(SIGCONT));
     world.end_and_reap(world.program(job), 0);
     let script = world.script(job);
@@ -470,7 +470,7 @@ fn an_ordered_end_goes_on_after_the_launcher_was_lost() {
     let job = batch(&mut world);
     world.terminate(job, false);
     world.crash();
-    assert_eq!(world.phase(job), Phase::Ending);
+    assert_eq!(world.phase(job), NodeJobPhase::Ending);
     assert!(world.fire_timer());
     world.reap();
     assert!(world.is_released(job));

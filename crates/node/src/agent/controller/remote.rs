@@ -1,4 +1,5 @@
-//! The controller on another host: an encrypted channel, in which the supervisor's credential says for which node this agent speaks.
+//! A controller on another host: an encrypted channel, in which the supervisor's credential states
+//! the node of this agent.
 
 use crate::agent::socket::Socket;
 use crate::agent::supervisor_link::Dialer;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long munged, or reading the cluster's key, may take to make a credential.
+/// Time limit for creating a credential, which involves munged or reading the cluster's key.
 const CREDENTIAL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Connects to the controller at an address.

@@ -1,4 +1,4 @@
-//! Whose turn it is, and who is not served.
+//! Tests of the order in which clients are served, and of refused clients.
 
 use super::super::audit::ClientPlace;
 use super::super::quota::{Client, Quotas};
@@ -27,7 +27,7 @@ fn executor() -> Executor {
     };
     let (inputs, _) = mpsc::unbounded_channel();
     let mut executor = Executor::new(options, NodeProbe::default(), Peers::direct("n1"), inputs);
-    // However busy the machine is.
+    // Independent of the load of the machine.
     executor.service_time = Duration::MAX;
     executor
 }
@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// It asks for a job that is not there.
+    /// Requests an unknown job.
     fn asks(&self, executor: &mut Executor) {
         let input = ClientInput::Request {
             asker: Asker {
@@ -115,7 +115,7 @@ async fn administrators_and_other_agents_are_served_before_users() {
         assert_eq!(answered(&users) - before, USER_REQUESTS_AT_ONCE);
     }
     assert_eq!(answered(&first), 180);
-    // They do not keep users out either.
+    // Requests of agents do not starve users either.
     for _ in 0..100 {
         first.iter().for_each(|one| one.asks(&mut executor));
     }
@@ -129,7 +129,7 @@ async fn administrators_and_other_agents_are_served_before_users() {
 #[tokio::test]
 async fn requests_that_take_long_are_served_one_at_a_time() {
     let (mut executor, quotas) = (executor(), Quotas::new(0, 20_000));
-    // Each takes longer than that.
+    // Each request takes longer than that.
     executor.service_time = Duration::ZERO;
     let [root, user] = [(0, 1), (1, 2)].map(|(uid, n)| Connection::new(&quotas, uid, n));
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! What clients and other agents are answered on a connection.
+//! Tests of replies to clients and other agents on a connection.
 
 use super::*;
 use minicbor::bytes::ByteVec;
@@ -6,23 +6,23 @@ use muster_model::ids::{JobId, StepNo};
 use muster_proto::step::StepSpec;
 use std::io::Read as _;
 
-/// What a user who says this, and then nothing, is answered.
+/// The reply to a user who sends this and then nothing.
 async fn answer_to(said: &[u8]) -> Vec<AgentReply> {
     answer_by(1000, said).await.0
 }
 
-/// The same of this user, and how many requests are handed on.
+/// The same for this user, and the number of requests passed on.
 async fn answer_by(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize) {
     let (replies, handed_on, _) = outcome_of(uid, said).await;
     (replies, handed_on)
 }
 
-/// The same, and how many refusals the audit log has.
+/// The same, and the number of refusals in the audit log.
 async fn outcome_of(uid: u32, said: &[u8]) -> (Vec<AgentReply>, usize, usize) {
     outcome_for(uid, None, said).await
 }
 
-/// The same by a connection from another host that is for one job.
+/// The same on a connection from another host that is limited to one job.
 async fn outcome_for(
     uid: u32,
     only_job: Option<JobId>,
@@ -32,7 +32,7 @@ async fn outcome_for(
     let (near, mut far) = UnixStream::pair().unwrap();
     far.write_all(said).unwrap();
     if uid == 0 {
-        // It may be silent for as long as it likes.
+        // Such a connection may stay silent without limit.
         far.shutdown(std::net::Shutdown::Write).unwrap();
     }
     let (inputs, mut inbox) = mpsc::unbounded_channel();
@@ -76,7 +76,8 @@ async fn silence_ends_a_connection() {
     assert!(began.elapsed() < IDLE_MAX * 2);
 }
 
-/// The supervisor of another node, which is root, makes the connection and says so; its agent is not root.
+/// The supervisor of another node, which is root, opens the connection and announces the agent;
+/// that agent is not root.
 #[tokio::test(start_paused = true)]
 async fn a_connection_of_another_agent_is_good_for_nothing_else() {
     let frames = |requests: &[AgentRequest]| -> Vec<u8> {
@@ -111,7 +112,7 @@ async fn a_connection_of_another_agent_is_good_for_nothing_else() {
         assert_eq!(codes(&replies), [RefusalCode::AccessDenied], "{other:?}");
         assert_eq!((handed_on, denied), (1, 1), "{other:?}");
     }
-    // Nor does anybody become an agent who has been root before, or who is a user.
+    // A client that acted as root before, or that is a user, cannot become an agent either.
     for (uid, said, before) in [(0, [create(), serve()], 1), (1000, [serve(), signal()], 0)] {
         let (replies, handed_on) = answer_by(uid, &frames(&said)).await;
         assert_eq!(codes(&replies), [RefusalCode::AccessDenied]);
@@ -119,8 +120,8 @@ async fn a_connection_of_another_agent_is_good_for_nothing_else() {
     }
 }
 
-/// What follows in another version need not be understandable: it is not looked at.
-/// Who has the key of one of root's jobs is not root for other jobs, nor another node's agent.
+/// A message of another version need not be parsable, because its contents are ignored. The key of
+/// one of root's jobs gives no rights to other jobs of root, nor those of another node's agent.
 #[tokio::test(start_paused = true)]
 async fn the_key_of_a_job_is_good_for_no_other() {
     let inspect = |job| frame::encode(&AgentRequest::Inspect { job: JobId(job) });
@@ -170,7 +171,7 @@ async fn another_version_is_refused_by_name() {
         );
         assert_eq!(handed_on, 0);
     }
-    // The same version, and none, which is the first, are understood.
+    // The same version, and a missing version, which means the first, are understood.
     let inspect = frame::encode(&AgentRequest::Inspect { job: JobId(1) });
     for first in [clients(of(newest)), Vec::new()] {
         let (_, handed_on) = answer_by(0, &[first, inspect.clone()].concat()).await;
@@ -200,8 +201,8 @@ async fn half_a_request_of_another_agent_has_a_time_limit() {
     let within = tokio::time::timeout(2 * AGENTS_HALF_SENT_MAX, served).await;
     within.expect("it is closed").unwrap();
     assert!(began.elapsed() >= AGENTS_HALF_SENT_MAX);
-    // One that is kept for the next request is closed after the other agent does not use it any more: it took a place of those that
-    // all agents have together for good.
+    // A connection kept for the next request is closed after the other agent has stopped using it;
+    // otherwise it would occupy one of the places of all agents for good.
     let (served, _far) = connect();
     let began = tokio::time::Instant::now();
     let within = tokio::time::timeout(10 * KEPT_IDLE_MAX, served).await;

@@ -1,5 +1,5 @@
-//! What processes use now, from /proc. A task's processes are its first and all below that; their memory counts together, each
-//! process for itself.
+//! Present resource usage of processes, from /proc. The processes of a task are its first process
+//! and all its descendants; their memory is added up, each process by itself.
 
 use crate::sys;
 use muster_model::ids::StepNo;
@@ -9,7 +9,8 @@ use muster_proto::node::MemoryCount;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
-/// What each task uses: usage with its totals only. Of memory what is asked for, or the most that each process had.
+/// Usage of each task, with totals only. Memory is the requested kind; if none is requested, it is
+/// the sum of the peak resident sizes of the processes.
 pub(super) fn tasks(list: &[Process], count: Option<MemoryCount>) -> Vec<TaskUsage> {
     let tasks = by_task(list, |pid, reading| match count {
         None => reading.peak_rss_kib,
@@ -56,10 +57,10 @@ fn by_task(list: &[Process], memory_kib: impl Fn(u32, &Reading) -> u64) -> Tasks
     tasks
 }
 
-/// The task that a process is, or is below of.
+/// The task to which a process belongs, as its first process or a descendant.
 fn task_of(pid: u32, tasks: &HashMap<u32, u32>, read: &HashMap<u32, Reading>) -> Option<u32> {
     let mut at = pid;
-    // No tree is deeper than it has processes.
+    // No tree is deeper than its number of processes.
     for _ in 0..=read.len() {
         if let Some(task) = tasks.get(&at) {
             return Some(*task);
@@ -85,20 +86,20 @@ struct Reading {
 }
 
 impl Reading {
-    /// Nothing if the process is gone.
+    /// `None` if the process has ended.
     fn of(pid: u32) -> Option<Reading> {
         let stat = text_of(pid, "stat")?;
-        // The name, field 2, may hold anything but ends at the last parenthesis.
+        // The name, field 2, may contain any bytes but ends at the last parenthesis.
         let after_name = stat.get(stat.rfind(')')? + 1..)?;
         let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
         let number = |field: usize| fields.get(field - 3).and_then(|f| f.parse::<u64>().ok());
         let us = |field: usize| number(field).unwrap_or(0) * 1_000_000 / sys::ticks_per_s();
-        // Where another user's files may not be read, what they say counts as nothing.
+        // If files of another user's process cannot be read, their values count as zero.
         let status = text_of(pid, "status").unwrap_or_default();
         let io = text_of(pid, "io").unwrap_or_default();
         Some(Reading {
             parent: u32::try_from(number(4)?).ok()?,
-            // With the children that it has waited for.
+            // Includes the children that the process has waited for.
             user_us: us(14) + us(16),
             system_us: us(15) + us(17),
             pages: number(12).unwrap_or(0) + number(13).unwrap_or(0),
@@ -112,19 +113,19 @@ impl Reading {
     }
 }
 
-/// A file of a process. The name of the process is in some, and that may be any bytes.
+/// A file of a process. Some contain the name of the process, which may be any bytes.
 fn text_of(pid: u32, file: &str) -> Option<String> {
     let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Memory of a process with its part of what it shares, KiB.
+/// Memory of a process with its proportion of shared memory, KiB.
 fn proportional_kib(pid: u32) -> Option<u64> {
     let rollup = text_of(pid, "smaps_rollup")?;
     Some(value(&rollup, "Pss:"))
 }
 
-/// The number behind a name in a file of lines.
+/// The number after a name in a file of lines.
 fn value(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let word = line.and_then(|rest| rest.split_ascii_whitespace().next());

@@ -1,4 +1,4 @@
-//! The nodes at a later time, as a source of nodes for placement: those that will be there, and some of them.
+//! The nodes at a later time, as a node source for placement: all of them, and a subset.
 
 use super::Outlook;
 use crate::demand::Demand;
@@ -16,25 +16,26 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// Rooms that there is space for at first.
+/// Initial capacity for rooms.
 pub(super) const ROOMS: usize = 128;
-/// Nodes for which a moment counts at least.
+/// Minimum cost of one moment, in nodes.
 const MOMENT_LEAST: u64 = 16;
-/// Nodes of which counts are copied while one is looked at.
+/// Number of nodes whose counts are copied in the time of looking at one node.
 const COPIED_AS_ONE: u64 = 64;
-/// Places, likewise.
+/// Initial capacity for places.
 pub(super) const PLACES: usize = 64;
-/// Nodes that take as long as a look at one to the socket: what its jobs leave is worked out anew, and compared.
+/// Cost, in nodes, of looking at one node in detail: its sockets are computed again without ended
+/// jobs, and compared.
 const DETAIL_AS_NODES: u64 = 64;
 
-/// How many nodes hold tasks of the job, and how many tasks they hold together.
+/// Number of nodes that can run tasks of the job, and the sum of those tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     pub(super) nodes: u64,
     pub(super) tasks: u64,
 }
 
-/// The nodes as they will be when some jobs have ended.
+/// The nodes after some jobs have ended.
 pub(super) struct FutureNodes<'a> {
     pub(super) fleet: &'a Fleet,
     pub(super) part: &'a PartView,
@@ -45,15 +46,16 @@ pub(super) struct FutureNodes<'a> {
     pub(super) shared: bool,
     /// Tasks of the job by place, at `start`.
     pub(super) most: Vec<u32>,
-    /// Places of which reservations keep something.
+    /// Places with holds of reservations.
     pub(super) held: Vec<(usize, &'a [NodeHold])>,
-    /// Likewise without what reservations take, at most; not kept where there are none.
+    /// Upper bounds of the tasks by place, without what reservations hold; empty if there are no
+    /// reservations.
     pub(super) open: Vec<u32>,
-    /// Steps that have been taken by then.
+    /// Number of steps taken so far.
     pub(super) grown: usize,
-    /// Rooms that were worked out for `start`.
+    /// Rooms computed for `start`.
     pub(super) rooms: RefCell<NodeMap<Room>>,
-    /// Looks to the socket, in nodes looked at.
+    /// Cost of detailed looks at sockets, in nodes.
     pub(super) tries: Cell<u64>,
 }
 
@@ -93,19 +95,20 @@ impl<'a> FutureNodes<'a> {
         }
     }
 
-    /// What another moment costs, in nodes looked at: those of which something is kept are looked at, of the others counts are
-    /// copied.
+    /// Cost of one more moment, in nodes: nodes with holds are looked at, the counts of the others
+    /// are copied.
     pub(super) fn nodes_of_moment(&self) -> u64 {
         let (held, all) = (self.held.len() as u64, self.most.len() as u64);
         MOMENT_LEAST + held + all / COPIED_AS_ONE
     }
 
-    /// Tasks that a place holds at most beside what is reserved.
+    /// Upper bound of the tasks that a place can run beside reservations.
     pub(super) fn may_have(&self, pos: usize) -> u32 {
         self.open.get(pos).copied().unwrap_or(self.most[pos])
     }
 
-    /// Of this capacity what reservations leave, at most. Room is only looked at where that is enough.
+    /// Upper bound of the capacity that reservations leave. Rooms are computed only if it is large
+    /// enough.
     pub(super) fn count_open(
         &mut self,
         demand: &Demand,
@@ -141,21 +144,21 @@ impl<'a> FutureNodes<'a> {
         capacity
     }
 
-    /// The node's room without those who have left.
+    /// The node's room without the jobs that have ended by then.
     fn bare(&self, node: u32) -> Room {
         let mut rooms = self.rooms.borrow_mut();
         let room = rooms.entry(node).or_insert_with(|| self.bare_anew(node));
         room.clone()
     }
 
-    /// The same for nodes that are looked at once.
+    /// The same, computed again for nodes that are looked at only once.
     pub(super) fn bare_anew(&self, node: u32) -> Room {
         self.fleet.room_at(node, self.start, self.assumed)
     }
 
-    /// The room without what is reserved for others while the job would run.
+    /// The room without resources reserved for other jobs while the job would run.
     fn left(&self, node: u32) -> Room {
-        // Where the network has a shape, leaves are looked at before their nodes.
+        // In a network with several leaves, leaves are looked at before their nodes.
         let room = match self.part.network {
             Some(_) => self.bare(node),
             None => self.bare_anew(node),
@@ -163,7 +166,7 @@ impl<'a> FutureNodes<'a> {
         self.left_of(node, room)
     }
 
-    /// Likewise of a node with that room.
+    /// The same for a node whose room is known.
     pub(super) fn left_of(&self, node: u32, mut room: Room) -> Room {
         let place = self.part.place(node).filter(|_| self.shared);
         if let Some(cpus) = place.and_then(|pos| self.part.shared_cpus(pos)) {
@@ -231,18 +234,19 @@ impl NodeSource for FutureNodes<'_> {
     }
 }
 
-/// Some of the nodes of a source.
+/// A subset of the nodes of a source.
 pub(super) struct NodeSubset<'a> {
     pub(super) source: &'a FutureNodes<'a>,
     pub(super) kept: Vec<bool>,
-    /// The places kept, in order once they are settled.
+    /// The selected places; sorted after [`Self::settle`] or as they came.
     pub(super) places: Vec<usize>,
-    /// Where in `places` the next one is found if they are looked at one after another.
+    /// Index in `places` of the next place if places are looked at in order.
     pub(super) at: Cell<usize>,
 }
 
 impl NodeSubset<'_> {
-    /// Puts the places in order. Where they are many, that is how they come when all are looked at.
+    /// Sorts the places. A long list is already sorted, because then all places were looked at in
+    /// order.
     pub(super) fn settle(&mut self) {
         const MANY: usize = 8;
         if self.places.len() * MANY < self.kept.len() {
@@ -253,7 +257,7 @@ impl NodeSubset<'_> {
         self.places.extend(kept.map(|(pos, _)| pos));
     }
 
-    /// Where in `places` the first one from `start` on is.
+    /// Index in `places` of the first place not before `start`.
     fn first_from(&self, start: usize) -> usize {
         let at = self.at.get();
         let before = |at: usize| at == 0 || self.places.get(at - 1).is_some_and(|p| *p < start);

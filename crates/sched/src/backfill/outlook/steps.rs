@@ -1,4 +1,4 @@
-//! The steps of an outlook: how nodes come to hold more tasks as jobs end.
+//! The steps of an outlook: gains of task capacity on nodes as jobs end.
 
 use super::Outlook;
 use super::future::{Capacity, FutureNodes};
@@ -7,11 +7,12 @@ use std::cmp::Reverse;
 use std::iter::{Enumerate, Peekable};
 use std::slice;
 
-/// A node comes to hold more tasks of the job.
+/// The time at which a node can run more tasks of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Step {
     pub(super) at: Timestamp,
-    /// CPUs of the node that are free already; of nodes that come at once those with the fewest are kept.
+    /// CPUs of the node that are free already. Of nodes that gain at the same time, those with the
+    /// fewest free CPUs are held.
     pub(super) free: Reverse<u32>,
     /// The node's place in the partition.
     pub(super) pos: u32,
@@ -19,7 +20,7 @@ pub(super) struct Step {
     pub(super) to: u32,
 }
 
-/// The capacity once a step is taken.
+/// The capacity after a step.
 fn with(capacity: Capacity, step: &Step) -> Capacity {
     Capacity {
         nodes: capacity.nodes + u64::from(step.from == 0),
@@ -27,12 +28,12 @@ fn with(capacity: Capacity, step: &Step) -> Capacity {
     }
 }
 
-/// The steps that are still to be taken on the way forward in time.
+/// The remaining steps on the walk forward in time.
 pub(super) struct StepsAhead<'o> {
     steps: Peekable<Enumerate<slice::Iter<'o, Step>>>,
-    /// After those that were taken.
+    /// The capacity after the steps taken so far.
     pub(super) capacity: Capacity,
-    /// Something has changed since the job was last tried.
+    /// The nodes have changed since the job was last tried.
     pub(super) changed: bool,
 }
 
@@ -48,12 +49,12 @@ impl<'o> StepsAhead<'o> {
         }
     }
 
-    /// When the next step comes.
+    /// The time of the next step.
     pub(super) fn next_at(&mut self, now: Timestamp) -> Option<Timestamp> {
         self.steps.peek().map(|(_, step)| step.at.max(now))
     }
 
-    /// Takes steps as long as they are such, by the step and the capacity with it.
+    /// Takes steps while the condition holds, which gets the step and the capacity after it.
     pub(super) fn take_while(
         &mut self,
         future: &mut FutureNodes<'_>,

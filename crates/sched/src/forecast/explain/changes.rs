@@ -1,4 +1,5 @@
-//! Changes of a job that may start it sooner: smaller, shorter, in another partition, without an option.
+//! Changes of a job that may start it sooner: a smaller request, a shorter limit, another
+//! partition, an option removed.
 
 use super::partitions_of;
 use muster_core::decide::prospective_job;
@@ -10,7 +11,7 @@ use muster_model::time::{TimeLimit, Timestamp};
 
 /// A change to try.
 pub(super) struct Change {
-    /// Changes of one kind are tried from the least on.
+    /// Changes of one kind are tried in order, the smallest first.
     pub(super) kind: u32,
     pub(super) option: String,
     pub(super) words: String,
@@ -18,7 +19,7 @@ pub(super) struct Change {
     pub(super) limit: TimeLimit,
 }
 
-/// All that may be worth a try.
+/// All changes worth trying.
 pub(super) fn changes(state: &State, job: &Job, now: Timestamp) -> Vec<Change> {
     let mut all = Vec::new();
     smaller(job, &mut all);
@@ -28,7 +29,7 @@ pub(super) fn changes(state: &State, job: &Job, now: Timestamp) -> Vec<Change> {
     all
 }
 
-/// Half as much, a quarter, ... of `n`, down to one.
+/// Half of `n`, a quarter, ... down to one.
 fn halves(n: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(n / 2), |k| Some(k / 2)).take_while(|k| *k > 0)
 }
@@ -93,7 +94,7 @@ fn smaller(job: &Job, all: &mut Vec<Change>) {
     }
 }
 
-/// The longest limit that a job may have where it is over the longest one.
+/// The longest allowed limit, if the job's own limit exceeds it.
 fn most_minutes(state: &State, job: &Job, now: Timestamp) -> Option<u32> {
     match job.reason {
         Reason::PartitionTimeLimit => {
@@ -114,7 +115,7 @@ fn most_minutes(state: &State, job: &Job, now: Timestamp) -> Option<u32> {
 fn shorter(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Change>) {
     let minutes = match job.time_limit {
         TimeLimit::Minutes(minutes) => minutes,
-        // Any limit at all may help.
+        // Any shorter limit may help.
         TimeLimit::Unlimited => 7 * 24 * 60,
     };
     let first = (job.time_limit == TimeLimit::Unlimited).then_some(minutes);
@@ -150,7 +151,7 @@ fn other_partitions(state: &State, job: &Job, now: Timestamp, all: &mut Vec<Chan
     for partition in state.partitions.iter().filter(|p| !mine.contains(&p.name)) {
         let mut spec = (*job.spec).clone();
         spec.partitions = vec![partition.name.clone()];
-        // Partitions to which the user may not submit are left out.
+        // Partitions in which the user may not submit are left out.
         if prospective_job(state, &identity, &spec, now).is_err() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What rules of partitions and advance reservations leave of the fleet's nodes.
+//! Resources of the fleet's nodes that partition rules and advance reservations allow.
 
 use super::{Fleet, PartView};
 use crate::nodes::allocations::EndAssumption;
@@ -11,14 +11,15 @@ use muster_model::time::Timestamp;
 use std::borrow::Cow;
 
 impl Fleet {
-    /// CPUs of the node at a place that a job of the partition may have of those that are free.
+    /// Of the free CPUs of the node at a place, those that a job of the partition may use.
     pub(crate) fn open_count(&self, part: &PartView, pos: usize, free: &CpuSet) -> u32 {
         let node = &self.nodes[part.order[pos] as usize];
         let class = &self.classes[node.class as usize];
         whole_granules(&part.cpus.open(class, pos, free), class.granule)
     }
 
-    /// How many of its free CPUs jobs of the partition may have once those have left whose time has come by then.
+    /// Number of its free CPUs that jobs of the partition may use after the jobs that end by then
+    /// have left.
     pub(crate) fn open_at(
         &self,
         part: &PartView,
@@ -41,7 +42,8 @@ impl Fleet {
 }
 
 impl Fleet {
-    /// What reservations leave now of a node's room to a job of the partition that ends at `end`, to the CPU.
+    /// Number of CPUs and other resources of a node's room that reservations leave now to a job of
+    /// the partition that ends at `end`, checked by individual CPU.
     pub(crate) fn left_now<'r>(
         &self,
         part: &PartView,
@@ -71,7 +73,7 @@ impl Fleet {
         (left, why)
     }
 
-    /// Free CPUs and devices that reservations leave now, one by one.
+    /// Individual free CPUs and devices that reservations leave now.
     pub(crate) fn detail_now(&self, part: &PartView, node: u32, end: Timestamp) -> Detail {
         let view = &self.nodes[node as usize];
         let mut free = view.free.clone();
@@ -91,7 +93,7 @@ impl Fleet {
         }
     }
 
-    /// Takes a share of a node for a job, out of what reservations leave it.
+    /// Takes a share of a node for a job, out of the resources that reservations leave.
     pub(crate) fn take_allowed(
         &mut self,
         node: u32,

@@ -1,15 +1,16 @@
-//! The class of a node, from its line in the configuration and its registration.
+//! The class of a node, from its configuration line and its registration.
 
 use crate::nodes::class::{GresCount, NodeClass, PartRule};
 use muster_model::config::ClusterConfig;
 use muster_model::node::Node;
 
-/// The class of a node. With `cores_by_socket` cores are handed out although the cluster says sockets.
+/// The class of a node. With `cores_by_socket` the granule is a core although the cluster says
+/// socket.
 pub(super) fn class_of(node: &Node, config: &ClusterConfig, cores_by_socket: bool) -> NodeClass {
     let c = &node.config;
     let threads = c.threads_per_core.max(1);
     let cores = c.sockets.max(1).saturating_mul(c.cores_per_socket.max(1));
-    // `CPUs` may count cores although cores have threads; then one CPU is one core.
+    // `CPUs` may count cores although cores have threads; then one CPU represents one core.
     let by_thread = c.cpus == cores.saturating_mul(threads);
     let has = |word: &str| config.select_parameters.iter().any(|w| w == word);
     let by_socket = has("CR_Socket");
@@ -17,7 +18,7 @@ pub(super) fn class_of(node: &Node, config: &ClusterConfig, cores_by_socket: boo
     let granule = if whole_sockets && c.cpus.is_multiple_of(c.sockets.max(1)) {
         c.cpus / c.sockets.max(1)
     } else if by_thread {
-        // With `CR_CPU` jobs pay for threads, but a core is one job's.
+        // With `CR_CPU` jobs are charged for threads, but a core belongs to one job.
         threads
     } else {
         1

@@ -1,13 +1,13 @@
-//! Nodes by how much they have free, so that a job which fits on one node finds the one that it leaves with least. Where
-//! there are GPUs they count before CPUs: a node without any before one whose GPUs are all in use, before one with some
-//! free, so that whole sets of GPUs stay together and are not cut off from CPUs.
+//! Nodes ordered by free resources, so that a job which fits on one node finds the node that it
+//! fills best. GPUs count before CPUs: nodes without GPUs come before nodes whose GPUs are all in
+//! use, and these before nodes with free GPUs. Whole sets of GPUs thus stay together and keep CPUs.
 
 use std::collections::BTreeSet;
 
-/// Free resources of a node, in the order in which they count.
+/// Free resources of a node, in the order of comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Free {
-    /// One more than there are, where the node has any at all.
+    /// Number of free GPUs plus one, if the node has GPUs.
     pub(super) gpus: u32,
     pub(super) cpus: u32,
     pub(super) mib: u64,
@@ -30,10 +30,10 @@ struct FitKey {
     place: u32,
 }
 
-/// The open nodes of a partition by what is free there.
+/// The open nodes of a partition, ordered by free resources.
 #[derive(Debug, Default)]
 pub(super) struct Fits {
-    /// The key of each place in the index; places without free CPUs have none.
+    /// The key of each place in the index; places without free CPUs have no key.
     listed: Vec<Free>,
     open: BTreeSet<FitKey>,
 }
@@ -46,7 +46,7 @@ impl Fits {
         }
     }
 
-    /// Lists a place, of this weight at all times, under what is free there.
+    /// Lists a place, whose weight never changes, under its free resources.
     pub(super) fn set(&mut self, pos: usize, weight: u32, free: Free) {
         let old = std::mem::replace(&mut self.listed[pos], free);
         if old == free {
@@ -88,7 +88,7 @@ impl Fits {
                     from = FitKey { place, ..found };
                     return Some(found.place as usize);
                 }
-                // On to the first that may have enough.
+                // Skips to the first key that may have enough.
                 let next = match () {
                     () if free.gpus < least.gpus => least,
                     () if free.cpus < least.cpus => Free {

@@ -1,4 +1,5 @@
-//! What jobs have of the fleet's nodes, until when, and what will be free once some have left.
+//! The allocations of jobs on the fleet's nodes, their ends, and the resources that are free after
+//! some jobs have left.
 
 use super::Fleet;
 use crate::nodes::allocations::{
@@ -26,7 +27,7 @@ impl Fleet {
         }
     }
 
-    /// Reads again what a job has of these nodes, which are in order, and until when.
+    /// Reads again the shares of a job on these nodes, which are sorted, and its end.
     pub(crate) fn set_allocation(
         &mut self,
         state: &State,
@@ -47,7 +48,7 @@ impl Fleet {
         };
         let planned = ends.end_of(id).unwrap_or(limit).min(limit);
         let part = number_of(&self.part_by_name, &alloc.partition);
-        // Both are in order but for the first node of some jobs.
+        // Both lists are sorted, except for the first node of some jobs.
         let (mut left, mut put) = (nodes, 0);
         for (share, place) in alloc.nodes.iter().zip(0u32..) {
             let node = share.node.0;
@@ -85,7 +86,8 @@ impl Fleet {
         }
     }
 
-    /// A job has a share, or another one than it had. What was proposed and came about is no change.
+    /// Records a job's new or changed share of a node. A proposed share that was committed
+    /// unchanged is not a change.
     fn put_allocation(&mut self, node: u32, allocation: NodeAllocation) {
         let allocations = &mut self.nodes[node as usize].allocations;
         let Some(known) = allocations
@@ -109,7 +111,7 @@ impl Fleet {
         }
     }
 
-    /// A job is going to have an allocation, if the plan is carried out.
+    /// Records the allocation that a job gets if the plan is carried out.
     pub(crate) fn propose_allocations(&mut self, alloc: &Allocation, ends: JobEnds) {
         let part = number_of(&self.part_by_name, &alloc.partition);
         for share in &alloc.nodes {
@@ -126,7 +128,7 @@ impl Fleet {
         });
     }
 
-    /// CPUs of those who were placed in a partition and whose time has come by then.
+    /// CPUs of the jobs that were placed in a partition and leave by then.
     pub(crate) fn leaving(
         &self,
         node: u32,
@@ -147,13 +149,14 @@ impl Fleet {
             })
     }
 
-    /// When a job is expected to leave a node.
+    /// The time at which a job is expected to leave a node.
     pub(crate) fn expected_end(&self, node: u32, id: JobId) -> Option<Timestamp> {
         let mut allocations = self.nodes[node as usize].allocations.iter();
         Some(allocations.find(|allocation| allocation.job == id)?.planned)
     }
 
-    /// Plans are carried out or not: what is known of a node is what is so. Says whether a plan was not.
+    /// Forgets proposed allocations, so that only committed ones count. Returns whether some plan
+    /// was not carried out.
     pub(crate) fn forget_proposed(&mut self, node: u32) -> bool {
         let allocations = &mut self.nodes[node as usize].allocations;
         let before = allocations.len();
@@ -161,7 +164,7 @@ impl Fleet {
         allocations.len() < before
     }
 
-    /// The room on a node once all have left whose time has come by then.
+    /// The room of a node after all jobs that leave by then have left.
     pub(crate) fn room_at(&self, node: u32, at: Timestamp, assumed: EndAssumption) -> Room {
         let view = &self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
@@ -178,7 +181,7 @@ impl Fleet {
 }
 
 impl Fleet {
-    /// Free CPUs and devices at that time, one by one; `None` where several jobs have the same CPUs.
+    /// Individual free CPUs and devices at that time; `None` if several jobs use the same CPUs.
     pub(crate) fn detail_at(
         &self,
         node: u32,

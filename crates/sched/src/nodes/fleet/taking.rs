@@ -1,4 +1,4 @@
-//! Taking a share of a node for a job: which CPUs and devices it gets, and the room that is left.
+//! Takes a share of a node for a job: chooses CPUs and devices, and computes the remaining room.
 
 use super::Fleet;
 use crate::nodes::allocations::memory_near;
@@ -13,7 +13,8 @@ use muster_model::ids::NodeIdx;
 use muster_model::job::NodeShare;
 
 impl Fleet {
-    /// Takes a share of a node for a job of partition `part`: picks CPUs and devices, leaves less room.
+    /// Takes a share of a node for a job of partition `part`: chooses CPUs and devices and reduces
+    /// the room.
     pub(crate) fn take(&mut self, node: u32, part: u32, want: &Want) -> NodeShare {
         let cpus = self.cpus_to_take(node, part, want);
         let consumable = self.is_memory_consumable();
@@ -51,7 +52,7 @@ impl Fleet {
         self.config.as_ref().is_some_and(|c| c.memory_is_consumable)
     }
 
-    /// The CPUs of a node that a job takes.
+    /// Chooses the CPUs of a node for a job.
     fn cpus_to_take(&self, node: u32, part: u32, want: &Want) -> CpuSet {
         let view = &self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
@@ -61,7 +62,8 @@ impl Fleet {
             memory: consumable && !memory_near(class, &view.allocations, want, first..end),
         };
         let from = self.cpus_to_choose_from(node, part, want);
-        // Where no socket has all of its devices, each of the fewest that have them together gives CPUs, too.
+        // If no single socket has all of the job's devices, the fewest sockets that have them
+        // together each give CPUs.
         let apart = || {
             if want.across > 0 || want.gres.is_empty() {
                 return false;
@@ -87,7 +89,7 @@ impl Fleet {
         }
     }
 
-    /// The CPUs of a node that a job may have.
+    /// The CPUs of a node that a job may use.
     fn cpus_to_choose_from(&self, node: u32, part: u32, want: &Want) -> CpuSet {
         let view = &self.nodes[node as usize];
         let class = &self.classes[view.class as usize];
@@ -99,12 +101,12 @@ impl Fleet {
         }
         let free = (want.open.clone()).unwrap_or_else(|| view.free.clone());
         let open = part.cpus.open(class, pos, &free);
-        // Room was counted without regard to sockets where others make it.
+        // If running jobs make room, it was counted without regard to sockets.
         let enough = open.len() >= want.cpus;
         if enough { open } else { free }
     }
 
-    /// The partitions of a node take note of CPUs that a job of one of them has taken.
+    /// Records the CPUs that a job of one of the node's partitions has taken.
     fn note_taken(&mut self, node: u32, part: u32, want: &Want, cpus: &CpuSet) {
         for &other in &self.nodes[node as usize].parts {
             let shares = other == part && want.sharers > 0;

@@ -1,9 +1,10 @@
-//! The next place in an order of nodes that may have enough free, in logarithmic time.
+//! Finds the next place in an order of nodes that may have enough free resources, in logarithmic
+//! time.
 
-/// The most free CPUs and memory over ranges of places.
+/// The maximum of free CPUs and memory over ranges of places.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// Leaves, a power of two.
+    /// Number of leaves, a power of two.
     leaves: usize,
     most: Vec<(u32, u64)>,
 }
@@ -38,7 +39,7 @@ impl Tree {
         if from >= self.leaves {
             return None;
         }
-        // An empty or closed node is (0, 0); something asked for is at least one CPU.
+        // An empty or closed node is (0, 0); a request needs at least one CPU.
         let cpus = cpus.max(1);
         let enough = |at: usize| self.most[at].0 >= cpus && self.most[at].1 >= mib;
         let mut at = self.leaves + from;
@@ -50,8 +51,8 @@ impl Tree {
                 at *= 2;
                 continue;
             }
-            // On to the subtree to the right. Both maxima may come from different nodes, so a subtree that has
-            // enough may still have no node that does.
+            // Continues with the subtree to the right. The two maxima may come from different
+            // nodes, so a subtree with enough of both may contain no node with enough of both.
             while at & 1 == 1 {
                 at >>= 1;
             }

@@ -1,5 +1,6 @@
-//! Combinations of a node's sockets that may hold a job: what each has is worked out once, and then compared with what the job
-//! needs for each number of tasks or devices that is looked at.
+//! Combinations of a node's sockets that may fit a job. The resources of each combination are
+//! computed once, and then compared with the job's needs for each number of tasks or devices that
+//! is considered.
 
 use super::{is_a, sockets_of};
 use crate::nodes::class::{GresCount, NodeClass, whole_granules};
@@ -10,26 +11,26 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 
-/// Up to so many sockets all combinations are tried, beyond only neighbours.
+/// Up to this number of sockets all combinations are tried; above it only adjacent sockets.
 const COMBINED_MAX: u32 = 8;
 
-/// A socket that has something free.
+/// A socket with free resources.
 pub(super) struct Socket {
     /// CPUs to choose from, in whole granules.
     pub(super) free: CpuSet,
-    /// How many of them may be taken.
+    /// Maximum number of them that may be taken.
     pub(super) room: u32,
 }
 
-/// The free devices of one request: how many there are next to each combination of sockets.
+/// The free devices of one request: their number next to each combination of sockets.
 struct Placed {
     devices: BTreeMap<u64, u64>,
 }
 
-/// What a job needs of a node to the socket.
+/// The needs of a job on a node, checked by socket.
 pub(crate) struct SocketNeed {
     pub(crate) cpus: u32,
-    /// Of all devices, in the order of the requests that the combinations were made for.
+    /// Numbers of devices, in the order of the requests for which the combinations were made.
     pub(crate) devices: Vec<u64>,
 }
 
@@ -42,50 +43,51 @@ impl SocketNeed {
     }
 }
 
-/// How many devices must and may be taken.
+/// Minimum and maximum number of devices to take.
 struct DeviceBounds {
     least: u64,
     most: u64,
 }
 
-/// Bounds for what a job needs that has these sockets and no others.
+/// Limits of the needs for which a job uses exactly these sockets.
 struct SocketSet {
-    /// CPUs that may be taken.
+    /// Maximum number of CPUs.
     room: u32,
-    /// CPUs of as many cores as there are sockets.
+    /// CPUs of one core per socket: with fewer, the job would not use all of the sockets.
     least: u32,
-    /// For each request whose devices have known places.
+    /// Limits of each request whose devices have known locations.
     devices: Vec<DeviceBounds>,
-    /// The sockets.
+    /// Bits of the sockets.
     bits: u64,
 }
 
 impl SocketSet {
-    /// Whether the job needs more than they have. It goes on so with greater needs.
+    /// Whether the need exceeds these sockets. If it does, every greater need does as well.
     fn lacks(&self, need: &SocketNeed, placed: &[usize]) -> bool {
         let mut devices = self.devices.iter().zip(placed);
         need.cpus > self.room || devices.any(|(of, at)| need.devices[*at] > of.most)
     }
 
-    /// Whether the job needs less than what makes it take all of them. It goes on so with smaller needs.
+    /// Whether the need is too small to use all of these sockets. If it is, every smaller need is
+    /// as well.
     fn exceeds(&self, need: &SocketNeed, placed: &[usize]) -> bool {
         let mut devices = self.devices.iter().zip(placed);
         need.cpus < self.least || devices.any(|(of, at)| need.devices[*at] < of.least)
     }
 }
 
-/// All combinations of a node's sockets that may hold a job.
+/// All combinations of a node's sockets that may fit a job.
 pub(crate) struct SocketSets {
     pub(super) sockets: Vec<Socket>,
     sets: Vec<SocketSet>,
-    /// Requests whose devices have known places.
+    /// Indexes of the requests whose devices have known locations.
     placed: Vec<usize>,
-    /// Combinations that were made, and how often needs were compared with one.
+    /// Number of combinations made, plus number of comparisons of needs with combinations.
     tries: Cell<u64>,
 }
 
 impl SocketSets {
-    /// The combinations for a job that takes some of each of these devices, however many.
+    /// The combinations for a job that takes some of each of these devices, in any number.
     pub(crate) fn new(
         class: &NodeClass,
         detail: &Detail,
@@ -113,7 +115,7 @@ impl SocketSets {
                 }
             })
             .collect();
-        // Sockets each of which has a core and devices.
+        // Sockets that have a free core and devices.
         let mut open = bits(sockets.iter().map(|socket| socket.room >= granule));
         for request in &near.per_socket {
             let there = Placed::new(class, detail, request, &ranges);
@@ -138,7 +140,7 @@ impl SocketSets {
                 }
             });
         let mut sets: Vec<SocketSet> = sets.collect();
-        // The first then has most, and hardly any other is looked at twice.
+        // The first combination then has the most free CPUs, so that few others are compared twice.
         sets.sort_unstable_by_key(|set| Reverse(set.room));
         SocketSets {
             sockets,
@@ -148,20 +150,21 @@ impl SocketSets {
         }
     }
 
-    /// Combinations that were made, and how often needs were compared with one.
+    /// Number of combinations made, plus number of comparisons of needs with combinations.
     pub(crate) fn tries(&self) -> u64 {
         self.tries.get()
     }
 
-    /// The fewest sockets that hold it; of as many those that are left with least.
+    /// The smallest combination that fits; among equal sizes, the one with the fewest CPUs left.
     pub(super) fn best(&self, need: &SocketNeed) -> Option<u64> {
         let fits = self.sets.iter().filter(|set| self.fits(set, need));
         let order = |set: &&SocketSet| (set.bits.count_ones(), set.room - need.cpus, set.bits);
         fits.min_by_key(order).map(|set| set.bits)
     }
 
-    /// The fewest and most of these numbers with which the node holds what the job needs. The needs do not shrink as the number
-    /// grows, so that the first and the last number of each combination are found by halves.
+    /// The smallest and largest of these numbers for which the node fits the job's needs. Needs do
+    /// not shrink as the number grows, so a binary search finds the first and the last number of
+    /// each combination.
     pub(crate) fn range(
         &self,
         numbers: RangeInclusive<u32>,
@@ -171,7 +174,7 @@ impl SocketSets {
         Some((self.fewest(*numbers.start()..=most, &need)?, most))
     }
 
-    /// The most of these numbers with which the node holds what the job needs.
+    /// The largest of these numbers for which the node fits the job's needs.
     pub(crate) fn most(
         &self,
         numbers: RangeInclusive<u32>,
@@ -192,7 +195,8 @@ impl SocketSets {
                 least = to;
             }
             let mut beyond = to;
-            // It has enough for `least`, and too little for `beyond` where that is more.
+            // The combination has enough for `least`, and too little for `beyond` if that is
+            // larger.
             while beyond - least > 1 {
                 let middle = least + (beyond - least) / 2;
                 match self.lacks(set, &need(middle)) {
@@ -246,7 +250,8 @@ impl SocketSets {
         best
     }
 
-    /// The most of these numbers for which a combination has enough, be it one of which the job would not take all.
+    /// The largest of these numbers for which a combination has enough, even if the job would not
+    /// use all of its sockets.
     pub(crate) fn most_at_all(
         &self,
         numbers: RangeInclusive<u32>,
@@ -304,7 +309,8 @@ fn combinations(sockets: usize) -> Box<dyn Iterator<Item = u64>> {
     Box::new(runs)
 }
 
-/// CPUs next to free devices of a request, and how many such devices there are; absent where that is not known.
+/// CPUs next to free devices of a request, and the number of such devices; `None` if their location
+/// is unknown.
 fn free_devices<'a>(
     class: &'a NodeClass,
     detail: &'a Detail,
@@ -324,7 +330,7 @@ fn free_devices<'a>(
             let free = known
                 .filter(move |(_, id)| !used.is_some_and(|used| used.contains(*id)))
                 .map(|(near, _)| (Some(near), 1));
-            // Devices that are only counted are many.
+            // There may be very many devices that are only counted.
             let first = near.len() as u64;
             let is_other = |id: &u32| (first..count).contains(&u64::from(*id));
             let taken = match used {
@@ -336,7 +342,7 @@ fn free_devices<'a>(
         })
 }
 
-/// Whether it is known where the devices are.
+/// Whether the location of the devices is known.
 fn has_places(class: &NodeClass, request: &GresCount) -> bool {
     let mut entries = class.gres.iter().zip(&class.near);
     entries.any(|(entry, near)| is_a(entry, request) && !near.is_empty())
@@ -362,13 +368,14 @@ impl Placed {
         Placed { devices }
     }
 
-    /// How many there are next to any of these sockets.
+    /// Number of devices next to any of these sockets.
     fn next_to(&self, set: u64) -> u64 {
         let there = self.devices.iter().filter(|(at, _)| **at & set != 0);
         there.map(|(_, count)| count).sum()
     }
 
-    /// How many must be taken for each of the sockets to have one, and how many there are.
+    /// Minimum number of devices such that each of the sockets has one, and the number of devices
+    /// next to them.
     fn bounds(&self, set: u64) -> DeviceBounds {
         let everywhere = self.devices.keys().any(|at| at & set == set);
         let needed = if everywhere { 1 } else { set.count_ones() };
@@ -379,7 +386,7 @@ impl Placed {
     }
 }
 
-/// Leaves the CPUs that are next to a free device of every request.
+/// Keeps the CPUs that are next to a free device of every request.
 fn keep_near(class: &NodeClass, detail: &Detail, gres: &[GresCount], free: &mut CpuSet) {
     for request in gres {
         let (mut near, mut known) = (CpuSet::default(), false);
@@ -402,7 +409,7 @@ fn keep_near(class: &NodeClass, detail: &Detail, gres: &[GresCount], free: &mut 
 mod tests {
     use super::*;
 
-    /// The first and last number are those that trying one number after another finds, with few tries.
+    /// Checks that the first and last number equal those of a linear search, with few comparisons.
     #[test]
     fn numbers_are_found_by_halves_as_one_by_one() {
         let mut drawn = 1u64;
@@ -470,7 +477,7 @@ mod tests {
         };
         assert_eq!(sets.range(1..=u32::MAX, need), Some((1, 900)));
         assert!(sets.tries() < 100, "{}", sets.tries());
-        // With --overcommit no number of tasks makes it fit.
+        // With --overcommit no number of tasks makes the job fit.
         let before = sets.tries();
         assert_eq!(sets.range(1..=u32::MAX, |_| need(901)), None);
         assert_eq!(sets.tries() - before, 3);

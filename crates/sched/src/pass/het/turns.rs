@@ -1,34 +1,36 @@
-//! Which heterogeneous jobs have their turn in a pass, where there are too many for one.
+//! Decides which heterogeneous jobs have their turn in a pass, if there are too many for one pass.
 
 use muster_model::ids::JobId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Jobs are known by their leaders.
+/// Jobs are identified by their leaders.
 #[derive(Debug, Default)]
 pub(crate) struct HetTurns {
-    /// Those that had their turn in passes before, and wait until all have had it.
+    /// Jobs that had their turn in earlier passes of this round.
     before: BTreeSet<JobId>,
-    /// Likewise in this pass.
+    /// Jobs that had their turn in this pass.
     now: BTreeSet<JobId>,
-    /// Those that are not after this one take part; later ones came since and wait for the next time round.
+    /// The last job that takes part in this round; jobs that were queued later wait for the next
+    /// round.
     last: Option<JobId>,
-    /// Some have to wait for the next pass.
+    /// Some jobs have to wait for the next pass.
     is_cut: bool,
-    /// Some came since, and wait.
+    /// Some jobs were queued since the round began, and wait.
     came_since: bool,
-    /// For which no time was found in passes before: it is looked for again once it was for all.
+    /// Jobs for which no time was found in earlier passes; they are searched again after all jobs
+    /// had a search.
     in_vain_before: BTreeSet<JobId>,
-    /// Likewise in this pass.
+    /// Jobs for which no time was found in this pass.
     in_vain: BTreeSet<JobId>,
-    /// For some no time was looked for.
+    /// Some jobs had no search.
     is_search_cut: bool,
     /// For jobs of which not all lanes could be tried, the place of the lane at which to go on, by component.
     lanes: BTreeMap<JobId, Vec<usize>>,
 }
 
 impl HetTurns {
-    /// Whether a job is judged and tried in this pass. One has its turn in each pass; beyond that those have it that there is
-    /// time for, and the others in passes to come.
+    /// Whether a job is checked and tried in this pass. At least one job has its turn in each pass,
+    /// further jobs as the budget permits, and the others in later passes.
     pub(in crate::pass) fn has_turn(&mut self, leader: JobId, is_spent: bool) -> bool {
         if self.now.contains(&leader) {
             return true;
@@ -48,7 +50,7 @@ impl HetTurns {
         true
     }
 
-    /// Whether the earliest time for a job is looked for in this pass.
+    /// Whether the earliest time of a job is searched for in this pass.
     pub(in crate::pass) fn has_search(&mut self, leader: JobId, is_spent: bool) -> bool {
         if self.in_vain_before.contains(&leader) {
             return false;
@@ -57,7 +59,7 @@ impl HetTurns {
         !is_spent
     }
 
-    /// No time was found.
+    /// Records that no time was found.
     pub(in crate::pass) fn searched_in_vain(&mut self, leader: JobId) {
         self.in_vain.insert(leader);
     }
@@ -105,7 +107,8 @@ impl HetTurns {
 mod tests {
     use super::*;
 
-    /// The jobs of a list that have their turn in a pass with time for one, and whether others are to have theirs soon.
+    /// The jobs of a list that have their turn in a pass with budget for one, and whether others
+    /// should have theirs soon.
     fn pass(turns: &mut HetTurns, jobs: &[u64]) -> (Vec<u64>, bool) {
         let mut tried = Vec::new();
         for job in jobs.iter().copied() {
@@ -135,7 +138,7 @@ mod tests {
         let mut tried = Vec::new();
         for new in 10..19 {
             tried.extend(pass(&mut turns, &waiting).0);
-            // It is ahead of all.
+            // The new job is ahead of all others.
             waiting.insert(0, new);
         }
         assert_eq!(tried[..3], [1, 2, 3]);
