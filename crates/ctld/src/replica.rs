@@ -410,6 +410,7 @@ impl Replica {
                 self.waiting.fill(&mut diag);
                 if hides(&self.state, identity, PrivateData::USERS) {
                     diag.users.retain(|user| user.uid == identity.uid);
+                    diag.held_back.retain(|user| user.uid == identity.uid);
                 }
                 send(Response::Diag(Box::new(diag)));
             }

@@ -363,16 +363,19 @@ impl Users<'_> {
         let begin_in = random.one_in(12).then(|| random.around(20_000));
         let dependency = self.make_dependency();
         let random = &mut self.world.random;
+        let partitions = if few && random.one_in(3) {
+            // Refused while there is no such partition. One that takes no jobs now is left out, and the other may have one
+            // node only.
+            ask = one_task(ask);
+            vec!["few".to_owned(), "made".to_owned()]
+        } else if few {
+            vec!["few".to_owned()]
+        } else {
+            Vec::new()
+        };
         JobSpec {
             name: name.to_owned(),
-            partitions: if few && random.one_in(3) {
-                // Refused while there is no such partition.
-                vec!["few".to_owned(), "made".to_owned()]
-            } else if few {
-                vec!["few".to_owned()]
-            } else {
-                Vec::new()
-            },
+            partitions,
             kind,
             interactive: kind == JobKind::Allocation,
             script,
@@ -670,6 +673,17 @@ fn make_ask(random: &mut Random, partition: &PartitionConfig, nodes: &[NodeConfi
         } else {
             MemoryAsk::Default
         },
+        ..ResourceAsk::default()
+    }
+}
+
+/// As little as each node has.
+fn one_task(ask: ResourceAsk) -> ResourceAsk {
+    ResourceAsk {
+        min_nodes: 1,
+        max_nodes: Some(1),
+        ntasks: Some(1),
+        memory: ask.memory,
         ..ResourceAsk::default()
     }
 }
