@@ -258,7 +258,7 @@ impl Programs {
             Completion::File(path) => {
                 let record = ProgramJob::of(state, job);
                 let line = completion::line(&record, &self.settings.cluster);
-                self.lines.append(path.clone(), line);
+                self.lines.append(job.spec.owner.uid, path.clone(), line);
             }
             Completion::Script(program) => {
                 self.run(state, job, JobProgram::Completion, program.clone());
