@@ -170,6 +170,7 @@ impl Programs {
                 let Some(job) = state.jobs.get(id) else {
                     return;
                 };
+                self.runs.drop_prolog(job.spec.owner.uid, job.id);
                 if job.state.is_ended() {
                     self.completed(state, job);
                 }
