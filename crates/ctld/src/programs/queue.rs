@@ -214,20 +214,20 @@ impl UserTurns {
         let spec = self.specs.added(plan.spec());
         let bytes = plan.bytes();
         let is_whole = own.bytes.own().saturating_add(spec + bytes) <= self.bounds.cut_beyond;
-        if fits && is_whole && own.bytes.take(spec + bytes).is_ok() {
+        let may_cut = !is_whole && self.bounds.cut_beyond < self.bounds.bytes.own;
+        // Where others keep the specification, it may be the whole that takes less.
+        let cut = may_cut.then(|| plan.cut());
+        let cut = cut.filter(|cut| cut.bytes() < spec + bytes);
+        let (spec, bytes, plan) = match cut {
+            Some(cut) => (0, cut.bytes(), cut),
+            None => (spec, bytes, plan),
+        };
+        let may_wait = fits && (is_whole || may_cut);
+        if may_wait && own.bytes.take(spec + bytes).is_ok() {
             self.specs.add(plan.spec(), spec);
             let counted = Some(bytes);
             (own.waiting).insert(self.added, WaitingProgram { plan, counted });
             return true;
-        }
-        if fits && self.bounds.cut_beyond < self.bounds.bytes.own {
-            let plan = plan.cut();
-            let bytes = plan.bytes();
-            if own.bytes.take(bytes).is_ok() {
-                let counted = Some(bytes);
-                (own.waiting).insert(self.added, WaitingProgram { plan, counted });
-                return true;
-            }
         }
         own.left_out += 1;
         if own.left_out == 1 {
@@ -393,6 +393,23 @@ mod tests {
         assert_eq!(of(TEXT) + of(256), lengths.len());
         assert!(of(256) > 200 && of(TEXT) > 500, "{}", of(256));
         assert_eq!((waiting.bytes.all(), waiting.specs.0.len()), (0, 0));
+    }
+
+    /// Each of ten thousand tasks of an array had an environment of its own for want of room, and most were left out.
+    #[test]
+    fn what_shares_its_texts_is_not_cut_to_what_takes_more() {
+        let mut waiting = UserTurns::new(BOUNDS);
+        let shared = spec(TEXT);
+        while waiting.of_user.get(&7).map_or(0, |own| own.bytes.own()) < BOUNDS.cut_beyond {
+            assert!(waiting.push(7, epilog(0, &shared)));
+        }
+        let whole = waiting.of_user[&7].waiting.len();
+        let more = (0..100_000).take_while(|id| waiting.push(7, epilog(*id, &shared)));
+        assert!(more.count() >= whole, "they take no more than those before");
+        while let Some(plan) = waiting.pop() {
+            assert!(plan.spec().is_some());
+        }
+        assert_eq!(waiting.bytes.all(), 0);
     }
 
     /// Jobs that were started and cancelled left a prolog each, which kept a command line of a megabyte and was run for nobody.
