@@ -107,6 +107,11 @@ impl Handshake {
         matches!(self.stage, Stage::Opened(_))
     }
 
+    /// Whether the other end has shown that it has the job's key.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.stage, Stage::Answered(_))
+    }
+
     /// Takes what has come, and adds what follows to what is to be sent; the connection, once both ends know each other.
     ///
     /// # Errors
