@@ -106,6 +106,8 @@ fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
             _ => {}
         }
     }
+    // Counts have no use for when jobs start, which may have to be waited for.
+    wanted.filter.starts &= wanted.limit > 0;
     Ok(wanted)
 }
 
@@ -288,7 +290,8 @@ mod tests {
         assert_eq!(some.filter.uids, [0, 0]);
         assert_eq!(some.filter.partitions, ["batch", "long"]);
         assert_eq!(some.filter.states, [JobState::Pending, JobState::Running]);
-        assert!(some.filter.starts);
+        assert!(!some.filter.starts, "counts have no starts");
+        assert!(wanted(&query(&[("starts", "1")])).unwrap().filter.starts);
         for (name, value) in [
             ("user", "no such user"),
             ("state", "COMPLETING"),
