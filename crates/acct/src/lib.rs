@@ -26,4 +26,4 @@ pub use sqlite::{
     Purger, Reader, Restored, Restorer, RowKey, Rows, SqliteStore, Stage, Suspension, UseKey,
     UseSum, UsedSum,
 };
-pub use store::{History, Interrupter, NoStore, Store, StoreError, Use};
+pub use store::{History, Interrupter, NoStore, Store, StoreError, Transactions, Use};

@@ -308,11 +308,8 @@ fn transactions(
     own: Option<&str>,
     answer: &AccountingAnswer<'_>,
 ) {
-    match history.transactions(query.start, query.end) {
-        Ok(mut all) => {
-            all.retain(|logged| own.is_none_or(|user| logged.transaction.actor == user));
-            answer.send(&Response::Transactions(all))
-        }
+    match history.transactions(query.start, query.end, own) {
+        Ok(found) => answer.send(&Response::Transactions(found.newest, found.left_out)),
         Err(e) => answer.refuse(&e),
     };
 }

@@ -286,7 +286,7 @@ fn everything(store: &SqliteStore) -> String {
     };
     let events = reader.node_events(&[], None, None).unwrap();
     let used = reader.usage(&period, at(86_400 * 30)).unwrap();
-    let log = reader.transactions(None, None).unwrap();
+    let log = reader.transactions(None, None, None).unwrap().newest;
     format!("{:?}\n{events:?}\n{used:?}\n{log:?}", jobs(store))
 }
 
