@@ -10,6 +10,7 @@
 mod archive;
 mod array_text;
 mod change;
+mod cut_specs;
 mod follower;
 mod held_bytes;
 mod sqlite;
