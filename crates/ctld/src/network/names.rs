@@ -74,14 +74,13 @@ impl LookUps {
     fn ask(&mut self, uid: u32, address: IpAddr, name: &str) -> Option<oneshot::Receiver<bool>> {
         let (answer, answered) = oneshot::channel();
         let is_same = |l: &&mut HostLookUp| l.address == address && l.name == name;
-        let waiting = self.waiting.iter_mut().find(is_same);
-        let waiting = waiting.map(|same| {
-            // It may begin as soon as one of them has none that runs.
-            if !same.uids.contains(&uid) {
-                same.uids.push(uid);
-            }
-            same
-        });
+        let mut waiting = self.waiting.iter_mut().find(is_same);
+        // It may begin as soon as one of them has none that runs.
+        if let Some(same) = &mut waiting
+            && !same.uids.contains(&uid)
+        {
+            same.uids.push(uid);
+        }
         let known = waiting.or_else(|| self.running.iter_mut().find(is_same));
         if let Some(same) = known {
             same.answers.retain(|answer| !answer.is_closed());
