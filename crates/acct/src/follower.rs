@@ -3,6 +3,7 @@
 //! lost while the process lives, and what was not written when it dies comes again from the journal.
 
 use crate::change::Change;
+use crate::cut_specs::CutSpecs;
 use crate::held_bytes::HeldBytes;
 use crate::store::{Store, StoreError};
 use std::collections::{BTreeMap, VecDeque};
@@ -91,6 +92,7 @@ struct Shared {
     writing: usize,
     /// Bytes of the queue.
     bytes: HeldBytes,
+    cut: CutSpecs,
     accepted: u64,
     stored: u64,
     synced: u64,
@@ -168,7 +170,7 @@ impl Follower {
     ///
     /// # Errors
     /// The queue is full; the caller keeps the batch and may offer it again, later ones after it.
-    pub fn offer(&self, position: u64, changes: Vec<Change>) -> Result<(), Full> {
+    pub fn offer(&self, position: u64, mut changes: Vec<Change>) -> Result<(), Full> {
         let mut shared = self.link.lock();
         if position <= shared.accepted {
             return Ok(());
@@ -180,6 +182,7 @@ impl Follower {
         shared.accepted = position;
         let (idle, hurried) = (shared.queue.is_empty(), shared.is_urgent(self.link.room));
         shared.queued += cost;
+        shared.cut.cut(&mut changes);
         shared.bytes.add(&changes);
         match shared.queue.back_mut() {
             Some((last, _)) if changes.is_empty() => {

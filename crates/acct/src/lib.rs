@@ -10,6 +10,7 @@
 mod archive;
 mod array_text;
 mod change;
+mod cut_specs;
 mod follower;
 mod held_bytes;
 mod sqlite;
@@ -26,4 +27,4 @@ pub use sqlite::{
     Purger, Reader, Restored, Restorer, RowKey, Rows, SqliteStore, Stage, Suspension, UseKey,
     UseSum, UsedSum,
 };
-pub use store::{History, Interrupter, NoStore, Store, StoreError, Use};
+pub use store::{History, Interrupter, NoStore, Store, StoreError, Transactions, Use};

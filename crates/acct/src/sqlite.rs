@@ -49,6 +49,8 @@ pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
     position: u64,
+    /// Up to there changes may be in the file that are not through.
+    halves_end: u64,
     texts: text::Interned,
     /// Nodes that are out of service now, with the row that says so.
     open_nodes: HashMap<String, write::OpenNode>,
@@ -69,11 +71,13 @@ impl SqliteStore {
         set_up(&connection).map_err(failed)?;
         schema::migrate(&mut connection, path)?;
         let position = schema::position(&connection)?;
+        let halves_end = schema::halves_end(&connection)?;
         let open_nodes = write::open_nodes(&connection)?;
         Ok(SqliteStore {
             connection,
             path: path.to_owned(),
             position,
+            halves_end,
             texts: text::Interned::default(),
             open_nodes,
         })
@@ -99,6 +103,7 @@ impl SqliteStore {
             texts: &mut self.texts,
             open_nodes: &mut self.open_nodes,
             is_logged: log::is_kept(&transaction)?,
+            may_be_there: self.position < self.halves_end,
             rollup: rollup::Rollup::default(),
         };
         for plan in &plans {
@@ -130,7 +135,8 @@ impl SqliteStore {
     }
 
     /// Writes changes of which some can never be written without these, which are found by halves. The position stays what it
-    /// was: until all are through, they come again from the journal, and to write one twice changes nothing.
+    /// was: until all are through, they come again from the journal. The file says up to where, and to write one twice changes
+    /// nothing.
     fn write_possible(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         match self.write_all(changes, self.position) {
             Err(error) if error.is_lasting() && changes.len() <= 1 => {
@@ -154,6 +160,8 @@ impl Store for SqliteStore {
     fn write(&mut self, changes: &[Change], position: u64) -> Result<(), StoreError> {
         match self.write_all(changes, position) {
             Err(error) if error.is_lasting() => {
+                schema::set_halves_end(&self.connection, position)?;
+                self.halves_end = position;
                 self.write_possible(changes)?;
                 self.write_all(&[], position)
             }

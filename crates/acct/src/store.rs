@@ -87,7 +87,7 @@ pub trait History: Send {
     /// What the database says.
     fn usage(&mut self, query: &UsageQuery, now: Timestamp) -> Result<Use, StoreError>;
 
-    /// Changes of accounting's records within a window, the oldest first.
+    /// Changes of accounting's records within a window, of one user if it is named.
     ///
     /// # Errors
     /// What the database says.
@@ -95,7 +95,17 @@ pub trait History: Send {
         &mut self,
         start: Option<Timestamp>,
         end: Option<Timestamp>,
-    ) -> Result<Vec<LoggedTransaction>, StoreError>;
+        actor: Option<&str>,
+    ) -> Result<Transactions, StoreError>;
+}
+
+/// Changes of accounting's records.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transactions {
+    /// The newest of them, the oldest first.
+    pub newest: Vec<LoggedTransaction>,
+    /// Whether older ones are left out, since an answer does not hold them.
+    pub left_out: bool,
 }
 
 /// Ends what is being read, which then fails with an error. It does nothing where nothing is.

@@ -8,13 +8,19 @@ use crate::records::{Opener, Sealer};
 use std::cell::RefCell;
 use std::io;
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, UnixStream, unix};
 
 /// Bytes that are carried at a time.
 const CHUNK: usize = 32 << 10;
+/// Room that a connection needs to read on: it may keep a part of a record in twice the bytes that it has, and what else is read.
+const ROOM: usize = 4 * CHUNK;
+/// How long a record may take to come whole while its owner has no room for more.
+const PART_MAX: Duration = Duration::from_secs(30);
+/// A connection without room looks for some this often.
+const ROOM_LOOK: Duration = Duration::from_millis(200);
 /// How long the other host may take to end a connection that has ended on this one.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 
@@ -36,26 +42,52 @@ thread_local! {
 struct KeptBytes {
     count: Option<ByteCount>,
     bytes: usize,
+    /// Since when a record is there that has not come whole.
+    part_since: Option<Instant>,
 }
 
 impl KeptBytes {
     fn new(count: Option<ByteCount>) -> KeptBytes {
-        KeptBytes { count, bytes: 0 }
+        KeptBytes {
+            count,
+            bytes: 0,
+            part_since: None,
+        }
+    }
+
+    /// Whether there is room for what is read at a time.
+    fn has_room(&self) -> bool {
+        let count = self.count.as_ref();
+        count.is_none_or(|count| count.check(ROOM).is_ok())
+    }
+
+    /// Waits until there is room. A part of a record that is too old is ended instead: those of an owner would keep each other
+    /// from coming whole.
+    async fn wait_for_room(&self, part_max: Duration) -> io::Result<()> {
+        while !self.has_room() {
+            if self.part_since.is_some_and(|at| at.elapsed() >= part_max) {
+                return Err(no_room());
+            }
+            tokio::time::sleep(ROOM_LOOK).await;
+        }
+        Ok(())
     }
 
     /// Counts as many as are kept now.
     fn set(&mut self, bytes: usize) -> io::Result<()> {
         if let Some(count) = &self.count {
             match bytes.checked_sub(self.bytes) {
-                Some(more) => count.take(more).map_err(|_| {
-                    io::Error::other("too much is kept that has not come whole or was not taken")
-                })?,
+                Some(more) => count.take(more).map_err(|_| no_room())?,
                 None => count.give_back(self.bytes - bytes),
             }
             self.bytes = bytes;
         }
         Ok(())
     }
+}
+
+fn no_room() -> io::Error {
+    io::Error::other("too much is kept that has not come whole or was not taken")
 }
 
 impl Drop for KeptBytes {
@@ -66,15 +98,27 @@ impl Drop for KeptBytes {
     }
 }
 
-/// Carries in both directions until this host's side has ended. What is kept meanwhile is counted, if a count is given.
+/// Carries in both directions until this host's side has ended. What is kept meanwhile is counted, if a count is given; where that
+/// has no room, no more is read.
 ///
 /// # Errors
-/// The connection broke, what came was not sent by the other side, or there is no room for what is to be kept.
+/// The connection broke, what came was not sent by the other side, or a record does not come whole and there is no room.
 pub async fn relay(
     local: UnixStream,
     tcp: TcpStream,
     channel: Channel,
     count: Option<ByteCount>,
+) -> io::Result<()> {
+    relay_within(local, tcp, channel, count, PART_MAX).await
+}
+
+/// As [`relay`], with the time for a part of a record.
+async fn relay_within(
+    local: UnixStream,
+    tcp: TcpStream,
+    channel: Channel,
+    count: Option<ByteCount>,
+    part_max: Duration,
 ) -> io::Result<()> {
     let (local_in, local_out) = local.into_split();
     let (tcp_in, tcp_out) = tcp.into_split();
@@ -82,7 +126,7 @@ pub async fn relay(
     let held = KeptBytes::new(count.clone());
     let mut out = pin!(carry_out(local_in, tcp_out, sealer, held));
     let held = KeptBytes::new(count);
-    let mut into = pin!(carry_in(tcp_in, local_out, opener, held));
+    let mut into = pin!(carry_in(tcp_in, local_out, opener, held, part_max));
     tokio::select! {
         ended = &mut out => {
             ended?;
@@ -231,6 +275,7 @@ async fn carry_out(
 ) -> io::Result<()> {
     loop {
         from.readable().await?;
+        held.wait_for_room(Duration::MAX).await?;
         let step = BUFFERS.with_borrow_mut(|Buffers { read, made }| {
             let read_now = match from.try_read(read) {
                 Err(e) if is_closed(&e) => Ok(0),
@@ -272,6 +317,7 @@ async fn carry_in(
     mut to: unix::OwnedWriteHalf,
     mut opener: Opener,
     mut held: KeptBytes,
+    part_max: Duration,
 ) -> io::Result<()> {
     // What came with the answer.
     let mut first = Vec::new();
@@ -279,7 +325,7 @@ async fn carry_in(
     write_all_local(&mut to, &first).await?;
     drop(first);
     loop {
-        from.readable().await?;
+        wait_for_more(&from, &held, part_max).await?;
         let step = BUFFERS.with_borrow_mut(|Buffers { read, made }| {
             let Some(count) = received(from.try_read(read))? else {
                 return Ok(Step::Idle);
@@ -291,8 +337,10 @@ async fn carry_in(
             made.clear();
             while opener.open_next(made).map_err(io::Error::other)? {}
             if made.is_empty() {
+                held.part_since.get_or_insert_with(Instant::now);
                 return Ok(Step::Rest(Vec::new()));
             }
+            held.part_since = (opener.held() > 0).then(Instant::now);
             write_local(to.try_write(made), made).map(Step::Rest)
         })?;
         match step {
@@ -312,6 +360,24 @@ async fn carry_in(
             }
         }
     }
+}
+
+/// Waits until something has come, and there is room for it. A part of a record is looked after though nothing comes: others may
+/// need its room.
+async fn wait_for_more(
+    from: &OwnedReadHalf,
+    held: &KeptBytes,
+    part_max: Duration,
+) -> io::Result<()> {
+    while held.count.is_some() && held.part_since.is_some() {
+        let come = tokio::time::timeout(part_max, from.readable()).await;
+        held.wait_for_room(part_max).await?;
+        if let Ok(come) = come {
+            return come;
+        }
+    }
+    from.readable().await?;
+    held.wait_for_room(part_max).await
 }
 
 async fn write_all_local(to: &mut unix::OwnedWriteHalf, bytes: &[u8]) -> io::Result<()> {
@@ -359,41 +425,83 @@ mod tests {
         (near_end, far_end, relays)
     }
 
+    /// A connection whose kept bytes count, the far end of its socket, and what is sent to it: all of a record but its last byte.
+    async fn part(
+        listener: &TcpListener,
+        count: &ByteCount,
+        part_max: Duration,
+    ) -> (
+        TcpStream,
+        UnixStream,
+        tokio::task::JoinHandle<io::Result<()>>,
+        u8,
+    ) {
+        let mut tcp = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let (end, local) = UnixStream::pair().unwrap();
+        let (mut near, far) = channels();
+        let count = Some(count.clone());
+        let relay = tokio::spawn(relay_within(local, accepted, far, count, part_max));
+        let mut sealed = Vec::new();
+        near.sealer.seal(&[7; 30_000], &mut sealed).unwrap();
+        let last = sealed.pop().unwrap();
+        tcp.write_all(&sealed).await.unwrap();
+        (tcp, end, relay, last)
+    }
+
     /// A part of a record that has come, of each of a user's thousands of connections, was not counted.
     #[tokio::test]
     async fn parts_of_records_count() {
         let count = ByteCount::new(ByteBounds {
-            own: 50_000,
-            all: 200_000,
+            own: ROOM + 130_000,
+            all: 10 * ROOM,
             few: 1000,
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut ends = Vec::new();
-        for n in 0..2 {
-            let mut tcp = TcpStream::connect(listener.local_addr().unwrap())
-                .await
-                .unwrap();
-            let (accepted, _) = listener.accept().await.unwrap();
-            let (end, local) = UnixStream::pair().unwrap();
-            let (mut near, far) = channels();
-            let relay = tokio::spawn(relay(local, accepted, far, Some(count.clone())));
-            let mut sealed = Vec::new();
-            near.sealer.seal(&[7; 30_000], &mut sealed).unwrap();
-            sealed.pop();
-            tcp.write_all(&sealed).await.unwrap();
-            while n == 0 && count.own() < 30_000 {
-                tokio::task::yield_now().await;
-            }
-            ends.push((tcp, end, relay, near));
+        count.take(110_000).unwrap();
+        let (mut tcp, mut end, first, last) = part(&listener, &count, PART_MAX).await;
+        while count.own() < 140_000 {
+            tokio::task::yield_now().await;
         }
-        let (.., second, _) = ends.pop().unwrap();
-        let error = second.await.unwrap().unwrap_err();
-        assert!(error.to_string().contains("too much is kept"), "{error}");
-        let (tcp, end, first, _) = ends.pop().unwrap();
-        assert!(!first.is_finished());
-        drop((tcp, end));
-        let _ = first.await.unwrap();
+        // Another waits, and goes on once there is room.
+        let (mut other_tcp, mut other_end, second, other_last) =
+            part(&listener, &count, PART_MAX).await;
+        tokio::time::sleep(ROOM_LOOK / 4).await;
+        assert!(count.own() < 110_000 + 65_536 && !second.is_finished());
+        count.give_back(110_000);
+        let mut read = vec![0; 30_000];
+        tcp.write_all(&[last]).await.unwrap();
+        end.read_exact(&mut read).await.unwrap();
+        other_tcp.write_all(&[other_last]).await.unwrap();
+        other_end.read_exact(&mut read).await.unwrap();
+        drop((tcp, end, other_tcp, other_end));
+        let _ = (first.await.unwrap(), second.await.unwrap());
         assert_eq!(count.own(), 0);
+    }
+
+    /// Connections were ended that would have gone beyond the bound, and those went on that had taken the room.
+    #[tokio::test]
+    async fn parts_that_do_not_come_whole_end_where_others_need_room() {
+        let count = ByteCount::new(ByteBounds {
+            own: ROOM + 20_000,
+            all: 10 * ROOM,
+            few: 1000,
+        });
+        let short = Duration::from_millis(20);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (_tcp, _end, stalled, _) = part(&listener, &count, short).await;
+        while count.own() < 30_000 {
+            tokio::task::yield_now().await;
+        }
+        let (mut tcp, mut end, relay, last) = part(&listener, &count, PART_MAX).await;
+        let error = stalled.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("too much is kept"), "{error}");
+        let mut read = vec![0; 30_000];
+        tcp.write_all(&[last]).await.unwrap();
+        end.read_exact(&mut read).await.unwrap();
+        relay.abort();
     }
 
     /// A step daemon that had said all, and closed its socket while srun still sent something, was lost for srun.

@@ -20,7 +20,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use turns::{LONGEST, QuestionEnd, SharedQuestions};
 
-/// Questions that are answered at a time, of as many users.
+/// Questions that are answered at a time, of as many users. One of them is about use: its answer is put together from all sums
+/// of the period, in memory.
 pub(crate) const READERS: usize = 4;
 /// Jobs in one part of an answer.
 const PART: usize = 1000;
@@ -50,9 +51,28 @@ struct AcctQuestion {
     answer: Outbox,
 }
 
+/// Questions that wait, by what answers them.
+struct QuestionQueues {
+    /// About use.
+    usage: Arc<SharedQuestions>,
+    /// All others.
+    others: Arc<SharedQuestions>,
+}
+
+impl QuestionQueues {
+    fn of(&self, query: &AccountingQuery) -> &SharedQuestions {
+        match query {
+            AccountingQuery::Usage(..) => &self.usage,
+            AccountingQuery::Jobs(..)
+            | AccountingQuery::NodeEvents(_)
+            | AccountingQuery::Transactions(..) => &self.others,
+        }
+    }
+}
+
 /// Where questions go.
 pub(crate) struct Accounting {
-    turns: Option<Arc<SharedQuestions>>,
+    queues: Option<QuestionQueues>,
     /// Position of the journal that the replica was given last.
     position: Box<dyn Fn() -> u64>,
 }
@@ -61,7 +81,7 @@ impl Accounting {
     /// Accounting is switched off: every question is refused.
     pub(crate) fn disabled() -> Accounting {
         Accounting {
-            turns: None,
+            queues: None,
             position: Box::new(|| 0),
         }
     }
@@ -72,39 +92,32 @@ impl Accounting {
     /// # Errors
     /// When no thread can be started.
     pub(crate) fn start(
-        readers: Vec<Box<dyn History>>,
+        mut readers: Vec<Box<dyn History>>,
         follower: &Weak<Follower>,
         position: Box<dyn Fn() -> u64>,
     ) -> std::io::Result<Accounting> {
-        let interrupters = readers.iter().map(|reader| reader.interrupter());
-        let turns = Arc::new(SharedQuestions::new(interrupters));
-        for (place, reader) in readers.into_iter().enumerate() {
-            let (turns, follower) = (Arc::clone(&turns), Weak::clone(follower));
-            failure::spawn_essential("sacct", move || {
-                serve(reader, &follower, &turns, place);
-                Ok(())
-            })?;
-        }
-        let watched = Arc::clone(&turns);
-        failure::spawn_essential("sacct-watch", move || {
-            watched.watch();
-            Ok(())
-        })?;
+        let last = readers.len().saturating_sub(1);
+        let usage = answer_questions("sreport", readers.split_off(last), follower)?;
+        // One reader alone answers all.
+        let others = match readers.is_empty() {
+            true => Arc::clone(&usage),
+            false => answer_questions("sacct", readers, follower)?,
+        };
         Ok(Accounting {
-            turns: Some(turns),
+            queues: Some(QuestionQueues { usage, others }),
             position,
         })
     }
 
     /// Asks for a user, or for root or SlurmUser (`is_admin`).
     pub(crate) fn ask(&self, uid: u32, is_admin: bool, query: AccountingQuery, answer: Outbox) {
-        let Some(turns) = &self.turns else {
+        let Some(queues) = &self.queues else {
             let refusal = Refusal::from(RefusalCode::AccountingDisabled);
             let _ = answer.send(frame::encode(&Response::Refused(refusal)));
             return;
         };
         let position = (self.position)();
-        turns.push(AcctQuestion {
+        queues.of(&query).push(AcctQuestion {
             uid,
             is_admin,
             query,
@@ -116,10 +129,34 @@ impl Accounting {
 
 impl Drop for Accounting {
     fn drop(&mut self) {
-        if let Some(turns) = &self.turns {
-            turns.close();
+        if let Some(queues) = &self.queues {
+            queues.usage.close();
+            queues.others.close();
         }
     }
+}
+
+/// Starts the threads of some readers, which answer the questions of one queue.
+fn answer_questions(
+    name: &'static str,
+    readers: Vec<Box<dyn History>>,
+    follower: &Weak<Follower>,
+) -> std::io::Result<Arc<SharedQuestions>> {
+    let interrupters = readers.iter().map(|reader| reader.interrupter());
+    let turns = Arc::new(SharedQuestions::new(interrupters));
+    for (place, reader) in readers.into_iter().enumerate() {
+        let (turns, follower) = (Arc::clone(&turns), Weak::clone(follower));
+        failure::spawn_essential(name, move || {
+            serve(reader, &follower, &turns, place);
+            Ok(())
+        })?;
+    }
+    let watched = Arc::clone(&turns);
+    failure::spawn_essential("sacct-watch", move || {
+        watched.watch();
+        Ok(())
+    })?;
+    Ok(turns)
 }
 
 /// Answers one question after another until nobody can ask any more.
@@ -278,11 +315,8 @@ fn transactions(
     own: Option<&str>,
     answer: &AccountingAnswer<'_>,
 ) {
-    match history.transactions(query.start, query.end) {
-        Ok(mut all) => {
-            all.retain(|logged| own.is_none_or(|user| logged.transaction.actor == user));
-            answer.send(&Response::Transactions(all))
-        }
+    match history.transactions(query.start, query.end, own) {
+        Ok(found) => answer.send(&Response::Transactions(found.newest, found.left_out)),
         Err(e) => answer.refuse(&e),
     };
 }
@@ -327,4 +361,44 @@ fn reply(
         Ok(()) => send(held.unwrap_or_default(), false),
         Err(e) => answer.refuse(&e),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_acct::Interrupter;
+    use muster_proto::acct::NodeEventQuery;
+
+    /// Four users had all sums of a period put together in memory four times.
+    #[test]
+    fn use_is_summed_up_for_one_question_at_a_time() {
+        let none = |count: usize| {
+            let interrupters = (0..count).map(|_| Interrupter(Box::new(|| {})));
+            Arc::new(SharedQuestions::new(interrupters))
+        };
+        let (usage, others) = (none(1), none(READERS - 1));
+        let queues = QuestionQueues { usage, others };
+        let ask = |uid, query| {
+            let (answer, inbox) = crate::outbox::channel(None);
+            let position = 0;
+            queues.of(&query).push(AcctQuestion {
+                uid,
+                is_admin: false,
+                query,
+                position,
+                answer,
+            });
+            inbox
+        };
+        let used = || AccountingQuery::Usage(UsageQuery::default(), JobScope::All, true);
+        let events = || AccountingQuery::NodeEvents(NodeEventQuery::default());
+        let _answers = [ask(1, used()), ask(2, used()), ask(3, events())];
+        let uid = |question: Option<AcctQuestion>| question.map(|question| question.uid);
+        assert_eq!(uid(queues.others.next(0)), Some(3));
+        assert_eq!(uid(queues.usage.next(0)), Some(1));
+        queues.others.close();
+        assert_eq!(uid(queues.others.next(1)), None, "the other is not its");
+        queues.usage.finish(0);
+        assert_eq!(uid(queues.usage.next(0)), Some(2));
+    }
 }

@@ -110,6 +110,9 @@ pub(crate) trait Verifier: Send + Sync {
     /// known yet.
     fn node_address(&self, node: &str) -> Option<String>;
 
+    /// Whether other nodes have the same.
+    fn shares_address(&self, node: &str) -> bool;
+
     /// Makes a token for a user, by name, or for the one who asks.
     ///
     /// # Errors
@@ -348,8 +351,10 @@ impl Network {
         let address = from.ip().to_canonical();
         let of_node = self.verifier.node_address(&hello.host);
         let host = match of_node.and_then(|known| known.parse::<IpAddr>().ok()) {
-            // The configuration says so: nobody else need be asked.
-            Some(known) if known == address => hello.host,
+            // The configuration says so: nobody else need be asked. Of nodes that share an address the user says which it is.
+            Some(known) if known == address && !self.verifier.shares_address(&hello.host) => {
+                hello.host
+            }
             _ => self.names.of_host(hello.host, address, uid).await,
         };
         let said = ChannelAnswer {

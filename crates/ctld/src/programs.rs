@@ -170,6 +170,7 @@ impl Programs {
                 let Some(job) = state.jobs.get(id) else {
                     return;
                 };
+                self.runs.drop_prolog(job.spec.owner.uid, job.id);
                 if job.state.is_ended() {
                     self.completed(state, job);
                 }
@@ -258,7 +259,7 @@ impl Programs {
             Completion::File(path) => {
                 let record = ProgramJob::of(state, job);
                 let line = completion::line(&record, &self.settings.cluster);
-                self.lines.append(path.clone(), line);
+                self.lines.append(job.spec.owner.uid, path.clone(), line);
             }
             Completion::Script(program) => {
                 self.run(state, job, JobProgram::Completion, program.clone());

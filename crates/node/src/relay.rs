@@ -253,7 +253,7 @@ impl Relay {
                     local,
                     remote: tcp,
                     channel,
-                    bytes: Some(share.bytes()),
+                    bytes: share.bytes(),
                     share: Some(Box::new(share)),
                 })
             }

@@ -109,8 +109,12 @@ impl Handshake {
         matches!(self.stage, Stage::Opened(_))
     }
 
-    /// Takes received bytes and appends the reply to the output. Returns the connection once the
-    /// handshake is complete.
+    /// Whether the other end has shown that it has the job's key.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.stage, Stage::Answered(_))
+    }
+
+    /// Takes what has come, and adds what follows to what is to be sent; the connection, once both ends know each other.
     ///
     /// # Errors
     /// The other end is not a host of this job, or its version is not supported.

@@ -136,7 +136,12 @@ impl Link {
         self.is_known() || self.is_outbound()
     }
 
-    /// Whether messages can be sent: the handshake is complete.
+    /// Whether the other end has shown that it has the job's key, and is not known yet.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(&self.stage, LinkStage::Unknown(handshake) if handshake.is_answered())
+    }
+
+    /// Whether messages may be sent: both ends know each other.
     pub(crate) fn is_known(&self) -> bool {
         matches!(self.stage, LinkStage::Open(_))
     }

@@ -23,10 +23,10 @@ const STRANGERS: Bounds = Bounds {
 };
 /// How long a connection may remain without a completed handshake.
 const STRANGER_MAX: Duration = Duration::from_secs(30);
-/// Number of connections accepted in one round.
-const ACCEPTED_MAX: usize = 64;
-/// Pause after a failed accept. Without it the listener would stay readable and the loop would spin
-/// while no descriptors are free.
+/// Connections that are accepted in one round: fewer than there may be of one address, so that those of the round before are
+/// read first.
+const ACCEPTED_MAX: usize = 16;
+/// How long none are accepted when that failed: the listener says at once that there are some, for which there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Events on the connections.
@@ -198,6 +198,9 @@ impl Mesh {
         {
             for message in link.serve(own, self.ucx.as_mut()) {
                 out.push(MeshEvent::Message(link.peer.clone(), message));
+            }
+            if let Some(stranger) = link.stranger.filter(|_| link.is_answered()) {
+                self.strangers.set_credible(stranger.id);
             }
             if let Some(offer) = &self.offer {
                 link.offer(offer);

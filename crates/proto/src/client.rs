@@ -330,9 +330,14 @@ pub enum Response {
     /// To `NodeEvents`, by start.
     #[n(16)]
     NodeEvents(#[n(0)] Vec<crate::acct::NodeEvent>),
-    /// To `Transactions`, the oldest first; the newest if there are very many.
+    /// To `Transactions`, the oldest first; the newest if there are very many, and whether older ones are left out.
     #[n(27)]
-    Transactions(#[n(0)] Vec<LoggedTransaction>),
+    Transactions(
+        #[n(0)] Vec<LoggedTransaction>,
+        #[n(1)]
+        #[cbor(default)]
+        bool,
+    ),
     /// To `Reservations`.
     #[n(20)]
     Reservations(#[n(0)] Box<ReservationsAnswer>),

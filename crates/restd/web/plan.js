@@ -89,14 +89,15 @@ function axis(frame, marks, width) {
 
 const grid = (frame, marks) => [...marks.map(([at]) => el("span", { class: "tick", ...left(frame.at(at)) })), el("span", { class: "now", ...left(frame.at(frame.now)) })];
 
-/** Gives each job the first lane that is free when it begins. */
+/** Gives each job the first lane that is free when it begins; those for which none of the lanes that are shown is free have none. */
 function inLanes(all) {
   const ends = [];
-  return [...all].sort((a, b) => a.from - b.from || a.job.job_id - b.job.job_id).map((one) => {
+  return [...all].sort((a, b) => a.from - b.from || a.job.job_id - b.job.job_id).flatMap((one) => {
     let lane = ends.findIndex((end) => end <= one.from);
     if (lane < 0) lane = ends.length;
+    if (lane >= LANES_MAX) return [];
     ends[lane] = one.to;
-    return { ...one, lane };
+    return [{ ...one, lane }];
   });
 }
 
@@ -128,15 +129,15 @@ function bands(frame, reservations, concerns) {
 }
 
 function barsOf(frame, all) {
-  const lanes = inLanes(all.filter(frame.shows));
-  const shown = lanes.filter((one) => one.lane < LANES_MAX);
-  return { count: shown.reduce((most, one) => Math.max(most, one.lane + 1), 1), bars: shown.map((one) => bar(frame, one)), hidden: lanes.length - shown.length };
+  const here = all.filter(frame.shows);
+  const shown = inLanes(here);
+  return { count: shown.reduce((most, one) => Math.max(most, one.lane + 1), 1), bars: shown.map((one) => bar(frame, one)), hidden: here.length - shown.length };
 }
 
 function row(label, frame, marks, all, more = {}) {
-  const { count, bars, hidden } = barsOf(frame, all);
-  return el("div", { class: "gantt-row", role: "listitem" }, el("div", { class: `gantt-label ${more.kind ?? ""}` }, label, hidden > 0 && !more.withoutBars && el("small", {}, `${plural(hidden, "job")} more`)),
-    el("div", { class: `track${more.above ? " has-use" : ""}`, style: { "--lanes": String(more.withoutBars ? 0 : count) } }, grid(frame, marks), more.bands, more.above, more.withoutBars ? [] : bars));
+  const { count, bars, hidden } = more.withoutBars ? { count: 0, bars: [], hidden: 0 } : barsOf(frame, all);
+  return el("div", { class: "gantt-row", role: "listitem" }, el("div", { class: `gantt-label ${more.kind ?? ""}` }, label, hidden > 0 && el("small", {}, `${plural(hidden, "job")} more`)),
+    el("div", { class: `track${more.above ? " has-use" : ""}`, style: { "--lanes": String(count) } }, grid(frame, marks), more.bands, more.above, bars));
 }
 
 /** CPUs in use at each step of the window: of jobs that run, and of those that are expected. */

@@ -93,6 +93,7 @@ impl Default for After {
 /// Finds old rows and removes them.
 pub struct Purger {
     connection: Connection,
+    has_begun: bool,
 }
 
 impl Purger {
@@ -111,7 +112,10 @@ impl Purger {
         set_up(&connection).map_err(failed)?;
         connection.busy_timeout(PATIENCE).map_err(failed)?;
         schema::check_format(&connection, path)?;
-        Ok(Purger { connection })
+        Ok(Purger {
+            connection,
+            has_begun: false,
+        })
     }
 
     /// Rows that were over before a time, at most so many, those of runs after a place, which is moved on; none when there are no
@@ -161,6 +165,11 @@ impl Purger {
                 RowKey::Suspension,
             ),
         }
+    }
+
+    /// Whether a part of a run was removed last, of which the rest is to follow: the first of the keys that are not done.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// For reading rows.
@@ -249,11 +258,14 @@ impl Purger {
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let is_logged = log::is_kept(&transaction)?;
         let (mut done, mut removed, mut room) = (0, 0, TRANSACTION_ROWS);
+        let mut has_begun = false;
         for key in keys {
+            let before = room;
             if let RowKey::Job(row) = key {
                 room -= remove_parts(&transaction, *row, room)?;
             }
             if room == 0 {
+                has_begun = before > 0 && matches!(key, RowKey::Job(_));
                 break;
             }
             let gone = remove_row(&transaction, *key)?;
@@ -265,6 +277,7 @@ impl Purger {
             }
         }
         transaction.commit()?;
+        self.has_begun = has_begun;
         Ok((done, removed))
     }
 

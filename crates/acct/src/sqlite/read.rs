@@ -7,14 +7,14 @@ use super::text::{Texts, find};
 use super::text_hash::TextKey;
 use super::write::{REPEATED_BYTES_MAX, cut};
 use crate::array_text::pending_text;
-use crate::store::{History, Interrupter, StoreError, Use};
+use crate::store::{History, Interrupter, StoreError, Transactions, Use};
 use crate::window::{Life, Window};
 use muster_model::hostlist;
 use muster_model::ids::JobId;
 use muster_model::job::ArrayTask;
 use muster_model::spec::ArraySpec;
 use muster_model::time::Timestamp;
-use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, LoggedTransaction, NodeEvent, UsageQuery};
+use muster_proto::acct::{AcctJob, AcctQuery, AcctStep, NodeEvent, UsageQuery};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -164,27 +164,31 @@ impl History for Reader {
         &mut self,
         start: Option<Timestamp>,
         end: Option<Timestamp>,
-    ) -> Result<Vec<LoggedTransaction>, StoreError> {
+        actor: Option<&str>,
+    ) -> Result<Transactions, StoreError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, at_ms, actor, action, target, info, users, accounts FROM txn
-             WHERE at_ms >= ?1 AND at_ms <= ?2 ORDER BY at_ms DESC, id DESC LIMIT ?3",
+             WHERE at_ms >= ?1 AND at_ms <= ?2 AND (?4 IS NULL OR actor = ?4)
+             ORDER BY at_ms DESC, id DESC LIMIT ?3",
         )?;
         let window = (
             start.map_or(i64::MIN, |start| start.0),
             end.map_or(i64::MAX, |end| end.0),
-            TRANSACTIONS_MAX,
+            TRANSACTIONS_MAX + 1,
+            actor,
         );
-        let (mut all, mut bytes) = (Vec::new(), 0);
-        for logged in statement.query_map(window, logged_transaction)? {
+        let (mut found, mut bytes) = (Transactions::default(), 0);
+        for (number, logged) in (0..).zip(statement.query_map(window, logged_transaction)?) {
             let logged = logged?;
             bytes += logged_bytes(&logged);
-            if bytes > TRANSACTION_BYTES_MAX {
+            if bytes > TRANSACTION_BYTES_MAX || number >= TRANSACTIONS_MAX {
+                found.left_out = true;
                 break;
             }
-            all.push(logged);
+            found.newest.push(logged);
         }
-        all.reverse();
-        Ok(all)
+        found.newest.reverse();
+        Ok(found)
     }
 }
 

@@ -215,6 +215,21 @@ pub(super) fn position(connection: &Connection) -> Result<u64, StoreError> {
     Ok(u64::try_from(value.unwrap_or(0)).unwrap_or(0))
 }
 
+/// The position up to which changes may be there already, of those that are not through: they were written by halves.
+pub(super) fn halves_end(connection: &Connection) -> Result<u64, StoreError> {
+    let sql = "SELECT value FROM meta WHERE key = 'halves_end'";
+    let value: Option<i64> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
+    Ok(u64::try_from(value.unwrap_or(0)).unwrap_or(0))
+}
+
+pub(super) fn set_halves_end(connection: &Connection, position: u64) -> Result<(), StoreError> {
+    let value = i64::try_from(position).unwrap_or(i64::MAX);
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO meta VALUES ('halves_end', ?1)")?
+        .execute([value])?;
+    Ok(())
+}
+
 pub(super) fn set_position(connection: &Connection, position: u64) -> Result<(), StoreError> {
     let value = i64::try_from(position).unwrap_or(i64::MAX);
     connection

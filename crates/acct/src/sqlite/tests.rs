@@ -4,11 +4,13 @@
 mod support;
 
 use super::SqliteStore;
-use crate::change::{Change, changes};
+use crate::change::{Change, NodeNow, changes};
 use crate::follower::Follower;
 use crate::store::{History, Store, StoreError};
 use muster_model::ids::JobId;
-use muster_proto::acct::{AcctJob, AcctQuery};
+use muster_model::node_state::ServiceState;
+use muster_model::time::Timestamp;
+use muster_proto::acct::{AcctJob, AcctQuery, UsageQuery};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -139,6 +141,56 @@ fn a_transaction_that_failed_leaves_nothing_behind() {
             .iter()
             .all(|job| job.partition == "batch" && job.qos == "normal")
     );
+}
+
+/// After halves of a transaction were written and the process died, the times of nodes out of service were there twice.
+#[test]
+fn changes_that_come_again_after_halves_were_written_change_nothing() {
+    let node = |at, down| {
+        let (node, at, reason) = ("n1".to_owned(), Timestamp(at), None);
+        let service = ServiceState {
+            down,
+            ..ServiceState::default()
+        };
+        Change::Node(Box::new(NodeNow {
+            node,
+            at,
+            service,
+            reason,
+        }))
+    };
+    const HOUR: i64 = 3_600_000;
+    let all = [
+        (2, true),
+        (3, true),
+        (4, false),
+        (6, true),
+        (8, false),
+        (9, true),
+    ];
+    let all = all.map(|(half, down)| node(half * HOUR / 2, down));
+    let used = UsageQuery {
+        start: Timestamp(0),
+        end: Timestamp(10 * HOUR),
+    };
+    let state = |store: &SqliteStore| {
+        let mut reader = store.reader().unwrap();
+        let used = reader.usage(&used, Timestamp(10 * HOUR)).unwrap();
+        (reader.node_events(&[], None, None).unwrap(), used)
+    };
+    let directory = Directory::new();
+    let mut whole = SqliteStore::open(&directory.file("whole.db")).unwrap();
+    whole.write(&all, 7).unwrap();
+    for halves in 0..=all.len() {
+        let path = directory.file(&format!("acct{halves}.db"));
+        let mut store = SqliteStore::open(&path).unwrap();
+        super::schema::set_halves_end(&store.connection, 7).unwrap();
+        store.write_all(&all[..halves], 0).unwrap();
+        drop(store);
+        let mut store = SqliteStore::open(&path).unwrap();
+        store.write(&all, 7).unwrap();
+        assert_eq!(state(&store), state(&whole), "{halves}");
+    }
 }
 
 #[test]

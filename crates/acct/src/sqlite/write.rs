@@ -147,6 +147,8 @@ pub(super) struct Writer<'a> {
     pub(super) open_nodes: &'a mut HashMap<String, OpenNode>,
     /// Which rows are written is logged.
     pub(super) is_logged: bool,
+    /// Changes may have been written before.
+    pub(super) may_be_there: bool,
     /// How sums change.
     pub(super) rollup: Rollup,
 }
@@ -467,10 +469,24 @@ impl Writer<'_> {
         rows.collect()
     }
 
+    /// Whether a node's state was written before: a later one is, or an event of that time.
+    fn has_event(&self, now: &NodeNow, reason: &str, uid: u32) -> Result<bool, StoreError> {
+        let ServiceState { down, drain, fail } = now.service;
+        let mut found = self.connection.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM node_event WHERE node = ?1 AND (start_ms > ?2 OR end_ms > ?2 OR
+                 (start_ms = ?2 AND (down, drain, fail, reason, uid) = (?3, ?4, ?5, ?6, ?7))))",
+        )?;
+        let event = (&now.node, now.at.0, down, drain, fail, reason, uid);
+        Ok(found.query_row(event, |row| row.get(0))?)
+    }
+
     /// A node's state: ends the event that it differs from and begins another if it is out of service.
     fn node(&mut self, now: &NodeNow) -> Result<(), StoreError> {
         let reason = now.reason.as_ref().map_or("", |reason| &reason.text);
         let uid = now.reason.as_ref().map_or(0, |reason| reason.uid);
+        if self.may_be_there && self.has_event(now, reason, uid)? {
+            return Ok(());
+        }
         if let Some(open) = self.open_nodes.get(&now.node) {
             let same = open.service == now.service && open.reason == reason && open.uid == uid;
             if same {

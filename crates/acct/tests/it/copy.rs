@@ -99,16 +99,25 @@ fn changes_of_records_in_an_answer_are_bounded_in_bytes() {
         transaction: Box::new(Transaction {
             target: "x".repeat(64 << 10),
             info: format!("change {second}"),
+            actor: if second == 1 { "own" } else { "other" }.to_owned(),
             ..Transaction::default()
         }),
         at: crate::support::at(second),
     };
     let all: Vec<Change> = (1..=1000).map(logged).collect();
     scene.store.write(&all, 1_000_000).unwrap();
-    let found = scene.store.reader().unwrap().transactions(None, None);
+    let found = scene.store.reader().unwrap().transactions(None, None, None);
     let found = found.unwrap();
+    assert!(found.left_out);
+    let found = found.newest;
     assert!((300..600).contains(&found.len()), "{}", found.len());
     let last = &found.last().unwrap().transaction;
     assert_eq!(last.info, "change 1000", "the newest stay, in order");
     assert!(found.is_sorted_by_key(|logged| logged.at));
+    // What others did leaves no less room for what is one's own.
+    let mut reader = scene.store.reader().unwrap();
+    let own = reader.transactions(None, None, Some("own")).unwrap();
+    assert!(!own.left_out);
+    assert_eq!(own.newest[0].transaction.info, "change 1");
+    assert_eq!(own.newest.len(), 1);
 }

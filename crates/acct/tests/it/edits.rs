@@ -27,13 +27,22 @@ fn changes_of_accounting_are_logged_once() {
     scene.happens(event.clone());
     scene.happens(event);
     let mut reader = scene.store.reader().unwrap();
-    let all = reader.transactions(None, None).unwrap();
+    let all = reader.transactions(None, None, None).unwrap().newest;
     let [entry] = &all[..] else {
         panic!("{all:?}");
     };
     assert_eq!((entry.at, &entry.transaction), (at(10), &log[0]));
-    assert_eq!(reader.transactions(Some(at(11)), None).unwrap(), []);
-    assert_eq!(reader.transactions(None, Some(at(9))).unwrap(), []);
+    assert_eq!(
+        reader
+            .transactions(Some(at(11)), None, None)
+            .unwrap()
+            .newest,
+        []
+    );
+    assert_eq!(
+        reader.transactions(None, Some(at(9)), None).unwrap().newest,
+        []
+    );
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn everything(store: &SqliteStore) -> Vec<(&'static str, Vec<u8>)> {
     let events = events
         .iter()
         .map(|event| (NODE_EVENT, minicbor::to_vec(event).unwrap()));
-    let log = reader.transactions(None, None).unwrap();
+    let log = reader.transactions(None, None, None).unwrap().newest;
     let log = log.into_iter().map(|entry| {
         let bytes = minicbor::to_vec(&entry).unwrap();
         (TRANSACTION, bytes)

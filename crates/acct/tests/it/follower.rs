@@ -299,7 +299,8 @@ fn what_can_never_be_written_keeps_nothing_else_waiting() {
     assert_eq!(count(&path), count(&clean));
 }
 
-/// Each change of a job may hold a command line of a megabyte: ten thousand of them took ten gigabytes.
+/// Each change of a job may hold a command line of a megabyte: ten thousand of them took ten gigabytes. Then few hundred of them had
+/// everybody wait; no more of a line waits than is written.
 #[test]
 fn changes_that_wait_are_bounded_in_bytes() {
     let log = Log::default();
@@ -327,10 +328,10 @@ fn changes_that_wait_are_bounded_in_bytes() {
         follower.offer(position, vec![shared.clone()]).unwrap();
     }
     let mut taken = 0;
-    while let Ok(()) = follower.offer(position + 1, vec![with(8 << 20)]) {
+    while let Ok(()) = follower.offer(position + 1, vec![with(1 << 20)]) {
         (taken, position) = (taken + 1, position + 1);
     }
-    assert!((20..50).contains(&taken), "{taken}");
+    assert!((2000..5000).contains(&taken), "{taken}");
     log.0.lock().unwrap().failures_left = 0;
     follower.send(position + 1, vec![with(8 << 20)]).unwrap();
     follower.shutdown(LONG).unwrap();

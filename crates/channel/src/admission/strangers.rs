@@ -1,10 +1,11 @@
 //! Connections of which it is not known yet who is at the other end. There is a bound to them, in all and from one address. One
 //! that comes beyond it is taken in all the same, in place of the oldest of those from the address that has most: who has a
-//! credential shows it at once, so that the oldest are those that say nothing.
+//! credential shows it at once, so that the oldest are those that say nothing. Those that have shown one, and are not known yet,
+//! go last.
 
 use super::HostAddress;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 /// Names a connection; later ones have greater numbers.
@@ -35,6 +36,8 @@ pub struct Strangers {
     of_address: HashMap<IpAddr, BTreeMap<StrangerId, ()>>,
     /// How many each network has.
     of_network: HashMap<HostAddress, usize>,
+    /// Those that have shown a credential.
+    credible: HashSet<StrangerId>,
 }
 
 impl Strangers {
@@ -46,6 +49,7 @@ impl Strangers {
             addresses: HashMap::new(),
             of_address: HashMap::new(),
             of_network: HashMap::new(),
+            credible: HashSet::new(),
         }
     }
 
@@ -66,7 +70,9 @@ impl Strangers {
             None
         };
         let gone = crowded.and_then(|address| {
-            let (&oldest, ()) = self.of_address.get(&address)?.first_key_value()?;
+            let all = self.of_address.get(&address)?;
+            let mut silent = all.keys().filter(|id| !self.credible.contains(id));
+            let oldest = *silent.next().or_else(|| all.keys().next())?;
             self.leave(oldest);
             Some(oldest)
         });
@@ -91,8 +97,16 @@ impl Strangers {
             .map(|(address, _)| *address)
     }
 
+    /// One has shown a credential: others from its address go before it.
+    pub fn set_credible(&mut self, id: StrangerId) {
+        if self.addresses.contains_key(&id) {
+            self.credible.insert(id);
+        }
+    }
+
     /// One is known now, or gone.
     pub fn leave(&mut self, id: StrangerId) {
+        self.credible.remove(&id);
         let Some(address) = self.addresses.remove(&id) else {
             return;
         };
@@ -147,6 +161,23 @@ mod tests {
         strangers.leave(other);
         strangers.leave(sixth);
         assert_eq!(strangers.len(), 6);
+    }
+
+    /// However many others come from its address, one that has shown a credential has the time to be known.
+    #[test]
+    fn who_has_shown_a_credential_goes_last() {
+        let mut strangers = Strangers::new(BOUNDS);
+        let (shown, _) = strangers.admit(address(1));
+        strangers.set_credible(shown);
+        for _ in 0..100 {
+            let (_, gone) = strangers.admit(address(1));
+            assert_ne!(gone, Some(shown));
+        }
+        let last = strangers.last;
+        (last - 4..=last).for_each(|id| strangers.set_credible(id));
+        assert_eq!(strangers.admit(address(1)).1, Some(shown), "all have");
+        (0..=last + 1).for_each(|id| strangers.leave(id));
+        assert_eq!((strangers.len(), strangers.credible.len()), (0, 0));
     }
 
     /// One host of IPv6 could have the place of everybody, with an address for each connection.

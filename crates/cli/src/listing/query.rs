@@ -377,14 +377,14 @@ pub(crate) fn node_events(
     }
 }
 
-/// Asks who changed what with sacctmgr, within a window.
+/// Asks who changed what with sacctmgr, within a window, and whether older changes are left out.
 pub(crate) fn transactions(
     client: &mut Client,
     (start, end): (Option<Timestamp>, Option<Timestamp>),
-) -> Result<Vec<LoggedTransaction>, ConnectError> {
+) -> Result<(Vec<LoggedTransaction>, bool), ConnectError> {
     let query = TransactionQuery { start, end };
     match client.query(Query::Transactions(query))? {
-        Response::Transactions(all) => Ok(all),
+        Response::Transactions(all, left_out) => Ok((all, left_out)),
         other => Err(unexpected(&other)),
     }
 }

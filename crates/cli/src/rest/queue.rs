@@ -14,7 +14,7 @@ use muster_model::job::{ArrayRole, JobState};
 use muster_model::time::Timestamp;
 use muster_proto::client::JobFilter;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Parameters of `GET queue`.
 pub(super) const PARAMETERS: &[&str] = &["user", "partition", "state", "starts", "limit"];
@@ -22,6 +22,8 @@ pub(super) const PARAMETERS: &[&str] = &["user", "partition", "state", "starts",
 const JOBS_DEFAULT: usize = 10_000;
 /// Jobs of an answer at most.
 const JOBS_MAX: usize = 20_000;
+/// Users that a request may name: each is looked up.
+const USERS_MAX: usize = 100;
 
 /// What a request asks for.
 #[derive(Debug, PartialEq)]
@@ -69,7 +71,12 @@ fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
         let words = value.split(',').filter(|word| !word.is_empty());
         match name.as_str() {
             "user" => {
-                for word in words {
+                let named: BTreeSet<&str> = words.collect();
+                if named.len() > USERS_MAX {
+                    let why = format!("{} users are named, of at most {USERS_MAX}", named.len());
+                    return Err(CallFailure::malformed(name, format!("{name}: {why}")));
+                }
+                for word in named {
                     let uid = uid_of(word).ok_or_else(|| malformed("there is no such user"))?;
                     wanted.filter.uids.push(uid);
                 }
@@ -99,6 +106,8 @@ fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
             _ => {}
         }
     }
+    // Counts have no use for when jobs start, which may have to be waited for.
+    wanted.filter.starts &= wanted.limit > 0;
     Ok(wanted)
 }
 
@@ -270,7 +279,7 @@ mod tests {
             (JOBS_DEFAULT, JobFilter::default())
         );
         let pairs = [
-            ("user", "root,0"),
+            ("user", "root,root,0,root"),
             ("partition", "batch,long"),
             ("state", "PD,running"),
             ("starts", "1"),
@@ -281,7 +290,8 @@ mod tests {
         assert_eq!(some.filter.uids, [0, 0]);
         assert_eq!(some.filter.partitions, ["batch", "long"]);
         assert_eq!(some.filter.states, [JobState::Pending, JobState::Running]);
-        assert!(some.filter.starts);
+        assert!(!some.filter.starts, "counts have no starts");
+        assert!(wanted(&query(&[("starts", "1")])).unwrap().filter.starts);
         for (name, value) in [
             ("user", "no such user"),
             ("state", "COMPLETING"),
@@ -293,6 +303,10 @@ mod tests {
             let said = failure.problem.description;
             assert!(said.starts_with(&format!("{name}={value}: ")), "{said}");
         }
+        let many: Vec<String> = (0..=USERS_MAX).map(|uid| uid.to_string()).collect();
+        let failure = wanted(&query(&[("user", &many.join(","))])).unwrap_err();
+        let said = failure.problem.description;
+        assert_eq!(said, "user: 101 users are named, of at most 100");
     }
 
     #[test]

@@ -305,6 +305,9 @@ fn actions(word: &Word) -> Result<Vec<String>, Failure> {
     }
 }
 
+/// Where there are more changes than an answer holds.
+const OLDER_LEFT_OUT: &str = "warning: older transactions are left out, since one answer does not hold them all: ask for an earlier or shorter time (Start=, End=)";
+
 /// Who changed what of accounting, and when.
 pub(super) fn transactions(session: &mut Invocation<'_>, words: &[String]) -> Result<(), Failure> {
     let conditions = TransactionConditions::read(words, &Zoned::now())?;
@@ -316,7 +319,7 @@ pub(super) fn transactions(session: &mut Invocation<'_>, words: &[String]) -> Re
     let client = session.ledger.client()?;
     let ctx = Ctx::new(&client.endpoint.cluster.clone());
     let window = (conditions.start, conditions.end);
-    let all = query::transactions(client, window).map_err(error)?;
+    let (all, left_out) = query::transactions(client, window).map_err(error)?;
     let fits = |list: &Option<Vec<String>>, names: &[String]| {
         let among = |name: &String| {
             let list = list.iter().flatten();
@@ -349,5 +352,9 @@ pub(super) fn transactions(session: &mut Invocation<'_>, words: &[String]) -> Re
         rows.push(row.line(&columns));
     }
     session.print(&columns, &rows);
+    if left_out {
+        // What is printed may be read by programs.
+        eprintln!("sacctmgr: {OLDER_LEFT_OUT}");
+    }
     Ok(())
 }

@@ -11,9 +11,10 @@ use tokio::sync::{Semaphore, oneshot};
 
 /// Look-ups at a time, of users' hosts, and as many of nodes.
 pub(super) const LOOKUPS_MAX: usize = 8;
-/// Look-ups that wait, of all, for an address, and for a user who is not root.
+/// Look-ups that wait, of all, for an address, and for a user who is not root. For an address a user has one, so that those of
+/// others come after no more than that.
 const WAITING_MAX: usize = 1024;
-const OF_ADDRESS_MAX: usize = 8;
+const OF_ADDRESS_MAX: usize = 64;
 const OF_USER_MAX: usize = 2;
 /// How long a look-up of a user's host is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -57,14 +58,14 @@ struct LookUps {
 struct HostLookUp {
     address: IpAddr,
     name: String,
-    /// Who asked first.
-    uid: u32,
+    /// Who asked; of one that runs, for whom it was begun.
+    uids: Vec<u32>,
     answers: Vec<oneshot::Sender<bool>>,
 }
 
 impl HostLookUp {
     fn is_of_user(&self, uid: u32) -> bool {
-        uid != 0 && self.uid == uid
+        uid != 0 && self.uids.contains(&uid)
     }
 }
 
@@ -72,24 +73,33 @@ impl LookUps {
     /// Adds a look-up, or has one that there is answer this, too; nothing if too many wait.
     fn ask(&mut self, uid: u32, address: IpAddr, name: &str) -> Option<oneshot::Receiver<bool>> {
         let (answer, answered) = oneshot::channel();
-        let mut known = self.running.iter_mut().chain(&mut self.waiting);
-        if let Some(same) = known.find(|l| l.address == address && l.name == name) {
+        let is_same = |l: &&mut HostLookUp| l.address == address && l.name == name;
+        let mut waiting = self.waiting.iter_mut().find(is_same);
+        // It may begin as soon as one of them has none that runs.
+        if let Some(same) = &mut waiting
+            && !same.uids.contains(&uid)
+        {
+            same.uids.push(uid);
+        }
+        let known = waiting.or_else(|| self.running.iter_mut().find(is_same));
+        if let Some(same) = known {
             same.answers.retain(|answer| !answer.is_closed());
             same.answers.push(answer);
             return Some(answered);
         }
         let of_address = self.waiting.iter().filter(|l| l.address == address);
-        let of_user = self.waiting.iter().filter(|l| l.is_of_user(uid));
+        let mut of_user = self.waiting.iter().filter(|l| l.is_of_user(uid));
         let is_full = self.waiting.len() >= WAITING_MAX
             || of_address.count() >= OF_ADDRESS_MAX
-            || of_user.count() >= OF_USER_MAX;
+            || of_user.clone().count() >= OF_USER_MAX
+            || of_user.any(|l| l.address == address);
         if is_full {
             return None;
         }
         self.waiting.push_back(HostLookUp {
             address,
             name: name.to_owned(),
-            uid,
+            uids: vec![uid],
             answers: vec![answer],
         });
         Some(answered)
@@ -100,12 +110,16 @@ impl LookUps {
         if self.running.len() >= LOOKUPS_MAX {
             return None;
         }
-        let is_free = |next: &HostLookUp| {
+        let (at, uid) = self.waiting.iter().enumerate().find_map(|(at, next)| {
             let mut running = self.running.iter();
-            !running.any(|l| l.address == next.address || l.is_of_user(next.uid))
-        };
-        let at = self.waiting.iter().position(is_free)?;
-        let next = self.waiting.remove(at)?;
+            if running.any(|l| l.address == next.address) {
+                return None;
+            }
+            let is_free = |uid: &&u32| !self.running.iter().any(|l| l.is_of_user(**uid));
+            next.uids.iter().find(is_free).map(|uid| (at, *uid))
+        })?;
+        let mut next = self.waiting.remove(at)?;
+        next.uids = vec![uid];
         let begun = (next.address, next.name.clone());
         self.running.push(next);
         Some(begun)
@@ -340,8 +354,8 @@ mod tests {
                 let users = names.users.borrow();
                 (users.running.len(), users.waiting.len())
             };
-            // The one that waits for another address is of the user who has one running.
-            assert_eq!((running, waiting), (1, OF_ADDRESS_MAX + 1));
+            // Two of the user who has one running, one of them for another address, and one of each of the others.
+            assert_eq!((running, waiting), (1, 2 + 20));
             assert_eq!(names.of_host("login".to_owned(), other, 8).await, "login");
             assert_eq!(names.of_host("login".to_owned(), slow, 8).await, "10.0.0.1");
             drop(release);
@@ -350,7 +364,33 @@ mod tests {
             }
         });
         let asked = asked.lock().unwrap().len();
-        assert!(asked <= 3 + OF_ADDRESS_MAX, "{asked}");
+        assert_eq!(asked, 3 + 20 + 2);
+    }
+
+    /// A user with two names of a silent server had them looked up in turn, and the true name of the address never.
+    #[test]
+    fn a_true_name_comes_after_one_look_up_of_each_other_user() {
+        let (login, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let mut users = LookUps::default();
+        let begun = |users: &mut LookUps| users.begin().map(|(_, name)| name);
+        assert!(users.ask(7, login, "a0").is_some());
+        assert_eq!(begun(&mut users).as_deref(), Some("a0"));
+        assert!(users.ask(7, login, "a1").is_some());
+        assert!(users.ask(7, login, "a2").is_none());
+        assert!(users.ask(8, login, "login").is_some());
+        users.end(login, false);
+        assert_eq!(begun(&mut users).as_deref(), Some("a1"));
+        assert!(users.ask(7, login, "a2").is_some());
+        users.end(login, false);
+        assert_eq!(begun(&mut users).as_deref(), Some("login"));
+        users.end(login, true);
+        // One that another user asked for first does not wait until that one has no other.
+        let mut users = LookUps::default();
+        assert!(users.ask(7, other, "a0").is_some() && users.begin().is_some());
+        assert!(users.ask(7, login, "login").is_some() && users.begin().is_none());
+        assert!(users.ask(8, login, "login").is_some());
+        assert_eq!(begun(&mut users).as_deref(), Some("login"));
+        assert!(users.running.iter().any(|l| l.is_of_user(8)));
     }
 
     #[test]

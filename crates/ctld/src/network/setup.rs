@@ -63,6 +63,14 @@ impl NodeAddresses {
         let known = all.configured.get(node).or_else(|| all.dynamic.get(node));
         known.cloned()
     }
+
+    /// Whether other nodes have the address of a node, too.
+    pub(crate) fn is_shared(&self, node: &str) -> bool {
+        let own = self.of(node);
+        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut others = all.configured.iter().chain(&all.dynamic);
+        others.any(|(name, address)| name != node && Some(address) == own.as_ref())
+    }
 }
 
 /// What of slurm.conf the network stays with as long as the controller runs.
@@ -365,6 +373,10 @@ impl Verifier for ClusterVerifier {
     fn node_address(&self, node: &str) -> Option<String> {
         self.addresses.of(node)
     }
+
+    fn shares_address(&self, node: &str) -> bool {
+        self.addresses.is_shared(node)
+    }
 }
 
 /// The user of whom a token is asked for.
@@ -393,6 +405,22 @@ fn invalid(detail: String) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of several nodes with one address a user could say any, for `AllocNodes`.
+    #[test]
+    fn addresses_that_nodes_share_are_known() {
+        let addresses = NodeAddresses::default();
+        let nodes = |all: &[(&str, &str)]| {
+            let owned = |(name, address): &(&str, &str)| (name.to_string(), address.to_string());
+            all.iter().map(owned).collect()
+        };
+        *addresses.0.write().unwrap() = ByName {
+            configured: nodes(&[("n1", "10.0.0.1"), ("n2", "10.0.0.2"), ("n3", "10.0.0.3")]),
+            dynamic: nodes(&[("d1", "10.0.0.3"), ("d2", "10.0.0.4")]),
+        };
+        let shared = ["n1", "n2", "n3", "d1", "d2", "none"].map(|node| addresses.is_shared(node));
+        assert_eq!(shared, [false, false, true, true, false, false]);
+    }
 
     #[test]
     fn tokens_of_others_are_for_who_has_the_right() {

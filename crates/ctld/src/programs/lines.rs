@@ -1,14 +1,19 @@
 //! Records of ended jobs that wait to be written to a file (`JobCompType=jobcomp/filetxt`), which may be on a disk of another host.
 
 use log::error;
+use muster_channel::admission::{ByteBounds, ByteCount};
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel as queue};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of records that wait; what comes beyond is lost.
-const WAITING_MAX: usize = 64 << 20;
+/// Bytes of records that wait; what comes beyond is lost. A user's jobs leave room for the records of others.
+const WAITING: ByteBounds = ByteBounds {
+    own: 32 << 20,
+    all: 128 << 20,
+    few: 1 << 20,
+};
 /// What a record takes beside its texts.
 const FIXED_BYTES: usize = 128;
 
@@ -16,18 +21,20 @@ const FIXED_BYTES: usize = 128;
 #[derive(Clone, Debug)]
 pub(super) struct JobLines {
     sender: Sender<CompletionLine>,
-    count: Arc<LineCount>,
+    counts: Arc<LineCounts>,
 }
 
 /// Where they come out.
 #[derive(Debug)]
 pub(super) struct WrittenLines {
     receiver: Receiver<CompletionLine>,
-    count: Arc<LineCount>,
+    counts: Arc<LineCounts>,
 }
 
 #[derive(Debug)]
 struct CompletionLine {
+    /// Whose job it was.
+    uid: u32,
     path: PathBuf,
     line: String,
 }
@@ -39,37 +46,83 @@ impl CompletionLine {
     }
 }
 
-#[derive(Debug, Default)]
-struct LineCount {
-    waiting: AtomicUsize,
-    lost: AtomicUsize,
+/// What waits, and how much was lost, by user.
+#[derive(Debug)]
+struct LineCounts {
+    users: Mutex<HashMap<u32, UserLines>>,
+    all: ByteCount,
+}
+
+#[derive(Debug)]
+struct UserLines {
+    waiting: ByteCount,
+    lost: usize,
+}
+
+impl LineCounts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, UserLines>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a record that is to wait; false if it is lost.
+    fn take(&self, line: &CompletionLine) -> bool {
+        let mut users = self.lock();
+        let own = users.entry(line.uid).or_insert_with(|| UserLines {
+            waiting: self.all.of_another(),
+            lost: 0,
+        });
+        if own.waiting.take(line.bytes()).is_ok() {
+            return true;
+        }
+        own.lost += 1;
+        if own.lost == 1 {
+            error!(
+                "JobCompLoc={}: records of ended jobs of uid {} are lost, since those before them wait to be written: see to its disk",
+                line.path.display(),
+                line.uid
+            );
+        }
+        if own.waiting.own() == 0 {
+            users.remove(&line.uid);
+        }
+        false
+    }
+
+    /// A record was written; how many of its user were lost since the one before.
+    fn give_back(&self, line: &CompletionLine) -> usize {
+        let mut users = self.lock();
+        let Some(own) = users.get_mut(&line.uid) else {
+            return 0;
+        };
+        own.waiting.give_back(line.bytes());
+        let lost = std::mem::take(&mut own.lost);
+        if own.waiting.own() == 0 {
+            users.remove(&line.uid);
+        }
+        lost
+    }
 }
 
 pub(super) fn channel() -> (JobLines, WrittenLines) {
     let (sender, receiver) = queue();
-    let count = Arc::<LineCount>::default();
+    let counts = Arc::new(LineCounts {
+        users: Mutex::default(),
+        all: ByteCount::new(WAITING),
+    });
     let lines = JobLines {
         sender,
-        count: Arc::clone(&count),
+        counts: Arc::clone(&counts),
     };
-    (lines, WrittenLines { receiver, count })
+    (lines, WrittenLines { receiver, counts })
 }
 
 impl JobLines {
-    pub(super) fn append(&self, path: PathBuf, line: String) {
-        let line = CompletionLine { path, line };
-        let bytes = line.bytes();
-        if self.count.waiting.load(Relaxed) + bytes > WAITING_MAX {
-            if self.count.lost.fetch_add(1, Relaxed) == 0 {
-                error!(
-                    "JobCompLoc={}: records of ended jobs are lost, since those before them wait to be written: see to its disk",
-                    line.path.display()
-                );
-            }
-            return;
+    /// Has the record of a user's job written, unless too much of that waits.
+    pub(super) fn append(&self, uid: u32, path: PathBuf, line: String) {
+        let line = CompletionLine { uid, path, line };
+        if self.counts.take(&line) {
+            let _ = self.sender.send(line);
         }
-        self.count.waiting.fetch_add(bytes, Relaxed);
-        let _ = self.sender.send(line);
     }
 }
 
@@ -78,12 +131,12 @@ impl WrittenLines {
     pub(super) fn write_all(&self) {
         while let Ok(line) = self.receiver.recv() {
             append(&line.path, &line.line);
-            self.count.waiting.fetch_sub(line.bytes(), Relaxed);
-            let lost = self.count.lost.swap(0, Relaxed);
+            let lost = self.counts.give_back(&line);
             if lost > 0 {
                 error!(
-                    "JobCompLoc={}: {lost} records were lost",
-                    line.path.display()
+                    "JobCompLoc={}: {lost} records of jobs of uid {} were lost",
+                    line.path.display(),
+                    line.uid
                 );
             }
         }
@@ -104,19 +157,23 @@ fn append(path: &Path, line: &str) {
 mod tests {
     use super::*;
 
+    /// What one user's jobs left waiting had those of others lost.
     #[test]
     fn records_of_jobs_that_wait_are_bounded_in_bytes() {
         let path = std::env::temp_dir().join(format!("muster-lines.{}", std::process::id()));
         let (lines, appended) = channel();
         for _ in 0..100 {
-            lines.append(path.clone(), "x".repeat(1 << 20));
+            lines.append(7, path.clone(), "x".repeat(1 << 20));
         }
-        assert!(lines.count.waiting.load(Relaxed) <= WAITING_MAX);
-        assert_eq!(lines.count.lost.load(Relaxed), 37);
+        assert!(lines.counts.all.all() <= WAITING.own);
+        assert_eq!(lines.counts.lock()[&7].lost, 69);
+        lines.append(8, path.clone(), "y".repeat(1 << 20));
+        assert_eq!(lines.counts.lock()[&8].lost, 0);
         drop(lines.sender);
         appended.write_all();
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 63 << 20);
-        assert_eq!(appended.count.waiting.load(Relaxed), 0);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 32 << 20);
+        assert_eq!(appended.counts.all.all(), 0);
+        assert!(appended.counts.lock().is_empty());
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -24,7 +24,7 @@ const CUT_BYTES: usize = 256;
 const NODE_LISTS: [&str; 2] = ["SLURM_JOB_NODELIST", "NODES"];
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ProgramPlan {
     what: PlannedProgram,
     /// Whether it is run however much waits: there are no more of these than jobs that run, or nodes.
@@ -32,7 +32,7 @@ pub(super) struct ProgramPlan {
     settings: Arc<ProgramSettings>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum PlannedProgram {
     /// A program that is no job's, or of which texts were cut.
     Whole(Box<Invocation>),
@@ -126,9 +126,8 @@ impl ProgramPlan {
     }
 
     /// The same with values of which no more than a few bytes are kept, and without the specification.
-    pub(super) fn cut(self) -> ProgramPlan {
-        let settings = Arc::clone(&self.settings);
-        let mut invocation = self.invocation();
+    pub(super) fn cut(&self) -> ProgramPlan {
+        let mut invocation = self.clone().invocation();
         for (name, value) in &mut invocation.env {
             if NODE_LISTS.contains(&name.as_str()) {
                 continue;
@@ -137,7 +136,7 @@ impl ProgramPlan {
                 *value = beginning(value, CUT_BYTES).to_owned();
             }
         }
-        ProgramPlan::of(PlannedProgram::Whole(Box::new(invocation)), &settings)
+        ProgramPlan::of(PlannedProgram::Whole(Box::new(invocation)), &self.settings)
     }
 
     /// The program with all that it is given.

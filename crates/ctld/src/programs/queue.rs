@@ -4,8 +4,9 @@
 use super::plan::{ProgramPlan, bytes_of};
 use log::{error, warn};
 use muster_channel::admission::{ByteBounds, ByteCount};
+use muster_model::ids::JobId;
 use muster_model::spec::JobSpec;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -59,6 +60,12 @@ impl ProgramQueue {
         self.0.changed.notify_one();
     }
 
+    /// The launch of a user's job is gone: its prolog is not run if it has not begun.
+    pub(super) fn drop_prolog(&self, uid: u32, job: JobId) {
+        self.lock().turns.drop_prolog(uid, job);
+        self.0.changed.notify_one();
+    }
+
     /// Waits for a program and a place for it; absent once nothing is left and nobody adds more. [`ProgramQueue::leave`] follows.
     pub(super) fn next(&self) -> Option<ProgramPlan> {
         let mut inner = self.lock();
@@ -102,6 +109,8 @@ struct UserTurns {
     of_user: BTreeMap<u32, UserPrograms>,
     /// The user whose turn it was last.
     last: u32,
+    /// How many were added.
+    added: u64,
     specs: KeptSpecs,
     /// Of nobody: those of users come of it.
     bytes: ByteCount,
@@ -109,7 +118,10 @@ struct UserTurns {
 
 #[derive(Debug)]
 struct UserPrograms {
-    waiting: VecDeque<WaitingProgram>,
+    /// In the order in which they were added.
+    waiting: BTreeMap<u64, WaitingProgram>,
+    /// The prolog of each job that has one among them.
+    prologs: HashMap<JobId, u64>,
     bytes: ByteCount,
     left_out: usize,
 }
@@ -175,6 +187,7 @@ impl UserTurns {
             bounds,
             of_user: BTreeMap::new(),
             last: u32::MAX,
+            added: 0,
             specs: KeptSpecs::default(),
             bytes: ByteCount::new(bounds.bytes),
         }
@@ -183,33 +196,38 @@ impl UserTurns {
     /// Appends what is a user's; false if too much of it waits.
     fn push(&mut self, uid: u32, plan: ProgramPlan) -> bool {
         let own = self.of_user.entry(uid).or_insert_with(|| UserPrograms {
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            prologs: HashMap::new(),
             bytes: self.bytes.of_another(),
             left_out: 0,
         });
+        self.added += 1;
         if plan.is_required() {
+            if let Some(launch) = plan.prolog() {
+                own.prologs.insert(launch.job, self.added);
+            }
             let counted = None;
-            own.waiting.push_back(WaitingProgram { plan, counted });
+            (own.waiting).insert(self.added, WaitingProgram { plan, counted });
             return true;
         }
         let fits = own.waiting.len() < self.bounds.items;
         let spec = self.specs.added(plan.spec());
         let bytes = plan.bytes();
         let is_whole = own.bytes.own().saturating_add(spec + bytes) <= self.bounds.cut_beyond;
-        if fits && is_whole && own.bytes.take(spec + bytes).is_ok() {
+        let may_cut = !is_whole && self.bounds.cut_beyond < self.bounds.bytes.own;
+        // Where others keep the specification, it may be the whole that takes less.
+        let cut = may_cut.then(|| plan.cut());
+        let cut = cut.filter(|cut| cut.bytes() < spec + bytes);
+        let (spec, bytes, plan) = match cut {
+            Some(cut) => (0, cut.bytes(), cut),
+            None => (spec, bytes, plan),
+        };
+        let may_wait = fits && (is_whole || may_cut);
+        if may_wait && own.bytes.take(spec + bytes).is_ok() {
             self.specs.add(plan.spec(), spec);
             let counted = Some(bytes);
-            own.waiting.push_back(WaitingProgram { plan, counted });
+            (own.waiting).insert(self.added, WaitingProgram { plan, counted });
             return true;
-        }
-        if fits && self.bounds.cut_beyond < self.bounds.bytes.own {
-            let plan = plan.cut();
-            let bytes = plan.bytes();
-            if own.bytes.take(bytes).is_ok() {
-                let counted = Some(bytes);
-                own.waiting.push_back(WaitingProgram { plan, counted });
-                return true;
-            }
         }
         own.left_out += 1;
         if own.left_out == 1 {
@@ -224,6 +242,29 @@ impl UserTurns {
         false
     }
 
+    /// Drops the prolog of a job whose launch is gone. Nothing waits for it, and it keeps the job's specification.
+    fn drop_prolog(&mut self, uid: u32, job: JobId) {
+        let Some(own) = self.of_user.get_mut(&uid) else {
+            return;
+        };
+        if let Some(number) = own.prologs.remove(&job) {
+            own.waiting.remove(&number);
+        }
+        self.remove_if_idle(uid);
+    }
+
+    /// Forgets a user of whom nothing waits.
+    fn remove_if_idle(&mut self, uid: u32) {
+        let Some(own) = self.of_user.get(&uid).filter(|own| own.waiting.is_empty()) else {
+            return;
+        };
+        if own.left_out > 0 {
+            let (what, count) = (self.bounds.what, own.left_out);
+            error!("{count} times a {what} for jobs of uid {uid} was left out");
+        }
+        self.of_user.remove(&uid);
+    }
+
     /// Takes what is next of the user whose turn it is.
     fn pop(&mut self) -> Option<ProgramPlan> {
         let after = (Bound::Excluded(self.last), Bound::Unbounded);
@@ -231,18 +272,17 @@ impl UserTurns {
         let uid = *next.or_else(|| self.of_user.first_key_value())?.0;
         self.last = uid;
         let own = self.of_user.get_mut(&uid)?;
-        let WaitingProgram { plan, counted } = own.waiting.pop_front()?;
+        let (number, WaitingProgram { plan, counted }) = own.waiting.pop_first()?;
+        if let Some(launch) = plan.prolog()
+            && own.prologs.get(&launch.job) == Some(&number)
+        {
+            own.prologs.remove(&launch.job);
+        }
         if let Some(bytes) = counted {
             let spec = self.specs.remove(plan.spec());
             own.bytes.give_back(bytes + spec);
         }
-        if own.waiting.is_empty() {
-            if own.left_out > 0 {
-                let (what, count) = (self.bounds.what, own.left_out);
-                error!("{count} times a {what} for jobs of uid {uid} was left out");
-            }
-            self.of_user.remove(&uid);
-        }
+        self.remove_if_idle(uid);
         Some(plan)
     }
 }
@@ -353,6 +393,50 @@ mod tests {
         assert_eq!(of(TEXT) + of(256), lengths.len());
         assert!(of(256) > 200 && of(TEXT) > 500, "{}", of(256));
         assert_eq!((waiting.bytes.all(), waiting.specs.0.len()), (0, 0));
+    }
+
+    /// Each of ten thousand tasks of an array had an environment of its own for want of room, and most were left out.
+    #[test]
+    fn what_shares_its_texts_is_not_cut_to_what_takes_more() {
+        let mut waiting = UserTurns::new(BOUNDS);
+        let shared = spec(TEXT);
+        while waiting.of_user.get(&7).map_or(0, |own| own.bytes.own()) < BOUNDS.cut_beyond {
+            assert!(waiting.push(7, epilog(0, &shared)));
+        }
+        let whole = waiting.of_user[&7].waiting.len();
+        let more = (0..100_000).take_while(|id| waiting.push(7, epilog(*id, &shared)));
+        assert!(more.count() >= whole, "they take no more than those before");
+        while let Some(plan) = waiting.pop() {
+            assert!(plan.spec().is_some());
+        }
+        assert_eq!(waiting.bytes.all(), 0);
+    }
+
+    /// Jobs that were started and cancelled left a prolog each, which kept a command line of a megabyte and was run for nobody.
+    #[test]
+    fn the_prolog_of_a_launch_that_is_gone_is_dropped() {
+        let mut waiting = UserTurns::new(BOUNDS);
+        let shared = spec(TEXT);
+        let prolog = |id| {
+            let launch = JobAttempt::new(JobId(id), Attempt(1));
+            plan(JobProgram::Prolog(launch), id, &shared)
+        };
+        for id in 0..1000 {
+            waiting.push(7, prolog(id));
+            waiting.drop_prolog(7, JobId(id));
+        }
+        assert!(waiting.of_user.is_empty());
+        assert_eq!(Arc::strong_count(&shared), 1);
+        waiting.push(7, prolog(1));
+        waiting.push(7, prolog(2));
+        assert!(waiting.push(7, epilog(1, &shared)));
+        // One that has begun goes on.
+        assert_eq!(waiting.pop().map(job_of), Some(1));
+        waiting.drop_prolog(7, JobId(1));
+        waiting.drop_prolog(8, JobId(2));
+        waiting.drop_prolog(7, JobId(2));
+        assert!(waiting.pop().is_some_and(|plan| plan.prolog().is_none()));
+        assert!(waiting.of_user.is_empty() && waiting.specs.0.is_empty());
     }
 
     /// What comes while there is no room takes its turn with what came before, and is bounded all the same.

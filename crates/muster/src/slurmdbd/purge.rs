@@ -318,11 +318,14 @@ impl Worker {
             }
             let mut left = keys.as_slice();
             while !left.is_empty() {
-                let step = left.get(..step_rows).unwrap_or(left);
+                // A run that is begun goes alone, so that what follows it is not begun as well before a stop.
+                let count = if purger.has_begun() { 1 } else { step_rows };
+                let step = left.get(..count).unwrap_or(left);
                 let (done, gone) = purger.remove_some(step)?;
                 left = left.get(done..).unwrap_or_default();
                 removed += gone;
-                if self.stop.wait(PAUSE) {
+                // Else it would be archived again, with a part of its steps.
+                if self.stop.wait(PAUSE) && !purger.has_begun() {
                     return Ok(Some(Stopped));
                 }
             }

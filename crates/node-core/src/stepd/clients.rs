@@ -93,7 +93,7 @@ impl Step {
             ToStepd::Fail(exit) => self.fail(exit, out),
             ToStepd::Signal(signal) => {
                 let signal = i32::try_from(signal).unwrap_or(0);
-                out.push(Action::SignalTasks(signal));
+                out.push(Action::SignalAsked(signal));
             }
             ToStepd::Window(rows, columns) => out.push(Action::SetWindow(rows, columns)),
             ToStepd::Down(number, message) => {

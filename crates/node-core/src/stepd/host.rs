@@ -130,7 +130,7 @@ impl Step {
             }
             HostEvent::Signal(ranks, signal) => {
                 if ranks.is_empty() {
-                    out.push(Action::SignalTasks(signal));
+                    out.push(Action::SignalAsked(signal));
                 }
                 let ranks: BTreeSet<u32> = ranks.into_iter().collect();
                 let running = self.tasks.iter().filter(|t| t.exit.is_none());

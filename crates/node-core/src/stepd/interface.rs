@@ -222,6 +222,8 @@ pub enum Action {
     },
     /// Signal all processes below the daemon but the MPI host.
     SignalTasks(i32),
+    /// The same, as srun or the MPI host asks for it: what is asked for again in what was read at once is delivered once.
+    SignalAsked(i32),
     /// Signal one task, which has not ended.
     SignalTask(i32, i32),
     /// Kill what the tasks have left behind.

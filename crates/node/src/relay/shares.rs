@@ -30,6 +30,25 @@ pub(super) enum Owner {
     Agent(JobAgent),
 }
 
+/// For whom bytes count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ByteOwner {
+    User(u32),
+    /// The agents of a job's other nodes.
+    Agents(JobId),
+}
+
+impl Owner {
+    /// For whom what is kept counts; for nobody where it is root's.
+    fn of_bytes(&self) -> Option<ByteOwner> {
+        match self {
+            Owner::User(0) => None,
+            Owner::User(uid) => Some(ByteOwner::User(*uid)),
+            Owner::Agent(agent) => Some(ByteOwner::Agents(agent.job)),
+        }
+    }
+}
+
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -43,8 +62,8 @@ impl fmt::Display for Owner {
 #[derive(Debug)]
 pub(super) struct Shares {
     counts: RefCell<HashMap<Owner, u64>>,
-    /// Number of connections of each owner that has any, and the total.
-    bytes: RefCell<HashMap<Owner, ByteCount>>,
+    /// What is kept of the connections of each user, and of the agents of each job, that have any, and a count of all.
+    bytes: RefCell<HashMap<ByteOwner, ByteCount>>,
     all_bytes: ByteCount,
     /// Connections of agents by job.
     jobs: RefCell<HashMap<JobId, u64>>,
@@ -106,12 +125,13 @@ impl Shares {
 }
 
 impl Share {
-    /// The share of an owner.
-    pub(super) fn bytes(&self) -> ByteCount {
+    /// What is kept of the owner's connections; absent if that has no limit.
+    pub(super) fn bytes(&self) -> Option<ByteCount> {
+        let owner = self.owner.of_bytes()?;
         let mut bytes = self.shares.bytes.borrow_mut();
-        let own = bytes.entry(self.owner.clone());
-        own.or_insert_with(|| self.shares.all_bytes.of_another())
-            .clone()
+        let own = bytes.entry(owner);
+        let own = own.or_insert_with(|| self.shares.all_bytes.of_another());
+        Some(own.clone())
     }
 }
 
@@ -123,8 +143,12 @@ impl Drop for Share {
         }
         let mut counts = self.shares.counts.borrow_mut();
         give_back(&mut counts, &self.owner);
-        if !counts.contains_key(&self.owner) {
-            self.shares.bytes.borrow_mut().remove(&self.owner);
+        let has_more = match &self.owner {
+            Owner::User(_) => counts.contains_key(&self.owner),
+            Owner::Agent(agent) => self.shares.jobs.borrow().contains_key(&agent.job),
+        };
+        if let Some(owner) = self.owner.of_bytes().filter(|_| !has_more) {
+            self.shares.bytes.borrow_mut().remove(&owner);
         }
     }
 }
@@ -158,11 +182,30 @@ mod tests {
         }
         // All connections of an owner count together.
         let (first, second) = (take(7).unwrap(), take(7).unwrap());
-        first.bytes().take(10).unwrap();
-        assert_eq!(second.bytes().own(), 10);
-        assert_eq!(take(8).unwrap().bytes().own(), 0);
+        first.bytes().unwrap().take(10).unwrap();
+        assert_eq!(second.bytes().unwrap().own(), 10);
+        assert_eq!(take(8).unwrap().bytes().unwrap().own(), 0);
         drop((first, second));
         assert!(shares.counts.borrow().is_empty() && shares.bytes.borrow().is_empty());
+    }
+
+    /// Users who had taken all room left a megabyte to root and to the agent of each node.
+    #[test]
+    fn what_is_kept_counts_for_users_and_for_the_agents_of_a_job() {
+        let shares = Shares::of(4096);
+        let agent = |job: u64, node: &str| {
+            let (job, node) = (JobId(job), node.to_owned());
+            shares.take(Owner::Agent(JobAgent { job, node })).unwrap()
+        };
+        assert!(shares.take(Owner::User(0)).unwrap().bytes().is_none());
+        let (first, second, other) = (agent(1, "n2"), agent(1, "n3"), agent(2, "n2"));
+        first.bytes().unwrap().take(10).unwrap();
+        assert_eq!(second.bytes().unwrap().own(), 10);
+        assert_eq!(other.bytes().unwrap().own(), 0);
+        drop((first, other));
+        assert_eq!(second.bytes().unwrap().own(), 10);
+        drop(second);
+        assert!(shares.bytes.borrow().is_empty());
     }
 
     /// They counted as root's, who had no limit.

@@ -1,53 +1,56 @@
 //! Signals for all tasks that srun or the MPI host requests. Delivering one requires looking at all
 //! processes of the step, which may be thousands, and one read may return a megabyte of requests.
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 /// Numbers of signals.
 const NUMBERS: RangeInclusive<i32> = 1..=64;
 
-/// Signals requested in the current read.
+/// The signals that were asked for in what was read at once, each one time, in the order in which they were asked for last: after
+/// STOP, CONT and STOP the tasks are stopped.
 #[derive(Debug, Default)]
-pub(super) struct AskedSignals(Option<BTreeSet<i32>>);
+pub(super) struct AskedSignals(Vec<i32>);
 
 impl AskedSignals {
-    /// Begins a new read.
-    pub(super) fn begin(&mut self) {
-        self.0 = Some(BTreeSet::new());
+    /// A signal is to be delivered once all is dealt with that was read with it. One that is none is left out.
+    pub(super) fn ask(&mut self, signal: i32) {
+        if NUMBERS.contains(&signal) {
+            self.0.retain(|asked| *asked != signal);
+            self.0.push(signal);
+        }
     }
 
-    /// All requests of the read were handled.
-    pub(super) fn end(&mut self) {
-        self.0 = None;
-    }
-
-    /// Whether to deliver a signal: only once per read. The request to end the step is always
-    /// delivered, because its processes would otherwise stay.
-    pub(super) fn is_due(&mut self, signal: i32) -> bool {
-        let Some(asked) = &mut self.0 else {
-            return true;
-        };
-        NUMBERS.contains(&signal) && (asked.insert(signal) || signal == libc::SIGKILL)
+    /// Those that are to be delivered now.
+    pub(super) fn take(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use libc::{SIGCONT, SIGKILL, SIGSTOP};
 
     /// A hundred thousand requests had root's daemon look at all tasks as often, before it looked at what its launcher said.
     #[test]
     fn a_signal_is_delivered_once_of_what_was_read_at_once() {
         let mut asked = AskedSignals::default();
         for _ in 0..2 {
-            asked.begin();
-            let numbers = (0..100_000).map(|n| n % 200);
-            let due = numbers.filter(|n| *n != libc::SIGKILL && asked.is_due(*n));
-            assert_eq!(due.count(), 63);
-            assert!(asked.is_due(libc::SIGKILL) && asked.is_due(libc::SIGKILL));
-            asked.end();
+            (0..100_000).for_each(|n| asked.ask(n % 200));
+            (0..100_000).for_each(|_| asked.ask(SIGKILL));
+            let due = asked.take();
+            assert_eq!((due.len(), due.last()), (64, Some(&SIGKILL)));
         }
-        assert!(asked.is_due(libc::SIGTERM) && asked.is_due(libc::SIGTERM));
+        assert!(asked.take().is_empty());
+    }
+
+    /// The last of them was dropped, and the tasks ran.
+    #[test]
+    fn what_was_asked_for_last_is_what_tasks_get_last() {
+        let mut asked = AskedSignals::default();
+        for signal in [SIGSTOP, SIGCONT, SIGSTOP] {
+            asked.ask(signal);
+        }
+        assert_eq!(asked.take(), [SIGCONT, SIGSTOP]);
     }
 }

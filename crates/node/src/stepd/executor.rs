@@ -48,6 +48,8 @@ pub(super) struct StepdExecutor {
     pub(super) tasks: Option<TaskSet>,
     processes: ProcessTree,
     asked: AskedSignals,
+    /// What was read at once is dealt with: signals that are asked for in it come after it.
+    is_reading: bool,
     limits: LimitCache,
     /// Control groups of the job.
     groups: Option<JobGroups>,
@@ -93,6 +95,7 @@ impl StepdExecutor {
             tasks: None,
             processes: ProcessTree::new(),
             asked: AskedSignals::default(),
+            is_reading: false,
             limits: LimitCache::default(),
             groups: ends.groups,
             may_have_ended: false,
@@ -142,6 +145,25 @@ impl StepdExecutor {
             next = self.events.pop_front();
         }
         self.actions = actions;
+        if !self.is_reading {
+            self.deliver_asked();
+        }
+    }
+
+    /// Delivers the signals that were asked for.
+    fn deliver_asked(&mut self) {
+        let asked = self.asked.take();
+        if let Some(tasks) = &mut self.tasks {
+            for signal in asked {
+                tasks.signal(&self.processes, signal);
+            }
+        }
+    }
+
+    /// What was read at once was dealt with.
+    fn end_reading(&mut self) {
+        self.is_reading = false;
+        self.deliver_asked();
     }
 
     fn execute(&mut self, action: Action) {
@@ -189,6 +211,7 @@ impl StepdExecutor {
                 }
             }
             Action::EndStep => {
+                self.asked.take();
                 let group = self.tasks.take().and_then(|tasks| tasks.group);
                 if let (Some(job), Some(step)) = (&self.groups, &group) {
                     job.end(step);
@@ -229,10 +252,12 @@ impl StepdExecutor {
                 let pid = tasks.start_epilogs(local, task);
                 self.events.push_back(Event::EpilogStarted(task, pid));
             }
-            Action::SignalTasks(signal) if self.asked.is_due(signal) => {
-                tasks.signal(&self.processes, signal);
+            Action::SignalAsked(signal) => self.asked.ask(signal),
+            Action::SignalTasks(signal) => {
+                for signal in self.asked.take().into_iter().chain([signal]) {
+                    tasks.signal(&self.processes, signal);
+                }
             }
-            Action::SignalTasks(_) => {}
             Action::SignalTask(pid, signal) => drop(sys::kill(pid, signal)),
             Action::KillRemnants => tasks.kill_remnants(&self.processes),
             Action::EndInput => tasks.streams.iter_mut().for_each(|s| s.no_more_input()),
@@ -369,11 +394,11 @@ impl StepdExecutor {
     }
 
     fn deliver_requests(&mut self) {
-        self.asked.begin();
+        self.is_reading = true;
         while let Some(message) = self.connections.client_mut().and_then(StepClient::next) {
             self.deliver(Event::Client(message));
         }
-        self.asked.end();
+        self.end_reading();
         if self.connections.client().is_some_and(|c| !c.wire.open) {
             self.deliver(Event::ClientClosed);
         }
@@ -437,11 +462,11 @@ impl StepdExecutor {
     pub(super) fn read_host(&mut self) {
         let pmix = self.tasks.as_mut().and_then(|tasks| tasks.pmix.as_mut());
         let said = pmix.map(Pmix::receive).unwrap_or_default();
-        self.asked.begin();
+        self.is_reading = true;
         for event in said {
             self.deliver(Event::Host(event));
         }
-        self.asked.end();
+        self.end_reading();
     }
 
     pub(super) fn read_signals(&mut self) {

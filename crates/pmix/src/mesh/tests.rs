@@ -53,7 +53,9 @@ fn strangers_are_bounded_and_a_host_is_let_in() {
         {
             mesh.serve(&[true, false]);
         }
-        mesh.serve(&[true, false]);
+        for _ in 0..50_usize.div_ceil(ACCEPTED_MAX) {
+            mesh.serve(&[true, false]);
+        }
         assert!(mesh.links.len() <= STRANGERS.of_address);
     }
     let mut other = Mesh::new("127.0.0.1:1".to_owned(), b"key".to_vec(), None);
@@ -72,7 +74,34 @@ fn strangers_are_bounded_and_a_host_is_let_in() {
     assert_eq!(mesh.deadline(), None);
 }
 
-/// The listener stays readable as long as connections cannot be accepted.
+/// Another user's connections from the node of a host had that one closed before it was known.
+#[test]
+fn a_host_with_the_key_stays_however_many_others_come() {
+    let (mut mesh, address) = listening();
+    let mut other = Mesh::new("127.0.0.1:1".to_owned(), b"key".to_vec(), None);
+    other.prepare(&mesh.own);
+    while !mesh.links.iter().any(Link::is_answered) {
+        let all = vec![true; other.interests().len()];
+        other.serve(&all);
+        let all = vec![true; mesh.interests().len()];
+        mesh.serve(&all);
+    }
+    let mut silent = Vec::new();
+    for _ in 0..3 * STRANGERS.of_address {
+        silent.push(TcpStream::connect(address).unwrap());
+        mesh.serve(&[true, false]);
+    }
+    assert!(mesh.links.len() >= STRANGERS.of_address);
+    assert!(mesh.links.iter().any(Link::is_answered));
+    while !mesh.links.iter().any(Link::is_known) {
+        let all = vec![true; other.interests().len()];
+        other.serve(&all);
+        let all = vec![true; mesh.interests().len()];
+        mesh.serve(&all);
+    }
+}
+
+/// The listener says that there are connections as long as none can be accepted.
 #[test]
 fn without_descriptors_a_listener_is_left_alone_for_a_while() {
     let (mut mesh, address) = listening();

@@ -41,7 +41,9 @@ pub(super) fn execute_for_tasks(executor: &mut StepdExecutor<'_>, action: Action
                 .spawn(node, process, Some(lasts_ms));
             executor.answer(Event::EpilogStarted(task, Some(epilog)));
         }
-        Action::SignalTasks(signal) => return signal_below(executor, signal),
+        Action::SignalTasks(signal) | Action::SignalAsked(signal) => {
+            return signal_below(executor, signal);
+        }
         Action::SignalTask(task, signal) => {
             return executor.world.machines().signal_process(node, task, signal);
         }

@@ -26,7 +26,7 @@ impl World {
                 let pid = self.spawn(Role::Epilog(task), false);
                 self.events.push_back(Event::EpilogStarted(task, pid));
             }
-            Action::SignalTasks(signal) => {
+            Action::SignalTasks(signal) | Action::SignalAsked(signal) => {
                 self.signals.push(signal);
                 self.signal(signal);
             }
