@@ -519,12 +519,6 @@ impl Connection {
         Ok(Served::Next)
     }
 
-    fn ask_accounting(&self, asked: AccountingQuery, answer: Outbox) {
-        let uid = self.identity.uid;
-        let is_admin = uid == 0 || self.shared.admins.borrow().contains(&uid);
-        (self.shared.accounting).ask(uid, is_admin, asked, answer);
-    }
-
     async fn query(&mut self, query: Query) -> io::Result<Served> {
         if matches!(query, Query::Differences) {
             let response = match self.shared.differences(&self.identity, self.place).await {
@@ -556,14 +550,14 @@ impl Connection {
                     false => JobScope::of(state, &identity),
                 };
                 let asked = AccountingQuery::Jobs(query, self.shared.look(scope).await?);
-                self.ask_accounting(asked, answer);
+                ask_accounting(self, asked, answer);
             }
             Query::Usage(query) => {
                 let scope = move |state: &State| JobScope::of_usage(state, &identity);
                 let scope = self.shared.look(scope).await?;
                 let shows_outages = !self.hides(PrivateData::EVENTS).await?;
                 let asked = AccountingQuery::Usage(query, scope, shows_outages);
-                self.ask_accounting(asked, answer);
+                ask_accounting(self, asked, answer);
             }
             Query::NodeEvents(query) => {
                 if self.hides(PrivateData::EVENTS).await? {
@@ -572,7 +566,7 @@ impl Connection {
                     drop(answer);
                 } else {
                     let asked = AccountingQuery::NodeEvents(query);
-                    self.ask_accounting(asked, answer);
+                    ask_accounting(self, asked, answer);
                 }
             }
             Query::Transactions(query) => {
@@ -583,7 +577,7 @@ impl Connection {
                     }
                 }
                 let asked = AccountingQuery::Transactions(query, own);
-                self.ask_accounting(asked, answer);
+                ask_accounting(self, asked, answer);
             }
             query => self.shared.to_replica(ToReplica::Query {
                 identity,
@@ -706,6 +700,14 @@ pub fn name_blobs(command: &mut UserCommand) {
 
 fn stopping() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the controller stops")
+}
+
+/// Asks accounting for the user of a connection.
+fn ask_accounting(connection: &Connection, asked: AccountingQuery, answer: Outbox) {
+    let uid = connection.identity.uid;
+    let shared = &connection.shared;
+    let is_admin = uid == 0 || shared.admins.borrow().contains(&uid);
+    shared.accounting.ask(uid, is_admin, asked, answer);
 }
 
 #[cfg(test)]

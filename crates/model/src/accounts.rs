@@ -2,6 +2,7 @@
 //! is a fair share of the cluster for each user. Shares are worked out when an event says so, so that everyone who
 //! applied the same events has the same.
 
+mod lists;
 mod own_cluster;
 mod shares;
 
@@ -489,24 +490,6 @@ impl Accounts {
         key(name, self.qos.contains_key(name))
     }
 
-    /// Whether a list that somebody wrote has an account, as it is kept.
-    pub fn lists_account(&self, list: &[String], account: &str) -> bool {
-        let is_known = |name: &str| self.accounts.contains_key(name);
-        list.iter().any(|name| is_kept_as(name, account, is_known))
-    }
-
-    /// Whether it has the account or one that it is under. `root`, which all are under, is there for itself only.
-    pub fn lists_account_or_above(&self, list: &[String], account: &str) -> bool {
-        let mut all = self.upwards(account).enumerate();
-        all.any(|(at, name)| (at == 0 || name != ROOT) && self.lists_account(list, name))
-    }
-
-    /// Whether such a list has a QOS, as it is kept.
-    pub fn lists_qos(&self, list: &[String], qos: &str) -> bool {
-        let is_known = |name: &str| self.qos.contains_key(name);
-        list.iter().any(|name| is_kept_as(name, qos, is_known))
-    }
-
     /// An account and those that it is under, up to `root`.
     pub fn upwards<'a>(&'a self, account: &'a str) -> impl Iterator<Item = &'a str> {
         let mut next = Some(account);
@@ -648,13 +631,6 @@ fn key(name: &str, is_known: bool) -> String {
         true => name.to_owned(),
         false => name.to_lowercase(),
     }
-}
-
-/// Whether a name that somebody wrote is kept as that one ([`key`]).
-fn is_kept_as(name: &str, kept: &str, is_known: impl Fn(&str) -> bool) -> bool {
-    let folds =
-        || name.eq_ignore_ascii_case(kept) || !name.is_ascii() && name.to_lowercase() == *kept;
-    name == kept || folds() && !is_known(name)
 }
 
 /// The list of QOS that the nearest full list and the additions and removals below it give.

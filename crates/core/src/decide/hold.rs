@@ -3,7 +3,7 @@
 use super::crontab;
 use super::draft::Draft;
 use super::target::{self, Item};
-use super::update_job::priority_unheld;
+use super::update_job::{priority_unheld, waits};
 use crate::event::JobChange;
 use crate::policy::access;
 use crate::state::{Priorities, Scale};
@@ -50,12 +50,6 @@ pub(super) fn hold(
         },
     )?;
     tally.reply_for_target()
-}
-
-/// Whether it has no priority while it is held. One that has started keeps that of its start, by which others may or may not
-/// make it leave.
-pub(super) fn waits(job: &Job) -> bool {
-    job.phase() == Phase::Pending
 }
 
 /// `scontrol release`.

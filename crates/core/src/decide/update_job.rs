@@ -10,7 +10,7 @@ use super::job_limits::{self, Moved};
 use super::submit::{ADMIN_COMMENT, check_times};
 use super::target::{self, Item};
 use super::texts::{one_line, too_long};
-use super::{ask, crontab, dependency, hold, partition_access, places, reservation, resize, room};
+use super::{ask, crontab, dependency, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
 use crate::state::Scale;
@@ -334,7 +334,7 @@ fn new_rank(
                 (Hold::Admin, _) | (_, true) => Hold::Admin,
                 (Hold::None | Hold::User, false) => Hold::User,
             };
-            let priority = if hold::waits(job) { 0 } else { job.priority };
+            let priority = if waits(job) { 0 } else { job.priority };
             return Ok(Some(JobChange::Hold { hold, priority }));
         }
         Some(priority) => {
@@ -372,6 +372,12 @@ fn new_rank(
     Ok(Some(JobChange::Priority(priority)))
 }
 
+/// Whether it has no priority while it is held. One that has started keeps that of its start, by which others may or may not
+/// make it leave.
+pub(super) fn waits(job: &Job) -> bool {
+    job.phase() == Phase::Pending
+}
+
 /// The priority that a job has, or would have if nobody held it: the lowest of those in its partitions, as one that is set
 /// is had in all of them.
 pub(super) fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
@@ -407,7 +413,7 @@ fn lowered_rank(
     spec: &Arc<JobSpec>,
     rank: Option<JobChange>,
 ) -> Option<JobChange> {
-    let Some(scale) = draft.scale().filter(|_| hold::waits(job)) else {
+    let Some(scale) = draft.scale().filter(|_| waits(job)) else {
         return rank;
     };
     let set = match &rank {

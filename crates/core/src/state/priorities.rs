@@ -21,6 +21,13 @@ struct SpecFactorsKey<'s> {
     time_limit: TimeLimit,
 }
 
+/// The same in one partition.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct PartitionFactorsKey<'s> {
+    spec: SpecFactorsKey<'s>,
+    partition: &'s str,
+}
+
 impl<'s> SpecFactorsKey<'s> {
     fn of(job: &'s Job) -> SpecFactorsKey<'s> {
         SpecFactorsKey {
@@ -44,7 +51,7 @@ pub struct Priorities<'s> {
     /// The highest sum of all factors but age; none in no partition.
     best: HashMap<SpecFactorsKey<'s>, Option<f64>, RandomState>,
     /// The same sum in one of the partitions; none where that is gone.
-    here: HashMap<(SpecFactorsKey<'s>, &'s str), Option<f64>, RandomState>,
+    here: HashMap<PartitionFactorsKey<'s>, Option<f64>, RandomState>,
     worked_out: u64,
 }
 
@@ -102,7 +109,10 @@ impl<'s> Priorities<'s> {
             return self.of(job);
         };
         let name = partition.name.as_str();
-        let key = (SpecFactorsKey::of(job), name);
+        let key = PartitionFactorsKey {
+            spec: SpecFactorsKey::of(job),
+            partition: name,
+        };
         let sum = match self.here.get(&key) {
             Some(known) => *known,
             None => {

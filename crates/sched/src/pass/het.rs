@@ -263,7 +263,7 @@ fn try_components(
         if round >= ORDERS_LEAST && is_much {
             break;
         }
-        match place_all(pass, place.leader, &components, (&orders.order, own)) {
+        match place_all(pass, place.leader, &components, &orders.order, own) {
             Ok(starts) => {
                 start_all(pass, starts);
                 return Tried::Started;
@@ -337,7 +337,8 @@ fn place_all(
     pass: &mut Pass<'_>,
     leader: JobId,
     components: &[Component],
-    (order, own): (&[usize], OwnWork),
+    order: &[usize],
+    own: OwnWork,
 ) -> Result<Vec<ComponentStart>, Failure> {
     let mut first_lanes = pass.s.het_turns.first_lanes(leader);
     first_lanes.resize(components.len(), 0);
