@@ -240,7 +240,7 @@ pub fn is_counted(tres: &str) -> bool {
     let typed = ["gres/", "license/"];
     let is_typed = |prefix: &&str| tres.len() > prefix.len() && tres.starts_with(prefix);
     ["cpu", "mem", "node", "billing"].contains(&tres)
-        || typed.iter().any(|prefix| is_typed(&prefix))
+        || typed.iter().any(is_typed)
 }
 
 /// A number with a unit; memory is MiB without one.
