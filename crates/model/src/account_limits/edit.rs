@@ -239,8 +239,7 @@ const NOT_COUNTED: &str =
 pub fn is_counted(tres: &str) -> bool {
     let typed = ["gres/", "license/"];
     let is_typed = |prefix: &&str| tres.len() > prefix.len() && tres.starts_with(prefix);
-    ["cpu", "mem", "node", "billing"].contains(&tres)
-        || typed.iter().any(is_typed)
+    ["cpu", "mem", "node", "billing"].contains(&tres) || typed.iter().any(is_typed)
 }
 
 /// A number with a unit; memory is MiB without one.
