@@ -103,7 +103,7 @@ impl QueueNames {
         site::queues(&self.0, partition)
     }
 
-    /// The partition that a queue stands for; nothing for the default one.
+    /// The partition of a queue; nothing for the default one.
     pub fn partition<'a>(&'a self, queue: &'a str) -> Option<&'a str> {
         let found = self.0.queues.iter().find(|(own, _)| own == queue);
         match found {

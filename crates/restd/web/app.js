@@ -21,7 +21,7 @@ const SETTLE_MS = 10000;
 const STARTS_MS = 60000;
 /** Without a sign of life for this long, a stream is taken to be broken. */
 const SILENCE_MS = 60000;
-/** After so long a page that was asked for is marked as being made. */
+/** A page that was asked for is marked as being made after this time. */
 const BUSY_MS = 300;
 const main = document.getElementById("main");
 

@@ -81,7 +81,7 @@ fn warn_of_unread(
     is_read: &dyn Fn(&str) -> bool,
 ) {
     for (key, value) in record {
-        // Nothing that is read has so long a key, and each of many members would have a copy of those above it.
+        // No key that is read is that long, and each member below would have a copy of it.
         if above.len() + key.len() > PATH_BYTES_MAX {
             let bytes = key.len();
             call.warn(above, format!("a key of {bytes} bytes has no effect here"));

@@ -238,7 +238,7 @@ fn wrong(key: &str, why: impl Into<String>) -> KeyError {
 const UNKNOWN_MAX: usize = 100;
 const KEY_CHARS_MAX: usize = 256;
 
-/// The options that a body stands for, and the keys that mean nothing: the first ones.
+/// The options of a body, and the first of the keys that mean nothing.
 ///
 /// # Errors
 /// A key whose value is malformed, or that asks for what there is not.
