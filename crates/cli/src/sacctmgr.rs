@@ -34,7 +34,7 @@ use self::session::Invocation;
 use crate::SLURM_VERSION;
 use crate::listing::Failure;
 use crate::options::{HelpForm, Spec, flag};
-use muster_model::account_limits::Amounts;
+use muster_model::account_limits::TresAmounts;
 
 /// Its commands, for `--help`.
 const COMMANDS: &str = "\
@@ -140,16 +140,16 @@ fn clock_of_minutes(minutes: u64) -> String {
 }
 
 /// Amounts as they are shown: memory in the largest unit that leaves no rest.
-fn amounts_text(of: &Amounts) -> String {
-    let words = of.iter().map(|(name, count)| match name.as_str() {
+fn amounts_text(of: &TresAmounts) -> String {
+    let words = of.iter().map(|tres| match tres.name.as_str() {
         "mem" => {
-            let (mut count, mut unit) = (*count, 0);
+            let (mut count, mut unit) = (tres.amount, 0);
             while count > 0 && count % 1024 == 0 && unit < 3 {
                 (count, unit) = (count / 1024, unit + 1);
             }
             format!("mem={count}{}", ["M", "G", "T", "P"][unit])
         }
-        _ => format!("{name}={count}"),
+        name => format!("{name}={}", tres.amount),
     });
     words.collect::<Vec<_>>().join(",")
 }

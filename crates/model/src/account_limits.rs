@@ -1,17 +1,15 @@
 //! Limits of associations and QOS (`AccountingStorageEnforce=limits`) as records, whose use they count, and (in `edit`)
 //! how they are written. Whether jobs are within them is in `muster_core::policy::limits`.
 
+mod amounts;
 mod edit;
 
+pub use amounts::{TresAmount, TresAmounts};
 pub use edit::{LimitAsk, NOT_KEPT, is_counted};
 
 use crate::time::Timestamp;
 use minicbor::{Decode, Encode};
 use std::collections::BTreeMap;
-
-/// Amounts of what is counted: `cpu`, `mem` (MiB), `node`, `billing`, `gres/NAME`, `gres/NAME:TYPE`, `license/NAME`;
-/// older records may have others (`energy`, `vmem`, `pages`, `fs/disk`), which have no effect.
-pub type Amounts = Vec<(String, u64)>;
 
 /// The limits of an association or a QOS; absent and empty is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
@@ -24,7 +22,7 @@ pub struct Limits {
     pub grp_submit: Option<u32>,
     /// `GrpTRES`: in use at once, likewise.
     #[n(2)]
-    pub grp_tres: Amounts,
+    pub grp_tres: TresAmounts,
     /// `MaxJobs`: running, of each user in an account; `MaxJobsPerUser` of a QOS.
     #[n(3)]
     pub max_jobs: Option<u32>,
@@ -33,32 +31,32 @@ pub struct Limits {
     pub max_submit: Option<u32>,
     /// `MaxTRES` of each job.
     #[n(5)]
-    pub max_tres: Amounts,
+    pub max_tres: TresAmounts,
     /// `MaxWall` of each job, minutes.
     #[n(6)]
     pub max_wall_min: Option<u32>,
     /// `MaxTRESPerUser` of a QOS.
     #[n(7)]
-    pub max_tres_user: Amounts,
+    pub max_tres_user: TresAmounts,
     /// `GrpWall`: run times of all below an account or with a QOS, added up, minutes.
     #[n(8)]
     pub grp_wall_min: Option<u64>,
     /// `GrpTRESMins`: what they have used times minutes.
     #[n(9)]
     #[cbor(default)]
-    pub grp_tres_mins: Amounts,
+    pub grp_tres_mins: TresAmounts,
     /// `GrpTRESRunMins`: what those that run have, times the minutes that they may still run.
     #[n(10)]
     #[cbor(default)]
-    pub grp_tres_run_mins: Amounts,
+    pub grp_tres_run_mins: TresAmounts,
     /// `MaxTRESMins` of each job: what it has times the minutes of its limit.
     #[n(11)]
     #[cbor(default)]
-    pub max_tres_mins: Amounts,
+    pub max_tres_mins: TresAmounts,
     /// `MaxTRESPerNode` of each job, on average over its nodes.
     #[n(12)]
     #[cbor(default)]
-    pub max_tres_node: Amounts,
+    pub max_tres_node: TresAmounts,
     /// `MaxJobsPerAccount` of a QOS.
     #[n(13)]
     pub max_jobs_account: Option<u32>,
@@ -68,11 +66,11 @@ pub struct Limits {
     /// `MaxTRESPerAccount` of a QOS.
     #[n(15)]
     #[cbor(default)]
-    pub max_tres_account: Amounts,
+    pub max_tres_account: TresAmounts,
     /// `MinTRESPerJob` of a QOS.
     #[n(16)]
     #[cbor(default)]
-    pub min_tres: Amounts,
+    pub min_tres: TresAmounts,
     /// `MinPrioThreshold` of a QOS: no nodes are kept for jobs of a lower priority.
     #[n(17)]
     pub min_priority: Option<u32>,
@@ -88,11 +86,11 @@ pub struct Limits {
     /// `MaxTRESRunMinsPerUser` of a QOS: what a user's jobs that run have, times the minutes that they may still run.
     #[n(21)]
     #[cbor(default)]
-    pub max_tres_run_mins_user: Amounts,
+    pub max_tres_run_mins_user: TresAmounts,
     /// `MaxTRESRunMinsPerAccount` of a QOS: likewise, of an account's jobs.
     #[n(22)]
     #[cbor(default)]
-    pub max_tres_run_mins_account: Amounts,
+    pub max_tres_run_mins_account: TresAmounts,
 }
 
 impl Limits {

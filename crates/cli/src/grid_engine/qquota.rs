@@ -8,7 +8,7 @@ use crate::listing::context::Ctx;
 use crate::listing::query;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
 use muster_conf::grid_engine::{Mapping, Target};
-use muster_model::account_limits::{Amounts, Limits};
+use muster_model::account_limits::{Limits, TresAmount, TresAmounts};
 use muster_model::accounts::{Accounts, User};
 use muster_model::job::Job;
 use muster_model::licenses::License;
@@ -321,14 +321,14 @@ impl Found {
 
     fn amounts(
         &self,
-        limits: &Amounts,
+        limits: &TresAmounts,
         form: &Quota,
         counts: impl Fn(&Job) -> bool,
         all: &mut Vec<Quota>,
     ) {
-        for (tres, limit) in limits {
+        for TresAmount { name, amount } in limits {
             let jobs = self.jobs.iter().filter(|job| counts(job));
-            let used = match tres.as_str() {
+            let used = match name.as_str() {
                 // A node that several jobs of the group have counts once.
                 "node" => {
                     let nodes = jobs
@@ -340,9 +340,9 @@ impl Found {
             };
             if used > 0 {
                 all.push(Quota {
-                    resource: self.resource(tres),
+                    resource: self.resource(name),
                     used,
-                    limit: *limit,
+                    limit: *amount,
                     ..form.clone()
                 });
             }

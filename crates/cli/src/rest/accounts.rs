@@ -7,7 +7,7 @@ use crate::listing::context::Ctx;
 use crate::listing::document::Writer;
 use crate::listing::query;
 use crate::sacctmgr::book::{Association, Book};
-use muster_model::account_limits::{Amounts, Limits};
+use muster_model::account_limits::{Limits, TresAmount, TresAmounts};
 use muster_model::accounts::{Account, PARENT_SHARES, Qos, ROOT, User};
 
 /// The records, as the caller may see them.
@@ -254,15 +254,15 @@ fn tres_id(name: &str) -> u32 {
     at.and_then(|at| u32::try_from(at + 1).ok()).unwrap_or(1001)
 }
 
-fn amounts(w: &mut Writer<'_>, key: &str, amounts: &Amounts) {
+fn amounts(w: &mut Writer<'_>, key: &str, amounts: &TresAmounts) {
     w.list(key, |w| {
-        for (name, count) in amounts {
+        for TresAmount { name, amount } in amounts {
             w.item(|w| {
                 let (kind, own) = name.split_once('/').unwrap_or((name, ""));
                 w.text("type", kind);
                 text_or_null(w, "name", own);
                 w.raw("id", tres_id(name));
-                w.raw("count", *count);
+                w.raw("count", *amount);
             });
         }
     });

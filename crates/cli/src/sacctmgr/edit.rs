@@ -4,7 +4,7 @@ use super::book::{Association, Book};
 use super::settings::{ASSOCIATION, AssociationSettings};
 use super::words::Word;
 use crate::listing::Failure;
-use muster_model::account_limits::{LimitAsk, Limits};
+use muster_model::account_limits::{LimitAsk, Limits, TresAmounts};
 use muster_model::accounts::{QosDelta, ROOT, Terms};
 use muster_model::command::ListEdit;
 use muster_model::command::TermsAsk;
@@ -149,10 +149,8 @@ fn sets(own: &Terms, ask: &TermsAsk) -> bool {
     }
     let o = &own.limits;
     let count = |asked: Option<u32>, own: Option<u32>| asked.is_none() || own.is_some();
-    let tres = |asked: &[(String, u64)], own: &[(String, u64)]| {
-        asked
-            .iter()
-            .all(|(name, _)| own.iter().any(|(known, _)| known == name))
+    let tres = |asked: &TresAmounts, own: &TresAmounts| {
+        asked.iter().all(|tres| own.get(&tres.name).is_some())
     };
     let own_qos = own.qos.is_some() || own.qos_delta != QosDelta::default();
     count(asked.max_jobs, o.max_jobs)

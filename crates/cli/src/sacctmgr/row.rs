@@ -4,7 +4,7 @@ use super::book::{Association, Book};
 use super::conditions::{Conditions, Key};
 use super::fields::ListingColumn;
 use super::{amounts_text, clock, clock_of_minutes};
-use muster_model::account_limits::{Amounts, Limits};
+use muster_model::account_limits::{Limits, TresAmounts};
 use muster_model::accounts::{PARENT_SHARES, Qos, QosDelta, ROOT, Terms, User};
 
 /// A line of a listing, of which any part may be absent.
@@ -216,9 +216,9 @@ fn of_qos(qos: &Qos, header: &str) -> Option<String> {
     })
 }
 
-fn amount(of: &Amounts, name: &str) -> String {
-    let found = of.iter().find(|(own, _)| own == name);
-    found.map_or(String::new(), |(_, count)| count.to_string())
+fn amount(of: &TresAmounts, name: &str) -> String {
+    of.get(name)
+        .map_or(String::new(), |amount| amount.to_string())
 }
 
 fn of_limits(l: &Limits, header: &str) -> Option<String> {

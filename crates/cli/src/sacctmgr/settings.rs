@@ -8,7 +8,7 @@ pub(super) use qos::{QOS, QosSettings, flags_text};
 use super::book::Book;
 use super::words::Word;
 use super::{amounts_text, clock_of_minutes};
-use muster_model::account_limits::{Amounts, LimitAsk, Limits};
+use muster_model::account_limits::{LimitAsk, Limits, TresAmounts};
 use muster_model::accounts::PARENT_SHARES;
 use muster_model::command::ListEdit;
 use muster_model::command::{QosAsk, TermsAsk};
@@ -186,7 +186,7 @@ impl AssociationSettings {
             None if cleared(name) => "NONE".to_owned(),
             None => String::new(),
         };
-        let tres = |name: &str, of: &Amounts| self.tres(name, of);
+        let tres = |name: &str, of: &TresAmounts| self.tres(name, of);
         let shares = match self.terms.shares {
             Some(Some(PARENT_SHARES)) => "parent".to_owned(),
             Some(Some(shares)) => shares.to_string(),
@@ -257,7 +257,7 @@ impl AssociationSettings {
         printed(&all)
     }
 
-    fn tres(&self, name: &str, of: &Amounts) -> String {
+    fn tres(&self, name: &str, of: &TresAmounts) -> String {
         let mut words: Vec<String> = match of.is_empty() {
             true => Vec::new(),
             false => amounts_text(of).split(',').map(str::to_owned).collect(),

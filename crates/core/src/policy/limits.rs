@@ -20,7 +20,7 @@ pub(crate) use verdict::{over_beside, submit_limit_beside};
 
 use crate::state::State;
 use crate::state::limit_use::{Counted, InUse};
-use muster_model::account_limits::{Amounts, Scope, TresUsage};
+use muster_model::account_limits::{Scope, TresAmount, TresAmounts, TresUsage};
 use muster_model::accounts::Qos;
 use muster_model::job::{ArrayRole, Job, JobState, MILLION};
 use muster_model::time::Timestamp;
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 /// What a job that runs is charged with, and how far it counts (`UsageFactor`), in millionths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Charge {
-    amounts: Amounts,
+    amounts: TresAmounts,
     factor: u64,
 }
 
@@ -45,7 +45,7 @@ fn shift_usage(usage: &mut TresUsage, charge: &Charge, more: bool) {
             rates.remove(name);
         }
     };
-    for (name, amount) in &charge.amounts {
+    for TresAmount { name, amount } in &charge.amounts {
         let counts = amount.saturating_mul(charge.factor);
         shift(&mut usage.rate, name, counts / MILLION);
         shift(&mut usage.rate_millionths, name, counts % MILLION);
@@ -125,7 +125,7 @@ impl State {
             foreign_qos: foreign_qos.filter(|_| accruing > 0),
             tres: match &job.alloc {
                 Some(alloc) if runs => amounts(alloc),
-                _ => Amounts::new(),
+                _ => TresAmounts::new(),
             },
             end: self.limit_end(job).filter(|_| runs),
             factor: match &job.alloc {
@@ -219,7 +219,7 @@ pub(crate) fn charged(job: &Job) -> Charge {
     match (job.state, &job.alloc) {
         (JobState::Running, Some(alloc)) if !job.completing => {
             let mut all = amounts(alloc);
-            all.push(("wall".to_owned(), 1));
+            all.push("wall", 1);
             Charge {
                 amounts: all,
                 factor: alloc.use_counts_millionths(),

@@ -1,6 +1,6 @@
 //! What counts towards a limit: of one record, and of all.
 
-use muster_model::account_limits::{Amounts, Scope};
+use muster_model::account_limits::{Scope, TresAmount, TresAmounts};
 use muster_model::job::MILLION;
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub(crate) struct Counted {
     pub(crate) accruing: u32,
     /// The partition's QOS, where that is not its own: it does not limit who gains age.
     pub(crate) foreign_qos: Option<String>,
-    pub(crate) tres: Amounts,
+    pub(crate) tres: TresAmounts,
     /// When it ends at the latest.
     pub(crate) end: Option<Timestamp>,
     /// How far its use counts, in millionths.
@@ -82,7 +82,7 @@ impl InUse {
         };
         self.jobs = shift(self.jobs, counted.jobs);
         self.submitted = shift(self.submitted, counted.submitted);
-        for (name, amount) in &counted.tres {
+        for TresAmount { name, amount } in &counted.tres {
             let value = self.tres.entry(name.clone()).or_default();
             *value = match more {
                 true => value.saturating_add(*amount),
@@ -92,7 +92,7 @@ impl InUse {
         self.tres.retain(|_, amount| *amount > 0);
         let Some(end) = counted.end else { return };
         let end_s = u128::try_from(end.unix_s()).unwrap_or(0);
-        for (name, amount) in &counted.tres {
+        for TresAmount { name, amount } in &counted.tres {
             let all = self.ends.entry(name.clone()).or_default();
             let amount = amount.saturating_mul(counted.factor);
             let product = u128::from(amount) * end_s;
@@ -111,7 +111,7 @@ impl InUse {
     }
 
     /// With one more job running that has so much, until then at the latest; how far its use counts, in millionths.
-    pub fn add(&mut self, tres: &Amounts, end: Option<Timestamp>, factor: u64) {
+    pub fn add(&mut self, tres: &TresAmounts, end: Option<Timestamp>, factor: u64) {
         let counted = Counted {
             jobs: 1,
             tres: tres.clone(),

@@ -1,7 +1,7 @@
 //! Accounts, users, associations, QOS and coordinators of the source, as the controller keeps them.
 
 use super::source::{Fields, ImportError, Source};
-use muster_model::account_limits::{Amounts, Limits};
+use muster_model::account_limits::{Limits, TresAmounts};
 use muster_model::accounts::{Account, NORMAL, PARENT_SHARES, Qos, QosDelta, ROOT, Terms, User};
 use std::collections::{BTreeMap, HashMap};
 
@@ -213,7 +213,7 @@ impl Source {
         limits.grp_jobs_accrue = row.set();
         limits.grp_submit = row.set();
         limits.grp_wall_min = row.set().map(u64::from);
-        let mut amounts = || -> Amounts { self.tres.amounts(&row.text()) };
+        let mut amounts = || -> TresAmounts { self.tres.amounts(&row.text()) };
         limits.max_tres = amounts();
         limits.max_tres_node = amounts();
         limits.max_tres_mins = amounts();

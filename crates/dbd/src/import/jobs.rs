@@ -398,9 +398,12 @@ impl<'a> JobReader<'a> {
 
 /// Devices that a job had, by name.
 fn devices(names: &TresNames, alloc: &str) -> Vec<(String, u64)> {
-    let mut amounts = names.amounts(alloc);
-    amounts.retain(|(name, _)| name.starts_with("gres/") || name.starts_with("license/"));
-    amounts
+    let is_device = |name: &str| name.starts_with("gres/") || name.starts_with("license/");
+    let amounts = names.amounts(alloc);
+    let devices = amounts.iter().filter(|tres| is_device(&tres.name));
+    devices
+        .map(|tres| (tres.name.clone(), tres.amount))
+        .collect()
 }
 
 /// The state of a number; one that went back into the queue or on with fewer nodes has a flag.

@@ -2,7 +2,7 @@
 //! stays.
 
 use super::entities::Entities;
-use muster_model::account_limits::{Amounts, LimitAsk, Limits, is_counted};
+use muster_model::account_limits::{LimitAsk, Limits, TresAmounts, is_counted};
 use muster_model::accounts::{Accounts, Qos, ROOT, Terms, User};
 use muster_model::command::ListEdit;
 use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, WckeysAsk};
@@ -359,12 +359,11 @@ fn limits_ask(wanted: &Limits, own: Option<&Limits>, is_qos: bool) -> Vec<LimitA
     }
     let (of_wanted, of_own) = (amounts(wanted, is_qos), amounts(own, is_qos));
     for ((name, wanted), (_, own)) in of_wanted.iter().zip(&of_own) {
-        let is_gone = |tres: &str| !wanted.iter().any(|(known, _)| known == tres);
-        let gone = own.iter().filter(|(tres, _)| is_gone(tres));
-        let gone = gone.map(|(tres, _)| format!("{tres}=-1"));
+        let gone = own.iter().filter(|tres| wanted.get(&tres.name).is_none());
+        let gone = gone.map(|tres| format!("{}=-1", tres.name));
         // What no job is counted by would be refused.
-        let set = wanted.iter().filter(|(tres, _)| is_counted(tres));
-        let set = set.map(|(tres, count)| format!("{tres}={count}"));
+        let set = wanted.iter().filter(|tres| is_counted(&tres.name));
+        let set = set.map(|tres| format!("{}={}", tres.name, tres.amount));
         let words: Vec<String> = set.chain(gone).collect();
         if wanted != own && !words.is_empty() {
             asks.push(LimitAsk::new(*name, words.join(",")));
@@ -403,7 +402,7 @@ fn counts(limits: &Limits, is_qos: bool) -> Counts {
     all.chain([("grpwall", limits.grp_wall_min)]).collect()
 }
 
-fn amounts(limits: &Limits, is_qos: bool) -> Vec<(&'static str, &Amounts)> {
+fn amounts(limits: &Limits, is_qos: bool) -> Vec<(&'static str, &TresAmounts)> {
     let mut all = vec![
         ("grptres", &limits.grp_tres),
         ("grptresmins", &limits.grp_tres_mins),
@@ -479,7 +478,7 @@ mod tests {
     }
 
     fn limits() -> Limits {
-        let amounts = |n| vec![("cpu".to_owned(), n), ("gres/gpu".to_owned(), 1)];
+        let amounts = |n| TresAmounts::from_iter([("cpu", n), ("gres/gpu", 1)]);
         Limits {
             grp_jobs: Some(1),
             grp_submit: Some(2),
@@ -510,9 +509,9 @@ mod tests {
                 preempt_mode: Some("REQUEUE".to_owned()),
                 flags: vec!["DenyOnLimit".to_owned()],
                 limits: Limits {
-                    max_tres_user: vec![("cpu".to_owned(), 3)],
+                    max_tres_user: TresAmounts::from_iter([("cpu", 3)]),
                     max_jobs_account: Some(4),
-                    min_tres: vec![("mem".to_owned(), 100)],
+                    min_tres: TresAmounts::from_iter([("mem", 100)]),
                     ..limits()
                 },
                 usage_factor_millionths: Some(500_000),
@@ -581,7 +580,7 @@ mod tests {
         let account = source.accounts.get_mut("a").unwrap();
         account.parent = "root".to_owned();
         account.terms.limits = Limits {
-            max_tres: vec![("node".to_owned(), 2)],
+            max_tres: TresAmounts::from_iter([("node", 2)]),
             ..Limits::default()
         };
         account.terms.qos = None;
@@ -590,7 +589,10 @@ mod tests {
         settle(&mut state, &source);
         let a = &state.accounts.accounts["a"];
         assert_eq!(a.parent, "root");
-        assert_eq!(a.terms.limits.max_tres, [("node".to_owned(), 2)]);
+        assert_eq!(
+            a.terms.limits.max_tres,
+            TresAmounts::from_iter([("node", 2)])
+        );
         assert_eq!((&a.terms.qos, a.terms.limits.grp_jobs), (&None, None));
     }
 }

@@ -1,5 +1,6 @@
 //! Resources as slurmdbd writes them: `1=4,2=800,1001=2`, numbers of tres_table and counts.
 
+use muster_model::account_limits::TresAmounts;
 use std::collections::HashMap;
 
 /// Counts that mean "not set" and "no limit".
@@ -31,12 +32,12 @@ impl TresNames {
     }
 
     /// Amounts by name; those of resources that the table does not have are left out.
-    pub(super) fn amounts(&self, text: &str) -> Vec<(String, u64)> {
+    pub(super) fn amounts(&self, text: &str) -> TresAmounts {
         let named = pairs(text).filter_map(|(id, count)| {
             let name = self.names.get(&id)?;
             Some((name.clone(), count))
         });
-        let mut amounts: Vec<(String, u64)> = named.collect();
+        let mut amounts: TresAmounts = named.collect();
         amounts.sort();
         amounts
     }
@@ -73,10 +74,7 @@ mod tests {
         let names = TresNames::of(rows.into_iter());
         let text = "1=4,2=800,3=18446744073709551614,1001=2,1002=1,x,9=";
         let expected = [("cpu", 4), ("gres/gpu", 2), ("gres/gpu:a100", 1)];
-        assert_eq!(
-            names.amounts(text),
-            expected.map(|(n, c)| (n.to_owned(), c))
-        );
+        assert_eq!(names.amounts(text), TresAmounts::from_iter(expected));
         assert_eq!((count(text, MEMORY), count(text, 3)), (Some(800), None));
     }
 }

@@ -1,6 +1,6 @@
 //! How limits are written, as sacctmgr takes them.
 
-use super::{Amounts, Limits};
+use super::{Limits, TresAmount, TresAmounts};
 use crate::time::TimeLimit;
 use crate::validate::Validate;
 use minicbor::{Decode, Encode};
@@ -49,7 +49,7 @@ impl Limits {
     /// comes first. Limits of groups hold at each level anyway.
     pub fn exceeds(&self, above: &[&Limits]) -> Option<&'static str> {
         type Count = fn(&Limits) -> Option<u32>;
-        type OfTres = fn(&Limits) -> &Amounts;
+        type OfTres = fn(&Limits) -> &TresAmounts;
         let counts: [(&str, Count); 4] = [
             ("MaxJobs", |l| l.max_jobs),
             ("MaxSubmitJobs", |l| l.max_submit),
@@ -67,14 +67,10 @@ impl Limits {
             ("MaxTRESPerNode", |l| &l.max_tres_node),
             ("MaxTRESMins", |l| &l.max_tres_mins),
         ];
-        let amount = |of: OfTres, limits: &Limits, tres: &str| {
-            let mut known = of(limits).iter();
-            known.find(|(name, _)| name == tres).map(|(_, most)| *most)
-        };
         for (name, of) in amounts {
-            let over = |(tres, own): &(String, u64)| {
-                let most = above.iter().find_map(|limits| amount(of, limits, tres));
-                most.is_some_and(|most| *own > most)
+            let over = |own: &TresAmount| {
+                let most = above.iter().find_map(|limits| of(limits).get(&own.name));
+                most.is_some_and(|most| own.amount > most)
             };
             if of(self).iter().any(over) {
                 return Some(name);
@@ -173,10 +169,9 @@ impl Limits {
             (&mut self.max_tres_mins, &above.max_tres_mins),
             (&mut self.max_tres_node, &above.max_tres_node),
         ] {
-            for (name, most) in above {
-                if !own.iter().any(|(n, _)| n == name) {
-                    own.push((name.clone(), *most));
-                    own.sort();
+            for most in above {
+                if own.get(&most.name).is_none() {
+                    own.set(most.name.clone(), most.amount);
                 }
             }
         }
@@ -196,7 +191,7 @@ fn minutes(key: &str, value: &str) -> Result<Option<u32>, String> {
     }
 }
 
-fn set_amounts(amounts: &mut Amounts, key: &str, value: &str) -> Result<(), String> {
+fn set_amounts(amounts: &mut TresAmounts, key: &str, value: &str) -> Result<(), String> {
     for word in value.split(',').filter(|w| !w.is_empty()) {
         let wrong = |why: &str| format!("{key}={word}: {why}");
         let (name, count) = word
@@ -211,13 +206,13 @@ fn set_amounts(amounts: &mut Amounts, key: &str, value: &str) -> Result<(), Stri
         if count != "-1" && !is_counted(&name) {
             return Err(wrong(NOT_COUNTED));
         }
-        amounts.retain(|(n, _)| *n != name);
-        if count != "-1" {
-            let number = amount(&name, count).ok_or_else(|| wrong("expected a number"))?;
-            amounts.push((name, number));
+        if count == "-1" {
+            amounts.remove(&name);
+            continue;
         }
+        let number = amount(&name, count).ok_or_else(|| wrong("expected a number"))?;
+        amounts.set(name, number);
     }
-    amounts.sort();
     Ok(())
 }
 
@@ -272,21 +267,16 @@ mod tests {
         let mut limits = Limits::default();
         let all = "billing=10,license/MATLAB=2,gres/gpu:A100=1,mem=2G,cpu=1K";
         set(&mut limits, "grptres", all).unwrap();
-        let of = |name: &str| {
-            let found = limits.grp_tres.iter().find(|(own, _)| own == name);
-            found.map(|(_, count)| *count)
-        };
+        let of = |name: &str| limits.grp_tres.get(name);
         assert_eq!(
             (of("mem"), of("cpu"), of("license/matlab")),
             (Some(2048), Some(1024), Some(2))
         );
         // Older records have limits of what no job is counted by.
-        limits
-            .grp_tres
-            .extend([("energy".to_owned(), 5), ("vmem".to_owned(), 4)]);
+        limits.grp_tres.set("energy".to_owned(), 5);
+        limits.grp_tres.set("vmem".to_owned(), 4);
         set(&mut limits, "grptres", "energy=-1,ENERGY=-1,billing=-1").unwrap();
-        let named =
-            |limits: &Limits, name: &str| limits.grp_tres.iter().any(|(own, _)| own == name);
+        let named = |limits: &Limits, name: &str| limits.grp_tres.get(name).is_some();
         assert!(!named(&limits, "energy") && !named(&limits, "billing") && named(&limits, "vmem"));
         for (value, why) in [
             ("nosuch=1", "no such TRES"),
@@ -310,10 +300,8 @@ mod tests {
         set(&mut above, "maxtres", "cpu=9,node=4").unwrap();
         set(&mut above, "grpjobs", "3").unwrap();
         own.inherit(&above);
-        assert_eq!(
-            own.max_tres,
-            [("cpu".to_owned(), 2), ("node".to_owned(), 4)]
-        );
+        let expected = TresAmounts::from_iter([("cpu", 2), ("node", 4)]);
+        assert_eq!(own.max_tres, expected);
         assert_eq!(own.grp_jobs, None, "that of a group holds there");
     }
 }

@@ -18,8 +18,8 @@ use muster_core::policy::limits::{
 };
 use muster_core::state::State;
 use muster_core::state::limit_use::InUse;
-use muster_model::account_limits::Amounts;
 use muster_model::account_limits::Scope;
+use muster_model::account_limits::TresAmounts;
 use muster_model::command::PlannedStart;
 use muster_model::hostlist;
 use muster_model::ids::JobId;
@@ -57,7 +57,12 @@ impl Pass<'_> {
 }
 
 /// The limit that prevents a job from starting with these resources in that partition.
-pub(super) fn limit_for(pass: &Pass<'_>, job: JobId, part: u32, tres: &Amounts) -> Option<Reason> {
+pub(super) fn limit_for(
+    pass: &Pass<'_>,
+    job: JobId,
+    part: u32,
+    tres: &TresAmounts,
+) -> Option<Reason> {
     if !checks_starts(pass.state) {
         return None;
     }
@@ -74,10 +79,10 @@ pub(super) fn limit_at_least(pass: &Pass<'_>, job: JobId, part: u32) -> Option<R
         return None;
     }
     let ask = &pass.state.jobs[&job].spec.ask;
-    let least = vec![
-        ("cpu".to_owned(), u64::from(ask.min_cpus())),
-        ("node".to_owned(), u64::from(ask.min_nodes)),
-    ];
+    let least = TresAmounts::from_iter([
+        ("cpu", u64::from(ask.min_cpus())),
+        ("node", u64::from(ask.min_nodes)),
+    ]);
     limit_for(pass, job, part, &least)
 }
 
@@ -111,7 +116,7 @@ pub(super) fn limit_on(pass: &Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -
             *tres.entry(license_name(&name)).or_default() += u64::from(count);
         }
     }
-    let mut tres: Amounts = tres.into_iter().collect();
+    let mut tres: TresAmounts = tres.into_iter().collect();
     let name = &fleet.parts[lane.part as usize].config.name;
     add_billing(pass.state, name, &mut tres);
     limit_for(pass, job, lane.part, &tres)

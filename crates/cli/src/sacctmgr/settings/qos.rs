@@ -7,7 +7,7 @@ use super::{
 use crate::sacctmgr::book::Book;
 use crate::sacctmgr::words::Word;
 use crate::sacctmgr::{amounts_text, clock, clock_of_minutes};
-use muster_model::account_limits::Amounts;
+use muster_model::account_limits::TresAmounts;
 use muster_model::command::ListEdit;
 use muster_model::command::QosAsk;
 
@@ -296,7 +296,7 @@ impl QosSettings {
             None => String::new(),
         };
         let time = |value: Option<u64>| value.map_or(String::new(), clock_of_minutes);
-        let tres = |of: &Amounts| amounts_text(of);
+        let tres = |of: &TresAmounts| amounts_text(of);
         let names = |list: &Option<ListEdit>| {
             let list = list.as_ref();
             list.map_or(String::new(), |edit| edit.names.join(","))

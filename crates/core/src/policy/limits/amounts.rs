@@ -2,13 +2,13 @@
 //! `gres/NAME:TYPE`, `license/NAME`, and `billing` by the weights of a partition.
 
 use crate::state::State;
-use muster_model::account_limits::Amounts;
+use muster_model::account_limits::TresAmounts;
 use muster_model::job::{Allocation, Job, MILLION};
 use muster_model::licenses::LicenseCount;
 use std::collections::BTreeMap;
 
 /// The counted resources of an allocation of a job that has begun.
-pub fn amounts(alloc: &Allocation) -> Amounts {
+pub fn amounts(alloc: &Allocation) -> TresAmounts {
     let mut out = resources(alloc, alloc.cpus_counted.unwrap_or_else(|| alloc.cpus()));
     let milli = match (alloc.billing_units_milli, alloc.billing_milli) {
         (Some(units), _) => units,
@@ -16,12 +16,12 @@ pub fn amounts(alloc: &Allocation) -> Amounts {
         (None, 0) => alloc.cpus().saturating_mul(1000),
         (None, milli) => milli,
     };
-    out.push(("billing".to_owned(), milli.div_ceil(1000)));
+    out.push("billing", milli.div_ceil(1000));
     out
 }
 
 /// Those of an allocation with which a job would start.
-pub fn amounts_to_start(state: &State, job: &Job, alloc: &Allocation) -> Amounts {
+pub fn amounts_to_start(state: &State, job: &Job, alloc: &Allocation) -> TresAmounts {
     let cpus = cpus_counted(state, job, alloc);
     let mut out = resources(alloc, cpus.unwrap_or_else(|| alloc.cpus()));
     add_billing(state, &alloc.partition, &mut out);
@@ -29,9 +29,9 @@ pub fn amounts_to_start(state: &State, job: &Job, alloc: &Allocation) -> Amounts
 }
 
 /// Adds what such resources are billed in a partition.
-pub fn add_billing(state: &State, partition: &str, tres: &mut Amounts) {
+pub fn add_billing(state: &State, partition: &str, tres: &mut TresAmounts) {
     let units = units_milli(state, partition, tres);
-    tres.push(("billing".to_owned(), units.div_ceil(1000)));
+    tres.push("billing", units.div_ceil(1000));
 }
 
 /// Notes what limits and fair share count of an allocation, of a job that starts or is left with fewer nodes.
@@ -62,12 +62,12 @@ fn cpus_counted(state: &State, job: &Job, alloc: &Allocation) -> Option<u64> {
     Some(of_node.sum())
 }
 
-fn resources(alloc: &Allocation, cpus: u64) -> Amounts {
-    let mut out = vec![
-        ("cpu".to_owned(), cpus),
-        ("mem".to_owned(), alloc.memory_mib()),
-        ("node".to_owned(), alloc.nodes.len() as u64),
-    ];
+fn resources(alloc: &Allocation, cpus: u64) -> TresAmounts {
+    let mut out = TresAmounts::from_iter([
+        ("cpu", cpus),
+        ("mem", alloc.memory_mib()),
+        ("node", alloc.nodes.len() as u64),
+    ]);
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for share in alloc.nodes.iter().flat_map(|n| &n.gres) {
         for name in device_names(&share.name, share.kind.as_deref()) {
@@ -77,7 +77,9 @@ fn resources(alloc: &Allocation, cpus: u64) -> Amounts {
     for LicenseCount { name, count } in &alloc.licenses {
         *counts.entry(license_name(name)).or_default() += u64::from(*count);
     }
-    out.extend(counts);
+    for (name, count) in counts {
+        out.push(name, count);
+    }
     out
 }
 
@@ -94,7 +96,7 @@ pub fn license_name(name: &str) -> String {
 }
 
 /// What an hour of such resources counts in a partition, in thousandths: CPUs, or what `TRESBillingWeights` says.
-fn units_milli(state: &State, partition: &str, tres: &Amounts) -> u64 {
+fn units_milli(state: &State, partition: &str, tres: &TresAmounts) -> u64 {
     let weights = state
         .partition(partition)
         .and_then(|p| p.billing_weights.as_deref())
@@ -102,10 +104,7 @@ fn units_milli(state: &State, partition: &str, tres: &Amounts) -> u64 {
     let settings = (state.config.as_ref()).and_then(|c| c.order.multifactor.as_ref());
     let gres_apart = settings.is_some_and(|m| m.max_tres_gres);
     let most = settings.is_some_and(|m| m.max_tres) || gres_apart;
-    let of = |name: &str| {
-        let found = tres.iter().find(|(own, _)| own == name);
-        found.map_or(0.0, |(_, amount)| *amount as f64)
-    };
+    let of = |name: &str| tres.get(name).map_or(0.0, |amount| amount as f64);
     let (mut units, mut beside): (f64, f64) = (0.0, 0.0);
     for (name, weight) in muster_model::factors::tres_weights(weights) {
         let name = name.to_ascii_lowercase();

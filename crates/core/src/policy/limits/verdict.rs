@@ -4,7 +4,7 @@
 
 use crate::state::State;
 use crate::state::limit_use::InUse;
-use muster_model::account_limits::{Amounts, Limits, Scope, TresUsage};
+use muster_model::account_limits::{Limits, Scope, TresAmount, TresAmounts, TresUsage};
 use muster_model::accounts::ROOT;
 use muster_model::job::{Job, MILLION, Reason};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -49,7 +49,7 @@ pub struct ExceededLimit {
 /// A job that would start, in the terms of limits.
 struct Start<'a> {
     /// The resources that it would have. Without memory they are incomplete.
-    tres: &'a Amounts,
+    tres: &'a TresAmounts,
     minutes: u64,
     nodes: u64,
     wall: TimeLimit,
@@ -61,8 +61,8 @@ struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    fn new(state: &State, job: &Job, tres: &'a Amounts, now: Timestamp) -> Start<'a> {
-        let of = |name: &str| tres.iter().find(|(n, _)| n == name).map_or(0, |(_, n)| *n);
+    fn new(state: &State, job: &Job, tres: &'a TresAmounts, now: Timestamp) -> Start<'a> {
+        let of = |name: &str| tres.get(name).unwrap_or(0);
         Start {
             tres,
             minutes: match job.time_limit {
@@ -175,10 +175,14 @@ impl Check<'_> {
         }
     }
 
-    fn each(&mut self, rule: LimitRule, limits: &Amounts, used: impl Fn(&str, u64) -> (u64, u64)) {
-        for (name, most) in limits {
-            let asked = self.start.tres.iter().find(|(n, _)| n == name);
-            let asked = asked.map_or(0, |(_, amount)| *amount);
+    fn each(
+        &mut self,
+        rule: LimitRule,
+        limits: &TresAmounts,
+        used: impl Fn(&str, u64) -> (u64, u64),
+    ) {
+        for TresAmount { name, amount: most } in limits {
+            let asked = self.start.tres.get(name).unwrap_or(0);
             let (used, more) = used(name, asked);
             // Who asks for none of it is not kept back by others that have too much.
             self.look(rule, name, Some(*most), used, more, |most| {
@@ -214,7 +218,7 @@ impl Check<'_> {
     }
 
     /// Resource minutes that running jobs may still use, this one included.
-    fn run_minutes(&mut self, rule: LimitRule, most: &Amounts, counts: &Counts<'_>) {
+    fn run_minutes(&mut self, rule: LimitRule, most: &TresAmounts, counts: &Counts<'_>) {
         let (now, minutes, factor) = (self.start.now, self.start.minutes, self.start.factor);
         self.each(rule, most, |name, asked| {
             let used = counts.run_minutes(name, now);
@@ -273,12 +277,11 @@ impl Check<'_> {
             (0, asked.div_ceil(nodes))
         });
         // Less than all that it would have tells nothing of what it has at least.
-        let whole = self.start.tres.iter().any(|(name, _)| name == "mem");
-        for (name, least) in limits.min_tres.iter().filter(|_| whole) {
-            let has = self.start.tres.iter().find(|(n, _)| n == name);
-            let has = has.map_or(0, |(_, amount)| *amount);
-            let rule = LimitRule::MinTres;
-            self.look(rule, name, Some(*least), 0, has, |least| has < least);
+        let whole = self.start.tres.get("mem").is_some();
+        for min in limits.min_tres.iter().filter(|_| whole) {
+            let has = self.start.tres.get(&min.name).unwrap_or(0);
+            let (rule, least) = (LimitRule::MinTres, Some(min.amount));
+            self.look(rule, &min.name, least, 0, has, |least| has < least);
         }
     }
 }
@@ -338,7 +341,7 @@ impl State {
         &self,
         job: &Job,
         partition: &str,
-        tres: &Amounts,
+        tres: &TresAmounts,
         more: &BTreeMap<Scope, InUse>,
         now: Timestamp,
     ) -> Option<ExceededLimit> {
@@ -355,7 +358,7 @@ impl State {
         &self,
         job: &Job,
         partition: &str,
-        tres: &Amounts,
+        tres: &TresAmounts,
         beside: Beside<'_>,
         now: Timestamp,
     ) -> Option<ExceededLimit> {
@@ -400,7 +403,7 @@ impl State {
             let used = |name: &str| usage.minutes(name, now, half_life_s);
             let mut tres = limits.grp_tres_mins.iter();
             let wall = limits.grp_wall_min.is_some_and(|most| used("wall") >= most);
-            wall || tres.any(|(name, most)| used(name) >= *most)
+            wall || tres.any(|most| used(&most.name) >= most.amount)
         });
         over.map(|(scope, _)| scope.clone()).collect()
     }
@@ -515,7 +518,7 @@ pub(crate) fn over_beside(
 ) -> Option<ExceededLimit> {
     let mut tres = least_of(job);
     // Not worked out, but not nothing: who has used up all has none of it left.
-    tres.push(("billing".to_owned(), 1));
+    tres.push("billing", 1);
     state.over_limit(job, &job.partition, &tres, Beside::Only(beside), now)
 }
 
@@ -531,12 +534,12 @@ enum Beside<'u> {
 }
 
 /// CPUs and nodes that a job asks for at least.
-fn least_of(job: &Job) -> Amounts {
+fn least_of(job: &Job) -> TresAmounts {
     let ask = &job.spec.ask;
-    vec![
-        ("cpu".to_owned(), u64::from(ask.min_cpus())),
-        ("node".to_owned(), u64::from(ask.min_nodes)),
-    ]
+    TresAmounts::from_iter([
+        ("cpu", u64::from(ask.min_cpus())),
+        ("node", u64::from(ask.min_nodes)),
+    ])
 }
 
 /// How sacctmgr writes it.

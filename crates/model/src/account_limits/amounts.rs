@@ -1,0 +1,108 @@
+//! Amounts of counted resources (TRES) under the names that limits have.
+
+use minicbor::{Decode, Encode};
+
+/// An amount of one counted resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct TresAmount {
+    /// `cpu`, `mem` (in MiB), `node`, `billing`, `gres/NAME`, `gres/NAME:TYPE`, `license/NAME`; older records may have others
+    /// (`energy`, `vmem`, `pages`, `fs/disk`), which have no effect.
+    #[n(0)]
+    pub name: String,
+    /// In units of the resource.
+    #[n(1)]
+    pub amount: u64,
+}
+
+impl TresAmount {
+    /// The amount of the resource of that name.
+    pub fn new(name: impl Into<String>, amount: u64) -> TresAmount {
+        let name = name.into();
+        TresAmount { name, amount }
+    }
+}
+
+/// Amounts of several resources, at most one of each name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct TresAmounts(#[n(0)] Vec<TresAmount>);
+
+impl TresAmounts {
+    /// No amounts.
+    pub const fn new() -> TresAmounts {
+        TresAmounts(Vec::new())
+    }
+
+    /// The amount of a resource, if there is one.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        let found = self.0.iter().find(|tres| tres.name == name);
+        found.map(|tres| tres.amount)
+    }
+
+    /// Adds an amount behind the others. There must be none of that name.
+    pub fn push(&mut self, name: impl Into<String>, amount: u64) {
+        self.0.push(TresAmount::new(name, amount));
+    }
+
+    /// Sets the amount of a resource, and sorts all by name.
+    pub fn set(&mut self, name: String, amount: u64) {
+        self.remove(&name);
+        self.0.push(TresAmount { name, amount });
+        self.sort();
+    }
+
+    /// Sorts them by name.
+    pub fn sort(&mut self) {
+        self.0.sort();
+    }
+
+    /// Removes the amount of a resource, if there is one.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|tres| tres.name != name);
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All in their order.
+    pub fn iter(&self) -> std::slice::Iter<'_, TresAmount> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a TresAmounts {
+    type Item = &'a TresAmount;
+    type IntoIter = std::slice::Iter<'a, TresAmount>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// Of names and amounts.
+impl<N: Into<String>> FromIterator<(N, u64)> for TresAmounts {
+    fn from_iter<I: IntoIterator<Item = (N, u64)>>(all: I) -> TresAmounts {
+        let all = all.into_iter();
+        TresAmounts(all.map(|(name, n)| TresAmount::new(name, n)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_encoded_as_pairs() {
+        let mut amounts = TresAmounts::new();
+        amounts.set("node".to_owned(), 4);
+        amounts.set("cpu".to_owned(), 1);
+        amounts.set("cpu".to_owned(), 2);
+        let pairs = vec![("cpu".to_owned(), 2_u64), ("node".to_owned(), 4)];
+        let bytes = minicbor::to_vec(&pairs).unwrap();
+        assert_eq!(minicbor::to_vec(&amounts).unwrap(), bytes);
+        assert_eq!(minicbor::decode::<TresAmounts>(&bytes).unwrap(), amounts);
+        assert_eq!((amounts.get("cpu"), amounts.get("mem")), (Some(2), None));
+    }
+}
