@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// The argument with which the launcher's program measures.
 pub(crate) const ARGUMENT: &str = "--cross-memory";
 
-/// What was found.
+/// The result of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CrossMemory {
     /// It works.

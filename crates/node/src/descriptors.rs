@@ -19,7 +19,7 @@ const ALONE: u8 = b'+';
 /// Maximum number of descriptors per message.
 const COME_MAX: usize = SrunStdio::COUNT;
 
-/// What srun passes for the only task of a step.
+/// The descriptors that srun passes for the only task of a step.
 #[derive(Debug)]
 pub(crate) struct SrunStdio {
     pub(crate) stdin: OwnedFd,

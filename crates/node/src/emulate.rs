@@ -38,7 +38,7 @@ use tokio::task::LocalSet;
 
 /// Shortest wait between dials.
 const RETRY_MIN: Duration = Duration::from_millis(50);
-/// Longest such wait.
+/// Longest delay between two attempts.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// Time between two versions of the report.
 const REPORT: Duration = Duration::from_millis(200);
@@ -117,7 +117,7 @@ pub struct EmulatedNode {
     pub numa_distances: Vec<u32>,
 }
 
-/// What to emulate.
+/// Options of the emulation.
 #[derive(Clone, Debug)]
 pub struct EmulateOptions {
     /// The nodes.
@@ -134,10 +134,10 @@ pub struct EmulateOptions {
     pub step_dir: Option<PathBuf>,
 }
 
-/// Speaks for the nodes until the controller tells all of them to stop.
+/// Represents the nodes until the controller orders all of them to stop.
 ///
 /// # Errors
-/// When there is no runtime, or another cluster's controller answers.
+/// There is no runtime, or the controller of another cluster answers.
 pub fn emulate(options: EmulateOptions) -> anyhow::Result<()> {
     failure::end_on_panic();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -368,7 +368,7 @@ impl RunningNode {
         })
     }
 
-    /// Takes a message; whether it says to stop.
+    /// Processes a message. Returns whether it orders the node to stop.
     fn on_message(&mut self, message: ToNode, out: &mut Vec<u8>) -> anyhow::Result<bool> {
         match message {
             ToNode::Sealed { orders, .. } => {

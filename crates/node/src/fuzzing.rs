@@ -1,5 +1,5 @@
-//! What fuzz targets reach of this crate: decoders of messages between the processes of a node, and the layout of steps.
-//! Not a part of its interface.
+//! Entry points of fuzz targets to this crate: decoders of messages between the processes of a node, and the layout
+//! of steps. Not a part of its interface.
 
 use crate::relay::control::{ToAgent, ToRelay};
 use crate::supervisor::lines::{SupervisorAnswer, SupervisorRequest};
@@ -49,7 +49,7 @@ pub fn decode(kind: usize, bytes: &[u8]) {
     }
 }
 
-/// What steps have of a node.
+/// The resources of a node that steps use.
 #[derive(Clone, Debug, Default)]
 pub struct InUse {
     /// CPUs.
@@ -71,7 +71,7 @@ pub struct Placed {
     pub tasks: Vec<u32>,
 }
 
-/// Lays a step out in an allocation of which other steps have something; none if it cannot be.
+/// Lays a step out in an allocation of which other steps use a part; `None` if the step does not fit.
 pub fn lay_out(alloc: &Allocation, spec: &StepSpec, in_use: &[InUse]) -> Option<Vec<Placed>> {
     let held = |use_: &InUse| StepUse {
         cpus: use_.cpus.clone(),

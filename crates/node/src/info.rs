@@ -1,4 +1,4 @@
-//! What the machine says of itself, for registration and health reports.
+//! The description of the machine for registration and health reports.
 
 use crate::numa::Numa;
 use crate::options::AgentOptions;
@@ -68,7 +68,8 @@ pub(crate) fn collect(options: &AgentOptions, agent_start: Timestamp) -> NodeInf
     }
 }
 
-/// What control groups can do for jobs, of which this process's parent starts the launcher.
+/// The control group features that jobs can use. They depend on the user of the launcher, which this process's parent
+/// starts as its own user.
 fn control_groups() -> String {
     let parent = format!("/proc/{}", std::os::unix::process::parent_id());
     let is_roots = fs::metadata(parent).is_ok_and(|of| of.uid() == 0);
@@ -82,7 +83,7 @@ fn control_groups() -> String {
     found.collect::<Vec<_>>().join(", ")
 }
 
-/// What the machine says of itself.
+/// Describes the machine.
 pub(crate) fn of_machine(agent_start: Timestamp) -> NodeInfo {
     let uname = nix::sys::utsname::uname().ok();
     let text = |f: fn(&nix::sys::utsname::UtsName) -> &std::ffi::OsStr| {

@@ -1,4 +1,5 @@
-//! What small forked children of the launcher and of step daemons do with a job's directory and files, as its user.
+//! Operations on a job's directory and files by small forked children of the launcher and of step daemons, which run
+//! as the job's user.
 
 use crate::sys;
 use nix::errno::Errno;

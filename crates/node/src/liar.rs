@@ -31,7 +31,7 @@ pub struct Liar {
     /// Where orders go, once root has attached it.
     orders: Option<File>,
     input: Frames,
-    /// What has come with messages.
+    /// Descriptors that came with messages.
     received: VecDeque<OwnedFd>,
     /// Control channels to step daemons, by job and step.
     channels: HashMap<(u64, u32), UnixStream>,
@@ -39,7 +39,7 @@ pub struct Liar {
     streams: HashMap<(u64, u32), SrunStdio>,
 }
 
-/// What the agent says of a step; without changes, it is the truth of a job with two CPUs.
+/// The agent's description of a step. Unchanged, it is true of a job with two CPUs.
 #[derive(Clone, Debug)]
 pub struct StepLie {
     /// The job.
@@ -58,11 +58,11 @@ pub struct StepLie {
     pub memory_mib: u64,
     /// Tasks on this node.
     pub tasks: u32,
-    /// Who it is to run as, with this group and as the only other one.
+    /// The user of the step, and its only group.
     pub uid: u32,
-    /// Where root is to make a directory for MPI, and what the name of that has in it.
+    /// The directory that root is to make for MPI, and the component of its name.
     pub mpi: Option<(String, String)>,
-    /// What to run.
+    /// The command.
     pub argv: Vec<String>,
     /// Where the step's end is to be written by root.
     pub result: String,
@@ -165,20 +165,20 @@ fn attempt_of(job: u64) -> JobAttempt {
     JobAttempt::new(JobId(job), Attempt(1))
 }
 
-/// What the liar has of a step that was given to a daemon.
+/// The liar's end of a step that was given to a daemon.
 #[derive(Debug)]
 pub struct Given {
-    /// What its task writes to standard output.
+    /// The standard output of the step's task.
     pub stdout: UnixStream,
     /// Srun's end of its line.
     _line: UnixStream,
 }
 
 impl Given {
-    /// What the task has written, up to its end.
+    /// The complete output of the task.
     ///
     /// # Errors
-    /// It does not end.
+    /// The output does not end.
     pub fn output(&mut self) -> io::Result<String> {
         self.stdout.set_read_timeout(Some(PATIENCE))?;
         let mut text = String::new();
@@ -187,7 +187,7 @@ impl Given {
     }
 }
 
-/// Streams for a step, and the other ends of them.
+/// Streams for a step, and their other ends.
 fn given() -> io::Result<(Given, SrunStdio)> {
     let (stdout, task_stdout) = UnixStream::pair()?;
     let (line, daemon_line) = UnixStream::pair()?;
@@ -206,10 +206,10 @@ fn given() -> io::Result<(Given, SrunStdio)> {
 }
 
 impl Liar {
-    /// Connects to the launcher of a spool directory, and says nothing.
+    /// Connects to the launcher of a spool directory without sending anything.
     ///
     /// # Errors
-    /// None listens.
+    /// No launcher listens.
     pub fn connect(spool: &Path) -> io::Result<Liar> {
         let stream = UnixStream::connect(socket_path(spool))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -223,7 +223,8 @@ impl Liar {
         })
     }
 
-    /// What root says before an agent gets the connection; as an agent where it has it.
+    /// Sends the message that root sends before it passes the connection to an agent; from then on the connection is
+    /// an agent's.
     ///
     /// # Errors
     /// The launcher is gone.
@@ -311,7 +312,7 @@ impl Liar {
         self.order(&LauncherCommand::BeginSession(controller.to_vec().into()))
     }
 
-    /// Passes on what a controller has sealed.
+    /// Passes orders on that a controller has sealed.
     ///
     /// # Errors
     /// The launcher is gone.
@@ -375,7 +376,7 @@ impl Liar {
         self.order(&LauncherCommand::ReleaseStepd { attempt, pid })
     }
 
-    /// Has so much kept of a job, under this number.
+    /// Makes the launcher keep an entry of this size for a job, under this number.
     ///
     /// # Errors
     /// The launcher is gone.
@@ -387,7 +388,7 @@ impl Liar {
         })
     }
 
-    /// Has a line written to the standard error of a job's script.
+    /// Makes the launcher write a line to the standard error of a job's script.
     ///
     /// # Errors
     /// The launcher is gone.
@@ -400,7 +401,7 @@ impl Liar {
         })
     }
 
-    /// Has a job forgotten.
+    /// Makes the launcher forget a job.
     ///
     /// # Errors
     /// The launcher is gone.

@@ -1,11 +1,11 @@
-//! What runs on a node: the supervisor, which is slurmd's own process; the agent, which it executes without privileges and
-//! which speaks with the controller and with users; the launcher that forks and waits for jobs and outlives both; and the step
-//! daemon (`stepd`) of each parallel step, which the launcher starts.
+//! The processes of a node: the supervisor, which is slurmd's own process; the agent, which communicates with the
+//! controller and with users and runs without privileges; the launcher, which starts jobs, waits for them, and
+//! outlives both; and the step daemon (`stepd`) of each parallel step, which the launcher starts.
 //!
-//! The binary calls [`run`] for the supervisor, and, when it is started under these names, which these processes do with
-//! their own executable, [`agent_main`] under [`AGENT_NAME`], [`launcher_main`] under [`LAUNCHER_NAME`], [`stepd_main`] under
-//! [`STEPD_NAME`], [`pmix_host_main`] under [`HOST_NAME`], [`relay_main`] under [`RELAY_NAME`], [`credential_main`] under
-//! [`CREDENTIAL_NAME`], and [`sack_main`] under [`SACK_NAME`].
+//! The binary calls [`run`] for the supervisor. The other processes are started by executing the same file under
+//! another name: [`agent_main`] under [`AGENT_NAME`], [`launcher_main`] under [`LAUNCHER_NAME`], [`stepd_main`] under
+//! [`STEPD_NAME`], [`pmix_host_main`] under [`HOST_NAME`], [`relay_main`] under [`RELAY_NAME`], [`credential_main`]
+//! under [`CREDENTIAL_NAME`], and [`sack_main`] under [`SACK_NAME`].
 #![warn(missing_docs)]
 
 mod agent;

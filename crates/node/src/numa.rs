@@ -1,4 +1,4 @@
-//! NUMA domains of the machine and how far they are from each other, as sysfs tells them.
+//! NUMA domains of the machine and their distances, from sysfs.
 
 use crate::topology::ranges;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub(crate) struct Numa {
     /// How many there are.
     pub(crate) domains: u32,
-    /// Distances, row by row; empty if the kernel does not tell them.
+    /// Distances, row by row; empty if the kernel does not report them.
     pub(crate) distances: Vec<u32>,
 }
 

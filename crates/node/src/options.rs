@@ -1,4 +1,4 @@
-//! What an agent must know when it starts. Everything else comes from the controller.
+//! The options of an agent at its start. Everything else comes from the controller.
 
 use minicbor::{Decode, Encode};
 use muster_model::node::NodeConfig;
@@ -39,7 +39,8 @@ pub struct AgentOptions {
     /// when absent.
     #[n(9)]
     pub launcher_program: Option<PathBuf>,
-    /// `SlurmdUser`: the account of the agent, where slurmd is root's. Root, or nothing, stands for one of its own.
+    /// `SlurmdUser`: the account of the agent if slurmd runs as root. With root, or without a value, the agent has an
+    /// account of its own.
     #[n(10)]
     pub slurmd_user: String,
     /// Where the controller is looked for if it is on another host.
@@ -50,12 +51,12 @@ pub struct AgentOptions {
     #[n(12)]
     #[cbor(default)]
     pub conf: String,
-    /// The command line, its name first, by which this program gets the configuration anew from the controller; empty on a node with
-    /// files of its own.
+    /// The command line, its name first, by which this program fetches the configuration from the controller again;
+    /// empty on a node with configuration files of its own.
     #[n(13)]
     #[cbor(default)]
     pub fetch: Vec<String>,
-    /// What the node says of itself, where no file needs to name it (`slurmd -Z`).
+    /// The node's description of itself, for nodes that are in no configuration file (`slurmd -Z`).
     #[n(14)]
     pub dynamic: Option<Box<NodeConfig>>,
     /// `SlurmdSpoolDir` as slurm.conf has it, with `%n` and `%h`: where agents of other nodes on this machine are.
@@ -76,7 +77,7 @@ pub struct NetworkOptions {
     /// `AuthInfo`.
     #[n(2)]
     pub auth_info: Option<String>,
-    /// The number of `SlurmUser`, who alone can use the credential.
+    /// The number of `SlurmUser`, the only user who can use the credential.
     #[n(3)]
     pub receiver_uid: u32,
     /// `TCPTimeout`, seconds.
@@ -85,21 +86,22 @@ pub struct NetworkOptions {
     /// `SlurmdPort`, at which other hosts reach this node's steps; none if there are no other hosts.
     #[n(5)]
     pub port: Option<u16>,
-    /// What they connect to, with the port.
+    /// The address and port to which they connect.
     #[n(6)]
     pub place: String,
     /// Where the cluster's key is, with auth/slurm: the directory of slurm.conf.
     #[n(7)]
     #[cbor(default)]
     pub key_dir: PathBuf,
-    /// The directory that has the node's own key, if it has one: `SlurmdSpoolDir`, or what a host uses without slurm.conf.
+    /// The directory of the node's own key, if it has one: `SlurmdSpoolDir`, or the directory that a host without
+    /// slurm.conf uses.
     #[n(8)]
     #[cbor(default)]
     pub node_key: PathBuf,
 }
 
 impl AgentOptions {
-    /// What the configuration claims of the machine's CPUs.
+    /// The configuration's statements about the machine's CPUs.
     pub(crate) fn claim(&self) -> MachineClaim {
         MachineClaim {
             cpus: self.claimed_cpus,

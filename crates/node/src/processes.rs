@@ -235,7 +235,7 @@ pub(crate) fn is_all_of(pid: i32, uid: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// Nobody found such a process again: it outlived its job, and its job was started twice.
+    /// Such a process was never found again: it outlived its job, and the job was started a second time.
     #[test]
     fn a_process_is_known_whatever_its_name_is() {
         let of = |name: &[u8]| {
@@ -250,7 +250,7 @@ mod tests {
         assert!(Stat::parse(b"12 (sleep").is_none());
     }
 
-    /// Counts what is read of it.
+    /// Counts the bytes that are read.
     struct Counted<R>(R, u64);
 
     impl<R: Read> Read for &mut Counted<R> {

@@ -9,7 +9,7 @@ const BURST: usize = 256;
 /// Why [`each_ended`] stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReapResult {
-    /// It has collected as many as it may: more may have ended, and no signal will say so.
+    /// The limit of one call is reached: more children may have ended, and no further signal announces them.
     Burst,
     /// Children run.
     Running,

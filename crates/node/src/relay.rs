@@ -109,7 +109,7 @@ fn run() -> anyhow::Result<()> {
 /// Receives the agent's answer to a question.
 type Answer = oneshot::Sender<Result<VerifiedPeer, String>>;
 
-/// Who may connect.
+/// A peer whose identity has been verified.
 struct VerifiedPeer {
     secret: [u8; SECRET],
     /// The socket to connect to; `None` for the agent itself.
@@ -345,7 +345,8 @@ impl Relay {
 mod tests {
     use super::*;
 
-    /// Where the agent had not read enough, it never knew, and kept for each such connection what it was to do with it.
+    /// Earlier, when the agent had not read enough, it never learned that connections had ended, and kept their state
+    /// for ever.
     #[tokio::test]
     async fn a_connection_that_is_gone_is_reported_once_the_agent_reads() {
         const NONE: StrangerId = 0;

@@ -42,7 +42,7 @@ pub(crate) fn proof(credential: &JobCredential, key: &ByteVec) -> (Vec<u8>, [u8;
     (credential, channel_secret(key))
 }
 
-/// Connects to another node's relay: a socket that leads to what the credential names there.
+/// Connects to another node's relay. Returns a socket that leads to the process that the credential names there.
 pub(crate) async fn connect(
     place: &str,
     credential: &JobCredential,

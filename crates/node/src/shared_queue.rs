@@ -122,7 +122,8 @@ mod tests {
         assert_eq!(Rc::strong_count(&large), 1);
     }
 
-    /// What is slowly taken, and added to as fast, does not keep what was taken.
+    /// A queue from which a receiver slowly takes data, while a sender adds to it at the same rate, does not retain
+    /// data that was taken.
     #[test]
     fn pieces_that_were_taken_go() {
         let mut queue = SharedQueue::default();

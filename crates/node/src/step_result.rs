@@ -7,7 +7,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// What a file says: how a step ended, and what was to be kept of it by a launcher that may not know the step.
+/// Reads a result file: the end of a step, and the entries that a launcher is to keep of it, which may not know the
+/// step.
 pub(crate) fn read(path: &Path) -> Option<(StepEnd, KeptEntries)> {
     let bytes = fs::read(path).ok()?;
     let mut parts = minicbor::Decoder::new(&bytes);
@@ -38,7 +39,7 @@ mod tests {
     use muster_model::time::Timestamp;
     use muster_node_core::messages::KeptEntry;
 
-    /// What a daemon of the version that brought these files left.
+    /// The result file of a step daemon of the first version with such files.
     const RESULT: &str = "8505820300058b05060700600000000000001903e8818207420102";
 
     fn end() -> StepEnd {

@@ -1,6 +1,6 @@
 //! System calls that neither std nor nix offers in the form needed here. Nearly all `unsafe` of this crate is in this
-//! file and those below it, and nothing here knows what a job is. The rest is in `cross_memory::probe`, a program of its own that
-//! measures one system call, and in the test of the agent's filter of them.
+//! file and those below it, and nothing here depends on jobs. The rest is in `cross_memory::probe`, a separate
+//! program that measures one system call, and in the test of the agent's system call filter.
 #![allow(unsafe_code)]
 
 pub(crate) mod cells;
@@ -48,7 +48,7 @@ fn number(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
-/// Which side of a fork this is.
+/// The side of a fork.
 pub(crate) enum Fork {
     /// The new process.
     Child,
@@ -66,10 +66,10 @@ pub(crate) fn fork() -> io::Result<Fork> {
     }
 }
 
-/// Words for exec(2), made ready ahead of the fork.
+/// Arguments of exec(2), built before the fork: a child that shares its parent's memory must not allocate.
 #[derive(Debug)]
 pub(crate) struct Words<'a> {
-    /// What `pointers` leads to.
+    /// Owner of the strings that `pointers` points to.
     _owned: Vec<CString>,
     _borrowed: PhantomData<&'a CStr>,
     /// Pointers to the words, room for one more, and the null that ends them.
@@ -81,7 +81,7 @@ impl<'a> Words<'a> {
         Words::with([], words)
     }
 
-    /// Those, and then `words`.
+    /// The words of `borrowed`, then `words`.
     pub(crate) fn with(
         borrowed: impl IntoIterator<Item = &'a CStr>,
         words: Vec<CString>,
@@ -96,7 +96,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Each of them.
+    /// All words.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &CStr> {
         let words = self.pointers.iter().take_while(|w| !w.is_null());
         // SAFETY: those that are not null are of strings that live as long as this.
@@ -135,7 +135,7 @@ pub(crate) fn exec(
     nix::errno::Errno::last()
 }
 
-/// The same in a child that shares its parent's memory.
+/// As [`exec`], in a child that shares its parent's memory.
 pub(crate) fn exec_bare(program: &CStr, words: &Words<'_>, environment: &Words<'_>) -> bare::Errno {
     // SAFETY: both lists end in null and lead to strings that end in NUL and outlive the call.
     unsafe {
@@ -147,7 +147,7 @@ pub(crate) fn exec_bare(program: &CStr, words: &Words<'_>, environment: &Words<'
     }
 }
 
-/// The same of the program that a descriptor is open for.
+/// As [`exec_bare`], for a program that is open as a descriptor.
 pub(crate) fn exec_file_bare(
     program: RawFd,
     words: &Words<'_>,
@@ -163,7 +163,7 @@ pub(crate) fn exec_file_bare(
     }
 }
 
-/// Leaves processors to others: for work that nobody waits for.
+/// Lowers the priority of this process, for work that nobody waits for.
 pub(crate) fn lower_priority() {
     // SAFETY: setpriority(2) has no preconditions. It cannot fail for this process and a lower priority.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
@@ -175,7 +175,7 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Has the runtime tell when a socket of the standard library's is ready.
+/// Registers a socket of the standard library with the runtime for readiness events.
 pub(crate) fn watch<T: Into<OwnedFd> + AsRawFd>(
     socket: T,
     interest: Interest,
@@ -184,16 +184,16 @@ pub(crate) fn watch<T: Into<OwnedFd> + AsRawFd>(
     Ok(unsafe { AsyncFd::register_with_interest(socket, interest) }?)
 }
 
-/// Whether the other side of a Unix socket has read all that was sent to it. Where that is not known, it has not.
+/// Whether the peer of a Unix socket has read everything that was sent to it; false if that is unknown.
 pub(crate) fn is_all_read(socket: BorrowedFd<'_>) -> bool {
     unread_bytes(socket).is_ok_and(|left| left == 0)
 }
 
-/// Bytes that were sent by a Unix socket and that the other side has not read, with what the kernel needs for them; those sent by TCP
-/// that have not come to the other side.
+/// Bytes sent on a socket that the peer has not taken yet. For a Unix socket: bytes not yet read, including the
+/// kernel's overhead. For TCP: bytes not yet acknowledged.
 ///
 /// # Errors
-/// It is no socket.
+/// The descriptor is no socket.
 pub(crate) fn unread_bytes(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut left: libc::c_int = 0;
     // SAFETY: the request writes one int, which `left` is, and the descriptor is borrowed.
@@ -214,26 +214,27 @@ pub(crate) fn has_hung_up(socket: &impl AsRawFd) -> bool {
     poll(&mut fds, 0).is_err() || fds[0].revents != 0
 }
 
-/// Fills a few bytes with what nobody can guess.
+/// Fills a short buffer with random bytes from the kernel.
 pub(crate) fn fill_randomly(bytes: &mut [u8]) -> io::Result<()> {
     // SAFETY: the kernel writes no more than the length that it is given with the pointer, of one slice.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    // So few bytes come at once.
+    // The kernel returns such small requests completely.
     if usize::try_from(got).ok() == Some(bytes.len()) {
         return Ok(());
     }
     Err(io::Error::last_os_error())
 }
 
-/// 16 bytes that nobody can guess.
+/// 16 random bytes from the kernel.
 pub(crate) fn random_key() -> minicbor::bytes::ByteVec {
     let mut key = vec![0; 16];
     fill_randomly(&mut key).expect("the kernel has random bytes once it is up");
     key.into()
 }
 
-/// Descriptors that are sent to a socket, and to those accepted by it, are refused by the kernel: their sender gets an error
-/// (`SO_PASSRIGHTS`, Linux 6.16). Older kernels do not know of it; there, the reader closes what it received.
+/// Makes the kernel refuse descriptors that are sent to this socket, or to sockets that it accepts: their sender gets
+/// an error (`SO_PASSRIGHTS`, Linux 6.16). On older kernels this does nothing, and the reader closes received
+/// descriptors.
 pub(crate) fn refuse_descriptors(socket: &impl AsRawFd) -> io::Result<()> {
     const SO_PASSRIGHTS: libc::c_int = 83;
     let off: libc::c_int = 0;
@@ -294,10 +295,10 @@ pub(crate) fn close_from(first: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
 }
 
-/// Makes these descriptors 3 and up, inherited across exec, and closes all others but the standard ones: for forked
-/// children.
+/// Moves these descriptors to 3 and up, inherited across exec, and closes all others except the standard ones: for
+/// forked children.
 pub(crate) fn keep_only(kept: &[RawFd]) -> io::Result<()> {
-    // Above what is open, so that none overwrites another; then down to fixed numbers.
+    // First to numbers above all open ones, so that none overwrites another, then down to the fixed numbers.
     let high: io::Result<Vec<RawFd>> = kept.iter().map(|fd| dup_high(*fd)).collect();
     for (target, fd) in (3..).zip(high?) {
         dup_to(fd, target)?;
@@ -342,7 +343,7 @@ pub(crate) fn close_inherited(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Those of these soft limits that this process has otherwise.
+/// Those of the soft limits whose value in this process differs.
 pub(crate) fn other_limits(soft: &[SoftLimit]) -> Vec<SoftLimit> {
     let differs = |soft: &&SoftLimit| {
         let own = own_limit(soft.resource);
@@ -419,26 +420,27 @@ pub(crate) fn become_subreaper() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
 }
 
-/// The kernel kills this process when its parent ends. Has to be said again after a change of user.
+/// Makes the kernel kill this process when its parent ends. A change of user resets this, so it has to be called
+/// again.
 pub(crate) fn die_with_parent() {
     // SAFETY: this prctl takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
 }
 
-/// As [`die_with_parent`]; whether that parent is still there.
+/// As [`die_with_parent`]. Returns whether the parent still exists.
 pub(crate) fn die_with_parent_of(parent: u32) -> bool {
     die_with_parent();
     std::os::unix::process::parent_id() == parent
 }
 
-/// Lets other processes of the user look into this one, as after exec(2).
+/// Allows other processes of the user to trace this one, as after exec(2).
 pub(crate) fn set_dumpable() {
     // SAFETY: this prctl takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
 }
 
-/// Where Yama lets only ancestors look into a process, lets this one and what comes from it look into this process,
-/// before and after exec(2). On other kernels it does nothing.
+/// Where Yama allows only ancestors to trace a process: allows `ancestor` and its descendants to trace this process,
+/// before and after exec(2). Without Yama it does nothing.
 pub(crate) fn allow_attach(ancestor: u32) {
     // SAFETY: this prctl takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::from(ancestor), 0, 0, 0) };
@@ -454,7 +456,7 @@ pub(crate) fn block_signals() {
     }
 }
 
-/// Lets sleeps of this process, and of what comes of it, end late by so much.
+/// Allows the kernel to delay timers of this process, and of its children, by up to `slack`.
 pub(crate) fn set_timer_slack(slack: std::time::Duration) {
     let ns = libc::c_ulong::try_from(slack.as_nanos()).unwrap_or(libc::c_ulong::MAX);
     // SAFETY: prctl takes numbers only here.
@@ -507,7 +509,7 @@ struct PidfdInfo {
 
 const _: () = assert!(std::mem::size_of::<PidfdInfo>() == 64);
 
-/// The wait status of a process that somebody else has reaped. Kernels before 6.15 do not tell.
+/// The wait status of a process that another process has reaped. Kernels before 6.15 do not report it.
 pub(crate) fn exit_of_reaped(pidfd: BorrowedFd) -> Option<i32> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     let mut info = PidfdInfo {
@@ -675,7 +677,7 @@ pub(crate) fn set_memory_policy(mode: MemoryMode, domains: &CpuSet) -> io::Resul
     let words = bitmap(domains);
     let (nodes, bits) = match mode {
         MemoryMode::Local => (std::ptr::null(), 0),
-        // The kernel takes one bit less than the length says.
+        // The kernel uses one bit less than the given length.
         MemoryMode::Bind | MemoryMode::Prefer => (words.as_ptr(), words.len() * 64 + 1),
     };
     // SAFETY: the number of bits is that of the live buffer, which the kernel only reads.
@@ -683,7 +685,7 @@ pub(crate) fn set_memory_policy(mode: MemoryMode, domains: &CpuSet) -> io::Resul
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
 }
 
-/// A set as the kernel takes it. No node has others.
+/// A set as a bit mask for the kernel. Domains of higher numbers do not exist.
 pub(crate) fn bitmap(set: &CpuSet) -> Vec<u64> {
     let known = || set.iter().filter(|n| *n < NODE_CPUS_MAX);
     let highest = known().last().unwrap_or(0);

@@ -72,15 +72,15 @@ pub(crate) fn apply() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls by the x32 convention have the same architecture as others, and numbers of their own from this bit on: the lists above
-/// know none of them.
+/// System calls of the x32 ABI have the same architecture number, and call numbers from this bit on, which are in
+/// none of the lists above.
 fn without_x32() -> BpfProgram {
     const X32_BIT: u32 = 0x4000_0000;
     let (load_word, jump_if_at_least, give) = (0x20, 0x35, 0x06);
     let step = |code, jt, k| sock_filter { code, jt, jf: 0, k };
     let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
     vec![
-        // The number comes first in what a filter looks at.
+        // The number is the first field of a filter's input.
         step(load_word, 0, 0),
         step(jump_if_at_least, 1, X32_BIT),
         step(give, 0, libc::SECCOMP_RET_ALLOW),
@@ -114,7 +114,7 @@ mod tests {
     use nix::errno::Errno;
     use nix::sched::{CloneFlags, unshare};
 
-    /// Where the kernel has x32 calls, execution of a program is one of them.
+    /// Where the kernel supports x32 calls, one of them executes a program.
     #[test]
     #[allow(unsafe_code)]
     fn calls_by_another_convention_are_refused() {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(filtered.join().unwrap(), (-1, Errno::EPERM));
     }
 
-    /// On a thread of its own: a filter is its thread's and of those that come of it.
+    /// Runs on its own thread, because a filter applies to its thread and to threads that it starts.
     #[test]
     fn programs_and_name_spaces_are_refused_and_threads_are_not() {
         let filtered = std::thread::spawn(|| {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What the configuration says of a node.
+/// The configuration of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Claim {
     /// `CPUs`.
@@ -20,7 +20,7 @@ struct Claim {
 /// Where the kernel describes the machine.
 const SYSTEM: &str = "/sys/devices/system";
 
-/// How many sockets, cores and threads this machine has, as a line of slurm.conf says it.
+/// The numbers of sockets, cores and threads of this machine, in the form of slurm.conf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Hardware threads that are online.
@@ -33,7 +33,7 @@ pub struct Shape {
     pub threads_per_core: u32,
 }
 
-/// What of a machine counts as a socket.
+/// The unit of a machine that counts as a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SocketUnit {
     /// A package.
@@ -104,7 +104,7 @@ struct Thread {
     cpu: u32,
 }
 
-/// Reads what the kernel says of this machine.
+/// Reads the kernel's description of this machine.
 pub(crate) fn read_machine(claimed: MachineClaim) -> Machine {
     let root = Path::new(SYSTEM);
     let topology = if claimed.shared {
@@ -124,10 +124,10 @@ pub(crate) fn read_machine(claimed: MachineClaim) -> Machine {
     Machine::new(topology, memory_ldoms(root))
 }
 
-/// The machine below `root` (`/sys/devices/system`), seen through what the configuration claims of it.
+/// Reads the machine below `root` (`/sys/devices/system`) and matches it with the configuration.
 ///
 /// # Errors
-/// Why tasks cannot be bound by this: the claim is of another machine.
+/// The configuration describes another machine, so tasks cannot be bound.
 fn read_topology(root: &Path, usable: &CpuSet, claim: Claim) -> Result<CpuTopology, String> {
     let mut threads = threads(root, usable);
     if threads.is_empty() {
@@ -314,7 +314,7 @@ mod tests {
         );
         let by = |socket| Shape::read(&root, socket);
         assert_eq!(by(SocketUnit::NumaDomain), Some(shape(16, 4, 2, 2)));
-        // Caches that are not described are those of the domains.
+        // Without a description of caches, the cache domains equal the NUMA domains.
         assert_eq!(by(SocketUnit::Cache), Some(shape(16, 4, 2, 2)));
         // Some threads are off.
         fs::write(root.join("cpu/online"), "0-8\n").unwrap();

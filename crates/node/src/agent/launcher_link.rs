@@ -164,8 +164,8 @@ mod tests {
         (link.reader.into(), OrderLink::new(link.writer).unwrap())
     }
 
-    /// What the agent receives from a launcher that sends this and then waits, if it is accepted;
-    /// else the connection is closed.
+    /// Returns the inputs that the agent receives from a launcher that sends these events and then waits. If the
+    /// launcher is not accepted, its connection is closed.
     async fn inputs_of(said: &[LauncherEvent], is_used: bool) -> Vec<Input> {
         let (near, mut far) = UnixStream::pair().unwrap();
         let frames: Vec<u8> = said.iter().flat_map(frame::encode).collect();

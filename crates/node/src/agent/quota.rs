@@ -535,7 +535,7 @@ mod tests {
         assert!(quotas.client(1).is_some(), "users have places of their own");
     }
 
-    /// With the key of a job one can be each of its nodes: each name had a share of its own.
+    /// A holder of a job's key can claim to be any of the job's nodes. Earlier, each claimed name had its own share.
     #[test]
     fn agents_of_a_job_leave_connections_for_those_of_other_jobs() {
         let quotas = Quotas::new(0, 524_288);
@@ -578,7 +578,7 @@ mod tests {
         assert_eq!(quotas.0.lock().unwrap().all_clients, 0);
     }
 
-    /// Each name that one gave itself had a share of its own, without end.
+    /// Earlier, a client could claim any number of names, and each name had its own share.
     #[test]
     fn all_agents_together_have_a_bound() {
         let quotas = Quotas::new(0, 20_000);
@@ -619,7 +619,7 @@ mod tests {
         assert!(inner.users.is_empty() && inner.of_users.requests.all() == 0);
     }
 
-    /// Three users had all room, and the log named the one who was refused.
+    /// Three users had used all room, and the log named the user who was refused instead.
     #[test]
     fn requests_of_others_have_room_however_many_users_take_what_they_can() {
         let quotas = Quotas::new(0, 20_000);

@@ -253,8 +253,8 @@ mod tests {
         assert!(link.verified().is_empty());
     }
 
-    /// Answers that the kernel did not keep were lost, and questions refused as if there were no agent: strangers who came many
-    /// at a time kept others' steps off the node.
+    /// Earlier, answers that did not fit into the kernel's buffer were lost, and questions were refused as if there
+    /// were no agent: many simultaneous connections of strangers kept steps of other users off the node.
     #[tokio::test]
     async fn no_question_and_no_answer_is_lost_however_many_there_are() {
         const COUNT: u64 = 1024;

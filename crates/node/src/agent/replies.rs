@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(out.account.waiting.load(Relaxed), 0);
     }
 
-    /// Each of a thousand connections had a bound of its own.
+    /// Earlier, each of a thousand connections had its own limit.
     #[tokio::test]
     async fn what_a_user_does_not_read_is_bounded_by_user_and_for_all() {
         let first = ByteCount::new(UNREAD);

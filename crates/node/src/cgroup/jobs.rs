@@ -498,7 +498,8 @@ mod tests {
     use super::*;
     use muster_model::ids::{Attempt, JobId};
 
-    /// A group that was not recognized was taken for what is left of no job: all in it was killed when a launcher followed another.
+    /// Earlier, a group that the next launcher did not recognize was taken for the remains of no job, and all
+    /// processes in it were killed.
     #[test]
     fn each_group_is_the_attempts_that_it_was_made_for() {
         let run = |job, attempt| JobAttempt::new(JobId(job), Attempt(attempt));

@@ -16,7 +16,7 @@ pub struct ControllerUse {
 }
 
 impl ControllerUse {
-    /// What it is about.
+    /// The name to use in messages.
     pub fn name(&self) -> &'static str {
         match self.controller {
             Controller::Freezer => "processes",

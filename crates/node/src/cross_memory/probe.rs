@@ -23,7 +23,7 @@ const PIECES: usize = 8;
 /// Time limit of the whole measurement, seconds.
 const PATIENCE_S: u32 = 10;
 
-/// What both processes see.
+/// Memory that both processes share.
 #[repr(C)]
 struct Shared {
     /// Pieces that the parent has written; the child removes them.
@@ -38,7 +38,7 @@ struct Shared {
     ring: [u8; PIECE * PIECES],
 }
 
-/// Prints what it finds.
+/// Prints the result of the measurement.
 pub(crate) fn main() -> std::process::ExitCode {
     match measure() {
         Ok(found) => {
@@ -182,7 +182,7 @@ fn child(shared: &Shared, parent: u32, message: &[u8]) {
     shared.copy.store(copy, Ordering::Release);
 }
 
-/// Copies what is at the same address in the parent.
+/// Copies a message from the same address in the parent.
 fn read_from(parent: u32, message: &[u8], target: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec {
         iov_base: target.as_mut_ptr().cast(),

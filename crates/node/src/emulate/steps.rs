@@ -1,9 +1,9 @@
-//! Emulated nodes take part in steps that are led by a real one: they start step daemons that have no tasks, pass on
-//! what is for nodes below them in the tree as agents and step daemons do, and tell of ends. Each task prints nothing
-//! and ends at once, with success. Nothing is led from here: an emulated node refuses srun.
+//! Emulated nodes take part in steps that a real node leads: they start step daemons without tasks, pass messages on
+//! to the nodes below them in the tree as agents and step daemons do, and report ends. Each task prints nothing and
+//! ends at once, with success. An emulated node leads no step: it refuses srun.
 //!
-//! Anybody may connect. What agents ask each other is done for those that know the job's key; users have as many connections
-//! and bytes of requests as at an agent, and as little time to send them.
+//! Anybody may connect. Requests of agents are accepted only with the key of the job. Users have the same limits as
+//! at a real agent: connections, bytes of requests, and time to send them.
 
 use crate::agent::Peers;
 use crate::agent::quota::{Client, Quotas};
@@ -42,7 +42,7 @@ const REQUEST_WAIT: Duration = Duration::from_secs(10);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Shortest wait between tries to report ends to the lead.
 const DELIVERY_MIN: Duration = Duration::from_millis(50);
-/// Longest such wait.
+/// Longest delay between two deliveries.
 const DELIVERY_MAX: Duration = Duration::from_secs(5);
 /// Memory for the stack of a thread that plays a step daemon.
 const STACK: usize = 256 << 10;
@@ -54,7 +54,7 @@ struct ReportedEnds {
     done: oneshot::Sender<()>,
 }
 
-/// What a node knows of jobs that steps could be of.
+/// The jobs of a node, as far as steps need them.
 #[derive(Default)]
 pub(super) struct Grants {
     known: RefCell<HashMap<JobId, ByteVec>>,
@@ -334,7 +334,7 @@ async fn report_ends(peers: &Peers, launch: &StepLaunch, ends: Vec<NodeEnd>) {
     }
 }
 
-/// What a client asks; nothing if it hangs up before.
+/// Reads a client's request; `None` if the client disconnects before.
 async fn read_request(
     stream: &mut UnixStream,
     client: &Client,
@@ -452,7 +452,7 @@ struct NodePosition {
 }
 
 impl NodePosition {
-    /// What is answered to a message.
+    /// Processes a message and returns the encoded answers.
     fn on_message(&mut self, launch: &StepLaunch, message: ToStepd) -> anyhow::Result<Vec<u8>> {
         let mut out = Vec::new();
         match (message, self.tree.as_mut()) {
@@ -507,7 +507,7 @@ impl NodePosition {
     }
 }
 
-/// All that a node whose tasks do nothing has to say.
+/// All messages of a node whose tasks do nothing.
 fn words(launch: &StepLaunch) -> Vec<FromStepd> {
     let here = launch
         .tasks

@@ -150,8 +150,8 @@ fn in_child(act: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
     }
 }
 
-/// The exit status of what makes or removes directories; what failed is in the log. A lack is not the node's fault: jobs can use
-/// up what there is, and give it back.
+/// The exit status of a process that makes or removes directories; the log has the failure. A shortage, for example
+/// of inodes, is no fault of the node: jobs can cause it, and end it.
 fn exit_code(done: io::Result<()>) -> i32 {
     match done {
         Ok(()) => 0,
@@ -170,7 +170,7 @@ fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
     move |e| os_error::named(what, e)
 }
 
-/// Those of a job.
+/// The directories of a job.
 struct Container<'a> {
     of: &'a JobContainer,
     /// Environment of the site's programs.
@@ -252,7 +252,7 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// Those of `Dirs` that are not in memory.
+    /// The directories of `Dirs` that are not in memory.
     fn on_disk(&self) -> impl Iterator<Item = &String> {
         let dirs = self.of.settings.dirs.iter();
         dirs.filter(|dir| *dir != SHARED_MEMORY)

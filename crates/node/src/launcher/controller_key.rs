@@ -25,11 +25,11 @@ pub(super) fn check(spool: &Path, cluster: &str, key: &[u8]) -> Result<(), Strin
     }
 }
 
-/// Has the key of a cluster's controller be this one from now on, which was shown by who made the token for this node: the launcher
-/// believes no other then, and not the first that it sees.
+/// Pins the key of a cluster's controller. The key comes from the administrator who made the token for this node.
+/// From then on the launcher accepts this key only, instead of the first that it sees.
 ///
 /// # Errors
-/// It cannot be kept.
+/// The key cannot be stored.
 pub fn pin_controller(spool: &Path, cluster: &str, key: &[u8]) -> io::Result<()> {
     let path = key_path(spool, cluster);
     match fs::read(&path) {
@@ -41,7 +41,7 @@ pub fn pin_controller(spool: &Path, cluster: &str, key: &[u8]) -> io::Result<()>
 /// Keeps a controller's key: whole, whenever the disk is full or the machine stops, as a part of one would be another key.
 fn pin(path: &Path, key: &[u8]) -> io::Result<()> {
     let next = path.with_extension("next");
-    // What is there was left by a power failure, or is a link of somebody's.
+    // The existing file was left by a power failure, or is a link that another user made.
     match fs::remove_file(&next) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
@@ -84,7 +84,7 @@ mod tests {
         fs::remove_dir_all(&dir).unwrap();
     }
 
-    /// Half of a key is written, as where a disk is full: in a process of its own, whose files may be that long.
+    /// A full disk cuts a key off in the middle. The test limits the length of files for a process of its own.
     #[test]
     fn a_full_disk_leaves_no_part_of_a_key() {
         let dir = dir("pin");
@@ -101,14 +101,14 @@ mod tests {
         }
         assert!(!path.exists());
         assert_eq!(fs::read(&next).unwrap(), [7; 16]);
-        // What an earlier try has left is no part of the next one.
+        // The remains of an earlier attempt are no part of the next.
         pin(&path, &[7; 32]).unwrap();
         assert_eq!(fs::read(&path).unwrap(), [7; 32]);
         assert!(!next.exists());
         fs::remove_dir_all(&dir).unwrap();
     }
 
-    /// Who could put a link there had root write where it led.
+    /// A user who could make a link there had root write to the link's target.
     #[test]
     fn a_link_in_the_place_of_a_new_key_is_not_followed() {
         let dir = dir("link");

@@ -93,7 +93,8 @@ mod tests {
         command
     }
 
-    /// What it answers is believed: a job of the user nobody could have had any groups, root's with them.
+    /// The launcher trusts the answer of the look-up. When the look-up ran as the user nobody, a job of that user
+    /// could forge any groups, root's included.
     #[test]
     fn no_job_looks_into_a_look_up_or_signals_it() {
         const NOBODY: u32 = 65_534;

@@ -71,7 +71,7 @@ struct MeasureOrder {
     /// The processes.
     #[n(0)]
     listed: ProcessList,
-    /// What to measure.
+    /// The kind of measurement.
     #[n(1)]
     wanted: ProcessQuery,
 }

@@ -235,12 +235,12 @@ impl Membership {
         }
     }
 
-    /// Whether a process may belong to a job, as far as sessions tell.
+    /// Whether a process may belong to a job, as far as audit sessions show.
     pub(super) fn may_be_of(&self, attempt: JobAttempt, pid: i32) -> bool {
         !self.works || self.of(pid) == Belongs::To(attempt)
     }
 
-    /// Whether sessions tell to which job processes belong.
+    /// Whether audit sessions show to which job a process belongs.
     pub(super) fn knows_sessions(&self) -> bool {
         self.works
     }

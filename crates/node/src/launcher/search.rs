@@ -545,7 +545,8 @@ mod tests {
         std::fs::remove_dir_all(&spool).unwrap();
     }
 
-    /// What a look-up had started kept its answer open; when that was late, the number of the look-up was killed, which had ended.
+    /// Earlier, a process that a look-up had started kept the answer's pipe open. When the answer was late, the
+    /// launcher killed the number of the look-up, which had ended already.
     #[test]
     fn a_helper_that_was_collected_is_not_killed() {
         let spool = std::env::temp_dir().join(format!("muster-helper.{}", std::process::id()));

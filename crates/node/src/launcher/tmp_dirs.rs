@@ -197,7 +197,8 @@ mod tests {
         }
     }
 
-    /// Each job had a process of its own, which a user's file system that does not answer could hold up.
+    /// Earlier, each job had its own process, and a user's file system that did not answer could block any number of
+    /// them.
     #[test]
     fn a_user_has_one_process_at_a_time() {
         let mut removals = Removals::default();
@@ -221,7 +222,7 @@ mod tests {
         assert!(removals.0.is_empty());
     }
 
-    /// Each group of a user's jobs had a process of its own.
+    /// Earlier, each group of a user's jobs had its own process.
     #[test]
     fn a_user_with_jobs_in_two_groups_has_one_process_at_a_time() {
         let mut removals = Removals::default();
@@ -265,7 +266,8 @@ mod tests {
         assert_eq!(removals.next_ms(), Some(3000));
     }
 
-    /// Those of a user whose process still ran, and those of a user's second group, stayed without a line in the log.
+    /// Earlier, directories of a user whose process still ran, and directories of a user's second group, stayed
+    /// without a line in the log.
     #[test]
     fn at_the_launchers_end_all_are_removed_whatever_runs() {
         let mut removals = Removals::default();

@@ -220,7 +220,8 @@ fn send<T: Encode<()>>(socket: &OwnedFd, message: &T, with: Option<&OwnedFd>) ->
 mod tests {
     use super::*;
 
-    /// Who came when there was room again was sent before all that had waited for it, as often as there was any.
+    /// Earlier, a connection that came when there was room again was sent before all that had waited, however often
+    /// this happened.
     #[tokio::test]
     async fn nobody_sends_before_those_who_wait() {
         const LATEST: u64 = 9;

@@ -39,7 +39,7 @@ enum ByteOwner {
 }
 
 impl Owner {
-    /// For whom what is kept counts; for nobody where it is root's.
+    /// The owner whose buffered bytes are limited; none for root.
     fn of_bytes(&self) -> Option<ByteOwner> {
         match self {
             Owner::User(0) => None,
@@ -62,7 +62,7 @@ impl fmt::Display for Owner {
 #[derive(Debug)]
 pub(super) struct Shares {
     counts: RefCell<HashMap<Owner, u64>>,
-    /// What is kept of the connections of each user, and of the agents of each job, that have any, and a count of all.
+    /// Buffered bytes of each user, and of the agents of each job, that have connections, and a total of all.
     bytes: RefCell<HashMap<ByteOwner, ByteCount>>,
     all_bytes: ByteCount,
     /// Connections of agents by job.
@@ -125,7 +125,7 @@ impl Shares {
 }
 
 impl Share {
-    /// What is kept of the owner's connections; absent if that has no limit.
+    /// The count of the owner's buffered bytes; absent if the owner has no limit.
     pub(super) fn bytes(&self) -> Option<ByteCount> {
         let owner = self.owner.of_bytes()?;
         let mut bytes = self.shares.bytes.borrow_mut();
@@ -189,7 +189,7 @@ mod tests {
         assert!(shares.counts.borrow().is_empty() && shares.bytes.borrow().is_empty());
     }
 
-    /// Users who had taken all room left a megabyte to root and to the agent of each node.
+    /// When users had taken all room, a megabyte was left for root and for the agent of each node.
     #[test]
     fn what_is_kept_counts_for_users_and_for_the_agents_of_a_job() {
         let shares = Shares::of(4096);
@@ -208,7 +208,7 @@ mod tests {
         assert!(shares.bytes.borrow().is_empty());
     }
 
-    /// They counted as root's, who had no limit.
+    /// Earlier, these counted as root's connections, which had no limit.
     #[test]
     fn an_agent_gets_a_part_of_what_agents_get() {
         let shares = Shares::of(32);
@@ -242,7 +242,7 @@ mod tests {
         assert!(shares.jobs.borrow().is_empty());
     }
 
-    /// Who had the key of one job of many nodes had the places of all agents.
+    /// Earlier, the holder of the key of one job with many nodes could use the connections of all agents.
     #[test]
     fn the_agents_of_a_job_leave_something_for_others() {
         let shares = Shares::of(4096);

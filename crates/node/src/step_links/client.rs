@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    /// Each line was written without counting: a user who connected to the own step again and again filled the disk.
+    /// Earlier, these lines had no limit: a user who connected to the own step again and again filled the disk.
     #[test]
     fn who_sends_garbage_again_and_again_does_not_fill_the_log() {
         for _ in 0..1000 {

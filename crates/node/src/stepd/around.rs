@@ -1,5 +1,6 @@
-//! Programs around a task: `TaskProlog`, `TaskEpilog` and the step's own, run as the user. A prolog's output changes the
-//! task's environment, as srun(1) says: `export NAME=value`, `unset NAME`, and `print TEXT` for its standard output.
+//! Programs around a task: `TaskProlog`, `TaskEpilog` and the step's own, run as the user. A prolog's output changes
+//! the task's environment as described in srun(1): `export NAME=value`, `unset NAME`, and `print TEXT` for its
+//! standard output.
 
 use super::program::TASK_PID;
 use super::task_set::TaskSet;
@@ -22,9 +23,9 @@ use std::time::Duration;
 const EPILOG_MAX: Duration = Duration::from_secs(5);
 
 impl TaskSet {
-    /// In a task's child, before exec: runs the prologs and applies what they say.
+    /// In a task's child, before exec: runs the prologs and applies their output.
     ///
-    /// A failed prolog prevents the task from running: the exit code of the task.
+    /// A failed prolog prevents the task from running; the error is the task's exit code.
     pub(super) fn run_prologs(&self, env: &mut Vec<CString>) -> Result<(), i32> {
         let programs = [
             ("TaskProlog", &self.order.task_prolog),

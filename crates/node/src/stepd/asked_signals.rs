@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 /// Numbers of signals.
 const NUMBERS: RangeInclusive<i32> = 1..=64;
 
-/// The signals that were asked for in what was read at once, each one time, in the order in which they were asked for last: after
-/// STOP, CONT and STOP the tasks are stopped.
+/// The signals requested in one read, each once, in the order of their last requests: after STOP, CONT and STOP the
+/// tasks are stopped.
 #[derive(Debug, Default)]
 pub(super) struct AskedSignals(Vec<i32>);
 
@@ -20,7 +20,7 @@ impl AskedSignals {
         }
     }
 
-    /// Those that are to be delivered now.
+    /// Takes the signals to deliver now.
     pub(super) fn take(&mut self) -> Vec<i32> {
         std::mem::take(&mut self.0)
     }

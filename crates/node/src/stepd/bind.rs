@@ -1,5 +1,5 @@
-//! A task binds itself to its CPUs and memory, and says so if the user wants to know. The agent has worked out what
-//! to bind to.
+//! A task binds itself to its CPUs and memory, and reports this if the user asks for it. The agent has computed the
+//! binding.
 
 use super::task_set::TaskSet;
 use crate::sys::{self, MemoryMode};
@@ -49,7 +49,7 @@ impl TaskSet {
         }
     }
 
-    /// The variables that tell a task of the GPUs that it is bound to.
+    /// The variables that list the GPUs to which a task is bound.
     pub(super) fn gpu_env(&self, local: u32) -> Variables {
         let Some(gpus) = self.order.binding.gpus.get(local as usize) else {
             return Variables::new();

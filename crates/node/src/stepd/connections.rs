@@ -186,7 +186,7 @@ impl Connections {
         gone
     }
 
-    /// Ends the step: readers get only what they take at once.
+    /// Ends the step. Readers get only the bytes that their connections take at once.
     pub(super) fn end_step(&mut self) {
         self.strangers.clear();
         self.readers
@@ -209,7 +209,7 @@ impl Connections {
         }
     }
 
-    /// The decision is made: closes what was not taken.
+    /// The decision is made: closes the checked connection unless it was accepted.
     pub(super) fn drop_greeted(&mut self) {
         self.greeted = None;
     }
@@ -231,7 +231,7 @@ impl Connections {
         Some([stdio.stdin, stdio.stdout, stdio.stderr])
     }
 
-    /// Writes what a connection takes at once, and closes it.
+    /// Writes the bytes that a connection takes at once, and closes it.
     pub(super) fn close(&mut self, id: ClientId) {
         if let Some((_, mut client)) = self.client.take_if(|(of, _)| *of == id) {
             client.hurry();

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 pub(super) struct ControlChannel {
     pub(super) stream: UnixStream,
     pub(super) input: Frames,
-    /// What has come with messages.
+    /// Descriptors that came with messages.
     pub(super) descriptors: VecDeque<OwnedFd>,
 }
 
@@ -25,7 +25,7 @@ impl ControlChannel {
         })
     }
 
-    /// Takes in what has come; whether the other side is still there.
+    /// Reads everything that has arrived. Returns whether the peer is still connected.
     pub(super) fn read(&mut self) -> bool {
         let mut chunk = [0; 16 << 10];
         loop {
@@ -43,7 +43,7 @@ impl ControlChannel {
         }
     }
 
-    /// Sends a frame; whether the other side has taken the whole of it.
+    /// Sends a frame. Returns whether the kernel took all of it.
     pub(super) fn send(&mut self, frame: &[u8]) -> bool {
         self.stream.write_all(frame).is_ok()
     }

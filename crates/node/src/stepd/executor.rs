@@ -48,7 +48,7 @@ pub(super) struct StepdExecutor {
     pub(super) tasks: Option<TaskSet>,
     processes: ProcessTree,
     asked: AskedSignals,
-    /// What was read at once is dealt with: signals that are asked for in it come after it.
+    /// The messages of one read are being processed. Signals that they request are delivered afterwards.
     is_reading: bool,
     limits: LimitCache,
     /// Control groups of the job.
@@ -160,7 +160,7 @@ impl StepdExecutor {
         }
     }
 
-    /// What was read at once was dealt with.
+    /// All messages of one read were processed.
     fn end_reading(&mut self) {
         self.is_reading = false;
         self.deliver_asked();

@@ -1,7 +1,6 @@
-//! The PMIx host beside the step daemon: a program executed as the job's user ([`host`]) that opens libpmix and serves
-//! the tasks. What the daemon decides of it is in
-//! [`muster_node_core::stepd`]; here it is started and spoken to, each task is handed what the host says it is to find in its
-//! environment, and what is left is cleaned up.
+//! The PMIx host beside the step daemon: a program executed as the job's user ([`host`]) that opens libpmix and
+//! serves the tasks. [`muster_node_core::stepd`] makes the decisions about it. This module starts the host, exchanges
+//! messages with it, passes its variables to the tasks, and removes what the tasks leave.
 
 mod hints;
 pub(super) mod host;
@@ -441,8 +440,7 @@ fn give_away(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
     user_dir::give_away(&dir, uid, gid)
 }
 
-/// UCX settings of the host. If the site names no devices, those that the user names for the tasks
-/// apply.
+/// UCX settings of the host. If the site names no devices, the host uses those that the user names for the tasks.
 fn ucx(wanted: &UcxOrder, order: &StepOrder) -> UcxChoice {
     let devices = || {
         let mut own = order.env.iter().filter_map(|v| str::from_utf8(v).ok());

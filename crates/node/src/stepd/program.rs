@@ -66,7 +66,7 @@ impl<'a> Program<'a> {
         let _ = write!(&mut pid[..], "{TASK_PID}={}\0", std::process::id());
         let pid = CStr::from_bytes_until_nul(&pid).unwrap_or_default();
         if let Some(file) = &self.found {
-            // If it cannot be executed, the search says what can.
+            // If this fails, the search below finds the error to report.
             let _ = sys::exec_with(file, words, &mut self.environment, pid);
         }
         let Ok(file) = CString::new(locate(name, self.path.as_deref())) else {
@@ -137,8 +137,8 @@ fn words(text: &str) -> Vec<String> {
     out
 }
 
-/// The file of a program: as it is if it has a slash, else the first in `path` that may be executed; the name itself
-/// if there is none, so that exec(2) says why.
+/// The file of a program: unchanged if it contains a slash, else the first executable file of that name in `path`. If
+/// there is none, the name itself, so that exec(2) reports the error.
 pub(super) fn locate(program: &str, path: Option<&str>) -> String {
     if program.contains('/') {
         return program.to_owned();

@@ -9,10 +9,10 @@ use std::rc::Rc;
 
 /// Input that a task has not read yet: beyond this, srun has to wait.
 const INPUT_MAX: usize = 1 << 20;
-/// What a terminal takes for the end of input: control-D.
+/// The character that ends the input of a terminal: control-D.
 const END_OF_INPUT: u8 = 4;
 
-/// What flows.
+/// The kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// To the task.
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Terminal,
 }
 
-/// What a task has written.
+/// Output of a task.
 #[derive(Debug)]
 pub(super) struct OutputChunk {
     pub(super) task: u32,
@@ -97,7 +97,7 @@ impl Stream {
         self.pull()
     }
 
-    /// Input for a task, or for all; nothing is the end of it.
+    /// Passes input to one task, or to all; no bytes mean the end of input.
     pub(super) fn feed(&mut self, task: Option<u32>, bytes: &Rc<Vec<u8>>) {
         let takes = matches!(self.kind, Kind::In | Kind::Terminal);
         if !takes || task.is_some_and(|t| t != self.task) || self.ended {
@@ -154,7 +154,7 @@ impl Stream {
         let n = match nix::unistd::read(fd, &mut chunk) {
             Ok(n) => n,
             Err(Errno::EINTR | Errno::EAGAIN) => return None,
-            // A terminal whose other side is closed says EIO.
+            // A terminal whose other side is closed returns EIO.
             Err(_) => 0,
         };
         if n == 0 {

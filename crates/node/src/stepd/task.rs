@@ -455,8 +455,7 @@ impl TaskSet {
     }
 }
 
-/// The step's environment without variables of single tasks, and without those that lead to other
-/// servers.
+/// The step's environment without variables of single tasks and without addresses of other MPI servers.
 fn inherited<'a>(order: &'a StepOrder, own: &Variables) -> impl Iterator<Item = &'a CStr> {
     let is_own = move |variable: &&CStr| {
         let names = own.iter().map(|(name, _)| name.as_str());

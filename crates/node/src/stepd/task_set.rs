@@ -1,4 +1,5 @@
-//! What the daemon holds of a step that runs: the streams of its tasks, what they wait for, the MPI host, the nodes below.
+//! The daemon's resources of a running step: the streams of its tasks, the barrier before their start, the MPI host,
+//! and the nodes below.
 
 use super::mpi::Pmix;
 use super::streams::{Kind, OutputChunk, Stream};
@@ -80,7 +81,7 @@ impl TaskSet {
         }
     }
 
-    /// Lets the tasks go.
+    /// Lets the tasks start.
     pub(super) fn release(&mut self) {
         self.ready = None;
         self.go = None;
@@ -110,7 +111,8 @@ impl TaskSet {
         signal_found(&found, signal);
     }
 
-    /// Kills what the tasks have left: all below this process but the PMIx host and what it started.
+    /// Kills the remaining processes of the tasks: all descendants of this process except the PMIx host and its
+    /// children.
     pub(super) fn kill_remnants(&self, tree: &ProcessTree) {
         if let Some(group) = &self.group {
             group.kill();
@@ -123,7 +125,7 @@ impl TaskSet {
         signal_found(&found, libc::SIGKILL);
     }
 
-    /// Input for a task, or for all; nothing is the end of it.
+    /// Passes input to one task, or to all; no bytes mean the end of input.
     pub(super) fn feed(&mut self, task: Option<u32>, bytes: Vec<u8>) {
         let bytes = Rc::new(bytes);
         for stream in &mut self.streams {
@@ -157,25 +159,25 @@ fn signal_found(found: &[i32], signal: i32) {
         match (held, parent) {
             (_, None) => {}
             (Ok(held), Some(_)) => drop(sys::cells::signal_by(&held, signal)),
-            // Out of descriptors: the number of a child is its own until this process collects it. What its children leave becomes
-            // its child.
+            // No descriptor is free. The number of a child stays its own until this process collects it. Orphans of
+            // the child become children of this process.
             (Err(_), Some(parent)) if parent == own_pid() => drop(sys::kill(*pid, signal)),
             (Err(_), Some(_)) => {}
         }
     }
 }
 
-/// Which soft limits a task does not have from this process.
+/// The soft limits that a task does not inherit from this process with the requested value.
 #[derive(Debug, Default)]
 pub(super) struct LimitCache {
-    /// Soft limits that were asked for, and those of them that this process has otherwise: steps of a job mostly ask for the
-    /// same.
+    /// The limits requested last, and those of them that differ from this process's. Cached because steps of a job
+    /// mostly request the same limits.
     asked: Option<Vec<SoftLimit>>,
     other: Vec<SoftLimit>,
 }
 
 impl LimitCache {
-    /// Those of these soft limits that are to be set.
+    /// Those of the requested soft limits that have to be set.
     pub(super) fn missing(&mut self, asked: &[SoftLimit]) -> Vec<SoftLimit> {
         if self.asked.as_deref() != Some(asked) {
             self.asked = Some(asked.to_vec());

@@ -19,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 /// Pattern of the spool directories of this machine's nodes.
 #[derive(Debug)]
 pub(super) struct PeerPlaces {
-    /// The directory above all of them.
+    /// The common parent directory.
     base: PathBuf,
     /// The path components below it.
     below: Vec<NamePattern>,
@@ -28,7 +28,7 @@ pub(super) struct PeerPlaces {
 /// A path component that may contain a node's name.
 #[derive(Debug)]
 struct NamePattern {
-    /// What it begins with.
+    /// The common prefix of the names.
     prefix: String,
     /// Suffix after the node's name; without a node's name the prefix is the whole component.
     suffix: Option<String>,
@@ -189,7 +189,8 @@ mod tests {
         }
     }
 
-    /// A link to another socket, a mount, and a directory where others make names, would have root connect anywhere, or wait.
+    /// A link to another socket, a mount, or a directory in which others make names would make root connect to any
+    /// socket, or wait.
     #[test]
     fn only_agents_of_this_user_are_connected_to() {
         let home = std::env::temp_dir().join(format!("muster-peer-{}", std::process::id()));

@@ -124,7 +124,8 @@ fn keep_to_ourselves(spool: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// SlurmUser has a directory of its own, and slurmd's in it: it renames that, and puts a link to another place there.
+    /// SlurmUser owns the parent directory of slurmd's spool directory. It renames the latter, and puts a link to
+    /// another place there.
     #[test]
     fn root_takes_no_directory_that_others_could_replace() {
         if !geteuid().is_root() {

@@ -1,5 +1,5 @@
-//! A table in a file, which a process and its children write to without system calls. The file outlives them, so that the
-//! process that comes after the parent can read what children have noted about themselves.
+//! A table in a file, to which a process and its children write without system calls. The file outlives them, so that
+//! the successor of the parent can read the entries of the children.
 
 use super::check;
 use std::fs::File;
@@ -18,13 +18,13 @@ pub(crate) struct Cell {
     session: AtomicU32,
 }
 
-/// What a row says.
+/// The values of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowValue {
     pub(crate) job: u64,
     pub(crate) attempt: u32,
     pub(crate) kind: u32,
-    /// The child; 0 until it has noted it.
+    /// The child's process id; 0 until the child has written it.
     pub(crate) pid: i32,
     /// Its audit session; 0 if it has none of its own.
     pub(crate) session: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Maps a file as so many rows, with what it has; or memory, where the file cannot have them.
+    /// Maps a file as `count` rows and keeps its contents. If the file cannot have that size, maps memory instead.
     pub(crate) fn new(file: &File, count: usize) -> io::Result<Cells> {
         let bytes = count * size_of::<Cell>();
         let length = libc::off_t::try_from(bytes).unwrap_or(libc::off_t::MAX);
@@ -70,7 +70,7 @@ impl Cells {
         (at < self.count).then(|| unsafe { &*self.base.add(at) })
     }
 
-    /// What a row says.
+    /// Reads a row.
     pub(crate) fn read(&self, at: usize) -> RowValue {
         let none = Cell::default();
         let cell = self.cell(at).unwrap_or(&none);
@@ -83,7 +83,7 @@ impl Cells {
         }
     }
 
-    /// Writes a row, before the child is started that it is for.
+    /// Writes a row, before the child starts for which it is.
     pub(crate) fn write(&self, at: usize, noted: RowValue) {
         if let Some(cell) = self.cell(at) {
             cell.job.store(noted.job, Ordering::Release);
@@ -94,7 +94,7 @@ impl Cells {
         }
     }
 
-    /// In a child: notes itself. Allocates nothing, and is not the C library's.
+    /// In a child: writes its own process id and session. Does not allocate or use the C library.
     pub(crate) fn note(&self, at: usize, pid: i32, session: u32) {
         if let Some(cell) = self.cell(at) {
             cell.session.store(session, Ordering::Release);
@@ -103,7 +103,7 @@ impl Cells {
     }
 }
 
-/// Signals a process by its descriptor: no other process can have taken its number.
+/// Signals a process by its descriptor, which stays valid when the process id is reused.
 pub(crate) fn signal_by(pidfd: &impl AsRawFd, signal: i32) -> io::Result<()> {
     // SAFETY: takes numbers, and no information about the signal.
     let rc = unsafe {

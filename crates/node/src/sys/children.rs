@@ -1,4 +1,5 @@
-//! Children of this process: which of them have ended, and how. The number of one is its own until it is collected.
+//! Children of this process: which have ended, and with which status. A child's number is not reused before it is
+//! collected.
 
 use super::{number, pidfd, poll};
 use std::io;
@@ -7,7 +8,7 @@ use std::os::fd::AsRawFd as _;
 /// A process that ended, from wait4(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reaped {
-    /// Which.
+    /// The process id.
     pub(crate) pid: i32,
     /// Its wait status.
     pub(crate) status: i32,
@@ -19,13 +20,13 @@ pub(crate) struct Reaped {
     pub(crate) max_rss_kib: u64,
     /// Major page faults.
     pub(crate) pages: u64,
-    /// Blocks of 512 bytes read and written.
+    /// Blocks of 512 bytes read.
     pub(crate) blocks_in: u64,
-    /// See above.
+    /// Blocks of 512 bytes written.
     pub(crate) blocks_out: u64,
 }
 
-/// What [`reap`] found, or another search.
+/// The result of [`reap`] and similar functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reap<T = Reaped> {
     /// A child ended.
@@ -36,7 +37,7 @@ pub(crate) enum Reap<T = Reaped> {
     Childless,
 }
 
-/// Finds a child that has ended, and does not collect it: its number cannot be another process's so far.
+/// Finds a child that has ended, without collecting it: its number cannot be reused yet.
 pub(crate) fn ended_child() -> Reap<i32> {
     loop {
         // SAFETY: an all-zero siginfo_t is a valid value of that plain C struct.
@@ -69,7 +70,7 @@ pub(crate) fn reap_child(pid: i32) -> Option<Reaped> {
     }
 }
 
-/// Collects the child of this number, or any where it is -1.
+/// Collects the child of this number, or any child if it is -1.
 fn collect(which: i32) -> Reap {
     let mut status = 0;
     // SAFETY: an all-zero rusage is a valid value of that plain C struct.
@@ -112,7 +113,8 @@ pub(crate) fn exit_code_of(pid: i32) -> Option<i32> {
     }
 }
 
-/// Waits for a child to end, but not for ever: its exit code, or -1 for one that a signal has ended; none if it goes on.
+/// Waits up to a time limit for a child to end. Returns its exit code, -1 if a signal has ended it, and `None` if it
+/// still runs.
 pub(crate) fn exit_code_within(pid: i32, wait: std::time::Duration) -> Option<i32> {
     let end = pidfd(pid).ok()?;
     let mut fds = [libc::pollfd {

@@ -1,10 +1,10 @@
-//! What kind of file a descriptor leads to, without a question to the file's server.
+//! The kind of file that a descriptor is open for, without a request to a file server.
 
 use nix::sys::stat::SFlag;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// What kind of file a descriptor leads to, and the device that it is, if it is one. It is taken from what the kernel has at hand
-/// (`AT_STATX_DONT_SYNC`): a file of a server that does not answer delays nobody.
+/// The kind of file that a descriptor is open for, and its device number if it is a device. The kernel answers from
+/// its cache (`AT_STATX_DONT_SYNC`), so a file server that does not answer delays nobody.
 pub(crate) fn kind_of(fd: &OwnedFd) -> Option<(SFlag, u32)> {
     // SAFETY: an all-zero statx is a valid value of that plain C struct.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };

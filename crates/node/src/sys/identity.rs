@@ -1,23 +1,23 @@
-//! Whose rights a process has, and who may look into it.
+//! User, groups and capabilities of a process, and protection against tracing.
 
 use super::check;
 use muster_node_core::messages::User;
 use std::io;
 
-/// Gives up root for a user, for good: see there. For processes with one thread.
+/// Gives up root for a user permanently, see [`muster_script::identity::become_user`]. For processes with one thread.
 pub(crate) fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     let became = muster_script::identity::become_user(uid, gid, groups);
     became.map_err(|e| io::Error::from_raw_os_error(e.0))
 }
 
-/// Does something with the rights of a user, which this thread then gives up for root's: what the user has named is found,
-/// and its owner asked, as if by the user.
+/// Calls `act` with the effective identity of a user, then returns this thread to root. The kernel so checks the
+/// user's permissions for paths that the user names, and the user's file systems see the user as caller.
 ///
 /// # Errors
 /// This thread cannot change its identity.
 ///
 /// # Panics
-/// It cannot change it back.
+/// This thread cannot change its identity back.
 pub(crate) fn acting_as<T>(user: &User, act: impl FnOnce() -> T) -> io::Result<T> {
     let own_groups = nix::unistd::getgroups()?;
     let own_groups: Vec<u32> = own_groups.iter().map(|group| group.as_raw()).collect();
@@ -26,7 +26,7 @@ pub(crate) fn acting_as<T>(user: &User, act: impl FnOnce() -> T) -> io::Result<T
         .and_then(|()| set_effective(libc::SYS_setresgid, user.gid))
         .and_then(|()| set_effective(libc::SYS_setresuid, user.uid));
     let result = taken.map(|()| act());
-    // The real and the saved user are root all the time, so nobody could look into this process meanwhile.
+    // The real and the saved user stay root, so the user cannot trace this process meanwhile.
     let restored = set_effective(libc::SYS_setresuid, 0)
         .and_then(|()| set_effective(libc::SYS_setresgid, own_gid))
         .and_then(|()| set_groups(&own_groups))
@@ -52,20 +52,21 @@ fn set_groups(groups: &[u32]) -> io::Result<()> {
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
 }
 
-/// Capabilities that together keep other processes of a user's out: what they allow does no harm, and no program here uses it. Users may
-/// have some of them (systemd gives CAP_WAKE_ALARM to those who sit at the machine), and hardly have one of [`RARE`].
+/// Capabilities that a process keeps so that other processes of its user cannot trace it. They are harmless, and no
+/// program here uses them. Users may have some of them (systemd grants CAP_WAKE_ALARM to local sessions), but hardly
+/// one of [`RARE`].
 const HARMLESS: [u32; 4] = [
     10, // CAP_NET_BIND_SERVICE
     29, // CAP_AUDIT_WRITE
     35, // CAP_WAKE_ALARM
     36, // CAP_BLOCK_SUSPEND
 ];
-/// Those of them that no user has.
+/// Those of [`HARMLESS`] that no user has.
 const RARE: u64 = 1 << 29 | 1 << 36;
 
-/// The same, for a process that the user's other processes may not trace, also after it has executed a program. It keeps
-/// harmless capabilities: the kernel lets no process trace one with more capabilities than its own (ptrace(2), "Ptrace access
-/// mode checking").
+/// Becomes a user permanently, like [`become_user`], and prevents other processes of the user from tracing this one,
+/// even after it has executed a program. It keeps harmless capabilities: the kernel lets no process trace another
+/// that has more capabilities (ptrace(2), "Ptrace access mode checking").
 ///
 /// # Errors
 /// Those of [`become_user`]; root has none of these capabilities here.
@@ -114,7 +115,7 @@ struct CapabilityHalf {
     inheritable: u32,
 }
 
-/// This thread's: permitted, effective, inheritable.
+/// The capabilities of this thread: permitted, effective, inheritable.
 fn capabilities() -> io::Result<[u64; 3]> {
     let mut header = CapabilityHeader {
         version: CAPABILITIES_VERSION,
@@ -133,7 +134,7 @@ fn capabilities() -> io::Result<[u64; 3]> {
     ])
 }
 
-/// Has this thread be permitted these only, none in effect, and pass them on.
+/// Limits this thread to these capabilities: permitted and inheritable, none effective.
 fn set_capabilities(kept: u64) -> io::Result<()> {
     let mut header = CapabilityHeader {
         version: CAPABILITIES_VERSION,
@@ -153,13 +154,14 @@ fn set_capabilities(kept: u64) -> io::Result<()> {
     check(i32::try_from(rc).unwrap_or(-1)).map(drop)
 }
 
-/// Lets no process without privileges look into this one, and has it leave no core, until it executes a program.
+/// Until the next exec: prevents unprivileged processes from tracing this one, and prevents core dumps.
 pub(crate) fn set_undumpable() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
 
-/// Has no program that this process executes gain privileges, by set-user-ID bits or file capabilities, for good.
+/// Prevents, permanently, programs that this process executes from gaining privileges by set-user-ID bits or file
+/// capabilities.
 pub(crate) fn refuse_privileges() -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
@@ -189,8 +191,8 @@ mod tests {
         dd.stderr(Stdio::null()).status().unwrap().success()
     }
 
-    /// A user had a message for a job written by a process in root's session and groups, traced it, and had what ran there outlive
-    /// all jobs.
+    /// Earlier, a user wrote a message for a job from a process in root's session and groups by tracing it, and so
+    /// started processes that outlived all jobs.
     #[test]
     fn a_process_of_the_user_may_not_be_traced() {
         if !nix::unistd::geteuid().is_root() {

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 /// The limits that this program changes, with the soft limits that it was started with.
 static FIRST: OnceLock<Vec<SoftLimit>> = OnceLock::new();
 
-/// Too small for a core in a file, and what has the kernel give none to a program either (core(5), pipes to a program), which it
-/// does with a limit of 0.
+/// Too small for a core file. It is not 0 because with 0 the kernel would still pass cores to a program; with 1 it
+/// does not (core(5), "Piping core dumps to a program").
 const NO_CORE: u64 = 1;
 
 /// Changes the limits of this process.
@@ -34,12 +34,12 @@ pub(crate) fn first_limits() -> &'static [SoftLimit] {
     FIRST.get().map_or(&[], Vec::as_slice)
 }
 
-/// In a process that one with changed limits has started: what the first limits are.
+/// Sets the first limits in a process whose parent has changed its own limits.
 pub(crate) fn set_first_limits(limits: Vec<SoftLimit>) {
     FIRST.get_or_init(|| limits);
 }
 
-/// Soft limits of a task or script: those that are asked for, and otherwise the first ones.
+/// Soft limits of a task or script: the requested ones, and the first ones for all other resources.
 pub(crate) fn with_first_limits(asked: &[SoftLimit]) -> Vec<SoftLimit> {
     let mut limits = asked.to_vec();
     for first in first_limits() {
@@ -50,11 +50,11 @@ pub(crate) fn with_first_limits(asked: &[SoftLimit]) -> Vec<SoftLimit> {
     limits
 }
 
-/// The first limit of descriptors again, for a program of this one's that needs few.
+/// Restores the first limit of descriptors, for a program of this process's own that needs few.
 pub(crate) fn restore_file_limit() {
     let first = first_limits().iter();
     for limit in first.filter(|limit| limit.resource == libc::RLIMIT_NOFILE) {
-        // It is below the one that this process has.
+        // The first limit is below the current one, so this cannot fail.
         let _ = set_soft_limit(limit.resource, limit.value);
     }
 }

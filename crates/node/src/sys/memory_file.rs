@@ -6,12 +6,12 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
-/// Makes one that cannot be executed.
+/// Makes a file that cannot be executed.
 pub(crate) fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
     make(name, libc::MFD_NOEXEC_SEAL)
 }
 
-/// Makes one with a program. Nobody can change it, and only root can open it.
+/// Makes a file with a program. Nobody can change it, and only root can open it.
 pub(crate) fn sealed_program(name: &CStr, program: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(make(name, libc::MFD_EXEC)?);
     file.write_all(program)?;
@@ -25,7 +25,7 @@ pub(crate) fn sealed_program(name: &CStr, program: &[u8]) -> io::Result<OwnedFd>
     Ok(file.into())
 }
 
-/// `executable` is the flag that says whether it may be executed; kernels before 6.3 do not know it.
+/// `executable` is the flag for or against execution; kernels before 6.3 do not know it.
 fn make(name: &CStr, executable: libc::c_uint) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     create(name, flags | executable).or_else(|e| match e.raw_os_error() {

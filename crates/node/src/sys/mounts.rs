@@ -29,13 +29,13 @@ pub(crate) fn is_namespace(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Gives this process, which has one thread, a mount namespace of its own, with the same mounts.
+/// Gives this process, which must have one thread, its own mount namespace with the same mounts.
 pub(crate) fn unshare() -> io::Result<()> {
     Ok(nix::sched::unshare(CloneFlags::CLONE_NEWNS)?)
 }
 
-/// Nothing that is mounted in this namespace from now on is seen in that from which it was made; `sees_host`: what is mounted there is
-/// seen here.
+/// From now on, mounts of this namespace do not propagate to the namespace from which it was made. With `sees_host`,
+/// mounts of that namespace still propagate to this one.
 pub(crate) fn detach_from_host(sees_host: bool) -> io::Result<()> {
     let kind = match sees_host {
         true => MsFlags::MS_SLAVE,
@@ -49,7 +49,7 @@ pub(crate) fn bind(what: &Path, at: &Path) -> io::Result<()> {
     Ok(mount(Some(what), at, NONE, MsFlags::MS_BIND, NONE)?)
 }
 
-/// Mounts what a descriptor is open for.
+/// Mounts the file or directory that a descriptor is open for.
 pub(crate) fn bind_descriptor(what: &impl AsRawFd, at: &Path) -> io::Result<()> {
     bind(
         &PathBuf::from(format!("/proc/self/fd/{}", what.as_raw_fd())),
@@ -57,12 +57,12 @@ pub(crate) fn bind_descriptor(what: &impl AsRawFd, at: &Path) -> io::Result<()> 
     )
 }
 
-/// What is mounted below a mount is seen in no other namespace.
+/// Keeps mounts below this mount from propagating to other namespaces.
 pub(crate) fn make_private(at: &Path) -> io::Result<()> {
     Ok(mount(NONE, at, NONE, MsFlags::MS_PRIVATE, NONE)?)
 }
 
-/// Files of a mount give no privileges and are no devices, beside what it refuses already.
+/// Adds `nosuid` and `nodev` to the options of a mount.
 pub(crate) fn refuse_privileges(at: &Path) -> io::Result<()> {
     let has = statvfs(at)?.flags();
     let mut flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
@@ -79,10 +79,10 @@ pub(crate) fn refuse_privileges(at: &Path) -> io::Result<()> {
     Ok(mount(NONE, at, NONE, flags, NONE)?)
 }
 
-/// Mounts a fresh file system in memory, of the size that the one there has.
+/// Mounts a new tmpfs of the same size as the file system mounted there.
 pub(crate) fn mount_memory(at: &Path) -> io::Result<()> {
     let there = statvfs(at)?;
-    // Widths of these differ by platform.
+    // The widths of these types differ by platform.
     #[allow(clippy::useless_conversion)]
     let size = u64::from(there.fragment_size()) * u64::from(there.blocks());
     let data = format!("mode=1777,size={size}");
@@ -96,7 +96,7 @@ pub(crate) fn mount_memory(at: &Path) -> io::Result<()> {
     )?)
 }
 
-/// Unmounts what was mounted last at a place; what still uses it keeps it.
+/// Unmounts the topmost mount of a place. Processes that use it keep it.
 pub(crate) fn unmount(at: &Path) -> io::Result<()> {
     let flags = MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW;
     Ok(umount2(at, flags)?)

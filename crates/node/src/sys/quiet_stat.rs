@@ -1,4 +1,5 @@
-//! Looks at a name without asking a file system that a user may have mounted there, which may never answer.
+//! Reads file attributes without a request to a file system that a user may have mounted there, which may never
+//! answer.
 
 use super::check;
 use std::ffi::{CString, OsStr};
@@ -6,14 +7,14 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 
-/// What is known of a file.
+/// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileAttributes {
-    /// The user that has it.
+    /// Its owner.
     pub(crate) uid: u32,
     /// Kind and permissions.
     pub(crate) mode: u32,
-    /// The file system that it is on.
+    /// The device number of its file system.
     pub(crate) device: u64,
 }
 
@@ -23,19 +24,19 @@ impl FileAttributes {
     }
 }
 
-/// What has a name in a directory; links are not followed, and nothing is mounted for it.
+/// Attributes of a name in a directory. Links are not followed and automounts not triggered.
 pub(crate) fn of_name(dir: &impl AsRawFd, name: &OsStr) -> io::Result<FileAttributes> {
     let name = CString::new(name.as_bytes())?;
     quiet_stat(dir.as_raw_fd(), &name, libc::AT_SYMLINK_NOFOLLOW)
 }
 
-/// What a descriptor is open for.
+/// Attributes of the file that a descriptor is open for.
 pub(crate) fn of_descriptor(of: &impl AsRawFd) -> io::Result<FileAttributes> {
     quiet_stat(of.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
 }
 
 fn quiet_stat(dir: RawFd, name: &std::ffi::CStr, flags: i32) -> io::Result<FileAttributes> {
-    // AT_STATX_DONT_SYNC: a file system over a network or of a user's is not asked.
+    // AT_STATX_DONT_SYNC: network and FUSE file systems get no request.
     const DONT_SYNC: i32 = 0x4000;
     const BASIC: u32 = 0x7ff;
     let flags = flags | libc::AT_NO_AUTOMOUNT | DONT_SYNC;

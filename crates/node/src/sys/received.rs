@@ -1,25 +1,25 @@
-//! Receives descriptors with recvmsg(2), also where there was no room for all: nix does not show those that came then, and they would
-//! stay open without an owner.
+//! Receives descriptors with recvmsg(2), also when the buffer was too small for all: nix does not return those that
+//! fitted then, and they would stay open without an owner.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd, RawFd};
 
-/// How many the kernel lets anybody send at once.
+/// The kernel's limit of descriptors in one message (`SCM_MAX_FD`).
 const SENT_MAX: usize = 253;
-/// Words of a buffer for so many, and for what is before them.
+/// Words of a buffer for this number of descriptors and their header.
 const WORDS: usize = (SENT_MAX * size_of::<RawFd>() + size_of::<libc::cmsghdr>()) / 8 + 2;
 
-/// What [`receive_descriptors`] has received.
+/// The result of [`receive_descriptors`].
 pub(crate) struct Received {
     /// Bytes of the message.
     pub(crate) bytes: usize,
-    /// What came with it, closed at the next exec.
+    /// Descriptors that came with the message, closed at the next exec.
     pub(crate) descriptors: Vec<OwnedFd>,
-    /// More were sent: there was no room for them.
+    /// More descriptors were sent; the kernel discarded those without room.
     pub(crate) is_truncated: bool,
 }
 
-/// Receives bytes into `chunk`, and descriptors.
+/// Receives bytes into `chunk`, and the descriptors that come with them.
 ///
 /// # Errors
 /// Those of recvmsg(2).
@@ -45,7 +45,7 @@ pub(crate) fn receive_descriptors(socket: &impl AsRawFd, chunk: &mut [u8]) -> io
     })
 }
 
-/// The descriptors that came with this.
+/// The descriptors of the message.
 fn adopt_all(header: &libc::msghdr) -> Vec<OwnedFd> {
     let mut all = Vec::new();
     // SAFETY: the kernel has filled the control buffer and set its length, which the macros hold themselves to. A truncated message
@@ -61,7 +61,7 @@ fn adopt_all(header: &libc::msghdr) -> Vec<OwnedFd> {
                 let length = length.saturating_sub(libc::CMSG_LEN(0) as usize);
                 for place in 0..length / size_of::<RawFd>() {
                     let number = data.add(place).read_unaligned();
-                    // Nobody else has what the kernel has just installed.
+                    // The kernel has just installed this descriptor, so nothing else owns it.
                     all.push(OwnedFd::from_raw_fd(number));
                 }
             }
@@ -79,7 +79,7 @@ mod tests {
     use std::io::IoSlice;
     use std::os::unix::net::UnixStream;
 
-    /// Where a receiver has room for some only, in a process of its own, as the limit is the process's.
+    /// A receiver has room for some descriptors only. Runs in a process of its own, because the limit is per process.
     #[test]
     fn what_came_before_there_was_no_room_is_closed() {
         match crate::sys::fork().unwrap() {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     fn receive_with_little_room() {
-        // What other tests had open would take the room.
+        // Descriptors of other tests would use up the limit.
         crate::sys::close_from(3);
         let (near, far) = UnixStream::pair().unwrap();
         let file = File::open("/dev/null").unwrap();
@@ -102,7 +102,7 @@ mod tests {
         let with = [ControlMessage::ScmRights(&numbers)];
         let bytes = [IoSlice::new(b"a")];
         sendmsg::<()>(near.as_raw_fd(), &bytes, &with, MsgFlags::empty(), None).unwrap();
-        // Room for two.
+        // Room for two descriptors.
         let next = File::open("/dev/null").unwrap();
         let limit = libc::rlimit {
             rlim_cur: u64::try_from(next.as_raw_fd()).unwrap() + 2,

@@ -5,8 +5,9 @@ use muster_script::SLOT;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Memory that children share with the process that made it: numbered slots of text, written once by a child and read after
-/// the child has ended, which is what orders the two. What a child executes reaches it by its descriptor.
+/// Memory shared by a process and its children: numbered slots of text. A child writes its slot once, and the parent
+/// reads it after the child has ended, so that no further synchronisation is needed. An executed program gets the
+/// memory by its descriptor.
 pub(crate) struct SharedSlots {
     base: *mut u8,
     count: usize,
@@ -23,7 +24,7 @@ impl SharedSlots {
     /// Maps `count` empty slots.
     pub(crate) fn new(count: usize) -> io::Result<SharedSlots> {
         let file = std::fs::File::from(memory_file(c"muster-slots")?);
-        // A user who names a descriptor of a child as a file does not open it.
+        // A user who opens a child's descriptor by its path in /proc gets no access.
         nix::sys::stat::fchmod(&file, nix::sys::stat::Mode::from_bits_truncate(0o600))?;
         file.set_len((count * SLOT) as u64)?;
         let size = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 
-/// A page of it. Who reads it waits until it is released, and then gets zeros.
+/// A page of memory. A process that reads it blocks until the page is released, and then gets zeros.
 pub(crate) struct StalledMemory {
     address: *mut libc::c_void,
     /// Says that somebody waits; userfaultfd(2).
@@ -16,7 +16,7 @@ unsafe impl Send for StalledMemory {}
 // SAFETY: as above.
 unsafe impl Sync for StalledMemory {}
 
-/// Bytes of it.
+/// Bytes of the page.
 const LENGTH: usize = 4096;
 /// `UFFD_API`, and numbers of requests, of linux/userfaultfd.h.
 const API: u64 = 0xaa;
@@ -58,18 +58,18 @@ impl StalledMemory {
         }
     }
 
-    /// Writes it to a descriptor, which takes until it is released.
+    /// Writes the page to a descriptor, which blocks until the page is released.
     pub(crate) fn write_to(&self, fd: i32) -> isize {
         // SAFETY: the mapping has that many bytes; the kernel reads them or fails.
         unsafe { libc::write(fd, self.address, LENGTH) }
     }
 
-    /// Waits until somebody reads it.
+    /// Waits until a process reads the page.
     pub(crate) fn until_read(&self) -> io::Result<()> {
         (&self.faults).read_exact(&mut [0; EVENT])
     }
 
-    /// Lets who reads it go on.
+    /// Lets blocked readers go on.
     pub(crate) fn release(&self) -> io::Result<()> {
         const UFFDIO_UNREGISTER: u64 = 0x8010_aa01;
         let mut range = [self.address as u64, LENGTH as u64];

@@ -1,36 +1,36 @@
-//! Children that share their parent's memory until they execute a program. A fork copies the parent's page tables, and
-//! both sides then take a fault for each page that they touch; for a process that does hardly anything between fork
-//! and exec, that is most of its cost. vfork(2) copies nothing, but stops the parent until the child executes: a user
-//! who stops the child, which already runs under their name, would stop the launcher. So here both go on, and each child
-//! has a stack of its own, which is used again when the kernel says that the child has left this memory.
+//! Children that share their parent's memory until they execute a program. A fork copies the parent's page tables,
+//! and both processes then take a page fault for each page that they touch. For a child that does little between fork
+//! and exec, this is most of the cost. vfork(2) copies nothing, but blocks the parent until the child executes: the
+//! child already runs as the user, who could stop it and thereby the launcher. So here the parent continues. Each
+//! child has its own stack, which is reused after the kernel reports that the child has left the memory.
 //!
-//! A child must not allocate, lock, panic or use the C library, not even `errno`: [`super::bare`] has what it needs.
-//! Other processes of its user cannot look into this memory: the kernel marks it so when the child takes the user's
-//! name, ptrace(2).
+//! A child must not allocate, lock, panic or use the C library, not even `errno`; it uses [`super::bare`]. Other
+//! processes of its user cannot read this memory: the kernel marks it as not dumpable when the child changes its
+//! user, ptrace(2).
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Whether system calls are made without the C library here, so that memory can be shared. On other machines
+/// Whether this platform has system calls without the C library, which shared memory requires. On other platforms
 /// children are forked.
 pub(super) const SHARES_MEMORY: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Bytes of a child's stack.
 const STACK: usize = 64 * 1024;
 
-/// How many of the oldest children are looked at for a stack that is free again.
+/// How many of the oldest children are checked for a free stack.
 const LOOKED_AT: usize = 8;
 
-/// Children that were started and what they work with, the one that was started last at the back.
+/// Running children and their data, in the order of their starts.
 pub(crate) struct VmCloneSpawner<T> {
     /// Boxed: the kernel holds the address of `alive`, and the child that of `work`.
     slots: VecDeque<Box<ChildSlot<T>>>,
 }
 
 struct ChildSlot<T> {
-    /// Set to 0 by the kernel when the child has left this memory, by exec or exit.
+    /// The kernel sets it to 0 when the child has left this memory, by exec or exit.
     alive: AtomicI32,
     stack: *mut u8,
     work: Option<T>,
@@ -81,7 +81,7 @@ impl<T> VmCloneSpawner<T> {
 impl<T> Drop for VmCloneSpawner<T> {
     fn drop(&mut self) {
         let busy = self.slots.drain(..).filter(|slot| !slot.is_free());
-        // Their children still work with them.
+        // Running children still use them.
         busy.for_each(|slot| {
             Box::leak(slot);
         });
@@ -175,7 +175,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
-    /// Waits for a FIFO's other end, if there is one, and ends with a code.
+    /// Waits for the other end of a FIFO, if there is one, and exits with a code.
     struct Task(Option<CString>, i32);
 
     fn wait_and_exit(task: &mut Task) -> ! {
@@ -205,7 +205,7 @@ mod tests {
             let pid = spawner.start(Task(None, code), wait_and_exit).unwrap();
             assert_eq!(exit_of(pid), code);
         }
-        // Who was waited for has left its stack to the next.
+        // The stack of the child that has ended is used for the next.
         assert_eq!(spawner.slots.len(), 2);
         std::fs::read(file).unwrap();
         assert_eq!(exit_of(hangs), 1);

@@ -70,7 +70,7 @@ fn task_of(pid: u32, tasks: &HashMap<u32, u32>, read: &HashMap<u32, Reading>) ->
     None
 }
 
-/// What /proc says of a process.
+/// The fields of /proc for one process.
 #[derive(Debug, Default)]
 struct Reading {
     parent: u32,

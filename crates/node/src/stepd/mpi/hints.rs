@@ -20,19 +20,19 @@ const NO_PLUGINS: (&str, &str) = (
 );
 /// Another, where nothing that MPI looks for can be on the PCI bus.
 const PCI_PLUGIN: &str = "hwloc_pci.so";
-/// What mpirun tells ranks that it has found by trying: memory is shared by files that are mapped.
+/// A hint that mpirun, too, gives to ranks after probing: ranks share memory by mapped files.
 const SHARED_BY_FILES: (&str, &str) = ("OMPI_MCA_shmem_RUNTIME_QUERY_hint", "mmap");
-/// Has hwloc not read what is on the PCI bus: four fifths of the time in which it looks at a virtual machine.
+/// Keeps hwloc from reading the PCI bus, which takes four fifths of its discovery time on a virtual machine.
 const NO_PCI: (&str, &str) = ("HWLOC_COMPONENTS", "-pci,-linux:pci");
-/// Has MPICH find itself by PMI-1.
+/// Makes MPICH connect by PMI-1.
 const MPICH_BY_PMI: (&str, &str) = ("MPIR_CVAR_PMI_VERSION", "1");
-/// Ways of Open MPI 4 and 5 to send messages (`btl`) by networks of their own. Their libraries look for devices, and
-/// read the kernel's table of symbols, in each rank before they say that there is nothing for them.
+/// Transports (`btl`) of Open MPI 4 and 5 for special networks. In each rank their libraries look for devices and
+/// read the kernel's symbol table before they report that there is no such network.
 const FABRICS: [&str; 4] = ["ofi", "openib", "uct", "usnic"];
 /// A file of parameters that is longer is none.
 const PARAMS_LIMIT: u64 = 1 << 20;
 
-/// What the host finds in its environment.
+/// Variables of the host's environment.
 pub(super) fn of_host(order: &PmixOrder) -> impl Iterator<Item = (&'static str, &'static str)> {
     let is_set = |name: &str| std::env::var_os(name).is_some();
     let plugins = Some(NO_PLUGINS).filter(|_| order.no_gpus);
@@ -90,7 +90,7 @@ pub(super) fn add(
     }
 }
 
-/// Has Open MPI not look for other networks than TCP, unless a variable names what to use.
+/// Keeps Open MPI from looking for networks other than TCP, unless a variable selects transports.
 fn skip_fabrics(files: &[String], env: &mut Vec<CString>) {
     let said = |name: &str| {
         let variable = value(env, &format!("OMPI_MCA_{name}"));
@@ -108,7 +108,7 @@ fn skip_fabrics(files: &[String], env: &mut Vec<CString>) {
     }
 }
 
-/// A list of what is not wanted (`^vader`), and the networks.
+/// Extends a list of excluded transports (`^vader`) by those networks.
 fn leave_out(said: &str) -> String {
     let mut all: Vec<&str> = items(said).collect();
     let more = FABRICS
@@ -123,8 +123,8 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|i| !i.is_empty())
 }
 
-/// Texts of the files in which Open MPI finds parameters, those that count more first: the user's, then those of the
-/// installation that the task's path leads to. Read as the user.
+/// Contents of Open MPI's parameter files in order of precedence: the user's file, then that of the installation that
+/// is first on the task's path. Read as the user.
 fn params_files(env: &[CString]) -> Vec<String> {
     let home = value(env, "HOME").map(|home| format!("{home}/.openmpi/mca-params.conf"));
     let path = value(env, "PATH").unwrap_or_default();
@@ -148,7 +148,7 @@ fn params_files(env: &[CString]) -> Vec<String> {
         .collect()
 }
 
-/// The value that such a file gives a parameter: its last one counts.
+/// The value of a parameter in such a file: its last line counts.
 fn parameter(text: &str, name: &str) -> Option<String> {
     text.lines().rev().find_map(|line| {
         let (key, value) = line.split('#').next()?.split_once('=')?;

@@ -27,7 +27,7 @@ const INHERITED: [&str; 4] = ["TZ", "RUST_BACKTRACE", "MUSTER_PMIX_LIB", "MUSTER
 /// Bytes of the host's standard error that are logged in one call.
 const LOGGED_MAX: usize = 4 << 10;
 
-/// What a host serves.
+/// The step that a host serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 enum ServedApis {
     #[n(0)]
@@ -38,7 +38,7 @@ enum ServedApis {
     Both,
 }
 
-/// What a host receives at its start.
+/// The order that a host receives at its start.
 #[derive(Clone, Debug, Encode, Decode)]
 struct HostOrder {
     /// `JOB.STEP`, for messages.
@@ -48,7 +48,7 @@ struct HostOrder {
     served: ServedApis,
     #[n(2)]
     setup: HostSetup,
-    /// Where spawned steps run if they do not say.
+    /// The working directory of spawned steps that name none.
     #[n(3)]
     work_dir: String,
     /// Address of the listener, if there is one.
@@ -59,7 +59,7 @@ struct HostOrder {
     sockets: u32,
 }
 
-/// What the step daemon keeps of a host that it has started.
+/// The step daemon's record of a host that it has started.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) pid: i32,
@@ -129,8 +129,8 @@ fn environment(pmix: &PmixOrder) -> Vec<CString> {
         .collect()
 }
 
-/// The standard error of a host. The host is the user's process, so it does not get the node's log itself: what it writes is
-/// logged here, in part if it is much.
+/// The standard error of a host. The host runs as the user, so it has no access to the node's log: the daemon logs
+/// its output, up to a limit.
 #[derive(Debug)]
 pub(super) struct Errors {
     step: String,
@@ -138,7 +138,7 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    /// Of a host that writes none.
+    /// The standard error of a host that writes nothing.
     #[cfg(test)]
     pub(super) fn none() -> Errors {
         Errors {
@@ -147,7 +147,7 @@ impl Errors {
         }
     }
 
-    /// Logs what has come.
+    /// Logs the output that has arrived.
     pub(super) fn log(&mut self) {
         let mut bytes = [0; LOGGED_MAX];
         let length = match self.pipe.read(&mut bytes) {

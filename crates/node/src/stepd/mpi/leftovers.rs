@@ -1,7 +1,8 @@
-//! Memory that ranks share under names of their own in /dev/shm. MPICH 5 takes such a name away in `MPI_Finalize`, UCX when
-//! the others have found it; where ranks are killed before, the memory would stay until the node is booted. What ranks have
-//! of it is noted when they are ordered to end, and removed when they have. Of ranks that ended by themselves, and badly, it is
-//! looked for: what is the user's, newer than the step, and nobody's any more.
+//! Shared memory of ranks under names in /dev/shm. MPICH 5 removes such a name in `MPI_Finalize`, UCX as soon as all
+//! ranks have opened it. If ranks are killed before, the memory would stay until the node is rebooted. The daemon
+//! therefore notes the names that ranks have mapped when it orders them to end, and removes these names after they
+//! have ended. If ranks end by themselves with an error, it searches instead for files that belong to the user, are
+//! newer than the step, and are in use by no process.
 
 use crate::processes::all_pids;
 use muster_node_core::pmix_place::SHARED_MEMORY;
@@ -12,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// How such names begin. MPICH makes them anew for each job, UCX for each process: no other step looks for them.
+/// Prefixes of such names. MPICH makes new names for each job, UCX for each process, so no other step uses them.
 const NAMES: [&str; 2] = ["mpich_", "ucx_shm_posix_"];
 
 /// Bytes of a process's table that are read: more than 65,530 mappings, which the kernel lets a process have, take with names that
@@ -21,7 +22,7 @@ const MAPS_BYTES_MAX: u64 = 16 << 20;
 /// Names of a process that are noted.
 const NAMED_MAX: usize = 4096;
 
-/// Adds what a process has.
+/// Adds the names that a process has open or mapped.
 pub(super) fn note(pid: i32, noted: &mut BTreeSet<PathBuf>) {
     noted.extend(mapped_by(pid));
 }
@@ -34,7 +35,7 @@ fn mapped_by(pid: i32) -> BTreeSet<PathBuf> {
     }
 }
 
-/// Adds what was made since then, is `user`'s and is not in use by any process.
+/// Adds files made since then that belong to `user` and are in use by no process.
 pub(super) fn find(since: SystemTime, user: u32, noted: &mut BTreeSet<PathBuf>) {
     let files = fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten();
     let mut found: BTreeSet<PathBuf> = files
@@ -51,7 +52,8 @@ pub(super) fn find(since: SystemTime, user: u32, noted: &mut BTreeSet<PathBuf>) 
         return;
     }
     for pid in all_pids() {
-        // It is opened first, then mapped, then closed: looked at in this order, it is seen in one of them.
+        // A process opens the file, maps it and then closes it. The search looks in this order, so it finds the file
+        // in at least one of the two places.
         for open in fs::read_dir(format!("/proc/{pid}/fd"))
             .into_iter()
             .flatten()
@@ -68,7 +70,8 @@ pub(super) fn find(since: SystemTime, user: u32, noted: &mut BTreeSet<PathBuf>) 
     noted.extend(found);
 }
 
-/// Removes what is there still and belongs to `user`: a process may have memory of another user, whose it stays.
+/// Removes those of the files that exist and belong to `user`: a process may have mapped memory of another user,
+/// which stays.
 pub(super) fn remove(noted: &BTreeSet<PathBuf>, user: u32) {
     for path in noted {
         // The directory is sticky, so no other user can put a file of his in this one's place in between; and the rank
@@ -79,7 +82,7 @@ pub(super) fn remove(noted: &BTreeSet<PathBuf>, user: u32) {
     }
 }
 
-/// Paths of such memory in a table of a process's memory, proc_pid_maps(5).
+/// Paths of such memory in a process's memory table, proc_pid_maps(5).
 fn named(maps: impl BufRead) -> BTreeSet<PathBuf> {
     let lines = maps.split(b'\n').map_while(Result::ok);
     let path = |line: Vec<u8>| {
@@ -118,7 +121,7 @@ mod tests {
         assert_eq!(found, wanted.map(PathBuf::from));
     }
 
-    /// As many as a process could map were all held at once.
+    /// Earlier, all names that a process could map were in memory at once.
     #[test]
     fn of_many_names_no_more_than_some_are_held() {
         let line = |n| format!("7f00-7f01 rw-s 00000000 00:19 12 /dev/shm/mpich_shm_{n}\n");
