@@ -1,8 +1,8 @@
-//! The agent of a node as a state machine: what it does when something happens. It follows the controller's orders, reports what
-//! happens until that is acknowledged, and makes the steps of jobs that this node leads. What must survive the agent is
-//! kept by the launcher.
+//! The agent of a node as a state machine. It follows the controller's orders, sends its reports until the controller
+//! acknowledges them, and manages the steps of jobs that this node leads. The launcher stores the data that must
+//! survive the agent.
 //!
-//! [`Agent::on_event`] takes one event and gives the actions that follow. `muster_node::agent` executes them.
+//! [`Agent::on_event`] takes one event and returns the resulting actions. `muster_node::agent` executes them.
 
 mod actions;
 mod channels;
@@ -49,7 +49,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use steps::Steps;
 
-/// What the agent knows when it starts.
+/// Data that the agent has at its start.
 #[derive(Debug)]
 pub struct AgentConfig {
     /// `NodeName`.
@@ -73,7 +73,7 @@ pub struct AgentConfig {
 /// The agent, which routes events to its parts.
 pub struct Agent {
     state: AgentState,
-    /// What happened while step daemons were read.
+    /// Events that arrived while step daemons were read.
     deferred: VecDeque<Event>,
     sessions: Sessions,
     inspections: Inspections,

@@ -1,8 +1,8 @@
-//! Binding of tasks to CPUs and memory: what a step asks for, what the site has by default, and what the node's
-//! topology makes of it. The agent works it out; the step daemon's children apply it before they execute.
+//! Binding of tasks to CPUs and memory, from the step's request, the site's default, and the node's topology. The
+//! agent computes it; the children of the step daemon apply it before they execute.
 //!
-//! A node whose CPUs are not this machine's (several agents share it, or it claims more CPUs than there are) binds nothing; it
-//! reports that where the user asks for a report.
+//! A node whose CPUs are not those of this machine (several agents share it, or it claims more CPUs than there are)
+//! binds nothing, and says so if the user asks for a report.
 
 mod masks;
 pub mod topology;
@@ -25,7 +25,7 @@ use topology::CpuTopology;
 /// The machine as far as binding is concerned.
 #[derive(Debug)]
 pub struct Machine {
-    /// Its CPUs, or why they are not this node's.
+    /// The topology of its CPUs, or why they are not this node's.
     topology: Result<CpuTopology, String>,
     /// NUMA domains with memory.
     memory: CpuSet,
@@ -34,7 +34,7 @@ pub struct Machine {
 /// Why a step's binding is impossible: for srun.
 type BindingRefusal = String;
 
-/// Variables that tell tasks how they are bound.
+/// Variables that describe a task's binding.
 pub type BindVariables = Vec<(&'static str, String)>;
 
 impl Machine {
@@ -43,7 +43,7 @@ impl Machine {
         Machine { topology, memory }
     }
 
-    /// The kernel's numbers of CPUs of this node, if they are real: what a batch script may run on.
+    /// The kernel's numbers of CPUs of this node, if they are real: the CPUs that a batch script may use.
     pub fn threads(&self, cpus: &CpuSet, settings: &NodeSettings) -> Option<CpuSet> {
         let topology = self
             .topology
@@ -54,10 +54,10 @@ impl Machine {
         (!threads.is_empty()).then_some(threads)
     }
 
-    /// Binding of the tasks of a step on this node, and the variables that tell them of it.
+    /// Binding of the tasks of a step on this node, and the variables that describe it.
     ///
     /// # Errors
-    /// When the user asks for CPUs that the step does not have.
+    /// The user asks for CPUs that the step does not have.
     pub fn bind(
         &self,
         launch: &StepLaunch,
@@ -80,7 +80,7 @@ impl Machine {
         Ok((out, variables))
     }
 
-    /// Which GPUs each task sees. A step of one task has them all.
+    /// The GPUs that each task sees. The task of a step with one task sees all.
     fn bind_gpus(
         &self,
         text: &str,
@@ -235,7 +235,7 @@ fn tasks_here(launch: &StepLaunch) -> u32 {
     u32::try_from(here).unwrap_or(u32::MAX)
 }
 
-/// What `--cpu-bind=verbose` calls a binding; some have a blank at the end in Slurm's line.
+/// The name of a binding in the output of `--cpu-bind=verbose`; some have a blank at the end in Slurm's output.
 fn label(kind: &CpuBindKind) -> &'static str {
     match kind {
         CpuBindKind::None => "NONE",
@@ -283,7 +283,7 @@ impl NodePart<'_> {
     /// The kernel's numbers, as the user gives them.
     fn by_list(&self, kind: &CpuBindKind) -> Result<Vec<CpuSet>, BindingRefusal> {
         let own = self.topology.threads(self.cpus);
-        // A set is as large as its highest number: those that the step does not have are made of none.
+        // The size of a set depends on its highest number, so sets are built only from CPUs of the step.
         let (are_own, of): (bool, &dyn Fn(usize) -> CpuSet) = match kind {
             CpuBindKind::Map(list) => (list.iter().all(|cpu| own.contains(*cpu)), &|task| {
                 [list[task % list.len()]].into_iter().collect()
@@ -342,7 +342,7 @@ pub struct SiteBinding {
 }
 
 impl SiteBinding {
-    /// Bindings of the site, from what the configuration says of its nodes.
+    /// Bindings of the site, from the configuration of its nodes.
     pub fn new(given: &CpuBindDefaults) -> SiteBinding {
         let of_nodes = given.nodes.iter().flat_map(|(list, kind)| {
             let names = hostlist::parse(list).unwrap_or_default();
@@ -357,7 +357,8 @@ impl SiteBinding {
         }
     }
 
-    /// How tasks of a job are bound whose steps do not say: as all its nodes have it, else as its partition.
+    /// The binding of a job's tasks for steps that request none: that of its nodes if they agree, else that of its
+    /// partition.
     pub fn of(&self, alloc: &Allocation) -> Option<&CpuBindKind> {
         let mut kinds = alloc.nodes.iter().map(|n| self.nodes.get(&n.name));
         let first = if self.nodes.is_empty() {
@@ -371,7 +372,7 @@ impl SiteBinding {
     }
 }
 
-/// What is meant by `CpuBind`. One that is not known here is of a newer controller.
+/// The meaning of `CpuBind`. An unknown word comes from a newer controller.
 fn site_kind(word: &str) -> CpuBindKind {
     match BindDefault::parse(word) {
         Ok(Some(BindDefault::Sockets)) => CpuBindKind::To(Unit::Sockets),

@@ -1,5 +1,5 @@
-//! Control groups, as far as no file is touched: where the kernel has their hierarchies, by the texts of /proc, what
-//! cgroup.conf(5) limits a job or step to, and what the kernel's files say.
+//! Control groups without file access: locations of the kernel's hierarchies from the texts of /proc, limits of a job
+//! or step by cgroup.conf(5), and parsing of the kernel's files.
 
 mod limits;
 mod place;
@@ -15,20 +15,20 @@ use muster_model::spec::GPU;
 use muster_proto::cgroup::CgroupSettings;
 use std::path::PathBuf;
 
-/// What a job is held to on this node.
+/// The limits of a job on this node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confinement {
-    /// What the site says.
+    /// The settings of the site.
     pub settings: CgroupSettings,
     /// The job's share of the memory; 0 where memory is not given out.
     pub memory_mib: u64,
-    /// Its CPUs by the kernel's numbers; none where they are not this machine's.
+    /// Its CPUs by the kernel's numbers; `None` if they are not this machine's.
     pub cpus: Option<CpuSet>,
     /// Files of devices that are not its own.
     pub denied: Vec<String>,
 }
 
-/// Files of a node's devices that a job with this share may not use. What nothing says it has, it does not have.
+/// Device files of a node that a job with this share may not use: all that its share does not list.
 pub fn denied_devices(settings: &CgroupSettings, share: &[GresShare]) -> Vec<String> {
     // Parts of GPUs are used by way of the GPUs.
     let has_parts = share.iter().any(|has| is_part(&has.name));
@@ -60,7 +60,7 @@ pub struct StepGroups {
     /// The one whose memory is limited, if that is another.
     #[n(1)]
     pub memory: Option<GroupPlace>,
-    /// What the site says.
+    /// The settings of the site.
     #[n(2)]
     pub settings: CgroupSettings,
     /// Memory of the machine, bytes.
@@ -98,19 +98,20 @@ pub fn cpu_list(cpus: &CpuSet) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-/// What a group has used so far.
+/// Usage of a group so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupUsage {
     /// CPU time as users, microseconds; 0 where the kernel does not count it.
     pub user_us: u64,
     /// CPU time in the kernel.
     pub system_us: u64,
-    /// The most memory that it had at a time, KiB, with what it has read of files; 0 where memory is not counted.
+    /// The highest memory use, KiB, including the page cache; 0 if memory is not counted.
     pub peak_kib: u64,
 }
 
 impl GroupUsage {
-    /// Raises what is known of all its processes that were collected: others, and the peak of all together, are in it too.
+    /// Raises the usage of the collected processes to that of the group, which includes uncollected processes, and
+    /// the common peak.
     pub fn raise(self, usage: &mut Usage) {
         usage.user_us = usage.user_us.max(self.user_us);
         usage.system_us = usage.system_us.max(self.system_us);

@@ -11,7 +11,7 @@ pub fn exit_status(status: i32) -> ExitStatus {
     }
 }
 
-/// What Slurm gives for what was killed for its memory.
+/// Slurm's exit status for processes that were killed for their memory.
 pub const OUT_OF_MEMORY: ExitStatus = ExitStatus {
     code: 0,
     signal: 125,

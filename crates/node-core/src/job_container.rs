@@ -16,7 +16,7 @@ pub struct JobContainer {
     /// The directory that all of it is in, whose names are made of numbers.
     #[n(0)]
     pub path: PathBuf,
-    /// What the site says.
+    /// The settings of the site.
     #[n(1)]
     pub settings: ContainerSettings,
     /// Whose they are.
@@ -25,7 +25,7 @@ pub struct JobContainer {
     /// The owner's group.
     #[n(3)]
     pub gid: u32,
-    /// What the job must find where it is: no directory of its own may hide it.
+    /// Paths that the job must be able to reach: no directory of its own may hide them.
     #[n(4)]
     pub must_see: Vec<PathBuf>,
 }
@@ -36,7 +36,7 @@ impl JobContainer {
         self.path.join(".ns")
     }
 
-    /// The directory with what the job finds at `Dirs`.
+    /// The directory that the job sees in the place of a directory of `Dirs`.
     pub fn source(&self) -> PathBuf {
         self.path.join("dirs")
     }

@@ -1,5 +1,5 @@
-//! The numbers under which the launcher keeps what an agent wants back: a step's record under the step's own number, this node's
-//! part of it under a higher one; and what that part is.
+//! Numbers of the entries that the launcher stores for the agent: a step's record under the step's own number, and
+//! this node's part of it under a higher one; and the format of the latter.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -10,7 +10,7 @@ const KEPT_NODE: u32 = 1 << 30;
 /// Under this number the next step's number is kept.
 pub const KEPT_NEXT: u32 = u32::MAX;
 
-/// What is kept of this node's part of a step: what the agent needs to report its end.
+/// The stored entry of this node's part of a step, from which the agent can report its end.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct KeptNodeStep {
     /// The job's launch.
@@ -41,7 +41,7 @@ pub fn step_of_node(kept: u32) -> Option<StepNo> {
     kept.checked_sub(KEPT_NODE).map(StepNo)
 }
 
-/// Whether what is kept under a number is of this step.
+/// Whether the entry under a number belongs to this step.
 pub fn is_kept_of(kept: u32, step: StepNo) -> bool {
     kept == step.0 || kept == kept_of_node(step)
 }

@@ -1,11 +1,10 @@
-//! The launcher of a node: it starts and ends jobs, prologs and step daemons, and outlives the agent, which may crash, restart or be
-//! upgraded while they run. It decides nothing that is the controller's; it keeps how jobs ended until the agent says that
-//! the controller knows.
+//! The launcher of a node: it starts and ends jobs, prologs and step daemons, and outlives the agent, which may
+//! crash, restart or be upgraded while they run. It makes no decision of the controller's; it stores how jobs ended
+//! until the agent reports that the controller has recorded it.
 //!
-//! [`Launcher`] holds all that decides. Its executor in `muster-node` delivers [`interface::Event`]s and carries out
-//! [`interface::Action`]s in their order; what comes of an action is delivered before anything else from outside. It reads no clock and
-//! no file, and knows processes and descriptors by number only. Times are milliseconds since boot, as the kernel gives those at which
-//! processes have started.
+//! [`Launcher`] makes all decisions. Its executor in `muster-node` delivers [`interface::Event`]s and carries out
+//! [`interface::Action`]s in order; results of an action are delivered before other events. It reads no clock and
+//! does no I/O.
 
 mod actions;
 mod checks;
@@ -72,7 +71,7 @@ use site::SitePrograms;
 use state::{LauncherState, Role};
 use waiting::Delivery;
 
-/// See the module. It routes events to its parts, and does what concerns more than one of them.
+/// The launcher. It routes events to its parts, and handles those that concern several parts.
 pub struct Launcher {
     state: LauncherState,
     session: ControllerSession,
@@ -95,7 +94,7 @@ impl Launcher {
         }
     }
 
-    /// Takes an event, and appends what is to be done about it.
+    /// Processes an event, and appends the resulting actions.
     pub fn on_event(&mut self, event: Event, now: Now, actions: &mut Vec<Action>) {
         self.state.now = now;
         self.state.actions.now = now;
@@ -564,8 +563,8 @@ impl Launcher {
         self.is_exiting && self.busy() == 0 && self.state.ending.is_empty()
     }
 
-    /// Writes what has been noted, begins jobs that are on file, and settles those that end: one of it at a time, as the
-    /// later depends on the earlier.
+    /// Writes pending records, begins jobs whose records are on file, and settles ending jobs: one of these at a
+    /// time, because the later ones depend on the earlier.
     fn finish_wakeup(&mut self) {
         if !self.launches.recording.is_empty() && !self.launches.is_full {
             return self.launches.write_records(&mut self.state);

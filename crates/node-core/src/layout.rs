@@ -27,10 +27,10 @@ pub const TASKS_PER_NODE_DEFAULT: u32 = 512;
 /// Names that a step may exclude.
 const EXCLUDED_MAX: usize = 65_536;
 
-/// Bytes of all names of one of a step's lists, each of which is made and looked up.
+/// Bytes of all names in one list of a step, each of which is built and looked up.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
-/// What running steps hold of one node of the allocation.
+/// Resources of one node of the allocation that running steps occupy.
 #[derive(Clone, Debug, Default)]
 pub struct StepUse {
     /// CPUs.
@@ -59,7 +59,7 @@ pub struct NodePlacement {
 /// Why a step cannot start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoLayout {
-    /// Not now.
+    /// The step does not fit now.
     Busy,
     /// Never in this allocation.
     Never(Refusal),
@@ -68,9 +68,9 @@ pub enum NoLayout {
 /// The nodes that a step names, by their positions in the allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepNodes {
-    /// Those that it must not use, in order.
+    /// Positions of nodes that it must not use, in order.
     excluded: Vec<usize>,
-    /// Those of `--nodelist`, in the order of the list.
+    /// Positions of the nodes of `--nodelist`, in the order of the list.
     listed: Vec<usize>,
 }
 
@@ -108,7 +108,7 @@ impl StepNodes {
         StepNodes::new_counted(alloc, spec, tasks_per_node, &mut 0)
     }
 
-    /// The same; counts the names that are looked up, whether or not the step is refused then.
+    /// As [`StepNodes::new`], and counts the names that are looked up, even if the step is refused.
     ///
     /// # Errors
     /// A list cannot be read, or names a node that the step cannot use.
@@ -176,10 +176,10 @@ pub fn layout_work(
     count + tasks + nodes.listed.len() as u64
 }
 
-/// Lays a step out, with at most so many tasks on each node (`MaxTasksPerNode`).
+/// Lays a step out, with a limit of tasks on each node (`MaxTasksPerNode`).
 ///
 /// # Errors
-/// It cannot start.
+/// The step cannot start.
 pub fn lay_out(
     alloc: &Allocation,
     spec: &StepSpec,
@@ -190,10 +190,10 @@ pub fn lay_out(
     lay_out_on(alloc, spec, &nodes, held, tasks_per_node)
 }
 
-/// The same with the step's nodes looked up before.
+/// As [`lay_out`], with nodes that were looked up before.
 ///
 /// # Errors
-/// It cannot start.
+/// The step cannot start.
 pub fn lay_out_on(
     alloc: &Allocation,
     spec: &StepSpec,
@@ -247,7 +247,7 @@ struct Layout<'a> {
     pack: bool,
     /// Allowed nodes, in the order of the allocation.
     allowed: Vec<usize>,
-    /// Of them, those that must be used.
+    /// Those of them that must be used.
     required: Vec<usize>,
     /// Nodes by task, for `arbitrary`.
     listed: Vec<usize>,
@@ -318,7 +318,7 @@ impl<'a> Layout<'a> {
             let detail = format!("{count} tasks are asked for, the list names {listed} nodes");
             return refuse(RefusalCode::InvalidTaskCount, detail);
         }
-        // Nodes have the allocation's order in every step; the list says only where each task goes.
+        // Nodes keep the order of the allocation in every step. The list determines only the node of each task.
         let mut by_node: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for (task, &node) in (0..).zip(&self.listed[..count]) {
             by_node.entry(node).or_default().push(task);
@@ -398,7 +398,8 @@ impl<'a> Layout<'a> {
         refuse(RefusalCode::NodeConfigUnavailable, detail)
     }
 
-    /// So many nodes with room for all tasks: the required ones and the first others, else those with most room.
+    /// Chooses `count` nodes with room for all tasks: the required ones and the first others, or if these have too
+    /// little room, those with the most.
     fn choose(&self, order: &TaskRoom, count: u32, ntasks: u32) -> Option<Vec<usize>> {
         let count = count as usize;
         for others in [&order.others, &order.roomiest] {
@@ -468,7 +469,7 @@ impl<'a> Layout<'a> {
         cpus
     }
 
-    /// What the step asks for of each node, of each task, and over all nodes.
+    /// The step's requests for devices: per node, per task, and over all nodes.
     fn asked(&self) -> (&[GresAsk], &[GresAsk], &[GresAsk]) {
         let devices = self.spec.devices.as_deref();
         (
@@ -478,8 +479,8 @@ impl<'a> Layout<'a> {
         )
     }
 
-    /// Devices for so many tasks of the step on a node: what it asks for out of what is free, or all of the job's if it
-    /// does not ask. `of_step` says how many the node gives of those that are counted over all nodes.
+    /// Chooses devices on a node for a number of the step's tasks: the requested ones from those that are free, or
+    /// all of the job's if the step requests none. `of_step` is the node's part of requests over all nodes.
     fn devices(
         &self,
         (share, held): (&NodeShare, &StepUse),
@@ -545,7 +546,7 @@ impl<'a> Layout<'a> {
         free
     }
 
-    /// How many a node has free of what is asked for.
+    /// The number of free devices on a node that match a request.
     fn count_free(&self, node: usize, ask: &GresAsk) -> u64 {
         let (share, held) = (&self.alloc.nodes[node], &self.held[node]);
         let free = share.gres.iter().filter(|have| is_a(have, ask));
@@ -566,7 +567,7 @@ impl<'a> Layout<'a> {
         u32::try_from(most.unwrap_or(u64::MAX)).unwrap_or(u32::MAX)
     }
 
-    /// How many of what is counted over all nodes each of these gives: as evenly for their tasks as can be.
+    /// Divides requests over all nodes among these nodes, as evenly for their tasks as possible.
     fn of_step(&self, nodes: &[(usize, Vec<u32>)]) -> Vec<Vec<u64>> {
         let (.., of_all) = self.asked();
         let mut out = vec![vec![0; of_all.len()]; nodes.len()];
@@ -670,11 +671,11 @@ impl<'a> Layout<'a> {
 
 /// Room for tasks, worked out once for a layout.
 struct TaskRoom {
-    /// Of each node of the allocation; 0 of those that are not allowed.
+    /// Slots of each node of the allocation; 0 for nodes that are not allowed.
     slots: Vec<u32>,
     /// Allowed nodes with room that are not required, in the order of the allocation.
     others: Vec<usize>,
-    /// The same, those with most room first.
+    /// The same nodes, those with the most room first.
     roomiest: Vec<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! What the processes of a node and srun decide, and the messages between them, without I/O: no sockets, files, clocks or threads.
-//! `muster-node` and `muster-cli` carry it out.
+//! The decisions of a node's processes and of srun, and the messages between them, without I/O: no sockets, files,
+//! clocks or threads. `muster-node` and `muster-cli` execute them.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -36,10 +36,10 @@ pub struct KeptEntry {
     /// Under which number; see [`crate::kept`].
     #[n(0)]
     pub key: u32,
-    /// What the agent has encoded.
+    /// The encoded order, as the agent made it.
     #[n(1)]
     pub bytes: ByteVec,
 }
 
-/// What the launcher keeps of a job for the agent.
+/// The entries that the launcher stores of a job for the agent.
 pub type KeptEntries = Vec<KeptEntry>;

@@ -4,7 +4,7 @@ use muster_model::ids::{JobId, StepNo};
 use muster_model::job::ArrayTask;
 use muster_model::limits::PATH_BYTES_MAX;
 
-/// What the symbols of a pattern stand for.
+/// The values of a pattern's symbols.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols<'a> {
     /// `%j`.
@@ -30,9 +30,10 @@ const NO_INDEX: u32 = u32::MAX - 1;
 /// Widths above this are cut to it, as in Slurm.
 const WIDTH_MAX: usize = 10;
 
-/// Replaces the symbols of a pattern. A backslash anywhere turns replacement off and is itself removed; symbols
-/// that do not exist stay as they are. What is longer than [`PATH_BYTES_MAX`] ends there: a pattern of a few thousand `%x` would
-/// stand for as many names of 1 KiB. No file has such a name (`ENAMETOOLONG`), which is how the job fails.
+/// Replaces the symbols of a pattern. A backslash anywhere turns replacement off and is itself removed; unknown
+/// symbols stay. The result is cut off above [`PATH_BYTES_MAX`], because a pattern of a few thousand `%x` would
+/// expand to as many names of 1 KiB. A file name of that length does not exist (`ENAMETOOLONG`), and with this error
+/// the job fails.
 pub fn expand(pattern: &str, symbols: &Symbols) -> String {
     if pattern.contains('\\') {
         return pattern.replace('\\', "");

@@ -6,8 +6,8 @@ use muster_proto::node::NodeSettings;
 /// Where the kernel keeps shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Directories for files of steps, the best first: `PMIxCliTmpDirBase`; else in memory, as nothing in them outlives the
-/// step; where there is no such directory, `TmpFS` or /tmp.
+/// Candidates for the directory of a step's files, the best first: `PMIxCliTmpDirBase`; else a directory in memory,
+/// because no file outlives the step; if there is none, `TmpFS` or /tmp.
 pub fn bases(settings: &NodeSettings, node: &str) -> Vec<String> {
     let named = settings.mpi.tmp_base.as_deref().into_iter();
     let bases = named.chain([SHARED_MEMORY, &settings.tmp_fs, "/tmp"]);
@@ -15,8 +15,8 @@ pub fn bases(settings: &NodeSettings, node: &str) -> Vec<String> {
     filled.filter(|base| base.starts_with('/')).collect()
 }
 
-/// The name of a step's PMIx name space, unique in the cluster. Open MPI 5 makes numbers of this: what is before the @ gives one
-/// for the job, what follows is taken as it is, so that no two steps of a job have the same.
+/// The name of a step's PMIx name space, unique in the cluster. Open MPI 5 derives numbers from it: the part before
+/// the @ determines the job's, and the part after it is used unchanged, so that no two steps of a job have the same.
 pub fn namespace(cluster: &str, attempt: JobAttempt, step: StepNo) -> String {
     format!("{cluster}.{}.{}@{step}", attempt.job, attempt.attempt.0)
 }

@@ -21,7 +21,7 @@ pub struct PrologEpilog {
     /// Seconds after which they are killed, and count as failed.
     #[n(3)]
     pub prolog_timeout_s: Option<u32>,
-    /// The same of the epilog.
+    /// Likewise for the epilog.
     #[n(4)]
     pub epilog_timeout_s: Option<u32>,
     /// Directories that are made between prolog and job, and removed after the epilog.

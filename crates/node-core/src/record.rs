@@ -1,5 +1,5 @@
-//! What is kept of a step by its lead: by the launcher, for the next life of the agent, and by the step's daemon, for a launcher
-//! that does not know the step.
+//! The lead's record of a step. The launcher stores it for the next agent process, and the step's daemon for a
+//! launcher that does not know the step.
 
 use crate::layout;
 use minicbor::bytes::ByteVec;
@@ -20,10 +20,10 @@ use muster_proto::step::StepSpec;
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct Record {
-    /// As listings show it.
+    /// The step as listings show it.
     #[n(0)]
     pub step: Step,
-    /// Its nodes.
+    /// The nodes of the step.
     #[n(1)]
     pub nodes: Vec<RecordNode>,
     /// It holds its resources against other steps.
@@ -56,7 +56,7 @@ pub struct RecordNode {
     /// How the step ended here.
     #[n(5)]
     pub end: Option<StepEnd>,
-    /// Its name.
+    /// The name of the step.
     #[n(6)]
     #[cbor(default)]
     pub name: String,
@@ -113,7 +113,8 @@ impl Record {
     }
 }
 
-/// Names of files as listings show them. Nobody opens what is longer, and the controller keeps them of each step that runs.
+/// Names of files for listings. Longer names cannot be opened, and the controller stores the names of each running
+/// step.
 fn shown_stdio(stdio: &StdioSpec) -> StdioSpec {
     let shown = |file: &Option<String>| {
         let name = file.as_deref()?;
@@ -160,7 +161,7 @@ fn describe(
 mod tests {
     use super::*;
 
-    /// The controller keeps what is reported of a step for as long as it runs, and steps may run by the thousand.
+    /// The controller stores the reported data of a step as long as the step runs, and thousands of steps may run.
     #[test]
     fn texts_of_a_step_are_short() {
         let long = || Some("x".repeat(64 << 10));

@@ -8,7 +8,7 @@ pub const SIGQUIT: i32 = 3;
 pub const SIGKILL: i32 = 9;
 /// Asks a process to end.
 pub const SIGTERM: i32 = 15;
-/// Lets a stopped process go on.
+/// Continues a stopped process.
 pub const SIGCONT: i32 = 18;
 /// Stops a process.
 pub const SIGSTOP: i32 = 19;

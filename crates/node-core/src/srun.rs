@@ -1,9 +1,9 @@
-//! srun as a state machine: the conversation with agents that makes a step, its tasks and streams until it has ended, the signals
-//! that srun gets, what users read, and the exit code.
+//! srun as a state machine: the conversation with agents that creates a step, its tasks and streams until it has
+//! ended, signals to srun, messages for the user, and the exit code.
 //!
-//! [`Srun::on_event`] takes one event and gives the actions that follow; [`Srun::interest`] says what srun waits for.
-//! `muster_cli` executes them. What the step is to be, is in the request that it begins with: options, and the allocation if srun
-//! needs one of its own, are dealt with before.
+//! [`Srun::on_event`] takes one event and returns the resulting actions; [`Srun::interest`] lists the events that
+//! srun waits for. `muster_cli` executes them. Options, and an allocation of srun's own, are handled before; the
+//! request for the step is the result.
 
 mod actions;
 pub mod config;
@@ -76,7 +76,7 @@ pub struct Srun {
     /// Connections that keep the step, and until when the first of them is waited for that records the end.
     leads: VecDeque<AgentId>,
     recorded_by: Option<u64>,
-    /// What step daemons have sent before the step runs here.
+    /// Messages of step daemons that arrived before the step runs here.
     deferred: VecDeque<Event>,
     /// The connection to the step daemon whose task has srun's streams.
     channel: Option<StepdIdx>,
@@ -122,7 +122,7 @@ impl Srun {
         self.step.nodes.steps()
     }
 
-    /// What srun waits for.
+    /// The events that srun waits for.
     pub fn interest(&self) -> Interest {
         let runs = self.cx.is_running();
         let is_asking = matches!(self.cx.state, SrunState::Locating | SrunState::Asking);
@@ -374,7 +374,7 @@ impl Srun {
         }
     }
 
-    /// What step daemons have sent by now was handled. A short step may be over.
+    /// All messages of step daemons that have arrived were handled. A short step may have ended.
     fn look_over(&mut self) {
         self.looks = false;
         if self.has_allocation || !self.step.nodes.are_over() {

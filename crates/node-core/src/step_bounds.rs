@@ -1,5 +1,6 @@
-//! What a step of a job may be on a node. The launcher makes this from the job's grant, which the controller has sealed, and
-//! checks what an agent orders by it; so do step daemons, to which agents give further steps of the job directly.
+//! Limits for the steps of a job on a node. The launcher derives them from the job's grant, which the controller has
+//! sealed, and checks the agent's orders against them. Step daemons do likewise, because agents give them further
+//! steps of the job directly.
 
 use crate::messages::{StepBounds, StepOrder};
 

@@ -1,5 +1,5 @@
-//! Numbers of steps: those that the agent of a job's first node gives out, in order and each once, and those that a launcher
-//! has seen, for no step may have the number of another.
+//! Step numbers: those that the agent of a job's first node assigns in ascending order, each once, and those that a
+//! launcher has seen, because no two steps may have the same number.
 
 use muster_model::ids::StepNo;
 use muster_model::index_set::IndexSet;
@@ -8,8 +8,8 @@ use std::ops::Range;
 
 /// Runs of numbers of steps that are known of a job. Where there are more, the numbers between the lowest count as used.
 const NUMBER_RUNS_MAX: usize = 1024;
-/// Runs of numbers that steps of other components have had, as far back as they are known. A step whose number is older
-/// has waited for so many others.
+/// Limit of the stored ranges of numbers that steps of other components have had. A step with an older number has
+/// waited while that many others started.
 const SKIPPED_MAX: usize = 64;
 
 /// The numbers of a job.

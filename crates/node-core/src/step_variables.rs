@@ -1,4 +1,4 @@
-//! What the tasks of a step find in their environment: what srun has, with what describes the step put over it.
+//! The environment of a step's tasks: srun's own, overridden by the variables that describe the step.
 
 use muster_model::environment::{self, Environment};
 use muster_model::ids::StepNo;
@@ -10,15 +10,15 @@ const NUMBER: [&[u8]; 2] = [b"SLURM_STEP_ID", b"SLURM_STEPID"];
 
 /// Bytes that they take.
 const ROOM_FOR_NUMBER: usize = 64;
-/// What a task has whose srun has none.
+/// The value for a task if srun's environment has none.
 const TMPDIR: &[u8] = b"TMPDIR=/tmp";
 
-/// What is put over the environment of srun.
+/// Variables that override the environment of srun.
 #[derive(Debug)]
 pub struct StepVariables {
-    /// What describes the step; srun may say something else.
+    /// Variables that describe the step; srun may override them.
     pub own: Variables,
-    /// What this node adds, of which srun knows nothing.
+    /// Variables of this node, which srun does not know.
     pub node: Variables,
 }
 
@@ -41,7 +41,7 @@ impl StepVariables {
             if let Ok(at) = at {
                 seen[at] = true;
             }
-            // Where the submission came from is srun's to say: the job's script may have changed it.
+            // The origin of the submission comes from srun, because the job's script may have changed it.
             let kept = matches!(name, b"SLURM_SUBMIT_DIR" | b"SLURM_SUBMIT_HOST");
             if kept || (at.is_err() && !NUMBER.contains(&name)) {
                 env.push(&[variable]);
@@ -62,11 +62,11 @@ impl StepVariables {
         env
     }
 
-    /// What is put over, by name: the node's word counts most, then srun's.
+    /// The overriding variables, by name: those of the node take precedence, then those of srun.
     fn over<'a>(&'a self, extra: &'a Variables) -> Vec<(&'a [u8], &'a [u8])> {
         let mut over = Vec::with_capacity(self.own.len() + extra.len() + self.node.len());
         for variables in [&self.node, extra, &self.own] {
-            // Of those that stand in one list twice, the last counts.
+            // If a list has a name twice, the last value counts.
             over.extend(
                 variables
                     .iter()

@@ -1,8 +1,8 @@
-//! The step daemon as a state machine: what it does when something happens. It runs one step of its job after the other, and
-//! decides when the tasks start, whose requests count, how the step ends and to whom the end is reported.
+//! The step daemon as a state machine. It runs the steps of its job one after the other, and decides when the tasks
+//! start, which connections' requests are accepted, how the step ends, and who receives the report of its end.
 //!
-//! [`Stepd::on_event`] takes one event and gives the actions that follow. `muster_node::stepd` executes them. What tasks write
-//! passes through here as it is; what comes from nodes below does not.
+//! [`Stepd::on_event`] takes one event and returns the resulting actions. `muster_node::stepd` executes them. Output
+//! of tasks passes through here unchanged; output of nodes below does not pass through here.
 
 mod actions;
 mod clients;
@@ -40,7 +40,8 @@ struct Ended {
     kept: KeptEntries,
 }
 
-/// What remains to be done before the daemon exits, once it is known whether the launcher has read its earlier messages.
+/// The action that remains before the daemon exits, once it is known whether the launcher has read its earlier
+/// messages.
 #[derive(Debug)]
 struct Parting {
     /// The end of its last step, if that is not reported.
@@ -111,7 +112,7 @@ impl Stepd {
         !self.unread.is_empty()
     }
 
-    /// srun is so far behind with what it acknowledges that tasks have to wait.
+    /// srun's acknowledgements are so far behind that tasks must wait.
     pub fn is_full(&self) -> bool {
         let tree = self.step.as_ref().and_then(|step| step.up.tree.as_ref());
         tree.is_some_and(tree::Tree::is_full)
@@ -129,7 +130,7 @@ impl Stepd {
     fn take(&mut self, event: Event) {
         match event {
             Event::StepGiven(next, giver, srun) => self.step_given(next, giver, srun),
-            // What is said of a step that has ended comes too late. Who says this has taken note of the end.
+            // The message concerns a step that has ended. Its sender has recorded the end.
             Event::Command(StepdCommand::Exit) if self.is_idle() => {
                 self.unread.clear();
                 self.exit();
@@ -185,7 +186,7 @@ impl Stepd {
         }
     }
 
-    /// Checks a step that an agent gives, and puts in it what is not the agent's to say.
+    /// Checks a step that an agent gives, and fills in the fields that the agent may not choose.
     fn confine(&self, next: &mut NextStep) -> Result<(), String> {
         let setup = &self.setup;
         setup.bounds.check(setup.attempt, &next.order)?;
@@ -217,7 +218,7 @@ impl Stepd {
     /// There is a new launcher.
     fn launcher_came(&mut self, client: ClientId, theirs: Greeting) {
         if VERSIONS.is_too_old(&theirs) {
-            // What comes of the step will be in its file.
+            // The step's result will be in its file.
             let why = VERSIONS.difference(&theirs, "the launcher", "a step daemon");
             self.out.log(format!("{why}; it is refused"));
             return self.out.push(Action::CloseClient(client));
@@ -261,7 +262,7 @@ impl Stepd {
         self.finish(end, false);
     }
 
-    /// The step is over: what it had goes, and its end is reported.
+    /// The step has ended: releases its resources, and reports the end.
     fn finish(&mut self, end: StepEnd, is_reusable: bool) {
         let Some(step) = self.step.take() else { return };
         let (srun, other) = match step.up.client() {

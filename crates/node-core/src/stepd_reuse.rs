@@ -1,11 +1,11 @@
-//! What agent and launcher agree on where a step daemon has several steps of a job.
+//! Conventions of agent and launcher for the reuse of a step daemon for several steps of a job.
 
 use muster_model::ids::{JobAttempt, StepNo};
 use std::path::{Path, PathBuf};
 
 /// Daemons of a job that wait for a step, at most.
 pub const SPARES_MAX: usize = 16;
-/// An order for a daemon that has had a step may have so many bytes: they fit into its control channel.
+/// Maximum size of an order for a daemon that is reused, so that it fits into the daemon's control channel.
 pub const ORDER_MAX: usize = 64 << 10;
 
 /// The file in which a daemon leaves the end of a step.

@@ -29,7 +29,7 @@ pub struct JobTmpDir {
     /// See above.
     #[n(2)]
     pub gid: u32,
-    /// What is put after its name where something else has that.
+    /// Suffix of the name if another file has the name already.
     #[n(3)]
     #[cbor(default)]
     pub suffix: String,
@@ -59,8 +59,8 @@ fn base(settings: &NodeSettings, node: &str) -> PathBuf {
     }
 }
 
-/// What `TMPDIR` is for a job of the Grid Engine commands where it has no directory of its own; none for jobs of others, whose users say
-/// what it is.
+/// The value of `TMPDIR` for a job of the Grid Engine commands without a directory of its own; none for other jobs,
+/// whose users set it.
 pub(crate) fn shared(
     grant: &JobGrant,
     cluster: &str,
@@ -71,8 +71,8 @@ pub(crate) fn shared(
     Some(base(settings, node))
 }
 
-/// The directory of a job on the node of this name; none if the job has none of its own. Each attempt has another: what an earlier one
-/// has left may still be being removed.
+/// The private directory of a job on the node of this name, if it has one. Each attempt has its own, because the
+/// removal of an earlier one may still be under way.
 pub(crate) fn of_job(
     grant: &JobGrant,
     cluster: &str,
@@ -95,7 +95,7 @@ pub(crate) fn of_job(
     }))
 }
 
-/// What only nodes of the job know, and is another on each, where others may have seen it.
+/// A suffix that only nodes of the job know, different on each, because other users may have seen the name.
 fn suffix(grant: &JobGrant, node: &str) -> String {
     let key = derive_job_key(&grant.key, JobKeyUse::TmpDir);
     let of_node = derive_job_key(&[&key[..], node.as_bytes()].concat(), JobKeyUse::TmpDir);

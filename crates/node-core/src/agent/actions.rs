@@ -7,7 +7,7 @@ use muster_model::ids::JobAttempt;
 use muster_model::refusal::Refusal;
 use muster_proto::step::AgentReply;
 
-/// All of them, in order.
+/// The actions, in order.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
     list: Vec<Action>,
@@ -35,7 +35,7 @@ impl Actions {
         }
     }
 
-    /// Has the launcher keep something of a job.
+    /// Makes the launcher store an entry of a job.
     pub(super) fn keep(&mut self, attempt: JobAttempt, key: u32, bytes: ByteVec) {
         self.command(LauncherCommand::Keep {
             attempt,
@@ -44,7 +44,7 @@ impl Actions {
         });
     }
 
-    /// Has the launcher keep it no longer.
+    /// Makes the launcher discard an entry.
     pub(super) fn drop_kept(&mut self, attempt: JobAttempt, key: u32) {
         self.keep(attempt, key, Vec::new().into());
     }

@@ -1,4 +1,4 @@
-//! Who may connect to this node from another host: who has a key of a job that is here.
+//! Access to this node from other hosts: only holders of the key of a job that is here may connect.
 
 use super::Agent;
 use minicbor::bytes::ByteVec;
@@ -6,18 +6,18 @@ use muster_model::ids::{JobId, StepId};
 use muster_proto::hello::JobCredential;
 use muster_trust::{JobKeyUse, derive_job_key};
 
-/// Who has the key of a credential.
+/// The holder of a credential's key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelPeer {
     /// The key from which the secret of the channel follows.
     pub key: ByteVec,
     /// The user for whom it asks.
     pub uid: u32,
-    /// What it may reach here.
+    /// The socket that it may reach here.
     pub target: ChannelTarget,
 }
 
-/// What a channel from another host leads to.
+/// The target of a channel from another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelTarget {
     /// This agent, for the owner of a job, and for what concerns that job.
@@ -37,13 +37,13 @@ pub enum ChannelRefusal {
     /// There is no such socket, or it is another job's.
     #[error("this is not the socket of a step daemon of the job")]
     NoSocket,
-    /// Who has the key of a job speaks for its other nodes, and for no others.
+    /// The holder of a job's key acts for the job's other nodes, and for no others.
     #[error("this is none of the job's other nodes")]
     NoNode,
 }
 
 impl Agent {
-    /// Who it is that can show this credential, and has its key.
+    /// Identifies the peer that presents this credential and holds its key.
     ///
     /// # Errors
     /// See [`ChannelRefusal`].

@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 /// Lists of processes that a user may have under way.
 const INSPECTIONS_MAX: usize = 16;
 
-/// What is asked about the processes of a job.
+/// The question about the processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inspection {
-    /// Which there are.
+    /// The list of processes.
     Processes,
-    /// What they use.
+    /// Their resource usage.
     Usage(JobAttempt),
 }
 
@@ -206,7 +206,7 @@ impl Agent {
         }
     }
 
-    /// Where a step's tasks run, for who may read what they write.
+    /// Where the tasks of a step run, for a user who may read their output.
     fn locate(&self, uid: u32, key: StepId) -> Result<StepCreated, RefusalCode> {
         let job = self.state.jobs.latest(key.job);
         let grant = job.and_then(|(_, job)| job.grant.as_ref());
@@ -241,7 +241,7 @@ impl Agent {
             None if self.state.jobs.latest(key.job).is_some() => {
                 self.state.out.refuse(request, RefusalCode::AccessDenied);
             }
-            // The launcher may still have to say that the job is here. The end is reported again.
+            // The launcher may not have reported yet that the job is here. The end is then reported again.
             None if !self.state.is_synced => self.state.out.refuse(request, RefusalCode::Busy),
             // A job that is forgotten needs no report of its steps any more.
             _ => {
@@ -306,7 +306,7 @@ impl Agent {
         }
     }
 
-    /// What the tasks of a job use was read for a client, if it could be.
+    /// Answers a client: the usage of a job's tasks was read, or could not be.
     pub(super) fn answer_measured(&mut self, tag: u64, tasks: Option<TaskUsages>) {
         let Some(open) = self.inspections.0.remove(&tag) else {
             return;

@@ -9,21 +9,21 @@ use std::ops::Bound;
 /// Requests of one user that may wait for their job.
 const USER_MAX: usize = 1024;
 
-/// How long a request waits for the controller to say that this node has its job.
+/// How long a request waits until the controller announces the job to this node.
 const WAIT_MS: u64 = 30_000;
 
-/// Parts of a turn that requests of clients whose jobs have come have in one event: four turns, each of which may take
-/// milliseconds.
+/// The number of turn parts that client requests of announced jobs have in one event: four turns, each of which may
+/// take milliseconds.
 const PARTS_AT_ONCE: u64 = 4 * PARTS_OF_TURN;
-/// Parts of the turn of a request that is laid out. One that is refused before takes one part: those of
-/// other users do not take the turns of a job's owner.
+/// Parts of the turn of a request that is laid out. A request that is refused before takes one part, so that requests
+/// of other users do not take the turns of a job's owner.
 const PARTS_OF_TURN: u64 = 256;
 /// Names, nodes and tasks that are looked at in a part of a turn.
 const WORK_OF_PART: u64 = 16;
 /// After which others have it. Meanwhile the agent takes what else has come.
 pub(super) const TURN_MS: u64 = 1;
 
-/// Who has sent a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlySender {
     /// Another agent.
@@ -42,7 +42,7 @@ struct EarlyRequest<T> {
     request: T,
 }
 
-/// All of them, by number. All wait equally long, so that the oldest is the first to have waited long enough.
+/// All waiting requests, by number. All wait equally long, so the oldest expires first.
 #[derive(Debug)]
 pub(super) struct EarlyRequests<T> {
     all: BTreeMap<u64, EarlyRequest<T>>,
@@ -55,11 +55,11 @@ pub(super) struct EarlyRequests<T> {
     next: u64,
     /// A timer runs for the oldest, or for one that was there before.
     has_timer: bool,
-    /// What agents have asked for jobs that have come in this event.
+    /// Requests of agents for jobs that were announced in this event.
     at_once: VecDeque<T>,
     /// Jobs that have come, each with the end of the numbers of requests that have their turn now.
     granted: BTreeMap<JobId, u64>,
-    /// Of them, the one of which a request had its turn last.
+    /// Of these jobs, the one whose request had its turn last.
     last: Option<JobId>,
     /// Parts of turns that were taken since a timer that runs was set.
     spent: u64,
@@ -90,7 +90,8 @@ impl<T> EarlyRequests<T> {
         self.all.is_empty()
     }
 
-    /// Whether a request of another agent waits for a job. Those of users do not count: they may name any job.
+    /// Whether a request of another agent waits for a job. Requests of users do not count, because users may name any
+    /// job.
     pub(super) fn has_of_agent(&self, job: JobId) -> bool {
         self.of_agents.contains_key(&job)
     }
@@ -173,7 +174,7 @@ impl<T> EarlyRequests<T> {
         numbers.into_iter().filter_map(|n| self.take(n)).collect()
     }
 
-    /// Those that wait for a job have their turns: it has come.
+    /// The job was announced: requests that wait for it get their turns.
     pub(super) fn give_turns(&mut self, job: JobId) {
         let of_agents = self.take_of_agents(job);
         self.at_once.extend(of_agents);
@@ -182,8 +183,8 @@ impl<T> EarlyRequests<T> {
         }
     }
 
-    /// Takes the request away whose turn it is: those of agents, then those of clients if this event may take another. Jobs take
-    /// turns.
+    /// Takes the next request: those of agents first, then those of clients, if this event may take another. Jobs
+    /// take turns.
     pub(super) fn take_turn(&mut self) -> Option<T> {
         if let Some(of_agent) = self.at_once.pop_front() {
             return Some(of_agent);
@@ -202,7 +203,8 @@ impl<T> EarlyRequests<T> {
         None
     }
 
-    /// A client's request has had its turn, and was not refused at once or was; so many names, nodes and tasks were looked at.
+    /// Accounts for the turn of a client's request: whether it was laid out, and how many names, nodes and tasks were
+    /// examined.
     pub(super) fn spend(&mut self, was_laid_out: bool, work: u64) {
         let parts = if was_laid_out { PARTS_OF_TURN } else { 1 };
         self.spent = self.spent.saturating_add(parts + work / WORK_OF_PART);
@@ -248,7 +250,7 @@ impl<T> EarlyRequests<T> {
         Some(request)
     }
 
-    /// Takes away what a client has asked for.
+    /// Removes the requests of a client.
     pub(super) fn take_client(&mut self, conn: ConnId) -> Vec<T> {
         let numbers = self.by_client.get(&conn).into_iter().flatten();
         let numbers: Vec<u64> = numbers.copied().collect();
@@ -298,7 +300,7 @@ mod tests {
         assert_eq!(turns, (0..10).collect::<Vec<u64>>());
     }
 
-    /// They took four at a time, as those that are laid out.
+    /// Earlier, refused requests were processed four at a time, as those that are laid out.
     #[test]
     fn a_turn_counts_by_its_work() {
         let mut early = EarlyRequests::default();

@@ -10,15 +10,15 @@ use muster_model::ids::JobAttempt;
 use muster_proto::node::ToNode;
 use std::collections::VecDeque;
 
-/// What a connection to the controller ends with whose key was a lost launcher's.
+/// The reason for closing a connection to the controller whose key belonged to a lost launcher.
 const LAUNCHER_LOST: &str = "the launcher was lost";
 
 /// Connections to the controller that are being made.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// Dials that wait for the launcher's key, and for its list of what it runs.
+    /// Dials that wait for the launcher's key, and for its list of jobs and steps.
     dialed: VecDeque<DialId>,
-    /// Those whose controller has answered: the launcher is looking at its key.
+    /// Dials whose controller has answered; the launcher is checking the controller's key.
     answered: VecDeque<DialId>,
     /// The launcher has opened a session for the newest trusted connection.
     has_begun: bool,
@@ -49,7 +49,7 @@ impl Sessions {
         }
     }
 
-    /// Has the launcher make a key for each connection that waits for one.
+    /// Requests a key from the launcher for each connection that waits for one.
     pub(super) fn open(&self, out: &mut Actions) {
         for _ in 0..self.dialed.len() {
             out.command(LauncherCommand::OpenSession);
@@ -113,7 +113,7 @@ impl Agent {
 
     pub(super) fn on_controller_message(&mut self, message: ToNode) {
         match message {
-            // The connection has made orders of it.
+            // The connection has converted it into orders.
             ToNode::Sealed { .. } => {}
             ToNode::Ack(seq) => self.acknowledged(seq),
             ToNode::Ping => self.state.out.push(Action::SendHealth),
@@ -144,7 +144,8 @@ impl Agent {
 }
 
 impl AgentState {
-    /// Closes the connection to the controller, which is dialled anew: what it seals, this node does not trust.
+    /// Closes the connection to the controller, which is then dialled again: this node does not trust the seals of
+    /// this session.
     pub(super) fn leave_controller(&mut self) {
         if std::mem::take(&mut self.is_controller_up) {
             self.out.push(Action::CloseController);

@@ -1,5 +1,5 @@
-//! What happens to the agent, and what it has done about it. Descriptors, connections and timers are numbers here, which the
-//! executor maps to what it holds.
+//! Events and actions of the agent. Descriptors, connections and timers are numbers here, which the executor maps to
+//! its objects.
 
 use crate::messages::{LauncherCommand, LauncherEvent, StepOrder, StepdEvent};
 
@@ -51,14 +51,14 @@ pub enum Timer {
     Sample,
     /// Another try to report ends of a step to its lead.
     EndDelivery(AttemptStep),
-    /// Another question to nodes of a step whether they have a part of it.
+    /// Time to ask the nodes of a step again whether they have a part of it.
     FindParts(JobId, StepNo),
 }
 
 /// A request of a client.
 #[derive(Debug)]
 pub struct ClientRequest {
-    /// Its number.
+    /// The number of the request.
     pub id: RequestId,
     /// By which connection it came.
     pub conn: ConnId,
@@ -66,7 +66,7 @@ pub struct ClientRequest {
     pub uid: u32,
     /// The client is another agent, and no user, whatever the uid.
     pub is_agent: bool,
-    /// What is asked for.
+    /// The request itself.
     pub body: Box<AgentRequest>,
     /// Streams that came with it.
     pub stdio: Option<StdioId>,
@@ -87,9 +87,9 @@ pub enum Event {
     Controller(ToNode),
     /// Orders whose seal is right, in order.
     Orders {
-        /// What they are.
+        /// The decoded orders.
         orders: Box<Orders>,
-        /// The same as they came.
+        /// The same, encoded as received.
         bytes: ByteVec,
         /// The seal for the launcher.
         launcher_seal: ByteVec,
@@ -104,16 +104,16 @@ pub enum Event {
     LauncherLost,
     /// A step daemon was given a step; whether it was written to its channel as a whole.
     StepOffered(StepdChannelId, bool),
-    /// What a step daemon has sent.
+    /// Messages of a step daemon.
     StepdEvents {
-        /// Which.
+        /// The channel of the daemon.
         stepd: StepdChannelId,
         /// In order.
         events: Vec<StepdEvent>,
         /// More may come.
         is_open: bool,
     },
-    /// [`Action::ReadStepds`] is done: what there was has come as [`Event::StepdEvents`].
+    /// [`Action::ReadStepds`] is done: all available messages were delivered as [`Event::StepdEvents`].
     StepdsRead,
     /// A client asks for something.
     Request(ClientRequest),
@@ -123,7 +123,8 @@ pub enum Event {
     PeerAnswered(PeerRequestId, Result<AgentReply, String>),
     /// A timer has run out.
     TimerDue(Timer),
-    /// No other event is there: what was gathered is to be sent. Comes again after answers to actions that follow from it.
+    /// No other event is pending: the agent sends the data that it has collected. Delivered again after answers to
+    /// actions that result from it.
     Idle,
 }
 
@@ -155,12 +156,12 @@ pub enum Action {
         stepd: StepdChannelId,
         /// The order.
         order: Box<StepOrder>,
-        /// Directories for files of the step's host, of which the first that exists is used.
+        /// Candidates for the directory of the step's host; the first that exists is used.
         tmp_bases: Vec<String>,
     },
     /// Send a step daemon its next step. Answered by [`Event::StepOffered`] before anything else happens.
     OfferStep {
-        /// Which daemon.
+        /// The channel of the daemon.
         stepd: StepdChannelId,
         /// The frame of the order.
         frame: Vec<u8>,
@@ -169,13 +170,13 @@ pub enum Action {
     },
     /// Send a step daemon the streams of its first step.
     SendStdio {
-        /// Which daemon.
+        /// The channel of the daemon.
         stepd: StepdChannelId,
         /// The streams.
         stdio: StdioId,
     },
-    /// Read what these step daemons have sent so far. Answered by [`Event::StepdEvents`] of each that has sent something,
-    /// then by [`Event::StepdsRead`].
+    /// Read the messages that these step daemons have sent so far. Answered by [`Event::StepdEvents`] for each daemon
+    /// that has sent any, then by [`Event::StepdsRead`].
     ReadStepds(Vec<StepdChannelId>),
     /// Close the channel of a step daemon.
     CloseStepd(StepdChannelId),
@@ -195,12 +196,12 @@ pub enum Action {
         request: PeerRequestId,
         /// The agent's address.
         address: String,
-        /// What to ask.
+        /// The request.
         body: Box<AgentRequest>,
     },
     /// Give an event after a while.
     SetTimer {
-        /// Which.
+        /// The timer.
         timer: Timer,
         /// Milliseconds.
         after_ms: u64,

@@ -15,7 +15,8 @@ use std::rc::Rc;
 /// A launch of a job here.
 #[derive(Debug, Default)]
 pub(super) struct Job {
-    /// Its share; absent when it is not known any more. It is [set](Job::set_grant) with what follows from it.
+    /// The job's share; absent when it is no longer known. [Set](Job::set_grant) together with the values derived
+    /// from it.
     pub(super) grant: Option<Rc<JobGrant>>,
     /// Positions of its nodes in the order of their names, once a node was looked for.
     by_name: OnceCell<Vec<u32>>,
@@ -23,7 +24,7 @@ pub(super) struct Job {
     pub(super) state: NodeJobState,
     /// The controller has suspended it: others may have its CPUs.
     pub(super) suspended: bool,
-    /// Nodes that it had before it was made smaller. They have to say yet how its steps have ended there.
+    /// Nodes that the job had before it was shrunk. They have yet to report how its steps ended there.
     former_nodes: BTreeSet<String>,
 }
 
@@ -33,7 +34,7 @@ impl Job {
         self.grant.as_ref().is_some_and(|g| g.position == 0)
     }
 
-    /// Its share is known.
+    /// Sets the job's share.
     pub(super) fn set_grant(&mut self, grant: Rc<JobGrant>) {
         self.by_name = OnceCell::new();
         self.grant = Some(grant);
@@ -59,8 +60,8 @@ impl Job {
         }
     }
 
-    /// Whether a node is one of its nodes, or was. Who asks need not have shown the key: no list is gone through, but once for
-    /// each job.
+    /// Whether a node is, or was, one of the job's nodes. The caller may not have shown the key yet, so this searches
+    /// no list: the set is built once for each job.
     pub(super) fn has_node(&self, name: &str) -> bool {
         let is_granted = self.grant.as_ref().is_some_and(|grant| {
             let nodes = &grant.alloc.nodes;
@@ -76,21 +77,21 @@ impl Job {
         is_granted || self.former_nodes.contains(name)
     }
 
-    /// Its share of this node.
+    /// The job's share of this node.
     pub(super) fn share(&self) -> Option<&NodeShare> {
         let grant = self.grant.as_ref()?;
         grant.alloc.nodes.get(grant.position as usize)
     }
 }
 
-/// All of them.
+/// All jobs of the agent.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     all: BTreeMap<JobAttempt, Job>,
 }
 
 impl Jobs {
-    /// Lets a launch go to its next state; none if it is not known, or if that changes nothing.
+    /// Moves a launch to its next state; `None` if the launch is not known, or the event changes nothing.
     pub(super) fn advance(
         &mut self,
         attempt: JobAttempt,

@@ -1,4 +1,4 @@
-//! Jobs on this node: the controller's orders about them, and what the launcher says of them.
+//! Jobs on this node: the controller's orders, and the launcher's reports about them.
 
 use super::interface::Timer;
 use super::node_steps::Listening;
@@ -22,7 +22,7 @@ use std::rc::Rc;
 const RELEASE_WAIT_MS: u64 = 5_000;
 
 impl Agent {
-    /// The job whose step daemons may have sent what comes before this event.
+    /// The job whose step daemons may have sent messages that belong before this event.
     pub(super) fn job_to_read_before(&self, event: &Event) -> Option<JobAttempt> {
         match event {
             Event::Launcher(event) => match **event {
@@ -204,7 +204,7 @@ impl Agent {
         self.conclude(attempt, report);
     }
 
-    /// Takes a part of what the launcher knows. What is done about it depends on all parts.
+    /// Collects a part of the launcher's list of jobs. The list is processed once it is complete.
     fn take_known(&mut self, jobs: Vec<KnownJob>, is_last: bool) {
         for job in jobs {
             match self.state.known.last_mut() {
@@ -218,8 +218,8 @@ impl Agent {
         }
     }
 
-    /// Compares what the launcher knows with what the agent knows. After an agent's restart the former is all there
-    /// is. Launches that a lost launcher never began are forgotten: the controller repeats them when it is greeted.
+    /// Compares the launcher's list with the agent's jobs. After a restart of the agent, the list is all there is.
+    /// Launches that a lost launcher never began are forgotten; the controller repeats them after the next greeting.
     fn sync(&mut self, known: Vec<KnownJob>) {
         let unknown = self.steps.stepds.unknown_to(&known);
         let steps_of = |k: &KnownJob| {
@@ -256,7 +256,7 @@ impl Agent {
                 .get(attempt)
                 .is_some_and(|j| j.state.is_leaving());
             if leaving {
-                // It was ended before it began, or did not begin: there is nothing of it.
+                // The job was ended before it began, or did not begin, so nothing of it remains.
                 self.released(attempt);
             } else {
                 self.steps.led.refuse_waiting(&mut self.state.out, attempt);
@@ -413,7 +413,7 @@ impl Agent {
         self.steps.start_early(&mut self.state);
     }
 
-    /// The controller ends a job. One that is not known is not known to the launcher either, which says so.
+    /// The controller ends a job. If the agent does not know the job, the launcher does not either, and reports this.
     fn terminate(&mut self, attempt: JobAttempt, why: TerminateReason) {
         let event = match why == TerminateReason::Finished {
             true => NodeJobEvent::OrderedToFinish,
@@ -424,7 +424,7 @@ impl Agent {
         }
     }
 
-    /// The controller has made reports durable: what they were about may be forgotten.
+    /// The controller has made reports durable, so their subjects may be forgotten.
     pub(super) fn acknowledged(&mut self, seq: u64) {
         let known = self.state.reports.acknowledge(seq);
         self.steps.led.controller_acknowledged();
@@ -440,7 +440,8 @@ impl Agent {
                 Report::StepEnded { step, .. } => {
                     self.steps.step_acknowledged(&mut self.state, attempt, step)
                 }
-                // What ends a job here is followed by its release: what may have survived it is killed first.
+                // After a report that ends a job here, its release follows: processes that may have survived are
+                // killed first.
                 Report::BatchEnded { .. }
                 | Report::LaunchFailed { .. }
                 | Report::NodeFault { .. }

@@ -1,5 +1,6 @@
-//! Steps of jobs that this node leads: laid out, started on their nodes, followed to their end. The controller learns
-//! of them in batches and nothing waits for it. What must survive the agent is kept by the launcher.
+//! Steps of jobs that this node leads: laid out, started on their nodes, and followed to their end. They are reported
+//! to the controller in batches, and nothing waits for the controller. The launcher stores the data that must survive
+//! the agent.
 
 mod ends;
 mod numbers;
@@ -39,7 +40,7 @@ pub(super) struct LedSteps {
     read: HashSet<JobAttempt>,
     /// Waiting steps that are yet laid out in this event.
     looks_left: u64,
-    /// Names, nodes and tasks that were looked at so far to lay steps out.
+    /// Names, nodes and tasks examined so far to lay steps out.
     work: u64,
     /// There were more. A timer runs after which they are looked at.
     is_paused: bool,
@@ -76,7 +77,7 @@ struct Waiting {
     fits: Option<JobSize>,
 }
 
-/// What decides whether a step can ever start in a job.
+/// The properties of a job that decide whether a step can ever start in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct JobSize {
     resizes: u32,
@@ -111,9 +112,9 @@ struct LedStep {
     /// Where the daemons listen for each other.
     wires: Vec<Option<String>>,
     error: Option<String>,
-    /// Of the tree over its nodes.
+    /// The width of the tree over its nodes.
     width: u32,
-    /// Its task has srun's streams. Then srun learns of its start and its exit from its daemon.
+    /// Its task has srun's streams. srun then receives the task's start and exit from the step daemon.
     direct: bool,
 }
 
@@ -136,7 +137,7 @@ impl CreateRequest {
         out.refuse(self.id, refusal);
     }
 
-    /// There is no such job here.
+    /// Refuses the request because the job is unknown here.
     pub(super) fn refuse_unknown_job(self, out: &mut Actions) {
         let detail = format!("job {} is not led by this node", self.spec.job);
         self.refuse(out, Refusal::new(RefusalCode::JobNotHere, detail));
@@ -151,7 +152,7 @@ impl Waiting {
 }
 
 impl LedSteps {
-    /// Names, nodes and tasks that were looked at so far to lay steps out.
+    /// Names, nodes and tasks examined so far to lay steps out.
     pub(super) fn work(&self) -> u64 {
         self.work
     }
@@ -176,7 +177,7 @@ impl LedSteps {
         Some(self.placed.first_of_client(conn)?.attempt)
     }
 
-    /// Lets a step go to its next state; none if that cannot be.
+    /// Moves a step to its next state; `None` if the transition does not exist.
     fn step(&mut self, key: StepId, event: LedStepEvent) -> Option<LedStepState> {
         let step = self.placed.get_mut(key)?;
         let next = next_led_step_state(step.state, event)?;
@@ -212,7 +213,7 @@ impl LedSteps {
         }
     }
 
-    /// No node holds what a step was asked for with any more.
+    /// No node uses the buffer with the step's request any more.
     fn release_bytes(&mut self, out: &mut Actions, key: StepId) {
         let Some(step) = self.placed.get_mut(key) else {
             return;
@@ -225,7 +226,7 @@ impl LedSteps {
         }
     }
 
-    /// Parts of steps that hold what they have: the step, and the node's name.
+    /// Parts of steps that occupy resources: the step, and the node's name.
     pub(super) fn held_parts(&self) -> impl Iterator<Item = (JobAttempt, StepNo, &str)> {
         let holding = self.placed.iter().filter(|(_, s)| s.record.holds);
         holding.flat_map(|(StepId { step, .. }, s)| {
@@ -246,7 +247,7 @@ impl LedSteps {
         }
     }
 
-    /// Looks at waiting steps so far.
+    /// How often waiting steps were examined so far.
     #[cfg(test)]
     pub(super) fn looks(&self) -> usize {
         self.waiting.looks
@@ -289,7 +290,7 @@ impl Steps {
         self.stepds.forget(&mut state.out, attempt);
     }
 
-    /// Takes back what the launcher kept for an earlier life of the agent.
+    /// Takes over the entries that the launcher stored for an earlier agent process.
     pub(super) fn adopt_steps(
         &mut self,
         state: &mut AgentState,
@@ -324,7 +325,7 @@ impl Steps {
         }
     }
 
-    /// Gives a launcher that may be a new one what it is to keep of a job's steps.
+    /// Sends the entries of a job's steps to a launcher, which may be a new one.
     pub(super) fn keep_steps(&mut self, state: &mut AgentState, attempt: JobAttempt) {
         if let Some(next) = self.led.numbers.get(&attempt.job).map(StepNumbers::next) {
             state.out.keep(attempt, KEPT_NEXT, encode(&next));
@@ -339,7 +340,7 @@ impl Steps {
         self.node_steps.keep_of(&mut state.out, attempt);
     }
 
-    /// What is kept of a step, for its daemon.
+    /// The entries to store for a step, for its daemon.
     pub(super) fn kept_entries(&self, attempt: JobAttempt, step: StepNo) -> KeptEntries {
         let key = StepId::new(attempt.job, step);
         let placed = self.led.placed.get(key);
@@ -363,7 +364,7 @@ impl LedSteps {
         bytes: &[u8],
     ) {
         let key = StepId::new(attempt.job, step);
-        // What was kept of the counter may have been lost with a launcher.
+        // The stored counter may have been lost with a launcher.
         let numbers = self.numbers.entry(attempt.job).or_default();
         numbers.raise(step.0.saturating_add(1));
         let Ok(record) = minicbor::decode::<Record>(bytes) else {

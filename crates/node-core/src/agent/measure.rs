@@ -1,5 +1,5 @@
-//! What steps use now, by what their tasks use. The launcher has that read: other users' processes are none of the
-//! agent's business.
+//! Current usage of steps, from that of their tasks. The launcher measures it, because the agent has no access to
+//! processes of users.
 
 use crate::messages::TaskUsage;
 use muster_model::ids::StepNo;
@@ -19,7 +19,7 @@ impl StepTask {
     }
 }
 
-/// What a task uses.
+/// Usage of a task.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MeasuredUsage {
     /// Totals only.
@@ -28,10 +28,10 @@ pub(super) struct MeasuredUsage {
     pub(super) vsize_kib: u64,
 }
 
-/// What each task uses.
+/// Usage of each task.
 pub(super) type TaskUsages = BTreeMap<StepTask, MeasuredUsage>;
 
-/// What the launcher has measured.
+/// Converts the launcher's measurement.
 pub(super) fn of_launcher(tasks: Vec<TaskUsage>) -> TaskUsages {
     let entry = |t: TaskUsage| {
         let (usage, vsize_kib) = (t.usage, t.vsize_kib);

@@ -1,4 +1,4 @@
-//! What the agent knows of its node, and what follows from that and the settings for a step.
+//! The agent's data about its node, and the orders for steps that follow from it and the settings.
 
 use super::AgentConfig;
 use crate::binding::{BindVariables, SiteBinding};
@@ -73,7 +73,7 @@ impl AgentNode {
         self.config.machine.bind(launch, &self.settings, site)
     }
 
-    /// What a step daemon has to run.
+    /// The order for a step daemon.
     pub(super) fn step_order(
         &self,
         grant: &JobGrant,
@@ -84,7 +84,7 @@ impl AgentNode {
         let env = variables.environment(&launch.spec, launch.step);
         // It is in there.
         launch.spec.context.environment = Environment::default();
-        // What runs as the user gets no key of agents.
+        // Processes that run as the user get no key of agents.
         launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();
         let soft = &launch.spec.context.soft_limits;
         StepOrder {
@@ -100,13 +100,13 @@ impl AgentNode {
             task_epilog: self.settings.task_epilog.clone(),
             pmix: self.pmix_order(grant, &launch),
             direct: false,
-            // The launcher's to say.
+            // The launcher fills it in.
             tmp_dir: None,
             launch,
         }
     }
 
-    /// What is put over the environment of srun.
+    /// Variables that override the environment of srun.
     fn step_variables(
         &self,
         grant: &JobGrant,
@@ -134,7 +134,7 @@ impl AgentNode {
         ];
         let scratch = self.settings.job_scratch();
         let scratch = scratch.map(|dir| (SCRATCH, dir.to_owned()));
-        // Who starts a task knows the job's own.
+        // The process that starts a task knows the job's own directory.
         let tmp_dir = tmp_dir::shared(
             grant,
             &self.config.cluster,
@@ -155,7 +155,7 @@ impl AgentNode {
     }
 }
 
-/// Who a job runs as. The launcher does not take this from an agent, and adds the user's groups.
+/// The user of a job's steps. The launcher does not take it from the agent, and adds the user's groups.
 fn user_of(grant: &JobGrant) -> User {
     let owner = &grant.spec.owner;
     User {

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Time between TERM and KILL before the controller has said one.
 const KILL_WAIT_MS: u64 = 30_000;
 
-/// What wants a step daemon.
+/// The requester of a step daemon.
 #[derive(Debug)]
 pub(super) enum Origin {
     /// This agent, which leads the job; with srun's streams, if it has sent them.
@@ -107,7 +107,7 @@ pub(super) struct NodeSteps {
 /// A part of a step that is to get a daemon.
 #[derive(Debug)]
 pub(super) struct StartRequest {
-    /// What the daemon is given: by this launcher, or by another, should this one be lost before it answers.
+    /// The order for the daemon. It is stored for another launcher, in case this one is lost before it answers.
     order: Box<StepOrder>,
     position: u32,
     origin: Origin,
@@ -154,7 +154,7 @@ impl NodeSteps {
         self.parts.get(&key).map(|step| &step.part)
     }
 
-    /// Steps of a job of which this node has a part.
+    /// Steps of a job with a part on this node.
     pub(super) fn keys(&self, job: JobId) -> impl Iterator<Item = &StepId> {
         self.of_job(job).map(|(key, _)| key)
     }
@@ -171,12 +171,12 @@ impl NodeSteps {
         }
     }
 
-    /// The start of a step waits until the controller says that this node has the job.
+    /// The start of a step waits until the controller announces the job to this node.
     pub(super) fn waits_for_job(&self, job: JobId) -> bool {
         self.early.has_of_agent(job)
     }
 
-    /// Takes a kept record back; whether it is one of these.
+    /// Takes over a stored record. Returns whether it is a node's part of a step.
     pub(super) fn adopt(&mut self, attempt: JobAttempt, kept: u32, bytes: &[u8]) -> bool {
         let Some(step) = kept::step_of_node(kept) else {
             return false;
@@ -207,14 +207,14 @@ impl NodeSteps {
         }
     }
 
-    /// Gives the launcher what it is to keep of this node's parts of a job's steps.
+    /// Makes the launcher store the entries for this node's parts of a job's steps.
     pub(super) fn keep_of(&self, out: &mut Actions, attempt: JobAttempt) {
         for (key, step) in self.of_attempt(attempt) {
             out.keep(attempt, kept_of_node(key.step), encode(&step.part));
         }
     }
 
-    /// Those of all launches of a job, by step.
+    /// The parts of all launches of a job, by step.
     fn of_job(&self, job: JobId) -> impl Iterator<Item = (&StepId, &NodeStep)> {
         let all = StepId::new(job, StepNo(0))..=StepId::new(job, StepNo(u32::MAX));
         self.parts.range(all)
@@ -234,7 +234,7 @@ impl NodeSteps {
         step.map_or(NodeStepState::Absent, |step| step.state)
     }
 
-    /// Lets a part of a step go to its next state; whether that can be.
+    /// Moves a part of a step to its next state. Returns whether the transition exists.
     fn step(&mut self, key: StepId, attempt: JobAttempt, event: NodeStepEvent) -> bool {
         let state = self.state(key, attempt);
         let Some(next) = next_node_step_state(state, event) else {
@@ -335,7 +335,7 @@ impl Steps {
         }
     }
 
-    /// The same for a job that is known here.
+    /// Starts a step of a job that is known here.
     pub(super) fn start_granted(
         &mut self,
         state: &mut AgentState,
@@ -485,7 +485,7 @@ impl Steps {
         self.answer_start(state, key, position, origin, Ok(listening));
     }
 
-    /// Has the launcher find a daemon for a step.
+    /// Makes the launcher find a daemon for a step.
     fn start_by_launcher(&mut self, state: &mut AgentState, request: StartRequest) {
         let order = request.order.clone();
         let (attempt, step) = (order.attempt, order.launch.step);
@@ -494,11 +494,11 @@ impl Steps {
             .starting
             .insert(AttemptStep::new(attempt, step), request);
         if let Some(before) = before {
-            // The state says that this does not happen; the streams would be held for ever.
+            // The transition table excludes this. Without this line the streams would stay open for ever.
             state.out.close_stdio(before.stdio);
         }
         if !state.is_synced {
-            // The launcher gets it once it has said what it knows.
+            // The launcher gets the order once it has sent its list.
             return;
         }
         self.node_steps.step(
@@ -518,7 +518,7 @@ impl Steps {
         });
     }
 
-    /// Steps that were ahead of jobs that have come start, those that clients ask for a few at a time.
+    /// Starts steps that arrived before their jobs: those that clients request a few at a time.
     pub(super) fn start_early(&mut self, state: &mut AgentState) {
         while let Some(early) = self.node_steps.early.take_turn() {
             match early {
@@ -592,8 +592,8 @@ impl Steps {
         }
     }
 
-    /// Has another launcher start the daemons that a lost one did not answer for. A step that is known has had a daemon whose
-    /// place nobody knows, and fails; the launcher refuses a number that was used.
+    /// Repeats, to a new launcher, starts of daemons that a lost launcher did not answer. If the launcher knows the
+    /// step already, its daemon's address is lost, and the step fails; the launcher refuses a number that was used.
     pub(super) fn repeat_starts(&mut self, state: &mut AgentState, known: &HashSet<AttemptStep>) {
         for (AttemptStep { attempt, step }, request) in
             std::mem::take(&mut self.node_steps.starting)
@@ -729,7 +729,7 @@ impl NodeSteps {
         self.early.turn_timer_over();
     }
 
-    /// One timer is for all of them: it stays when a client goes.
+    /// One timer serves all of them, so it stays when a client disconnects.
     fn start_grant_timer(&mut self, state: &mut AgentState) {
         if let Some(after_ms) = self.early.start_timer(state.now.mono_ms) {
             state.out.set_timer(Timer::Grant, after_ms);

@@ -9,8 +9,8 @@ use muster_proto::node::JobGrant;
 use muster_proto::step::{ProgramKind, StepLaunch};
 
 impl AgentNode {
-    /// What the step's host receives; nothing if the step has none. The executor fills in what the machine has:
-    /// `tmp_base`, and whether networks and GPUs are absent.
+    /// The order for the step's MPI host, if it has one. The executor adds properties of the machine: `tmp_base`, and
+    /// whether networks and GPUs are absent.
     pub(super) fn pmix_order(&self, grant: &JobGrant, launch: &StepLaunch) -> Option<PmixOrder> {
         let tasks = launch.tasks.iter().map(Vec::len).sum();
         let asked = launch.spec.mpi.as_deref().filter(|m| !m.is_empty());
@@ -52,7 +52,8 @@ impl AgentNode {
         })
     }
 
-    /// What variables say to MPI of cross-memory attach; nothing where it is left to itself, which is to use it.
+    /// The value of the variables that switch cross-memory attach on or off for MPI libraries; `None` leaves the
+    /// default, which is on.
     fn cross_memory_switch(&self) -> Option<bool> {
         match self.settings.mpi.cross_memory {
             Some(wanted) => Some(wanted),
@@ -80,20 +81,20 @@ impl AgentNode {
     }
 }
 
-/// By what a step's tasks may find each other.
+/// The APIs by which the tasks of a step find each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// PMIx, of this version if one was asked for.
     Pmix(Option<u32>),
     /// PMI-1 and PMI-2.
     Pmi,
-    /// What each program looks for.
+    /// The API that each program uses.
     Any,
 }
 
-/// What a step's tasks are served by. Programs that need nothing get nothing, unless srun was asked for it. A program that is alone
-/// need not find others; it is served where it is known to be one of MPI's, since Open MPI 4 wants to learn by PMIx
-/// that it is alone.
+/// The APIs that serve a step's tasks. Programs that need none get none, unless srun requests one. A single task need
+/// not find others; it is served if its program is known to use MPI, because Open MPI 4 learns by PMIx that it is
+/// alone.
 fn served(asked: Option<&str>, default: &str, program: ProgramKind, tasks: usize) -> Option<Kind> {
     let kind = kind(asked.unwrap_or(default))?;
     if asked.is_none() && program == ProgramKind::Plain {

@@ -1,5 +1,5 @@
-//! Reports that the controller has not acknowledged. They live in memory: after a restart of the agent the launcher
-//! sends everything again, and the controller ignores what it knows by attempt.
+//! Reports that the controller has not acknowledged. They are in memory only: after a restart of the agent the
+//! launcher sends everything again, and the controller ignores known reports by attempt.
 
 use muster_model::batching::BatchDelay;
 use muster_model::ids::{Attempt, AttemptStep, JobAttempt, JobId, StepNo};
@@ -11,7 +11,8 @@ use std::collections::{HashMap, VecDeque};
 /// How long a step's start is held back so that its end can go in the same message. For as long after an end, further ends are
 /// held back, too. Most steps at a high rate are over by then, and cost the controller less.
 const STEP_REPORT_DELAY: BatchDelay = BatchDelay::from_ms(10);
-/// The same where ends have followed each other: a turn of the controller and a sync cost the same for any number of them.
+/// The delay when ends follow each other closely: a turn of the controller and a sync cost the same for any number of
+/// reports.
 const FOLLOWING_END_DELAY: BatchDelay = BatchDelay::from_ms(30);
 
 /// The queue of reports.
@@ -21,7 +22,7 @@ pub(super) struct Reports {
     queue: VecDeque<NumberedReport>,
     /// How many at the front were sent on this connection.
     sent: usize,
-    /// A timer runs that says when reports have waited for long enough.
+    /// A timer runs for the longest delay of the waiting reports.
     timed: bool,
     /// It has run out.
     due: bool,
@@ -33,12 +34,12 @@ pub(super) struct Reports {
     ended: HashMap<AttemptStep, usize>,
 }
 
-/// Bytes of reports about steps of one user that may wait to be acknowledged: those of some thousand steps. While there are
-/// more, no other step of the user begins.
+/// Limit of the bytes of one user's unacknowledged reports of steps, which is enough for some thousand steps. Above
+/// it no further step of the user begins.
 const USER_BYTES_MAX: usize = 16 << 20;
-/// The same of all users.
+/// The limit for all users.
 const STEP_BYTES_MAX: usize = 128 << 20;
-/// What a report takes beside its texts, about.
+/// Approximate size of a report without its texts.
 const REPORT_BYTES: usize = 2 << 10;
 
 /// About how many bytes a report is, if it is about a step.
@@ -56,8 +57,8 @@ fn step_bytes(report: &Report) -> Option<usize> {
 }
 
 impl Reports {
-    /// Numbers begin above those of all earlier lives: milliseconds of the clock, with room for a million reports
-    /// in each.
+    /// Numbers begin above those of all earlier agent processes: milliseconds of the clock, with room for a million
+    /// reports in each.
     pub(super) fn new(now: Timestamp) -> Reports {
         Reports {
             next: u64::try_from(now.0).unwrap_or(0) << 20,
@@ -103,8 +104,8 @@ impl Reports {
         self.ended.contains_key(&ended)
     }
 
-    /// What has not been sent on this connection, unless it is only what waits for other reports: starts of steps, and ends that
-    /// come soon after another.
+    /// Takes the reports not yet sent on this connection; none while they all may be delayed: starts of steps, and
+    /// ends that soon follow another.
     pub(super) fn take_unsent(&mut self, now_ms: u64) -> Option<Vec<NumberedReport>> {
         let unsent = self.queue.iter().skip(self.sent);
         let soon = self.follows_end(now_ms);
@@ -191,7 +192,7 @@ impl Reports {
         wanted.map(|(_, bytes)| bytes).sum()
     }
 
-    /// Whether a user with so many bytes of them is to wait with further steps.
+    /// Whether a user with this number of bytes in reports must wait with further steps.
     pub(super) fn are_too_many(&self, of_user: usize) -> bool {
         of_user > USER_BYTES_MAX || self.of_steps.values().sum::<usize>() > STEP_BYTES_MAX
     }

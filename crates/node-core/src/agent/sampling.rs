@@ -1,8 +1,8 @@
-//! Samples of what running jobs use (`JobAcctGatherFrequency`, `--acctg-freq`). The highest sample of each task is added to what
-//! the kernel reports at its end, and steps above their memory limit are killed (`OverMemoryKill`).
+//! Samples of the usage of running jobs (`JobAcctGatherFrequency`, `--acctg-freq`). The highest sample of each task
+//! is added to the kernel's report at its end, and steps above their memory limit are killed (`OverMemoryKill`).
 //!
-//! Until its first sample is due, a job costs one entry in a queue. Samples are in memory only: an agent that ends loses
-//! them, but not what the kernel reports.
+//! Until its first sample is due, a job costs one entry in a queue. Samples are in memory only: they are lost with
+//! the agent, unlike the kernel's report.
 
 use super::actions::Actions;
 use super::measure::{self, MeasuredUsage, StepTask, TaskUsages};
@@ -17,7 +17,7 @@ use muster_model::usage::task_interval_s;
 use muster_proto::node::{JobGrant, Sampling};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// What was sampled, and what is to be.
+/// Samples taken and due.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     /// When launches are due, milliseconds.
@@ -37,7 +37,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// What a step that begins here may have, MiB; 0 is its job's share.
+    /// Sets the memory limit of a step, MiB; 0 means the share of its job.
     pub(super) fn limit_memory(&mut self, attempt: JobAttempt, step: StepNo, mib: u64) {
         if mib > 0 {
             self.may_have
@@ -57,7 +57,7 @@ impl Samples {
         out.set_timer(Timer::Sample, first_ms.saturating_sub(now_ms));
     }
 
-    /// What was sampled so far of each step of a job.
+    /// The samples of each step of a job so far.
     pub(super) fn of(&self, attempt: JobAttempt, node: &str) -> Vec<(StepNo, Usage)> {
         let seen = self.seen.get(&attempt);
         seen.map_or_else(Vec::new, |seen| measure::sum_up(seen, node))
@@ -70,7 +70,7 @@ impl Samples {
 }
 
 impl Agent {
-    /// What the tasks of a job use was read, if it could be.
+    /// The usage of a job's tasks was read, or could not be.
     pub(super) fn on_measured(&mut self, tag: u64, tasks: Option<Vec<TaskUsage>>) {
         let tasks = tasks.map(measure::of_launcher);
         match self.steps.samples.sampled_runs.remove(&tag) {
@@ -120,7 +120,7 @@ impl Samples {
         }
     }
 
-    /// Asks the launcher what the jobs use that are due.
+    /// Requests the usage of the jobs that are due from the launcher.
     pub(super) fn sample_due(&mut self, state: &mut AgentState) {
         let now_ms = state.now.mono_ms;
         self.alarm_ms = None;
@@ -134,7 +134,7 @@ impl Samples {
                 continue;
             };
             self.due.insert((now_ms.saturating_add(interval), attempt));
-            // Where the sample before takes so long, this one is left out.
+            // If the previous sample is still outstanding, this one is left out.
             if let Some(settings) = state.node.settings.sampling
                 && state.out.has_launcher
                 && self.under_way.insert(attempt)
@@ -235,7 +235,7 @@ impl Samples {
         }
     }
 
-    /// Adds what was sampled of a step to what is known of its end. Whether it was killed for its memory.
+    /// Adds the samples of a step to the report of its end. Returns whether the step was killed for its memory.
     pub(super) fn add_samples(
         &mut self,
         state: &mut AgentState,
@@ -272,8 +272,8 @@ fn interval(settings: Option<Sampling>, grant: &JobGrant) -> Option<u64> {
     (seconds > 0).then(|| u64::from(seconds) * 1000)
 }
 
-/// The same in seconds, where a job asks for its own. Steps are killed for their memory by what is sampled: no job is sampled more
-/// seldom than the cluster's are then, nor not at all.
+/// The interval in seconds, for a job with its own request. Because samples trigger the kill for excess memory, a job
+/// cannot then choose a longer interval than the cluster's, or none.
 fn interval_s(settings: Sampling, own: Option<u32>) -> u32 {
     let Some(own) = own else {
         return settings.interval_s;

@@ -1,4 +1,4 @@
-//! What the parts of the agent share: the node, its jobs, what is to be reported and what is to be done.
+//! State shared by the parts of the agent: the node, its jobs, pending reports, and pending actions.
 
 use super::actions::Actions;
 use super::job_table::Jobs;
@@ -10,7 +10,7 @@ use crate::now::Now;
 use muster_model::ids::JobAttempt;
 use muster_model::time::Timestamp;
 
-/// What waits until step daemons were read.
+/// An event that waits until step daemons were read.
 #[derive(Debug)]
 pub(super) enum AfterRead {
     /// This event.
@@ -30,15 +30,15 @@ pub(super) struct AgentState {
     pub(super) is_controller_up: bool,
     /// Since when, or when it was last, by the clock of [`Now::mono_ms`].
     pub(super) controller_up_ms: u64,
-    /// What the launcher has said of that so far, in parts.
+    /// The launcher's list of jobs, as far as it has arrived.
     pub(super) known: Vec<KnownJob>,
-    /// The launcher has said what it knows.
+    /// The launcher's list has arrived completely.
     pub(super) is_synced: bool,
     /// A launcher that had done so is gone: the next one knows nothing of steps that is news.
     pub(super) has_lost_a_launcher: bool,
     pub(super) jobs: Jobs,
     pub(super) reports: Reports,
-    /// Of what the launcher was asked last.
+    /// The tag of the last question to the launcher.
     pub(super) next_tag: u64,
 }
 

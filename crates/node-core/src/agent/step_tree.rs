@@ -22,16 +22,16 @@ use std::ops::Range;
 
 /// Shortest wait between tries to report ends to the lead.
 const DELIVERY_MIN_MS: u64 = 50;
-/// Longest such wait.
+/// Longest delay between two deliveries.
 const DELIVERY_MAX_MS: u64 = 5000;
 /// How long the lead of a job that is forgotten here is tried: longer than an agent is away that is replaced by another.
 const FORGOTTEN_DELIVERY_MS: u64 = 3_600_000;
 
-/// What agents are asked, and what waits for their answers.
+/// Requests to other agents, and the operations that wait for their answers.
 #[derive(Debug, Default)]
 pub(super) struct StepTree {
     next: u64,
-    /// What was asked.
+    /// Requests without an answer so far.
     asked: BTreeMap<PeerRequestId, PeerRequest>,
     /// Starts of this node and of those below it.
     starts: BTreeMap<u64, TreeStart>,
@@ -39,7 +39,7 @@ pub(super) struct StepTree {
     endings: BTreeMap<AttemptStep, Ending>,
 }
 
-/// What another agent was asked.
+/// A request to another agent.
 #[derive(Debug)]
 enum PeerRequest {
     /// To start a branch of a step that is led here.
@@ -60,7 +60,7 @@ enum PeerRequest {
     Signal(Box<AgentRequest>, String, Vec<String>),
 }
 
-/// Nodes of a step that follow each other, the first of which is asked for all.
+/// Consecutive nodes of a step. The first one gets the request for all.
 #[derive(Clone, Debug)]
 pub struct Branch {
     /// The first node's position.
@@ -97,7 +97,7 @@ struct Ending {
 #[derive(Debug)]
 struct EndReport {
     lead: String,
-    /// What the lead is asked.
+    /// The request to the lead.
     request: Box<AgentRequest>,
     /// This node's own is among them.
     own: bool,
@@ -117,8 +117,8 @@ impl StepTree {
         });
     }
 
-    /// Has the first of these agents signal its step and pass that on to those after it. If it does not answer, the next one is
-    /// the first.
+    /// Makes the first of these agents signal its step and pass the request on to the others. If the first does not
+    /// answer, the next one takes its place.
     fn signal_branch(&mut self, out: &mut Actions, mut request: AgentRequest, agents: &[String]) {
         let Some((first, rest)) = agents.split_first() else {
             return;
@@ -262,8 +262,8 @@ impl Steps {
         }
     }
 
-    /// The lead: starts the daemons of all nodes. `launch` is what they have in common; `stdio` is for a step that is
-    /// only here.
+    /// At the lead: starts the daemons of all nodes. `launch` is their common part; `stdio` is for a step on this
+    /// node alone.
     pub(super) fn start_everywhere(
         &mut self,
         state: &mut AgentState,
@@ -367,7 +367,8 @@ impl Steps {
         }
     }
 
-    /// Parts of a step that another node leads have ended: this node's, or those of nodes below that `request` brought.
+    /// Delivers ended parts of a step that another node leads: this node's part, or those of nodes below from
+    /// `request`.
     pub(super) fn deliver_ends(
         &mut self,
         state: &mut AgentState,
@@ -380,7 +381,7 @@ impl Steps {
         self.deliver_waiting(state, key);
     }
 
-    /// Reports what waits, unless something is being reported: what comes meanwhile goes together.
+    /// Reports waiting ends, unless a report is under way: ends that arrive meanwhile go together in the next.
     fn deliver_waiting(&mut self, state: &mut AgentState, key: AttemptStep) {
         let part = self.node_steps.part(key.id());
         let part = part.filter(|part| part.attempt == key.attempt);
@@ -436,7 +437,8 @@ impl Steps {
 }
 
 impl StepTree {
-    /// A node in the tree: has the nodes below started, and gives what this one's own answer is for.
+    /// At a node in the tree: makes the nodes below start, and returns the request to which this node's own answer
+    /// belongs.
     pub(super) fn start_below(
         &mut self,
         state: &mut AgentState,
@@ -473,7 +475,7 @@ impl StepTree {
         Origin::Gathered(start)
     }
 
-    /// Has a step signalled by these agents.
+    /// Makes these agents signal a step.
     pub(super) fn signal_below(
         &mut self,
         state: &mut AgentState,
@@ -538,7 +540,7 @@ impl Branch {
         }
     }
 
-    /// What the first agent's answer says of each node, in order.
+    /// The answers of the individual nodes, in order, from that of the first agent.
     pub fn answers(&self, answer: Result<AgentReply, String>) -> Vec<BelowStarted> {
         let answer = answer.map_err(|error| format!("{}: {error}", self.address));
         answers(answer, &self.names)
@@ -562,7 +564,7 @@ fn launch_at(
     }
 }
 
-/// What a branch answered, by node; `names` are those of its nodes.
+/// The answers of a branch, by node; `names` are the names of its nodes.
 fn answers(answer: Result<AgentReply, String>, names: &[String]) -> Vec<BelowStarted> {
     let error = |text: String| BelowStarted {
         error: Some(text),

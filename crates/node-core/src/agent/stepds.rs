@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Stepds {
     all: BTreeMap<StepdChannelId, StepdChannel>,
-    /// The same by job: what happens to one costs nothing by the daemons of others.
+    /// The same by job, so that the cost of an event does not depend on the daemons of other jobs.
     by_job: BTreeMap<JobAttempt, BTreeSet<StepdChannelId>>,
     next: u64,
 }
@@ -38,7 +38,7 @@ pub(super) struct RunningDaemon {
 #[derive(Debug)]
 struct StepdChannel {
     attempt: JobAttempt,
-    /// What it runs; nothing when it waits for a step.
+    /// The step that it runs; none while it waits for one.
     step: Option<StepNo>,
     /// The first step that it was given by this channel.
     started_with: StepNo,
@@ -74,7 +74,7 @@ impl Stepds {
         id
     }
 
-    /// Those of a job, the oldest first.
+    /// The daemons of a job, the oldest first.
     fn of_job(&self, attempt: JobAttempt) -> impl Iterator<Item = (StepdChannelId, &StepdChannel)> {
         let ids = self.by_job.get(&attempt).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.all.get(id)?)))
@@ -94,7 +94,7 @@ impl Stepds {
         }
     }
 
-    /// Steps that run here but are not among those that the launcher knows.
+    /// Steps that run here but are missing in the launcher's list.
     pub(super) fn unknown_to(&self, known: &[KnownJob]) -> Vec<RunningDaemon> {
         let knows = |attempt: JobAttempt, step: StepNo| {
             let mut of_attempt = known.iter().filter(|k| k.attempt == attempt);
@@ -162,8 +162,8 @@ impl Stepds {
         }
     }
 
-    /// Closes the wanted channels of a job, without those of daemons that are being given a step: their answer decides whether to
-    /// close them.
+    /// Closes the wanted channels of a job, except those of daemons that are being given a step: whether these are
+    /// closed depends on their answers.
     fn close_of_job(
         &mut self,
         out: &mut Actions,
@@ -199,7 +199,7 @@ impl Stepds {
         self.close_of_job(out, attempt, is_it);
     }
 
-    /// Has the daemons of a job read that run something; whether there are any.
+    /// Makes the busy daemons of a job be read. Returns whether there are any.
     pub(super) fn read_of(&mut self, out: &mut Actions, attempt: JobAttempt) -> bool {
         let busy = self.of_job(attempt).filter(|(_, d)| d.step.is_some());
         let busy: Vec<StepdChannelId> = busy.map(|(id, _)| id).collect();
@@ -261,7 +261,7 @@ impl Agent {
                     self.steps.led.exit_delivered_directly(&mut self.state, key);
                     self.steps.stepd_ended(&mut self.state, attempt, step, *end);
                 }
-                // One that is known already; what is for launchers.
+                // A message that is known already, or is meant for launchers.
                 StepdEvent::StepEnded(..) | StepdEvent::StepRunning(_) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Steps, as far as the agent has to do with them: those that it leads (`lead`), this node's part of any (`node_steps`), and the
+//! The agent's part in steps: the steps that it leads (`lead`), this node's part of any step (`node_steps`), and the
 //! agents of their other nodes (`step_tree`).
 
 use super::lead::LedSteps;

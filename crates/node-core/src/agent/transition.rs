@@ -20,25 +20,25 @@ pub enum NodeJobState {
     Released,
 }
 
-/// What happens to a job, for the agent of a node.
+/// Events of a job, for the agent of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeJobEvent {
     /// The controller ends it because it is over.
     OrderedToFinish,
     /// The controller ends it for another reason.
     OrderedToEnd,
-    /// The launcher says how its script ended, or that it could not start it.
+    /// The launcher reported how the job's script ended, or that it could not start.
     Concluded,
     /// Nothing of it is left here.
     Left,
-    /// The same, and steps that it leads are not over on other nodes.
+    /// Likewise, while steps that this node leads still run on other nodes.
     LeftBeforeSteps,
-    /// Those steps are over, or were waited for long enough.
+    /// These steps have ended, or the wait for them has.
     StepsOver,
 }
 
 impl NodeJobState {
-    /// All of them, in order.
+    /// All states, in order.
     pub const ALL: [NodeJobState; 6] = [
         NodeJobState::Live,
         NodeJobState::Finished,
@@ -74,7 +74,7 @@ impl NodeJobState {
 }
 
 impl NodeJobEvent {
-    /// All of them, in order.
+    /// All events, in order.
     pub const ALL: [NodeJobEvent; 6] = [
         NodeJobEvent::OrderedToFinish,
         NodeJobEvent::OrderedToEnd,
@@ -99,7 +99,7 @@ pub fn next_node_job_state(state: NodeJobState, event: NodeJobEvent) -> Option<N
 
         // It may be ended again: what of it is left is killed.
         (S::Concluded, E::OrderedToFinish | E::OrderedToEnd) => Some(S::Concluded),
-        // A new launcher says it again.
+        // A new launcher repeats its report.
         (S::Concluded, E::Concluded) => None,
 
         (S::Live | S::Finished | S::Cancelled | S::Concluded, E::Left) => Some(S::Released),
@@ -118,7 +118,7 @@ pub fn next_node_job_state(state: NodeJobState, event: NodeJobEvent) -> Option<N
 /// Where a node's part of a step is in its life, for the agent of that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeStepState {
-    /// The agent knows nothing of it: it has not begun, or the lead knows its end.
+    /// The agent has no record of it: it has not begun, or the lead has received its end.
     Absent,
     /// It is to start, and neither the launcher nor a daemon has it.
     Ordered,
@@ -132,7 +132,7 @@ pub enum NodeStepState {
     Ended,
 }
 
-/// What happens to a node's part of a step.
+/// Events of a node's part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeStepEvent {
     /// The lead has it started here.
@@ -158,7 +158,7 @@ pub enum NodeStepEvent {
 }
 
 impl NodeStepState {
-    /// All of them, in order.
+    /// All states, in order.
     pub const ALL: [NodeStepState; 6] = [
         NodeStepState::Absent,
         NodeStepState::Ordered,
@@ -170,7 +170,7 @@ impl NodeStepState {
 }
 
 impl NodeStepEvent {
-    /// All of them, in order.
+    /// All events, in order.
     pub const ALL: [NodeStepEvent; 10] = [
         NodeStepEvent::Ordered,
         NodeStepEvent::Offered,
@@ -243,19 +243,19 @@ pub enum LedStepState {
     Waiting,
     /// It has its resources, and its nodes start it.
     Starting,
-    /// The same, and srun has gone: it is ended once all nodes have answered.
+    /// As above, but srun has disconnected: the step is ended once all nodes have answered.
     Abandoned,
     /// All nodes have answered, and it runs.
     Running,
     /// Its nodes were ordered to end it.
     Ending,
-    /// A node could not start it: what has started is ended, and the controller never learns of it.
+    /// A node could not start it: started parts are ended, and the step is never reported to the controller.
     Failed,
     /// It is over, and its resources are free.
     Over,
 }
 
-/// What happens to a led step.
+/// Events of a led step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LedStepEvent {
     /// It fits.
@@ -266,7 +266,7 @@ pub enum LedStepEvent {
     Started,
     /// All its nodes have answered, and not all have started it.
     StartFailed,
-    /// Its srun is gone.
+    /// Its srun has disconnected.
     ClientGone,
     /// A part of it had too much memory.
     OutOfMemory,
@@ -277,7 +277,7 @@ pub enum LedStepEvent {
 }
 
 impl LedStepState {
-    /// All of them, in order.
+    /// All states, in order.
     pub const ALL: [LedStepState; 7] = [
         LedStepState::Waiting,
         LedStepState::Starting,
@@ -290,7 +290,7 @@ impl LedStepState {
 }
 
 impl LedStepEvent {
-    /// All of them, in order.
+    /// All events, in order.
     pub const ALL: [LedStepEvent; 8] = [
         LedStepEvent::Placed,
         LedStepEvent::Refused,

@@ -1,4 +1,4 @@
-//! What the agent knows, for those who compare it with what really runs.
+//! Views of the agent's state, for comparison with the processes that run.
 
 use super::Agent;
 use muster_model::ids::{JobAttempt, StepNo};
@@ -8,12 +8,12 @@ pub fn known_jobs(agent: &Agent) -> impl Iterator<Item = JobAttempt> {
     agent.state.jobs.iter().map(|(attempt, _)| attempt)
 }
 
-/// Parts of steps led from here that hold what they have against other steps: the step, and the node's name.
+/// Parts of steps led from here that occupy resources: the step, and the node's name.
 pub fn held_parts(agent: &Agent) -> impl Iterator<Item = (JobAttempt, StepNo, &str)> {
     agent.steps.led.held_parts()
 }
 
-/// What is known of jobs, under way, or not acknowledged, by kind: nothing of an agent that is idle.
+/// Jobs, operations and reports that are unfinished, by kind; none for an idle agent.
 pub fn unfinished(agent: &Agent) -> impl Iterator<Item = &'static str> {
     let all = [
         ("jobs", agent.state.jobs.iter().next().is_none()),

@@ -1,8 +1,8 @@
-//! Which CPUs each task of a step gets on a node. Pure: a topology, the step's CPUs and a request in, sets of CPUs out.
+//! Selects the CPUs of each task of a step on a node. Pure function of a topology, the step's CPUs and a request.
 //!
-//! CPUs are dealt to tasks one task after another, as the distribution over sockets and cores says; then each task
-//! is bound to the whole unit (core, socket, NUMA domain) that its CPUs are in, as far as it belongs to the step.
-//! When all are dealt and tasks are left, dealing begins again.
+//! CPUs are dealt to one task after another, according to the distribution over sockets and cores. Then each task is
+//! bound to the whole unit (core, socket, NUMA domain) of its CPUs, as far as the unit belongs to the step. If tasks
+//! are left when all CPUs are dealt, dealing begins again.
 
 use super::topology::CpuTopology;
 use muster_model::binding::Unit;
@@ -10,18 +10,19 @@ use muster_model::cpuset::CpuSet;
 use muster_model::distribution::CpuSpread;
 use std::collections::BTreeMap;
 
-/// What tasks are to get.
+/// The request for the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CpuRequest {
     /// Tasks on this node.
     pub tasks: u32,
     /// CPUs for each.
     pub cpus_per_task: u32,
-    /// What each is bound to; `None` picks what fits, or all of the step's CPUs for every task.
+    /// The unit to which each task is bound; `None` chooses a unit that fits, or all of the step's CPUs for every
+    /// task.
     pub unit: Option<Unit>,
     /// Over sockets.
     pub sockets: CpuSpread,
-    /// Over the cores of a socket, where the user says so.
+    /// The distribution over the cores of a socket, if the user gives one.
     pub cores: Option<CpuSpread>,
     /// Threads of each core that are dealt.
     pub threads_per_core: Option<u32>,
@@ -50,7 +51,7 @@ pub(super) fn assign(
         .collect()
 }
 
-/// The unit of which the step has exactly as many, all of one size, as its tasks need CPUs.
+/// The unit of which the step has exactly as many, of equal size, as its tasks need CPUs.
 fn fitting(topology: &CpuTopology, cpus: &CpuSet, request: &CpuRequest) -> Option<Unit> {
     let needed = request.tasks.saturating_mul(request.cpus_per_task.max(1)) as usize;
     [Unit::Sockets, Unit::Cores, Unit::Threads]
@@ -208,7 +209,7 @@ impl<'a> Dealer<'a> {
             });
             let Some((at, free)) = found else {
                 self.begin_again();
-                // What this task has already stays its own.
+                // CPUs that the task already has stay its own.
                 taken.iter().for_each(|cpu| self.used.insert(*cpu));
                 continue;
             };
@@ -265,7 +266,7 @@ impl<'a> Dealer<'a> {
         socket.cpus.iter().copied().filter(free).collect()
     }
 
-    /// Which of a socket's free CPUs: the lowest, unless the user has a distribution over cores.
+    /// Chooses from a socket's free CPUs: the lowest ones, unless the user gives a distribution over cores.
     fn pick(&self, mut free: Vec<u32>, count: usize) -> Vec<u32> {
         let core = |cpu: u32| self.topology.unit_of(cpu, Unit::Cores).unwrap_or(0);
         let held = |cpu: u32| self.held.get(&core(cpu)).copied().unwrap_or(0);

@@ -75,7 +75,7 @@ impl CpuTopology {
         out
     }
 
-    /// Which unit a CPU is in.
+    /// The unit that contains a CPU.
     pub fn unit_of(&self, cpu: u32, unit: Unit) -> Option<u32> {
         let place = self.get(cpu)?;
         Some(match unit {

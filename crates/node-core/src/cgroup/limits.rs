@@ -1,4 +1,4 @@
-//! What cgroup.conf(5) makes of a job's memory, and what the kernel's files say of it.
+//! Memory limits of a job by cgroup.conf(5), and parsing of the kernel's memory files.
 
 use muster_proto::cgroup::{CgroupSettings, WHOLE};
 

@@ -1,12 +1,13 @@
-//! Where the hierarchies of control groups are: /proc/self/cgroup says in which groups this process is, /proc/self/mountinfo where
-//! they can be seen. Groups of jobs are made below the launcher's own, so that a limit around the launcher holds for jobs too; in
-//! version 2 below the root of what is mounted, as no group with processes may have controllers there.
+//! Locations of the control group hierarchies: /proc/self/cgroup has the groups of this process, /proc/self/mountinfo
+//! their mount points. Groups of jobs are below the launcher's own, so that a limit of the launcher's group applies
+//! to jobs too. With version 2 they are below the root of the mount, because a group with processes cannot have
+//! controllers.
 
 use muster_proto::cgroup::CgroupVersion;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What a hierarchy does for jobs.
+/// The use of a hierarchy for jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
     /// Memory and swap.
@@ -30,7 +31,7 @@ impl Controller {
         }
     }
 
-    /// What is not done for jobs where it is missing.
+    /// The consequence for jobs if it is missing.
     pub fn without(self) -> &'static str {
         match self {
             Controller::Memory => "memory of jobs is not limited",
@@ -41,7 +42,7 @@ impl Controller {
     }
 }
 
-/// Which files groups have.
+/// The version, which determines the names of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// Version 1.
@@ -53,11 +54,11 @@ pub enum Version {
 /// A hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// Which files it has.
+    /// The version of its files.
     pub version: Version,
-    /// The group below which those of jobs are made.
+    /// The parent of the groups of jobs.
     pub base: PathBuf,
-    /// Controllers of version 1; those of version 2 are in its `cgroup.controllers`.
+    /// Controllers of version 1; with version 2 they are in `cgroup.controllers`.
     controllers: Vec<String>,
 }
 
@@ -69,7 +70,7 @@ pub struct Hierarchies {
     unified: Vec<String>,
 }
 
-/// What the machine does not have, and what jobs are therefore not held to.
+/// A missing controller, and the limits that are therefore not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// The controller.
@@ -95,8 +96,8 @@ struct Mount {
 }
 
 impl Hierarchies {
-    /// Those that /proc/self/cgroup (`own`) and /proc/self/mountinfo (`mounts`) name and that the site lets be used.
-    /// `unified` is called with the root of version 2 and gives the text of its `cgroup.controllers`.
+    /// The hierarchies in /proc/self/cgroup (`own`) and /proc/self/mountinfo (`mounts`) that the site allows.
+    /// `unified` is called with the root of version 2 and returns the text of its `cgroup.controllers`.
     pub fn find(
         own: &str,
         mounts: &str,
@@ -175,12 +176,12 @@ fn own_v1(own: &str, options: &[String]) -> Option<String> {
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
         let mut named = controllers.split(',').filter(|c| !c.is_empty());
         let is_it = named.any(|c| options.iter().any(|o| o == c));
-        // A group outside of what this process may see begins with `/..`.
+        // The path of a group outside this process's cgroup namespace begins with `/..`.
         (is_it && path.starts_with('/') && !path.contains("/..")).then(|| path.to_owned())
     })
 }
 
-/// What of a group's path is below the root of a mount.
+/// The part of a group's path below the root of a mount.
 fn below_root(path: &str, root: &str) -> Option<PathBuf> {
     let rest = Path::new(path).strip_prefix(root).ok()?;
     Some(rest.to_owned())

@@ -9,7 +9,7 @@ const REFUSALS_MAX: u32 = 100;
 /// The period for which refusals are counted, milliseconds.
 const REFUSALS_MS: u64 = 60_000;
 
-/// All of them, in order.
+/// The actions, in order.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
     pub(super) list: Vec<Action>,
@@ -42,7 +42,7 @@ impl Actions {
         self.push(Action::StopTimer(key));
     }
 
-    /// Sends to the agent. What it has missed, the next one receives when it attaches.
+    /// Sends an event to the agent. If there is no agent, the next one receives it when it attaches.
     pub(super) fn send(&mut self, event: LauncherEvent) {
         if self.is_attached {
             self.push(Action::SendAgent(event));

@@ -1,6 +1,6 @@
-//! What an agent may order. It is not trusted: it speaks to users and to the network. Who a job's steps run as and what they
-//! may have comes from the job's grant, which the controller has sealed; what an agent orders beyond that is refused, and
-//! the reason is written to the log.
+//! Limits of an agent's orders. The agent is not trusted, because it communicates with users and the network. The
+//! user and the resources of a job's steps come from the job's grant, which the controller has sealed. Orders beyond
+//! the grant are refused, and the reason is logged.
 
 use super::Launcher;
 use super::job::JobEntry;
@@ -19,9 +19,9 @@ use muster_model::visible_text::debug_beginning;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-/// What an agent has kept of all jobs of one user, bytes.
+/// Limit of the bytes that an agent may store for all jobs of one user.
 const KEPT_BYTES_MAX: usize = 64 << 20;
-/// Bytes of one entry of that: it goes in one frame with what it is of.
+/// Limit of one such entry: it travels in one frame together with its key.
 const ENTRY_BYTES_MAX: usize = FRAME_BYTES_MAX / 2;
 /// Bytes of an order in a line of the log.
 const SHOWN_MAX: usize = 200;
@@ -40,7 +40,7 @@ pub fn check_agent(attach: &AttachAgent) -> Result<(), String> {
 }
 
 impl LauncherNode {
-    /// What steps of a job may be here, once its user's groups are known.
+    /// The limits for steps of a job, once the groups of its user are known.
     fn step_bounds(&self, entry: &JobEntry) -> Result<StepBounds, String> {
         let (Some(share), Some(user)) = (entry.share(), &entry.user) else {
             return Err("the job's grant is not known".to_owned());
@@ -59,8 +59,8 @@ impl LauncherNode {
         })
     }
 
-    /// Checks an order to start a step, and puts in it what is not the agent's to say. Gives what further steps of
-    /// the job may be.
+    /// Checks an order to start a step, and fills in the fields that the agent may not choose. Returns the limits for
+    /// further steps of the job.
     ///
     /// # Errors
     /// Why the step may not start.
@@ -176,7 +176,7 @@ impl Launcher {
     }
 }
 
-/// An order as the log shows it: without what users have written, and without what is kept of steps, where their keys are.
+/// An order for the log: without texts of users, and without stored entries of steps, which contain keys.
 pub(super) fn shown(order: &LauncherCommand) -> String {
     match order {
         LauncherCommand::Keep {
@@ -204,8 +204,8 @@ mod tests {
     use super::*;
     use muster_model::ids::{Attempt, JobId};
 
-    /// The beginning of what is kept of a step has its key where its lead has a short address; it was logged when the job had
-    /// left the node.
+    /// If a lead has a short address, a step's stored entry has its key near the beginning. Earlier, the key was
+    /// logged when the job had left the node.
     #[test]
     fn the_log_has_no_keys_of_steps_and_no_words_of_users() {
         let attempt = JobAttempt::new(JobId(7), Attempt(1));

@@ -1,5 +1,5 @@
-//! Directories that a job has to itself on this node (`JobContainerType`): they are made after the job's prolog, before anything
-//! of it runs, and removed after its epilog. What makes and removes them is a process of the launcher's.
+//! Private directories of a job on this node (`JobContainerType`): made after the job's prolog, before any of its
+//! processes starts, and removed after its epilog, both by a child process of the launcher.
 
 use super::interface::{Action, Failure, Timer};
 use super::job::{JobEntry, Program};
@@ -18,8 +18,8 @@ use muster_proto::node::JobGrant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// How long a job's release waits for its directories to be removed: as long as processes of it have between TERM and KILL, if the
-/// site says nothing. It goes on after that.
+/// How long a job's release waits for the removal of its directories: the default of `KillWait`. The release goes on
+/// after that.
 const REMOVAL_WAIT_MS: u64 = 30_000;
 /// Exit status of the process that makes them if there is no room for them, which jobs can use up: `EX_TEMPFAIL` of sysexits(3).
 pub const CONTAINER_LACK_STATUS: u32 = 75;
@@ -41,7 +41,7 @@ impl LauncherNode {
         PathBuf::from(base).join(&self.setup.own)
     }
 
-    /// What a job is to have.
+    /// The private directories that a job is to have.
     pub(super) fn container_of(&self, grant: &JobGrant) -> Option<Box<JobContainer>> {
         let settings = self.container_settings()?;
         let owner = &grant.spec.owner;
@@ -60,7 +60,7 @@ impl LauncherNode {
 }
 
 impl JobEntry {
-    /// Its directories.
+    /// The job's private directories.
     pub(super) fn container(&self) -> Option<&JobContainer> {
         self.prolog_epilog.as_ref()?.container.as_deref()
     }
@@ -72,7 +72,7 @@ impl JobEntry {
 }
 
 impl LauncherState {
-    /// Says what is not done, as the launcher is not root.
+    /// Logs that there are no private directories, because the launcher is not root.
     pub(super) fn log_lack_of_containers(&mut self) {
         if self.node.lacks_containers() {
             self.actions.log(
@@ -82,7 +82,7 @@ impl LauncherState {
         }
     }
 
-    /// Has directories removed that jobs have left which are not known.
+    /// Removes directories of unknown jobs.
     pub(super) fn sweep_containers(&mut self) {
         let mut kept: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
         if let Some(settings) = self.node.container_settings() {
@@ -140,7 +140,7 @@ impl Launches {
         state.is_unsettled = true;
     }
 
-    /// What removes them runs, or could not be started.
+    /// The process that removes a job's directories was started, or could not be.
     pub(super) fn container_removal_started(
         &mut self,
         state: &mut LauncherState,
@@ -232,7 +232,8 @@ impl Programs {
         self.go_on_in_turn(state);
     }
 
-    /// Lets a process go on without the job that removes the job's directories; whether this is one.
+    /// Stops waiting for the process that removes a job's directories; the process goes on. Returns whether the
+    /// process is one of these.
     pub(super) fn leave_removal(&mut self, state: &mut LauncherState, attempt: JobAttempt) -> bool {
         let program = state.jobs.get(&attempt).map(|e| e.program);
         let Some(Program::Running { pid, .. }) = program else {

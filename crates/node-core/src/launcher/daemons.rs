@@ -1,7 +1,8 @@
-//! The connections to step daemons: what they report, and what is done with one whose step has ended. It waits for another step of
-//! its job: the agent gives it that by its own connection, and says so afterwards. Those that an earlier launcher has started are
-//! asked what they run; agent and launcher may both have been lost between a step and the message that it was given. Such a daemon
-//! knows what the launcher would have kept of the step; where it has ended meanwhile, its result says it.
+//! Connections to step daemons: their reports, and the reuse of a daemon whose step has ended. Such a daemon waits
+//! for another step of its job, which the agent sends by its own connection and then reports here. The launcher asks
+//! daemons that an earlier launcher started which step they run, because agent and launcher may both have been lost
+//! between a step's start and its report. Such a daemon has a copy of the step's stored entries; if the daemon has
+//! ended too, its result file has one.
 
 use super::end::EncodedEnd;
 use super::end::lost;
@@ -17,7 +18,7 @@ use muster_model::job::StepEnd;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What a connection is about.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepdPlace {
     /// It runs a step.
@@ -209,8 +210,8 @@ impl StepDaemons {
         }
     }
 
-    /// A step that an agent has given ended with its daemon before this process knew of it. It is kept until the agent has it
-    /// forgotten: the agent may be lost before it has reported the end.
+    /// A step that an agent had assigned ended with its daemon before the launcher received the report. The end is
+    /// stored until the agent acknowledges it, because the agent may be lost before it has reported the end.
     fn assigned_ended(
         &mut self,
         state: &mut LauncherState,
@@ -235,7 +236,7 @@ impl StepDaemons {
         self.end_of_step(state, attempt, step, end, false);
     }
 
-    /// `is_known`: the agent knows of it.
+    /// `is_known`: the agent knows the step.
     pub(super) fn end_of_step(
         &mut self,
         state: &mut LauncherState,
@@ -266,7 +267,7 @@ impl StepDaemons {
         state.is_unsettled = true;
     }
 
-    /// A daemon does not take what was sent: what has to reach it reaches it by a signal.
+    /// A daemon does not accept messages, so the launcher uses signals instead.
     pub(super) fn not_sent(
         &mut self,
         state: &mut LauncherState,
@@ -296,7 +297,7 @@ impl StepDaemons {
         state.roles.insert(stepd.pid, Role::Spare(attempt));
         self.stepds.insert(stepd.id, StepdPlace::Spare(attempt));
         match state.jobs.get_mut(&attempt) {
-            // Of its own, the agent says when there are enough.
+            // The agent limits the number of its own daemons.
             Some(entry)
                 if !entry.phase.is_leaving()
                     && (stepd.is_owned || entry.spares.len() < SPARES_MAX) =>
@@ -307,7 +308,7 @@ impl StepDaemons {
         }
     }
 
-    /// Has a daemon without a step end.
+    /// Ends a daemon that has no step.
     pub(super) fn dismiss(&mut self, state: &mut LauncherState, stepd: ConnectedStepd) {
         mark_dismissed(state, stepd.pid);
         state.actions.push(Action::RemoveSocket(stepd.socket));
@@ -351,7 +352,7 @@ impl StepDaemons {
         }
     }
 
-    /// Has the daemons of a job that wait for another step end.
+    /// Ends the daemons of a job that wait for another step.
     pub(super) fn dismiss_spares(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let entry = state.jobs.get_mut(&attempt);
         let spares = entry.map(|e| std::mem::take(&mut e.spares));
@@ -415,7 +416,7 @@ impl StepDaemons {
                     .log_refusal(&format!("process {pid} is not of the job"));
                 state.report_lost(attempt, step);
             }
-            // An earlier launcher has started it, or the agent says what is not true.
+            // An earlier launcher started it, or the agent's report is false.
             None => state.actions.push(Action::WatchStepd(attempt, step, pid)),
         }
     }
@@ -433,7 +434,7 @@ impl StepDaemons {
         let is_it = match belongs {
             None | Some(Belongs::ToSite) => false,
             Some(Belongs::To(of)) => of == attempt,
-            // A daemon that has answered by its socket is what it says.
+            // A daemon that has answered on its socket is authentic.
             Some(Belongs::Unknown) => is_adopted || state.sessions.get(&pid) == Some(&attempt),
         };
         let is_it = is_it && (is_adopted || state.may_have_step(attempt, step));
@@ -455,8 +456,9 @@ impl StepDaemons {
         }
     }
 
-    /// Takes over a daemon that has said what it runs: one of an earlier launcher, or one that an earlier agent may have given a step.
-    /// A daemon of a version not spoken here is left alone: it leaves a result file when its step and process end.
+    /// Takes over a daemon that has reported its step: one of an earlier launcher, or one to which an earlier agent
+    /// may have given a step. A daemon with an incompatible version is left alone: it leaves a result file when its
+    /// step and process end.
     pub(super) fn adopt(
         &mut self,
         state: &mut LauncherState,
@@ -567,8 +569,8 @@ fn mark_dismissed(state: &mut LauncherState, pid: i32) {
     }
 }
 
-/// Steps that a daemon had before this one have ended, which the launcher before had not received. A daemon that goes on
-/// to another step leaves what was not received.
+/// Earlier steps of this daemon have ended without a report to the earlier launcher. A daemon that goes on to another
+/// step leaves a file with the results that were not received.
 fn end_steps_before(state: &mut LauncherState, attempt: JobAttempt, step: StepNo, pid: i32) {
     let entry = state.jobs.get(&attempt);
     for earlier in entry.map_or_else(Vec::new, |e| e.live_steps_in(pid)) {
@@ -581,7 +583,7 @@ fn end_steps_before(state: &mut LauncherState, attempt: JobAttempt, step: StepNo
     }
 }
 
-/// What was to be kept of a step that nobody had reported.
+/// Stores the entries of a step that was never reported.
 fn note_found(state: &mut LauncherState, attempt: JobAttempt, step: StepNo, kept: KeptEntries) {
     state
         .actions

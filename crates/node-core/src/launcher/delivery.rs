@@ -16,7 +16,7 @@ impl LauncherState {
         self.signal_script(attempt, signals::SIGTERM);
     }
 
-    /// Has directories of a job's removed; it ends when they are, or it has taken too long.
+    /// Removes directories of a job in a process that ends when they are removed, or when its time limit is over.
     pub(super) fn remove_dirs(&mut self, attempt: JobAttempt, dirs: Vec<PathBuf>) {
         let user = self.jobs.get(&attempt).map(|entry| entry.uid);
         if let Some(user) = user.filter(|_| !dirs.is_empty()) {
@@ -54,7 +54,8 @@ impl LauncherState {
                 self.signal_script(attempt, signal);
                 self.signal_steps(attempt, signal);
                 if signal == signals::SIGSTOP {
-                    // What the signal does not reach, and what others would wake.
+                    // Freezing also stops processes that the signal does not reach, and those that other processes
+                    // would wake.
                     self.actions.push(Action::FreezeGroups(attempt, true));
                 }
             }

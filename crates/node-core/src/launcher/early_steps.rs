@@ -10,10 +10,10 @@ use std::convert::Infallible;
 const STEPS_MAX: usize = 4096;
 /// About how many bytes all of those take that are one user's.
 const USER_BYTES_MAX: usize = 64 << 20;
-/// What a value takes in memory beside the bytes that it takes in a message, about.
+/// Approximate memory overhead of a value beyond its encoded bytes.
 const VALUE_BYTES: usize = 16;
 
-/// Counts what is written.
+/// Counts the bytes that are written.
 struct Counter(usize);
 
 impl Write for Counter {
@@ -35,7 +35,7 @@ pub(super) fn bytes_of(order: &StepOrder) -> usize {
     }
 }
 
-/// Whether another step of so many bytes may wait for its job.
+/// Whether another step with this number of bytes may wait for its job.
 ///
 /// # Errors
 /// Why not.

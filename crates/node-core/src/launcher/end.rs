@@ -21,7 +21,7 @@ pub enum StepdEventRef<'b> {
 }
 
 impl<'b> StepdEventRef<'b> {
-    /// The next whole event of those that have come.
+    /// The next complete event in the buffer.
     pub fn next(input: &'b mut Frames) -> Option<StepdEventRef<'b>> {
         let frame = input.take_whole().ok()??;
         frame::decode(&frame[4..]).ok()
@@ -49,7 +49,7 @@ impl Validate for RawCbor<'_> {
     }
 }
 
-/// How a step ended: encoded, and shared with what is on file.
+/// The end of a step in its encoded form, shared with the record on file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedEnd(Rc<[u8]>);
 
@@ -60,12 +60,12 @@ impl EncodedEnd {
         EncodedEnd(bytes.into())
     }
 
-    /// As a daemon has sent it, which is of this program.
+    /// From a daemon's message. The daemon runs this program, so the encoding is valid.
     pub fn from_daemon(raw: RawCbor) -> EncodedEnd {
         EncodedEnd(raw.0.into())
     }
 
-    /// As it stands in a file, if it is one.
+    /// From a file, if the encoding is valid.
     pub(super) fn checked(bytes: &[u8]) -> Option<EncodedEnd> {
         let is_one = minicbor::decode::<StepEnd>(bytes).is_ok();
         is_one.then(|| EncodedEnd(bytes.into()))
@@ -98,9 +98,9 @@ pub(super) fn lost(now: Timestamp) -> StepEnd {
 /// How a batch script has ended.
 #[derive(Clone, Debug)]
 pub struct ScriptEnd {
-    /// As waitpid(2) gives it.
+    /// The wait status, waitpid(2).
     pub status: i32,
-    /// What it used.
+    /// The resource usage.
     pub usage: Usage,
     /// When it ended.
     pub end: Timestamp,
@@ -109,7 +109,7 @@ pub struct ScriptEnd {
 }
 
 impl ScriptEnd {
-    /// What the agent is to know of it.
+    /// The event for the agent.
     pub(super) fn event(self, attempt: JobAttempt) -> LauncherEvent {
         LauncherEvent::BatchEnded {
             attempt,

@@ -76,7 +76,7 @@ impl Launches {
         if at_once {
             self.kill_job(state, attempt);
         } else if is_first {
-            // The message comes before what the script writes when it is signalled, as in Slurm.
+            // As in Slurm, the message comes before the script's own output after the signal.
             let is_printed = message.as_ref().is_some_and(|text| {
                 let text = format!(
                     "*** JOB {} ON {} {text} ***",
@@ -160,7 +160,7 @@ impl Launches {
             return;
         };
         if entry.program != Program::None {
-            // What runs is the site's.
+            // The remaining processes belong to the site.
             return;
         }
         let since_ms = *entry.killed_since_ms.get_or_insert(now_ms);
@@ -174,7 +174,8 @@ impl Launches {
         }
     }
 
-    /// Looks for what is left of jobs that are ending and have no process that is known; whether there are such jobs.
+    /// Searches for remaining processes of ending jobs that have no known process. Returns whether there are such
+    /// jobs.
     pub(super) fn settle(&mut self, state: &mut LauncherState) -> bool {
         let is_done = |attempt: &&JobAttempt| state.jobs.get(attempt).is_none_or(|e| !e.is_busy());
         let done = state.ending.iter().filter(is_done);
@@ -186,7 +187,7 @@ impl Launches {
         is_any
     }
 
-    /// Releases jobs of which nothing is left, and kills what survived scripts that have ended.
+    /// Releases jobs without remaining processes, and kills processes that survived scripts that have ended.
     pub(super) fn leftovers_found(
         &mut self,
         state: &mut LauncherState,
@@ -235,7 +236,7 @@ impl Launches {
             let removal = entry.tmp_dir_to_remove().cloned();
             state.actions.extend(removal.map(Action::RemoveTmpDir));
         }
-        // Those that still wait for the groups of their user are refused now.
+        // Steps that still wait for the groups of their user are refused now.
         state.start_early_steps(attempt);
         self.share_is_free = true;
         state.records.released(attempt);

@@ -1,5 +1,6 @@
-//! Groups of users, from the system's user database, which may be on other machines and slow. They are looked up before a launch,
-//! and nobody but the user waits. This says when; the look-up itself is a process of its own.
+//! Groups of users, from the system's user database, which may be on other machines and slow. The groups of a user
+//! are looked up before a launch, and only jobs of that user wait. This module decides when to look up; a separate
+//! process does it.
 
 use super::actions::Actions;
 use super::interface::{Action, Timer, UserAccount};
@@ -15,7 +16,7 @@ const LOOKUPS_MAX: usize = 32;
 /// How long one may take before it is killed and begun anew.
 const LOOKUP_WAIT_MS: u64 = 120_000;
 
-/// What is known, and what is being asked.
+/// Known groups, and look-ups under way.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     /// With the time of the answer.
@@ -80,7 +81,7 @@ impl Groups {
         true
     }
 
-    /// Begins a look-up anew that has taken too long, after those that wait.
+    /// Repeats a look-up that has taken too long, after those that wait.
     pub(super) fn repeat_late(&mut self, account: UserAccount, now_ms: u64, actions: &mut Actions) {
         if !self.asked.remove(&account) {
             return;

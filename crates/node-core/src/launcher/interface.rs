@@ -1,5 +1,5 @@
-//! What happens around the launcher, and what it has its executor do about it. Actions are carried out in their order, and what
-//! comes of one is the next event, before anything else from outside.
+//! Events and actions of the launcher. Actions are carried out in order, and the result of an action is the next
+//! event, before other events.
 
 use super::end::EncodedEnd;
 use super::records::RecordedAttempt;
@@ -37,11 +37,11 @@ pub struct RootConnId(pub u64);
 pub struct Failure {
     /// In words.
     pub error: String,
-    /// The launcher lacked something that it may have again soon, such as descriptors, processes or room on the disk.
+    /// The launcher lacked a resource that may be available again soon, such as descriptors, processes or disk space.
     pub is_temporary: bool,
 }
 
-/// What is known to have ended how, before the program that was to be executed began.
+/// A failure to start a script, before its program was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptFailure {
     /// The node is at fault.
@@ -61,7 +61,7 @@ pub enum Event {
     AgentLost,
     /// Root wants this process to end.
     StopRequested {
-        /// Who asks.
+        /// The connection that sent the request.
         conn: RootConnId,
         /// Kill all jobs.
         kill: bool,
@@ -76,14 +76,14 @@ pub enum Event {
     Sealed {
         /// See [`LauncherCommand::Sealed`].
         orders: ByteVec,
-        /// The launcher's seal of them.
+        /// The controller's seal of the orders.
         seal: ByteVec,
         /// `YYYY-MM-DDTHH:MM:SS`.
         local_time: String,
     },
     /// [`LauncherCommand::StartStep`].
     StartStep {
-        /// What to run.
+        /// The order for the daemon.
         order: Box<StepOrder>,
         /// A random number, for names that nobody can guess, if the kernel has given one.
         random: Option<u64>,
@@ -95,22 +95,23 @@ pub enum Event {
 
     /// A child ended, also one that was adopted.
     ChildEnded {
-        /// Which.
+        /// The process.
         pid: i32,
         /// Wait status.
         status: i32,
-        /// What it used.
+        /// Its resource usage.
         usage: Box<Usage>,
         /// It ended before it executed its script.
         failure: Option<ScriptFailure>,
     },
-    /// The kernel has killed so many processes of a job's script for want of memory. Comes before the script's end.
+    /// The number of processes of a job's script that the kernel killed for lack of memory. Comes before the script's
+    /// end.
     ScriptOutOfMemory(JobAttempt, u64),
     /// Processes of a job that were killed are gone from its control groups.
     GroupsEmptied,
     /// A process ended that is watched and no child.
     WatchedEnded {
-        /// Which.
+        /// The process.
         pid: i32,
         /// Wait status, if anybody knows it.
         status: Option<i32>,
@@ -134,15 +135,16 @@ pub enum Event {
 
     /// A step daemon that the launcher listens to reports the end of this step.
     StepEnded(StepdConnId, StepNo, EncodedEnd),
-    /// A step daemon says no more.
+    /// A step daemon has closed its connection.
     StepdClosed(StepdConnId),
     /// To [`Action::SendStepd`]: the daemon does not take it.
     NotSent(StepdConnId, StepdCommand),
-    /// To [`Action::AskStepds`]: a daemon, where it listens, and what it runs.
+    /// Answer to [`Action::AskStepds`]: a daemon, the address of its socket, and the step that it runs.
     StepdRunning(StepdConnId, PathBuf, Box<RunningStep>),
     /// To [`Action::AskStepds`]: all that answer at once have answered; also later, when one will not answer any more.
     StepdsAsked,
-    /// To [`Action::WatchStepd`]: what the process belongs to, if it is there. It is watched then.
+    /// Answer to [`Action::WatchStepd`]: the job of the process by its audit session, if the process exists. It is
+    /// watched then.
     StepdWatched(JobAttempt, StepNo, i32, Option<Belongs>),
     /// To [`Action::ReadResult`].
     ResultRead {
@@ -150,9 +152,9 @@ pub enum Event {
         attempt: JobAttempt,
         /// The step.
         step: StepNo,
-        /// What it was read for.
+        /// The purpose for which the result was read.
         purpose: ResultPurpose,
-        /// What it says.
+        /// The contents of the result file.
         result: Option<(StepEnd, KeptEntries)>,
     },
     /// To [`Action::ListResults`].
@@ -170,20 +172,20 @@ pub enum Event {
     Measured(u64, Option<Vec<u8>>),
     /// To [`Action::FindLeftovers`].
     LeftoversFound {
-        /// What is left of each job.
+        /// The remaining processes of each job.
         left: Vec<Leftovers>,
-        /// There are others, and nothing says whose they are.
+        /// There are further processes that cannot be assigned to a job.
         is_unclear: bool,
         /// When the search began.
         since_ms: u64,
     },
     /// A timer is due.
     TimerDue(Timer),
-    /// Everything that a wake-up of the process has brought was delivered. Repeated until nothing comes of it.
+    /// All events of a wake-up of the process were delivered. Repeated until no actions result.
     WakeUpEnded,
 }
 
-/// What an earlier launcher has left.
+/// The remains of an earlier launcher.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// Its record file.
@@ -224,7 +226,7 @@ pub enum ScriptNotStarted {
 pub struct StartedStepd {
     /// The connection to it.
     pub stepd: StepdConnId,
-    /// Its process.
+    /// The process id.
     pub pid: i32,
     /// Where it listens for the step's other nodes.
     pub wire: Option<String>,
@@ -233,19 +235,19 @@ pub struct StartedStepd {
 /// A user, as groups are looked up by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserAccount {
-    /// Its name.
+    /// The name of the script.
     pub name: String,
     /// The primary group.
     pub gid: u32,
 }
 
-/// What is asked about processes.
+/// A question about processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 pub enum ProcessQuery {
     /// Memory and CPU use of tasks, with memory counted so. `None`: the peak of resident memory.
     #[n(0)]
     Usage(#[n(0)] Option<MemoryCount>),
-    /// Which there are.
+    /// The list of processes.
     #[n(1)]
     List,
 }
@@ -253,9 +255,9 @@ pub enum ProcessQuery {
 /// From which all processes of a job come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobProcesses {
-    /// Its script.
+    /// The process of the script.
     pub script: Option<i32>,
-    /// Its step daemons, which are not the job's themselves.
+    /// The step daemons, which do not count as processes of the job.
     pub daemons: Vec<DaemonProcess>,
 }
 
@@ -279,7 +281,7 @@ pub enum JobProgramKind {
     Unkillable,
     /// The launcher's own, which makes directories of a job.
     Container,
-    /// Which removes them.
+    /// A process that removes private directories.
     ContainerRemoval,
 }
 
@@ -292,7 +294,7 @@ pub enum SiteProgram {
     Reboot,
 }
 
-/// What follows a message to a job's script.
+/// The consequence of a message to a job's script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MessageKind {
     /// Nothing.
@@ -303,12 +305,12 @@ pub enum MessageKind {
     BeforeKill,
 }
 
-/// What the result of a step is read for.
+/// The purpose for which the result of a step is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ResultPurpose {
-    /// Its daemon has ended.
+    /// The daemon has ended.
     DaemonEnded,
-    /// Its daemon has gone on to another step.
+    /// The daemon has gone on to another step.
     DaemonWentOn,
     /// The agent has given it to a daemon that is not there.
     Assigned,
@@ -316,12 +318,12 @@ pub enum ResultPurpose {
     Found,
 }
 
-/// Which timer.
+/// A timer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// What is left of a job gets SIGKILL.
+    /// Kill the remaining processes of a job.
     Kill(JobAttempt),
-    /// What lacked something is tried again.
+    /// Retry a launch or a program for which a resource was missing.
     Retry(JobAttempt),
     /// A job is stopped to which that was announced.
     Stop(JobAttempt),
@@ -341,7 +343,7 @@ pub enum Timer {
     SiteProgram(i32),
 }
 
-/// A job of which processes are looked for.
+/// A job whose processes are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Members {
     /// The job.
@@ -361,25 +363,25 @@ pub struct Leftovers {
     pub pids: Vec<i32>,
 }
 
-/// What is seen of a process.
+/// The properties of a process that decide which job it belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTraits {
-    /// What its audit session says.
+    /// Its job by its audit session.
     pub belongs: Belongs,
     /// Its session.
     pub session: Option<i32>,
-    /// Its user.
+    /// Its user id.
     pub uid: Option<u32>,
 }
 
-/// What a process belongs to, as its audit session says.
+/// The owner of a process by its audit session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Belongs {
     /// A job.
     To(JobAttempt),
     /// A program of the site's started it.
     ToSite,
-    /// The kernel does not say.
+    /// The kernel has no audit sessions.
     #[default]
     Unknown,
 }
@@ -389,7 +391,7 @@ pub enum Belongs {
 pub struct ScriptLaunch {
     /// The job.
     pub attempt: JobAttempt,
-    /// Who it runs as.
+    /// The user of the process.
     pub user: Rc<User>,
     /// The script's path.
     pub script: String,
@@ -413,24 +415,24 @@ pub struct ScriptLaunch {
     pub limits: Vec<SoftLimit>,
     /// CPUs that it may run on, by the kernel's numbers.
     pub cpus: Option<CpuSet>,
-    /// What the job is held to.
+    /// The job's control group limits.
     pub confinement: Option<Box<Confinement>>,
     /// The file of its mount namespace.
     pub namespace: Option<PathBuf>,
-    /// Its job's temporary directory, if it has one to itself: `TMPDIR` and `TMP` are not in the environment then.
+    /// The job's private temporary directory, if it has one: `TMPDIR` and `TMP` are then not in the environment.
     pub tmp_dir: Option<JobTmpDir>,
 }
 
 /// A job's script as a file.
 #[derive(Debug)]
 pub struct ScriptFile {
-    /// Which.
+    /// The identifier of the text.
     pub id: BlobId,
     /// Whose.
     pub uid: u32,
     /// The owner's group.
     pub gid: u32,
-    /// What is in it.
+    /// The text of the script.
     pub text: Rc<[u8]>,
 }
 
@@ -443,7 +445,7 @@ pub enum Action {
     SetTimer(Timer, u64),
     /// Do not.
     StopTimer(Timer),
-    /// Append to the record file: whole, or nothing of it.
+    /// Append to the record file: everything or nothing.
     AppendRecords(Rc<Vec<u8>>),
     /// Replace the record file.
     RewriteRecords(Vec<u8>),
@@ -453,7 +455,7 @@ pub enum Action {
     Answer(RootConnId, LauncherEvent),
     /// Keep the settings for a launcher that has to do without the controller.
     KeepSettings(Vec<u8>),
-    /// See whether this is the key that is known of the cluster's controller; the first is.
+    /// Compare this key with the pinned key of the cluster's controller; the first key is pinned.
     CheckControllerKey {
         /// The cluster.
         cluster: String,
@@ -465,7 +467,7 @@ pub enum Action {
     PrepareLaunch {
         /// The job.
         attempt: JobAttempt,
-        /// Its script.
+        /// The script.
         script: Option<ScriptFile>,
         /// `Prolog`.
         prolog: Option<String>,
@@ -482,11 +484,11 @@ pub enum Action {
     StartPrograms {
         /// The job.
         attempt: JobAttempt,
-        /// Which they are.
+        /// The kind of program.
         kind: JobProgramKind,
         /// The programs.
         programs: Vec<String>,
-        /// Their environment, as `NAME=value`.
+        /// The environment of the programs, as `NAME=value`.
         env: Vec<String>,
     },
     /// Make the directories that a job has to itself, and its mount namespace.
@@ -497,7 +499,7 @@ pub enum Action {
     SweepContainers {
         /// The directory that they are in.
         base: PathBuf,
-        /// Names of those that stay.
+        /// Names of the files to keep.
         kept: BTreeSet<String>,
     },
     /// Have the temporary directory of a job that is over removed, in time, by a process of its user's for which nobody waits.
@@ -506,7 +508,7 @@ pub enum Action {
     StartMessage {
         /// The job.
         attempt: JobAttempt,
-        /// What follows.
+        /// The consequence of the message.
         kind: MessageKind,
         /// The user.
         user: Rc<User>,
@@ -521,20 +523,20 @@ pub enum Action {
     },
     /// Start a program of the site.
     StartSiteProgram {
-        /// Which it is.
+        /// The program.
         kind: SiteProgram,
         /// The program.
         program: String,
-        /// Its environment, as `NAME=value`.
+        /// The environment of the program, as `NAME=value`.
         env: Vec<String>,
     },
     /// Remove directories in which users could write.
     RemoveDirs {
-        /// Of which job.
+        /// The job.
         attempt: JobAttempt,
         /// Whose they are.
         user: u32,
-        /// Which.
+        /// The directories.
         dirs: Vec<PathBuf>,
     },
     /// Ask for the groups of a user.
@@ -545,7 +547,7 @@ pub enum Action {
     Measure {
         /// Names the measurement.
         id: u64,
-        /// What is asked.
+        /// The question.
         wanted: ProcessQuery,
         /// The job's processes.
         of: JobProcesses,
@@ -556,13 +558,13 @@ pub enum Action {
     /// Start a step daemon: with a socket there, with a control channel to the agent, which gets the other end once the daemon has
     /// its, and with a listener for other nodes.
     StartStepd {
-        /// Its order, where `has_wire` says nothing yet.
+        /// The order for the daemon, without `has_wire`.
         order: Box<FirstOrder>,
         /// Where it listens for srun.
         socket: PathBuf,
         /// Address of the listener for the step's other nodes.
         listen: Option<String>,
-        /// What the job is held to.
+        /// The job's control group limits.
         confinement: Option<Box<Confinement>>,
         /// The file of its mount namespace.
         namespace: Option<PathBuf>,
@@ -580,9 +582,9 @@ pub enum Action {
     },
     /// Send to a step daemon, which may not read any more.
     SendStepd(StepdConnId, StepdCommand),
-    /// Send what it reports as events from now on, and what has come already at once.
+    /// Deliver the daemon's reports as events, and those that have arrived already at once.
     ListenTo(StepdConnId),
-    /// Leave unread what comes from now on.
+    /// Leave further reports unread.
     StopListening(StepdConnId),
     /// Close the connection.
     CloseStepd(StepdConnId),
@@ -594,8 +596,8 @@ pub enum Action {
     ReadResult(JobAttempt, StepNo, ResultPurpose),
     /// List the results of steps.
     ListResults,
-    /// Ask the step daemons that listen at these sockets what they run; without sockets all in the spool directory, which earlier
-    /// launchers have started.
+    /// Ask the step daemons that listen on these sockets which step they run; without sockets, all in the spool
+    /// directory, which earlier launchers started.
     AskStepds(Option<Vec<PathBuf>>),
     /// Remove files of steps of all other jobs.
     RemoveFilesOfOthers(BTreeSet<JobId>),
@@ -632,7 +634,7 @@ pub enum Action {
         of: Members,
         /// The step.
         step: StepNo,
-        /// Its daemon.
+        /// The process of the daemon.
         pid: i32,
         /// The signal.
         signal: i32,
@@ -652,7 +654,7 @@ pub enum Action {
     FindLeftovers(Vec<Members>),
     /// Kill processes that no job has left.
     KillOrphans,
-    /// Kill what a step daemon has left, again with each wake-up until nothing new is found.
+    /// Kill the remaining processes of a step daemon; repeated with each wake-up until no new ones are found.
     KillRemnants(Members, i32),
     /// A step daemon has ended: its mark may be used for another.
     RetireMember(JobAttempt, i32),

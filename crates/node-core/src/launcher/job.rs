@@ -1,4 +1,4 @@
-//! What the launcher knows of a job.
+//! The launcher's record of a job.
 
 use super::context::Context;
 use super::phase::NodeJobPhase;
@@ -21,15 +21,15 @@ pub(super) struct JobEntry {
     /// Changed by [`super::state::LauncherState::advance`] alone.
     pub(super) phase: NodeJobPhase,
     pub(super) uid: u32,
-    /// Its share, as the controller has sealed it; none if what is on file of it cannot be read.
+    /// Its share, sealed by the controller; none if the record file's copy cannot be read.
     pub(super) grant: Option<Rc<JobGrant>>,
-    /// What its launch needs, until its script runs.
+    /// The data of its launch, until its script runs.
     pub(super) launch: Launch,
     /// Whom it runs as, once the groups are known.
     pub(super) user: Option<Rc<User>>,
-    /// Its script's process.
+    /// The process of its script.
     pub(super) script: Option<i32>,
-    /// Its script's process is being started.
+    /// The process of its script is being started.
     pub(super) is_starting: bool,
     /// Signals that came before the process was there.
     pub(super) early_signals: Vec<i32>,
@@ -38,7 +38,7 @@ pub(super) struct JobEntry {
     pub(super) steps: BTreeMap<StepNo, StepProcess>,
     /// Steps that are given to a daemon now.
     pub(super) placing: BTreeMap<StepNo, Placing>,
-    /// Numbers that its steps have had here, also those of steps that are forgotten.
+    /// Numbers of all its steps on this node, including forgotten ones.
     pub(super) numbers: UsedStepNumbers,
     /// Steps that an earlier launcher has forgotten: what their daemons leave is no news.
     pub(super) forgotten_steps: BTreeSet<StepNo>,
@@ -52,14 +52,14 @@ pub(super) struct JobEntry {
     pub(super) writers: BTreeSet<i32>,
     /// Processes that remove its directories.
     pub(super) removers: BTreeSet<i32>,
-    /// Such processes that are being started.
+    /// The number of such processes that are being started.
     pub(super) starting_writers: u32,
     pub(super) prolog_epilog: Option<Box<PrologEpilog>>,
     /// The program that runs around it.
     pub(super) program: Program,
-    /// Its prolog is over.
+    /// Its prolog has ended.
     pub(super) is_past_prolog: bool,
-    /// Its own directories are removed.
+    /// Its private directories are removed.
     pub(super) has_no_container: bool,
     /// How often its prolog or script could not be started.
     pub(super) tries: u32,
@@ -72,31 +72,31 @@ pub(super) struct JobEntry {
     pub(super) oom_kills: u64,
     /// Steps that wait for it to begin.
     pub(super) early_steps: Vec<EarlyStep>,
-    /// When what is left is killed, once that is decided.
+    /// The time at which remaining processes are killed, once it is decided.
     pub(super) kill_at_ms: Option<u64>,
     /// When SIGKILL was found not to be enough.
     pub(super) killed_since_ms: Option<u64>,
     /// It was reported that SIGKILL does not help.
     pub(super) is_unkillable: bool,
-    /// What of its end makes the node unfit for others.
+    /// The circumstance of its end that makes the node unfit for other jobs.
     pub(super) fault: Option<String>,
 }
 
-/// What a launch needs.
+/// The data of a launch.
 #[derive(Debug, Default)]
 pub(super) struct Launch {
-    /// Its script, if it has one here.
+    /// The job's script, if it runs on this node.
     pub(super) batch: Option<Batch>,
     /// Path of the script's file.
     pub(super) path: Option<String>,
     /// How often it has lacked something before it was on file.
     pub(super) tries: u32,
-    /// Its lines were given to the record file.
+    /// Its records were handed to the record file.
     pub(super) is_recorded: bool,
 }
 
 impl Launch {
-    /// That of a job of which something has begun.
+    /// The launch of a job that has begun in part.
     pub(super) fn recorded() -> Launch {
         Launch {
             is_recorded: true,
@@ -105,7 +105,7 @@ impl Launch {
     }
 }
 
-/// A script's text, and what it is run in.
+/// The text and the environment of a script.
 #[derive(Clone, Debug)]
 pub(super) struct Batch {
     pub(super) script: BlobId,
@@ -118,7 +118,7 @@ pub(super) struct Batch {
 pub(super) enum Program {
     #[default]
     None,
-    /// Its process is being started.
+    /// The process of the prolog or epilog is being started.
     Starting,
     Running {
         pid: i32,
@@ -145,7 +145,7 @@ pub(super) struct ScriptFiles {
 }
 
 impl JobEntry {
-    /// Processes of it, or for it, run: the script, step daemons, programs around it.
+    /// Processes of the job, or on its behalf, run: the script, step daemons, programs around it.
     pub(super) fn is_busy(&self) -> bool {
         self.script.is_some()
             || self.is_starting
@@ -162,7 +162,8 @@ impl JobEntry {
         !self.placing.is_empty() || self.steps.values().any(|s| s.ended.is_none())
     }
 
-    /// Keeps a signal for a script that is about to start; whether there is one. It gets so many.
+    /// Queues a signal for a script that is about to start. Returns whether there is such a script. The queue is
+    /// limited.
     pub(super) fn keep_signal(&mut self, signal: i32) -> bool {
         let begins = matches!(self.phase, NodeJobPhase::Prolog | NodeJobPhase::Starting);
         let is_about_to =
@@ -173,7 +174,7 @@ impl JobEntry {
         is_about_to
     }
 
-    /// Its temporary directory.
+    /// The job's temporary directory.
     pub(super) fn tmp_dir(&self) -> Option<&JobTmpDir> {
         self.prolog_epilog.as_ref()?.tmp_dir.as_deref()
     }
@@ -186,7 +187,7 @@ impl JobEntry {
             .filter(|dir| !own.any(|own| dir.path.starts_with(own)))
     }
 
-    /// What the job has of this node.
+    /// The job's share of this node.
     pub(super) fn share(&self) -> Option<&NodeShare> {
         let grant = self.grant.as_ref()?;
         grant.alloc.nodes.get(grant.position as usize)

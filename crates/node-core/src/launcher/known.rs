@@ -1,4 +1,4 @@
-//! What the launcher knows, as a new agent is sent it: in parts, as one frame does not take all that users' jobs may have here.
+//! The launcher's list of jobs for a new agent. It is sent in parts, because the jobs of users may exceed one frame.
 
 use super::encoded;
 use super::state::LauncherState;
@@ -6,9 +6,9 @@ use crate::messages::{KeptEntry, KnownJob, LauncherEvent};
 use minicbor::bytes::ByteVec;
 use muster_model::ids::JobAttempt;
 
-/// Bytes of a part. One entry that is longer has a part of its own.
+/// Bytes of a part. A single longer entry has a part of its own.
 const PART_BYTES: usize = 4 << 20;
-/// What an entry takes beside its bytes, at most.
+/// Maximum overhead of an entry beyond its bytes.
 const ENTRY_BYTES: usize = 32;
 
 /// Parts that are being put together.
@@ -21,7 +21,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The job, in a part that takes so many more bytes.
+    /// The job in a part that has room for this many more bytes.
     fn job(&mut self, attempt: JobAttempt, bytes: usize) -> &mut KnownJob {
         let more = bytes.saturating_add(ENTRY_BYTES);
         if self.bytes > 0 && self.bytes.saturating_add(more) > PART_BYTES {

@@ -86,7 +86,7 @@ impl Launches {
         }
     }
 
-    /// Asks for what a launch needs besides its share: groups, then files.
+    /// Requests the prerequisites of a launch other than its share: groups, then files.
     pub(super) fn prepare(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         let entry = state.jobs.get(&attempt);
         let Some(grant) = entry.and_then(|e| e.grant.clone()) else {
@@ -123,7 +123,7 @@ impl Launches {
         });
     }
 
-    /// The files of a launch are there, or cannot be had.
+    /// The files of a launch were written, or could not be.
     pub(super) fn launch_prepared(
         &mut self,
         state: &mut LauncherState,
@@ -345,9 +345,9 @@ impl Launches {
         }
     }
 
-    /// What was lacking may be there now.
+    /// Retries because a missing resource may be available again.
     pub(super) fn retry(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
-        // An epilog may be what is tried again.
+        // The retry may concern an epilog.
         state.is_unsettled = true;
         match state.jobs.get(&attempt).map(|e| (e.phase, e.program)) {
             Some((NodeJobPhase::Waiting, _)) => self.prepare(state, attempt),
@@ -403,7 +403,7 @@ impl Launches {
         }
     }
 
-    /// Ends a launch of which nothing has begun; whether it was one.
+    /// Ends a launch of which nothing has begun. Returns whether it was one.
     pub(super) fn end_unbegun(&mut self, state: &mut LauncherState, attempt: JobAttempt) -> bool {
         let Some(entry) = state.jobs.get(&attempt) else {
             return false;
@@ -424,9 +424,9 @@ impl Launches {
         true
     }
 
-    /// Whether a launch must wait: others have CPUs or devices of its share, and all of those are leaving. The
-    /// controller gives away what a node held that it took for dead, so they meet when the node comes back. A share
-    /// that is meant to be used by several at a time is not waited for.
+    /// Whether a launch must wait because other jobs use CPUs or devices of its share, and all of these jobs are
+    /// ending. This happens when a node returns that the controller had taken for dead, because the controller has
+    /// given the share to another job meanwhile. A share that several jobs may use at a time causes no wait.
     pub(super) fn must_wait(&self, state: &LauncherState, attempt: JobAttempt) -> bool {
         let wanted = state.jobs.get(&attempt).and_then(JobEntry::share);
         let Some(wanted) = wanted.filter(|_| !state.ending.is_empty()) else {
@@ -526,7 +526,7 @@ impl LauncherNode {
             env.push(&[SCRATCH.as_bytes(), b"=", dir.as_bytes()]);
         }
         match self.shared_tmp_dir(grant) {
-            // Who makes it says where it is.
+            // The process that makes the directory sets the variable.
             Some(_) if entry.tmp_dir().is_some() => {}
             Some(shared) => {
                 let value = shared.to_string_lossy();

@@ -1,5 +1,5 @@
-//! The course of jobs on a node: what is between the events of their processes. How they begin is in `launch`, what the site runs
-//! around them in `programs`, and how they end in `ending`.
+//! The course of jobs on a node between the events of their processes. `launch` begins jobs, `programs` runs the
+//! site's programs around them, and `ending` ends them.
 
 use super::Move;
 use super::daemons::StepDaemons;
@@ -24,13 +24,13 @@ pub(super) struct Launches {
     pub(super) signals: Signals,
     pub(super) writers: Writers,
     pub(super) daemons: StepDaemons,
-    /// Those that wait until the last holder of their share is gone, in order.
+    /// Launches that wait until the last user of their share has ended, in order.
     pub(super) queued: Vec<JobAttempt>,
     /// Jobs have left their shares since it was last looked for launches that wait for those.
     pub(super) share_is_free: bool,
     /// Jobs that begin when they are on file.
     pub(super) recording: Vec<JobAttempt>,
-    /// Those of them whose lines are being written.
+    /// Those of them whose records are being written.
     pub(super) being_recorded: Vec<JobAttempt>,
     /// The record file could not be written in this wake-up.
     pub(super) is_full: bool,
@@ -112,7 +112,7 @@ impl Launches {
             self.being_recorded = std::mem::take(&mut self.recording);
             state.actions.push(Action::AppendRecords(lines));
         } else if !state.records.has_pending() {
-            // What was noted of these is on file already: they have waited after that.
+            // Records of these jobs are on file already, because they waited for that.
             let recorded = std::mem::take(&mut self.recording);
             recorded
                 .into_iter()
@@ -136,8 +136,8 @@ impl Launches {
                 .for_each(|attempt| self.begin(state, attempt)),
             Err(e) => {
                 self.is_full = true;
-                // What is lost here costs a job a second report after a crash of the launcher, never a second launch: those
-                // wait until they are on file.
+                // If these records are lost, a crash of the launcher leads to a second report of a job, never to a
+                // second launch: launches wait until their records are on file.
                 let spool = state.node.setup.spool.display();
                 let line = format!("{spool}: attempts: {}", e.error);
                 state.actions.log(line);

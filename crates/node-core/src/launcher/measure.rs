@@ -1,5 +1,5 @@
-//! What the processes of a job use, and which tasks they are: asked by the agent, and found out by a process of its own each time,
-//! as files of a process may be slow to read, and there may be very many processes.
+//! Usage of a job's processes, and the list of its tasks, for the agent. A separate process reads them each time,
+//! because files of a process may be slow to read, and there may be very many processes.
 
 use super::interface::{Action, DaemonProcess, JobProcesses, ProcessQuery, Timer};
 use super::state::LauncherState;
@@ -23,7 +23,7 @@ pub(super) struct Measurement {
 }
 
 impl ProcessQuery {
-    /// The answer, from what the process that measures has said.
+    /// Converts the output of the measuring process into the answer.
     fn answer(self, tag: u64, bytes: &[u8]) -> LauncherEvent {
         match self {
             ProcessQuery::Usage(_) => LauncherEvent::Measured {
@@ -38,7 +38,7 @@ impl ProcessQuery {
     }
 }
 
-/// Those that are under way, by number.
+/// Measurements under way, by number.
 #[derive(Debug, Default)]
 pub(super) struct Measurements {
     under_way: BTreeMap<u64, Measurement>,
@@ -46,7 +46,8 @@ pub(super) struct Measurements {
 }
 
 impl Measurements {
-    /// Has it measured what a job uses, or listed what it has. The answer comes later; at once if there is none.
+    /// Starts measuring the usage of a job, or listing its processes. The answer comes later, or at once if the job
+    /// is not here.
     pub(super) fn measure(
         &mut self,
         state: &mut LauncherState,

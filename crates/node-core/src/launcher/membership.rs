@@ -1,5 +1,5 @@
-//! Whose a process is. The kernel says it, where there are audit sessions; else sessions of setsid(2) and the job of the process's
-//! user serve, if there is only one.
+//! Determines the job of a process. If the kernel has audit sessions, they decide; otherwise the session of
+//! setsid(2), or the only job of the process's user.
 
 use super::interface::{Belongs, Members, ProcessTraits, StepdConnId};
 use super::state::{LauncherState, Role};
@@ -55,8 +55,8 @@ impl Launcher {
         self.state.roles.contains_key(&pid)
     }
 
-    /// Step daemons that may have sent, before a process ended, what counts before its end: itself, or those of the job whose
-    /// script it is.
+    /// Step daemons whose messages must be read before the end of a process: the process itself if it is one, or
+    /// those of the job if the process is its script.
     pub fn stepds_before(&self, pid: i32) -> Vec<StepdConnId> {
         let (attempt, only) = match self.state.roles.get(&pid) {
             Some(Role::Step(attempt, _) | Role::Spare(attempt)) => (attempt, Some(pid)),
@@ -80,7 +80,7 @@ impl Launcher {
         }
     }
 
-    /// Whether the executor may look for what is left of a job.
+    /// Whether the executor may search for remaining processes of a job.
     pub fn knows_job(&self, attempt: JobAttempt) -> bool {
         self.state.jobs.contains_key(&attempt)
     }
@@ -97,7 +97,7 @@ impl LauncherState {
     }
 }
 
-/// Jobs that a launcher knows, for those who compare that with what really runs.
+/// Jobs of a launcher, for comparison with the processes that run.
 pub fn known_jobs(launcher: &Launcher) -> impl Iterator<Item = JobAttempt> {
     launcher.state.jobs.keys().copied()
 }

@@ -1,4 +1,4 @@
-//! What the launcher knows of its node.
+//! The launcher's data about its node.
 
 use super::job::JobEntry;
 use super::session::Place;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// `KillWait` where nothing else is said.
 const KILL_WAIT_MS: u64 = 30_000;
 
-/// What does not change while a launcher runs.
+/// Data that does not change while a launcher runs.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The spool directory.
@@ -32,16 +32,16 @@ pub struct Setup {
 /// The node.
 pub(super) struct LauncherNode {
     pub(super) setup: Setup,
-    /// Which it is, as root says.
+    /// The node's identity, as reported by root.
     pub(super) place: Place,
-    /// Where its slurm.conf is, as root says.
+    /// The path of slurm.conf, as reported by root.
     pub(super) conf: String,
     pub(super) claim: MachineClaim,
     pub(super) machine: Option<Machine>,
     /// The controller's.
     pub(super) settings: NodeSettings,
     pub(super) kill_wait_ms: u64,
-    /// How long after SIGKILL processes count as unkillable, and what is run then.
+    /// The time after SIGKILL at which remaining processes count as unkillable, and the program that is run then.
     pub(super) unkillable: Option<(u64, Option<String>)>,
 }
 
@@ -84,7 +84,7 @@ impl LauncherNode {
         ))
     }
 
-    /// What a job is held to by control groups, if the site uses them.
+    /// The control group limits of a job, if the site uses them.
     pub(super) fn confinement(&self, entry: &JobEntry) -> Option<Box<Confinement>> {
         let settings = self.settings.cgroups.as_ref()?;
         let share = entry.share();

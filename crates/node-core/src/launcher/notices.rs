@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Lines that wait for one job; of more the oldest are dropped.
 pub(super) const NOTICES_MAX: usize = 8;
 
-/// What waits for one job.
+/// The lines that wait for one job.
 #[derive(Default)]
 struct WaitingLines {
     lines: VecDeque<String>,
@@ -68,8 +68,8 @@ impl Notices {
         self.turns.remove(&uid);
     }
 
-    /// Has a process write the lines that wait, and a last one, into the standard error of the job's script, as its owner;
-    /// whether there is such a script.
+    /// Starts a process that writes the waiting lines, and a last one, to the standard error of the job's script, as
+    /// the job's user. Returns whether there is such a script.
     pub(super) fn print(
         &mut self,
         state: &mut LauncherState,

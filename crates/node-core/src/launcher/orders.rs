@@ -1,4 +1,4 @@
-//! What the controller orders, from the batches that it has sealed: nothing else makes, signals or ends a job here.
+//! The controller's orders, from sealed batches. Nothing else starts, signals or ends a job here.
 
 use super::Launcher;
 use super::interface::Action;
@@ -8,7 +8,7 @@ use muster_model::ids::JobAttempt;
 use muster_proto::node::{NodeSettings, Order, Orders};
 use std::rc::Rc;
 
-/// What is printed on standard error when a job is ended.
+/// The message on standard error when a job is ended.
 fn end_message(why: TerminateReason, at: &str) -> Option<String> {
     let cause = match why {
         TerminateReason::Cancelled => "",
@@ -22,7 +22,7 @@ fn end_message(why: TerminateReason, at: &str) -> Option<String> {
 }
 
 impl Launcher {
-    /// Carries out what the controller has sealed.
+    /// Carries out a batch that the controller has sealed.
     pub(super) fn take_sealed(&mut self, orders: &[u8], seal: &[u8], local_time: &str) {
         match self.session.check(&self.state.node.place, orders, seal) {
             Ok(orders) => self.carry_out(orders, local_time),

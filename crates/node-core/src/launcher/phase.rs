@@ -9,15 +9,15 @@ pub enum NodeJobPhase {
     Waiting,
     /// It is being written into the record file.
     Recording,
-    /// Its prolog runs, or is about to be started again.
+    /// The prolog runs, or waits for a retry.
     Prolog,
     /// The process of its script is being started, or is about to be started again.
     Starting,
     /// It runs: its script, or, where that is on another node, its steps.
     Running,
-    /// It was asked to end; what is left when `KillWait` is over gets SIGKILL.
+    /// The job was signalled to end; remaining processes are killed after `KillWait`.
     Ending,
-    /// What is left of it gets SIGKILL.
+    /// Remaining processes are being killed.
     Clearing,
     /// Nothing of it is left, and its epilog runs.
     Epilog,
@@ -27,7 +27,7 @@ pub enum NodeJobPhase {
     Gone,
 }
 
-/// What happens to a job on this node.
+/// Events of a job on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Move {
     /// All that its launch needs is there.
@@ -38,11 +38,11 @@ pub enum Move {
     StartProlog,
     /// The record file has it, its prolog is over, and its script is started.
     StartScript,
-    /// Its script runs, or it has none here: steps may start.
+    /// The script runs, or there is none here: steps may start.
     Begin,
-    /// Its script has ended or could not be started, and no step runs.
+    /// The script has ended or could not be started, and no step runs.
     End,
-    /// The same, and steps run.
+    /// The script has ended or could not be started, and steps run.
     EndWithSteps,
     /// The controller orders its end.
     Terminate,
@@ -94,7 +94,7 @@ impl NodeJobPhase {
             ) => Some(P::Clearing),
             (P::Starting | P::Running | P::Ending, M::EndWithSteps) => Some(P::Ending),
             (P::Clearing, M::EndWithSteps) => Some(P::Clearing),
-            // What has not begun leaves nothing.
+            // A launch that has not begun has no remains.
             (P::Waiting | P::Recording, M::Terminate) => Some(P::Released),
             (P::Prolog | P::Starting | P::Running, M::Terminate) => Some(P::Ending),
             (P::Ending | P::Clearing | P::Epilog | P::Released, M::Terminate) => Some(self),

@@ -1,4 +1,4 @@
-//! What becomes of a job when a program around it has started, could not be started, or has ended.
+//! Effects on a job when a program around it was started, could not be started, or has ended.
 
 use super::interface::{Failure, JobProgramKind, Timer};
 use super::job::Program;

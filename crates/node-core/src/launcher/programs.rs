@@ -1,6 +1,6 @@
-//! `Prolog` and `Epilog`: programs of the site that run as the launcher's own user, root as a rule, before a job begins on
-//! this node and after the last of it is gone. A job's launch and its steps wait for the former, its release for the
-//! latter. What these programs leave in the background is the site's, and left alone.
+//! `Prolog` and `Epilog`: programs of the site that run as the launcher's own user, usually root, before a job begins
+//! on this node and after its last process has ended. A job's launch and its steps wait for the prolog, its release
+//! for the epilog. Background processes of these programs belong to the site, and are left alone.
 
 use super::interface::{Action, JobProgramKind, LaunchFiles, Timer};
 use super::job::{JobEntry, Program};
@@ -18,7 +18,7 @@ use muster_proto::node::JobGrant;
 use std::collections::VecDeque;
 
 impl LauncherNode {
-    /// What the site runs around a job, if anything.
+    /// The site's programs around a job, if there are any.
     pub(super) fn programs_of(
         &self,
         grant: &JobGrant,

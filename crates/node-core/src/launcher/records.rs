@@ -39,7 +39,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What the agent receives.
+    /// The event for the agent.
     pub(super) fn event(self, attempt: JobAttempt, error: String) -> LauncherEvent {
         LauncherEvent::LaunchFailed {
             attempt,
@@ -80,7 +80,7 @@ pub struct RecordedAttempt {
     pub steps_gone: BTreeSet<StepNo>,
     /// Directories that steps have outside the spool directory.
     pub step_dirs: BTreeMap<StepNo, Vec<PathBuf>>,
-    /// Its grant.
+    /// The grant of the job.
     pub grant: Option<ByteVec>,
     /// Programs around it.
     pub prolog_epilog: Option<Box<PrologEpilog>>,
@@ -88,22 +88,22 @@ pub struct RecordedAttempt {
     pub prolog_over: bool,
 }
 
-/// What the file has to hold of an attempt that is not forgotten.
+/// The records of an attempt that is not forgotten.
 #[derive(Debug, Default)]
 struct LiveRecord {
-    /// Lines about the whole of it.
+    /// Lines about the attempt itself.
     lines: Vec<u8>,
-    /// What the agent asked to keep.
+    /// Entries of the agent.
     kept: BTreeMap<u32, ByteVec>,
     kept_bytes: usize,
     /// Steps that are not forgotten.
     steps: BTreeMap<StepNo, LiveStep>,
 }
 
-/// The same of a step.
+/// The records of a step.
 #[derive(Debug, Default)]
 struct LiveStep {
-    /// Its daemon's process.
+    /// The process of its daemon.
     pid: Option<i32>,
     /// When that was there, milliseconds since boot.
     at_ms: Option<u64>,
@@ -139,7 +139,7 @@ impl LiveRecord {
         match kind {
             "K" => self.keep(key, unhex(value).unwrap_or_default().into()),
             "S" => {
-                // Earlier versions do not say when.
+                // Earlier versions do not record the time.
                 let (pid, at_ms) = value.split_once(' ').unwrap_or((value, ""));
                 let live = self.step(step);
                 live.pid = pid.parse().ok().filter(|pid| *pid > 0);
@@ -153,7 +153,7 @@ impl LiveRecord {
         }
     }
 
-    /// What a new launcher has to know of the steps.
+    /// Adds the step's records to the input of a new launcher.
     fn add_to(&self, old: &mut RecordedAttempt) {
         for (&step, live) in &self.steps {
             if let Some(pid) = live.pid {
@@ -172,7 +172,7 @@ impl LiveRecord {
         }
     }
 
-    /// All lines of it.
+    /// Writes all lines of the attempt.
     fn write(&self, attempt: JobAttempt, text: &mut Lines) {
         text.0.extend_from_slice(&self.lines);
         for (key, bytes) in &self.kept {
@@ -224,7 +224,7 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Something that has a number of its own.
+    /// A line about a numbered object.
     fn numbered(&mut self, attempt: JobAttempt, kind: u8, number: u32, bytes: &[u8]) {
         self.begin(attempt, kind);
         self.number(number.into());
@@ -241,7 +241,7 @@ impl Lines {
 
     /// Another word.
     fn number(&mut self, mut number: u64) {
-        // As many as the largest has, and what is before it.
+        // Digits of the largest number, and the separator.
         let mut word = [b' '; 21];
         let mut at = word.len();
         loop {
@@ -266,13 +266,13 @@ impl Lines {
     }
 }
 
-/// What the file has, and what is to be appended to it.
+/// The contents of the file, and the lines to append.
 #[derive(Debug)]
 pub struct Records {
     boot_id: String,
     size: u64,
     compact_at: u64,
-    /// Of attempts that are not forgotten, for rewriting.
+    /// The records of attempts that are not forgotten, from which the file is rewritten.
     live: BTreeMap<JobAttempt, LiveRecord>,
     pending: Lines,
     /// Lines that are being written.
@@ -319,12 +319,12 @@ impl Records {
         );
     }
 
-    /// What the agent wants back of it.
+    /// The grant, for the agent.
     pub(super) fn grant(&mut self, attempt: JobAttempt, grant: &[u8]) {
         self.line_of_bytes(attempt, b'G', grant);
     }
 
-    /// Something more of that; nothing when it is empty.
+    /// A further entry for the agent; an empty one removes it.
     pub(super) fn keep(&mut self, attempt: JobAttempt, key: u32, bytes: ByteVec) {
         self.pending.kept(attempt, key, &bytes);
         self.live.entry(attempt).or_default().keep(key, bytes);
@@ -370,7 +370,7 @@ impl Records {
         self.line(attempt, b'O', format_args!("{boot_ms}"));
     }
 
-    /// Its script was forked.
+    /// The script was forked.
     pub(super) fn forked(&mut self, attempt: JobAttempt, pid: i32) {
         self.line(attempt, b'P', format_args!("{pid}"));
     }
@@ -408,7 +408,7 @@ impl Records {
         self.live.entry(attempt).or_default().step(step)
     }
 
-    /// Its script ended.
+    /// The script has ended.
     pub(super) fn ended(
         &mut self,
         attempt: JobAttempt,
@@ -435,7 +435,7 @@ impl Records {
         );
     }
 
-    /// Its script could not be started.
+    /// The script could not be started.
     pub(super) fn failed(&mut self, attempt: JobAttempt, fault: Fault, error: &str) {
         let error = error.replace('\n', " ");
         self.line(attempt, b'F', format_args!("{} {error}", fault as u8));
@@ -451,13 +451,13 @@ impl Records {
         self.line(attempt, b'R', format_args!(""));
     }
 
-    /// The controller knows all of it.
+    /// The controller has recorded the attempt.
     pub(super) fn forgotten(&mut self, attempt: JobAttempt) {
         self.line(attempt, b'D', format_args!(""));
         self.live.remove(&attempt);
     }
 
-    /// A line about the whole of it.
+    /// A line about the attempt itself.
     fn line(&mut self, attempt: JobAttempt, kind: u8, rest: std::fmt::Arguments) {
         let at = self.pending.0.len();
         self.pending.begin(attempt, kind);
@@ -474,7 +474,7 @@ impl Records {
         self.keep_pending(attempt, at);
     }
 
-    /// Keeps what is pending from there on: it belongs to what has to stay.
+    /// Keeps the pending lines from `at` on, because they belong to records that stay.
     fn keep_pending(&mut self, attempt: JobAttempt, at: usize) {
         let lines = &mut self.live.entry(attempt).or_default().lines;
         lines.extend_from_slice(&self.pending.0[at..]);
@@ -485,7 +485,7 @@ impl Records {
         !self.pending.0.is_empty() || self.writing.is_some()
     }
 
-    /// What was added since the last call, to be appended; nothing while something is being written.
+    /// The lines added since the last call, to be appended; none while a write is under way.
     pub(super) fn take_pending(&mut self) -> Option<Rc<Vec<u8>>> {
         if self.pending.0.is_empty() || self.writing.is_some() {
             return None;
@@ -495,8 +495,8 @@ impl Records {
         Some(lines)
     }
 
-    /// That is in the file; or nothing of it is, and it is tried again with what has come since. Whether the file has grown so
-    /// much that it is to be rewritten.
+    /// The append has succeeded; or it has failed, and is repeated with the lines added since. Returns whether the
+    /// file has grown so much that it is to be rewritten.
     pub(super) fn appended(&mut self, is_written: bool) -> bool {
         let Some(lines) = self.writing.take() else {
             return false;
@@ -531,7 +531,7 @@ fn parse(
 ) {
     let mut old: BTreeMap<JobAttempt, RecordedAttempt> = BTreeMap::new();
     let mut live: BTreeMap<JobAttempt, LiveRecord> = BTreeMap::new();
-    // A line without its end was cut off by a crash and says nothing.
+    // A crash has cut off a line without an end, so the line is invalid.
     for line in text.split_inclusive('\n').filter(|l| l.ends_with('\n')) {
         let mut words = line.trim_end_matches('\n').splitn(4, ' ');
         let (Some(kind), Some(job), Some(attempt)) = (words.next(), words.next(), words.next())
@@ -616,8 +616,8 @@ fn apply(entry: &mut RecordedAttempt, kind: &str, rest: &str) {
         }
         "X" => entry.ending = true,
         "R" => entry.released = true,
-        // Lines about steps and kept entries are read by [`LiveRecord::add`]. Lines of newer versions are skipped: no launch is
-        // repeated for want of them.
+        // [`LiveRecord::add`] reads lines about steps and entries. Lines of newer versions are skipped: this never
+        // repeats a launch.
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
-//! What a new launcher does about attempts that an earlier one wrote down. Nothing is launched again.
+//! How a new launcher treats attempts in the record file of an earlier one. Nothing is launched again.
 //!
-//! The earlier launcher was killed, so processes of its jobs are init's children now and go on. They are watched. How a script
-//! ended may be known to nobody: its job is reported as vanished then.
+//! The earlier launcher was killed, so processes of its jobs are now children of init and go on. The new one watches
+//! them. If nobody knows how a script ended, its job is reported as vanished.
 
 use super::interface::{Action, Recovered, Timer};
 use super::job::{JobEntry, Launch};
@@ -154,7 +154,7 @@ impl LauncherState {
         let dirs = old.step_dirs.get(&step).cloned().unwrap_or_default();
         let ended = old.step_ends.get(&step).cloned();
         let is_over = ended.is_some();
-        // Its number may have gone to another process since. Earlier versions do not say when it began.
+        // The process id may have been reused since. Earlier versions do not record the start time.
         let at_ms = old.steps_at_ms.get(&step).copied();
         let last_ms = at_ms.map_or(u64::MAX, |at_ms| at_ms.saturating_add(START_SLACK_MS));
         let is_it =

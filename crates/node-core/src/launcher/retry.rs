@@ -1,4 +1,4 @@
-//! What becomes of a launch that fails: how often it is tried again, and whose fault it is.
+//! Failed launches: how often they are retried, and whether the failure is the node's fault.
 
 use super::records::Fault;
 

@@ -20,7 +20,7 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// What a batch job's script needs of what the controller has sent.
+    /// The data of a batch job's script, from the controller's order.
     pub(super) fn batch_of(&mut self, grant: &JobGrant) -> Result<Batch, LaunchRefusal> {
         let spec = &grant.spec;
         let blob = |scripts: &Scripts, id, what: &str| {

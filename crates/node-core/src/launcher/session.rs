@@ -1,5 +1,5 @@
-//! The launcher's end of what the controller seals: a key for each connection, and batches of orders in their order. The agent
-//! only passes messages on.
+//! The launcher's end of the controller's sealed session: a key for each connection, and batches of orders in
+//! sequence. The agent only relays the messages.
 
 use super::Launcher;
 use super::interface::Action;
@@ -186,12 +186,12 @@ mod tests {
         let second = controller.seal(&bytes);
         launcher.check(&place, &bytes, &first).unwrap();
         launcher.check(&place, &bytes, &second).unwrap();
-        // Once more; and after that not even what would have fitted.
+        // The second batch again is refused. This ends the session, so that even the next batch is refused.
         let third = controller.seal(&bytes);
         launcher.check(&place, &bytes, &second).unwrap_err();
         let none = launcher.check(&place, &bytes, &third).unwrap_err();
         assert_eq!(none, "there is no session");
-        // What is sealed for the agent, for another node, or in an earlier session.
+        // Batches sealed for the agent, for another node, or in an earlier session.
         let (mut launcher, [_, mut agent]) = session();
         let seal = agent.seal(&bytes);
         launcher.check(&place, &bytes, &seal).unwrap_err();

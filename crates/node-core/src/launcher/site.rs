@@ -1,6 +1,6 @@
-//! Programs of the site that have to do with the node itself. `RebootProgram` is run when the controller orders it.
-//! `HealthCheckProgram` is run when an agent has come to its controller, and then again and again. What it finds it acts
-//! upon itself, with scontrol as a rule.
+//! Programs of the site that concern the node itself. `RebootProgram` runs when the controller orders it.
+//! `HealthCheckProgram` runs when an agent has connected to its controller, and then at intervals. It acts on its
+//! findings itself, usually by scontrol.
 
 use super::actions::Actions;
 use super::interface::{Action, SiteProgram, Timer};
@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 /// How long one may take before it is killed, as in Slurm.
 const TIME_LIMIT_MS: u64 = 60_000;
 
-/// What is known of them.
+/// State of these programs.
 #[derive(Debug, Default)]
 pub(super) struct SitePrograms {
     health_check: Option<HealthCheck>,
     /// That is being started.
     is_starting: bool,
-    /// Those that run, by process.
+    /// Running programs, by process.
     running: BTreeMap<i32, (SiteProgram, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the parts of the launcher share: the node, its jobs, their processes, and what is on file of them.
+//! State shared by the parts of the launcher: the node, its jobs, their processes, and the record file.
 
 use super::actions::Actions;
 use super::groups::Groups;
@@ -14,7 +14,7 @@ use muster_model::spec::Owner;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// What a process is.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A batch script.
@@ -29,7 +29,7 @@ pub(super) enum Role {
     Remover(JobAttempt),
     /// The programs that run before a job.
     Prolog(JobAttempt),
-    /// Those that run after it.
+    /// The programs after a job.
     Epilog(JobAttempt),
     /// Makes directories of a job.
     Container(JobAttempt),
@@ -47,7 +47,7 @@ pub(super) struct LauncherState {
     pub(super) now: Now,
     pub(super) actions: Actions,
     pub(super) groups: Groups,
-    /// Jobs of which launch or steps wait for the groups of their user.
+    /// Jobs whose launch or steps wait for the groups of their user.
     pub(super) without_groups: BTreeSet<JobAttempt>,
     pub(super) jobs: BTreeMap<JobAttempt, JobEntry>,
     /// Processes that this launcher has started, or watches.

@@ -1,4 +1,4 @@
-//! What the launcher knows of a step and of the step daemon that runs it.
+//! The launcher's record of a step and of its step daemon.
 
 use super::end::EncodedEnd;
 use super::interface::StepdConnId;
@@ -26,11 +26,11 @@ pub(super) struct StepProcess {
     pub(super) pid: i32,
     /// The connection to it; lost with an earlier launcher, and when the step is over.
     pub(super) stepd: Option<ConnectedStepd>,
-    /// Its directories outside the spool directory, for MPI: what is in them when it has ended is nobody's.
+    /// The step's directories for MPI outside the spool directory. Their contents are garbage once it has ended.
     pub(super) dirs: Vec<PathBuf>,
     /// How its part of the step ended.
     pub(super) ended: Option<EncodedEnd>,
-    /// Its daemon has reported that here, and so has left no file.
+    /// The daemon has reported the step's end here, and so has left no result file.
     pub(super) is_reported: bool,
     /// The limit that its daemon gets next.
     pub(super) new_limit: Option<TimeLimit>,

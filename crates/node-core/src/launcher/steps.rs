@@ -1,5 +1,6 @@
-//! Steps of jobs: a step daemon is started for each, or one that has had a step is given it; ended with its job; and its result
-//! is kept until the agent knows it. The executor delivers what step daemons have reported before what the agent says.
+//! Steps of jobs. Each step gets a new step daemon, or one that has finished an earlier step. A step ends with its
+//! job, and its result is stored until the agent acknowledges it. The executor delivers reports of step daemons
+//! before those of the agent.
 
 use super::NodeJobPhase;
 use super::early_steps;
@@ -39,14 +40,14 @@ pub fn step_of_result(name: &str) -> Option<AttemptStep> {
         .then_some(AttemptStep::new(attempt, StepNo(step)))
 }
 
-/// Whether a path leads to a directory that a step has for itself.
+/// Whether a path leads to a private directory of a step.
 pub fn is_step_dir(path: &str) -> bool {
     let name = Path::new(path).file_name();
     name.is_some_and(|name| name.as_encoded_bytes().starts_with(STEP_DIR.as_bytes()))
 }
 
 impl JobEntry {
-    /// Processes of its step daemons, also of those that have no step and have not ended.
+    /// Processes of the job's step daemons, including those without a step that have not ended.
     pub(super) fn daemons(&self) -> Vec<i32> {
         let live = self.steps.values();
         let live = live.filter(|s| s.ended.is_none() && s.pid > 0);
@@ -68,7 +69,7 @@ impl JobEntry {
         self.steps.values().filter(|p| p.ended.is_none()).count()
     }
 
-    /// Those of them that are in this process.
+    /// Those of these steps that run in this process.
     pub(super) fn live_steps_in(&self, pid: i32) -> Vec<StepNo> {
         let live = self.steps.iter();
         let live = live.filter(|(_, p)| p.pid == pid && p.ended.is_none());
@@ -214,7 +215,7 @@ impl LauncherState {
         self.find_stepd(attempt, step);
     }
 
-    /// Has a daemon take the step: one that is there and that the agent has no connection to, or a new one.
+    /// Finds a daemon for the step: an existing one to which the agent has no connection, or a new one.
     pub(super) fn find_stepd(&mut self, attempt: JobAttempt, step: StepNo) {
         let Some(entry) = self.jobs.get_mut(&attempt) else {
             return;
@@ -225,7 +226,7 @@ impl LauncherState {
         let Some(next) = &placing.next else {
             return;
         };
-        // The streams of a direct step come by the agent, when the daemon knows of it.
+        // The streams of a direct step come from the agent, once it is connected to the daemon.
         let needs_start = next.order.pmix.is_some() || placing.is_direct;
         let free = entry.spares.iter().position(|spare| !spare.is_owned);
         if let Some(at) = free.filter(|_| !needs_start) {
@@ -295,7 +296,7 @@ impl LauncherState {
         self.jobs.get_mut(&attempt)?.placing.remove(&step)
     }
 
-    /// What it has not reported is in its file, or lost: the end of its process says so.
+    /// Results that were not reported are in the daemon's file, or lost; the end of the process decides.
     pub(super) fn stepd_closed(&mut self, id: StepdConnId) {
         self.actions.push(Action::StopListening(id));
     }
@@ -333,7 +334,7 @@ impl LauncherState {
         }
     }
 
-    /// Ends all steps of a job, and says why in their standard error.
+    /// Ends all steps of a job, and prints the reason on their standard error.
     pub(super) fn end_all_steps(&mut self, attempt: JobAttempt, message: Option<&str>) {
         for step in self
             .jobs
@@ -363,7 +364,7 @@ impl LauncherState {
         }
     }
 
-    /// Has the daemon of a step end its tasks: TERM, after a while KILL.
+    /// Makes the daemon of a step end its tasks: by TERM, and after a delay by KILL.
     pub(super) fn end_step(&mut self, attempt: JobAttempt, step: StepNo) {
         let entry = self.jobs.get(&attempt);
         let Some(process) = entry.and_then(|e| e.live_step(step)) else {
@@ -427,7 +428,7 @@ impl LauncherState {
         }
     }
 
-    /// What is kept of a step, for its daemon.
+    /// The stored entries of a step, for its daemon.
     pub(super) fn kept_of(&self, attempt: JobAttempt, step: StepNo) -> KeptEntries {
         let kept = self.records.kept(attempt);
         let of_step = kept.filter(|(key, _)| is_kept_of(*key, step));
@@ -455,7 +456,7 @@ impl LauncherState {
         }
     }
 
-    /// A step that was given ended with its daemon before this process knew of it.
+    /// A step that was assigned ended with its daemon before the launcher received a report.
     pub(super) fn report_lost(&mut self, attempt: JobAttempt, step: StepNo) {
         self.actions
             .push(Action::ReadResult(attempt, step, ResultPurpose::Assigned));

@@ -1,7 +1,7 @@
-//! Signals and limits of steps that wait for their turn. To signal a job is to search its processes, which users could order
-//! faster than it is done: equal signals of a job are one while they wait, and a step has one limit; with each wake-up of the
-//! process every user gets so much of this.
-//! What begins and ends jobs and steps does not wait for it.
+//! Signals and limits of steps that wait for their turn. Signalling a job requires a search of its processes, which
+//! users could request faster than it can be done. Therefore equal waiting signals of a job are merged, a step has
+//! one limit, and each wake-up of the process handles a limited amount for each user. Starts and ends of jobs and
+//! steps do not wait.
 
 use super::JobEntry;
 use super::actions::Actions;
@@ -16,10 +16,10 @@ pub(super) const SEARCHES_MAX: usize = 16;
 /// Wait before the next wake-up, where there is more to do.
 const NEXT_ROUND_MS: u64 = 1;
 
-/// What is delivered now.
+/// The signals and limits to deliver now.
 pub(super) type Round = Vec<(JobAttempt, Delivery)>;
 
-/// What waits for its turn.
+/// A waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Delivery {
     Signal {
@@ -34,7 +34,7 @@ pub(super) enum Delivery {
 }
 
 impl Delivery {
-    /// A signal for a job, or for a step of it, which gets the same whatever the scope.
+    /// A signal for a job, or for a step of it, for which the scope makes no difference.
     pub(super) fn signal(step: Option<StepNo>, signal: i32, scope: SignalScope) -> Delivery {
         let scope = match step {
             Some(_) => SignalScope::Steps,
@@ -54,7 +54,7 @@ impl Delivery {
         }
     }
 
-    /// What it costs: a search, and one for each step of a job that gets it.
+    /// The cost: a search, and one for each step of a job that gets the signal.
     fn searches(self, job: Option<&JobEntry>) -> usize {
         match self {
             Delivery::Signal {
@@ -76,7 +76,7 @@ pub(super) struct WaitingSignals {
 }
 
 impl WaitingSignals {
-    /// Adds what a job that is here is to get in its turn.
+    /// Queues a request for a job that is here.
     pub(super) fn add(
         &mut self,
         (job, actions): (Option<&JobEntry>, &mut Actions),
@@ -108,7 +108,7 @@ impl WaitingSignals {
         Some(pending)
     }
 
-    /// What a job is still to get before it is ended, as far as a user has a turn for that. The rest is dropped.
+    /// Takes the waiting requests of a job that is about to be ended, within its user's limit. The rest is dropped.
     pub(super) fn take_last(&mut self, attempt: JobAttempt, job: Option<&JobEntry>) -> Round {
         let mut round = Round::new();
         if let Some(mut pending) = self.remove(attempt) {

@@ -1,5 +1,5 @@
-//! Processes that write messages into the standard error of scripts, and those that remove directories of steps: a job ends once
-//! they have ended.
+//! Processes that write messages to the standard error of scripts, and those that remove directories of steps. A job
+//! ends once they have ended.
 
 use super::interface::{Action, MessageKind, Timer};
 use super::notices::Notices;

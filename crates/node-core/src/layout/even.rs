@@ -1,8 +1,8 @@
-//! What is counted over all nodes of a step is given by these as evenly for their tasks as can be.
+//! Divides a step's request over all nodes among its nodes, as evenly for their tasks as possible.
 
 use std::collections::BTreeSet;
 
-/// What a node may give.
+/// The supply of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EvenShare {
     /// Tasks of the step there, one at least.
@@ -15,7 +15,7 @@ pub(super) struct EvenShare {
 const PARTS: u64 = 1_000_000;
 
 impl EvenShare {
-    /// What falls to a task once the node gives so many.
+    /// The amount for each task if the node gives `given`.
     fn level(self, given: u64) -> u64 {
         given.saturating_mul(PARTS) / self.tasks
     }
@@ -29,8 +29,9 @@ impl EvenShare {
     }
 }
 
-/// How many each node gives of so many: one after another is given by the node where least falls to a task then, of several the
-/// first. All up to a common level are given at once, which is found by halves.
+/// Divides `count` among the nodes. Conceptually, units are taken one after another from the node whose tasks have
+/// the least per task then, the first of several. In fact, all units up to a common level are taken at once; the
+/// level is found by bisection.
 pub(super) fn share_evenly(nodes: &[EvenShare], count: u64) -> Vec<u64> {
     let given = |level: u64| {
         let counts = nodes.iter().map(|node| node.up_to(level));

@@ -1,5 +1,5 @@
-//! What a request for a step may ask at all. srun checks most of it before; a client other than srun is
-//! held to the same bounds. Whether it fits into the allocation is the layout's to say.
+//! Limits of a request for a step, regardless of the allocation. srun checks most of them before; they apply to other
+//! clients, too. The layout decides whether the request fits into the allocation.
 
 use muster_model::limits::{
     ARGUMENTS_MAX, CONTEXT_BYTES_MAX, ENVIRONMENT_VARIABLES_MAX, NAME_BYTES_MAX, NODE_CPUS_MAX,
@@ -180,7 +180,7 @@ mod tests {
     use muster_model::spec::SoftLimit;
     use muster_proto::step::HetStep;
 
-    /// Names of files are bounded as those of jobs are, whether or not anybody opens them: with a terminal nobody does.
+    /// Names of files have the limits of jobs' file names, even if nobody opens the files, as with a terminal.
     #[test]
     fn names_of_files_are_bounded_as_paths() {
         let places: [fn(&mut StepSpec) -> &mut Option<String>; 3] = [

@@ -32,13 +32,13 @@ pub enum LauncherCommand {
     /// The controller has answered with this key: answered by [`LauncherEvent::SessionBegun`].
     #[n(17)]
     BeginSession(#[n(0)] ByteVec),
-    /// What the controller has sealed for the launcher, next on this session.
+    /// Orders that the controller has sealed for the launcher, the next ones of this session.
     #[n(18)]
     Sealed {
         /// Encoded [`muster_proto::node::Orders`].
         #[n(0)]
         orders: ByteVec,
-        /// The launcher's seal of them.
+        /// The controller's seal of the orders.
         #[n(1)]
         seal: ByteVec,
     },
@@ -87,7 +87,7 @@ pub enum LauncherCommand {
         #[n(2)]
         bytes: ByteVec,
     },
-    /// Which processes a job has: answered by `Processes`.
+    /// List the processes of a job: answered by `Processes`.
     #[n(13)]
     Inspect {
         /// The job.
@@ -97,7 +97,7 @@ pub enum LauncherCommand {
         #[n(1)]
         tag: u64,
     },
-    /// What the tasks of a job use: answered by `Measured`.
+    /// Measure the usage of a job's tasks: answered by `Measured`.
     #[n(206)]
     Measure {
         /// The job.
@@ -106,7 +106,7 @@ pub enum LauncherCommand {
         /// Comes back with the answer.
         #[n(1)]
         tag: u64,
-        /// What counts as memory; absent: the most that each process had.
+        /// The measure of memory; absent: the maximum of each process.
         #[n(2)]
         memory: Option<MemoryCount>,
     },
@@ -162,7 +162,7 @@ pub enum LauncherCommand {
 impl Message for LauncherCommand {}
 
 impl LauncherCommand {
-    /// Whether that is for root to say, as the first message of a connection.
+    /// Whether only root sends this, as the first message of a connection.
     pub fn is_roots(&self) -> bool {
         matches!(
             self,
@@ -171,7 +171,7 @@ impl LauncherCommand {
     }
 }
 
-/// What root says of the node when an agent attaches.
+/// Root's description of the node when an agent attaches.
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct AttachAgent {
@@ -184,10 +184,10 @@ pub struct AttachAgent {
     /// Version of the agent, for the log.
     #[n(2)]
     pub version: String,
-    /// What the configuration claims of the machine.
+    /// The configuration's statements about the machine.
     #[n(3)]
     pub claim: MachineClaim,
-    /// Which version the agent speaks.
+    /// The protocol version of the agent.
     #[n(4)]
     pub greeting: Option<Greeting>,
     /// Path of the node's slurm.conf; empty if it is not known.
@@ -197,7 +197,7 @@ pub struct AttachAgent {
     pub conf: String,
 }
 
-/// What slurm.conf claims of a node's CPUs.
+/// The statements of slurm.conf about a node's CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 pub struct MachineClaim {
     /// `CPUs`, where they are to be reported instead of the machine's.
@@ -218,7 +218,7 @@ pub enum LauncherEvent {
     /// A part of all it knows: other events follow the last one.
     #[n(0)]
     State {
-        /// Jobs. What there is of one may be in several parts that follow each other.
+        /// Jobs. One job may be in several consecutive parts.
         #[n(0)]
         jobs: Vec<KnownJob>,
         /// There are no further parts.
@@ -234,7 +234,7 @@ pub enum LauncherEvent {
         /// Wait status.
         #[n(1)]
         status: i32,
-        /// What it used.
+        /// The resource usage.
         #[n(2)]
         usage: Usage,
         /// When.
@@ -328,7 +328,7 @@ pub enum LauncherEvent {
         /// From the request.
         #[n(0)]
         tag: u64,
-        /// All of them.
+        /// All processes.
         #[n(1)]
         list: Vec<Process>,
     },
@@ -338,11 +338,11 @@ pub enum LauncherEvent {
         /// From the request.
         #[n(0)]
         tag: u64,
-        /// What each task uses, if it could be read.
+        /// The usage of each task, if it could be read.
         #[n(1)]
         tasks: Option<Vec<TaskUsage>>,
     },
-    /// To `Stop`: so many jobs have processes.
+    /// Answer to `Stop`: the number of jobs with processes.
     #[n(9)]
     Busy(#[n(0)] u32),
     /// The epilog failed, or processes survive SIGKILL: the node is unfit for further jobs.
@@ -361,7 +361,8 @@ pub enum LauncherEvent {
     /// To `BeginSession`: why the controller is not the one that this node knows, if it is not.
     #[n(13)]
     SessionBegun(#[n(0)] Option<String>),
-    /// What was passed on does not bear the controller's seal, or there is no session: the controller has to be dialled anew.
+    /// The orders do not bear the controller's seal, or there is no session: the agent must dial the controller
+    /// again.
     #[n(14)]
     SessionFailed(#[n(0)] String),
     /// To `Attach`, before all else, where the agent has said its version: the launcher's.
@@ -382,7 +383,7 @@ pub enum LauncherEvent {
         /// The step.
         #[n(1)]
         step: StepNo,
-        /// What would have been kept of it.
+        /// The entries of the step that would have been stored.
         #[n(2)]
         kept: KeptEntries,
     },
@@ -394,13 +395,13 @@ impl Message for LauncherEvent {}
 #[derive(Clone, Debug, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct KnownJob {
-    /// Which.
+    /// The attempt of the job.
     #[n(0)]
     pub attempt: JobAttempt,
-    /// Its grant; absent after the launcher itself was lost.
+    /// The grant; absent after the launcher itself was lost.
     #[n(1)]
     pub grant: Option<ByteVec>,
-    /// What the agent asked to keep.
+    /// The entries of the agent.
     #[n(2)]
     pub kept: KeptEntries,
     /// Steps that run here.
@@ -409,7 +410,7 @@ pub struct KnownJob {
 }
 
 impl KnownJob {
-    /// A job of which nothing more is said.
+    /// A job without further data.
     pub fn new(attempt: JobAttempt) -> KnownJob {
         KnownJob {
             attempt,
@@ -419,7 +420,7 @@ impl KnownJob {
         }
     }
 
-    /// Adds what another part says of it.
+    /// Adds another part's data.
     pub fn add(&mut self, more: KnownJob) {
         self.grant = self.grant.take().or(more.grant);
         self.kept.extend(more.kept);
@@ -427,14 +428,14 @@ impl KnownJob {
     }
 }
 
-/// What a task uses.
+/// Usage of a task.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct TaskUsage {
-    /// Its step.
+    /// The step of the task.
     #[n(0)]
     pub step: StepNo,
-    /// Its number.
+    /// The number of the task.
     #[n(1)]
     pub task: u32,
     /// Totals.

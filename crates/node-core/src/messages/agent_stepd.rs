@@ -14,7 +14,7 @@ use muster_proto::frame;
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct NextStep {
-    /// What to run.
+    /// The order for the step.
     #[n(0)]
     pub order: Box<StepOrder>,
     /// Time between TERM and KILL, milliseconds.
@@ -23,13 +23,13 @@ pub struct NextStep {
     /// File for the result.
     #[n(2)]
     pub result: String,
-    /// What the launcher keeps of the step.
+    /// The entries that the launcher stores for the step.
     #[n(3)]
     pub kept: KeptEntries,
 }
 
 impl NextStep {
-    /// As a frame of [`StepdCommand::StartStep`].
+    /// Encodes it as a frame of [`StepdCommand::StartStep`].
     pub fn as_command(&self) -> Vec<u8> {
         frame::encode(&StartStepRef::StartStep(self))
     }

@@ -1,5 +1,5 @@
-//! Messages between launcher and step daemon: frames of CBOR over a socket pair, of which the daemon inherits one end, or
-//! over the daemon's own socket after the launcher was started anew.
+//! Messages between launcher and step daemon: frames of CBOR over a socket pair of which the daemon inherits one end,
+//! or, after a restart of the launcher, over the daemon's own socket.
 
 use super::{KeptEntries, NextStep, User};
 use crate::JobTmpDir;
@@ -16,12 +16,13 @@ use muster_proto::frame::{self, Message};
 use muster_proto::version::Greeting;
 use std::path::PathBuf;
 
-/// What a step daemon receives at its start. The launcher executes its own file for it, so this is read by the version that has
-/// written it. What is in it is not always: a [`NextStep`] comes from agents of other versions, too, and what the daemon keeps of
-/// it launchers of other versions receive.
+/// Input of a step daemon at its start. The daemon executes the same file as the launcher, so both have the same
+/// version. Two parts may be of other versions: agents send the [`NextStep`], and later launchers receive the copy
+/// that the daemon stores of it.
 ///
-/// Its descriptors, in this order: the listener for srun; the connection to the launcher; if the order says so, the listener
-/// for the step's other nodes and the connection to the agent, by which come, for a direct step, srun's streams.
+/// Its descriptors, in this order: the listener for srun; the connection to the launcher; if the order says so, the
+/// listener for the step's other nodes and the connection to the agent, over which srun's streams of a direct step
+/// come.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct FirstOrder {
     /// The step.
@@ -42,7 +43,7 @@ pub struct FirstOrder {
     /// Soft limits of the tasks where the user asks for none.
     #[n(5)]
     pub first_limits: Vec<SoftLimit>,
-    /// What further steps of the job may be.
+    /// The limits for further steps of the job.
     #[n(6)]
     pub bounds: StepBounds,
     /// The spool directory.
@@ -57,10 +58,10 @@ pub struct FirstOrder {
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub enum StepdCommand {
-    /// A line for the standard error of the step, sent to all of its daemons, of which the first prints it.
+    /// A line for the standard error of the step, sent to all of its daemons; the first of them prints it.
     #[n(0)]
     PrintStepLine(#[n(0)] String),
-    /// The same, sent to this daemon alone.
+    /// A line for the standard error of the step, sent to this daemon alone.
     #[n(1)]
     PrintLine(#[n(0)] String),
     /// End the step: TERM, after a while KILL. Said here and not by a signal, so that it never reaches the step that comes
@@ -94,7 +95,7 @@ pub enum StepdEvent {
 
 impl Message for StepdEvent {}
 
-/// What a daemon runs, for a launcher that may not know of it.
+/// The step of a daemon, for a launcher that may not know it.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct RunningStep {
@@ -113,7 +114,7 @@ pub struct RunningStep {
     /// See [`NextStep::kept`].
     #[n(4)]
     pub kept: KeptEntries,
-    /// Which version the daemon speaks.
+    /// The protocol version of the daemon.
     #[n(5)]
     pub greeting: Option<Greeting>,
 }
@@ -132,8 +133,8 @@ enum EndedRef<'a> {
     StepEnded(#[n(0)] StepNo, #[n(1)] &'a StepEnd),
 }
 
-/// What a step of a job may be on a node: the launcher makes this from the job's sealed grant, and daemons check by it the
-/// steps that agents give them.
+/// Limits for steps of a job on a node. The launcher derives them from the job's sealed grant, and daemons check the
+/// agent's orders against them.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct StepBounds {
@@ -149,7 +150,7 @@ pub struct StepBounds {
     /// The job's devices on this node.
     #[n(3)]
     pub gres: Vec<GresShare>,
-    /// Its CPUs by the kernel's numbers, where tasks are bound to CPUs.
+    /// Its CPUs by the kernel's numbers, if tasks are bound to CPUs.
     #[n(4)]
     pub threads: Option<CpuSet>,
     /// This node.

@@ -10,9 +10,9 @@ use muster_proto::step::TaskNumbers;
 /// A process of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Validate)]
 pub struct Process {
-    /// Its number on the node.
+    /// The process id on the node.
     pub pid: u32,
-    /// Its step.
+    /// The step of the process.
     pub step: StepNo,
     /// For a task, its numbers.
     pub task: Option<TaskNumbers>,

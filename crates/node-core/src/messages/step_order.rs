@@ -1,4 +1,4 @@
-//! What a step daemon has to run, as the agent orders it and the launcher and the daemon check it.
+//! The agent's order to a step daemon. The launcher and the daemon check it.
 
 use crate::JobTmpDir;
 use minicbor::{Decode, Encode};
@@ -36,10 +36,10 @@ pub struct StepOrder {
     /// The job.
     #[n(0)]
     pub attempt: JobAttempt,
-    /// What to run.
+    /// The launch of the step.
     #[n(1)]
     pub launch: StepLaunch,
-    /// Who it runs as.
+    /// The user of the step.
     #[n(2)]
     pub user: User,
     /// Environment of all tasks here, as `NAME=value`.
@@ -54,13 +54,13 @@ pub struct StepOrder {
     /// The job's name, for file patterns.
     #[n(6)]
     pub job_name: String,
-    /// Append to files when the step does not say.
+    /// Append to output files if the step's request does not decide.
     #[n(7)]
     pub append: bool,
     /// Program run as the user before each task.
     #[n(8)]
     pub task_prolog: Option<String>,
-    /// The same, after each task.
+    /// The site's program after each task.
     #[n(9)]
     pub task_epilog: Option<String>,
     /// CPUs and memory of each task here.
@@ -74,7 +74,7 @@ pub struct StepOrder {
     #[n(12)]
     #[cbor(default)]
     pub direct: bool,
-    /// The job's temporary directory here, if it has one to itself. What an agent says of it does not count.
+    /// The job's private temporary directory here, if it has one. A value from an agent is ignored.
     #[n(13)]
     pub tmp_dir: Option<Box<JobTmpDir>>,
 }
@@ -86,10 +86,10 @@ pub struct TaskBinding {
     /// CPUs by local task; empty leaves them as they are.
     #[n(0)]
     pub cpus: Vec<CpuSet>,
-    /// What `--cpu-bind=verbose` calls it.
+    /// Its name in the output of `--cpu-bind=verbose`.
     #[n(1)]
     pub label: String,
-    /// Each task tells of it.
+    /// Each task prints its binding.
     #[n(2)]
     pub verbose: bool,
     /// Why CPUs are not bound although that is asked for.
@@ -102,7 +102,7 @@ pub struct TaskBinding {
     #[n(5)]
     #[cbor(default)]
     pub gpus: Vec<CpuSet>,
-    /// Each task tells of its GPUs.
+    /// Each task prints its GPUs.
     #[n(6)]
     #[cbor(default)]
     pub tell_gpus: bool,
@@ -112,10 +112,10 @@ pub struct TaskBinding {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct MemoryPolicy {
-    /// What the verbose line says after `mem-bind`.
+    /// The text after `mem-bind` in the verbose line.
     #[n(0)]
     pub label: String,
-    /// Each task tells of it.
+    /// Each task prints its binding.
     #[n(1)]
     pub verbose: bool,
     /// Next to the CPU that asks.
@@ -132,7 +132,7 @@ pub struct MemoryPolicy {
     pub exist: CpuSet,
 }
 
-/// What the PMIx host of a step needs beyond the launch.
+/// Input of a step's PMIx host beyond the launch.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct PmixOrder {
@@ -167,7 +167,7 @@ pub struct PmixOrder {
     #[n(9)]
     #[cbor(default)]
     pub pmi: bool,
-    /// What variables say to MPI of cross-memory attach.
+    /// The value of the variables that switch cross-memory attach on or off for MPI libraries.
     #[n(10)]
     pub cross_memory: Option<bool>,
     /// Open MPI need not look for other networks than TCP.
@@ -191,7 +191,7 @@ pub struct PmixOrder {
     pub any: bool,
 }
 
-/// What mpi.conf says of UCX, where step daemons' hosts are to use it.
+/// The UCX settings of mpi.conf, if hosts of step daemons are to use UCX.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct UcxOrder {

@@ -3,7 +3,7 @@
 use super::interface::{Action, ControllerError};
 use muster_model::refusal::Refusal;
 
-/// All of them, in order.
+/// The actions, in order.
 #[derive(Debug)]
 pub(super) struct Actions {
     list: Vec<Action>,
@@ -29,7 +29,7 @@ impl Actions {
         actions.append(&mut self.list);
     }
 
-    /// A text of others, on a line of its own.
+    /// A text from other processes, on a line of its own.
     pub(super) fn line(&mut self, text: &str) {
         self.push(Action::Print(format!("{}\n", text.trim_end())));
     }
@@ -58,7 +58,7 @@ impl Actions {
         self.push(Action::Print(format!("srun: fatal: {text}\n")));
     }
 
-    /// What exactly is wrong, then Slurm's wording.
+    /// The exact reason, then Slurm's wording.
     pub(super) fn refusal(&mut self, prefix: &str, refusal: &Refusal) {
         if !refusal.detail.is_empty() {
             self.error(&refusal.detail);

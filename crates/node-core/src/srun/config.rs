@@ -1,4 +1,4 @@
-//! What srun knows when it begins: what its options, its environment and the site say.
+//! The configuration of srun from its options, its environment and the site.
 
 use muster_model::ids::JobId;
 use muster_proto::step::StepSpec;
@@ -52,10 +52,10 @@ pub enum Lead {
     Component(String),
 }
 
-/// A part of a step: the step itself, or what one component of a heterogeneous job has of it.
+/// A part of a step: the step itself, or its share in one component of a heterogeneous job.
 #[derive(Clone, Debug)]
 pub struct StepComponent {
-    /// What is asked for.
+    /// The request for the part.
     pub spec: Box<StepSpec>,
     /// The agent to ask.
     pub lead: Lead,
@@ -98,13 +98,13 @@ pub struct StepRules {
 /// Exit codes that are not a task's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitCodes {
-    /// Of an error: 1, or `SLURM_EXIT_ERROR`.
+    /// Exit code for errors: 1, or `SLURM_EXIT_ERROR`.
     pub error: u8,
-    /// Of a step that does not start at once and was not to wait: `SLURM_EXIT_IMMEDIATE`.
+    /// Exit code for a step that must start at once and cannot: `SLURM_EXIT_IMMEDIATE`.
     pub immediate: Option<u8>,
 }
 
-/// All of it.
+/// The whole configuration.
 #[derive(Clone, Debug)]
 pub struct SrunConfig {
     /// `--quiet`: errors only.
@@ -113,7 +113,7 @@ pub struct SrunConfig {
     pub verbose: bool,
     /// About the running step.
     pub rules: StepRules,
-    /// Where the streams lead. What the first part says holds for all.
+    /// The targets of the streams. Those of the first part apply to all parts.
     pub streams: Streams,
     /// Exit codes.
     pub exit_codes: ExitCodes,

@@ -27,7 +27,7 @@ enum StepTransport {
     Attached,
 }
 
-/// What has come of an event.
+/// The result of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Nothing that changes the state.
@@ -42,7 +42,7 @@ pub(super) enum Progress {
     Created,
     /// There is no way on.
     Failed {
-        /// The step would have to wait, which it was not to.
+        /// The step would have to wait, but must start at once.
         is_busy: bool,
     },
 }
@@ -69,7 +69,7 @@ struct Channel {
 /// How long the first message of a step daemon is waited for whose agent is gone.
 const DAEMON_ALONE_MS: u64 = 5000;
 
-/// An agent that is gone while a step daemon may have its order, and say so.
+/// An agent that has disconnected while a step daemon may have its order; such a daemon reports the step.
 #[derive(Clone, Debug)]
 struct AgentGone {
     error: String,
@@ -85,18 +85,18 @@ struct Retries {
     at: Option<u64>,
 }
 
-/// The parts of a step that are asked for, and those that are there.
+/// The requested and the created parts of a step.
 #[derive(Debug)]
 pub(super) struct Creation {
     /// Where the number of the step is to come from.
     number: Option<NumberSource>,
-    /// The number, and the proof of it.
+    /// The step number, and the proof of its assignment.
     numbered: Option<(u32, ByteVec)>,
     /// The key of the leader, once it is known.
     number_key: Option<ByteVec>,
     /// Parts that are not begun.
     parts: VecDeque<StepComponent>,
-    /// What is asked for now, unless it is lent; and the agent to ask.
+    /// The request that is under way, unless it is lent to the executor; and the agent that gets it.
     spec: Option<Box<StepSpec>>,
     job: JobId,
     lead: Lead,
@@ -116,7 +116,7 @@ pub(super) struct Creation {
     next_stepd: u32,
     /// The parts that are there, by job.
     created: Vec<(JobId, StepCreated)>,
-    /// What was asked for by the first part.
+    /// The request of the first part.
     first: Option<Box<StepSpec>>,
     /// Connections that keep them.
     leads: Vec<AgentId>,
@@ -124,9 +124,9 @@ pub(super) struct Creation {
 
 /// A step that is there.
 pub(super) struct CreatedStep {
-    /// What was asked for by the first part.
+    /// The request of the first part.
     pub(super) spec: Box<StepSpec>,
-    /// Its parts, by job.
+    /// The parts of the step, by job.
     pub(super) parts: Vec<(JobId, StepCreated)>,
     /// Connections that keep it, and that are answered when its end is recorded.
     pub(super) leads: Vec<AgentId>,
@@ -392,7 +392,8 @@ impl Creation {
         request: AgentRequest,
         error: Option<String>,
     ) -> Progress {
-        // It was lent: a copy of it, with its environment, would be a good part of what srun does.
+        // The request was lent, because a copy of it with its environment would be a considerable part of srun's
+        // cost.
         if let AgentRequest::Create(spec) = request {
             self.spec = Some(spec);
         }
@@ -402,8 +403,8 @@ impl Creation {
         }
     }
 
-    /// The connection to the agent is gone. A daemon that has srun's streams goes on without it: what it has said may not have been
-    /// looked at yet.
+    /// The connection to the agent is gone. A daemon that has srun's streams runs the step nevertheless; its messages
+    /// may not have been read yet.
     pub(super) fn agent_lost(&mut self, out: &mut Actions, error: String, now_ms: u64) -> Progress {
         if !self.wants_channel() {
             return self.fail_without_agent(out, &error);
@@ -545,7 +546,7 @@ impl Creation {
         }
     }
 
-    /// srun, in an allocation, may be ahead of the node's own word of it.
+    /// In an allocation, srun may know of the job earlier than the node.
     fn ask_for_key(&mut self, out: &mut Actions, refusal: Refusal) {
         self.refused = Some(refusal);
         self.close_channel(out);
@@ -564,8 +565,8 @@ impl Creation {
         }
     }
 
-    /// The step daemon has sent something while srun waits for the agent: its word of the step, or an agent of another version
-    /// answers itself. What else it says is for later.
+    /// The step daemon has sent messages while srun waits for the agent's answer. The first one may announce the
+    /// step's creation; if it does not, an agent of another version answers itself. All other messages are deferred.
     pub(super) fn channel_messages(
         &mut self,
         out: &mut Actions,
@@ -597,7 +598,7 @@ impl Creation {
         }
     }
 
-    /// The connection to the step daemon is gone. What became of the step, the agent knows, unless it has said so.
+    /// The connection to the step daemon is gone. If the step was not created yet, the agent knows its state.
     pub(super) fn channel_lost(
         &mut self,
         out: &mut Actions,
@@ -641,7 +642,7 @@ impl Creation {
         let spec = self.spec.take();
         if self.first.is_none() {
             self.first = spec.map(|mut spec| {
-                // What the tasks inherit is with them.
+                // The tasks have their environment already.
                 spec.context = ExecContext::default();
                 spec
             });

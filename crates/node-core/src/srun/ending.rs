@@ -22,9 +22,9 @@ impl Srun {
         if self.has_terminal {
             self.cx.out.push(Action::RestoreTerminal);
         }
-        // The step is over when every node has reported to the lead: what follows in a script finds its CPUs free, and
-        // the batch script's end finds it recorded. A lost node must not keep srun; a daemon that was spoken to from
-        // the start says itself that the end is recorded.
+        // The step has ended when every node has reported to the lead. Then the next command of a script finds the
+        // CPUs free, and the batch script's end finds the step recorded. A lost node must not delay srun. A daemon
+        // with a connection from the start reports by itself that the end is recorded.
         if self.step.leaves || self.step.is_lost || self.step.nodes.is_recorded() {
             while let Some(lead) = self.leads.pop_front() {
                 self.cx.out.push(Action::CloseAgent(lead));

@@ -1,4 +1,4 @@
-//! What happens to srun, and what it has done about it. Connections are numbers here, which the executor maps to what it holds.
+//! Events and actions of srun. Connections are numbers here, which the executor maps to its objects.
 
 use super::config::{Feed, Sink};
 use minicbor::bytes::ByteVec;
@@ -43,11 +43,11 @@ pub enum ControllerError {
 pub enum Event {
     /// srun begins.
     Started,
-    /// What the controller knows of an allocation.
+    /// The controller's data about an allocation.
     Allocation(Result<Box<AllocationInfo>, ControllerError>),
     /// An agent is connected.
     AgentConnected {
-        /// Which.
+        /// The agent.
         agent: AgentId,
         /// It is on this host.
         is_local: bool,
@@ -58,7 +58,7 @@ pub enum Event {
     AgentUnreachable(AgentId, String),
     /// A request was sent to an agent, or not.
     RequestSent {
-        /// Which agent.
+        /// The agent.
         agent: AgentId,
         /// The request, which the machine has lent.
         request: Box<AgentRequest>,
@@ -77,7 +77,7 @@ pub enum Event {
     StepdConnected(StepdIdx),
     /// A step daemon cannot be connected.
     StepdUnreachable(StepdIdx, String),
-    /// What a step daemon has sent.
+    /// Messages of a step daemon.
     StepdMessages(StepdIdx, Vec<FromStepd>),
     /// The connection to a step daemon is gone.
     StepdLost(StepdIdx, String),
@@ -85,7 +85,7 @@ pub enum Event {
     SignalsFailed(String),
     /// A signal for srun, by its number.
     Signal(i32),
-    /// The terminal has so many rows and columns now.
+    /// The new rows and columns of the terminal.
     Window(u16, u16),
     /// Input for the tasks; empty at its end.
     Input(Vec<u8>),
@@ -97,8 +97,8 @@ pub enum Event {
     Idle,
 }
 
-/// Something that the executor does for srun, in the order in which actions come. What has an answer is answered before other
-/// events come, but for requests.
+/// An action of the executor for srun. Actions are carried out in order. The answer to an action comes before other
+/// events, except for requests.
 #[derive(Debug)]
 pub enum Action {
     /// Ask the controller about the allocation of a job. Answered by [`Event::Allocation`].
@@ -118,7 +118,7 @@ pub enum Action {
     SendRequest {
         /// To which agent.
         agent: AgentId,
-        /// What is asked for; it is handed back.
+        /// The request; it is returned with the answer.
         request: Box<AgentRequest>,
         /// Send srun's standard streams with it, and one end of a connection, whose other end is this one to a step daemon.
         channel: Option<StepdIdx>,
@@ -135,7 +135,7 @@ pub enum Action {
         stepd: StepdIdx,
         /// Where it listens.
         address: String,
-        /// Its step.
+        /// The step.
         step: StepId,
         /// The key of the step: a node of another host wants it.
         key: ByteVec,
@@ -181,22 +181,22 @@ pub struct StreamsToOpen {
     pub stderr: Option<Sink>,
 }
 
-/// What srun waits for.
+/// The events that srun waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// The answer of an agent.
     pub agent: Option<AgentId>,
     /// Messages of step daemons.
     pub stepds: bool,
-    /// Do not wait: look what step daemons have sent so far.
+    /// Poll the step daemons without waiting.
     pub looks: bool,
     /// Signals, once they are caught.
     pub signals: bool,
     /// Input, if step daemons take more.
     pub input: bool,
-    /// What the controller says of the allocation that srun holds.
+    /// Notices of the controller about the allocation that srun holds.
     pub controller: bool,
-    /// The same, as it is found whenever something else happens: it is not waited for.
+    /// Likewise, but only read when another event occurs.
     pub reads_controller: bool,
     /// The moment until which to wait, in milliseconds.
     pub until_ms: Option<u64>,

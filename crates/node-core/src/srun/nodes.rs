@@ -1,7 +1,7 @@
-//! The nodes of a step, and the connections by which they are reached: one to each, or, where a step has more nodes than
-//! its tree is wide, one to the head of each branch. When the node in the middle of a branch is lost, those below it are
-//! connected to directly; both sides send again what was lost with it. To the daemon of a step that has srun's streams there is a
-//! connection from the start.
+//! The nodes of a step, and the connections to them: one to each, or, if the step has more nodes than the width of
+//! its tree, one to the head of each branch. When a node in the middle of a branch is lost, srun connects directly to
+//! the nodes below it, and both sides repeat the messages that were lost with it. If the daemon of a step has srun's
+//! streams, there is a connection to it from the start.
 
 use super::actions::Actions;
 use super::interface::{Action, StepdIdx};
@@ -14,17 +14,17 @@ use muster_proto::version::Versions;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Output of a node of a tree is acknowledged after so many bytes.
+/// Output of a node in a tree is acknowledged after this number of bytes.
 const SEEN_EVERY: usize = 256 << 10;
-/// Input waits while so many bytes have not been acknowledged by all nodes.
+/// srun stops reading input while more than this number of bytes is not acknowledged by all nodes.
 pub(super) const BACKLOG_MAX: usize = 256 << 10;
 
-/// What happened on a node's connection.
+/// Events on a node's connection.
 #[derive(Debug)]
 pub(super) enum NodeEvent {
     /// A message, and the index of the node that it is from.
     Message(usize, FromStepd),
-    /// A node is lost that had more to say.
+    /// A node was lost before it had sent all its messages.
     Lost(usize),
 }
 
@@ -66,7 +66,7 @@ impl Part {
 #[derive(Debug)]
 struct Peer {
     id: StepdIdx,
-    /// The nodes that it leads to: its own node, and those below that in a tree.
+    /// The nodes behind the connection: its own node, and those below in a tree.
     nodes: Range<usize>,
     /// It speaks for a branch of a tree, even if that is one node.
     tree: bool,
@@ -81,7 +81,7 @@ struct Peer {
 pub(super) enum PlantedBug {
     /// A message that comes again is taken for another one.
     TakesRepeated,
-    /// What a lost node had not passed on is not sent again.
+    /// Messages that a lost node had not passed on are not repeated.
     SendsNothingAgain,
 }
 
@@ -98,8 +98,8 @@ pub(super) struct Nodes {
     /// Branches whose heads are to be connected, the next one last: one at a time.
     to_connect: Vec<Range<usize>>,
     next_stepd: u32,
-    /// Messages to all nodes of trees, or to those of one part, that some may not have acknowledged; and the number of the
-    /// first of it.
+    /// Messages to all nodes of trees, or to the nodes of one part, that some nodes may not have acknowledged; and
+    /// the number of the first of them.
     sent: VecDeque<(Option<usize>, ToStepd)>,
     sent_bytes: usize,
     first: u64,
@@ -109,7 +109,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Takes the nodes of all parts, none of which is connected. `next_stepd` is the first number for a connection.
+    /// Sets the nodes of all parts, none of which is connected. `next_stepd` is the first number for a connection.
     pub(super) fn set_parts(&mut self, parts: Vec<(JobId, StepCreated)>, next_stepd: u32) {
         self.next_stepd = next_stepd;
         for (number, (job, created)) in parts.into_iter().enumerate() {
@@ -149,7 +149,7 @@ impl Nodes {
         &self.nodes[at].node
     }
 
-    /// All of them.
+    /// All nodes.
     pub(super) fn iter(&self) -> impl Iterator<Item = &StepNode> {
         self.nodes.iter().map(|n| &n.node)
     }
@@ -382,7 +382,7 @@ impl Nodes {
         }
     }
 
-    /// Takes what a daemon has sent.
+    /// Processes the messages of a daemon.
     pub(super) fn take_messages(
         &mut self,
         out: &mut Actions,
@@ -422,7 +422,8 @@ impl Nodes {
         events
     }
 
-    /// Takes what a node of a tree has sent: its position, the number of the message, and how many of srun's it has.
+    /// Processes the header of a message from a node in a tree: its position, the number of the message, and how many
+    /// of srun's messages it has.
     fn take_up(
         &mut self,
         out: &mut Actions,

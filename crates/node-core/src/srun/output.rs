@@ -5,7 +5,7 @@ use super::config::{Sink, Streams};
 use super::interface::{Action, OutputStream};
 use std::collections::BTreeMap;
 
-/// A task's line may be so long before it is passed on in parts.
+/// Longest line of a task; longer ones are passed on in parts.
 const LINE_MAX: usize = 64 << 10;
 
 /// How output is passed on.
@@ -13,7 +13,7 @@ const LINE_MAX: usize = 64 << 10;
 pub(super) struct OutputRules {
     /// Digits of the label; absent without labels.
     pub(super) label: Option<usize>,
-    /// What comes is passed on without waiting for ends of lines, where there are no labels: for a terminal, one task, or
+    /// Output is passed on without waiting for line ends, unless lines have labels: for a terminal, one task, or
     /// `--unbuffered`.
     pub(super) unbuffered: bool,
 }
@@ -68,7 +68,7 @@ impl Output {
         self.lines(out, task, whole);
     }
 
-    /// Writes what a task left without an end of line.
+    /// Writes an incomplete last line of a task.
     fn flush(&mut self, out: &mut Actions, task: u32) {
         if let Some(mut rest) = self.partial.remove(&task)
             && !rest.is_empty()
@@ -113,7 +113,7 @@ impl Output {
 pub(super) struct Outputs {
     stdout: Option<Output>,
     stderr: Option<Output>,
-    /// Error output has no stream of its own.
+    /// Standard error is merged with standard output.
     is_joined: bool,
 }
 
@@ -121,7 +121,7 @@ impl Outputs {
     pub(super) fn new(streams: &Streams, rules: OutputRules) -> Outputs {
         let stdout = Output::new(OutputStream::Stdout, &streams.stdout, rules);
         let stderr = match own_stderr(streams) {
-            // What comes is said before a task's files are open, or why they cannot be.
+            // For messages before a task's files are open, or about why they cannot be opened.
             Some(Sink::Nodes) => Output::new(OutputStream::Stderr, &Sink::Own, rules),
             Some(sink) => Output::new(OutputStream::Stderr, sink, rules),
             None => None,
@@ -140,7 +140,7 @@ impl Outputs {
         }
     }
 
-    /// Error output of a task. Without a stream of its own it goes where output goes.
+    /// Standard error of a task. If it is merged, it goes to the target of standard output.
     pub(super) fn stderr(&mut self, out: &mut Actions, task: u32, bytes: Vec<u8>) {
         let output = match self.is_joined {
             true => &mut self.stdout,
@@ -197,7 +197,7 @@ mod tests {
         String::from_utf8(bytes.collect()).unwrap()
     }
 
-    /// `srun --output=/x%t` did not say that a node could not open the file.
+    /// Earlier, `srun --output=/x%t` did not report that a node could not open the file.
     #[test]
     fn why_files_of_nodes_are_not_opened_is_written() {
         let streams = Streams {

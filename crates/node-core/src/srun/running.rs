@@ -1,4 +1,4 @@
-//! The running step: what its daemons say of tasks and nodes, and what ends it before its tasks do.
+//! The running step: reports of its daemons about tasks and nodes, and reasons to end it before its tasks end.
 
 use super::SrunContext;
 use super::config::StepRules;
@@ -153,7 +153,7 @@ impl ActiveStep {
                 }
             }
             FromStepd::Refused(refusal) => {
-                // Its connection ends with that, which ends the step. Other nodes say the same.
+                // Its connection ends with that, which ends the step. Other nodes report the same.
                 if !std::mem::replace(&mut self.has_note, true) {
                     cx.out.error(&refusal.detail);
                 }
@@ -242,7 +242,7 @@ impl ActiveStep {
         }
     }
 
-    /// A task has exited: its end is to be reported, and the others may have only so long.
+    /// A task has exited: reports its end, and starts the time limit of the other tasks.
     fn start_clock(&mut self, cx: &mut SrunContext) {
         let now_ms = cx.now_ms;
         self.clock
@@ -334,7 +334,7 @@ impl ActiveStep {
         }
     }
 
-    /// Does what is due.
+    /// Executes the timers that are due.
     pub(super) fn on_time(&mut self, cx: &mut SrunContext) {
         let now_ms = cx.now_ms;
         let over = self.nodes.are_over();
@@ -389,7 +389,7 @@ impl ActiveStep {
         now_ms + self.kill_wait_ms() + LEAVE_AFTER_MS
     }
 
-    /// Writes what is left to be written.
+    /// Writes all buffered output.
     pub(super) fn flush(&mut self, cx: &mut SrunContext) {
         self.outputs.flush_all(&mut cx.out);
         self.report_exits(cx);

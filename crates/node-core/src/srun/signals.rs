@@ -26,7 +26,8 @@ impl ActiveStep {
         }
     }
 
-    /// Ctrl-C: once asks what the tasks do, twice within a second ends them, and once more leaves.
+    /// Ctrl-C: the first one prints the state of the tasks, a second one within a second ends them, and one more
+    /// makes srun exit.
     fn interrupt(&mut self, cx: &mut SrunContext) {
         let before = self.clock.interrupted;
         if cx.is_ending() {

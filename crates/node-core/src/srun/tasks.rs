@@ -20,7 +20,7 @@ struct EndedTasks {
     exit: ExitStatus,
     /// The kernel killed them for their memory.
     oom: bool,
-    /// Their numbers in the step.
+    /// The numbers of the tasks in the step.
     tasks: Vec<u32>,
 }
 

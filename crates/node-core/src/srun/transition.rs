@@ -7,7 +7,7 @@ pub enum SrunState {
     /// It connects to an agent: of the job, or of the component whose part of the step is next. The controller may be asked for
     /// the address, and another agent for the number of the step.
     Locating,
-    /// It has asked for the step, or for a part of it, and waits.
+    /// It has requested the step, or a part of it, and waits for the answer.
     Asking,
     /// The step is there; srun opens files and runs its prolog.
     Opening,
@@ -15,17 +15,17 @@ pub enum SrunState {
     Connecting,
     /// The tasks are there.
     Running,
-    /// The same, and the step is being ended.
+    /// Tasks run, and the step is being ended.
     Ending,
     /// All nodes have sent everything, and the leads record the end.
     Recording,
-    /// srun runs its epilog and gives back what it holds.
+    /// srun runs its epilog and releases its allocation.
     Finishing,
     /// It has its exit code.
     Over,
 }
 
-/// What happens to srun and its step.
+/// Events of srun and its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SrunStateEvent {
     /// The agent was sent the request.
@@ -60,7 +60,7 @@ pub enum SrunStateEvent {
 }
 
 impl SrunState {
-    /// All of them, in order.
+    /// All states, in order.
     pub const ALL: [SrunState; 9] = [
         SrunState::Locating,
         SrunState::Asking,
@@ -75,7 +75,7 @@ impl SrunState {
 }
 
 impl SrunStateEvent {
-    /// All of them, in order.
+    /// All events, in order.
     pub const ALL: [SrunStateEvent; 14] = [
         SrunStateEvent::Asked,
         SrunStateEvent::Waits,
@@ -122,7 +122,7 @@ pub fn next_srun_state(state: SrunState, event: SrunStateEvent) -> Option<SrunSt
         (S::Opening, E::NodesClosed | E::Recorded | E::GivenUp | E::Finished) => None,
 
         (S::Connecting, E::Connected) => Some(S::Running),
-        // Not all are connected: those that are end the step when srun is gone.
+        // Not all nodes are connected. Those that are end the step when srun disconnects.
         (S::Connecting, E::Failed) => Some(S::Over),
         (S::Connecting, E::Asked | E::Waits | E::PartCreated | E::Created) => None,
         (S::Connecting, E::Opened | E::TaskExited | E::NodeLost | E::EndOrdered) => None,

@@ -4,7 +4,7 @@ use super::interface::Action;
 use super::tree::FrameBelow;
 use crate::now::Now;
 
-/// All of them, in order.
+/// The actions, in order.
 #[derive(Debug, Default)]
 pub(super) struct Actions {
     pub(super) list: Vec<Action>,
@@ -25,7 +25,7 @@ impl Actions {
         self.list.extend(frames.into_iter().map(send));
     }
 
-    /// The time so many milliseconds from now.
+    /// The time in `wait_ms` milliseconds.
     pub(super) fn after(&self, wait_ms: u64) -> u64 {
         self.now.mono_ms.saturating_add(wait_ms)
     }

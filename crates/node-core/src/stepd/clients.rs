@@ -1,4 +1,4 @@
-//! srun, or the node above: which connection is its, and what it asks for.
+//! The connection of srun, or of the node above, and its requests.
 
 use super::actions::Actions;
 use super::interface::{Action, ClientId, HostCommand};
@@ -116,7 +116,7 @@ impl Step {
         }
     }
 
-    /// srun is gone, says the node above.
+    /// The node above reports that srun has disconnected.
     pub(super) fn srun_left(&mut self, out: &mut Actions) {
         self.up.leave(out);
         self.begin_end(out);
@@ -136,7 +136,7 @@ pub(super) fn input_of_reader(goes_to: StdinTask, message: ToStepd) -> Option<Ac
     (!bytes.is_empty()).then_some(Action::Feed(to, bytes))
 }
 
-/// What the agent would send srun of a step of one task.
+/// The answer that the agent would send to srun for a step of one task.
 fn created(launch: &StepLaunch) -> StepCreated {
     let at = launch.position as usize;
     let name = launch.names.get(at).cloned().unwrap_or_default();

@@ -32,7 +32,7 @@ impl Step {
                     }
                     out.push(Action::KillHost);
                 }
-                // No stream tells that what was left behind is gone.
+                // No stream shows whether processes that the task left behind have ended.
                 let is_left = self.order.direct && !self.is_childless && !self.tasks.is_empty();
                 if (is_left || self.outputs > 0) && !gave_up {
                     return false;

@@ -1,5 +1,5 @@
-//! The MPI host of a step. The daemon starts it before srun connects, and starts the tasks when it is ready. It counts the tasks
-//! that have joined and those that have left, and ends the host after the last.
+//! The MPI host of a step. The daemon starts it before srun connects, and starts the tasks when the host is ready.
+//! The host counts the tasks that have joined and left, and is ended after the last.
 
 use super::actions::Actions;
 use super::interface::{Action, HostCommand, HostEvent};
@@ -9,7 +9,7 @@ use muster_model::job::ExitStatus;
 use muster_proto::step::{FromStepd, ProgramKind};
 use std::collections::BTreeSet;
 
-/// So long srun has to end a step of which a task aborts; where it does not, this node's tasks end.
+/// Time for srun to end a step of which a task aborts. After that, this node ends its own tasks.
 const ABORT_WAIT_MS: u64 = 2_000;
 
 /// Ranks that a host can name: tasks of a node, of all components of a heterogeneous job.
@@ -18,7 +18,7 @@ const RANKS_MAX: usize = 1 << 16;
 /// Lines of a message that are shown.
 const MESSAGE_LINES_MAX: usize = 256;
 
-/// The host and what is known of the tasks through it.
+/// The host, and the tasks' states as the host reports them.
 #[derive(Debug)]
 pub(super) struct Host {
     pid: i32,
@@ -70,7 +70,7 @@ impl Step {
         }
     }
 
-    /// All tasks have ended: what they left goes, and so does the host.
+    /// All tasks have ended: ends their remaining processes and the host.
     pub(super) fn stop_host(&mut self, out: &mut Actions) {
         let have_ended_well = |t: &Task| t.exit.is_some_and(|exit| exit.is_ok());
         let have_ended_well = self.tasks.iter().all(have_ended_well);
@@ -90,7 +90,7 @@ impl Step {
 
     pub(super) fn on_host(&mut self, event: HostEvent, out: &mut Actions) {
         let Some(host) = &mut self.host else { return };
-        // The host is the user's: what it says may be anything.
+        // The host runs as the user, so its messages are not trusted.
         match event {
             HostEvent::Connected(_) if host.connected.len() >= RANKS_MAX => {}
             HostEvent::Finalized(_) if host.finalized.len() >= RANKS_MAX => {}
@@ -201,7 +201,7 @@ impl Step {
     /// and abort for that, before srun has received what went wrong first.
     fn aborted(&mut self, rank: u32, status: i32, text: &str, out: &mut Actions) {
         let (job, step, node) = (self.order.attempt.job, self.order.launch.step, &self.node);
-        // Open MPI says so when there is nothing to say.
+        // Open MPI sends this if there is no text.
         let words = if text.is_empty() || text == "N/A" {
             String::new()
         } else {
@@ -243,7 +243,7 @@ impl Step {
             return None;
         }
         let status = if exit.is_ok() {
-            // It left without a word: the step did not go well, whatever it says.
+            // It left without a message, so the step has failed, whatever its exit status.
             ExitStatus { code: 1, signal: 0 }
         } else {
             exit
@@ -264,7 +264,7 @@ impl Step {
     }
 }
 
-/// What tasks find each other by, in messages.
+/// The name of the API by which tasks find each other, for messages.
 fn mpi_kind(order: &StepOrder) -> &'static str {
     match &order.pmix {
         Some(order) if order.pmi => "pmi2",

@@ -1,5 +1,5 @@
-//! What happens to a step daemon, and what it has done about it. Actions are carried out in their order, and what comes of one
-//! is the next event, before anything else from outside. Processes of the user's, streams and connections are the executor's.
+//! Events and actions of a step daemon. Actions are carried out in order, and the result of an action is the next
+//! event, before other events. The executor owns processes of the user, streams and connections.
 
 use super::tree::BranchHead;
 use crate::cgroup::GroupUsage;
@@ -17,7 +17,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// What is the same for all steps of a daemon.
+/// Data that is the same for all steps of a daemon.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Setup {
     /// This node.
@@ -26,13 +26,13 @@ pub struct Setup {
     pub pid: i32,
     /// The job.
     pub attempt: JobAttempt,
-    /// What its steps may be.
+    /// The limits for its steps.
     pub bounds: StepBounds,
     /// The spool directory.
     pub spool: PathBuf,
 }
 
-/// Who gives a step.
+/// The sender of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Giver {
     /// The launcher, as it starts the daemon; with directories of the step's.
@@ -43,7 +43,7 @@ pub enum Giver {
     Agent,
 }
 
-/// What came of [`Action::StartTasks`].
+/// The result of [`Action::StartTasks`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StartedTasks {
     /// Processes of the tasks, by local number; not of all where one could not be started.
@@ -56,7 +56,7 @@ pub struct StartedTasks {
     pub error: Option<String>,
 }
 
-/// What the MPI host says.
+/// Messages of the MPI host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostEvent {
     /// Tasks may start: their environments are there.
@@ -69,11 +69,11 @@ pub enum HostEvent {
     Finalized(u32),
     /// A task wants the step to end.
     Abort {
-        /// Which.
+        /// The rank.
         rank: u32,
         /// The status that it gives.
         status: i32,
-        /// Its words.
+        /// The text of the abort.
         text: String,
     },
     /// Lines for the step's standard error.
@@ -82,13 +82,13 @@ pub enum HostEvent {
     Output(bool, ByteVec),
     /// Signal these tasks; all where none is named.
     Signal(Vec<u32>, i32),
-    /// The host of another node is gone, though it did not say so.
+    /// The host of another node is gone without a message.
     PeerLost(u32),
     /// A line about the whole step.
     Note(String),
 }
 
-/// What the MPI host is sent.
+/// Messages to the MPI host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostCommand {
     /// Where the hosts of the other nodes are.
@@ -110,7 +110,7 @@ pub enum Event {
     LauncherHasRead,
     /// The launcher is gone.
     LauncherLost,
-    /// SIGTERM. What the launcher has said before has come before.
+    /// SIGTERM. Earlier messages of the launcher have been delivered.
     Terminate,
     /// To [`Action::ReportEnd`].
     EndReported {
@@ -124,9 +124,9 @@ pub enum Event {
 
     /// The first message of a connection. The last words of the launcher before have come before an [`ToStepd::Adopt`].
     Greeted {
-        /// Which.
+        /// The client.
         client: ClientId,
-        /// What it says.
+        /// The message.
         message: ToStepd,
         /// The other side is of the daemon's own user.
         is_own: bool,
@@ -145,7 +145,7 @@ pub enum Event {
     BelowConnected(Vec<u32>),
     /// A connection to a node below is gone.
     BelowClosed {
-        /// Its position.
+        /// The position of the node.
         position: u32,
         /// It has said that it is over.
         is_over: bool,
@@ -153,7 +153,7 @@ pub enum Event {
 
     /// To [`Action::StartTasks`].
     TasksStarted(StartedTasks),
-    /// So many further tasks are prepared; nothing: all that have not ended are.
+    /// The number of further tasks that are prepared; none: all that have not ended are.
     TasksPrepared(Option<usize>),
     /// Output of a task; no bytes are its end.
     Output {
@@ -164,17 +164,17 @@ pub enum Event {
         /// The bytes.
         bytes: ByteVec,
     },
-    /// So many processes of the step were killed by the kernel for want of memory.
+    /// The number of the step's processes that the kernel killed for lack of memory.
     OutOfMemory(u64),
-    /// What the step's group has used so far.
+    /// The usage of the step's group so far.
     GroupUsed(GroupUsage),
     /// A child has ended, also one that was adopted.
     ChildEnded {
-        /// Which.
+        /// The process id.
         pid: i32,
         /// Wait status.
         status: i32,
-        /// What it used, as a process.
+        /// The usage of the process.
         usage: Box<Usage>,
     },
     /// The children that have ended for now were collected; whether there are no others.
@@ -187,7 +187,7 @@ pub enum Event {
 
     /// To [`Action::StartHost`]: its process.
     HostStarted(Result<i32, String>),
-    /// The MPI host says something.
+    /// A message of the MPI host.
     Host(HostEvent),
     /// To [`Action::ReadHost`].
     HostRead,
@@ -222,11 +222,11 @@ pub enum Action {
     },
     /// Signal all processes below the daemon but the MPI host.
     SignalTasks(i32),
-    /// The same, as srun or the MPI host asks for it: what is asked for again in what was read at once is delivered once.
+    /// A signal that srun or the MPI host requests. Repeated requests in one read are delivered once.
     SignalAsked(i32),
     /// Signal one task, which has not ended.
     SignalTask(i32, i32),
-    /// Kill what the tasks have left behind.
+    /// Kill the remaining processes of the tasks.
     KillRemnants,
     /// Remove memory that tasks have left; where they may have left some that nobody has noted, look for it.
     RemoveLeftovers {
@@ -235,14 +235,14 @@ pub enum Action {
     },
     /// Close the tasks' standard input.
     EndInput,
-    /// Standard input for a task, or for all; no bytes are the end of it.
+    /// Standard input for one task, or for all; no bytes mean the end of input.
     Feed(Option<u32>, ByteVec),
     /// The terminal's size: rows, columns.
     SetWindow(u16, u16),
 
     /// Send to the client; it can wait for what follows if that is true.
     Send(FromStepd, bool),
-    /// The same, as a frame.
+    /// Likewise, as an encoded frame.
     SendFrame(Rc<Vec<u8>>, bool),
     /// Send [`Event::Flushed`] when all that the client was sent is written.
     AwaitFlush,
@@ -250,11 +250,12 @@ pub enum Action {
     Refuse(ClientId, Refusal),
     /// From now on this is the client, whose further messages are taken.
     TakeClient(ClientId),
-    /// From now on this connection reads what the tasks write beside the client; see [`Event::ReaderClosed`].
+    /// From now on, this connection receives the output of the tasks in addition to the client; see
+    /// [`Event::ReaderClosed`].
     TakeReader(ClientId),
     /// Send to all readers. One that is too far behind is dropped, so that it delays nobody.
     SendReaders(Rc<Vec<u8>>),
-    /// Write what the connection takes at once, and close it.
+    /// Write the bytes that the connection takes at once, and close it.
     CloseClient(ClientId),
     /// Connect to nodes below.
     ConnectBelow(Vec<BranchHead>),
@@ -263,7 +264,7 @@ pub enum Action {
 
     /// Send to the MPI host.
     SendHost(HostCommand),
-    /// Read what the MPI host has said, and send [`Event::HostRead`] then.
+    /// Read the messages of the MPI host, then deliver [`Event::HostRead`].
     ReadHost,
     /// Kill the MPI host.
     KillHost,
@@ -274,7 +275,7 @@ pub enum Action {
     ReportEnd(Rc<Vec<u8>>),
     /// Send the agent the same, where it is there.
     SendAgent(Rc<Vec<u8>>),
-    /// See what [`Event::LauncherChecked`] says.
+    /// Check the launcher's connection; see [`Event::LauncherChecked`].
     CheckLauncher,
     /// Leave a result in a file.
     LeaveResult(PathBuf, Box<StepEnd>, KeptEntries),
@@ -282,10 +283,11 @@ pub enum Action {
     RemoveDirs {
         /// Whose they are.
         user: u32,
-        /// Which.
+        /// The directories.
         dirs: Vec<PathBuf>,
     },
-    /// The step is over: close its streams, the connections below, those that have not shown the key, and that to the host.
+    /// The step has ended: close its streams, the connections below, connections that have not shown the key, and the
+    /// connection to the host.
     EndStep,
     /// End the process.
     Exit,

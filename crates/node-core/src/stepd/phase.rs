@@ -9,26 +9,26 @@ pub enum StepPhase {
     Waiting,
     /// It was ended before srun came.
     Cancelled,
-    /// Its tasks are forked, and prepare themselves.
+    /// Its tasks are forked, and prepare to execute.
     Starting,
     /// Its tasks run.
     Running,
-    /// Its tasks were asked to end, or killed.
+    /// Its tasks were signalled to end, or killed.
     Ending,
     /// All tasks have ended; the rest of their output is on its way.
     Draining,
-    /// The same of a step that was ended: that may take so long and no longer.
+    /// As [`Draining`](StepPhase::Draining), with a time limit, because the step was ended from outside.
     Closing,
     /// It is over, and its end is reported.
     Over,
 }
 
-/// What happens to a step.
+/// Events of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Move {
     /// srun is there, and tasks are started.
     Start,
-    /// Not all tasks could be started.
+    /// Some tasks could not be started.
     StartFailed,
     /// All tasks are prepared, and let go.
     Release,
@@ -78,7 +78,7 @@ impl StepPhase {
             (P::Running, M::TasksEnded) => Some(P::Draining),
             (P::Running, M::Start | M::StartFailed | M::Release | M::Finish) => None,
 
-            // What waits to be let go may wait for a signal only then.
+            // Tasks that wait for their release may receive a signal only after it.
             (P::Ending, M::Release | M::End) => Some(P::Ending),
             (P::Ending, M::TasksEnded) => Some(P::Closing),
             (P::Ending, M::Start | M::StartFailed | M::Finish) => None,
@@ -116,7 +116,7 @@ impl StepPhase {
         }
     }
 
-    /// It was ended, whatever its tasks would have come to.
+    /// The step was ended from outside, regardless of the exits of its tasks.
     pub fn was_ended(self) -> bool {
         matches!(
             self,

@@ -25,7 +25,7 @@ const LAST_WORDS_MS: u64 = 5_000;
 pub(super) struct Task {
     /// Number in the step.
     pub(super) global: u32,
-    /// Its process.
+    /// The process id.
     pub(super) pid: i32,
     /// How it ended.
     pub(super) exit: Option<ExitStatus>,
@@ -41,7 +41,7 @@ struct Epilog {
     /// The process that runs them, once it is there.
     pid: Option<i32>,
     exited: FromStepd,
-    /// What else is said of the end, with the start of the epilogs.
+    /// A further message about the end, sent when the epilogs start.
     failed: Option<FromStepd>,
 }
 
@@ -56,12 +56,12 @@ pub(super) struct Timers {
     kill_at: Option<u64>,
     /// Nobody is waited for any longer.
     pub(super) give_up_at: Option<u64>,
-    /// Tasks of this node end by an abort of one of them, should srun not end the step before.
+    /// After an abort of a task, the tasks of this node end at this time, unless srun has ended the step before.
     pub(super) abort_at: Option<(u64, ExitStatus)>,
 }
 
 impl Timers {
-    /// What comes first.
+    /// The earliest of these times.
     pub(super) fn first(&self) -> Option<u64> {
         let abort_at = self.abort_at.map(|(at, _)| at);
         [
@@ -86,7 +86,7 @@ pub(super) struct OomKills {
 }
 
 impl OomKills {
-    /// What the user is to read of it, once.
+    /// The message about it for the user, once.
     fn take_line(&mut self, order: &StepOrder) -> Option<String> {
         if self.kills == 0 || std::mem::replace(&mut self.is_reported, true) {
             return None;
@@ -108,7 +108,7 @@ pub(super) struct Step {
     pub(super) result: PathBuf,
     /// Where an MPI step has its files, and where the memory that its tasks share.
     pub(super) dirs: Vec<PathBuf>,
-    /// What the agent has the launcher keep of the step.
+    /// The entries that the agent makes the launcher store of the step.
     pub(super) kept: KeptEntries,
     pub(super) phase: StepPhase,
     pub(super) up: Upward,
@@ -137,7 +137,7 @@ pub(super) struct Step {
     pub(super) usage: Usage,
     /// Processes that the kernel has killed for want of memory.
     pub(super) oom: OomKills,
-    /// What its control group has used.
+    /// The usage of its control group.
     pub(super) group_usage: GroupUsage,
     /// The daemon has no children any more, and so, as orphans become its children, the tasks have left none.
     pub(super) is_childless: bool,
@@ -341,7 +341,7 @@ impl Step {
         self.timers.time_limit = limit.and_then(|(at, limit)| at.checked_add(limit));
     }
 
-    /// Lets the tasks go, once all of them are prepared and what they are to find is known.
+    /// Releases the tasks, once all of them are prepared and their environment is known.
     pub(super) fn release_tasks(&mut self, out: &mut Actions) {
         let is_unready = self.host.as_ref().is_some_and(|host| !host.is_ready);
         if self.are_all_prepared && !is_unready && std::mem::take(&mut self.are_held) {
@@ -381,7 +381,7 @@ impl Step {
         task.exit = Some(exit);
         self.usage.add(&used.of_task(task.global, 0));
         match self.host {
-            // What the task wrote to the host before it ended has arrived by now.
+            // Messages of the task to the host before its end have arrived by now.
             Some(_) => {
                 self.unread.push(local);
                 out.push(Action::ReadHost);
@@ -437,7 +437,7 @@ impl Step {
         }
     }
 
-    /// Whether all tasks have ended; then what they left behind goes.
+    /// Whether all tasks have ended. If so, their remaining processes are killed.
     fn check_tasks(&mut self, out: &mut Actions) {
         let has_started = !matches!(self.phase, StepPhase::Waiting | StepPhase::Cancelled);
         let ended = self.tasks.iter().all(|t| t.exit.is_some()) && self.epilogs.is_empty();
@@ -446,7 +446,7 @@ impl Step {
         }
     }
 
-    /// What the tasks left behind is killed; it holds their pipes open.
+    /// Kills the remaining processes of the tasks, because they hold the tasks' pipes open.
     fn tasks_ended(&mut self, out: &mut Actions) {
         self.move_by(Move::TasksEnded, out);
         self.timers.time_limit = None;
@@ -531,7 +531,7 @@ impl Step {
     }
 }
 
-/// The bit in the exit code of the process of epilogs that says that the user's took too long.
+/// The bit in the exit code of the epilogs' process for a user's epilog that took too long.
 pub const EPILOG_KILLED: u32 = 1 << 2;
 
 /// Errors for the user, of epilogs that could not be executed, or took too long: their process ends with a bit for each.

@@ -1,9 +1,9 @@
-//! A node's place in the tree of its step's nodes, if there is one: srun connects to a few nodes, and each of them to those below
-//! it. Messages of srun go down to all nodes. A message of a node goes up with its position and a number, and is kept until
-//! srun acknowledges it. So nothing is lost if a node in the middle fails: srun connects to those below it, and they send again
-//! what it has not received.
+//! A node's place in the tree of its step's nodes, if there is one: srun connects to a few nodes, and each of these
+//! to those below it. Messages of srun go down to all nodes. A message of a node goes up with its position and a
+//! number, and is stored until srun acknowledges it. So nothing is lost if a node in the middle fails: srun connects
+//! to the nodes below it, and they repeat the messages that it has not received.
 //!
-//! The connections are the executor's. What comes from below goes up as it is, past this.
+//! The executor owns the connections. Messages from below go up unchanged, without passing through here.
 
 use minicbor::bytes::ByteVec;
 use muster_model::ids::StepId;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// After so many bytes of input srun is sent how much was received.
+/// The number of input bytes after which srun gets an acknowledgement.
 const ACKNOWLEDGE_EVERY: usize = 128 << 10;
 /// Output that srun has not read yet: beyond this, tasks have to wait.
 pub const OUTPUT_MAX: usize = 1 << 20;
@@ -24,9 +24,9 @@ pub const OUTPUT_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Tree {
     position: usize,
-    /// Those below that are connected.
+    /// Ranges of the connected nodes below.
     branches: Vec<Range<usize>>,
-    /// What this node has said and srun has not acknowledged, and the number of the first of it.
+    /// Messages of this node that srun has not acknowledged, and the number of the first of them.
     kept: VecDeque<Rc<Vec<u8>>>,
     kept_bytes: usize,
     first: u64,
@@ -42,11 +42,11 @@ pub struct Tree {
 /// A node below, to which a connection is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BranchHead {
-    /// Its position.
+    /// The position of the node.
     pub position: u32,
     /// Where it listens.
     pub address: String,
-    /// What it is sent first, as a frame.
+    /// The first message to the node, as a frame.
     pub greeting: Rc<Vec<u8>>,
     /// The step.
     pub step: StepId,
@@ -59,7 +59,7 @@ pub struct BranchHead {
 pub struct FrameBelow {
     /// The node's position.
     pub position: u32,
-    /// What it is sent.
+    /// The message, as a frame.
     pub frame: Rc<Vec<u8>>,
 }
 
@@ -123,7 +123,7 @@ impl Tree {
         self.by_srun = by_srun;
     }
 
-    /// Whether srun, which has others to say so, may connect in the place of a node above that is lost.
+    /// Whether srun may connect in place of a lost node above.
     pub fn awaits_srun(&self) -> bool {
         !self.by_srun && !self.has_left
     }
@@ -142,7 +142,7 @@ impl Tree {
         frame
     }
 
-    /// Takes a message for all nodes: gives it if it is new here, and what is passed on.
+    /// Takes a message for all nodes: returns it if it is new here, and the messages to pass on.
     pub fn take(
         &mut self,
         number: u64,
@@ -192,7 +192,8 @@ impl Tree {
         owes
     }
 
-    /// srun has the first so many messages of a node: of one below, where that is passed on to.
+    /// srun has received the first `count` messages of a node. If that is a node below, returns the acknowledgement
+    /// to pass on.
     pub fn seen(&mut self, position: u32, count: u64) -> Option<FrameBelow> {
         if position as usize != self.position {
             let is_to = |b: &&Range<usize>| b.contains(&(position as usize));
@@ -209,8 +210,8 @@ impl Tree {
         None
     }
 
-    /// srun wants again what comes after so many messages, of this node and those below: what this one has said, and what those
-    /// are asked.
+    /// srun requests all messages after these counts again: returns those of this node, and the requests to the nodes
+    /// below.
     pub fn again(&mut self, seen: &[u64]) -> (Vec<u8>, Vec<FrameBelow>) {
         let ask = |branch: &Range<usize>| {
             let (from, to) = (branch.start - self.position, branch.end - self.position);
@@ -225,7 +226,7 @@ impl Tree {
         (kept.copied().collect(), below)
     }
 
-    /// srun is gone: those below learn of it.
+    /// srun has disconnected: returns the messages for the nodes below.
     pub fn leave(&mut self) -> Vec<FrameBelow> {
         self.has_left = true;
         let frame = Rc::new(frame::encode(&ToStepd::Left));

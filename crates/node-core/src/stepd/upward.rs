@@ -1,4 +1,5 @@
-//! The way up: srun, or the node above, and this node's place among the step's. It decides what is sent when, and when all is said.
+//! Communication with srun or the node above, and this node's place in the step. It decides what to send when, and
+//! when everything has been sent.
 
 use super::actions::Actions;
 use super::interface::{Action, ClientId};
@@ -15,7 +16,7 @@ const ADOPTION_WAIT_MS: u64 = 60_000;
 /// How many may be attached to a node's part of a step beside srun.
 pub(super) const READERS_MAX: usize = 8;
 
-/// Whether readers learn of it.
+/// Whether readers receive the message.
 fn is_of_a_task(message: &FromStepd) -> bool {
     matches!(
         message,
@@ -43,7 +44,7 @@ struct Client {
     is_flush_awaited: bool,
     /// It was sent that this connection is over.
     is_over_sent: bool,
-    /// What it has asked for again is not written yet.
+    /// The repetition that it requested is not written yet.
     is_repeating: bool,
     /// It has asked again meanwhile: each answer is as much as is kept, and a request is a few bytes.
     asked_again: Option<Vec<u64>>,
@@ -72,7 +73,7 @@ pub(super) struct Upward {
     pub(super) adoption_by: Option<u64>,
     /// srun was sent the last message.
     is_closed_sent: bool,
-    /// Who reads what tasks write beside srun.
+    /// Clients that receive the output of tasks in addition to srun.
     readers: BTreeSet<ClientId>,
 }
 
@@ -101,7 +102,7 @@ impl Upward {
         self.adoption_by = None;
     }
 
-    /// The node's place, as srun says at first; those below to which it connects.
+    /// Sets the node's place from srun's first message. Returns the nodes below to connect to.
     pub(super) fn join(&mut self, launch: &StepLaunch, attach: &Attach) -> Vec<BranchHead> {
         let (tree, below) = Tree::new(launch, attach);
         self.tree = Some(tree);
@@ -128,7 +129,7 @@ impl Upward {
         }
     }
 
-    /// srun has the first so many messages of a node.
+    /// srun has received the first `count` messages of a node.
     pub(super) fn seen(&mut self, position: u32, count: u64, out: &mut Actions) {
         if let Some(tree) = &mut self.tree {
             out.send_below(tree.seen(position, count));
@@ -152,7 +153,8 @@ impl Upward {
         }
     }
 
-    /// The connection is gone; whether srun is. Where it was to a node, srun is awaited, which has others to say so.
+    /// The connection is gone. Returns whether srun is. If it was the connection to a node above, srun is expected to
+    /// connect instead.
     pub(super) fn lose(&mut self, out: &mut Actions) -> bool {
         let Some(client) = self.client.take() else {
             return false;
@@ -168,7 +170,7 @@ impl Upward {
         !awaits_srun
     }
 
-    /// srun is gone: those below learn of it.
+    /// srun has disconnected: notifies the nodes below.
     pub(super) fn leave(&mut self, out: &mut Actions) {
         if let Some(tree) = &mut self.tree {
             out.send_below(tree.leave());

@@ -1,4 +1,4 @@
-//! The ends of a step's nodes in one, and the report of it.
+//! Merges the ends of a step on its nodes into one, and reports it.
 
 use super::super::lead::LedSteps;
 use super::super::state::AgentState;
@@ -69,7 +69,7 @@ impl LedSteps {
         };
         self.waiting.retry(step.attempt);
         if step.error.is_some() {
-            // It never was: the controller does not know of it.
+            // The step was never reported, so the controller does not know it.
             state.out.drop_kept(step.attempt, key.step.0);
         } else {
             state.report_end(key, step.attempt.attempt, &step.record);
@@ -116,7 +116,7 @@ impl Steps {
         self.led.finish_step_if_over(state, key);
     }
 
-    /// The controller knows of the step's end: nothing need be kept of it.
+    /// The controller has recorded the step's end, so no entries of the step are needed.
     pub(in crate::agent) fn step_acknowledged(
         &mut self,
         state: &mut AgentState,

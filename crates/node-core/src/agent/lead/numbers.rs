@@ -1,6 +1,6 @@
-//! Numbers of steps. The agent of a job's first node gives them out, in order and each once; `MaxStepCount` is their end.
-//! A step of a heterogeneous job has the same number in all components. The agent of the leading component gives it out; those of
-//! the others take it if srun proves that, and if none of their own steps has had it.
+//! Step numbers. The agent of a job's first node assigns them in ascending order, each once, up to `MaxStepCount`. A
+//! step of a heterogeneous job has the same number in all components: the agent of the leading component assigns it,
+//! and agents of other components accept it if srun proves the assignment and no own step has had the number.
 
 use super::super::lead::LedSteps;
 use super::super::state::AgentState;

@@ -1,6 +1,7 @@
-//! Nodes of a step that an earlier life of the agent began: whether they have their parts of it. That agent may have been lost
-//! before all of them were asked to start one, and a part that never was does not end. Nodes say so later than they start a part
-//! if that request is still on its way to them; such a part ends by itself, as srun does not come.
+//! After a restart of the agent: determines which nodes have their part of a step that the earlier agent process
+//! began. That process may have been lost before it had asked all nodes to start their part, and a part that never
+//! started does not end. If the start request is still on its way to a node, the node answers that it has no part,
+//! and then starts one; such a part ends by itself, because srun does not connect.
 
 use super::super::state::AgentState;
 use super::super::steps::Steps;
@@ -54,7 +55,7 @@ impl LedSteps {
 }
 
 impl Steps {
-    /// Asks for the parts of a step of which it is not known whether they are there.
+    /// Asks nodes for their parts of a step, as far as it is not known whether these exist.
     pub(in crate::agent) fn find_parts(&mut self, state: &mut AgentState, key: StepId) {
         let Some(step) = self.led.placed.get_mut(key) else {
             return;
@@ -111,7 +112,7 @@ impl NodeSteps {
     }
 }
 
-/// What a node answers.
+/// A node's answer.
 fn part_reply(presence: PartPresence) -> AgentReply {
     match presence {
         PartPresence::Here => AgentReply::Done,

@@ -5,7 +5,7 @@ use crate::agent::{ConnId, RequestId};
 use muster_model::ids::{JobAttempt, JobId, StepId, StepNo};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// All of them.
+/// All placed steps.
 #[derive(Debug, Default)]
 pub(super) struct PlacedSteps {
     steps: BTreeMap<StepId, LedStep>,
@@ -54,7 +54,7 @@ impl PlacedSteps {
         self.get(*key)
     }
 
-    /// All of them.
+    /// All steps of a client.
     pub(super) fn of_client(&self, conn: ConnId) -> Vec<StepId> {
         let keys = self.of_clients.get(&conn).into_iter().flatten();
         keys.copied().collect()

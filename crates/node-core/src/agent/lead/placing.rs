@@ -14,12 +14,12 @@ use muster_proto::step::{StepLaunch, StepShare};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Bytes of the records of steps of one user that go on: half of what the launcher keeps, which has also those of steps of whose ends
-/// the controller does not know yet.
+/// Bytes of records of one user's running steps: half of the launcher's limit, which also covers steps whose ends the
+/// controller has not recorded yet.
 const RECORDS_BYTES_MAX: usize = 32 << 20;
 
 impl LedSteps {
-    /// What steps of a job hold, by node of the allocation.
+    /// Resources that steps of a job occupy, by node of the allocation.
     pub(super) fn held(&self, grant: &JobGrant) -> Vec<StepUse> {
         let mut held = vec![StepUse::default(); grant.alloc.nodes.len()];
         let attempt = JobAttempt::new(grant.job, grant.attempt);
@@ -39,7 +39,7 @@ impl LedSteps {
         held
     }
 
-    /// Whether so many more bytes of records would be more than one user may have on this node.
+    /// Whether `more` bytes of records would exceed the limit of one user on this node.
     fn keeps_too_much(&self, state: &AgentState, uid: u32, more: usize) -> bool {
         let is_of = |attempt: JobAttempt| {
             let grant = state.jobs.get(attempt).and_then(|job| job.grant.as_ref());
@@ -59,7 +59,7 @@ fn too_much_kept() -> Refusal {
     Refusal::new(RefusalCode::StepLimit, detail)
 }
 
-/// What a step has of each of its nodes.
+/// The step's share of each of its nodes.
 fn shares_of(grant: &JobGrant, placed: Vec<layout::NodePlacement>) -> Vec<StepShare> {
     let shares = placed.into_iter().map(|place| StepShare {
         address: grant.addresses.get(place.node).cloned().unwrap_or_default(),
@@ -138,7 +138,7 @@ impl Steps {
             names,
             lead: grant.addresses.first().cloned().unwrap_or_default(),
             width,
-            // What differs by node.
+            // The fields that differ by node.
             position: 0,
             cpus: CpuSet::default(),
             memory_mib: 0,

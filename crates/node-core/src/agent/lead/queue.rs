@@ -1,5 +1,5 @@
-//! Steps that wait, by job, by connection and by user: an event costs by what it concerns, however many others wait. How many may
-//! wait is bounded. Which of them start is decided in `waiting`.
+//! The queue of waiting steps, by job, connection and user, so that the cost of an event does not depend on unrelated
+//! steps. Its length is bounded. `waiting` decides which steps start.
 
 use super::Waiting;
 use crate::agent::ConnId;
@@ -10,24 +10,24 @@ use std::ops::Bound;
 
 /// Steps of one job that may wait: as many as one user may have connections, each of an srun.
 const JOB_MAX: usize = 4096;
-/// The same of all jobs of one user that this node leads.
+/// The limit for all jobs of one user that this node leads.
 const USER_MAX: usize = 8192;
 
-/// All of them.
+/// All waiting steps.
 #[derive(Debug, Default)]
 pub(super) struct WaitingSteps {
     jobs: BTreeMap<JobAttempt, JobQueue>,
     clients: HashMap<ConnId, ClientSteps>,
     /// How many steps wait, by owner of their jobs.
     users: HashMap<u32, usize>,
-    /// Jobs of which something has changed since they were looked at.
+    /// Jobs with changes since they were last examined.
     ready: BTreeSet<JobAttempt>,
-    /// Of them, the one that was looked at last: those after it come first.
+    /// The job examined last; the next ones are those after it.
     last: Option<JobAttempt>,
     /// Jobs whose steps wait until the controller has acknowledged reports.
     unacknowledged: BTreeSet<JobAttempt>,
     next: u64,
-    /// Looks at waiting steps and jobs so far.
+    /// How often waiting steps and jobs were examined so far.
     #[cfg(test)]
     pub(super) looks: usize,
 }
@@ -37,11 +37,11 @@ pub(super) struct WaitingSteps {
 struct JobQueue {
     owner: u32,
     steps: BTreeMap<u64, Waiting>,
-    /// Places of those that share everything, and need not wait for others.
+    /// Positions of the steps that share all resources, and so need not wait for others.
     overlapping: BTreeSet<u64>,
-    /// Places of those that have come since the job was looked at.
+    /// Positions of the steps that have arrived since the job was last examined.
     fresh: Vec<u64>,
-    /// Of those that have come, places of some that must start at once, when only the controller holds them up.
+    /// Positions of those arrived steps that must start at once, but are delayed only by the controller.
     undecided: BTreeSet<u64>,
     /// The first does not fit now, and holds up all that do not share everything.
     is_blocked: bool,
@@ -260,13 +260,13 @@ impl WaitingSteps {
         }
     }
 
-    /// Places of steps that have come since this was asked last, of which some may have been taken away.
+    /// Positions of the steps that have arrived since the last call; some of them may have been removed.
     pub(super) fn take_fresh(&mut self, attempt: JobAttempt) -> Vec<u64> {
         let job = self.jobs.get_mut(&attempt);
         job.map_or_else(Vec::new, |job| std::mem::take(&mut job.fresh))
     }
 
-    /// What becomes of a step that must start at once is decided when the controller has acknowledged reports.
+    /// Defers the decision about a step that must start at once, until the controller has acknowledged reports.
     pub(super) fn put_off(&mut self, attempt: JobAttempt, place: u64) {
         if let Some(job) = self.jobs.get_mut(&attempt) {
             job.undecided.insert(place);

@@ -15,7 +15,7 @@ use muster_proto::node::Report;
 use muster_proto::step::{AgentReply, AgentRequest, StepCreated, StepNode};
 
 impl LedStep {
-    /// What srun learns of it.
+    /// The answer to srun for the step.
     fn created(&self, step: StepNo) -> StepCreated {
         let hostlist = self.record.step.hostlist.clone();
         let names = hostlist::parse(&hostlist).unwrap_or_default();
@@ -41,10 +41,11 @@ impl LedStep {
 }
 
 impl LedSteps {
-    /// What srun has learned of a step that runs.
+    /// The answer that srun has received for a running step.
     ///
     /// # Errors
-    /// There is none; it is being started; or the agent that started it is gone, and where its daemons listen is not known here.
+    /// The step does not exist; it is being started; or the agent that started it is gone, and the addresses of its
+    /// daemons are not known here.
     pub(in crate::agent) fn located(&self, key: StepId) -> Result<StepCreated, RefusalCode> {
         let step = self.placed.get(key).ok_or(RefusalCode::InvalidJobId)?;
         let is_known = !step.addresses.is_empty() && step.addresses.iter().all(|a| !a.is_empty());
@@ -125,7 +126,7 @@ impl Steps {
         };
         let (step, attempt) = (led.record.step.clone(), led.attempt);
         match led.client {
-            // Its daemon says so.
+            // Its daemon reports it.
             Some(_) if led.direct => {}
             Some((_, request)) => {
                 let created = led.created(key.step);

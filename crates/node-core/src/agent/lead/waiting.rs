@@ -19,7 +19,8 @@ use std::collections::BTreeSet;
 /// The client of a step that waits shorter than this is not informed: the step before it is only being cleaned up.
 const QUIET_MS: u64 = 200;
 
-/// Waiting steps of all jobs that are laid out in one event. Those that name many nodes or have many tasks count for more.
+/// Waiting steps of all jobs that are laid out in one event. Steps that name many nodes or have many tasks count as
+/// several.
 const LOOKS_AT_ONCE: u64 = 16;
 /// Names, nodes and tasks that count as another look: they take about half a millisecond.
 const WORK_OF_LOOK: u64 = 4096;
@@ -59,7 +60,7 @@ impl Steps {
         let (alloc, spec) = (&grant.alloc, &request.spec);
         let mut work = 0;
         let nodes = has_room.and_then(|()| StepNodes::new_counted(alloc, spec, most, &mut work));
-        // What can never start does not wait.
+        // A step that can never start does not wait.
         let nodes = nodes.and_then(|nodes| {
             work += layout::layout_work(alloc, spec, &nodes, most);
             layout::lay_out_alone(alloc, spec, &nodes, most).map(|_| nodes)
@@ -115,9 +116,9 @@ impl Steps {
         }
     }
 
-    /// Starts waiting steps that fit, of jobs of which something has changed, in the order in which they came. A step that waits
-    /// holds up later ones of its job, but for those that share everything. What is too much for one event is left to a later one.
-    /// Whether that is all for now: otherwise step daemons are being read.
+    /// Starts waiting steps that fit, in order of arrival, of the jobs with changes. A waiting step delays later
+    /// steps of its job, except those that share all resources. Work that exceeds the limit of one event is left to a
+    /// later one. Returns whether all of it is done; otherwise step daemons are being read.
     pub(in crate::agent) fn try_steps(&mut self, state: &mut AgentState) -> bool {
         if self.led.is_paused {
             return true;
@@ -140,7 +141,7 @@ impl Steps {
         true
     }
 
-    /// The same of one job.
+    /// Starts waiting steps of one job.
     pub(super) fn try_job(&mut self, state: &mut AgentState, attempt: JobAttempt) -> Look {
         self.led.waiting.set_looked_at(attempt);
         let mut awaits_controller = false;
@@ -172,7 +173,7 @@ impl Steps {
                         self.start_step(state, &grant, waiting, placed);
                     }
                 }
-                // The client may know of an end by srun, and expects to find what that step had.
+                // srun may already have reported the end of a step to its user, who expects its resources to be free.
                 Err(NoLayout::Busy)
                     if !self.led.read.contains(&attempt)
                         && self.stepds.read_of(&mut state.out, attempt) =>
@@ -349,8 +350,8 @@ impl LedSteps {
         placed
     }
 
-    /// Steps of a job that have come and do not start now wait, or are refused if they may not. Those that only the controller
-    /// holds up are no later than others.
+    /// Queues the arrived steps of a job that do not start now, or refuses those that may not wait. Steps that only
+    /// the controller delays keep their place.
     fn leave_waiting(
         &mut self,
         state: &mut AgentState,
