@@ -114,7 +114,8 @@ impl Handshake {
         matches!(self.stage, Stage::Answered(_))
     }
 
-    /// Takes what has come, and adds what follows to what is to be sent; the connection, once both ends know each other.
+    /// Processes received bytes and queues the replies. Returns the connection once both ends have identified each
+    /// other.
     ///
     /// # Errors
     /// The other end is not a host of this job, or its version is not supported.

@@ -23,10 +23,11 @@ const STRANGERS: Bounds = Bounds {
 };
 /// How long a connection may remain without a completed handshake.
 const STRANGER_MAX: Duration = Duration::from_secs(30);
-/// Connections that are accepted in one round: fewer than there may be of one address, so that those of the round before are
-/// read first.
+/// Connections accepted in one round: fewer than the limit per address, so that those of the round before are read
+/// first.
 const ACCEPTED_MAX: usize = 16;
-/// How long none are accepted when that failed: the listener says at once that there are some, for which there are no descriptors.
+/// Pause after accepting has failed for lack of descriptors: the listener would report waiting connections again at
+/// once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Events on the connections.

@@ -12,7 +12,7 @@ use muster_proto::frame::Message;
 /// A published value.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Validate)]
 pub(crate) struct PublishedValue {
-    /// Who has published it.
+    /// The process that published it.
     #[n(0)]
     pub(crate) owner: ProcName,
     /// The data from libpmix.
@@ -38,10 +38,10 @@ pub(crate) enum Wire {
     /// A round of a collective.
     #[n(0)]
     Exchange {
-        /// Which collective: its kind and members.
+        /// The collective: its kind and members.
         #[n(0)]
         name: ByteVec,
-        /// Its sequence number among those of that name.
+        /// The sequence number among collectives of that kind and these members.
         #[n(1)]
         number: u64,
         /// Its round.
@@ -93,7 +93,7 @@ pub(crate) enum Wire {
     /// Signals for processes of this host.
     #[n(4)]
     Signal {
-        /// Which; none is all.
+        /// The names; an empty list means all.
         #[n(0)]
         targets: Vec<ProcName>,
         /// Number of the signal.
@@ -162,7 +162,7 @@ pub(crate) enum Wire {
     /// A step that a task asked for has come up: to the host of that task. Answered by `Relatives`.
     #[n(10)]
     Child {
-        /// Which request it comes from.
+        /// The request that caused it.
         #[n(0)]
         ticket: u64,
         /// The step.
@@ -182,7 +182,7 @@ pub(crate) enum Wire {
         #[n(2)]
         keeper: String,
     },
-    /// This host leaves, as it should; it says nothing more.
+    /// This host leaves regularly and sends nothing more.
     #[n(12)]
     Bye,
     /// Between hosts of PMI-1 and PMI-2: their own encoded words.
@@ -194,7 +194,7 @@ pub(crate) enum Wire {
     /// A message has come by UCX: the next ones may, too.
     #[n(15)]
     Reached,
-    /// So many messages of this connection have been taken, by whichever way.
+    /// The number of messages of this connection that have been received by either transport.
     #[n(16)]
     Acknowledged(#[n(0)] u64),
     /// The message of this number, an encoded one, which may not have come by UCX.

@@ -29,7 +29,7 @@ struct KeptName {
     value: PublishedValue,
 }
 
-/// Someone who waits for names.
+/// A process that waits for names to be published.
 #[derive(Debug)]
 struct Seeker {
     host: String,
@@ -43,9 +43,9 @@ struct Seeker {
 pub(super) struct NamesAnswer {
     /// The host that has asked.
     host: String,
-    /// Of the question.
+    /// Ticket of the question.
     ticket: u64,
-    /// What was found.
+    /// The names found, with their values.
     entries: Vec<PublishedValue>,
 }
 
@@ -60,7 +60,7 @@ impl Names {
         }
     }
 
-    /// As the keeper: takes names in; a name that is taken is refused.
+    /// As the keeper: stores published names; a name that exists is refused.
     pub(super) fn publish(
         &mut self,
         host: &str,
@@ -108,7 +108,7 @@ impl Names {
         vec![self.answer(seeker)]
     }
 
-    /// What there is of the names that somebody asks for.
+    /// The answer to a question, from the names published so far.
     fn answer(&self, seeker: Seeker) -> NamesAnswer {
         let kept = seeker.keys.iter().filter_map(|key| self.kept.get(key));
         let entries = kept.map(|name| name.value.clone()).collect();
@@ -136,7 +136,7 @@ impl Names {
         }
     }
 
-    /// Answers those that have waited long enough with what there is.
+    /// Answers the questions whose time is over, with the names published so far.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<NamesAnswer> {
         let (late, waiting) = std::mem::take(&mut self.seekers)
             .into_iter()
