@@ -29,7 +29,7 @@ use std::ops::Range;
 pub(crate) trait NodeSource {
     /// The first place in a range that may have that much free.
     fn next(&self, places: Range<usize>, cpus: u32, mib: u64) -> Option<usize>;
-    /// All places that may have so much free, the tightest of the lowest weight first, where they are kept so.
+    /// All places with this much free, if the source keeps them in order: the tightest of the lowest weight first.
     fn tightest(&self, _least: LeastFree) -> Option<Box<dyn Iterator<Item = usize> + '_>> {
         None
     }

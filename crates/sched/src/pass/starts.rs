@@ -122,8 +122,8 @@ pub(super) fn limit_on(pass: &Pass<'_>, lane: u32, job: JobId, picks: &[Pick]) -
     limit_for(pass, job, lane.part, &tres)
 }
 
-/// Devices that a job gets of a node, as far as it says of which type they are: of each other type of the node as many as it
-/// may get.
+/// Counts the devices that a job gets on a node, as far as their types are known: the requested type, or for a
+/// request without a type, as many of each type as the job may get.
 fn count_devices(class: &NodeClass, wanted: &GresCount, tres: &mut BTreeMap<String, u64>) {
     let GresCount { name, kind, count } = wanted;
     for name in device_names(name, kind.as_deref()) {

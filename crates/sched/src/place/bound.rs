@@ -25,7 +25,7 @@ struct Way {
     most: u32,
 }
 
-/// The sum of what a node and those after it can give and fit.
+/// Totals of a node and those after it.
 #[derive(Clone, Default)]
 struct Beyond {
     share: [u64; SHARES_MAX],
