@@ -357,7 +357,7 @@ struct Worker {
 }
 
 /// What the thread does next.
-enum Task {
+enum FollowerTask {
     Write(u64, Vec<Change>),
     Sync,
     End,
@@ -369,19 +369,19 @@ impl Worker {
         let _ended = Ended(self.link.clone());
         loop {
             match self.next() {
-                Task::Write(position, changes) => {
+                FollowerTask::Write(position, changes) => {
                     let result = self.persist(|store| write(store, &changes, position));
                     if result.is_none() {
                         return;
                     }
                     self.stored(position);
                 }
-                Task::Sync => {
+                FollowerTask::Sync => {
                     if !self.sync() {
                         return;
                     }
                 }
-                Task::End => {
+                FollowerTask::End => {
                     self.sync();
                     return;
                 }
@@ -391,7 +391,7 @@ impl Worker {
 
     /// Waits for something to do, and then a little for more of it. Batches that wait are taken together, as far as a
     /// transaction should go.
-    fn next(&self) -> Task {
+    fn next(&self) -> FollowerTask {
         let idle = |shared: &mut Shared| {
             shared.queue.is_empty() && !shared.sync_wanted && shared.stop.is_none()
         };
@@ -408,8 +408,8 @@ impl Worker {
             .unwrap_or_else(PoisonError::into_inner);
         let Some((mut position, mut group)) = shared.queue.pop_front() else {
             return match std::mem::take(&mut shared.sync_wanted) {
-                true => Task::Sync,
-                false => Task::End,
+                true => FollowerTask::Sync,
+                false => FollowerTask::End,
             };
         };
         let mut cost = group.len() + BATCH_COST;
@@ -433,7 +433,7 @@ impl Worker {
         shared.writing = cost;
         drop(shared);
         self.link.progress.notify_all();
-        Task::Write(position, group)
+        FollowerTask::Write(position, group)
     }
 
     /// Calls the store until it works; nothing if the time to stop came first.
