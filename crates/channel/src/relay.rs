@@ -224,13 +224,13 @@ pub async fn confirmed(
     }
 }
 
-/// What a step of carrying has left to be written.
-enum Step {
-    /// Nothing had come.
+/// The result of one read: what remains to be written to the other side.
+enum CarryOutcome {
+    /// Nothing was available.
     Idle,
-    /// This must follow.
+    /// These bytes.
     Rest(Vec<u8>),
-    /// There is no more.
+    /// These bytes; the source has ended.
     End(Vec<u8>),
 }
 
@@ -282,7 +282,7 @@ async fn carry_out(
                 read_now => read_now,
             };
             let Some(count) = received(read_now)? else {
-                return Ok(Step::Idle);
+                return Ok(CarryOutcome::Idle);
             };
             made.clear();
             let sealed = match count {
@@ -292,18 +292,18 @@ async fn carry_out(
             sealed.map_err(io::Error::other)?;
             let rest = write_now(to.try_write(made), made)?;
             Ok::<_, io::Error>(match count {
-                0 => Step::End(rest),
-                _ => Step::Rest(rest),
+                0 => CarryOutcome::End(rest),
+                _ => CarryOutcome::Rest(rest),
             })
         })?;
         match step {
-            Step::Idle => {}
-            Step::Rest(rest) => {
+            CarryOutcome::Idle => {}
+            CarryOutcome::Rest(rest) => {
                 held.set(rest.len())?;
                 to.write_all(&rest).await?;
                 held.set(0)?;
             }
-            Step::End(rest) => {
+            CarryOutcome::End(rest) => {
                 held.set(rest.len())?;
                 to.write_all(&rest).await?;
                 return to.shutdown().await;
@@ -328,29 +328,29 @@ async fn carry_in(
         wait_for_more(&from, &held, part_max).await?;
         let step = BUFFERS.with_borrow_mut(|Buffers { read, made }| {
             let Some(count) = received(from.try_read(read))? else {
-                return Ok(Step::Idle);
+                return Ok(CarryOutcome::Idle);
             };
             if count == 0 {
-                return Ok(Step::End(Vec::new()));
+                return Ok(CarryOutcome::End(Vec::new()));
             }
             opener.push(&read[..count]);
             made.clear();
             while opener.open_next(made).map_err(io::Error::other)? {}
             if made.is_empty() {
                 held.part_since.get_or_insert_with(Instant::now);
-                return Ok(Step::Rest(Vec::new()));
+                return Ok(CarryOutcome::Rest(Vec::new()));
             }
             held.part_since = (opener.held() > 0).then(Instant::now);
-            write_local(to.try_write(made), made).map(Step::Rest)
+            write_local(to.try_write(made), made).map(CarryOutcome::Rest)
         })?;
         match step {
-            Step::Idle => {}
-            Step::Rest(rest) => {
+            CarryOutcome::Idle => {}
+            CarryOutcome::Rest(rest) => {
                 held.set(opener.held() + rest.len())?;
                 write_all_local(&mut to, &rest).await?;
                 held.set(opener.held())?;
             }
-            Step::End(_) => {
+            CarryOutcome::End(_) => {
                 // The program may have closed it already.
                 let _ = to.shutdown().await;
                 return match opener.has_ended() {

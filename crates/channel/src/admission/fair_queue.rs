@@ -7,7 +7,7 @@ use std::hash::Hash;
 /// Waiting requests, by user: by uid, or by what else names one.
 #[derive(Debug)]
 pub struct FairQueue<T, U = u32> {
-    users: HashMap<U, User<T>>,
+    users: HashMap<U, UserTurn<T>>,
     /// Users who wait, by when it is their turn.
     order: BTreeSet<(u64, U)>,
     /// The start time of the request that was served last: new requests do not come before it. It counts the cost of answers.
@@ -15,9 +15,9 @@ pub struct FairQueue<T, U = u32> {
 }
 
 #[derive(Debug)]
-struct User<T> {
+struct UserTurn<T> {
     waiting: VecDeque<T>,
-    /// When it is his turn.
+    /// The time of the user's next turn.
     at: u64,
 }
 
@@ -46,7 +46,7 @@ impl<T, U: Clone + Ord + Hash> FairQueue<T, U> {
 
     /// A user asks.
     pub fn push(&mut self, uid: U, question: T) {
-        let user = self.users.entry(uid.clone()).or_insert(User {
+        let user = self.users.entry(uid.clone()).or_insert(UserTurn {
             waiting: VecDeque::new(),
             at: self.clock,
         });
@@ -79,7 +79,7 @@ impl<T, U: Clone + Ord + Hash> FairQueue<T, U> {
 
     /// The rest of a question that was popped and answered in part: it is the user's next.
     pub fn put_back(&mut self, uid: U, rest: T) {
-        let user = self.users.entry(uid.clone()).or_insert(User {
+        let user = self.users.entry(uid.clone()).or_insert(UserTurn {
             waiting: VecDeque::new(),
             at: self.clock,
         });
