@@ -92,13 +92,14 @@ struct Inner<T> {
 }
 
 struct State<T> {
-    users: HashMap<Sender, User<T>>,
+    users: HashMap<Sender, UserQueue<T>>,
     /// Users who have no thread, in the order in which the one in reserve serves them.
     without_thread: VecDeque<Sender>,
     has_reserve: bool,
 }
 
-struct User<T> {
+/// The descriptors of one user that wait to be closed, and their thread.
+struct UserQueue<T> {
     items: VecDeque<T>,
     /// These, and the one that is being closed.
     waiting: usize,
@@ -108,9 +109,9 @@ struct User<T> {
     came: Arc<Condvar>,
 }
 
-impl<T> Default for User<T> {
-    fn default() -> User<T> {
-        User {
+impl<T> Default for UserQueue<T> {
+    fn default() -> UserQueue<T> {
+        UserQueue {
             items: VecDeque::new(),
             waiting: 0,
             has_thread: false,
@@ -188,7 +189,7 @@ impl<T: Send + 'static> Closers<T> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start_thread_of(&self, sender: &Sender, user: &mut User<T>) -> io::Result<()> {
+    fn start_thread_of(&self, sender: &Sender, user: &mut UserQueue<T>) -> io::Result<()> {
         let name = match sender {
             Sender::User(uid) => format!("close-{uid}"),
             Sender::Agent(node) => format!("close-{node}"),
@@ -221,7 +222,7 @@ impl<T: Send + 'static> Closers<T> {
             let waited = came.wait_timeout(state, IDLE);
             let (locked, time) = waited.unwrap_or_else(PoisonError::into_inner);
             state = locked;
-            let is_over = |user: &User<T>| time.timed_out() && user.waiting == 0;
+            let is_over = |user: &UserQueue<T>| time.timed_out() && user.waiting == 0;
             if state.users.get(sender).is_some_and(is_over) {
                 state.users.remove(sender);
             }
