@@ -63,9 +63,9 @@ pub fn main() -> ! {
 
 struct Script(MappedOrder);
 
-/// A part of the work that can fail before the exec.
+/// A stage before the exec that can fail.
 #[derive(Clone, Copy)]
-enum Step {
+enum StartStage {
     User,
     Directory,
     Stdin,
@@ -75,36 +75,36 @@ enum Step {
 
 impl Script {
     fn run(&mut self) -> ! {
-        let (step, error) = match self.prepare() {
+        let (stage, error) = match self.prepare() {
             Ok(()) => self.exec(),
             Err(failed) => failed,
         };
-        let text = self.explain(step, error);
+        let text = self.explain(stage, error);
         put_in_slot(self.0.slot, text.as_bytes());
         bare::exit(1)
     }
 
-    fn explain(&self, failed: Step, e: Errno) -> Line<255> {
+    fn explain(&self, failed: StartStage, e: Errno) -> Line<255> {
         let (node, job) = (FaultOwner::Node.letter(), FaultOwner::Job.letter());
         let could_not = |what: &str, path: &CStr| {
             let path = Shown(path);
             message!("{job}Could not open {what} file {path}: {e}")
         };
         match failed {
-            Step::User => {
+            StartStage::User => {
                 let uid = self.0.user.map_or(0, |user| user.0);
                 let name = Shown(self.0.user_name);
                 message!("{node}cannot become user {name} (uid {uid}): {e}")
             }
-            Step::Directory => message!("{job}chdir to /tmp: {e}"),
-            Step::Stdin => could_not("stdin", self.0.stdin),
-            Step::Stdout => could_not("stdout", self.0.stdout),
-            Step::Stderr => could_not("stderr", self.0.stderr.unwrap_or(self.0.stdout)),
+            StartStage::Directory => message!("{job}chdir to /tmp: {e}"),
+            StartStage::Stdin => could_not("stdin", self.0.stdin),
+            StartStage::Stdout => could_not("stdout", self.0.stdout),
+            StartStage::Stderr => could_not("stderr", self.0.stderr.unwrap_or(self.0.stdout)),
         }
     }
 
-    fn prepare(&self) -> Result<(), (Step, Errno)> {
-        let at = |step: Step| move |e: Errno| (step, e);
+    fn prepare(&self) -> Result<(), (StartStage, Errno)> {
+        let at = |stage: StartStage| move |e: Errno| (stage, e);
         let order = &self.0;
         bare::restore_signals(&CHANGED_SIGNALS);
         oom::leave_protection();
@@ -116,21 +116,21 @@ impl Script {
         // Messages of this process go to the script's standard error, or to /dev/null.
         let _ = bare::copy_to(0, 2);
         if let Some((uid, gid, groups)) = order.user {
-            identity::become_user(uid, gid, groups).map_err(at(Step::User))?;
+            identity::become_user(uid, gid, groups).map_err(at(StartStage::User))?;
         }
         bare::umask(order.umask);
         let astray = bare::chdir(order.work_dir).err();
         if astray.is_some() {
-            bare::chdir(c"/tmp").map_err(at(Step::Directory))?;
+            bare::chdir(c"/tmp").map_err(at(StartStage::Directory))?;
         }
-        open_as(order.stdin, kernel::O_RDONLY, 0).map_err(at(Step::Stdin))?;
+        open_as(order.stdin, kernel::O_RDONLY, 0).map_err(at(StartStage::Stdin))?;
         let flags = output_flags(order.append);
-        open_as(order.stdout, flags, 1).map_err(at(Step::Stdout))?;
+        open_as(order.stdout, flags, 1).map_err(at(StartStage::Stdout))?;
         match order.stderr {
             Some(path) if path != order.stdout => open_as(path, flags, 2),
             _ => bare::copy_to(1, 2),
         }
-        .map_err(at(Step::Stderr))?;
+        .map_err(at(StartStage::Stderr))?;
         if let Some(e) = astray {
             let dir = Shown(order.work_dir);
             say(&message!(
