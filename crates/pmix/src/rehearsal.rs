@@ -92,7 +92,7 @@ fn meet(
             if let Some((status, parts)) = run.result() {
                 if status != 0 || parts.iter().any(|p| p.len() != bytes) {
                     return Err(io::Error::other(
-                        "a fence has not brought what was given to it",
+                        "a fence did not return the data given to it",
                     ));
                 }
                 rounds = run.rounds();

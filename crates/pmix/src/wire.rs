@@ -26,7 +26,7 @@ pub(crate) enum UcxOffer {
     /// At this address of a worker of UCX.
     #[n(0)]
     Address(#[n(0)] ByteVec),
-    /// It is not, and why.
+    /// The host is not reachable by UCX, for this reason.
     #[n(1)]
     Unavailable(#[n(0)] String),
 }
