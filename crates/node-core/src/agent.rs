@@ -102,15 +102,16 @@ impl Agent {
                 is_open,
             } => self.on_stepd_events(stepd, events, is_open),
             Event::StepdsRead => self.stepds_read(),
-            // It must not overtake what waits.
+            // The event must not overtake deferred ones.
             event if self.state.reading.is_some() => self.deferred.push_back(event),
             event => self.dispatch(event),
         }
         self.state.out.move_to(actions);
     }
 
-    /// Handles an event, once step daemons that it may concern were read: a daemon sends the end of a step to the launcher, then
-    /// here, then to srun, and what follows from the end may have come here faster.
+    /// Handles an event, after reading the step daemons that it may concern: a daemon reports the end of a step to
+    /// the launcher first, then here, then to srun, so that a consequence of the end may arrive here before the end
+    /// itself.
     fn dispatch(&mut self, event: Event) {
         let concerned = self.job_to_read_before(&event);
         match concerned

@@ -13,7 +13,7 @@ pub(crate) const SCRATCH: &str = "SLURM_JOB_SCRATCH";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Validate)]
 #[valid(max_bytes = FRAME_BYTES_MAX)]
 pub struct JobContainer {
-    /// The directory that all of it is in, whose names are made of numbers.
+    /// The directory of all private directories; its name consists of numbers.
     #[n(0)]
     pub path: PathBuf,
     /// The settings of the site.

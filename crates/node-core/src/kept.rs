@@ -25,7 +25,7 @@ pub struct KeptNodeStep {
     /// The agent above in the tree, if that is not the lead.
     #[n(3)]
     pub above: Option<String>,
-    /// The step's key, which its daemon asks for; nothing in records of earlier versions.
+    /// The step's key, which its daemon requests; absent in records of earlier versions.
     #[n(4)]
     #[cbor(default)]
     pub step_key: Option<ByteVec>,

@@ -66,7 +66,7 @@ use muster_model::command::SignalScope;
 use muster_model::ids::{AttemptStep, JobAttempt};
 use muster_model::job::Usage;
 use muster_proto::node::JobGrant;
-use session::{ControllerSession, Place};
+use session::{ControllerSession, OrderTarget};
 use site::SitePrograms;
 use state::{LauncherState, Role};
 use waiting::Delivery;
@@ -267,7 +267,7 @@ impl Launcher {
             }
             Timer::LookUp(account) => self.state.look_up_late(account),
             Timer::Measurement(id) => self.measurements.measurement_late(&mut self.state, id),
-            // It is the wake-up that matters.
+            // The wake-up itself is the effect.
             Timer::Signals => {}
             Timer::HealthCheck => self.site.check_health(&mut self.state),
             Timer::SiteProgram(pid) => self.site.kill_late(pid, &mut self.state.actions),
@@ -285,7 +285,7 @@ impl Launcher {
             return;
         }
         match command {
-            // These come as events of their own.
+            // These commands arrive as separate events.
             LauncherCommand::Attach(_)
             | LauncherCommand::Stop { .. }
             | LauncherCommand::StartStep(_)
@@ -378,7 +378,7 @@ impl Launcher {
     /// A new agent: it is sent everything that was not forgotten.
     fn attach(&mut self, attach: AttachAgent, machine: Option<Machine>) {
         self.measurements.stop_measurements(&mut self.state);
-        self.state.node.place = Place {
+        self.state.node.place = OrderTarget {
             cluster: attach.cluster,
             node: attach.node,
         };
@@ -486,7 +486,7 @@ impl Launcher {
                 self.launches
                     .script_ended(&mut self.state, attempt, status, Usage::default(), None)
             }
-            // It may have had others before, of whose end nobody knows.
+            // The daemon may have had earlier steps, whose ends were never reported.
             Some(Role::Step(attempt, _)) => {
                 let entry = self.state.jobs.get(&attempt);
                 let steps = entry.map_or_else(Vec::new, |e| e.live_steps_in(pid));

@@ -1,9 +1,9 @@
-//! Where the tasks of a step run: nodes, CPUs, memory and devices out of the job's allocation, and which task goes
-//! where. Pure; the lead's agent calls it whenever a step comes or another one ends.
+//! Layout of a step: selects nodes, CPUs, memory and devices from the job's allocation, and the node of each task.
+//! Pure function; the lead's agent calls it whenever a step arrives or ends.
 //!
-//! As srun(1) has it: a step gets all CPUs of its nodes that no other step holds, or with `--exact` (implied by
-//! `-c`) only those that its tasks need; with `--overlap` it shares everything and holds nothing. Kinder than
-//! Slurm: memory counts only for steps that ask for some.
+//! As described in srun(1), a step gets all CPUs of its nodes that no other step uses, or with `--exact` (implied by
+//! `-c`) only those that its tasks need; with `--overlap` it shares everything and reserves nothing. Unlike Slurm,
+//! memory counts only for steps that request some.
 
 mod even;
 mod request;
@@ -149,7 +149,7 @@ impl StepNodes {
         Ok(nodes)
     }
 
-    /// Whether it takes little memory.
+    /// Whether the request takes little memory.
     pub fn is_small(&self) -> bool {
         self.excluded.len() + self.listed.len() <= SMALL_MAX
     }
@@ -273,7 +273,7 @@ impl<'a> Layout<'a> {
             Refusal::new(RefusalCode::InvalidValue, detail)
         })?;
         let first = usize::try_from(spec.relative.unwrap_or(0)).unwrap_or(usize::MAX);
-        // Those before --relative are not meant.
+        // Nodes before the position of --relative do not count.
         let listed = nodes.listed.iter().copied().filter(|at| *at >= first);
         let listed: Vec<usize> = listed.collect();
         let mut required = listed.clone();

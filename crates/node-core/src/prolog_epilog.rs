@@ -12,7 +12,7 @@ pub struct PrologEpilog {
     /// Run before anything of the job; if one fails, the job does not start.
     #[n(0)]
     pub prolog: Vec<String>,
-    /// Run when nothing of it is left.
+    /// Run after the job's last process has ended.
     #[n(1)]
     pub epilog: Vec<String>,
     /// Environment, as `NAME=value`.
@@ -27,7 +27,7 @@ pub struct PrologEpilog {
     /// Directories that are made between prolog and job, and removed after the epilog.
     #[n(5)]
     pub container: Option<Box<JobContainer>>,
-    /// The temporary directory of a Grid Engine job, which its processes make and which is removed after it.
+    /// The temporary directory of a Grid Engine job, which its processes create and which is removed after it.
     #[n(6)]
     pub tmp_dir: Option<Box<JobTmpDir>>,
 }

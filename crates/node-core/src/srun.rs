@@ -73,14 +73,14 @@ pub struct Srun {
     step: ActiveStep,
     has_terminal: bool,
     is_unbuffered: bool,
-    /// Connections that keep the step, and until when the first of them is waited for that records the end.
+    /// Connections that keep the step alive, and the time limit for the first of them that records the end.
     leads: VecDeque<AgentId>,
     recorded_by: Option<u64>,
     /// Messages of step daemons that arrived before the step runs here.
     deferred: VecDeque<Event>,
     /// The connection to the step daemon whose task has srun's streams.
     channel: Option<StepdIdx>,
-    /// Nothing was waited for since the step runs: it may be over already.
+    /// No event has been handled since the step runs; it may have ended already.
     looks: bool,
 }
 

@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use step::Step;
 
-/// The end of a step, and where it is left.
+/// The end of a step, and the file that has it.
 #[derive(Debug)]
 struct Ended {
     /// The file of the step's result.
@@ -102,7 +102,7 @@ impl Stepd {
         all.into_iter().flatten().min()
     }
 
-    /// It has no step, and waits for one.
+    /// Whether the daemon has no step, and waits for one.
     pub fn is_idle(&self) -> bool {
         self.step.is_none()
     }
@@ -137,7 +137,7 @@ impl Stepd {
             }
             Event::LauncherHasRead => self.unread.clear(),
             Event::LauncherLost => {
-                // That is no reason to end while a step runs.
+                // The loss of the launcher is no reason to end while a step runs.
                 self.has_launcher = false;
                 self.leave_unread();
             }
@@ -223,7 +223,7 @@ impl Stepd {
             self.out.log(format!("{why}; it is refused"));
             return self.out.push(Action::CloseClient(client));
         }
-        // It looks for files when it has been answered.
+        // The launcher looks for files when it has been answered.
         self.leave_unread();
         let Some(step) = &self.step else { return };
         let running = RunningStep {

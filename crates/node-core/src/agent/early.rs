@@ -20,7 +20,7 @@ const PARTS_AT_ONCE: u64 = 4 * PARTS_OF_TURN;
 const PARTS_OF_TURN: u64 = 256;
 /// Names, nodes and tasks that are looked at in a part of a turn.
 const WORK_OF_PART: u64 = 16;
-/// After which others have it. Meanwhile the agent takes what else has come.
+/// The delay between the turns of one event and the next. Meanwhile the agent handles other events.
 pub(super) const TURN_MS: u64 = 1;
 
 /// The sender of a request.
@@ -57,7 +57,7 @@ pub(super) struct EarlyRequests<T> {
     has_timer: bool,
     /// Requests of agents for jobs that were announced in this event.
     at_once: VecDeque<T>,
-    /// Jobs that have come, each with the end of the numbers of requests that have their turn now.
+    /// Announced jobs, each with the end of the range of request numbers that have their turn now.
     granted: BTreeMap<JobId, u64>,
     /// Of these jobs, the one whose request had its turn last.
     last: Option<JobId>,
@@ -133,7 +133,7 @@ impl<T> EarlyRequests<T> {
         self.all.insert(number, early);
     }
 
-    /// Whether the job of a request has come, and its turn comes.
+    /// Whether the job of a request was announced, so that the request gets a turn.
     fn is_granted(&self, number: u64, early: &EarlyRequest<T>) -> bool {
         let end = self.granted.get(&early.job);
         end.is_some_and(|end| number < *end)
@@ -215,7 +215,7 @@ impl<T> EarlyRequests<T> {
         self.spent > 0 && !std::mem::replace(&mut self.has_turn_timer, true)
     }
 
-    /// It is due.
+    /// The timer between turns is due.
     pub(super) fn turn_timer_over(&mut self) {
         self.has_turn_timer = false;
         self.spent = 0;
@@ -271,7 +271,7 @@ fn count_down<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
 mod tests {
     use super::*;
 
-    /// They were refused as if their job had not come.
+    /// Earlier, these requests were refused as if their job were not announced.
     #[test]
     fn requests_whose_turn_comes_do_not_wait_too_long() {
         let mut early = EarlyRequests::default();
@@ -285,7 +285,7 @@ mod tests {
         early.add(JobId(2), client(10), 10, 0);
         assert_eq!(early.start_timer(0), Some(WAIT_MS));
         early.give_turns(JobId(1));
-        // This one waits for a later size of the job.
+        // This request waits for a later size of the job.
         early.add(JobId(1), client(11), 11, 1);
         assert_eq!(early.take_due(WAIT_MS), [10]);
         assert_eq!(early.start_timer(WAIT_MS), Some(1));

@@ -37,7 +37,7 @@ pub struct PeerRequestId(pub u64);
 pub enum Timer {
     /// The job of the oldest early request.
     Grant,
-    /// Further early requests whose jobs have come.
+    /// Turns of further early requests whose jobs were announced.
     EarlyTurns,
     /// Further steps that wait and may start.
     PlaceSteps,
@@ -45,7 +45,7 @@ pub enum Timer {
     StepQueued(ConnId),
     /// Reports that wait for others to go with them.
     Reports,
-    /// Ends of a job's steps on other nodes, for which its release waits.
+    /// The time limit for ends of a job's steps on other nodes, which delay its release.
     Release(JobAttempt),
     /// The next sample of what jobs use.
     Sample,
@@ -60,7 +60,7 @@ pub enum Timer {
 pub struct ClientRequest {
     /// The number of the request.
     pub id: RequestId,
-    /// By which connection it came.
+    /// The connection on which it arrived.
     pub conn: ConnId,
     /// The user at the other end.
     pub uid: u32,
@@ -68,7 +68,7 @@ pub struct ClientRequest {
     pub is_agent: bool,
     /// The request itself.
     pub body: Box<AgentRequest>,
-    /// Streams that came with it.
+    /// Streams received with it.
     pub stdio: Option<StdioId>,
     /// Random bytes, for the key of a step that is made.
     pub random: ByteVec,

@@ -1,5 +1,5 @@
-//! The jobs of this node as the agent knows them, by job and launch: a requeued job may come back while an earlier
-//! launch of it is still being killed here.
+//! The agent's table of the jobs of this node, by job and launch: a requeued job may return while an earlier launch
+//! of it is still being killed here.
 
 use super::reports::Reports;
 use super::transition::{NodeJobEvent, NodeJobState, next_node_job_state};
@@ -40,7 +40,7 @@ impl Job {
         self.grant = Some(grant);
     }
 
-    /// It has less from now on.
+    /// The job was shrunk: reduces its share.
     pub(super) fn shrink(&mut self, grant: &Rc<JobGrant>) {
         let before = self.grant.take();
         self.set_grant(Rc::clone(grant));
@@ -103,7 +103,7 @@ impl Jobs {
         Some(next)
     }
 
-    /// Steps of a job that this node leads are over everywhere, or are waited for no longer.
+    /// Steps of a job that this node leads have ended on all nodes, or the wait for them has.
     pub(super) fn steps_over(&mut self, reports: &mut Reports, attempt: JobAttempt) {
         if self.advance(attempt, NodeJobEvent::StepsOver).is_some() {
             reports.push(attempt.job, attempt.attempt, Report::Released);

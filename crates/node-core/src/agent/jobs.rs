@@ -348,7 +348,7 @@ impl Agent {
     /// from them here.
     pub(super) fn on_orders(&mut self, orders: Orders, bytes: ByteVec, launcher_seal: ByteVec) {
         if !self.state.is_synced || !self.state.is_controller_up {
-            // They are of a connection that is given up.
+            // The orders belong to a connection that was given up.
             return;
         }
         self.state.out.command(LauncherCommand::Sealed {

@@ -82,7 +82,7 @@ impl AgentNode {
     ) -> StepOrder {
         let variables = self.step_variables(grant, &launch, bind_env);
         let env = variables.environment(&launch.spec, launch.step);
-        // It is in there.
+        // The environment is in the order already.
         launch.spec.context.environment = Environment::default();
         // Processes that run as the user get no key of agents.
         launch.key = derive_job_key(&launch.key, JobKeyUse::Pmix).into();

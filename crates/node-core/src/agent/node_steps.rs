@@ -39,8 +39,8 @@ pub(super) enum Origin {
     Gathered(u64),
 }
 
-/// A request that came before the controller's word of its job: the controller sends orders to all nodes at once, and the client
-/// was quicker.
+/// A request that arrived before its job was announced: the controller sends orders to all nodes at once, and a
+/// client may be faster.
 #[derive(Debug)]
 pub(super) enum Early {
     /// A step's lead starts it here.
@@ -73,11 +73,11 @@ impl Early {
 /// Whether this node has its part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartPresence {
-    /// It has, and the lead will learn of its end.
+    /// The node has its part, and reports its end to the lead.
     Here,
-    /// It may start.
+    /// The node may still start its part.
     Unsettled,
-    /// It has none, or the lead knew of its end.
+    /// The node has no part, or the lead has received its end.
     Absent,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Listening {
 pub(super) struct NodeSteps {
     /// Daemons that are being started.
     starting: BTreeMap<AttemptStep, StartRequest>,
-    /// Requests that came before the job.
+    /// Requests that arrived before the job.
     early: EarlyRequests<Early>,
     parts: BTreeMap<StepId, NodeStep>,
     /// Steps that were ordered here, so that none is started twice.
@@ -111,7 +111,8 @@ pub(super) struct StartRequest {
     order: Box<StepOrder>,
     position: u32,
     origin: Origin,
-    /// srun's, for the daemon of a direct step once it is there. The launcher is there for all users and never has them.
+    /// srun's streams, for the daemon of a direct step once there is one. They never pass through the launcher, which
+    /// serves all users.
     stdio: Option<StdioId>,
 }
 
@@ -309,7 +310,7 @@ impl Steps {
         let grant = known.map(|j| (j.grant.clone(), j.state.is_over()));
         let is_suspended = known.is_some_and(|j| j.suspended);
         match grant {
-            // The lead's order came faster than the controller's.
+            // The lead's order arrived before the controller's.
             None => self
                 .node_steps
                 .wait_early(state, Early::Start(Box::new(launch), origin)),
@@ -654,7 +655,7 @@ impl Steps {
         mut end: StepEnd,
     ) {
         if state.reports.has_step_end(attempt, step) {
-            // It is forgotten when the controller knows.
+            // The part is forgotten when the controller has acknowledged the report.
             return;
         }
         end.usage.set_node(&state.node.config.name);
@@ -704,7 +705,7 @@ impl Steps {
 }
 
 impl NodeSteps {
-    /// Keeps a request that came before the job that it is of.
+    /// Queues a request that arrived before its job was announced.
     pub(super) fn wait_early(&mut self, state: &mut AgentState, early: Early) {
         let sender = early.sender();
         match (self.early.check_room(sender), early) {
@@ -719,7 +720,7 @@ impl NodeSteps {
         }
     }
 
-    /// The job came: requests that were ahead of it have their turns.
+    /// The job was announced: early requests for it get their turns.
     pub(super) fn grant_came(&mut self, job: JobId) {
         self.early.give_turns(job);
     }

@@ -24,7 +24,7 @@ pub(super) struct Reports {
     sent: usize,
     /// A timer runs for the longest delay of the waiting reports.
     timed: bool,
-    /// It has run out.
+    /// The timer has run out.
     due: bool,
     /// When the end of a step was sent last.
     ended_ms: Option<u64>,
@@ -143,7 +143,7 @@ impl Reports {
             .is_some_and(|at| STEP_REPORT_DELAY.is_running(at, now_ms))
     }
 
-    /// Something has waited for as long as [`Reports::start_timer`] said.
+    /// The delay that [`Reports::start_timer`] returned is over.
     pub(super) fn wait_over(&mut self) {
         self.timed = false;
         self.due = true;

@@ -26,7 +26,7 @@ pub(super) struct Samples {
     alarm_ms: Option<u64>,
     /// The most that each task of a launch had.
     seen: HashMap<JobAttempt, TaskUsages>,
-    /// Memory that steps may have here, KiB, where it is not the job's share.
+    /// Memory limits of steps, KiB, if they differ from the job's share.
     may_have: HashMap<AttemptStep, u64>,
     /// Steps that were killed for their memory.
     killed: HashSet<AttemptStep>,
@@ -253,7 +253,7 @@ impl Samples {
             }
         }
         self.may_have.remove(&AttemptStep::new(attempt, step));
-        // One that ended by itself before the signal came ended well.
+        // A step that ended before it received the signal was not killed.
         let killed = self.killed.remove(&AttemptStep::new(attempt, step)) && end.exit.signal != 0;
         if killed {
             end.state = JobState::OutOfMemory;

@@ -99,7 +99,7 @@ struct EndReport {
     lead: String,
     /// The request to the lead.
     request: Box<AgentRequest>,
-    /// This node's own is among them.
+    /// The ends include that of this node's own part.
     own: bool,
     requests: Vec<RequestId>,
     wait_ms: u64,
@@ -238,7 +238,7 @@ impl Steps {
                 Ok(AgentReply::Refused(refusal)) if refusal.code == RefusalCode::AccessDenied => {
                     self.ends_delivered(state, key);
                 }
-                // It may be busy.
+                // The node may be busy.
                 Ok(AgentReply::Refused(refusal)) => {
                     self.tree.delivery_failed(state, key, &refusal.to_string());
                 }
@@ -326,7 +326,7 @@ impl Steps {
         }
     }
 
-    /// This node has started its own part, or not.
+    /// The start of this node's own part has succeeded or failed.
     pub(super) fn own_node_started(
         &mut self,
         state: &mut AgentState,

@@ -86,7 +86,7 @@ impl Stepds {
         AttemptStep { attempt, step }: AttemptStep,
         place: StepdEndpoint,
     ) {
-        // It may have ended already.
+        // The daemon may have ended already.
         let is_it = |d: &StepdChannel| d.place.is_none() && d.started_with == step;
         let id = self.of_job(attempt).find(|(_, d)| is_it(d)).map(|d| d.0);
         if let Some(stepd) = id.and_then(|id| self.all.get_mut(&id)) {

@@ -14,9 +14,10 @@ pub enum NodeJobState {
     Cancelled,
     /// The end of its script, or its failure to start, is in the reports.
     Concluded,
-    /// Nothing of it is left here. Steps that it leads are not over on other nodes, and that is not in the reports.
+    /// The job has no processes here. Steps that it leads still run on other nodes, and its release is not in the
+    /// reports.
     Held,
-    /// Nothing of it is left here, and that is in the reports.
+    /// The job has no processes here, and its release is in the reports.
     Released,
 }
 
@@ -29,7 +30,7 @@ pub enum NodeJobEvent {
     OrderedToEnd,
     /// The launcher reported how the job's script ended, or that it could not start.
     Concluded,
-    /// Nothing of it is left here.
+    /// The job has no processes here any more.
     Left,
     /// Likewise, while steps that this node leads still run on other nodes.
     LeftBeforeSteps,
@@ -67,7 +68,7 @@ impl NodeJobState {
         }
     }
 
-    /// Whether nothing of it is left here.
+    /// Whether the job has no processes here.
     pub fn has_left(self) -> bool {
         matches!(self, NodeJobState::Held | NodeJobState::Released)
     }
@@ -97,7 +98,7 @@ pub fn next_node_job_state(state: NodeJobState, event: NodeJobEvent) -> Option<N
         (S::Live | S::Finished | S::Cancelled, E::OrderedToEnd) => Some(S::Cancelled),
         (S::Live | S::Finished | S::Cancelled, E::Concluded) => Some(S::Concluded),
 
-        // It may be ended again: what of it is left is killed.
+        // It may be ended again: remaining processes are killed.
         (S::Concluded, E::OrderedToFinish | E::OrderedToEnd) => Some(S::Concluded),
         // A new launcher repeats its report.
         (S::Concluded, E::Concluded) => None,
@@ -217,7 +218,7 @@ pub fn next_node_step_state(state: NodeStepState, event: NodeStepEvent) -> Optio
         (S::Starting, E::Started) => Some(S::Running),
         (S::Starting, E::LauncherLost) => Some(S::Ordered),
         (S::Starting, E::Adopted) => Some(S::Starting),
-        // A short step ends before the launcher's answer has come.
+        // A short step may end before the launcher's answer arrives.
         (S::Starting, E::Ended) => Some(S::Ended),
         (S::Starting, E::Failed | E::Forgotten) => Some(S::Absent),
         (S::Starting, E::Ordered | E::Offered | E::SentToLauncher | E::Delivered) => None,

@@ -112,7 +112,7 @@ fn fault_of_making(status: i32, is_late: bool) -> Fault {
 }
 
 impl Launches {
-    /// They are there, or cannot be made.
+    /// The directories were made, or could not be.
     pub(super) fn container_made(
         &mut self,
         state: &mut LauncherState,
@@ -127,7 +127,7 @@ impl Launches {
             let fault = fault_of_making(status, is_late);
             let status = describe(status, is_late);
             let error = format!(
-                "JobContainerType: directories of the job cannot be made ({status}): the log of the node's launcher says why"
+                "JobContainerType: directories of the job cannot be made ({status}): see the log of the node's launcher"
             );
             state.actions.log(format!("job {}: {error}", attempt.job));
             self.fail(state, attempt, error, fault);
@@ -135,7 +135,7 @@ impl Launches {
             state.records.prolog_over(attempt, state.now.mono_ms);
             self.start_script(state, attempt);
         }
-        // These are refused where the job is ending now.
+        // If the job is ending meanwhile, this refuses the steps.
         state.start_early_steps(attempt);
         state.is_unsettled = true;
     }
@@ -222,7 +222,7 @@ impl Programs {
         true
     }
 
-    /// The directories of a job are removed, or that is not waited for any more.
+    /// The directories of a job are removed, or the time limit for their removal is over.
     pub(super) fn container_gone(&mut self, state: &mut LauncherState, attempt: JobAttempt) {
         self.program_ended(state, attempt);
         if let Some(entry) = state.jobs.get_mut(&attempt) {

@@ -384,7 +384,7 @@ impl StepDaemons {
         }
     }
 
-    /// The agent has given a step to a daemon that waited for one.
+    /// The agent has given a step to a waiting daemon.
     pub(super) fn step_assigned(
         &mut self,
         state: &mut LauncherState,
@@ -402,7 +402,7 @@ impl StepDaemons {
             return state.actions.push(Action::ListenTo(id));
         }
         match state.roles.get(&pid) {
-            // It has been dismissed meanwhile.
+            // The daemon has been dismissed meanwhile.
             Some(Role::Spare(of)) if *of == attempt => {
                 state.roles.insert(pid, Role::Step(attempt, step));
                 if let Some(entry) = state.jobs.get_mut(&attempt) {
@@ -421,7 +421,7 @@ impl StepDaemons {
         }
     }
 
-    /// Whether a step daemon that an earlier launcher has started is there, and whose it is.
+    /// The result for a step daemon that an earlier launcher started: its owner, if it runs.
     pub(super) fn stepd_watched(
         &mut self,
         state: &mut LauncherState,
@@ -481,7 +481,7 @@ impl StepDaemons {
             let they = format!("the step daemon {pid} of step {}.{step}", attempt.job);
             let why = VERSIONS.difference(&theirs, &they, "the launcher");
             state.actions.log(format!(
-                "{why}; it is left alone, and what comes of the step is reported when it has ended"
+                "{why}; the step goes on, and its result is reported when it has ended"
             ));
             state.actions.push(Action::CloseStepd(id));
         }
@@ -537,7 +537,7 @@ impl StepDaemons {
             state.end_step(attempt, step);
         }
         if !is_too_old {
-            // It may have ended since.
+            // The step may have ended since.
             state.actions.push(Action::ListenTo(id));
         }
     }
@@ -560,7 +560,7 @@ impl StepDaemons {
     }
 }
 
-/// The job of a daemon that waited for a step is not over before it has ended.
+/// A job with a waiting daemon does not end before the daemon.
 fn mark_dismissed(state: &mut LauncherState, pid: i32) {
     if let Some(Role::Spare(attempt)) = state.roles.get(&pid)
         && let Some(entry) = state.jobs.get_mut(attempt)

@@ -1,4 +1,5 @@
-//! Ends: of a step on this node, which the launcher keeps and passes on as it came, and of a batch script.
+//! The end of a step on this node, which the launcher stores and passes on in its encoded form, and the end of a
+//! batch script.
 
 use crate::messages::LauncherEvent;
 use minicbor::decode::{Decode, Decoder, Error};
@@ -30,7 +31,7 @@ impl<'b> StepdEventRef<'b> {
 
 impl Message for StepdEventRef<'_> {}
 
-/// A value as it came.
+/// A value in its encoded form.
 #[derive(Clone, Copy, Debug)]
 pub struct RawCbor<'b>(&'b [u8]);
 

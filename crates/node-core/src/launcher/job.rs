@@ -31,7 +31,7 @@ pub(super) struct JobEntry {
     pub(super) script: Option<i32>,
     /// The process of its script is being started.
     pub(super) is_starting: bool,
-    /// Signals that came before the process was there.
+    /// Signals received before the script's process was started.
     pub(super) early_signals: Vec<i32>,
     /// How its script ended, or why it did not start.
     pub(super) outcome: Option<LauncherEvent>,
@@ -76,7 +76,7 @@ pub(super) struct JobEntry {
     pub(super) kill_at_ms: Option<u64>,
     /// When SIGKILL was found not to be enough.
     pub(super) killed_since_ms: Option<u64>,
-    /// It was reported that SIGKILL does not help.
+    /// A report that SIGKILL has no effect was sent.
     pub(super) is_unkillable: bool,
     /// The circumstance of its end that makes the node unfit for other jobs.
     pub(super) fault: Option<String>,
@@ -122,7 +122,7 @@ pub(super) enum Program {
     Starting,
     Running {
         pid: i32,
-        /// It had its time and was killed.
+        /// The program has exceeded its time limit and was killed.
         is_late: bool,
     },
 }

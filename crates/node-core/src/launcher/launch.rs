@@ -1,8 +1,8 @@
-//! How jobs begin: from the controller's grant to a script that runs, in a line of conditions. A launch waits until what had its
-//! share is gone, until the groups of its user are known, until its script's file and its lines in the record file are written,
-//! and for its prolog. Where the launcher lacks something that users can use up, such as descriptors, processes, or room on its
-//! disk, it is tried again; what is lacking for longer than a minute fails the launch, and is not the node's fault. Steps of
-//! these jobs wait with them.
+//! Launches of jobs: from the controller's grant to a running script, through a sequence of conditions. A launch
+//! waits until the previous users of its share have ended, until the groups of its user are known, until its script's
+//! file and its records are written, and for its prolog. If the launcher lacks a resource that users can exhaust,
+//! such as descriptors, processes, or disk space, it retries. If the resource is missing for longer than a minute,
+//! the launch fails, which is not the node's fault. Steps of the job wait with the launch.
 
 use super::context::Context;
 use super::interface::{
@@ -326,7 +326,7 @@ impl Launches {
             return;
         };
         if entry.phase != NodeJobPhase::Starting {
-            // It was ended meanwhile.
+            // The job was ended meanwhile.
             state.is_unsettled = true;
             return;
         }
@@ -359,7 +359,7 @@ impl Launches {
         }
     }
 
-    /// The groups of a user are known: what waited for them goes on.
+    /// The groups of a user are known: continues the launches and steps that need them.
     pub(super) fn groups_found(
         &mut self,
         state: &mut LauncherState,
@@ -392,7 +392,7 @@ impl Launches {
         }
     }
 
-    /// Jobs have left their shares: launches that waited for these go on.
+    /// Jobs have released their shares: continues launches that wait for these.
     pub(super) fn go_on_with_queued(&mut self, state: &mut LauncherState) {
         for attempt in std::mem::take(&mut self.queued) {
             if self.must_wait(state, attempt) {
@@ -449,7 +449,7 @@ impl Launches {
 }
 
 impl LauncherState {
-    /// Starts steps that have waited for their job, or refuses them where it is ending.
+    /// Starts the waiting steps of a job, or refuses them if it is ending.
     pub(super) fn start_early_steps(&mut self, attempt: JobAttempt) {
         let entry = self.jobs.get_mut(&attempt);
         let early = entry.map(|e| std::mem::take(&mut e.early_steps));

@@ -1,7 +1,7 @@
 //! The launcher's data about its node.
 
 use super::job::JobEntry;
-use super::session::Place;
+use super::session::OrderTarget;
 use crate::binding::Machine;
 use crate::cgroup::{Confinement, denied_devices};
 use crate::messages::MachineClaim;
@@ -33,7 +33,7 @@ pub struct Setup {
 pub(super) struct LauncherNode {
     pub(super) setup: Setup,
     /// The node's identity, as reported by root.
-    pub(super) place: Place,
+    pub(super) place: OrderTarget,
     /// The path of slurm.conf, as reported by root.
     pub(super) conf: String,
     pub(super) claim: MachineClaim,
@@ -49,7 +49,7 @@ impl LauncherNode {
     pub(super) fn new(setup: Setup) -> LauncherNode {
         LauncherNode {
             setup,
-            place: Place::default(),
+            place: OrderTarget::default(),
             conf: String::new(),
             claim: MachineClaim::default(),
             machine: None,

@@ -59,7 +59,7 @@ impl Notices {
             return;
         }
         while let Some(attempt) = self.turns.get_mut(&uid).and_then(VecDeque::pop_front) {
-            // Its script may have ended.
+            // The job's script may have ended.
             if self.print(state, attempt, None, MessageKind::Notice) {
                 self.writing.insert(uid, attempt);
                 return;

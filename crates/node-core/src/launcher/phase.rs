@@ -19,7 +19,7 @@ pub enum NodeJobPhase {
     Ending,
     /// Remaining processes are being killed.
     Clearing,
-    /// Nothing of it is left, and its epilog runs.
+    /// No process of the job is left, and its epilog runs.
     Epilog,
     /// It has left the node. It is known until the controller knows that.
     Released,
@@ -48,9 +48,9 @@ pub enum Move {
     Terminate,
     /// SIGKILL is sent: it was ordered so, or `KillWait` is over.
     Kill,
-    /// Nothing of it is left, and its epilog is started.
+    /// No process of the job is left, and its epilog is started.
     StartEpilog,
-    /// Nothing of it is left, and its epilog is over.
+    /// No process of the job is left, and its epilog has ended.
     Release,
     /// The controller knows how it ended here.
     Forget,
@@ -199,7 +199,7 @@ impl NodeJobPhase {
         matches!(self, NodeJobPhase::Waiting | NodeJobPhase::Recording)
     }
 
-    /// It is on its way out, and something of it may be left.
+    /// The job is ending, and some of its processes may remain.
     pub fn is_ending(self) -> bool {
         matches!(
             self,
@@ -212,7 +212,7 @@ impl NodeJobPhase {
         self.is_ending() || self.is_released()
     }
 
-    /// It has left.
+    /// The job has been released.
     pub fn is_released(self) -> bool {
         matches!(self, NodeJobPhase::Released | NodeJobPhase::Gone)
     }

@@ -77,7 +77,7 @@ impl Launches {
             return;
         };
         if entry.phase != NodeJobPhase::Prolog {
-            // It is ending: there is nothing to try again for.
+            // The job is ending, so the prolog is not retried.
             return state.start_early_steps(attempt);
         }
         entry.tries += 1;
@@ -125,7 +125,7 @@ impl Launches {
             state.records.prolog_over(attempt, state.now.mono_ms);
             self.start_script(state, attempt);
         }
-        // These are refused where the job is ending now.
+        // If the job is ending meanwhile, this refuses the steps.
         state.start_early_steps(attempt);
         state.is_unsettled = true;
     }

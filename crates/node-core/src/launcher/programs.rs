@@ -243,7 +243,7 @@ impl Programs {
             if let Program::Running { pid, .. } = program
                 && !matches!(state.roles.get(&pid), Some(Role::ContainerRemoval(_)))
             {
-                // They lead their sessions and thus their groups.
+                // Each program leads its own session, and thus its process group.
                 state
                     .actions
                     .push(Action::SignalGroup(pid, signals::SIGKILL));

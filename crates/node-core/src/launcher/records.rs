@@ -1,10 +1,10 @@
-//! The record file, which makes an attempt run at most once: a line is written before anything of it is started, and lines say
-//! how it went on. It is not synced: it must outlive the launcher, not the machine; after a reboot the boot id in its first line differs
-//! and everything that it says was running is gone. It also holds what the agent wants back, keys of jobs among it, so
-//! it is readable by its owner alone.
+//! The record file, which makes an attempt run at most once: the launcher writes a line before it starts anything of
+//! an attempt, and further lines about its progress. The file is not synced, because it must outlive the launcher,
+//! not the machine: after a reboot the boot id in its first line differs, and none of the recorded processes exists.
+//! It also holds the entries of the agent, including keys of jobs, so only its owner can read it.
 //!
-//! Steps may come and go by the thousand a second, with a handful of lines each: those lines are put together by hand, and
-//! what is kept of steps is not kept as text.
+//! Thousands of steps may start and end in a second, each with a few lines. Therefore these lines are formatted by
+//! hand, and the entries of steps are not text.
 
 use super::end::{EncodedEnd, ScriptEnd};
 use crate::PrologEpilog;
@@ -310,7 +310,7 @@ impl Records {
         (records, old, same_boot)
     }
 
-    /// A job came: with a script to fork, or without.
+    /// A job has arrived, with or without a script to fork.
     pub(super) fn came(&mut self, attempt: JobAttempt, uid: u32, batch: bool, boot_ms: u64) {
         self.line(
             attempt,
@@ -382,7 +382,7 @@ impl Records {
         (live.pid, live.at_ms) = (Some(pid), Some(at_ms));
     }
 
-    /// It has these directories outside the spool directory.
+    /// The step has these directories outside the spool directory.
     pub(super) fn step_dirs(&mut self, attempt: JobAttempt, step: StepNo, dirs: &[PathBuf]) {
         let dirs: Vec<&[u8]> = dirs.iter().map(|d| d.as_os_str().as_bytes()).collect();
         let dirs = dirs.join(&0);
@@ -441,12 +441,12 @@ impl Records {
         self.line(attempt, b'F', format_args!("{} {error}", fault as u8));
     }
 
-    /// It was ordered to end.
+    /// The attempt was ordered to end.
     pub(super) fn ending(&mut self, attempt: JobAttempt) {
         self.line(attempt, b'X', format_args!(""));
     }
 
-    /// Nothing of it is left.
+    /// No process of the job is left.
     pub(super) fn released(&mut self, attempt: JobAttempt) {
         self.line(attempt, b'R', format_args!(""));
     }

@@ -131,7 +131,7 @@ impl Launcher {
 }
 
 impl LauncherState {
-    /// It was ordered to end: the wait before KILL starts again.
+    /// The attempt was ordered to end before: starts the wait before KILL again.
     pub(super) fn resume_ending(&mut self, attempt: JobAttempt) {
         let is_here = |e: &JobEntry| !e.phase.is_released();
         if self.jobs.get(&attempt).is_some_and(is_here) && self.advance(attempt, Move::Terminate) {

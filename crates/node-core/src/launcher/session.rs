@@ -18,9 +18,9 @@ pub(super) struct ControllerSession {
     agreed: Option<muster_trust::SealedSession>,
 }
 
-/// Whom orders have to be for.
+/// The node that orders must name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct OrderTarget {
     /// `ClusterName`.
     pub(super) cluster: String,
     /// `NodeName`.
@@ -43,7 +43,7 @@ impl ControllerSession {
     ///
     /// # Errors
     /// It is no key, or no connection was begun.
-    fn begin(&mut self, place: &Place, controller: &[u8]) -> Result<(), String> {
+    fn begin(&mut self, place: &OrderTarget, controller: &[u8]) -> Result<(), String> {
         let own = self.offered.take();
         let own = own.ok_or("no connection to the controller was begun")?;
         let peers = SessionPeers {
@@ -73,7 +73,7 @@ impl ControllerSession {
     /// They are not the controller's, or not the next, or not for this node.
     pub(super) fn check(
         &mut self,
-        place: &Place,
+        place: &OrderTarget,
         bytes: &[u8],
         seal: &[u8],
     ) -> Result<Orders, String> {
@@ -124,7 +124,7 @@ impl Launcher {
     pub(super) fn controller_key_checked(&mut self, checked: Result<(), String>) {
         let begun = self.session.checked(checked);
         if begun.is_ok() {
-            // It sends what later orders refer to once more.
+            // The controller sends blobs that later orders refer to again.
             self.launches.scripts.blobs.clear();
             self.launches.scripts.contexts.clear();
             self.launches.scripts.drop_unused_scripts(&mut self.state);
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
     use muster_model::time::Timestamp;
 
-    fn place() -> Place {
-        Place {
+    fn place() -> OrderTarget {
+        OrderTarget {
             cluster: "c".to_owned(),
             node: "n1".to_owned(),
         }

@@ -16,7 +16,7 @@ const TIME_LIMIT_MS: u64 = 60_000;
 #[derive(Debug, Default)]
 pub(super) struct SitePrograms {
     health_check: Option<HealthCheck>,
-    /// That is being started.
+    /// The health check is being started.
     is_starting: bool,
     /// Running programs, by process.
     running: BTreeMap<i32, (SiteProgram, String)>,
@@ -34,7 +34,7 @@ impl SitePrograms {
         }
     }
 
-    /// An agent is new: the health of the node is checked when it has come to its controller.
+    /// A new agent: the health check runs once the agent has connected to its controller.
     pub(super) fn forget(&mut self, actions: &mut Actions) {
         self.health_check = None;
         actions.stop_timer(Timer::HealthCheck);
@@ -49,7 +49,7 @@ impl SitePrograms {
     pub(super) fn kill_late(&self, pid: i32, actions: &mut Actions) {
         if let Some((_, what)) = self.running.get(&pid) {
             actions.log(format!("{what}: killed, it ran for more than 60 s"));
-            // It leads its session and thus its group.
+            // The program leads its own session, and thus its process group.
             actions.push(Action::SignalGroup(pid, signals::SIGKILL));
         }
     }

@@ -60,6 +60,6 @@ pub(super) struct Placing {
     pub(super) is_direct: bool,
     pub(super) socket: PathBuf,
     pub(super) dirs: Vec<PathBuf>,
-    /// The daemon to which it is given.
+    /// The daemon that gets the step.
     pub(super) spare: Option<ConnectedStepd>,
 }

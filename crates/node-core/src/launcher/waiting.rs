@@ -71,7 +71,7 @@ pub(super) struct WaitingSignals {
     jobs: HashMap<JobAttempt, Pending<Delivery>>,
     /// Jobs of each user, each once.
     turns: BTreeMap<u32, VecDeque<JobAttempt>>,
-    /// This wake-up has had its round.
+    /// This wake-up has delivered its share.
     has_had_round: bool,
 }
 
@@ -94,7 +94,7 @@ impl WaitingSignals {
             let line = format!("job {}: too many signals wait: {delivery:?}", attempt.job);
             actions.log_refusal(&line);
         }
-        // It comes from outside: with a new wake-up.
+        // The request comes from outside, and so with a new wake-up.
         self.has_had_round = false;
     }
 

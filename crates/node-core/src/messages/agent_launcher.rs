@@ -1,8 +1,9 @@
-//! Messages between agent and launcher: frames of CBOR. The process that connects to `<spool>/shim.sock` is root and says which node
-//! this is ([`LauncherCommand::Attach`]), with the reading end of a one-way link, a TCP connection within the host. Root shuts the Unix
-//! connection down for writing and gives it to the agent with the link's other end, on which the agent sends. The link carries no
-//! descriptors, which the launcher would have to close; that can block. The agent has no rights of its own: the orders that it passes on
-//! are sealed by the controller, and its requests are checked against the grants in these orders.
+//! Messages between agent and launcher: frames of CBOR. A root process connects to `<spool>/shim.sock` and identifies
+//! the node ([`LauncherCommand::Attach`]); with this message it sends the reading end of a one-way link, a TCP
+//! connection within the host. Then it shuts the Unix connection down for writing, and gives it to the agent together
+//! with the writing end of the link, on which the agent sends. The link carries no descriptors, which the launcher
+//! would have to close; closing can block. The agent has no rights of its own: the orders that it relays are sealed
+//! by the controller, and its own requests are checked against the grants in these orders.
 
 use super::{KeptEntries, Process, StepOrder};
 use minicbor::bytes::ByteVec;
@@ -134,7 +135,7 @@ pub enum LauncherCommand {
         #[cbor(default)]
         kill: bool,
     },
-    /// The agent has given a step to a daemon that waited for one.
+    /// The agent has given a step to a waiting daemon.
     #[n(203)]
     StepAssigned {
         /// The job.
@@ -257,11 +258,11 @@ pub enum LauncherEvent {
         /// The node's fault.
         #[n(2)]
         node_fault: bool,
-        /// It was the prolog that failed.
+        /// The prolog failed, not the script.
         #[n(3)]
         #[cbor(default)]
         prolog: bool,
-        /// It lacked processes, descriptors or room.
+        /// The launcher lacked processes, descriptors or disk space.
         #[n(4)]
         #[cbor(default)]
         lack: bool,

@@ -41,7 +41,7 @@ impl<'b, C> Decode<'b, C> for Process {
 mod tests {
     use super::*;
 
-    /// It was a tuple in versions that launchers may still run.
+    /// In versions of launchers that may still run, this type was a tuple.
     #[test]
     fn processes_are_encoded_as_arrays() {
         for task in [None, Some((2, 9))] {

@@ -14,11 +14,11 @@ use muster_proto::step::{AgentReply, AgentRequest, FromStepd, StepCreated, StepS
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// How srun and the tasks of its step reach each other. srun chooses it anew whenever it has connected to an agent, before it
-/// asks that agent for the step ([`Creation::connected`]). *Direct* is for a step of one task in an existing allocation whose
-/// first node is this host, where the task cannot tell srun's own streams from a copy (`SrunConfig::can_pass_stdio`). All
-/// others are *attached*. The node may know more, such as a program of the site's before each task: then it declines the
-/// streams (`StepCreated::direct`), and srun attaches.
+/// How srun and the tasks of its step communicate. srun chooses the transport each time it has connected to an agent,
+/// before it requests the step ([`Creation::connected`]). *Direct* is for a step of one task in an existing
+/// allocation whose first node is this host, if the task cannot distinguish srun's own streams from a copy
+/// (`SrunConfig::can_pass_stdio`). All other steps are *attached*. The node may have a reason against direct streams,
+/// such as a program of the site before each task: then it declines them (`StepCreated::direct`), and srun attaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StepTransport {
     /// The task has srun's streams. All that srun need know comes by a connection to the step daemon that is sent with them.
@@ -34,9 +34,9 @@ pub(super) enum Progress {
     None,
     /// A part was asked for.
     Asked,
-    /// It waits.
+    /// The step waits.
     Waits,
-    /// It is there, and others are not.
+    /// This part was created, others were not yet.
     PartCreated,
     /// All are there.
     Created,
@@ -60,20 +60,20 @@ const FAILED: Progress = Progress::Failed { is_busy: false };
 #[derive(Debug)]
 struct Channel {
     id: StepdIdx,
-    /// A message other than the first that is expected has come: the agent answers itself.
+    /// A message other than the expected first one has arrived, so the agent answers itself.
     has_spoken: bool,
     /// The agent has said that all is over: the daemon's messages are on their way, or are lost with it.
     is_done: bool,
 }
 
-/// How long the first message of a step daemon is waited for whose agent is gone.
+/// Time limit for the first message of a step daemon whose agent has disconnected.
 const DAEMON_ALONE_MS: u64 = 5000;
 
 /// An agent that has disconnected while a step daemon may have its order; such a daemon reports the step.
 #[derive(Clone, Debug)]
 struct AgentGone {
     error: String,
-    /// When the daemon is not waited for any more, in milliseconds.
+    /// The time limit for the daemon's message, in milliseconds.
     give_up_at: u64,
 }
 
@@ -228,12 +228,12 @@ impl Creation {
         });
     }
 
-    /// The agent whose answer is waited for.
+    /// The agent whose answer is expected.
     pub(super) fn agent(&self) -> Option<AgentId> {
         self.agent.filter(|_| !self.is_done())
     }
 
-    /// Messages of the step daemon are waited for as well.
+    /// Messages of the step daemon are expected, too.
     pub(super) fn wants_channel(&self) -> bool {
         self.channel.as_ref().is_some_and(|c| !c.has_spoken)
     }
@@ -492,7 +492,7 @@ impl Creation {
 
     fn retry_later(&mut self, out: &mut Actions, refusal: &Refusal, now_ms: u64) {
         self.close_channel(out);
-        // It closes the connection when it has no room for a request.
+        // The agent closes the connection when it has no room for a request.
         self.close_agent(out);
         if !std::mem::replace(&mut self.is_queued, true) {
             let why = match refusal.detail.is_empty() {
@@ -509,7 +509,7 @@ impl Creation {
         self.retries.at = Some(now_ms + wait.min(RETRY_MOST_MS));
     }
 
-    /// When the agent is to be asked again that had no room for the request, or a daemon is not waited for any more.
+    /// The time of the next request to an agent that had no room, or the time limit for a daemon's message.
     pub(super) fn timer_at(&self) -> Option<u64> {
         let give_up_at = self.agent_gone.as_ref().map(|gone| gone.give_up_at);
         [self.retries.at, give_up_at].into_iter().flatten().min()

@@ -36,7 +36,7 @@ impl Srun {
         }
     }
 
-    /// The lead whose answer is waited for.
+    /// The lead whose answer is expected.
     pub(super) fn lead(&self) -> Option<AgentId> {
         let lead = self.leads.front().copied();
         lead.filter(|_| self.cx.state == SrunState::Recording)

@@ -30,11 +30,11 @@ pub enum OutputStream {
 /// Why the controller has given no answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControllerError {
-    /// It refuses.
+    /// The controller refuses.
     Refused(Refusal),
     /// There is no way to ask it.
     NotConfigured(String),
-    /// It was not reached.
+    /// The controller could not be reached.
     Failed(String),
 }
 

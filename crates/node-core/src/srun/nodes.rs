@@ -28,7 +28,7 @@ pub(super) enum NodeEvent {
     Lost(usize),
 }
 
-/// A node of the step, and how far messages have come.
+/// A node of the step, with the positions of its message streams.
 #[derive(Debug)]
 struct StepNodeState {
     node: StepNode,
@@ -37,7 +37,8 @@ struct StepNodeState {
     closed: bool,
     /// Nothing comes through it any more: those below are reached otherwise.
     gone: bool,
-    /// In a tree: messages that came from it, bytes of them that were not acknowledged, messages that it has acknowledged itself.
+    /// In a tree: messages received from it, bytes of them not acknowledged yet, and messages that it has
+    /// acknowledged.
     received: u64,
     unseen: usize,
     acknowledged: u64,
@@ -174,7 +175,7 @@ impl Nodes {
         self.sent_bytes <= BACKLOG_MAX
     }
 
-    /// Takes the connection to the only daemon, which has come with the step.
+    /// Takes the connection to the only daemon, which was made together with the step.
     pub(super) fn adopt(&mut self, out: &mut Actions, stepd: StepdIdx) {
         self.report_launch(out, 0);
         self.begun = self.parts.len();

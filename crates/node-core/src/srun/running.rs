@@ -41,7 +41,7 @@ impl Clock {
     }
 }
 
-/// Whether a moment has come; it is forgotten then.
+/// Whether a timer is due; it is then cleared.
 pub(super) fn is_due(moment: &mut Option<u64>, now_ms: u64) -> bool {
     moment.take_if(|at| now_ms >= *at).is_some()
 }
@@ -164,7 +164,7 @@ impl ActiveStep {
                 }
             }
             FromStepd::Exited { task, exit, oom } => self.task_exited(cx, at, task, exit, oom),
-            // Those are about connections.
+            // These messages concern connections.
             FromStepd::Created(_)
             | FromStepd::Closed
             | FromStepd::Up { .. }

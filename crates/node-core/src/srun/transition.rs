@@ -140,7 +140,7 @@ pub fn next_srun_state(state: SrunState, event: SrunStateEvent) -> Option<SrunSt
         (S::Ending, E::TaskExited | E::NodeLost | E::EndOrdered) => Some(S::Ending),
         (S::Ending, E::NodesClosed) => Some(S::Recording),
         (S::Ending, E::GivenUp) => Some(S::Finishing),
-        // It was ended by the first message of its daemon.
+        // The first message of the daemon ended it.
         (S::Ending, E::Failed) => Some(S::Over),
         (S::Ending, E::Asked | E::Waits | E::PartCreated | E::Created) => None,
         (S::Ending, E::Opened | E::Connected | E::Recorded | E::Finished) => None,

@@ -30,7 +30,7 @@ impl Actions {
         self.now.mono_ms.saturating_add(wait_ms)
     }
 
-    /// Whether a time has come.
+    /// Whether a timer is due.
     pub(super) fn has_come(&self, at: Option<u64>) -> bool {
         at.is_some_and(|at| at <= self.now.mono_ms)
     }

@@ -17,7 +17,7 @@ fn weight(exit: &ExitStatus) -> u32 {
 }
 
 impl Step {
-    /// Whether nothing is left to do. Sends the last messages when their time has come.
+    /// Whether the step has finished. Sends the last messages when they are due.
     pub(super) fn is_done(&mut self, out: &mut Actions) -> bool {
         match self.phase {
             StepPhase::Waiting | StepPhase::Starting | StepPhase::Running | StepPhase::Ending => {

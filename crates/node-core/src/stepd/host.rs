@@ -102,7 +102,7 @@ impl Step {
             HostEvent::Connected(rank) => {
                 let is_first = host.connected.is_empty();
                 host.connected.insert(rank);
-                // It may have been another kind's program before.
+                // The rank may have been a program of another kind before.
                 host.finalized.remove(&rank);
                 if is_first {
                     self.up.send(FromStepd::Joined, out);

@@ -61,7 +61,7 @@ pub struct StartedTasks {
 pub enum HostEvent {
     /// Tasks may start: their environments are there.
     Ready,
-    /// They cannot, or cannot go on.
+    /// The tasks cannot start, or cannot go on.
     Failed(String),
     /// A task has connected.
     Connected(u32),
@@ -114,7 +114,7 @@ pub enum Event {
     Terminate,
     /// To [`Action::ReportEnd`].
     EndReported {
-        /// It was sent, and the launcher was there.
+        /// The message was sent while the launcher was connected.
         is_sent: bool,
         /// The launcher had read all earlier messages.
         had_read: bool,
@@ -122,7 +122,8 @@ pub enum Event {
     /// To [`Action::CheckLauncher`]: whether the launcher has read all that it was sent, and is there.
     LauncherChecked(bool),
 
-    /// The first message of a connection. The last words of the launcher before have come before an [`ToStepd::Adopt`].
+    /// The first message of a connection. Before [`ToStepd::Adopt`], all messages of the previous launcher's
+    /// connection have been delivered.
     Greeted {
         /// The client.
         client: ClientId,
@@ -192,7 +193,7 @@ pub enum Event {
     /// To [`Action::ReadHost`].
     HostRead,
 
-    /// The time of [`super::Stepd::deadline`] has come; and the local time, as people read it.
+    /// The time of [`super::Stepd::deadline`] is reached; with the local time as text.
     TimeUp(String),
     /// The daemon cannot go on.
     Broken(String),
@@ -269,11 +270,11 @@ pub enum Action {
     /// Kill the MPI host.
     KillHost,
 
-    /// This connection is to the launcher, which gets this.
+    /// This connection is to the launcher, which gets this description of the step.
     AdoptLauncher(ClientId, Box<RunningStep>),
     /// Send the launcher a frame about the end of a step.
     ReportEnd(Rc<Vec<u8>>),
-    /// Send the agent the same, where it is there.
+    /// Send the agent the same event, if it is connected.
     SendAgent(Rc<Vec<u8>>),
     /// Check the launcher's connection; see [`Event::LauncherChecked`].
     CheckLauncher,

@@ -7,7 +7,7 @@ pub enum StepPhase {
     /// srun has not come.
     #[default]
     Waiting,
-    /// It was ended before srun came.
+    /// It was ended before srun connected.
     Cancelled,
     /// Its tasks are forked, and prepare to execute.
     Starting,
@@ -70,7 +70,7 @@ impl StepPhase {
 
             (P::Starting, M::StartFailed | M::End) => Some(P::Ending),
             (P::Starting, M::Release) => Some(P::Running),
-            // They ended before they were let go.
+            // The tasks ended before they were released.
             (P::Starting, M::TasksEnded) => Some(P::Draining),
             (P::Starting, M::Start | M::Finish) => None,
 

@@ -52,9 +52,9 @@ pub(super) struct Timers {
     hello_by: Option<u64>,
     /// The tasks' time is up.
     time_limit: Option<u64>,
-    /// They get SIGKILL.
+    /// The time at which the tasks get SIGKILL.
     kill_at: Option<u64>,
-    /// Nobody is waited for any longer.
+    /// The step ends without waiting for its peers.
     pub(super) give_up_at: Option<u64>,
     /// After an abort of a task, the tasks of this node end at this time, unless srun has ended the step before.
     pub(super) abort_at: Option<(u64, ExitStatus)>,
@@ -240,7 +240,7 @@ impl Step {
             Event::Host(event) => self.on_host(event, out),
             Event::HostRead => self.host_read(out),
             Event::TimeUp(local_time) => self.time_up(&local_time, out),
-            // They are not a step's alone.
+            // These events do not belong to a step.
             Event::StepGiven(..)
             | Event::LauncherHasRead
             | Event::LauncherLost
@@ -546,7 +546,7 @@ fn epilog_errors(order: &StepOrder, task: u32, exit: ExitStatus) -> Vec<String> 
         let program = program.as_ref()?.escape_debug();
         let shown: String = program.take(SHOWN_MAX).collect();
         Some(format!(
-            "slurmstepd: error: task {task}: {what} {shown} cannot be executed: see that it is there and may be"
+            "slurmstepd: error: task {task}: {what} {shown} cannot be executed: check that it exists and is executable"
         ))
     };
     let mut lines: Vec<String> = failed.filter_map(line).collect();

@@ -75,7 +75,7 @@ fn number(position: usize) -> u32 {
 }
 
 impl Tree {
-    /// The place of a node, and those below to which it connects.
+    /// The place of a node, and the nodes below to which it connects.
     pub fn new(launch: &StepLaunch, attach: &Attach) -> (Tree, Vec<BranchHead>) {
         let position = launch.position as usize;
         let width = launch.tree_width();

@@ -42,7 +42,7 @@ struct Client {
     /// All that it was sent is written.
     is_flushed: bool,
     is_flush_awaited: bool,
-    /// It was sent that this connection is over.
+    /// The announcement that this connection ends was sent.
     is_over_sent: bool,
     /// The repetition that it requested is not written yet.
     is_repeating: bool,

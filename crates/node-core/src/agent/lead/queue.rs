@@ -180,7 +180,7 @@ impl WaitingSteps {
         client.map_or_else(Vec::new, |client| client.steps.iter().copied().collect())
     }
 
-    /// Whether a client is to be given a timer, after which it learns that its steps wait: it has none.
+    /// Whether a client without a timer needs one, after which srun prints that its steps wait.
     pub(super) fn start_timer(&mut self, conn: ConnId) -> bool {
         let client = self.clients.get_mut(&conn);
         client.is_some_and(|client| !std::mem::replace(&mut client.has_timer, true))
@@ -207,7 +207,7 @@ impl WaitingSteps {
         self.unacknowledged.insert(attempt);
     }
 
-    /// It has.
+    /// The controller has acknowledged reports.
     pub(super) fn controller_acknowledged(&mut self) {
         self.ready.append(&mut self.unacknowledged);
     }
@@ -273,7 +273,7 @@ impl WaitingSteps {
         }
     }
 
-    /// It has: places of those steps.
+    /// Takes the positions of deferred steps after the controller has acknowledged reports.
     pub(super) fn take_undecided(&mut self, attempt: JobAttempt) -> BTreeSet<u64> {
         let job = self.jobs.get_mut(&attempt);
         job.map_or_else(BTreeSet::new, |job| std::mem::take(&mut job.undecided))

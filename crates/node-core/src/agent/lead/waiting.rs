@@ -24,7 +24,7 @@ const QUIET_MS: u64 = 200;
 const LOOKS_AT_ONCE: u64 = 16;
 /// Names, nodes and tasks that count as another look: they take about half a millisecond.
 const WORK_OF_LOOK: u64 = 4096;
-/// After which further ones are. Meanwhile the agent takes what else has come.
+/// The delay before further ones are laid out. Meanwhile the agent handles other events.
 const PAUSE_MS: u64 = 1;
 
 /// How a look at the waiting steps of a job ended.
@@ -110,7 +110,7 @@ impl Steps {
         let is_due = self.led.is_paused && self.led.waiting.is_ready(attempt);
         self.led.waiting.push(owner, waiting);
         if state.reading.is_none() && !is_due {
-            // That is the asking user's time.
+            // This work counts against the turn of the requesting user.
             self.led.begin_looks();
             self.try_job(state, attempt);
         }
@@ -156,7 +156,7 @@ impl Steps {
                 break;
             }
             if state.must_wait_for_controller(grant.spec.owner.uid) {
-                // It would be one more that the controller does not know of.
+                // The step would be one more that the controller does not know of.
                 self.led.waiting.await_controller(attempt);
                 awaits_controller = true;
                 break;
@@ -297,7 +297,7 @@ impl LedSteps {
         self.read.clear();
     }
 
-    /// That event has come.
+    /// The deferred event is being handled: a new budget for laying steps out.
     pub(in crate::agent) fn resume_looks(&mut self) {
         self.is_paused = false;
         self.read.clear();
