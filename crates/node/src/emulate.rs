@@ -442,7 +442,7 @@ impl RunningNode {
         }
     }
 
-    /// Ends the scripts whose time has come.
+    /// Ends the scripts whose time is over.
     fn end_due(&mut self) {
         let now = now();
         while let Some(Reverse((at, attempt))) = self.ends.peek().copied()

@@ -373,7 +373,7 @@ mod tests {
             }
             ids.split_off(filled)
         };
-        // A lost answer would be waited for without end.
+        // Without the limit, a lost answer would block this test.
         let reported = tokio::time::timeout(STRANGER_MAX, reported);
         tokio::select! {
             () = relay.report_gone(gone) => panic!("no more is reported"),

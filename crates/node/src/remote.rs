@@ -64,7 +64,7 @@ pub(crate) async fn begin(
     let (client, opening) = Initiator::begin(scheme, credential, secret, &hello())?;
     tcp.write_all(&opening).await?;
     let answered = timeout(PROOF_PATIENCE, read_answer(&mut tcp, client)).await;
-    let (channel, answer) = answered.context("it does not answer what it was shown")??;
+    let (channel, answer) = answered.context("no answer to the credential")??;
     check_answer(&answer, they)?;
     let (near, far) = UnixStream::pair()?;
     far.set_nonblocking(true)?;

@@ -128,7 +128,7 @@ impl SackProcess {
             );
             return;
         }
-        log::error!("the process that makes tokens of auth/slurm has ended; another is started");
+        log::error!("the process that makes tokens of auth/slurm has ended; starting another");
         if let Err(e) = self.execute(log) {
             log::error!("it cannot be started: {e}");
         }

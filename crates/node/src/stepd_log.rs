@@ -50,7 +50,7 @@ impl Budget {
                 self.0 = 0;
                 let pid = std::process::id();
                 line = format!(
-                    "step daemon {pid} has written {BYTES_MAX} bytes: what follows of it is left out\n"
+                    "step daemon {pid} has written {BYTES_MAX} bytes: further lines are dropped\n"
                 );
             }
         }
@@ -73,7 +73,7 @@ mod tests {
                 .all(|line| line.find('\n') == Some(line.len() - 1))
         );
         assert!(lines.concat().len() <= BYTES_MAX + 100);
-        assert!(lines.last().unwrap().contains("is left out"));
+        assert!(lines.last().unwrap().contains("are dropped"));
         assert_eq!(left.line("another"), None);
     }
 }

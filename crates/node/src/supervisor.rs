@@ -349,7 +349,7 @@ impl Supervisor {
             _ if !is_logged => {}
             0 => log::info!("the controller's configuration is in {}", self.options.conf),
             _ => log::error!(
-                "the configuration was not fetched; that in {} is an earlier one",
+                "cannot fetch the configuration; the one in {} is from an earlier fetch",
                 self.options.conf
             ),
         }
@@ -367,7 +367,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts the creation of a credential; returns the descriptor from which it is read.
+    /// Starts the creation of a credential; returns the descriptor from which to read it.
     fn start_credential(&mut self, secret: [u8; SECRET]) -> io::Result<OwnedFd> {
         if self.credential.is_some() {
             return Err(io::Error::other("another credential is being made"));
@@ -515,7 +515,7 @@ fn status(wait_status: i32) -> ExitCode {
 /// Whether a line about the configuration may be logged. Nothing else reports suppressed lines.
 fn admit_fetch_line(lines: &mut LineBudget, now: Instant) -> bool {
     if let Some(count) = lines.take_left_out(now) {
-        log::warn!("{count} lines on how the configuration was fetched were left out");
+        log::warn!("{count} log lines about fetching the configuration were dropped");
     }
     lines.admit(FETCH_LINE, now)
 }

@@ -46,7 +46,7 @@ pub enum SocketUnit {
 }
 
 impl Shape {
-    /// That of this machine.
+    /// The shape of this machine.
     pub fn of_machine(socket: SocketUnit) -> Shape {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
@@ -182,7 +182,7 @@ fn places(threads: &[Thread], by_core: bool, sockets: u32) -> Vec<CpuPlace> {
     out
 }
 
-/// The threads that sysfs knows and this process may use. What a kernel does not tell counts as one of it.
+/// The threads in sysfs that this process may use. Values that the kernel does not report count as 1.
 fn threads(root: &Path, usable: &CpuSet) -> Vec<Thread> {
     let ldom_of = ldoms(&root.join("node"));
     let online = read(&root.join("cpu/online"));

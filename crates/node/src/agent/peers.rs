@@ -120,7 +120,7 @@ impl Peers {
             None => {
                 let socket = match (found.remote_place(), shown) {
                     (Some(there), Some(shown)) => self.connect_remote(there, shown).await?,
-                    (Some(_), None) => bail!("{address}: that is not for other hosts"),
+                    (Some(_), None) => bail!("{address}: not a socket for other hosts"),
                     (None, _) => self.connect(&found.path).await?,
                 };
                 exchange(socket, &request).await?

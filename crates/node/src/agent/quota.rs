@@ -172,7 +172,7 @@ impl Inner {
         {
             let mib = mib(used);
             log::warn!(
-                "{who} has {mib} MiB of requests on this node: what does not fit beside them is refused"
+                "{who} has {mib} MiB of requests on this node: requests that exceed the limit are refused"
             );
         }
     }
@@ -184,7 +184,7 @@ impl Inner {
             let most = self.users.iter().max_by_key(|(_, used)| used.clients);
             let (uid, clients) = most.map_or((0, 0), |(uid, used)| (*uid, used.clients));
             log::warn!(
-                "users have all {} connections to this node, uid {uid} most of them ({clients}): no more are accepted",
+                "users have all {} connections to this node, most of them ({clients}) uid {uid}: no more are accepted",
                 self.clients_max
             );
         }
@@ -257,7 +257,7 @@ impl Quotas {
                 let (own, was_logged) = (used.clients, std::mem::replace(&mut used.logged, true));
                 if own > 0 && !was_logged {
                     log::warn!(
-                        "uid {charged} has {own} connections to this node, of {all} that users have: no more are accepted"
+                        "uid {charged} has {own} of the {all} connections of users to this node: no more are accepted"
                     );
                 }
                 if used.is_none() {

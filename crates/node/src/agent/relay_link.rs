@@ -271,7 +271,7 @@ mod tests {
             }
         });
         tokio::task::yield_now().await;
-        // A lost answer would be waited for without end.
+        // Without the limit, a lost answer would block this test.
         let all = tokio::time::timeout(STRANGER_MAX, async {
             for expected in 0..COUNT {
                 let received = link.control.receive::<ToAgent>().await.unwrap();

@@ -31,14 +31,14 @@ const REPLY_BYTES: usize = 64 << 10;
 
 /// State shared by both ends.
 #[derive(Debug)]
-struct Account {
+struct ReplyState {
     /// Unset for a client without limits.
     count: OnceLock<ByteCount>,
     waiting: AtomicUsize,
     is_over: AtomicBool,
 }
 
-impl Account {
+impl ReplyState {
     fn take(&self, bytes: usize) -> bool {
         let fits = self.waiting.load(Relaxed) + bytes <= UNREAD_BYTES_MAX
             && self
@@ -64,20 +64,20 @@ impl Account {
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     sender: UnboundedSender<Vec<u8>>,
-    account: Arc<Account>,
+    account: Arc<ReplyState>,
 }
 
 /// The end from which replies are sent.
 #[derive(Debug)]
 pub(super) struct Inbox {
     receiver: UnboundedReceiver<Vec<u8>>,
-    account: Arc<Account>,
+    account: Arc<ReplyState>,
 }
 
 /// Both ends, for a client whose bytes are counted, or that has no limits.
 pub(super) fn channel(count: Option<ByteCount>) -> (Outbox, Inbox) {
     let (sender, receiver) = unbounded_channel();
-    let account = Arc::new(Account {
+    let account = Arc::new(ReplyState {
         count: count.map(OnceLock::from).unwrap_or_default(),
         waiting: AtomicUsize::new(0),
         is_over: AtomicBool::new(false),

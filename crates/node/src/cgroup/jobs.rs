@@ -34,7 +34,7 @@ pub(crate) struct Jobs {
     is_root: bool,
     /// The effective settings, from the site settings that jobs had last.
     site: Option<Site>,
-    jobs: BTreeMap<JobAttempt, Job>,
+    jobs: BTreeMap<JobAttempt, JobCgroups>,
     /// Jobs whose processes were killed and may still exist.
     killed: RefCell<BTreeSet<JobAttempt>>,
     /// Groups whose removal has failed so far, by the directory above.
@@ -52,7 +52,7 @@ struct Site {
 
 /// Groups of a job.
 #[derive(Debug, Default)]
-struct Job {
+struct JobCgroups {
     name: String,
     tracking: Option<Group>,
     /// The version 1 group that limits memory.
@@ -168,8 +168,8 @@ impl Jobs {
         of.filter(|_| self.is_root)
     }
 
-    fn job(&mut self, attempt: JobAttempt, of: &Confinement) -> io::Result<&Job> {
-        let is_made = |job: &Job| job.settings.is_some();
+    fn job(&mut self, attempt: JobAttempt, of: &Confinement) -> io::Result<&JobCgroups> {
+        let is_made = |job: &JobCgroups| job.settings.is_some();
         if !self.jobs.get(&attempt).is_some_and(is_made) {
             let name = format!("job_{}", attempt.job);
             let taken = self
@@ -259,7 +259,10 @@ impl Jobs {
 
     /// Number of processes of a job's script that the kernel has killed for lack of memory.
     pub(crate) fn oom_kills_of_script(&self, attempt: JobAttempt) -> u64 {
-        let memory = self.jobs.get(&attempt).and_then(Job::memory_of_script);
+        let memory = self
+            .jobs
+            .get(&attempt)
+            .and_then(JobCgroups::memory_of_script);
         memory.map_or(0, |group| group.oom_kills())
     }
 
@@ -310,7 +313,7 @@ impl Jobs {
     }
 }
 
-impl Job {
+impl JobCgroups {
     /// The group that processes of a part of the job join.
     fn entrances(&self, part: &str) -> io::Result<Entrances> {
         let below = self.tracking.as_ref().map(|g| g.make(part)).transpose()?;
@@ -368,16 +371,21 @@ impl Site {
     }
 
     /// Creates the groups of a job, with its limits.
-    fn make_job(&self, name: &str, of: &Confinement, machine_memory: u64) -> io::Result<Job> {
+    fn make_job(
+        &self,
+        name: &str,
+        of: &Confinement,
+        machine_memory: u64,
+    ) -> io::Result<JobCgroups> {
         let settings = &self.settings;
-        let mut job = Job {
+        let mut job = JobCgroups {
             name: name.to_owned(),
             tracking: self
                 .node(Controller::Freezer)
                 .map(|n| n.make(name))
                 .transpose()?,
             settings: Some(settings.clone()),
-            ..Job::default()
+            ..JobCgroups::default()
         };
         let is_unified = |c: Controller| self.found.of(c) == self.found.tracking();
         if let Some(node) = self.node(Controller::Memory) {

@@ -223,13 +223,13 @@ fn reason(errno: i32, yama: Option<u32>) -> String {
             "the kernel has no process_vm_readv: build it with CONFIG_CROSS_MEMORY_ATTACH".to_owned()
         }
         (libc::EPERM, Some(3)) => {
-            "kernel.yama.ptrace_scope is 3, which forbids it to everyone until the machine is started again".to_owned()
+            "kernel.yama.ptrace_scope is 3, which forbids it to everyone until the next boot".to_owned()
         }
         (libc::EPERM, Some(2)) => {
             "kernel.yama.ptrace_scope is 2, which takes CAP_SYS_PTRACE: set it to 0 or 1".to_owned()
         }
         (libc::EPERM, Some(1)) => {
-            "kernel.yama.ptrace_scope is 1 and the exception that a process may make is refused: set it to 0".to_owned()
+            "kernel.yama.ptrace_scope is 1 and the kernel refused the exception for it (PR_SET_PTRACER): set it to 0".to_owned()
         }
         (libc::EPERM, _) => {
             "a security module or a filter of system calls forbids process_vm_readv between processes of a user"

@@ -133,7 +133,10 @@ pub(super) fn sweep(base: &Path, kept: &BTreeSet<String>) {
         Ok(())
     });
     if let Err(e) = started {
-        eprintln!("{}: what is left over stays: {e}", base.display());
+        eprintln!(
+            "{}: remains of earlier jobs are not removed: {e}",
+            base.display()
+        );
     }
 }
 
@@ -269,7 +272,7 @@ impl Container<'_> {
             let found = fs::symlink_metadata(dir).map_err(about(dir.display()))?;
             if !found.is_dir() || !only_root_leads_to(dir)? {
                 let text = format!(
-                    "Dirs: {}: not a directory that root alone puts there",
+                    "Dirs: {}: not a directory, or users other than root can replace it",
                     dir.display()
                 );
                 return Err(io::Error::other(text));
@@ -300,7 +303,7 @@ impl Container<'_> {
             || !only_root_leads_to(base)?
         {
             let text = format!(
-                "BasePath={}: not a directory to which root alone leads",
+                "BasePath={}: not a directory, or users other than root can replace it",
                 base.display()
             );
             return Err(io::Error::other(text));
@@ -389,7 +392,7 @@ fn make_dir(path: &Path) -> io::Result<()> {
 fn remove(path: &Path) -> io::Result<()> {
     if !only_root_leads_to(path)? {
         let text = format!(
-            "{}: others than root lead there, and it stays",
+            "{}: not removed: users other than root can replace it",
             path.display()
         );
         return Err(io::Error::other(text));

@@ -291,7 +291,7 @@ impl Search {
             if of.is_recovered {
                 pids.extend(self.strays(launcher, attempt));
             }
-            // Those too that are below other processes than the launcher's.
+            // Includes processes that are not descendants of the launcher.
             pids.extend(self.groups.members(attempt));
             left.push(Leftovers { attempt, pids });
         }

@@ -98,7 +98,7 @@ impl StartingStepd {
     }
 
     fn prepare(&mut self) -> Result<(), Errno> {
-        // Its descendants are found by the sessions that it begins.
+        // Descendants are found by the sessions that the process begins.
         bare::setsid()?;
         self.groups.join()?;
         self.row.begin_session(self.uid)?;

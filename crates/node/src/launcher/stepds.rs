@@ -305,7 +305,10 @@ impl Stepds {
             }
             // The daemon has ended, or its version does not know the question.
             Err(why) => {
-                eprintln!("{}: cannot ask what runs there: {why}", socket.display());
+                eprintln!(
+                    "{}: cannot ask the step daemon for its step: {why}",
+                    socket.display()
+                );
                 Event::StepdsAsked
             }
         })

@@ -49,7 +49,7 @@ impl Removals {
         if of.waiting.len() >= WAITING_MAX {
             if !std::mem::replace(&mut of.is_full, true) {
                 eprintln!(
-                    "{}: it stays, and more of uid {}, whose {WAITING_MAX} others are not removed yet",
+                    "{}: not removed, like further directories of uid {}: {WAITING_MAX} others wait to be removed",
                     dir.path.display(),
                     dir.uid
                 );
@@ -88,7 +88,7 @@ impl Removals {
         }
         let started = of_groups.into_values().filter_map(|dirs| {
             let started = start_removing(&dirs, u64::MAX);
-            let log = |e: &io::Error| eprintln!("{}: it stays: {e}", shown(&dirs));
+            let log = |e: &io::Error| eprintln!("{}: not removed: {e}", shown(&dirs));
             started.inspect_err(log).ok()
         });
         started.map(|running| running.pid).collect()
@@ -112,7 +112,7 @@ impl Removals {
         };
         if let Some(running) = of.running.take().filter(|_| status != 0) {
             eprintln!(
-                "{}: something stays that its user may not remove, or not in time",
+                "{}: not removed completely: the user may not remove a part, or the time limit was exceeded",
                 running.shown
             );
         }
@@ -136,7 +136,7 @@ impl UserRemovals {
                 Some(pid)
             }
             Err(e) => {
-                eprintln!("{}: it stays for now: {e}", taken[0].path.display());
+                eprintln!("{}: not removed yet: {e}", taken[0].path.display());
                 self.waiting = taken;
                 self.waiting.extend(left);
                 self.due_ms = now_ms.saturating_add(DELAY_MS);

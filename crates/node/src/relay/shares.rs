@@ -103,7 +103,7 @@ impl Shares {
         let count = counts.get(&owner).copied().unwrap_or(0);
         if count >= self.max {
             return Err(format!(
-                "{owner} has {count} connections to this node, which is the limit of one"
+                "{owner} has {count} connections to this node, its limit"
             ));
         }
         if let Owner::Agent(JobAgent { job, .. }) = owner {
@@ -112,7 +112,7 @@ impl Shares {
             let of_job = jobs.get(&job).copied().unwrap_or(0);
             if !may_connect(of_job, agents, max, max) {
                 return Err(format!(
-                    "agents of job {job} have {of_job} connections to this node, of {agents} that all agents have, and get no more"
+                    "agents of job {job} have {of_job} of the {agents} connections of all agents to this node, and get no more"
                 ));
             }
             jobs.insert(job, of_job + 1);
@@ -233,7 +233,10 @@ mod tests {
             all.push(take(job, node).unwrap());
         }
         let refused = take(4, "n2").unwrap_err();
-        assert!(refused.contains("of 8 that all agents have"), "{refused}");
+        assert!(
+            refused.contains("of the 8 connections of all agents"),
+            "{refused}"
+        );
         let _user = shares.take(Owner::User(7)).unwrap();
         all.pop();
         all.push(take(4, "n2").unwrap());

@@ -32,12 +32,12 @@ const SEND_MAX: usize = 64 << 10;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Below {
-    nodes: Vec<Node>,
+    nodes: Vec<NodeBelow>,
 }
 
 /// The head of a branch below.
 #[derive(Debug)]
-struct Node {
+struct NodeBelow {
     position: u32,
     wire: Wire,
     /// Frames to send to it.
@@ -52,7 +52,7 @@ impl Below {
     pub(crate) fn connect(&mut self, branches: Vec<BranchHead>, user: Option<&User>) -> Vec<u32> {
         let mut lost = Vec::new();
         for branch in branches {
-            match Node::connect(&branch, user) {
+            match NodeBelow::connect(&branch, user) {
                 Ok(node) => self.nodes.push(node),
                 Err(e) => {
                     let (at, why) = (shown(&branch.address), shown(&e.to_string()));
@@ -105,10 +105,10 @@ impl Below {
     }
 }
 
-impl Node {
+impl NodeBelow {
     /// Connects to an address that srun has given. Any program may listen there: the connection is
     /// made with the user's rights, and the other side sees the user.
-    fn connect(branch: &BranchHead, user: Option<&User>) -> io::Result<Node> {
+    fn connect(branch: &BranchHead, user: Option<&User>) -> io::Result<NodeBelow> {
         let address = Address::parse(&branch.address)
             .ok_or_else(|| io::Error::other("invalid address of a step daemon"))?;
         let wire = match address.remote_place() {
@@ -124,7 +124,7 @@ impl Node {
         };
         let mut waiting = SharedQueue::default();
         waiting.push(&branch.greeting);
-        let mut node = Node {
+        let mut node = NodeBelow {
             position: branch.position,
             wire,
             waiting,

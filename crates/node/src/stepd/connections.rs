@@ -40,7 +40,7 @@ pub(super) struct Connections {
     pub(super) readers: Vec<(ClientId, StepClient)>,
     /// The state machine waits until all output to the client is written.
     is_flush_awaited: bool,
-    /// Streams that came with the step that is being given.
+    /// Streams received with the step that is being given.
     handed_over: Option<(ClientId, SrunStdio)>,
     last_id: u64,
 }

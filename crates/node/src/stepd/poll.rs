@@ -71,7 +71,7 @@ fn wait_for_step(executor: &mut StepdExecutor) -> io::Result<()> {
         executor.read_agent();
     }
     if executor.stepd.is_idle() {
-        // They arrive too late.
+        // These clients arrive too late.
         executor.connections.strangers.clear();
     }
     Ok(())

@@ -64,7 +64,7 @@ impl AgentLines {
 
     fn log_left_out(&self, count: u64) {
         log::warn!(
-            "{count} lines of the {}'s log were left out: it has written more than is kept",
+            "{count} lines of the {}'s log were dropped: it has reached its limit",
             self.process
         );
     }

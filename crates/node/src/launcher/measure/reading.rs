@@ -99,7 +99,7 @@ impl Reading {
         let io = text_of(pid, "io").unwrap_or_default();
         Some(Reading {
             parent: u32::try_from(number(4)?).ok()?,
-            // Includes the children that the process has waited for.
+            // Includes children that the process has reaped.
             user_us: us(14) + us(16),
             system_us: us(15) + us(17),
             pages: number(12).unwrap_or(0) + number(13).unwrap_or(0),

@@ -55,7 +55,7 @@ pub(super) fn add(
     }
     if let Some(memory) = memory {
         for name in SHARED_MEMORY {
-            // That of a step around this one may be on another node.
+            // The directory of a step around this one may be on another node.
             if value(env, name).is_none_or(|dir| muster_node_core::launcher::is_step_dir(&dir)) {
                 set(env, name, &memory.to_string_lossy());
             }
