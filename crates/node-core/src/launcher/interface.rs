@@ -194,8 +194,8 @@ pub struct Recovered {
     pub same_boot: bool,
     /// The settings that it had kept.
     pub settings: Option<NodeSettings>,
-    /// Processes that the file names and that are there, with the time at which each started, milliseconds since boot. They
-    /// are watched from now on.
+    /// Recorded processes that still exist, with their start times, milliseconds since boot. They are watched from
+    /// now on.
     pub processes: BTreeMap<i32, u64>,
     /// Scripts that have noted themselves.
     pub scripts: BTreeMap<JobAttempt, i32>,

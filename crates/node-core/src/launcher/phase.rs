@@ -1,5 +1,5 @@
-//! The life of a job on one node as one table: what can happen in which phase, and where it leads. [`super::Launcher`] changes
-//! a job's phase by it alone; a test writes it to docs/node-job-states.md.
+//! The life of a job on one node as one transition table. [`super::Launcher`] changes a job's phase only by this
+//! table; a test prints it to docs/node-job-states.md.
 
 /// Where a job is in its life on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -64,8 +64,8 @@ pub enum StepdCommand {
     /// A line for the standard error of the step, sent to this daemon alone.
     #[n(1)]
     PrintLine(#[n(0)] String),
-    /// End the step: TERM, after a while KILL. Said here and not by a signal, so that it never reaches the step that comes
-    /// after the one that it was meant for.
+    /// End the step: TERM, after a while KILL. This is a message rather than a signal, so that it cannot reach the
+    /// daemon's next step instead.
     #[n(5)]
     EndStep,
     /// Seconds that the tasks may run, from their start on; absent: without end.

@@ -401,7 +401,7 @@ impl ActiveStep {
             Some(exit) => (exit, tasks::code(exit)),
             None => self.tasks.worst(),
         };
-        // Of a task that could not be started, or whose step was ended before that, no end is reported.
+        // The end of a task is not reported if the task could not be started, or its step was ended before.
         let is_incomplete = self.leaves || !self.tasks.all_exited();
         if self.is_lost || (is_incomplete && code == 0) {
             code = code.max(1);

@@ -197,8 +197,8 @@ impl Step {
         }
     }
 
-    /// A task aborts: srun ends the step everywhere. The task goes on waiting until then, so that others do not find it gone,
-    /// and abort for that, before srun has received what went wrong first.
+    /// A task aborts, so srun ends the step on all nodes. Until then the task keeps waiting: otherwise other tasks
+    /// would notice its end and abort too, and srun might receive their message first.
     fn aborted(&mut self, rank: u32, status: i32, text: &str, out: &mut Actions) {
         let (job, step, node) = (self.order.attempt.job, self.order.launch.step, &self.node);
         // Open MPI sends this if there is no text.

@@ -1,5 +1,5 @@
-//! The life of a step in its daemon as one table: what can happen in which phase, and where it leads. A daemon changes a step's phase
-//! by it alone; a test writes it to docs/stepd-states.md.
+//! The life of a step in its daemon as one transition table. A daemon changes a step's phase only by this table; a
+//! test prints it to docs/stepd-states.md.
 
 /// Where a step is in its life, for its daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

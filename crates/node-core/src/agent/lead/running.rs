@@ -156,7 +156,7 @@ impl Steps {
         let Some(grant) = state.jobs.get(attempt).and_then(|j| j.grant.clone()) else {
             return;
         };
-        // Of one that could not be started it is not known what runs below nodes that did not answer.
+        // If a step could not be started, it is unknown which of its parts run below nodes that did not answer.
         let failed = step.error.is_some();
         let nodes: Vec<usize> = step
             .record
