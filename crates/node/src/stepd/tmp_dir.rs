@@ -1,5 +1,5 @@
-//! The job's temporary directory, which each task makes unless another process of the job has: as its user and in the job, so that nobody
-//! else waits where that is held up.
+//! The job's temporary directory. Each task makes it unless another process of the job has. It does so as the user
+//! and within the job, so that a file system that blocks delays nobody else.
 
 use super::task_set::TaskSet;
 use muster_model::job_env::Variables;

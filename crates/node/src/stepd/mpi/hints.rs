@@ -1,5 +1,5 @@
-//! Variables that spare MPI libraries a search or a guess: where ranks share memory, which networks a node lacks, that there
-//! are more ranks than CPUs. A variable that the user or the site has set is left alone.
+//! Variables that save MPI libraries a search or a guess: the directory for shared memory, networks that a node
+//! lacks, and that there are more ranks than CPUs. A variable that the user or the site has set stays unchanged.
 
 use crate::cross_memory::switches;
 use muster_node_core::messages::PmixOrder;
@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Variables by which Open MPI 4 and 5 know where to keep the memory that their ranks share.
+/// Variables with the directory in which ranks of Open MPI 4 and 5 share memory.
 const SHARED_MEMORY: [&str; 2] = [
     "OMPI_MCA_btl_vader_backing_directory",
     "OMPI_MCA_btl_sm_backing_directory",
