@@ -146,8 +146,8 @@ pub(super) fn try_het(pass: &mut Pass<'_>, lane: u32, place: HetPlace, leads: bo
         pass.het_tried.insert(place.leader, Tried::Incomplete);
         return Tried::Incomplete;
     };
-    // A job that would not fit even on empty nodes, or of which that is not known, must not block
-    // others; it does once it has been placed.
+    // A job that does not fit even on empty nodes must not block others, nor must one for which this is unknown; once
+    // it has been placed, it does.
     let waits = match fit {
         EmptyFit::Fits => Tried::Waits,
         EmptyFit::FitsNot | EmptyFit::Unknown => Tried::Incomplete,

@@ -86,8 +86,8 @@ impl<'a> AfterPreemption<'a> {
         blocks.narrow(self.part.own.as_ref(), node, window, room).0
     }
 
-    /// The part of a room that reservations leave. A reservation that depends on other jobs which
-    /// end before it may leave everything that is free now.
+    /// The part of a room that reservations leave. If a reservation depends on other jobs that end before it, it may
+    /// leave everything that is free now.
     fn beside<'r>(&self, node: u32, holds: &[NodeHold], room: Cow<'r, Room>) -> Cow<'r, Room> {
         let end = self.end();
         let holds = holds.iter().filter(|h| h.start < end && self.start < h.end);
