@@ -33,16 +33,16 @@ cargo xtask build             a release, target/release/muster: the commands lin
                               [--plain] builds it once, symbols inside, [--debug] with debug assertions
 cargo xtask check             format, lints as errors, all tests; [--quick] in a build of its own, a quarter as large,
                               for a machine that does nothing else with it
-cargo xtask clients           programs that stand on Slurm, installed from the package index, against a cluster
+cargo xtask clients           programs that use Slurm's commands, installed from the package index, against a cluster
                               of their own: [NAME ...], see tests/clients
 cargo xtask demo              build, start a cluster here, run jobs on it, show the listings
 cargo xtask differ            command lines of tests/differ and drawn ones on Slurm (where it is installed) and on Muster in the
                               same state; what differs and is not accepted there: [--seed N] [--lines N] [--only COMMAND]
                               [--muster FILE]
-cargo xtask fuzz              decoders, decisions and parsers on inputs that find new ways through them; a minute each:
+cargo xtask fuzz              coverage-guided fuzzing of decoders, decisions and parsers; a minute each:
                               [--minutes N] [TARGET...]
 cargo xtask generate          docs/compat.md and docs/security.md, from the tables that the programs run on
-cargo xtask hostile           attacks of unprivileged users on a cluster of their own; nothing may come of them:
+cargo xtask hostile           attacks of unprivileged users on a cluster of their own, all of which must fail:
                               [--minutes N] [--seed S] [--attack NAME]... [--release] [--muster FILE]
 cargo xtask kill              daemons of a cluster under load are killed in turn, and nothing may be lost:
                               [--rounds N] [--nodes N] [--clients N] [--seed S] [--hostile] [--muster FILE]
@@ -55,7 +55,7 @@ cargo xtask package           packages for Debian and for distributions with RPM
 cargo xtask sim               the deterministic simulator: --seeds N [--from S] [--nodes N] [--steps N],
                               or --seed S [--trace] for one
 cargo xtask compare-selection what Slurm (where it is installed) answers to the requests of crates/sim/tests/selection,
-                              and where that is not what stands there: [--write] [TABLE...]
+                              and where the tables there differ: [--write] [TABLE...]
 cargo xtask bench mpi         MPI programs started by srun and by mpirun: start, MPI_Init, messages; [OPTIONS] of
                               'muster bench mpi'
 cargo xtask bench sched       passes of the scheduler over 10,000 nodes and 100,000 waiting jobs: times, memory
