@@ -147,7 +147,7 @@ impl Agent {
                 kept,
             } => {
                 log::info!(
-                    "step {}.{step} runs, or has run, and was on no file",
+                    "step {}.{step} runs, or has run, without a record",
                     attempt.job
                 );
                 self.steps.adopt_steps(&mut self.state, attempt, kept);

@@ -587,7 +587,7 @@ fn end_steps_before(state: &mut LauncherState, attempt: JobAttempt, step: StepNo
 fn note_found(state: &mut LauncherState, attempt: JobAttempt, step: StepNo, kept: KeptEntries) {
     state
         .actions
-        .log(format!("step {}.{} was not on file", attempt.job, step.0));
+        .log(format!("step {}.{} had no record", attempt.job, step.0));
     for KeptEntry { key, bytes } in &kept {
         if !state.records.keeps(attempt, *key) {
             state.records.keep(attempt, *key, bytes.clone());
