@@ -335,10 +335,7 @@ impl Reader {
             }
             // Anybody may connect, so descriptors that no request uses must not accumulate.
             if self.descriptors.len() > SrunStdio::COUNT {
-                return Ended::refused(
-                    RefusalCode::ProtocolError,
-                    "descriptors came without requests for them",
-                );
+                return Ended::refused(RefusalCode::ProtocolError, "unexpected descriptors");
             }
             received = match self.receive().await {
                 Ok(bytes) => Ok(bytes),
@@ -361,7 +358,7 @@ impl Reader {
                 Err(_) if self.buffered > 0 => {
                     return Err(Ended::refused(
                         RefusalCode::Busy,
-                        "a request came incompletely",
+                        "the request did not arrive completely in time",
                     ));
                 }
                 // A request of this client is being served: it is queued, or its step runs.
@@ -459,7 +456,7 @@ impl Reader {
             .map_err(|e| Ended::not_understood(&e))?;
         *requests = requests.saturating_add(1);
         if self.client.is_limited() && *requests > REQUESTS_MAX {
-            let why = "too many requests came by one connection";
+            let why = "too many requests on one connection";
             return Err(Ended::refused(RefusalCode::Busy, why));
         }
         self.buffered = self.buffered.saturating_sub(bytes);

@@ -57,7 +57,7 @@ impl RecordFile {
     ) -> io::Result<()> {
         write(&self.file).inspect_err(|_| {
             if let Err(e) = self.file.set_len(self.size) {
-                eprintln!("attempts: a torn line stays: {e}");
+                eprintln!("attempts: cannot cut off a torn line: {e}");
             }
         })?;
         self.size += bytes as u64;

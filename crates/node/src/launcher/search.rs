@@ -315,7 +315,7 @@ impl Search {
             }
             let owner = launcher.owner_of(&traits);
             if owner.is_none() && traits.uid.is_some_and(|uid| launcher.has_no_job_of(uid)) {
-                eprintln!("process {pid} is left over from no job and is killed");
+                eprintln!("killing process {pid}, which belongs to no job");
                 sys::kill(pid, libc::SIGKILL);
             }
             found.push((pid, owner));
