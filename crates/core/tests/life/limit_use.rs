@@ -422,6 +422,56 @@ fn billing_counts_by_weights_and_once_by_factor() {
     assert_eq!(usage.minutes("billing", w.now, 0), 2 * 10 * units / 1000);
 }
 
+/// Jobs that had ended came back to the queue beside those that had been submitted in their place.
+#[test]
+fn jobs_that_have_ended_come_back_within_the_limits_on_those_that_are_submitted() {
+    let requeue = |id: JobId| UserCommand::Requeue {
+        target: target(id),
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    let narrow = || JobSpec {
+        account: Some("narrow".into()),
+        ..spec("x")
+    };
+    let mut w = limited("maxsubmit=2", "maxsubmitpu=2");
+    let ended: Vec<JobId> = (0..4)
+        .map(|_| {
+            let id = w.submit(narrow());
+            w.cancel(1000, target(id));
+            id
+        })
+        .collect();
+    let is_ending = w.submit(narrow());
+    assert!(w.start(is_ending, &[0]));
+    w.cancel(1000, target(is_ending));
+    w.submit(narrow());
+    w.must(1000, requeue(ended[0]));
+    for id in [ended[1], is_ending] {
+        assert_eq!(w.refused(1000, requeue(id)), RefusalCode::AccountingPolicy);
+    }
+    w.must(0, requeue(ended[1]));
+    // Tasks of an array count for those after them in the same command.
+    let mut w = limited("maxsubmit=4", "maxsubmitpu=2");
+    let whole = w.submit(JobSpec {
+        array: array(0, 3, None),
+        ..narrow()
+    });
+    for index in 0..3 {
+        w.must(1000, change(task(whole, index), &|u| u.nice = Some(1)));
+    }
+    w.cancel(1000, target(whole));
+    for _ in 0..3 {
+        w.submit(narrow());
+    }
+    match w.user(1000, requeue(whole)) {
+        Reply::Done { changed, refused } => assert_eq!(changed, 1, "{refused:?}"),
+        other => panic!("{other:?}"),
+    }
+    w.check_replay();
+}
+
 /// What a job keeps for the system on whole nodes it pays for.
 #[test]
 fn cpus_kept_for_the_system_by_a_job_count() {
