@@ -532,4 +532,67 @@ fn a_list_of_qos_that_a_coordinator_empties_gives_nothing_more() {
     w.must(0, modify(qos(None, &["low", "high"])));
     w.must(1000, modify(qos(Some('-'), &["high"])));
     w.must(0, modify(qos(Some('-'), &["low"])));
+    // Where nothing is set above, what was added alone is a list.
+    w.must(0, modify(qos(Some('+'), &["low"])));
+    assert_eq!(w.refused(1000, modify(qos(None, &[]))), RefusalCode::AccessDenied);
+}
+
+/// Such a coordinator left the account and came back, or made an association for a partition or under another account, which had all.
+#[test]
+fn new_associations_of_a_coordinator_have_no_more_qos() {
+    let qos = |names: &[&str]| TermsAsk {
+        qos: Some(ListEdit {
+            sign: None,
+            names: names.iter().map(|n| (*n).to_owned()).collect(),
+        }),
+        ..TermsAsk::default()
+    };
+    let mut w = World::new();
+    for name in ["low", "high"] {
+        w.must(0, edit(&[name], AccountsAsk::AddQos(QosAsk::default())));
+    }
+    w.must(0, edit(&["a", "b"], account("")));
+    w.must(0, edit(&["u1000"], users("a", qos(&["low"]))));
+    w.must(0, edit(&["u1000"], users("b", TermsAsk::default())));
+    let coordinator = AccountsAsk::AddCoordinators {
+        accounts: vec!["a".into()],
+    };
+    w.must(0, edit(&["u1000"], coordinator));
+    let leave = AccountsAsk::DeleteUsers {
+        accounts: vec!["a".into()],
+        partitions: Vec::new(),
+    };
+    let in_partition = |terms: TermsAsk| {
+        let mut ask = users("a", terms);
+        if let AccountsAsk::AddUsers { partitions, .. } = &mut ask {
+            partitions.push("short".to_owned());
+        }
+        ask
+    };
+    w.must(1000, edit(&["below"], account("a")));
+    for ask in [
+        leave,
+        in_partition(TermsAsk::default()),
+        users("below", TermsAsk::default()),
+        users("below", qos(&["high"])),
+    ] {
+        let refused = w.refused(1000, edit(&["u1000"], ask));
+        assert_eq!(refused, RefusalCode::AccessDenied);
+    }
+    w.must(1000, edit(&["u1000"], in_partition(qos(&["low"]))));
+    w.must(1000, edit(&["u1000"], users("below", qos(&["low"]))));
+    w.must(1000, edit(&["u1000"], users("a", TermsAsk::default())));
+    // Others have what the account has, as ever.
+    w.must(1000, edit(&["u2000"], users("a", TermsAsk::default())));
+    // The list of an account below, which an operator has set.
+    let list = |names: &[&str]| AccountsAsk::ModifyAccounts {
+        parent: String::new(),
+        description: String::new(),
+        organization: String::new(),
+        terms: qos(names),
+    };
+    w.must(0, edit(&["below"], list(&["low"])));
+    let refused = w.refused(1000, edit(&["below"], list(&[])));
+    assert_eq!(refused, RefusalCode::AccessDenied);
+    w.must(0, edit(&["below"], list(&[])));
 }
