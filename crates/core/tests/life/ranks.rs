@@ -1,7 +1,9 @@
 //! Which priorities users may give their jobs.
 
 use crate::world::{World, config, exit, spec, target};
-use muster_model::command::{AccountsAsk, AccountsEdit, JobUpdate, PlannedStart, QosAsk, UserCommand};
+use muster_model::command::{
+    AccountsAsk, AccountsEdit, JobUpdate, PlannedStart, QosAsk, UserCommand,
+};
 use muster_model::ids::JobId;
 use muster_model::job::Hold;
 use muster_model::limits::PRIORITY_TOP;
@@ -362,4 +364,34 @@ fn a_priority_that_is_set_while_a_job_runs_is_bounded_as_in_the_queue() {
     assert_eq!(refused, RefusalCode::AccessDenied);
     w.must(1000, priority(id, low));
     assert_eq!(w.job(id).priority, low);
+}
+
+/// Each job that was put on top got one more than the first of its owner's: in turns they came before everybody's.
+#[test]
+fn jobs_on_top_come_before_nobody_elses() {
+    let mut config = config();
+    config.scheduler_parameters = vec!["enable_user_top".into()];
+    config.order.multifactor = Some(Multifactor {
+        weight_partition: 1000,
+        ..Multifactor::default()
+    });
+    let mut w = World::with(config);
+    let other = w.try_submit(7, spec("x")).expect("accepted");
+    let ids: Vec<JobId> = (0..3).map(|_| w.submit(spec("x"))).collect();
+    let most = worked_out(&w, ids[0]);
+    let top = |id| UserCommand::Top { target: target(id) };
+    for round in 0..12 {
+        let first = ids[2 - round % 3];
+        w.must(1000, top(first));
+        let of = |id: &JobId| worked_out(&w, *id);
+        assert_eq!(of(&first), most);
+        assert!(ids.iter().all(|id| *id == first || of(id) < most));
+        // What is first stays as it is.
+        let before: Vec<u32> = ids.iter().map(of).collect();
+        w.must(1000, top(first));
+        let after: Vec<u32> = ids.iter().map(|id| worked_out(&w, *id)).collect();
+        assert_eq!(before, after);
+    }
+    assert_eq!(worked_out(&w, other), most);
+    w.check_replay();
 }
