@@ -534,7 +534,10 @@ fn a_list_of_qos_that_a_coordinator_empties_gives_nothing_more() {
     w.must(0, modify(qos(Some('-'), &["low"])));
     // Where nothing is set above, what was added alone is a list.
     w.must(0, modify(qos(Some('+'), &["low"])));
-    assert_eq!(w.refused(1000, modify(qos(None, &[]))), RefusalCode::AccessDenied);
+    assert_eq!(
+        w.refused(1000, modify(qos(None, &[]))),
+        RefusalCode::AccessDenied
+    );
 }
 
 /// Such a coordinator left the account and came back, or made an association for a partition or under another account, which had all.
