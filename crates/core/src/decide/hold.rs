@@ -257,28 +257,31 @@ fn raise(draft: &mut Draft<'_>, group: &Rivals) {
 }
 
 /// The same where priorities are worked out: nice values of the jobs fall as far as it takes, and those of the jobs that
-/// they pass rise by as much in all.
+/// they pass rise by as much in all. None gets more than the first of all had, so that nobody comes before jobs of others by
+/// putting one job on top after another.
 fn raise_by_nice(draft: &mut Draft<'_>, group: &Rivals) {
-    let Some(most) = group.others.first().map(|other| other.priority) else {
+    let raised = group.raised.first().map(|job| job.priority);
+    let (Some(raised), Some(passed)) = (raised, group.others.first().map(|job| job.priority))
+    else {
         return;
     };
     let mut rise = 0;
     let mut changes: Vec<(JobId, i64)> = Vec::new();
-    // From the lowest on: each comes before the others, and keeps its place among those that are raised.
-    let (mut next, mut below) = (most + 1, i64::MIN);
-    for job in group.raised.iter().rev() {
-        if job.priority > below && below > i64::MIN {
-            next += 1;
+    // From the highest on: each keeps its place among those that are raised.
+    let (mut next, mut above) = (raised.max(passed), raised);
+    for job in &group.raised {
+        if job.priority < above {
+            next = job.priority.max(next - 1);
         }
-        below = job.priority;
-        next = next.max(job.priority);
+        above = job.priority;
         if next > job.priority {
             rise += next - job.priority;
             changes.push((job.id, job.priority - next));
         }
     }
     let count = i64::try_from(group.others.len()).unwrap_or(i64::MAX);
-    let share = (rise + count - 1) / count;
+    // They come after the last of those.
+    let share = ((rise + count - 1) / count).max(passed - next + 1);
     if share > 0 {
         changes.extend(group.others.iter().map(|other| (other.id, share)));
     }

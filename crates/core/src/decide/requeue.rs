@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
+use super::job_limits::Moved;
 use super::target::{self, Item};
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -33,11 +34,12 @@ pub(super) fn requeue(
     target: &JobTarget,
     how: RequeueOptions,
 ) -> Result<Option<Reply>, Refusal> {
+    let mut moved = Moved::default();
     let tally = target::for_each_whole(
         draft,
         (identity, AccessRequest::Requeue),
         target,
-        |draft, item| requeue_item(draft, identity, item, how),
+        |draft, item| requeue_item(draft, identity, item, how, &mut moved),
     )?;
     tally.reply_for_target()
 }
@@ -47,6 +49,7 @@ fn requeue_item(
     identity: &Identity,
     item: Item,
     how: RequeueOptions,
+    moved: &mut Moved,
 ) -> Result<(), Refusal> {
     let hold = how.hold;
     let id = item.record();
@@ -93,7 +96,11 @@ fn requeue_item(
             let hold = hold || job.after_completing == held;
             ending::end(draft, id, End::requeue(job.reason, hold));
         }
-        Phase::Running | Phase::Completing | Phase::Requeueing => {
+        Phase::Completing => {
+            require_room(draft, identity, job, moved)?;
+            ending::end(draft, id, End::requeue(Reason::None, hold));
+        }
+        Phase::Running | Phase::Requeueing => {
             ending::end(draft, id, End::requeue(Reason::None, hold));
         }
         Phase::Ended => {
@@ -122,6 +129,7 @@ fn requeue_item(
                     format!("components of job {id} are still ending"),
                 ));
             }
+            require_room(draft, identity, job, moved)?;
             let others = part.into_iter().flat_map(|part| part.ids().skip(1));
             for other in others {
                 let kept = draft.job(other).map(|job| ending::after_requeue(job, hold));
@@ -149,4 +157,24 @@ fn requeue_item(
         draft.change(id, JobChange::SpecialExit(true));
     }
     Ok(())
+}
+
+/// Refuses to put a job that has ended back into the queue where its user may not submit another (`MaxSubmitJobs`): ended jobs
+/// are not counted. As with updates, an operator may give a job more.
+fn require_room(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    moved: &mut Moved,
+) -> Result<(), Refusal> {
+    if access::may(draft.state, identity, AccessRequest::RaiseTimeLimit) {
+        return Ok(());
+    }
+    match job.het {
+        None => moved.submit(draft.state, job),
+        Some(part) => (part.ids())
+            .filter_map(|id| draft.job(id))
+            .filter(|job| job.state.is_ended())
+            .try_for_each(|job| moved.submit(draft.state, job)),
+    }
 }

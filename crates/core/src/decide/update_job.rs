@@ -341,7 +341,7 @@ fn new_rank(
             if job.hold == Hold::Admin && !admin {
                 return denied("the job is held by an administrator");
             }
-            if priority > priority_unheld(draft, job) && !may(AccessRequest::RaisePriority) {
+            if priority > most_settable(draft, job) && !may(AccessRequest::RaisePriority) {
                 return denied("only an administrator raises a priority");
             }
             return Ok(Some(match job.hold {
@@ -391,10 +391,25 @@ pub(super) fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
         return lowest(draft, scale, job);
     }
     // As of one that waits: what a held job had is not known any more.
-    let mut unheld = Job::single(job.id, job.spec.clone(), job.time_limit, job.submit_time);
-    unheld.partition.clone_from(&job.partition);
-    unheld.priority = 1;
-    lowest(draft, scale, &unheld)
+    lowest(draft, scale, &as_new(job))
+}
+
+/// The highest priority to which a user sets a job's. Of one that has started it is no more than the job would have in the queue,
+/// in each of its partitions: it keeps a priority that is set when it is requeued.
+fn most_settable(draft: &Draft<'_>, job: &Job) -> u32 {
+    let own = priority_unheld(draft, job);
+    match draft.scale().filter(|_| !waits(job)) {
+        None => own,
+        Some(scale) => own.min(lowest(draft, scale, &as_new(job))),
+    }
+}
+
+/// A job as if it had just been submitted, at the time when it was.
+fn as_new(job: &Job) -> Job {
+    let mut new = Job::single(job.id, job.spec.clone(), job.time_limit, job.submit_time);
+    new.partition.clone_from(&job.partition);
+    new.priority = 1;
+    new
 }
 
 fn lowest(draft: &Draft<'_>, scale: &Scale, job: &Job) -> u32 {
@@ -405,7 +420,7 @@ fn lowest(draft: &Draft<'_>, scale: &Scale, job: &Job) -> u32 {
 
 /// What an update does to a priority that was set, where it changes what priorities are made of: it falls by as much as the
 /// one that would be worked out. Else who sets it to what a job has would keep that of a QOS or partition that the job
-/// leaves.
+/// leaves, or of the size that it asked for.
 fn lowered_rank(
     draft: &Draft<'_>,
     identity: &Identity,
@@ -422,8 +437,9 @@ fn lowered_rank(
         Some(_) | None if job.priority_fixed => job.priority,
         Some(_) | None => 0,
     };
-    let are_same = (&spec.qos, &spec.account, &spec.partitions)
-        == (&job.spec.qos, &job.spec.account, &job.spec.partitions);
+    let (old, new) = (&job.spec, spec);
+    let are_same = (&new.qos, &new.account, &new.partitions, &new.ask)
+        == (&old.qos, &old.account, &old.partitions, &old.ask);
     if set == 0 || are_same || access::may(draft.state, identity, AccessRequest::RaisePriority) {
         return rank;
     }

@@ -422,6 +422,56 @@ fn billing_counts_by_weights_and_once_by_factor() {
     assert_eq!(usage.minutes("billing", w.now, 0), 2 * 10 * units / 1000);
 }
 
+/// Jobs that had ended came back to the queue beside those that had been submitted in their place.
+#[test]
+fn jobs_that_have_ended_come_back_within_the_limits_on_those_that_are_submitted() {
+    let requeue = |id: JobId| UserCommand::Requeue {
+        target: target(id),
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    let narrow = || JobSpec {
+        account: Some("narrow".into()),
+        ..spec("x")
+    };
+    let mut w = limited("maxsubmit=2", "maxsubmitpu=2");
+    let ended: Vec<JobId> = (0..4)
+        .map(|_| {
+            let id = w.submit(narrow());
+            w.cancel(1000, target(id));
+            id
+        })
+        .collect();
+    let is_ending = w.submit(narrow());
+    assert!(w.start(is_ending, &[0]));
+    w.cancel(1000, target(is_ending));
+    w.submit(narrow());
+    w.must(1000, requeue(ended[0]));
+    for id in [ended[1], is_ending] {
+        assert_eq!(w.refused(1000, requeue(id)), RefusalCode::AccountingPolicy);
+    }
+    w.must(0, requeue(ended[1]));
+    // Tasks of an array count for those after them in the same command.
+    let mut w = limited("maxsubmit=4", "maxsubmitpu=2");
+    let whole = w.submit(JobSpec {
+        array: array(0, 3, None),
+        ..narrow()
+    });
+    for index in 0..3 {
+        w.must(1000, change(task(whole, index), &|u| u.nice = Some(1)));
+    }
+    w.cancel(1000, target(whole));
+    for _ in 0..3 {
+        w.submit(narrow());
+    }
+    match w.user(1000, requeue(whole)) {
+        Reply::Done { changed, refused } => assert_eq!(changed, 1, "{refused:?}"),
+        other => panic!("{other:?}"),
+    }
+    w.check_replay();
+}
+
 /// What a job keeps for the system on whole nodes it pays for.
 #[test]
 fn cpus_kept_for_the_system_by_a_job_count() {
@@ -482,4 +532,70 @@ fn a_list_of_qos_that_a_coordinator_empties_gives_nothing_more() {
     w.must(0, modify(qos(None, &["low", "high"])));
     w.must(1000, modify(qos(Some('-'), &["high"])));
     w.must(0, modify(qos(Some('-'), &["low"])));
+    // Where nothing is set above, what was added alone is a list.
+    w.must(0, modify(qos(Some('+'), &["low"])));
+    assert_eq!(
+        w.refused(1000, modify(qos(None, &[]))),
+        RefusalCode::AccessDenied
+    );
+}
+
+/// Such a coordinator left the account and came back, or made an association for a partition or under another account, which had all.
+#[test]
+fn new_associations_of_a_coordinator_have_no_more_qos() {
+    let qos = |names: &[&str]| TermsAsk {
+        qos: Some(ListEdit {
+            sign: None,
+            names: names.iter().map(|n| (*n).to_owned()).collect(),
+        }),
+        ..TermsAsk::default()
+    };
+    let mut w = World::new();
+    for name in ["low", "high"] {
+        w.must(0, edit(&[name], AccountsAsk::AddQos(QosAsk::default())));
+    }
+    w.must(0, edit(&["a", "b"], account("")));
+    w.must(0, edit(&["u1000"], users("a", qos(&["low"]))));
+    w.must(0, edit(&["u1000"], users("b", TermsAsk::default())));
+    let coordinator = AccountsAsk::AddCoordinators {
+        accounts: vec!["a".into()],
+    };
+    w.must(0, edit(&["u1000"], coordinator));
+    let leave = AccountsAsk::DeleteUsers {
+        accounts: vec!["a".into()],
+        partitions: Vec::new(),
+    };
+    let in_partition = |terms: TermsAsk| {
+        let mut ask = users("a", terms);
+        if let AccountsAsk::AddUsers { partitions, .. } = &mut ask {
+            partitions.push("short".to_owned());
+        }
+        ask
+    };
+    w.must(1000, edit(&["below"], account("a")));
+    for ask in [
+        leave,
+        in_partition(TermsAsk::default()),
+        users("below", TermsAsk::default()),
+        users("below", qos(&["high"])),
+    ] {
+        let refused = w.refused(1000, edit(&["u1000"], ask));
+        assert_eq!(refused, RefusalCode::AccessDenied);
+    }
+    w.must(1000, edit(&["u1000"], in_partition(qos(&["low"]))));
+    w.must(1000, edit(&["u1000"], users("below", qos(&["low"]))));
+    w.must(1000, edit(&["u1000"], users("a", TermsAsk::default())));
+    // Others have what the account has, as ever.
+    w.must(1000, edit(&["u2000"], users("a", TermsAsk::default())));
+    // The list of an account below, which an operator has set.
+    let list = |names: &[&str]| AccountsAsk::ModifyAccounts {
+        parent: String::new(),
+        description: String::new(),
+        organization: String::new(),
+        terms: qos(names),
+    };
+    w.must(0, edit(&["below"], list(&["low"])));
+    let refused = w.refused(1000, edit(&["below"], list(&[])));
+    assert_eq!(refused, RefusalCode::AccessDenied);
+    w.must(0, edit(&["below"], list(&[])));
 }

@@ -1,7 +1,9 @@
 //! Which priorities users may give their jobs.
 
 use crate::world::{World, config, exit, spec, target};
-use muster_model::command::{AccountsAsk, AccountsEdit, JobUpdate, QosAsk, UserCommand};
+use muster_model::command::{
+    AccountsAsk, AccountsEdit, JobUpdate, PlannedStart, QosAsk, UserCommand,
+};
 use muster_model::ids::JobId;
 use muster_model::job::Hold;
 use muster_model::limits::PRIORITY_TOP;
@@ -301,4 +303,95 @@ fn a_priority_that_is_set_is_bounded_in_each_partition() {
     };
     w.must(1000, moved(id, both));
     assert_eq!(worked_out(&w, id), low);
+}
+
+/// Who asked for many nodes and set the priority to what that makes kept it with one.
+#[test]
+fn a_priority_that_was_set_falls_with_the_size_of_the_job() {
+    let mut config = config();
+    config.order.multifactor = Some(Multifactor {
+        weight_job_size: 10_000,
+        ..Multifactor::default()
+    });
+    let mut w = World::with(config);
+    let wide = || {
+        let mut wide = spec("x");
+        wide.ask.min_nodes = 2;
+        wide.ask.ntasks = Some(4);
+        wide
+    };
+    let usual = w.submit(spec("x"));
+    let usual = worked_out(&w, usual);
+    let narrow = |priority| JobUpdate {
+        ask: Some(spec("x").ask.clone()),
+        priority,
+        ..JobUpdate::default()
+    };
+    let id = w.submit(wide());
+    let high = worked_out(&w, id);
+    assert!(high > usual + 1000, "{high} {usual}");
+    w.must(1000, priority(id, high));
+    w.must(1000, moved(id, narrow(None)));
+    assert_eq!(worked_out(&w, id), usual);
+    let id = w.submit(wide());
+    w.must(1000, moved(id, narrow(Some(high))));
+    assert_eq!(worked_out(&w, id), usual);
+    // An operator's stays.
+    let id = w.submit(wide());
+    w.must(0, moved(id, narrow(Some(high))));
+    assert_eq!(worked_out(&w, id), high);
+    w.check_replay();
+}
+
+/// A job that had started in the better of its partitions, and whose priority was set to what it had there, had that in all when it was
+/// requeued.
+#[test]
+fn a_priority_that_is_set_while_a_job_runs_is_bounded_as_in_the_queue() {
+    let mut w = with_express();
+    let both = || JobSpec {
+        partitions: vec!["short".into(), "batch".into()],
+        ..spec("x")
+    };
+    let low = w.submit(spec("x"));
+    let low = worked_out(&w, low);
+    let id = w.submit(both());
+    let mut alloc = w.alloc(id, &[0], 1);
+    alloc.partition = "short".into();
+    assert_eq!(w.plan(vec![PlannedStart { job: id, alloc }]), 1);
+    let high = w.job(id).priority;
+    assert!(high > low, "{high} {low}");
+    let refused = w.refused(1000, priority(id, high));
+    assert_eq!(refused, RefusalCode::AccessDenied);
+    w.must(1000, priority(id, low));
+    assert_eq!(w.job(id).priority, low);
+}
+
+/// Each job that was put on top got one more than the first of its owner's: in turns they came before everybody's.
+#[test]
+fn jobs_on_top_come_before_nobody_elses() {
+    let mut config = config();
+    config.scheduler_parameters = vec!["enable_user_top".into()];
+    config.order.multifactor = Some(Multifactor {
+        weight_partition: 1000,
+        ..Multifactor::default()
+    });
+    let mut w = World::with(config);
+    let other = w.try_submit(7, spec("x")).expect("accepted");
+    let ids: Vec<JobId> = (0..3).map(|_| w.submit(spec("x"))).collect();
+    let most = worked_out(&w, ids[0]);
+    let top = |id| UserCommand::Top { target: target(id) };
+    for round in 0..12 {
+        let first = ids[2 - round % 3];
+        w.must(1000, top(first));
+        let of = |id: &JobId| worked_out(&w, *id);
+        assert_eq!(of(&first), most);
+        assert!(ids.iter().all(|id| *id == first || of(id) < most));
+        // What is first stays as it is.
+        let before: Vec<u32> = ids.iter().map(of).collect();
+        w.must(1000, top(first));
+        let after: Vec<u32> = ids.iter().map(|id| worked_out(&w, *id)).collect();
+        assert_eq!(before, after);
+    }
+    assert_eq!(worked_out(&w, other), most);
+    w.check_replay();
 }

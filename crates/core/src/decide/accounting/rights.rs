@@ -7,7 +7,7 @@ use super::{Records, parent_or_root};
 use crate::policy::access;
 use crate::state::State;
 use muster_model::account_limits::Limits;
-use muster_model::accounts::{ROOT, Terms, User};
+use muster_model::accounts::{NORMAL, QosDelta, ROOT, Terms, User};
 use muster_model::command::{AccountsAsk, AccountsEdit, Identity, TermsAsk};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -44,7 +44,9 @@ pub(super) fn check(
                     Some(above) => asker.require_account(request, above)?,
                     None => asker.require(request)?,
                 }
-                asker.check_terms(above.unwrap_or(ROOT), terms)
+                let above = above.unwrap_or(ROOT);
+                asker.check_list_of_account(name, above, terms)?;
+                asker.check_terms(above, terms)
             })
         }
         AccountsAsk::AddUsers {
@@ -53,7 +55,7 @@ pub(super) fn check(
             admin_level,
             terms,
             wckeys,
-            ..
+            partitions,
         } => {
             asker.check_level(admin_level)?;
             if wckeys.keys.is_some() || wckeys.default.is_some() {
@@ -65,8 +67,12 @@ pub(super) fn check(
             if !default_account.is_empty() && moves {
                 asker.require(AccessRequest::ModifyUserDefaults)?;
             }
-            let new = added_to(accounts, default_account);
-            asker.require_terms(AccessRequest::AddUsers, new, terms)
+            let mut new = added_to(accounts, default_account);
+            asker.require_terms(AccessRequest::AddUsers, new.clone(), terms)?;
+            match asker.is_about_asker(&edit.names) {
+                true => new.try_for_each(|account| asker.check_own(account, partitions, terms)),
+                false => Ok(()),
+            }
         }
         AccountsAsk::ModifyUsers {
             accounts,
@@ -109,6 +115,9 @@ pub(super) fn check(
                     let coordinated = gone.coordinates.iter();
                     asker.require_accounts(AccessRequest::DeleteCoordinators, coordinated)?;
                 }
+            }
+            if asker.is_about_asker(std::slice::from_ref(name)) {
+                (left.iter()).try_for_each(|account| asker.check_own_left(name, account))?;
             }
             asker.require_accounts(request, left.into_iter())
         }),
@@ -237,30 +246,130 @@ impl<'a> Asker<'a> {
         let Some(known) = all.user(user) else {
             return Ok(());
         };
-        let allows = |terms: &Terms, qos: &String| match &terms.qos {
-            Some(list) => list.contains(qos),
-            None if terms.qos_delta.more.contains(qos) => true,
-            None if terms.qos_delta.less.contains(qos) => false,
-            None => all.allows_qos(account, "", "", qos),
-        };
-        let own = self.identity.user.as_str();
         let of_partitions = known.partitions.get(account);
         let of_partitions = of_partitions.into_iter().flat_map(|parts| parts.values());
         for before in known.accounts.get(account).into_iter().chain(of_partitions) {
             let mut after = before.clone();
             super::set_terms(&mut after, ask);
-            let gained = |qos: &&String| allows(&after, qos) && !allows(before, qos);
-            let beyond = |qos: &&String| gained(qos) && !all.allows_qos(account, own, "", qos);
-            if let Some(qos) = all.qos.keys().find(beyond) {
-                return Err(Refusal::new(
-                    RefusalCode::AccessDenied,
-                    format!(
-                        "{user} would get QOS {qos} of account {account}, which {own} does not have to give"
-                    ),
-                ));
-            }
+            self.check_gain(user, account, before, &after)?;
         }
         Ok(())
+    }
+
+    /// Whether one of the names is that of the user who asks.
+    fn is_about_asker(&self, names: &[String]) -> bool {
+        let own = self.identity.user.to_lowercase();
+        names.iter().any(|name| name.to_lowercase() == own)
+    }
+
+    /// Whether the user who asks may have a QOS in an account: as the nearest account upwards says that the user is in.
+    fn has(&self, account: &str, qos: &str) -> bool {
+        let (all, own) = (&self.state.accounts, self.identity.user.as_str());
+        let known = all.user(own);
+        let is_in = |name: &&str| known.is_some_and(|user| user.is_in(name));
+        let nearest = all.upwards(account).find(is_in).unwrap_or(account);
+        let of_partitions = known
+            .filter(|user| !user.accounts.contains_key(nearest))
+            .and_then(|user| user.partitions.get(nearest));
+        match of_partitions {
+            None => all.allows_qos(nearest, own, "", qos),
+            Some(parts) => {
+                let mut names = parts.keys();
+                names.any(|partition| all.allows_qos(nearest, own, partition, qos))
+            }
+        }
+    }
+
+    /// Refuses a change of what an association or an account under `account` says of QOS, if it adds one that the user who asks does not
+    /// have.
+    fn check_gain(
+        &self,
+        who: &str,
+        account: &str,
+        before: &Terms,
+        after: &Terms,
+    ) -> Result<(), Refusal> {
+        let all = &self.state.accounts;
+        let inherited = all.qos_list_of_account(account);
+        let allows = |terms: &Terms, qos: &String| match (&terms.qos, &inherited) {
+            (Some(list), _) => list.contains(qos),
+            (None, _) if terms.qos_delta.more.contains(qos) => true,
+            (None, _) if terms.qos_delta.less.contains(qos) => false,
+            (None, Some(list)) => list.contains(qos),
+            // Where nothing is set, all may be had; what is added alone is a list.
+            (None, None) => terms.qos_delta == QosDelta::default() || qos == NORMAL,
+        };
+        let is_gained = |qos: &&String| allows(after, qos) && !allows(before, qos);
+        let beyond = |qos: &&String| is_gained(qos) && !self.has(account, qos);
+        match all.qos.keys().find(beyond) {
+            None => Ok(()),
+            Some(qos) => {
+                let own = &self.identity.user;
+                Err(Refusal::new(
+                    RefusalCode::AccessDenied,
+                    format!(
+                        "{who} would get QOS {qos} of account {account}, which {own} does not have to give"
+                    ),
+                ))
+            }
+        }
+    }
+
+    /// A coordinator's new association, for another partition or under another account, has no more QOS than the one that the
+    /// coordinator has.
+    fn check_own(
+        &self,
+        account: &str,
+        partitions: &[String],
+        ask: &TermsAsk,
+    ) -> Result<(), Refusal> {
+        let own = self.identity.user.as_str();
+        let known = self.state.accounts.user(own);
+        let is_there = known.is_some_and(|user| user.accounts.contains_key(account));
+        if access::may(self.state, self.identity, AccessRequest::ModifyUserTerms)
+            || partitions.is_empty() && is_there
+        {
+            return Ok(());
+        }
+        let none = Terms {
+            qos: Some(Vec::new()),
+            ..Terms::default()
+        };
+        let mut after = Terms::default();
+        super::set_terms(&mut after, ask);
+        self.check_gain(own, account, &none, &after)
+    }
+
+    /// A coordinator keeps associations of its own that have fewer QOS than their account, to which it could come back with all.
+    fn check_own_left(&self, user: &str, account: &str) -> Result<(), Refusal> {
+        if access::may(self.state, self.identity, AccessRequest::ModifyUserTerms) {
+            return Ok(());
+        }
+        let Some(known) = self.state.accounts.user(user) else {
+            return Ok(());
+        };
+        let of_partitions = known.partitions.get(account);
+        let of_partitions = of_partitions.into_iter().flat_map(|parts| parts.values());
+        let mut each = known.accounts.get(account).into_iter().chain(of_partitions);
+        each.try_for_each(|before| self.check_gain(user, account, before, &Terms::default()))
+    }
+
+    /// The list of an account that a change empties is that of the one above.
+    fn check_list_of_account(
+        &self,
+        account: &str,
+        above: &str,
+        ask: &TermsAsk,
+    ) -> Result<(), Refusal> {
+        if access::may(self.state, self.identity, AccessRequest::ModifyUserTerms) {
+            return Ok(());
+        }
+        let Some(known) = self.state.accounts.accounts.get(account) else {
+            return Ok(());
+        };
+        let mut after = known.terms.clone();
+        super::set_terms(&mut after, ask);
+        self.check_gain(account, above, &known.terms, &after)
     }
 
     /// What a coordinator sets for an association of this account, or of an account under it, is within what the account
