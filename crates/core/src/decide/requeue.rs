@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
+use super::job_limits::Moved;
 use super::target::{self, Item};
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -33,11 +34,12 @@ pub(super) fn requeue(
     target: &JobTarget,
     how: RequeueOptions,
 ) -> Result<Option<Reply>, Refusal> {
+    let mut moved = Moved::default();
     let tally = target::for_each_whole(
         draft,
         (identity, AccessRequest::Requeue),
         target,
-        |draft, item| requeue_item(draft, identity, item, how),
+        |draft, item| requeue_item(draft, identity, item, how, &mut moved),
     )?;
     tally.reply_for_target()
 }
@@ -47,6 +49,7 @@ fn requeue_item(
     identity: &Identity,
     item: Item,
     how: RequeueOptions,
+    moved: &mut Moved,
 ) -> Result<(), Refusal> {
     let hold = how.hold;
     let id = item.record();
@@ -94,6 +97,7 @@ fn requeue_item(
             ending::end(draft, id, End::requeue(job.reason, hold));
         }
         Phase::Running | Phase::Completing | Phase::Requeueing => {
+            submit_again(draft, identity, job, moved)?;
             ending::end(draft, id, End::requeue(Reason::None, hold));
         }
         Phase::Ended => {
@@ -122,6 +126,7 @@ fn requeue_item(
                     format!("components of job {id} are still ending"),
                 ));
             }
+            submit_again(draft, identity, job, moved)?;
             let others = part.into_iter().flat_map(|part| part.ids().skip(1));
             for other in others {
                 let kept = draft.job(other).map(|job| ending::after_requeue(job, hold));
@@ -148,5 +153,28 @@ fn requeue_item(
     if how.special_exit {
         draft.change(id, JobChange::SpecialExit(true));
     }
+    Ok(())
+}
+
+/// Refuses to put a job back for which there is no room under the limits on jobs that are submitted: these count jobs that wait
+/// or run, which it did no more if it had ended, or components of it. Operators pass, as with other changes.
+fn submit_again(
+    draft: &Draft<'_>,
+    identity: &Identity,
+    job: &Job,
+    moved: &mut Moved,
+) -> Result<(), Refusal> {
+    let state = draft.state;
+    if access::may(state, identity, AccessRequest::RaiseTimeLimit) {
+        return Ok(());
+    }
+    let is_ended = |job: &&Job| matches!(job.phase(), Phase::Completing | Phase::Ended);
+    let others = job.het.into_iter().flat_map(|part| part.ids().skip(1));
+    let others = others.filter_map(|id| draft.job(id));
+    let mut with = moved.clone();
+    for ended in std::iter::once(job).chain(others).filter(is_ended) {
+        with.submit(state, ended)?;
+    }
+    *moved = with;
     Ok(())
 }
