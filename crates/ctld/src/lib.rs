@@ -42,6 +42,7 @@ mod quota;
 mod rate_limit;
 pub mod recover;
 mod replica;
+mod replica_feed;
 pub mod reply;
 mod run;
 mod server;
