@@ -1,9 +1,9 @@
 //! Messages between the controller's threads.
 
+use crate::backlog::WaitingBytes;
 use crate::outbox::Outbox;
 use crate::peer::Place;
 use crate::program_settings::ProgramSettings;
-use crate::replica_feed::WaitingBytes;
 use crate::reply::ReplyTo;
 use minicbor::bytes::ByteVec;
 use muster_core::event::Event;

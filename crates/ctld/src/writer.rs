@@ -11,6 +11,7 @@ pub(crate) mod joining;
 mod nodes;
 mod orders;
 mod queue;
+mod replica_feed;
 mod retry;
 mod room;
 #[cfg(test)]
@@ -26,7 +27,6 @@ use crate::keys::Keys;
 use crate::mail::{Link, ToLink, ToReplica, ToWriter};
 use crate::network::NodeAddresses;
 use crate::quarantine::Quarantine;
-use crate::replica_feed::ReplicaFeed;
 use crate::reply::ReplyTo;
 use crate::stats::Stats;
 use crate::watchdog::{Doing, Pulse};
@@ -57,6 +57,7 @@ pub use nodes::node_command;
 use orders::Grants;
 pub use orders::addresses;
 use queue::{Charge, Cost, Queue};
+use replica_feed::ReplicaFeed;
 
 /// Messages taken into one turn at most.
 const TURN_MESSAGES_MAX: usize = 4096;
@@ -653,8 +654,8 @@ impl Writer {
                 true => 0,
                 false => self.batch.bytes() as u64,
             };
-            let batch = (turn.events, turn.notes);
-            self.replica.batch(first, bytes, batch, &self.pulse);
+            self.replica
+                .batch(first, bytes, turn.events, turn.notes, &self.pulse);
             self.stats.set_durable(self.log.last_position());
         }
         // From here on the turn is durable and every later read sees it.
