@@ -19,8 +19,6 @@ const CHUNK: usize = 32 << 10;
 const ROOM: usize = 4 * CHUNK;
 /// How long a record may take to come whole while its owner has no room for more.
 const PART_MAX: Duration = Duration::from_secs(30);
-/// A connection without room looks for some this often.
-const ROOM_LOOK: Duration = Duration::from_millis(200);
 /// How long the other host may take to end a connection that has ended on this one.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 
@@ -55,22 +53,20 @@ impl KeptBytes {
         }
     }
 
-    /// Whether there is room for what is read at a time.
-    fn has_room(&self) -> bool {
-        let count = self.count.as_ref();
-        count.is_none_or(|count| count.check(ROOM).is_ok())
-    }
-
-    /// Waits until there is room. A part of a record that is too old is ended instead: those of an owner would keep each other
-    /// from coming whole.
+    /// Waits until there is room for what is read at a time. A part of a record that is too old is ended instead: those of an
+    /// owner would keep each other from coming whole.
     async fn wait_for_room(&self, part_max: Duration) -> io::Result<()> {
-        while !self.has_room() {
-            if self.part_since.is_some_and(|at| at.elapsed() >= part_max) {
-                return Err(no_room());
-            }
-            tokio::time::sleep(ROOM_LOOK).await;
-        }
-        Ok(())
+        let Some(count) = &self.count else {
+            return Ok(());
+        };
+        let room = count.wait_for_room(ROOM);
+        let Some(since) = self.part_since else {
+            room.await;
+            return Ok(());
+        };
+        let left = part_max.saturating_sub(since.elapsed());
+        let come = tokio::time::timeout(left, room).await;
+        come.map_err(|_| no_room())
     }
 
     /// Counts as many as are kept now.
@@ -468,7 +464,9 @@ mod tests {
         // Another waits, and goes on once there is room.
         let (mut other_tcp, mut other_end, second, other_last) =
             part(&listener, &count, PART_MAX).await;
-        tokio::time::sleep(ROOM_LOOK / 4).await;
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
         assert!(count.own() < 110_000 + 65_536 && !second.is_finished());
         count.give_back(110_000);
         let mut read = vec![0; 30_000];
@@ -484,8 +482,9 @@ mod tests {
     /// Connections were ended that would have gone beyond the bound, and those went on that had taken the room.
     #[tokio::test]
     async fn parts_that_do_not_come_whole_end_where_others_need_room() {
+        // One part leaves room to read on, and two do not.
         let count = ByteCount::new(ByteBounds {
-            own: ROOM + 20_000,
+            own: ROOM + 40_000,
             all: 10 * ROOM,
             few: 1000,
         });

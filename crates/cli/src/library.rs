@@ -18,6 +18,7 @@ use muster_model::spec::ExecContext;
 use muster_proto::acct::{AcctJob, AcctQuery};
 use muster_proto::client::{JobFilter, ReservationsAnswer};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// What qsub with these arguments asks the controller for. Nothing is read from standard input: the arguments name a program.
 ///
@@ -203,6 +204,43 @@ pub fn accounting(client: &mut Client, id: JobId) -> Result<Vec<AcctJob>, Connec
     query::accounting(client, query).map(|(jobs, ..)| jobs)
 }
 
+/// Looks at jobs that are waited for, at growing intervals.
+#[derive(Debug)]
+pub struct Looks {
+    pause: Duration,
+    until: Option<Instant>,
+}
+
+impl Looks {
+    /// Between the first two looks.
+    const SHORTEST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    /// Looks until that time, or for ever.
+    pub fn until(until: Option<Instant>) -> Looks {
+        Looks {
+            pause: Looks::SHORTEST,
+            until,
+        }
+    }
+
+    /// Waits for the next look; false if the time is over.
+    pub fn wait(&mut self) -> bool {
+        let pause = self.next_pause(Instant::now());
+        pause.map(std::thread::sleep).is_some()
+    }
+
+    fn next_pause(&mut self, now: Instant) -> Option<Duration> {
+        let left = self.until.map(|until| until.saturating_duration_since(now));
+        if left == Some(Duration::ZERO) {
+            return None;
+        }
+        let pause = left.map_or(self.pause, |left| left.min(self.pause));
+        self.pause = (self.pause * 2).min(Looks::LONGEST);
+        Some(pause)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,5 +265,19 @@ mod tests {
         assert_eq!(names.partition("all.q"), None);
         let mapped = QueueNames(Mapping::parse("queue all.q short\n", "sge.conf").0);
         assert_eq!(mapped.partition("all.q"), Some("short"));
+    }
+
+    #[test]
+    fn looks_at_jobs_become_rarer_and_end_in_time() {
+        let now = Instant::now();
+        let ms = Duration::from_millis;
+        let mut looks = Looks::until(None);
+        let pauses: Vec<Duration> = (0..8).map_while(|_| looks.next_pause(now)).collect();
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000, 1000].map(ms));
+        let mut looks = Looks::until(Some(now + ms(50)));
+        assert_eq!(looks.next_pause(now), Some(ms(20)));
+        assert_eq!(looks.next_pause(now + ms(20)), Some(ms(30)));
+        assert_eq!(looks.next_pause(now + ms(50)), None);
+        assert_eq!(looks.next_pause(now + ms(60)), None);
     }
 }

@@ -7,6 +7,7 @@ pub mod accounted;
 mod accounting;
 mod answer;
 mod audit;
+mod backlog;
 mod changes;
 pub mod clock;
 mod configuration;

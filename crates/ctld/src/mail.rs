@@ -1,5 +1,6 @@
 //! Messages between the controller's threads.
 
+use crate::backlog::WaitingBytes;
 use crate::outbox::Outbox;
 use crate::peer::Place;
 use crate::program_settings::ProgramSettings;
@@ -189,6 +190,8 @@ pub enum ToReplica {
         events: Arc<Vec<Event>>,
         /// The part of the configuration that only listings show.
         notes: Vec<Note>,
+        /// Bytes that count as waiting until all of this is applied.
+        counted: WaitingBytes,
     },
     /// A read.
     Query {
@@ -258,6 +261,8 @@ pub enum ToReplica {
         job: JobId,
         /// What.
         text: String,
+        /// Bytes that count as waiting until it is passed on.
+        counted: WaitingBytes,
     },
     /// The writer wants a copy of the state as of the last batch.
     Copy {

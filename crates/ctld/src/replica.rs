@@ -185,10 +185,12 @@ impl Replica {
                 bytes,
                 events,
                 notes,
+                counted,
             } => {
                 self.follow(first, &events)?;
                 self.snapshots.add(events.len() as u64, bytes);
                 notes.iter().for_each(|note| self.state.note(note));
+                drop(counted);
                 self.write_snapshot_if_due();
             }
             ToReplica::Copy { answer } => drop(answer.send(Box::new(self.state.clone()))),
@@ -260,7 +262,7 @@ impl Replica {
             } => {
                 let _ = answer.send(self.compare(&cluster, &pairs));
             }
-            ToReplica::Tell { job, text } => self.waiting.tell_holder(job, &text),
+            ToReplica::Tell { job, text, .. } => self.waiting.tell_holder(job, &text),
             ToReplica::Config(config) => self.config = *config,
             ToReplica::Programs(settings) => self.programs.configure(*settings),
             ToReplica::Batch { .. } | ToReplica::Copy { .. } | ToReplica::Stop => {}

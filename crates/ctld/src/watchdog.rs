@@ -37,7 +37,7 @@ pub enum Doing {
     Applying,
     /// Answering a query.
     Answering,
-    /// Waiting for accounting to take rows, which may wait for a disk.
+    /// Waiting for accounting to take rows, which may wait for a disk, or for the replica, which may wait for accounting.
     Handing,
     /// Serving connections.
     Serving,
@@ -69,7 +69,7 @@ impl Doing {
             Doing::Rebuilding => "rebuilding its state",
             Doing::Applying => "applying durable events",
             Doing::Answering => "answering a query",
-            Doing::Handing => "handing rows to accounting",
+            Doing::Handing => "handing on what has happened",
             Doing::Serving => "serving connections",
         }
     }
@@ -107,9 +107,13 @@ impl Pulse {
         self.doing.store(doing as u8, Ordering::Release);
     }
 
-    /// The thread begins another activity; the time counts from now.
+    /// The thread begins another activity of the same piece of work. If it waited, the time counts from now.
     pub(crate) fn goes_on(&self, doing: Doing) {
-        self.doing.store(doing as u8, Ordering::Release);
+        let before = Doing::ALL.get(usize::from(self.doing.load(Ordering::Acquire)));
+        match before.is_some_and(|before| before.may_wait()) && !doing.may_wait() {
+            true => self.begin(doing),
+            false => self.doing.store(doing as u8, Ordering::Release),
+        }
     }
 
     /// The thread waits for work.
@@ -251,6 +255,13 @@ mod tests {
             None,
             "it may wait for accounting"
         );
+        // How long it waited does not count as work afterwards.
+        let begun = pulse.since_ms.load(Ordering::Relaxed);
+        while pulse.begun.elapsed() < Duration::from_millis(begun + 1) {
+            std::thread::yield_now();
+        }
+        pulse.goes_on(Doing::Applying);
+        assert!(pulse.since_ms.load(Ordering::Relaxed) > begun);
         pulse.rest();
         assert_eq!(pulse.busy(), None);
     }

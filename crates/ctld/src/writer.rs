@@ -11,6 +11,7 @@ pub(crate) mod joining;
 mod nodes;
 mod orders;
 mod queue;
+mod replica_feed;
 mod retry;
 mod room;
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub use nodes::node_command;
 use orders::Grants;
 pub use orders::addresses;
 use queue::{Charge, Cost, Queue};
+use replica_feed::ReplicaFeed;
 
 /// Messages taken into one turn at most.
 const TURN_MESSAGES_MAX: usize = 4096;
@@ -68,7 +70,7 @@ const FULL_RETRY: Duration = Duration::from_millis(200);
 pub struct Writer {
     engine: Engine,
     log: Box<dyn Log>,
-    replica: Sender<ToReplica>,
+    replica: ReplicaFeed,
     links: HashMap<NodeIdx, Link>,
     /// The connection of each node whose hello was decided last. It is known here before its link takes over, which
     /// waits for the commit: the loss of an older connection may be reported in the same turn.
@@ -179,7 +181,7 @@ impl Writer {
         Writer {
             engine: Engine::new(parts.state),
             log: parts.log,
-            replica: parts.replica,
+            replica: ReplicaFeed::new(parts.replica),
             links: HashMap::new(),
             generations: HashMap::new(),
             settings: NodeSettings::default(),
@@ -366,7 +368,7 @@ impl Writer {
         self.links
             .values()
             .for_each(|link| drop(link.send.send(ToLink::Stop(nodes))));
-        let _ = self.replica.send(ToReplica::Stop);
+        self.replica.stop();
         After::Stop
     }
 
@@ -648,16 +650,12 @@ impl Writer {
         let orders = turn.effects;
         if !turn.events.is_empty() || !turn.notes.is_empty() {
             let first = self.log.last_position() + 1 - turn.events.len() as Position;
-            let batch = ToReplica::Batch {
-                first,
-                bytes: match turn.events.is_empty() {
-                    true => 0,
-                    false => self.batch.bytes() as u64,
-                },
-                events: Arc::new(turn.events),
-                notes: turn.notes,
+            let bytes = match turn.events.is_empty() {
+                true => 0,
+                false => self.batch.bytes() as u64,
             };
-            let _ = self.replica.send(batch);
+            self.replica
+                .batch(first, bytes, turn.events, turn.notes, &self.pulse);
             self.stats.set_durable(self.log.last_position());
         }
         // From here on the turn is durable and every later read sees it.

@@ -5,6 +5,7 @@ use crate::error::{Code, Error};
 use crate::job::{self, End, Name, Ps, Status};
 use crate::template::{Tasks, Template};
 use muster_cli::connect::Client;
+use muster_cli::library::Looks;
 use muster_conf::endpoint;
 use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
 use muster_model::index_set::IndexSet;
@@ -13,8 +14,6 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at jobs that are waited for: the first, and the longest.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// How long a controller that restarts is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Tasks of one bulk job.
@@ -354,8 +353,7 @@ pub fn wait(job: &str, timeout: libc::c_long) -> Result<(Name, End, Vec<String>)
         ANY => None,
         name => Some(Name::parse(name)?),
     };
-    let until = until(timeout);
-    let mut pause = LOOKS.0;
+    let mut looks = Looks::until(until(timeout));
     loop {
         let names = in_session(|session| match named {
             Some(name) => session.jobs.get(&name).copied().into_iter().collect(),
@@ -372,7 +370,7 @@ pub fn wait(job: &str, timeout: libc::c_long) -> Result<(Name, End, Vec<String>)
             }
             continue;
         }
-        sleep(&mut pause, until)?;
+        wait_to_look(&mut looks)?;
     }
 }
 
@@ -387,15 +385,11 @@ fn first_end(names: &[Name]) -> Result<Option<(Name, End, Vec<String>)>, Error> 
     Ok(None)
 }
 
-/// Waits a little longer each time.
-fn sleep(pause: &mut Duration, until: Option<Instant>) -> Result<(), Error> {
-    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    if left == Some(Duration::ZERO) {
-        return Err(Code::ExitTimeout.into());
+fn wait_to_look(looks: &mut Looks) -> Result<(), Error> {
+    match looks.wait() {
+        true => Ok(()),
+        false => Err(Code::ExitTimeout.into()),
     }
-    std::thread::sleep(left.map_or(*pause, |left| left.min(*pause)));
-    *pause = (*pause * 2).min(LOOKS.1);
-    Ok(())
 }
 
 /// Waits until jobs have ended; with `dispose` they are no longer the session's then.
@@ -412,9 +406,8 @@ pub fn synchronize(jobs: &[String], timeout: libc::c_long, dispose: bool) -> Res
                 .collect::<Result<_, _>>()?
         }
     };
-    let until = until(timeout);
+    let mut looks = Looks::until(until(timeout));
     let mut left = names.clone();
-    let mut pause = LOOKS.0;
     loop {
         let mut client = connect()?;
         let mut waiting = Vec::new();
@@ -428,7 +421,7 @@ pub fn synchronize(jobs: &[String], timeout: libc::c_long, dispose: bool) -> Res
         }
         left = waiting;
         drop(client);
-        sleep(&mut pause, until)?;
+        wait_to_look(&mut looks)?;
     }
     if dispose {
         in_session(|session| session.jobs.retain(|own| !names.contains(own)))?;

@@ -8,6 +8,7 @@ use crate::submission::{self, ArrayAsk};
 use crate::values::AttributeMap;
 use crate::{abi, machines};
 use muster_cli::connect::Client;
+use muster_cli::library::Looks;
 use muster_conf::endpoint;
 use muster_model::command::{JobSelection, JobTarget, Reply, SignalScope, UserCommand};
 use muster_model::index_set::IndexSet;
@@ -15,8 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at jobs that are waited for: the first, and the longest.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 /// How long a controller that restarts is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -496,8 +495,7 @@ pub fn wait(
     if all.is_empty() {
         return Err(DrmaaError::argument("there are no jobs to wait for"));
     }
-    let until = until(timeout)?;
-    let mut pause = LOOKS.0;
+    let mut looks = Looks::until(until(timeout)?);
     let mut there: Vec<SessionJob> = Vec::new();
     let mut left = all.to_vec();
     loop {
@@ -526,7 +524,10 @@ pub fn wait(
             return Ok(there);
         }
         left = waiting;
-        sleep(&mut pause, until)?;
+        if !looks.wait() {
+            let text = "the time ran out first";
+            return Err(DrmaaError::new(DrmaaCode::Timeout, text));
+        }
     }
 }
 
@@ -565,18 +566,6 @@ fn until(timeout: i64) -> Result<Option<Instant>, DrmaaError> {
         ))
     })?;
     Ok(Instant::now().checked_add(Duration::from_secs(seconds)))
-}
-
-/// Waits a little longer each time.
-fn sleep(pause: &mut Duration, until: Option<Instant>) -> Result<(), DrmaaError> {
-    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    if left == Some(Duration::ZERO) {
-        let text = "the time ran out first";
-        return Err(DrmaaError::new(DrmaaCode::Timeout, text));
-    }
-    std::thread::sleep(left.map_or(*pause, |left| left.min(*pause)));
-    *pause = (*pause * 2).min(LOOKS.1);
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,11 +6,13 @@ use super::jobs::no_job;
 use crate::listing::context::{Ctx, uid_of};
 use crate::listing::document::Writer;
 use crate::listing::job::JobRow;
+use crate::listing::query::{self, Jobs};
 use crate::listing::states::{self, JobStateFilter};
 use crate::listing::text::collect;
-use crate::listing::{job_document, job_names, query};
+use crate::listing::{job_document, job_names};
 use crate::why;
-use muster_model::job::{ArrayRole, JobState};
+use muster_model::job::{ArrayRole, Job, JobState};
+use muster_model::listing_codec::CompactListing;
 use muster_model::time::Timestamp;
 use muster_proto::client::JobFilter;
 use std::cmp::Reverse;
@@ -36,19 +38,27 @@ struct QueueRequest {
 pub(super) fn queue(call: &mut Call<'_>) -> Outcome {
     let QueueRequest { filter, limit } = wanted(&call.query)?;
     let mut ctx = call.context();
-    let jobs = call.ask(|client| query::jobs(client, &mut ctx, filter))?;
-    let rows = jobs
-        .jobs
+    let user = call.caller.user.clone();
+    let mut jobs = Jobs::default();
+    let mut chosen = ChosenJobs::new(limit);
+    let mut counts = ListedCounts::default();
+    call.ask(|client| {
+        let look = |part: CompactListing, jobs: &mut Jobs, ctx: &Ctx| {
+            for job in part.into_jobs() {
+                if ctx.partition(&job.partition).is_some_and(|p| p.hidden) {
+                    continue;
+                }
+                counts.add(&JobRow::new(&job, jobs.array_of(&job)), &user);
+                chosen.add(job, ctx);
+            }
+        };
+        query::jobs_in_parts(client, &mut ctx, filter, &mut jobs, look)
+    })?;
+    let (listed, left_out) = chosen.finish(&ctx);
+    let rows: Vec<JobRow<'_>> = listed
         .iter()
-        .map(|job| JobRow::new(job, jobs.array_of(job)));
-    let is_hidden = |row: &JobRow<'_>| ctx.partition(&row.job.partition).is_some_and(|p| p.hidden);
-    let mut rows: Vec<JobRow<'_>> = rows.filter(|row| !is_hidden(row)).collect();
-    let counts = ListedCounts::of(&rows, &call.caller.user);
-    let left_out = rows.len().saturating_sub(limit);
-    if left_out > 0 && limit > 0 {
-        rows.sort_by_cached_key(|row| rank(row, &ctx));
-    }
-    rows.truncate(limit);
+        .map(|job| JobRow::new(job, jobs.array_of(job)))
+        .collect();
     Ok(call.document(&ctx, |w| {
         w.list("jobs", |w| {
             for row in &rows {
@@ -109,6 +119,52 @@ fn wanted(query: &[(String, String)]) -> Result<QueueRequest, CallFailure> {
     // Counts have no use for when jobs start, which may have to be waited for.
     wanted.filter.starts &= wanted.limit > 0;
     Ok(wanted)
+}
+
+/// The jobs of an answer. While they come, not many more are kept than it may have.
+struct ChosenJobs {
+    limit: usize,
+    jobs: Vec<Job>,
+    left_out: usize,
+}
+
+impl ChosenJobs {
+    /// This many more, or twice the limit, are kept before the last of them in order are left out.
+    const MORE: usize = 4096;
+
+    fn new(limit: usize) -> ChosenJobs {
+        ChosenJobs {
+            limit,
+            jobs: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    fn add(&mut self, job: Job, ctx: &Ctx) {
+        if self.limit == 0 {
+            self.left_out += 1;
+            return;
+        }
+        self.jobs.push(job);
+        if self.jobs.len() >= self.limit + self.limit.max(ChosenJobs::MORE) {
+            self.leave_out(ctx);
+        }
+    }
+
+    fn leave_out(&mut self, ctx: &Ctx) {
+        self.jobs
+            .sort_by_cached_key(|job| rank(&JobRow::new(job, None), ctx));
+        self.left_out += self.jobs.len().saturating_sub(self.limit);
+        self.jobs.truncate(self.limit);
+    }
+
+    /// The jobs, in order if not all fit, and how many are left out.
+    fn finish(mut self, ctx: &Ctx) -> (Vec<Job>, usize) {
+        if self.left_out > 0 || self.jobs.len() > self.limit {
+            self.leave_out(ctx);
+        }
+        (self.jobs, self.left_out)
+    }
 }
 
 /// The order of jobs of which not all fit: those that run, those that start soonest, those that ended last.
@@ -187,36 +243,32 @@ struct PartitionJobs {
 
 /// How many jobs there are, of those that the filter chooses, whether they fit or not.
 #[derive(Debug, Default, PartialEq)]
-struct ListedCounts<'a> {
+struct ListedCounts {
     states: BTreeMap<&'static str, u64>,
     /// Why jobs wait.
     reasons: BTreeMap<&'static str, u64>,
-    partitions: BTreeMap<&'a str, PartitionJobs>,
+    partitions: BTreeMap<String, PartitionJobs>,
     /// Jobs of the user who asks that have not ended.
     own: u64,
 }
 
-impl<'a> ListedCounts<'a> {
-    fn of(rows: &[JobRow<'a>], user: &str) -> ListedCounts<'a> {
-        let mut counts = ListedCounts::default();
-        for row in rows {
-            let (job, number) = (row.job, jobs_of(row));
-            *counts.states.entry(row.state_name()).or_default() += number;
-            if job.state.is_ended() && !job.completing {
-                continue;
-            }
-            if job.spec.owner.user == user {
-                counts.own += number;
-            }
-            let of_partition = counts.partitions.entry(&job.partition).or_default();
-            if row.is_pending() {
-                *counts.reasons.entry(job.reason.name()).or_default() += number;
-                of_partition.pending += number;
-            } else if job.state != JobState::Pending {
-                of_partition.running += number;
-            }
+impl ListedCounts {
+    fn add(&mut self, row: &JobRow<'_>, user: &str) {
+        let (job, number) = (row.job, jobs_of(row));
+        *self.states.entry(row.state_name()).or_default() += number;
+        if job.state.is_ended() && !job.completing {
+            return;
         }
-        counts
+        if job.spec.owner.user == user {
+            self.own += number;
+        }
+        let of_partition = self.partitions.entry(job.partition.clone()).or_default();
+        if row.is_pending() {
+            *self.reasons.entry(job.reason.name()).or_default() += number;
+            of_partition.pending += number;
+        } else if job.state != JobState::Pending {
+            of_partition.running += number;
+        }
     }
 
     fn write(&self, w: &mut Writer<'_>) {
@@ -331,6 +383,37 @@ mod tests {
         assert_eq!(ids, [1, 3, 2, 4, 5]);
     }
 
+    /// All of the queue was kept, whatever the answer was to have of it.
+    #[test]
+    fn not_many_more_jobs_are_kept_than_an_answer_has() {
+        let ctx = fixture::ctx();
+        let number: u32 = 30_000;
+        // The last to come start first.
+        let jobs = (0..number).map(|n| {
+            let mut job = fixture::job(n.into(), "waits");
+            job.expected_start = Some(fixture::at((number - n).into()));
+            job
+        });
+        let mut none = ChosenJobs::new(0);
+        let mut some = ChosenJobs::new(3);
+        let mut most = 0;
+        for job in jobs {
+            none.add(job.clone(), &ctx);
+            some.add(job, &ctx);
+            most = most.max(none.jobs.len() + some.jobs.len());
+        }
+        assert!(most <= 3 + ChosenJobs::MORE, "{most}");
+        assert_eq!(none.finish(&ctx), (Vec::new(), 30_000));
+        let (jobs, left_out) = some.finish(&ctx);
+        let ids: Vec<u64> = jobs.iter().map(|job| job.id.0).collect();
+        assert_eq!((ids, left_out), (vec![29_999, 29_998, 29_997], 29_997));
+        // Where all fit they stay in the order in which they came.
+        let mut all = ChosenJobs::new(2);
+        let two = [fixture::job(9, "a"), fixture::job(7, "b")];
+        two.iter().for_each(|job| all.add(job.clone(), &ctx));
+        assert_eq!(all.finish(&ctx), (two.to_vec(), 0));
+    }
+
     #[test]
     fn tasks_of_arrays_count_each() {
         let jobs = fixture::jobs();
@@ -339,14 +422,19 @@ mod tests {
             .iter()
             .map(|job| JobRow::new(job, jobs.array_of(job)))
             .collect();
-        let counts = ListedCounts::of(&rows, "root");
+        let of = |user: &str| {
+            let mut counts = ListedCounts::default();
+            rows.iter().for_each(|row| counts.add(row, user));
+            counts
+        };
+        let counts = of("root");
         let waiting: u64 = counts.reasons.values().sum();
         assert_eq!(counts.states["PENDING"], waiting);
         let records = rows.iter().filter(|row| row.is_pending()).count() as u64;
         assert!(waiting > records, "{counts:?}");
         let of_partitions: u64 = counts.partitions.values().map(|jobs| jobs.pending).sum();
         assert_eq!(of_partitions, waiting);
-        let nobody = ListedCounts::of(&rows, "nobody");
+        let nobody = of("nobody");
         assert!(counts.own > waiting && nobody.own == 0, "{counts:?}");
     }
 

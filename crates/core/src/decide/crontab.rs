@@ -13,7 +13,7 @@ use muster_model::cron::{
     CronEntry, Crontab, CrontabConfig, Schedule, ScheduleError, Zone, entries,
 };
 use muster_model::ids::JobId;
-use muster_model::job::{Job, JobState, Phase};
+use muster_model::job::{Job, Phase};
 use muster_model::limits::CRONTAB_JOBS_MAX;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::AccessRequest;
@@ -220,7 +220,7 @@ fn retire(draft: &mut Draft<'_>, uid: u32, by: u32, moved: &mut Moved) {
             Phase::Running | Phase::Suspended => None,
             Phase::Completing | Phase::Ended | Phase::Gone => continue,
         };
-        if job.state == JobState::Pending {
+        if matches!(job.phase(), Phase::Pending | Phase::Requeueing) {
             moved.leave(draft.state, job);
         }
         let mut spec = (*job.spec).clone();

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a command adds to those whose limits jobs count for, beside what the state knows, and what it takes away.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Moved {
     come: BTreeMap<Scope, u32>,
     gone: BTreeMap<Scope, u32>,

@@ -96,11 +96,8 @@ fn requeue_item(
             let hold = hold || job.after_completing == held;
             ending::end(draft, id, End::requeue(job.reason, hold));
         }
-        Phase::Completing => {
-            require_room(draft, identity, job, moved)?;
-            ending::end(draft, id, End::requeue(Reason::None, hold));
-        }
-        Phase::Running | Phase::Requeueing => {
+        Phase::Running | Phase::Completing | Phase::Requeueing => {
+            submit_again(draft, identity, job, moved)?;
             ending::end(draft, id, End::requeue(Reason::None, hold));
         }
         Phase::Ended => {
@@ -129,7 +126,7 @@ fn requeue_item(
                     format!("components of job {id} are still ending"),
                 ));
             }
-            require_room(draft, identity, job, moved)?;
+            submit_again(draft, identity, job, moved)?;
             let others = part.into_iter().flat_map(|part| part.ids().skip(1));
             for other in others {
                 let kept = draft.job(other).map(|job| ending::after_requeue(job, hold));
@@ -159,22 +156,25 @@ fn requeue_item(
     Ok(())
 }
 
-/// Refuses to put a job that has ended back into the queue where its user may not submit another (`MaxSubmitJobs`): ended jobs
-/// are not counted. As with updates, an operator may give a job more.
-fn require_room(
+/// Refuses to put a job back for which there is no room under the limits on jobs that are submitted: these count jobs that wait
+/// or run, which it did no more if it had ended, or components of it. Operators pass, as with other changes.
+fn submit_again(
     draft: &Draft<'_>,
     identity: &Identity,
     job: &Job,
     moved: &mut Moved,
 ) -> Result<(), Refusal> {
-    if access::may(draft.state, identity, AccessRequest::RaiseTimeLimit) {
+    let state = draft.state;
+    if access::may(state, identity, AccessRequest::RaiseTimeLimit) {
         return Ok(());
     }
-    match job.het {
-        None => moved.submit(draft.state, job),
-        Some(part) => (part.ids())
-            .filter_map(|id| draft.job(id))
-            .filter(|job| job.state.is_ended())
-            .try_for_each(|job| moved.submit(draft.state, job)),
+    let is_ended = |job: &&Job| matches!(job.phase(), Phase::Completing | Phase::Ended);
+    let others = job.het.into_iter().flat_map(|part| part.ids().skip(1));
+    let others = others.filter_map(|id| draft.job(id));
+    let mut with = moved.clone();
+    for ended in std::iter::once(job).chain(others).filter(is_ended) {
+        with.submit(state, ended)?;
     }
+    *moved = with;
+    Ok(())
 }

@@ -22,7 +22,7 @@ use crate::state::State;
 use crate::state::limit_use::{Counted, InUse};
 use muster_model::account_limits::{Scope, TresAmount, TresAmounts, TresUsage};
 use muster_model::accounts::Qos;
-use muster_model::job::{ArrayRole, Job, JobState, MILLION};
+use muster_model::job::{ArrayRole, Job, JobState, MILLION, Phase};
 use muster_model::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -120,7 +120,11 @@ impl State {
         Counted {
             scopes: self.scopes_of(job, &job.partition),
             jobs: u32::from(runs),
-            submitted: if job.state.is_ended() { 0 } else { tasks },
+            // A run that is over leaves its place to no other if the job comes back.
+            submitted: match job.phase() {
+                Phase::Completing | Phase::Ended | Phase::Gone => 0,
+                Phase::Pending | Phase::Running | Phase::Suspended | Phase::Requeueing => tasks,
+            },
             accruing,
             foreign_qos: foreign_qos.filter(|_| accruing > 0),
             tres: match &job.alloc {

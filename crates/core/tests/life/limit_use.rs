@@ -10,6 +10,7 @@ use muster_model::command::{
     AccountsAsk, CrontabAsk, JobTarget, JobUpdate, ListEdit, QosAsk, Reply, TermsAsk, UserCommand,
 };
 use muster_model::ids::JobId;
+use muster_model::job::Phase;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
@@ -311,6 +312,97 @@ fn entries_of_a_crontab_count_together_for_limits_on_jobs_that_are_submitted() {
     w.must(1000, crontab("narrow", 3));
     w.must(1000, crontab("narrow", 3));
     assert_eq!(w.state.crontabs[&1000].jobs.len(), 3);
+}
+
+/// A job that has ended and is put back into the queue waits once more; others were submitted in its place.
+#[test]
+fn jobs_that_are_put_back_are_within_the_limits_on_those_that_are_submitted() {
+    let over = RefusalCode::AccountingPolicy;
+    let again = |target: JobTarget| UserCommand::Requeue {
+        target,
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    let of_narrow = || JobSpec {
+        account: Some("narrow".into()),
+        ..spec("x")
+    };
+    let mut w = limited("maxsubmit=2", "maxsubmitpu=2");
+    let ended: Vec<JobId> = (0..4)
+        .map(|n| {
+            let id = w.submit(of_narrow());
+            assert!(w.start(id, &[0]));
+            // The last is still being cleaned up.
+            match n {
+                3 => w.end_batch(id, 0),
+                _ => w.finish(id, 0),
+            }
+            id
+        })
+        .collect();
+    let waits = w.submit(of_narrow());
+    w.must(1000, again(target(ended[3])));
+    assert_eq!(w.refused(1000, again(target(ended[0]))), over);
+    // It counts until it is in the queue, and there.
+    assert_eq!(w.refusal(of_narrow()), over);
+    w.release(ended[3]);
+    assert_eq!(w.refusal(of_narrow()), over);
+    w.cancel(1000, target(waits));
+    w.must(1000, again(target(ended[0])));
+    assert_eq!(w.refused(1000, again(target(ended[1]))), over);
+    // As in Slurm, limits keep users back, and not operators.
+    w.must(0, again(target(ended[1])));
+    w.check_replay();
+
+    // The tasks of an array count together.
+    let mut w = limited("maxsubmit=3", "maxsubmitpu=2");
+    let whole = w.submit(JobSpec {
+        array: array(0, 2, None),
+        ..of_narrow()
+    });
+    assert_eq!(w.schedule(), 3);
+    for index in 0..3 {
+        let id = w.task_id(whole, index);
+        w.finish(id, 0);
+    }
+    w.submit(of_narrow());
+    match w.user(1000, again(target(whole))) {
+        Reply::Done { changed, refused } => assert_eq!((changed, refused.len()), (2, 1)),
+        other => panic!("{other:?}"),
+    }
+    w.check_replay();
+}
+
+/// An entry of a crontab keeps its place in the queue while the nodes of a run are cleaned; one that is replaced then gives it up.
+#[test]
+fn a_job_that_comes_back_counts_while_its_nodes_are_cleaned() {
+    let mut w = limited("maxsubmit=1", "maxsubmitpu=2");
+    let of_narrow = || JobSpec {
+        account: Some("narrow".into()),
+        ..spec("x")
+    };
+    let crontab = || {
+        UserCommand::SetCrontab(Box::new(CrontabAsk {
+            owner: Default::default(),
+            text: Some("@hourly true\n".into()),
+            jobs: vec![of_narrow()],
+            blobs: vec![(SCRIPT, b"#!/bin/sh\n".to_vec().into())],
+        }))
+    };
+    w.must(1000, crontab());
+    let id = w.state.crontabs[&1000].jobs[0];
+    w.pass(3600);
+    assert!(w.start(id, &[0]));
+    w.end_batch(id, 0);
+    assert_eq!(w.job(id).phase(), Phase::Requeueing);
+    assert!(w.job(id).state.is_ended());
+    assert_eq!(w.refusal(of_narrow()), RefusalCode::AccountingPolicy);
+    w.must(1000, crontab());
+    w.release(id);
+    assert_eq!(w.job(id).phase(), Phase::Ended);
+    assert_eq!(w.refusal(of_narrow()), RefusalCode::AccountingPolicy);
+    w.check_replay();
 }
 
 /// Limits keep users back, and not operators who give one of them more; what these move counts for those who come later.

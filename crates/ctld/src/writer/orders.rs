@@ -1,7 +1,7 @@
 //! What leaves the controller for nodes: orders, and what a node needs to know of a job that it becomes part of.
 
 use super::{Writer, components};
-use crate::mail::{ToLink, ToReplica};
+use crate::mail::ToLink;
 use muster_core::state::State;
 use muster_model::effect::Effect;
 use muster_model::ids::{JobAttempt, JobId, NodeIdx};
@@ -138,7 +138,7 @@ impl Writer {
     fn telling(&self, job: JobId, text: String) -> Option<(NodeIdx, Order)> {
         let record = self.engine.state().jobs.get(&job)?;
         if record.spec.kind == JobKind::Allocation {
-            let _ = self.replica.send(ToReplica::Tell { job, text });
+            self.replica.tell(job, text, &self.pulse);
             return None;
         }
         let lead = record.alloc.as_ref()?.nodes.first()?.node;

@@ -666,6 +666,7 @@ fn the_length_of_the_journal_is_known() {
     world.writer.turn([message].into_iter(), world.now);
     let bytes: u64 = {
         let inbox = world.to_replica.lock().unwrap();
+        assert!(world.writer.replica.waiting_bytes() > 60 << 10);
         let all: Vec<ToReplica> = inbox.try_iter().collect();
         let lengths = all.iter().map(|message| match message {
             ToReplica::Batch { bytes, .. } => *bytes,
@@ -674,6 +675,7 @@ fn the_length_of_the_journal_is_known() {
         lengths.sum()
     };
     assert!((60 << 10..70 << 10).contains(&bytes), "{bytes}");
+    assert_eq!(world.writer.replica.waiting_bytes(), 0);
     let storage = Arc::new(world.storage.crash(muster_journal::Crash::Process));
     let recovered = recover(storage, "t", options(), |_, _, _| {}).unwrap();
     assert!(recovered.pace.bytes() > bytes);

@@ -89,6 +89,8 @@ pub(crate) struct PartView {
     pub(crate) changed: bool,
     /// Set if the partition represents a reservation.
     pub(crate) own: Option<ReservationPartition>,
+    /// Number of the configured partition: its own number unless it represents a reservation.
+    base: u32,
     /// Set if jobs may share CPUs.
     sharing: Option<PartSharing>,
     tree: Tree,
@@ -271,6 +273,8 @@ impl Fleet {
             pos_of[node as usize] = index(pos);
             self.nodes[node as usize].parts.push(number);
         }
+        let configured = self.part_by_name.get(&config.name);
+        let base = configured.filter(|_| own.is_some()).map_or(number, |n| *n);
         match &own {
             None => self.part_by_name.insert(config.name.clone(), number),
             Some(own) => {
@@ -296,6 +300,7 @@ impl Fleet {
             component: number,
             changed: true,
             own,
+            base,
         });
     }
 

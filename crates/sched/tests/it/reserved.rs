@@ -176,6 +176,38 @@ n0 BB
     assert_eq!(trimmed, wanted);
 }
 
+/// One pass places jobs inside and outside of a reservation on one node: the maximum of their partition counts both.
+#[test]
+fn a_partitions_most_cpus_of_a_node_count_inside_and_outside_together() {
+    for (by_socket, inside_first) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut config = cluster(nodes(1, 8));
+        match by_socket {
+            true => config.partitions[0].max_cpus_per_socket = Some(4),
+            false => config.partitions[0].max_cpus_per_node = Some(4),
+        }
+        let mut world = World::new(config);
+        let cores = ReservationAsk {
+            core_counts: vec![4],
+            ..ask(&world, "r", 0, 60, "n0")
+        };
+        reserve(&mut world, cores);
+        let mut specs = vec![job(3, 20), inside(job(3, 20), "r")];
+        if inside_first {
+            specs.reverse();
+        }
+        let ids: Vec<JobId> = specs.into_iter().map(|s| world.submit(s)).collect();
+        let started = world.pass_by_core();
+        assert_eq!(started.len(), 1, "{by_socket} {inside_first}: {started:?}");
+        assert!(world.pass_by_core().is_empty());
+        // What is left of the maximum is for either.
+        let one = world.submit(job(1, 20));
+        assert_eq!(world.pass_by_core(), [one]);
+        world.end(started[0]);
+        let second = ids.iter().find(|id| **id != started[0]);
+        assert_eq!(world.pass_by_core().first(), second);
+    }
+}
+
 /// A job that may have less time runs on cores that are reserved for later, until then.
 #[test]
 fn a_shorter_run_before_cores_are_reserved() {

@@ -106,18 +106,21 @@ impl Fleet {
         if enough { open } else { free }
     }
 
-    /// Records the CPUs that a job of one of the node's partitions has taken.
+    /// Records the CPUs that a job of one of the node's partitions has taken. Jobs in reservations
+    /// count as their partition's, as in the state.
     fn note_taken(&mut self, node: u32, part: u32, want: &Want, cpus: &CpuSet) {
+        let base = self.parts[part as usize].base;
         for &other in &self.nodes[node as usize].parts {
-            let shares = other == part && want.sharers > 0;
             let part = &mut self.parts[other as usize];
             let pos = part.pos_of[node as usize] as usize;
+            let is_same = part.base == base;
+            let shares = is_same && want.sharers > 0;
             if let Some(sharing) = part.sharing.as_mut().filter(|_| !shares) {
                 sharing.closed[pos].union_with(cpus);
             }
+            if is_same {
+                part.cpus.take(pos, cpus);
+            }
         }
-        let part = &mut self.parts[part as usize];
-        let pos = part.pos_of[node as usize] as usize;
-        part.cpus.take(pos, cpus);
     }
 }
