@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
+use super::job_limits::Moved;
 use super::target::{self, Item};
 use crate::event::{Event, JobChange};
 use crate::policy::access;
@@ -33,11 +34,12 @@ pub(super) fn requeue(
     target: &JobTarget,
     how: RequeueOptions,
 ) -> Result<Option<Reply>, Refusal> {
+    let mut moved = Moved::default();
     let tally = target::for_each_whole(
         draft,
         (identity, AccessRequest::Requeue),
         target,
-        |draft, item| requeue_item(draft, identity, item, how),
+        |draft, item| requeue_item(draft, identity, item, how, &mut moved),
     )?;
     tally.reply_for_target()
 }
@@ -47,6 +49,7 @@ fn requeue_item(
     identity: &Identity,
     item: Item,
     how: RequeueOptions,
+    moved: &mut Moved,
 ) -> Result<(), Refusal> {
     let hold = how.hold;
     let id = item.record();
@@ -121,6 +124,14 @@ fn requeue_item(
                     RefusalCode::NotRequeuable,
                     format!("components of job {id} are still ending"),
                 ));
+            }
+            // It counted no more: who may have two jobs waited for the ends of many and had them all back.
+            if !access::may(draft.state, identity, AccessRequest::RaiseTimeLimit) {
+                let components = part.into_iter().flat_map(|part| part.ids().skip(1));
+                for id in std::iter::once(id).chain(components) {
+                    let job = draft.job(id).ok_or(RefusalCode::InvalidJobId)?;
+                    moved.submit(draft.state, job)?;
+                }
             }
             let others = part.into_iter().flat_map(|part| part.ids().skip(1));
             for other in others {
