@@ -104,6 +104,7 @@ pub(crate) fn would_start_together(
         assumed: by_limits(now),
         now,
         nodes_max: JOINT_NODES_MAX,
+        prepared_max: JOINT_NODES_MAX,
     };
     let (found, _) = earliest_together(&members, &fleet, &mut holds, terms);
     let Some((at, places)) = found else {
