@@ -6,6 +6,7 @@ use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::Reason;
 use muster_model::node::{GresConfig, NodeConfig};
+use muster_model::refusal::RefusalCode;
 use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_sched::Cost;
@@ -510,4 +511,26 @@ fn jobs_on_nodes_count_where_times_are_prepared() {
     let late = world.submit_with(job(1, 10), 10);
     plan(&mut world);
     assert!(world.state.jobs[&late].expected_start.is_some());
+}
+
+/// Whether a job starts at once is found out while the controller waits.
+#[test]
+fn what_is_to_start_at_once_is_not_searched_for_later_times() {
+    let world = many_jobs_on_each_node(100);
+    let now = |specs: &[JobSpec]| {
+        let starts = world
+            .sched
+            .start_together_now(&world.state, specs, world.now);
+        starts.map_err(|refusal| refusal.code)
+    };
+    assert_eq!(
+        now(&too_many(2).drain(..3).collect::<Vec<_>>()),
+        Err(RefusalCode::NotImmediate)
+    );
+    assert_eq!(now(&too_many(2)), Err(RefusalCode::TooLong));
+    // Those that ask for the same are judged once.
+    assert_eq!(
+        now(&vec![wide(2, 2, 10); 128]),
+        Err(RefusalCode::NotImmediate)
+    );
 }
