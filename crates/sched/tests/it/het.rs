@@ -486,7 +486,7 @@ fn components_get_their_licenses_or_none_starts() {
 }
 
 #[test]
-fn what_is_told_of_components_before_submitting() {
+fn when_components_would_start_is_known_before_submitting() {
     let mut world = World::simple(2, 4);
     world.submit(job(7, 30));
     world.pass();
@@ -495,7 +495,7 @@ fn what_is_told_of_components_before_submitting() {
         user: "u".into(),
         ..Identity::default()
     };
-    let told = |specs: Vec<JobSpec>| {
+    let expected = |specs: Vec<JobSpec>| {
         let specs: Vec<JobSpec> = specs
             .into_iter()
             .map(|mut spec| {
@@ -505,7 +505,7 @@ fn what_is_told_of_components_before_submitting() {
             .collect();
         would_start_together(&world.state, &identity, &specs, world.now)
     };
-    let (_, start) = told(vec![job(1, 5), job(4, 5)]).unwrap();
+    let (_, start) = expected(vec![job(1, 5), job(4, 5)]).unwrap();
     assert_eq!((start.at, start.cpus), (world.now.plus_s(30 * 60), 5));
-    assert!(told(vec![job(1, 5), job(9, 5)]).is_err());
+    assert!(expected(vec![job(1, 5), job(9, 5)]).is_err());
 }
