@@ -33,7 +33,7 @@ use muster_model::command::{Identity, Reply, UserCommand};
 use muster_model::ids::JobId;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::spec::JobKind;
+use muster_model::spec::{JobKind, JobSpec};
 use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::NodeHello;
@@ -473,16 +473,11 @@ impl Connection {
             let reply = self.shared.reconfigure(&self.identity, self.place).await;
             return self.reply(reply).await;
         }
-        if let UserCommand::Submit {
-            spec,
-            test_only: true,
-            ..
-        } = command
-        {
+        if let Some(specs) = trial(&mut command) {
             let (reply, answer) = oneshot::channel();
             self.shared.to_replica(ToReplica::Try {
                 identity,
-                spec,
+                specs,
                 place: self.place,
                 reply,
             })?;
@@ -642,6 +637,23 @@ async fn read_request(client: &Connection, body: Vec<u8>) -> Result<Request, Ref
     decoded.map_err(|e| frame::FrameError::refusal_of(&e))
 }
 
+/// What is only tried (`--test-only`): a job, or the components of a heterogeneous one.
+fn trial(command: &mut UserCommand) -> Option<Vec<JobSpec>> {
+    match command {
+        UserCommand::Submit {
+            spec,
+            test_only: true,
+            ..
+        } => Some(vec![std::mem::take(&mut **spec)]),
+        UserCommand::SubmitHet {
+            specs,
+            test_only: true,
+            ..
+        } => Some(std::mem::take(specs)),
+        _ => None,
+    }
+}
+
 /// Whether it submits a batch job: nobody holds it, so its connection need not know its id.
 fn is_batch(command: &UserCommand) -> bool {
     matches!(command, UserCommand::Submit { spec, test_only: false, .. } if !spec.interactive)
@@ -714,7 +726,25 @@ fn ask_accounting(connection: &Connection, asked: AccountingQuery, answer: Outbo
 mod tests {
     use super::*;
     use muster_model::ids::BlobId;
-    use muster_model::spec::JobSpec;
+
+    /// The writer found out when heterogeneous jobs would start, and everybody waited.
+    #[test]
+    fn what_is_only_tried_is_not_for_the_writer() {
+        let one = |test_only| UserCommand::Submit {
+            spec: Box::default(),
+            blobs: Vec::new(),
+            test_only,
+        };
+        let components = |test_only| UserCommand::SubmitHet {
+            specs: vec![JobSpec::default(); 2],
+            blobs: Vec::new(),
+            test_only,
+        };
+        let tried = |mut command| trial(&mut command).map(|specs| specs.len());
+        assert_eq!(tried(one(true)), Some(1));
+        assert_eq!(tried(components(true)), Some(2));
+        assert_eq!((tried(one(false)), tried(components(false))), (None, None));
+    }
 
     #[test]
     fn blobs_get_their_ids_by_content() {

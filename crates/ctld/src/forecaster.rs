@@ -21,7 +21,7 @@ use muster_model::spec::JobSpec;
 use muster_proto::client::{JobFilter, Response};
 use muster_proto::frame;
 use muster_sched::explain;
-use muster_sched::forecast::{Bounds, Forecast, forecast, would_start};
+use muster_sched::forecast::{Bounds, Forecast, forecast, would_start, would_start_together};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -51,7 +51,7 @@ enum ForecastTask {
     /// Expected starts, of a state of this position or a later one.
     Starts(Position),
     Why(JobId, Identity, Outbox),
-    Try(Identity, Box<JobSpec>, Place, oneshot::Sender<Reply>),
+    Try(Identity, Vec<JobSpec>, Place, oneshot::Sender<Reply>),
 }
 
 /// What waits for the thread.
@@ -181,17 +181,17 @@ impl Forecaster {
             .push(identity.uid, ForecastTask::Why(job, identity, out));
     }
 
-    /// When a job would start.
+    /// When a job would start, or the components of a heterogeneous one.
     pub(crate) fn try_job(
         &self,
         identity: Identity,
-        spec: Box<JobSpec>,
+        specs: Vec<JobSpec>,
         place: Place,
         reply: oneshot::Sender<Reply>,
     ) {
         self.tasks.push(
             identity.uid,
-            ForecastTask::Try(identity, spec, place, reply),
+            ForecastTask::Try(identity, specs, place, reply),
         );
     }
 }
@@ -229,9 +229,11 @@ fn work(tasks: &Tasks, to_replica: &Sender<ToReplica>) {
                 }
             }
             ForecastTask::Why(job, identity, out) => explain_job(&state, job, &identity, &out),
-            ForecastTask::Try(identity, spec, place, reply) => {
-                let answer = tried(&state, &identity, &spec);
-                Entry::of_trial(&state, &identity, &spec, place).replied(&answer);
+            ForecastTask::Try(identity, specs, place, reply) => {
+                let answer = tried(&state, &identity, &specs);
+                if let Some(first) = specs.first() {
+                    Entry::of_trial(&state, &identity, first, place).replied(&answer);
+                }
                 let _ = reply.send(answer);
             }
         }
@@ -253,10 +255,13 @@ fn explain_job(state: &State, job: JobId, identity: &Identity, out: &Outbox) {
     let _ = out.send(frame::encode(&response));
 }
 
-fn tried(state: &State, identity: &Identity, spec: &JobSpec) -> Reply {
-    let tried = caught(|| {
-        fault::on_spec("forecast", spec);
-        would_start(state, identity, spec, now())
+fn tried(state: &State, identity: &Identity, specs: &[JobSpec]) -> Reply {
+    let tried = caught(|| match specs {
+        [spec] => {
+            fault::on_spec("forecast", spec);
+            would_start(state, identity, spec, now())
+        }
+        components => would_start_together(state, identity, components, now()),
     });
     if let Err(Panicked(why)) = &tried {
         let (user, uid) = (&identity.user, identity.uid);

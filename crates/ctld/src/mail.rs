@@ -206,8 +206,8 @@ pub enum ToReplica {
     Try {
         /// The user.
         identity: Identity,
-        /// What.
-        spec: Box<JobSpec>,
+        /// What: a job, or the components of a heterogeneous one.
+        specs: Vec<JobSpec>,
         /// Where the client is.
         place: Place,
         /// When, or why never.

@@ -221,11 +221,11 @@ impl Replica {
             }
             ToReplica::Try {
                 identity,
-                spec,
+                specs,
                 place,
                 reply,
             } => {
-                self.forecaster.try_job(identity, spec, place, reply);
+                self.forecaster.try_job(identity, specs, place, reply);
             }
             ToReplica::Foreseen(foreseen) => {
                 for asked in self.forecaster.received(self.position, *foreseen) {

@@ -570,25 +570,19 @@ impl Writer {
             && spec.immediate_s.is_some()
         {
             let state = self.engine.state();
-            let start =
+            let starts =
                 muster_core::decide::prospective_job(state, identity, spec, now).and_then(|job| {
                     muster_core::decide::check_immediate(&job)?;
-                    self.engine.scheduler().would_start(state, &job.spec, now)
+                    self.engine.scheduler().starts_now(state, &job.spec, now)
                 });
-            match start {
-                Err(refusal) => return Reply::Refused(refusal),
-                Ok((at, _)) if at > now => {
-                    return Reply::Refused(RefusalCode::NotImmediate.into());
-                }
-                Ok(_) => {}
+            if let Err(refusal) = starts {
+                return Reply::Refused(refusal);
             }
         }
-        if let UserCommand::SubmitHet {
-            specs, test_only, ..
-        } = command
-            && let Some(answer) = self.before_het(identity, specs, *test_only, now)
+        if let UserCommand::SubmitHet { specs, .. } = command
+            && let Err(refusal) = self.check_het(identity, specs, now)
         {
-            return answer;
+            return Reply::Refused(refusal);
         }
         let before = turn.replies.len();
         let binds = binding::may_change(command);

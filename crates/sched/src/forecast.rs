@@ -5,16 +5,19 @@
 
 pub(crate) mod explain;
 
+use crate::backfill::together::JOINT_NODES_MAX;
 use crate::engine::{Engine, Turn};
 use crate::forecast::explain::obstacles;
 use crate::nodes::planned::PlannedEnds;
+use crate::pass::trial;
+use muster_core::decide::{check_immediate, prospective_het_jobs};
 use muster_core::event::{Event, JobChange};
 use muster_core::policy::access::privacy::View;
 use muster_core::state::State;
 use muster_model::command::{Command, Identity, Reply, UserCommand};
 use muster_model::explain::ExpectedStart;
 use muster_model::ids::JobId;
-use muster_model::job::{ArrayRole, Job, JobState, Reason};
+use muster_model::job::{Allocation, ArrayRole, Job, JobState, Reason};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{ExecContext, JobSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -112,6 +115,34 @@ pub fn would_start(
             Err(never(state, id, play.now, &View::of(state, identity)))
         }
     }
+}
+
+/// When and where all components of a heterogeneous job would start if they were the first in line: `--test-only`.
+///
+/// # Errors
+/// The reason why the job would be refused, or why its components never start.
+pub fn would_start_together(
+    state: &State,
+    identity: &Identity,
+    specs: &[JobSpec],
+    now: Timestamp,
+) -> Result<(JobId, ExpectedStart), Refusal> {
+    let jobs = prospective_het_jobs(state, identity, specs, now)?;
+    if specs.iter().any(|spec| spec.immediate_s.is_some()) {
+        jobs.iter().try_for_each(check_immediate)?;
+    }
+    let specs: Vec<JobSpec> = jobs.iter().map(|job| (*job.spec).clone()).collect();
+    let (at, allocs) = trial::would_start_together(state, &specs, now, JOINT_NODES_MAX)?;
+    let first = allocs.first().map(|alloc| alloc.partition.clone());
+    let nodes: Vec<&str> = allocs.iter().map(|alloc| alloc.hostlist.as_str()).collect();
+    let start = ExpectedStart {
+        at,
+        cpus: allocs.iter().map(Allocation::cpus).sum(),
+        nodes: nodes.join(","),
+        partition: first.unwrap_or_default(),
+        estimate: false,
+    };
+    Ok((jobs.first().map(|job| job.id).unwrap_or_default(), start))
 }
 
 /// The reason why a job does not start, whatever happens.

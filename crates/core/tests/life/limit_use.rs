@@ -285,6 +285,55 @@ fn components_count_together_for_limits_on_jobs_that_are_submitted() {
     assert_eq!(code(w.user(1000, het(2, &by_turns))), over);
 }
 
+/// Jobs that have ended counted no more, and were all put back at once.
+#[test]
+fn jobs_that_are_put_back_after_their_end_count_again() {
+    let requeue = |id| UserCommand::Requeue {
+        target: target(id),
+        hold: false,
+        special_exit: false,
+        incomplete: false,
+    };
+    let narrow = || JobSpec {
+        account: Some("narrow".into()),
+        ..spec("x")
+    };
+    let mut w = limited("maxsubmit=2", "grpsubmit=2");
+    let run = |w: &mut World, spec: JobSpec| {
+        let id = w.submit(spec);
+        assert!(w.start(id, &[0]));
+        w.finish(id, 0);
+        id
+    };
+    let ended = [0; 3].map(|_| run(&mut w, narrow()));
+    w.must(1000, requeue(ended[0]));
+    w.must(1000, requeue(ended[1]));
+    let refused = w.refused(1000, requeue(ended[2]));
+    assert_eq!(refused, RefusalCode::AccountingPolicy);
+    // One that runs counts already.
+    assert!(w.start(ended[0], &[0]));
+    w.must(1000, requeue(ended[0]));
+    w.must(0, requeue(ended[2]));
+    w.check_replay();
+
+    // Tasks of an array count together.
+    let mut w = limited("maxsubmit=2", "grpsubmit=2");
+    let whole = w.submit(JobSpec {
+        array: array(0, 1, None),
+        ..narrow()
+    });
+    for index in 0..2 {
+        assert!(w.start(whole, &[0]));
+        let task = w.task_id(whole, index);
+        w.finish(task, 0);
+    }
+    w.submit(narrow());
+    match w.user(1000, requeue(whole)) {
+        Reply::Done { changed, refused } => assert_eq!((changed, refused.len()), (1, 1)),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The entries of a crontab that replaces one of as many count for those that they name, and the old ones do no more.
 #[test]
 fn entries_of_a_crontab_count_together_for_limits_on_jobs_that_are_submitted() {

@@ -1,64 +1,34 @@
-//! What the writer does for heterogeneous jobs: answers `--test-only` and `--immediate`, and tells nodes and clients of
+//! What the writer does for heterogeneous jobs: refuses those with `--immediate` that do not start, and tells nodes and clients of
 //! their components.
 
 use super::Writer;
 use muster_core::state::State;
-use muster_model::command::{Identity, Reply};
-use muster_model::job::{Allocation, Job};
+use muster_model::command::Identity;
+use muster_model::job::Job;
 use muster_model::job_env::HetComponent;
-use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::refusal::Refusal;
 use muster_model::spec::JobSpec;
 use muster_model::time::Timestamp;
 use std::sync::Arc;
 
 impl Writer {
-    /// The answer to a submission that does not reach the queue.
-    pub(super) fn before_het(
-        &self,
-        identity: &Identity,
-        specs: &[JobSpec],
-        test_only: bool,
-        now: Timestamp,
-    ) -> Option<Reply> {
-        let immediate = specs.iter().any(|spec| spec.immediate_s.is_some());
-        if !test_only && !immediate {
-            return None;
-        }
-        match self.would_start_together(identity, specs, now) {
-            Err(refusal) => Some(Reply::Refused(refusal)),
-            Ok(answer) if test_only => Some(answer),
-            Ok(Reply::WouldStart { at, .. }) if at > now => {
-                Some(Reply::Refused(RefusalCode::NotImmediate.into()))
-            }
-            Ok(_) => None,
-        }
-    }
-
-    /// When and where all components of a heterogeneous job would start.
-    fn would_start_together(
+    /// Refuses a submission with `--immediate` whose components do not start now.
+    pub(super) fn check_het(
         &self,
         identity: &Identity,
         specs: &[JobSpec],
         now: Timestamp,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<(), Refusal> {
+        if specs.iter().all(|spec| spec.immediate_s.is_none()) {
+            return Ok(());
+        }
         let state = self.engine.state();
         let jobs = muster_core::decide::prospective_het_jobs(state, identity, specs, now)?;
-        if specs.iter().any(|spec| spec.immediate_s.is_some()) {
-            jobs.iter()
-                .try_for_each(muster_core::decide::check_immediate)?;
-        }
+        jobs.iter()
+            .try_for_each(muster_core::decide::check_immediate)?;
         let specs: Vec<JobSpec> = jobs.iter().map(|job| (*job.spec).clone()).collect();
         let scheduler = self.engine.scheduler();
-        let (at, allocs) = scheduler.would_start_together(state, &specs, now)?;
-        let first = allocs.first().map(|alloc| alloc.partition.clone());
-        let nodes: Vec<&str> = allocs.iter().map(|alloc| alloc.hostlist.as_str()).collect();
-        Ok(Reply::WouldStart {
-            at,
-            cpus: allocs.iter().map(Allocation::cpus).sum(),
-            nodes: nodes.join(","),
-            partition: first.unwrap_or_default(),
-            id: jobs.first().map(|job| job.id).unwrap_or_default(),
-        })
+        scheduler.start_together_now(state, &specs, now)
     }
 }
 

@@ -154,9 +154,7 @@ impl StepdExecutor {
     fn deliver_asked(&mut self) {
         let asked = self.asked.take();
         if let Some(tasks) = &mut self.tasks {
-            for signal in asked {
-                tasks.signal(&self.processes, signal);
-            }
+            tasks.signal(&self.processes, &asked);
         }
     }
 
@@ -254,9 +252,9 @@ impl StepdExecutor {
             }
             Action::SignalAsked(signal) => self.asked.ask(signal),
             Action::SignalTasks(signal) => {
-                for signal in self.asked.take().into_iter().chain([signal]) {
-                    tasks.signal(&self.processes, signal);
-                }
+                let mut signals = self.asked.take();
+                signals.push(signal);
+                tasks.signal(&self.processes, &signals);
             }
             Action::SignalTask(pid, signal) => drop(sys::kill(pid, signal)),
             Action::KillRemnants => tasks.kill_remnants(&self.processes),

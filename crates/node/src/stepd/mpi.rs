@@ -277,8 +277,9 @@ impl Pmix {
     }
 
     /// Tasks are about to be signalled: records their shared memory if they may end by the signal.
-    pub(super) fn note_leftovers(&mut self, tasks: &[i32], signal: i32) {
-        if matches!(signal, libc::SIGTERM | libc::SIGKILL | libc::SIGINT) {
+    pub(super) fn note_leftovers(&mut self, tasks: &[i32], signals: &[i32]) {
+        let ends = |signal: &i32| matches!(*signal, libc::SIGTERM | libc::SIGKILL | libc::SIGINT);
+        if signals.iter().any(ends) {
             for pid in tasks {
                 leftovers::note(*pid, &mut self.shared);
             }

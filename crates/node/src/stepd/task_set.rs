@@ -4,7 +4,7 @@
 use super::mpi::Pmix;
 use super::streams::{Kind, OutputChunk, Stream};
 use crate::cgroup::steps::StepGroup;
-use crate::processes::{Containment as _, ProcessTree, parent_of};
+use crate::processes::{Containment, ProcessTree, parent_of};
 use crate::step_links::Below;
 use crate::sys;
 use muster_model::spec::SoftLimit;
@@ -100,15 +100,14 @@ impl TaskSet {
     }
 
     /// Signals the tasks, and the srun of steps that they spawned.
-    pub(super) fn signal(&mut self, tree: &ProcessTree, signal: i32) {
-        let mut found = tree.below(&[own_pid()]);
-        // The host ends by itself, after them.
+    /// They are looked for once, whatever the number of signals.
+    pub(super) fn signal(&mut self, tree: &impl Containment, signals: &[i32]) {
         let host = self.host_pid();
-        found.retain(|pid| Some(*pid) != host);
-        if let Some(pmix) = &mut self.pmix {
-            pmix.note_leftovers(&found, signal);
-        }
-        signal_found(&found, signal);
+        signal_below(tree, host, signals, |found| {
+            if let Some(pmix) = &mut self.pmix {
+                pmix.note_leftovers(found, signals);
+            }
+        });
     }
 
     /// Kills the remaining processes of the tasks: all descendants of this process except the PMIx host and its
@@ -122,7 +121,7 @@ impl TaskSet {
             let of_host = tree.below(&[host]);
             found.retain(|pid| *pid != host && !of_host.contains(pid));
         }
-        signal_found(&found, libc::SIGKILL);
+        signal_found(&found, &[libc::SIGKILL]);
     }
 
     /// Passes input to one task, or to all; no bytes mean the end of input.
@@ -149,8 +148,24 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
+/// Signals all processes below this one, but for the MPI host, which ends by itself after them. They are noted before.
+fn signal_below(
+    tree: &impl Containment,
+    host: Option<i32>,
+    signals: &[i32],
+    note: impl FnOnce(&[i32]),
+) {
+    if signals.is_empty() {
+        return;
+    }
+    let mut found = tree.below(&[own_pid()]);
+    found.retain(|pid| Some(*pid) != host);
+    note(&found);
+    signal_found(&found, signals);
+}
+
 /// Signals processes that were found below this one; not another that has got the number of one meanwhile.
-fn signal_found(found: &[i32], signal: i32) {
+fn signal_found(found: &[i32], signals: &[i32]) {
     let parents: HashSet<i32> = found.iter().copied().chain([own_pid()]).collect();
     for pid in found {
         // Held before it is looked at again: from then on the number is no other's.
@@ -158,10 +173,18 @@ fn signal_found(found: &[i32], signal: i32) {
         let parent = parent_of(*pid).filter(|parent| parents.contains(parent));
         match (held, parent) {
             (_, None) => {}
-            (Ok(held), Some(_)) => drop(sys::cells::signal_by(&held, signal)),
+            (Ok(held), Some(_)) => {
+                for signal in signals {
+                    let _ = sys::cells::signal_by(&held, *signal);
+                }
+            }
             // No descriptor is free. The number of a child stays its own until this process collects it. Orphans of
             // the child become children of this process.
-            (Err(_), Some(parent)) if parent == own_pid() => drop(sys::kill(*pid, signal)),
+            (Err(_), Some(parent)) if parent == own_pid() => {
+                for signal in signals {
+                    sys::kill(*pid, *signal);
+                }
+            }
             (Err(_), Some(_)) => {}
         }
     }
@@ -184,5 +207,42 @@ impl LimitCache {
             self.other = sys::other_limits(&sys::with_first_limits(asked));
         }
         self.other.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    /// A process of a step, and how often it was looked for.
+    struct CountedTree(i32, Cell<u32>);
+
+    impl Containment for CountedTree {
+        fn below(&self, _: &[i32]) -> Vec<i32> {
+            self.1.set(self.1.get() + 1);
+            vec![self.0]
+        }
+
+        fn own_children(&self) -> Vec<i32> {
+            vec![self.0]
+        }
+    }
+
+    /// All processes of a step were looked for as often as a read brought signals, 64 times.
+    #[test]
+    fn processes_are_looked_for_once_for_all_signals_of_a_read() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let tree = CountedTree(pid, Cell::new(0));
+        let mut noted = Vec::new();
+        let signals = [libc::SIGSTOP, libc::SIGCONT, libc::SIGTERM];
+        signal_below(&tree, None, &signals, |found| noted.extend(found));
+        assert_eq!((tree.1.get(), noted), (1, vec![pid]));
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+        signal_below(&tree, None, &[], |_| panic!("there is nothing to deliver"));
+        assert_eq!(tree.1.get(), 1);
     }
 }

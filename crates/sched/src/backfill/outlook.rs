@@ -33,6 +33,8 @@ use std::sync::Arc;
 const PLACE_LEAST: u64 = 128;
 /// Number of nodes that are prepared for such a search in the time of looking at one node.
 const PREPARED_AS_ONE: u64 = 4;
+/// Cost of an allocation while an outlook is computed, in nodes: a node may have hundreds.
+const ALLOCATION_AS_NODES: u64 = 4;
 /// Number of steps that cost as much as looking at one node.
 const STEPS_AS_ONE: u64 = 16;
 
@@ -101,7 +103,7 @@ pub(crate) struct Outlook {
     marks: Vec<bool>,
     /// Nodes that have changed; used while a reservation is made.
     changed: NodeSet,
-    /// Number of nodes looked at while searching for an earliest time.
+    /// Number of nodes looked at to compute the outlook and to search for an earliest time.
     looked_at: Cell<u64>,
 }
 
@@ -229,7 +231,7 @@ impl Outlook {
         self.steps.last().map(|step| step.at)
     }
 
-    /// Number of nodes that [`Outlook::earliest`] has looked at since the last call.
+    /// Number of nodes looked at since the last call.
     pub(crate) fn take_looked_at(&self) -> u64 {
         self.looked_at.take()
     }
@@ -290,6 +292,7 @@ impl Outlook {
         let class = &fleet.classes[view.class as usize];
         let admitted = (0..demand.alternatives.len()).any(|a| demand.admits(a, view.class, node));
         let shared = part.shared_cpus(pos).filter(|_| self.shared);
+        self.count_looked_at(1);
         let Scratch {
             leaving,
             task_counts,
@@ -320,6 +323,8 @@ impl Outlook {
             }
         }
         leaving.sort_unstable();
+        self.looked_at
+            .set(self.looked_at.get() + ALLOCATION_AS_NODES * leaving.len() as u64);
         let (mut room, mut layers) = (view.room.clone(), layers_of(&view.layers));
         let most = fleet.empty[view.class as usize].cpus;
         let mut at = 0;

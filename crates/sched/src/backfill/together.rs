@@ -88,6 +88,8 @@ pub(crate) struct JointTerms {
     pub(crate) now: Timestamp,
     /// Number of nodes looked at after which the search is shortened.
     pub(crate) nodes_max: u64,
+    /// Number of nodes looked at to compute outlooks after which no time is searched for.
+    pub(crate) prepared_max: u64,
 }
 
 /// Cost of placing the components of a job.
@@ -172,6 +174,7 @@ pub(crate) fn earliest_together(
         assumed,
         now,
         nodes_max,
+        prepared_max,
     } = terms;
     let kinds = kinds_of(members);
     let mut cost = JointCost {
@@ -186,9 +189,14 @@ pub(crate) fn earliest_together(
             if !of_member.is_empty() && cost.nodes >= nodes_max / 2 {
                 break;
             }
+            // First partitions count as well, whatever other jobs have cost: there may be 128, and many jobs on each node.
+            if cost.nodes >= prepared_max {
+                return (None, cost);
+            }
             let part = &fleet.parts[lane.part as usize];
-            cost.nodes += part.order.len() as u64;
-            of_member.push(Outlook::new(lane.demand, fleet, part, assumed));
+            let outlook = Outlook::new(lane.demand, fleet, part, assumed);
+            cost.nodes += outlook.take_looked_at();
+            of_member.push(outlook);
         }
         outlooks.push(of_member);
     }

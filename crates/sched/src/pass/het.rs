@@ -676,6 +676,7 @@ fn earliest(
         now: pass.now,
         // One costly job must not use up the budget of those behind it.
         nodes_max: left.max(JOINT_NODES_MAX / 64),
+        prepared_max: JOINT_NODES_MAX,
     };
     let (found, cost) = earliest_together(&members, &pass.s.fleet, &mut holds, terms);
     pass.s.cost.count_joint(cost);

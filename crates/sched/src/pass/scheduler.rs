@@ -1,6 +1,6 @@
 //! The scheduler's entry points: following events, preparing a pass.
 
-use crate::backfill::together::JointCost;
+use crate::backfill::together::{JOINT_NODES_MAX, JointCost};
 use crate::nodes::fleet::{Fleet, NodeView};
 use crate::nodes::node_map::NumberMap;
 use crate::nodes::planned::PlannedEnds;
@@ -20,14 +20,18 @@ use muster_core::state::State;
 use muster_model::account_limits::Scope;
 use muster_model::command::Plan;
 use muster_model::ids::JobId;
-use muster_model::job::{Allocation, ArrayRole, Job, Reason};
-use muster_model::refusal::Refusal;
+use muster_model::job::{ArrayRole, Job, Reason};
+use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobSpec, Sharing};
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of node changes that are stored; a reader that missed more starts again from all nodes.
 const CHANGES_KEPT: usize = 10_000;
+
+/// Maximum number of nodes looked at to find out whether a heterogeneous job starts now. The
+/// controller waits for the answer, as for a pass.
+const IMMEDIATE_NODES_MAX: u64 = JOINT_NODES_MAX / 4;
 
 /// Seconds between tries of lanes that usage limits block; such limits count in minutes.
 const USE_LOOKED_AT_S: u64 = 60;
@@ -369,31 +373,28 @@ impl Scheduler {
         self.queue.shape_count()
     }
 
-    /// When and where a job would start if it were the first in line, for `--test-only` and
-    /// `--immediate`. Jobs without a time limit are assumed to end in a year.
+    /// Whether a job would start now if it were the first in line, for `--immediate`.
     ///
     /// # Errors
-    /// The reason why it could never start.
-    pub fn would_start(
-        &self,
-        state: &State,
-        spec: &JobSpec,
-        now: Timestamp,
-    ) -> Result<(Timestamp, Allocation), Refusal> {
-        trial::would_start(state, spec, now)
+    /// The reason why it would not.
+    pub fn starts_now(&self, state: &State, spec: &JobSpec, now: Timestamp) -> Result<(), Refusal> {
+        trial::starts_now(state, spec, now)
     }
 
     /// The same for all components of a heterogeneous job.
     ///
     /// # Errors
-    /// The reason why they could never start.
-    pub fn would_start_together(
+    /// The reason why they would not.
+    pub fn start_together_now(
         &self,
         state: &State,
         specs: &[JobSpec],
         now: Timestamp,
-    ) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
-        trial::would_start_together(state, specs, now)
+    ) -> Result<(), Refusal> {
+        match trial::would_start_together(state, specs, now, IMMEDIATE_NODES_MAX)? {
+            (at, _) if at > now => Err(RefusalCode::NotImmediate.into()),
+            _ => Ok(()),
+        }
     }
 
     fn job(&mut self, state: &State, id: JobId) {

@@ -1,19 +1,16 @@
-//! `--test-only`, `--immediate`: when and where one job would start, without queueing it.
+//! `--test-only` of heterogeneous jobs, `--immediate`: whether a job starts now, or when and where its components would, without
+//! queueing it.
 
-use crate::backfill::outlook::{FoundStart, KeptNodes, Outlook, StartTimes};
-use crate::backfill::together::{
-    JOINT_NODES_MAX, JointTerms, Member, MemberLane, earliest_together,
-};
+use crate::backfill::together::{JointTerms, Member, MemberLane, earliest_together};
 use crate::demand::Demand;
 use crate::demand::licenses::{Licenses, LicensesDue, Span, asked};
-use crate::demand::pick::Pick;
 use crate::nodes::allocations::{EndAssumption, Ends};
 use crate::nodes::fleet::{Fleet, PartView};
 use crate::nodes::planned::PlannedEnds;
 use crate::pass::starts::allocate;
+use crate::place::Placement;
 use crate::place::holds::Holds;
 use crate::place::node_source::{CurrentNodes, choose_now, end_after};
-use crate::place::{Placement, Shortfall};
 use crate::queue::{feasible, partitions_of};
 use muster_core::state::State;
 use muster_model::ids::JobId;
@@ -26,6 +23,9 @@ use std::collections::BTreeSet;
 
 /// The assumed length of jobs without a limit.
 const ENDLESS_S: u64 = 365 * 86_400;
+
+/// Cost of a component in a partition, in nodes, however few nodes that has.
+const LEAST_AS_NODES: u64 = 64;
 
 /// Jobs are assumed to end at their limits.
 fn by_limits(now: Timestamp) -> EndAssumption {
@@ -55,25 +55,56 @@ fn limit_in(spec: &JobSpec, part: &PartView) -> TimeLimit {
         .unwrap_or(part.config.max_time)
 }
 
-/// When and where all components of a heterogeneous job would start.
+/// Whether components ask for the same in the same partitions.
+fn is_alike(a: &JobSpec, b: &JobSpec) -> bool {
+    a.time_limit == b.time_limit
+        && a.owner.uid == b.owner.uid
+        && a.partitions == b.partitions
+        && a.ask == b.ask
+}
+
+fn too_costly() -> Refusal {
+    let text = "the components ask for too many different things to find out when they fit";
+    Refusal::new(RefusalCode::TooLong, text)
+}
+
+/// When and where all components of a heterogeneous job would start. Nodes that are looked at are bounded.
 pub(crate) fn would_start_together(
     state: &State,
     specs: &[JobSpec],
     now: Timestamp,
+    nodes_max: u64,
 ) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
     let mut fleet = Fleet::new(state);
     fleet.now = now;
     fleet.settle(state, &PlannedEnds::default());
     let default = default_partition(state);
     let mut demands: Vec<Vec<(u32, Demand)>> = Vec::with_capacity(specs.len());
-    for spec in specs {
+    let mut looked_at = 0;
+    for (number, spec) in specs.iter().enumerate() {
+        let before = number.checked_sub(1).map(|before| &specs[before]);
+        if before.is_some_and(|before| is_alike(before, spec))
+            && let Some(known) = demands.last()
+        {
+            let known = known.clone();
+            demands.push(known);
+            continue;
+        }
         let mut lanes = Vec::new();
         let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
         for name in partitions_of(spec, &default) {
             let Some(&number) = fleet.part_by_name.get(name) else {
                 continue;
             };
+            // If all partitions of a component are too many, its later partitions are left out.
+            if looked_at >= nodes_max {
+                if lanes.is_empty() {
+                    return Err(too_costly());
+                }
+                break;
+            }
             let part = &fleet.parts[number as usize];
+            looked_at += LEAST_AS_NODES + part.order.len() as u64;
             let limit = limit_in(spec, part);
             match feasible(&spec.ask, limit, &fleet, part, Some(spec.owner.uid)) {
                 Ok(demand) => lanes.push((number, demand)),
@@ -103,10 +134,14 @@ pub(crate) fn would_start_together(
     let terms = JointTerms {
         assumed: by_limits(now),
         now,
-        nodes_max: JOINT_NODES_MAX,
+        nodes_max,
+        prepared_max: nodes_max,
     };
-    let (found, _) = earliest_together(&members, &fleet, &mut holds, terms);
+    let (found, cost) = earliest_together(&members, &fleet, &mut holds, terms);
     let Some((at, places)) = found else {
+        if cost.nodes >= nodes_max {
+            return Err(too_costly());
+        }
         let text = "the components never fit beside each other";
         return Err(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
     };
@@ -128,11 +163,11 @@ pub(crate) fn would_start_together(
     Ok((at, allocs.collect()))
 }
 
-pub(crate) fn would_start(
-    state: &State,
-    spec: &JobSpec,
-    now: Timestamp,
-) -> Result<(Timestamp, Allocation), Refusal> {
+/// Whether a job would start now. Later times do not matter for that, and are not searched for: the controller waits for the answer.
+///
+/// # Errors
+/// The reason why it would not.
+pub(crate) fn starts_now(state: &State, spec: &JobSpec, now: Timestamp) -> Result<(), Refusal> {
     // Nodes are read again, because this is requested rarely, and answers must not depend on an
     // uncommitted plan.
     let mut fleet = Fleet::new(state);
@@ -152,45 +187,17 @@ pub(crate) fn would_start(
         spec,
         completing,
         now,
-        looked_at: Cell::new(0),
     };
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
-    let mut best: Option<TrialStart> = None;
     for name in partitions_of(spec, &default) {
         match trial.start_in(name) {
-            Ok(found) if best.as_ref().is_none_or(|best| found.start < best.start) => {
-                best = Some(found);
-            }
-            Ok(_) => {}
+            Ok(()) => return Ok(()),
+            // It could start later in a partition.
+            Err(_) if refusal.code == RefusalCode::NotImmediate => {}
             Err(reason) => refusal = reason,
         }
     }
-    let Some(best) = best else {
-        return Err(refusal);
-    };
-    // For a later start the shares state amounts, not individual CPUs: those are chosen on an empty
-    // node.
-    if best.start > now {
-        fleet.clear();
-    }
-    let latest = end_after(fleet.now, best.demand.length_ms);
-    let alloc = allocate(
-        &mut fleet,
-        best.part,
-        latest,
-        &best.demand,
-        &best.picks,
-        |_, _, _| {},
-    );
-    Ok((best.start, alloc))
-}
-
-/// Where and when a job would start.
-struct TrialStart {
-    start: Timestamp,
-    part: u32,
-    demand: Demand,
-    picks: Vec<Pick>,
+    Err(refusal)
 }
 
 /// One job, and the nodes on which it is tried.
@@ -200,13 +207,11 @@ struct Trial<'a> {
     spec: &'a JobSpec,
     completing: BTreeSet<JobId>,
     now: Timestamp,
-    /// Number of nodes looked at for later times, in all partitions.
-    looked_at: Cell<u64>,
 }
 
 impl Trial<'_> {
-    /// The job's earliest start in a partition.
-    fn start_in(&self, name: &str) -> Result<TrialStart, Refusal> {
+    /// Whether the job starts now in a partition.
+    fn start_in(&self, name: &str) -> Result<(), Refusal> {
         let (fleet, spec) = (self.fleet, self.spec);
         let Some(&number) = fleet.part_by_name.get(name) else {
             return Err(Refusal::new(RefusalCode::InvalidPartition, name));
@@ -220,44 +225,12 @@ impl Trial<'_> {
             return Err(Refusal::new(RefusalCode::InvalidLicense, text));
         };
         let holds = Holds::default();
-        let placement = match licenses.from {
-            Some(_) => Placement::Nowhere(Shortfall::ANYTHING),
-            None => self.place_now(&demand, part, &holds),
-        };
-        let found = match placement {
-            Placement::Here(picks) => Some(FoundStart {
-                start: self.now,
-                picks,
-            }),
-            other => {
-                let left = JOINT_NODES_MAX.saturating_sub(self.looked_at.get());
-                let times = StartTimes {
-                    now: self.now,
-                    from: licenses.from,
-                    waited: (other == Placement::Scattered).then_some(self.now),
-                    nodes_max: left.max(JOINT_NODES_MAX / 64),
-                };
-                let kept = KeptNodes {
-                    holds: &holds,
-                    ends: &BTreeSet::new(),
-                };
-                let outlook = Outlook::new(&demand, fleet, part, by_limits(self.now));
-                let found = outlook.earliest(&demand, fleet.of_part(number), kept, times);
-                let looked_at = self.looked_at.get() + outlook.take_looked_at();
-                self.looked_at.set(looked_at);
-                found
-            }
-        };
-        let Some(FoundStart { start, picks }) = found else {
-            let text = "no running job's end makes room for it";
-            return Err(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
-        };
-        Ok(TrialStart {
-            start,
-            part: number,
-            demand,
-            picks,
-        })
+        let starts = licenses.from.is_none()
+            && matches!(self.place_now(&demand, part, &holds), Placement::Here(_));
+        match starts {
+            true => Ok(()),
+            false => Err(RefusalCode::NotImmediate.into()),
+        }
     }
 
     /// The time at which the job can have its licenses, if any.

@@ -10,6 +10,7 @@ use muster_model::licenses::LicenseCount;
 use muster_model::spec::{JobKind, JobSpec};
 use muster_model::time::TimeLimit;
 use muster_sched::Scheduler;
+use muster_sched::forecast::would_start_together;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -482,4 +483,29 @@ fn components_get_their_licenses_or_none_starts() {
             .all(|id| has(id) == [LicenseCount::new("foo", 1)])
     );
     world.state.check_invariants().unwrap();
+}
+
+#[test]
+fn when_components_would_start_is_known_before_submitting() {
+    let mut world = World::simple(2, 4);
+    world.submit(job(7, 30));
+    world.pass();
+    let identity = Identity {
+        uid: 1000,
+        user: "u".into(),
+        ..Identity::default()
+    };
+    let expected = |specs: Vec<JobSpec>| {
+        let specs: Vec<JobSpec> = specs
+            .into_iter()
+            .map(|mut spec| {
+                spec.kind = JobKind::Allocation;
+                spec
+            })
+            .collect();
+        would_start_together(&world.state, &identity, &specs, world.now)
+    };
+    let (_, start) = expected(vec![job(1, 5), job(4, 5)]).unwrap();
+    assert_eq!((start.at, start.cpus), (world.now.plus_s(30 * 60), 5));
+    assert!(expected(vec![job(1, 5), job(9, 5)]).is_err());
 }

@@ -6,6 +6,7 @@ use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
 use muster_model::job::Reason;
 use muster_model::node::{GresConfig, NodeConfig};
+use muster_model::refusal::RefusalCode;
 use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec};
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_sched::Cost;
@@ -472,4 +473,64 @@ fn some_times_are_tried_beyond_the_bound() {
     assert!(cost.later_nodes >= 4_000_000, "{cost:?}");
     let minutes = start.since_ms(begun) / 60_000;
     assert!((300..400).contains(&minutes), "{minutes}");
+}
+
+/// Nodes that each have 64 jobs, and components that none is like another.
+fn many_jobs_on_each_node(nodes: u32) -> World {
+    let lines = (0..nodes).map(|i| node(&format!("n{i}"), 64, 1000));
+    let mut world = World::new(cluster(lines.collect()));
+    let count = nodes as usize * 64;
+    for i in 0..count {
+        world.submit(job(1, 100 + i as u32 % 500));
+    }
+    let mut running = 0;
+    while running < count {
+        let started = world.pass().len();
+        assert!(started > 0);
+        running += started;
+    }
+    world
+}
+
+/// 128 components had what becomes free on all nodes worked out 128 times, however many jobs there were on each: a second for
+/// 1000 nodes of 64 jobs, which counted as little as if there were none.
+#[test]
+fn jobs_on_nodes_count_where_times_are_prepared() {
+    let mut world = many_jobs_on_each_node(20);
+    let few = world.submit_het(too_many(2).drain(..3).collect());
+    plan(&mut world);
+    assert!(world.state.jobs[&few[0]].expected_start.is_some());
+
+    let mut world = many_jobs_on_each_node(200);
+    let many = world.submit_het(too_many(2));
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    assert!((4_000_000..4_200_000).contains(&cost.het_nodes), "{cost:?}");
+    // As for others for which no time is known.
+    assert_eq!(world.state.jobs[&many[0]].expected_start, None);
+    let late = world.submit_with(job(1, 10), 10);
+    plan(&mut world);
+    assert!(world.state.jobs[&late].expected_start.is_some());
+}
+
+/// Whether a job starts at once is found out while the controller waits.
+#[test]
+fn what_is_to_start_at_once_is_not_searched_for_later_times() {
+    let world = many_jobs_on_each_node(100);
+    let now = |specs: &[JobSpec]| {
+        let starts = world
+            .sched
+            .start_together_now(&world.state, specs, world.now);
+        starts.map_err(|refusal| refusal.code)
+    };
+    assert_eq!(
+        now(&too_many(2).drain(..3).collect::<Vec<_>>()),
+        Err(RefusalCode::NotImmediate)
+    );
+    assert_eq!(now(&too_many(2)), Err(RefusalCode::TooLong));
+    // Those that ask for the same are judged once.
+    assert_eq!(
+        now(&vec![wide(2, 2, 10); 128]),
+        Err(RefusalCode::NotImmediate)
+    );
 }

@@ -403,30 +403,20 @@ fn a_whole_array_starts_and_its_last_task_takes_the_record() {
 }
 
 #[test]
-fn would_start_says_when_and_where() {
+fn starts_now_says_why_not() {
     let mut world = World::simple(2, 4);
-    world.submit(job(8, 30));
+    world.submit(job(7, 30));
     world.pass();
-    let later = world.now.plus_s(30 * 60);
-    let (at, alloc) = world
-        .sched
-        .would_start(&world.state, &wide(2, 4, 5), world.now)
-        .unwrap();
-    assert_eq!(
-        (at, alloc.hostlist.as_str(), alloc.cpus()),
-        (later, "n[0-1]", 4)
-    );
-    let never = world
-        .sched
-        .would_start(&world.state, &job(9, 5), world.now)
-        .unwrap_err();
-    assert_eq!(never.code, RefusalCode::NodeConfigUnavailable);
+    let starts = |spec: &JobSpec| {
+        let starts = world.sched.starts_now(&world.state, spec, world.now);
+        starts.map_err(|refusal| refusal.code)
+    };
+    assert_eq!(starts(&job(1, 5)), Ok(()));
+    assert_eq!(starts(&wide(2, 4, 5)), Err(RefusalCode::NotImmediate));
+    let never = starts(&job(9, 5));
+    assert_eq!(never, Err(RefusalCode::NodeConfigUnavailable));
     let lost = with(job(1, 5), |s| s.partitions = vec!["nowhere".into()]);
-    let lost = world
-        .sched
-        .would_start(&world.state, &lost, world.now)
-        .unwrap_err();
-    assert_eq!(lost.code, RefusalCode::InvalidPartition);
+    assert_eq!(starts(&lost), Err(RefusalCode::InvalidPartition));
 }
 
 #[test]
