@@ -185,13 +185,14 @@ pub(crate) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
     requests.maybe("h_rt", spec.time_limit.map(limit));
     requests.maybe("time-min", spec.time_min.map(limit));
     requests.ask(&spec.ask);
-    for license in spec
-        .licenses
-        .as_deref()
-        .unwrap_or_default()
-        .split([',', ';', '|'])
-    {
-        let (name, count) = license.rsplit_once(':').unwrap_or((license, "1"));
+    let licenses = spec.licenses.as_deref().unwrap_or_default();
+    if licenses.contains('|') {
+        // Which of them the job gets is not known.
+        requests.add("licenses", licenses);
+        return requests.all;
+    }
+    for license in licenses.split([',', ';']) {
+        let (name, count) = license.split_once([':', '=']).unwrap_or((license, "1"));
         if !name.trim().is_empty() {
             let own = name.trim().to_owned();
             let key = requests.name(&Target::License(own.clone()), format!("license:{own}"));
