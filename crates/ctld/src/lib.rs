@@ -7,6 +7,7 @@ pub mod accounted;
 mod accounting;
 mod answer;
 mod audit;
+mod change_turns;
 mod changes;
 pub mod clock;
 mod configuration;
