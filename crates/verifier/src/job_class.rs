@@ -406,7 +406,7 @@ fn check_slots(
         "pe_name" => {
             let is_on_one = |ask: &ResourceAsk| ask.max_nodes == Some(1);
             let leaves_host = is_on_one(&before.ask) && !is_on_one(&after.ask);
-            // An environment with so many slots on each host has as many hosts as it takes.
+            // One with a fixed number of slots on each host has as many hosts as it takes.
             let leaves_host = leaves_host && before.ask.ntasks_per_node.is_none();
             leaves_host || layout::shape(&before.ask) != layout::shape(&after.ask)
         }
