@@ -12,7 +12,6 @@ mod verify;
 mod waits;
 
 use crate::accounting::AccountingQuery;
-use crate::change_turns::ChangeTurn;
 use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::identity::check_ordinary;
@@ -456,17 +455,6 @@ impl Connection {
         Ok((identity, remarks))
     }
 
-    /// The turn of a change of jobs that a script of the site sees.
-    async fn change_turn(&self, command: &UserCommand) -> Option<ChangeTurn> {
-        let verifiers = self.shared.verifiers();
-        let is_seen = matches!(command, UserCommand::UpdateJob { .. })
-            && verifiers.iter().any(|pool| pool.settings().sees_changes());
-        match is_seen {
-            true => Some(self.shared.change_turns.take(self.identity.uid).await),
-            false => None,
-        }
-    }
-
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
         let _leave = self.share.command().await;
         // Before what is looked at for the job that is named: the answer depends on nothing else. And after, since a verifier may
@@ -475,7 +463,7 @@ impl Connection {
             return self.refuse(refusal.code, refusal.detail).await;
         }
         // Until it is done: the next change is looked at with it.
-        let _turn = self.change_turn(&command).await;
+        let _turn = verify::turn_of(&self.shared, &self.identity, &command).await;
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
             Err(refusal) => return self.refuse_command(command, refusal).await,

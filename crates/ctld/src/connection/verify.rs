@@ -2,6 +2,7 @@
 //! the user sent, but for what is the controller's to say (whose job it is, from where it comes), and goes through the
 //! same checks; parts that only a site sets are allowed for this one request.
 
+use crate::change_turns::ChangeTurn;
 use crate::keys::blob_id;
 use crate::reply::Remarks;
 use crate::shared::Shared;
@@ -23,6 +24,21 @@ use std::rc::Rc;
 
 /// The text that administrators alone set.
 const ADMIN_COMMENT: &str = "admin-comment";
+
+/// Waits for the turn of a command, if it is a change that a script sees.
+pub(super) async fn turn_of(
+    shared: &Shared,
+    identity: &Identity,
+    command: &UserCommand,
+) -> Option<ChangeTurn> {
+    let verifiers = shared.verifiers();
+    let is_seen = matches!(command, UserCommand::UpdateJob { .. })
+        && verifiers.iter().any(|pool| pool.settings().sees_changes());
+    match is_seen {
+        true => Some(shared.change_turns.take(identity.uid).await),
+        false => None,
+    }
+}
 
 /// Has a command verified, if the site has verifiers and it is one of those that they see. Changes it to what they say;
 /// lines for the user otherwise.
