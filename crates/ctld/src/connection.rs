@@ -462,6 +462,8 @@ impl Connection {
         if let Some(refusal) = mail_address::refusal(&command) {
             return self.refuse(refusal.code, refusal.detail).await;
         }
+        // Until it is done: the next change is looked at with it.
+        let _turn = verify::turn_of(&self.shared, &self.identity, &command).await;
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
             Err(refusal) => return self.refuse_command(command, refusal).await,

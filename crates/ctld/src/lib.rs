@@ -8,6 +8,7 @@ mod accounting;
 mod answer;
 mod audit;
 mod backlog;
+mod change_turns;
 mod changes;
 pub mod clock;
 mod configuration;

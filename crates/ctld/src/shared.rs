@@ -2,6 +2,7 @@
 
 use crate::accounting::Accounting;
 use crate::audit::Entry;
+use crate::change_turns::ChangeTurns;
 use crate::configuration;
 use crate::debug_level;
 use crate::failure;
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) verifier: Option<Arc<dyn Verifier>>,
     /// What verifies submissions and changes of jobs, in order.
     verifiers: RefCell<Rc<[Rc<Pool>]>>,
+    /// Changes of jobs that these are asked about.
+    pub(crate) change_turns: ChangeTurns,
     /// Job classes of the site.
     classes: RefCell<Rc<SiteClasses>>,
     /// Options of the site's own.
@@ -150,6 +153,7 @@ impl Shared {
             network: parts.network,
             verifier: parts.verifier,
             verifiers: RefCell::new(parts.verifiers.into()),
+            change_turns: ChangeTurns::default(),
             classes: RefCell::new(Rc::new(parts.classes)),
             site_options: RefCell::new(Rc::new(parts.site_options)),
         }

@@ -5,6 +5,7 @@
 mod attribute;
 
 use crate::jsv::layout::{self, Layout};
+use crate::jsv::requests::Request;
 use crate::jsv::{Site, requests};
 use minicbor::bytes::ByteVec;
 use muster_conf::job_classes::Template;
@@ -13,7 +14,7 @@ use muster_model::command::JobUpdate;
 use muster_model::environment;
 use muster_model::index_set::IndexSet;
 use muster_model::job_class::JobClass;
-use muster_model::spec::{ExecContext, JobKind, JobSpec};
+use muster_model::spec::{ExecContext, JobKind, JobSpec, ResourceAsk};
 use muster_model::time::TimeLimit;
 
 /// A submission and its class.
@@ -151,6 +152,11 @@ impl Application<'_> {
                 None if self.is_cleared("l_hard") => {}
                 None if self.is_cleared(&format!("l_hard {}", element.key)) => {}
                 None => requests::put(spec, element, self.site)?,
+            }
+            // Asked for once more it would come to more than the class says.
+            if left.iter().any(|more| more.key == own.key) && !element.access.change {
+                let what = format!("to ask for l_hard {} again", element.text());
+                return Err(self.refused(&what));
             }
         }
         match left.first() {
@@ -355,9 +361,15 @@ fn check_requests(
         .filter_map(|element| Some((requests::of_element(element, site).ok()?, element)))
         .collect();
     let element = |key: &str| own.iter().find(|(own, _)| own.key == key);
-    for request in new.iter().filter(|request| !old.contains(request)) {
+    let times = |all: &[Request], one: &Request| all.iter().filter(|own| *own == one).count();
+    // What is asked for once more than before comes to more.
+    let is_more = |request: &&Request| times(&new, request) > times(&old, request);
+    for request in new.iter().filter(is_more) {
         let is_allowed = match element(&request.key) {
-            Some((class, element)) => element.access.change || class.value == request.value,
+            Some((class, element)) => {
+                let is_alone = new.iter().filter(|own| own.key == request.key).count() == 1;
+                element.access.change || class.value == request.value && is_alone
+            }
             None => add,
         };
         if !is_allowed {
@@ -391,7 +403,13 @@ fn check_slots(
         AttributeRule::List { .. } => true,
     };
     let changes = match name {
-        "pe_name" => layout::shape(&before.ask) != layout::shape(&after.ask),
+        "pe_name" => {
+            let is_on_one = |ask: &ResourceAsk| ask.max_nodes == Some(1);
+            let leaves_host = is_on_one(&before.ask) && !is_on_one(&after.ask);
+            // One with a fixed number of slots on each host has as many hosts as it takes.
+            let leaves_host = leaves_host && before.ask.ntasks_per_node.is_none();
+            leaves_host || layout::shape(&before.ask) != layout::shape(&after.ask)
+        }
         _ => layout::of_ask(&before.ask) != layout::of_ask(&after.ask),
     };
     match is_free || !changes {

@@ -214,8 +214,11 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
     if let Some(count) = ask.min_cpus_per_node {
         all.push(format!("num_proc={count}"));
     }
-    let licenses = spec.licenses.as_deref().unwrap_or_default().split(',');
-    for license in licenses.filter(|license| !license.is_empty()) {
+    let licenses = spec.licenses.as_deref().unwrap_or_default();
+    // Alternatives are seen as they are.
+    let licenses = Some(licenses).filter(|all| !all.contains('|'));
+    for license in licenses.unwrap_or_default().split([',', ';']) {
+        let license = license.trim();
         let (name, count) = license.split_once([':', '=']).unwrap_or((license, "1"));
         let is_it = |target: &Target| matches!(target, Target::License(own) if own == name);
         if let Some(complex) = complex_for(site, is_it) {
@@ -242,6 +245,7 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
             }
         }
     }
+    all.extend(requests::unnamed(spec, site));
     all.join(",")
 }
 
@@ -524,10 +528,33 @@ fn resources(list: &str, site: &Site) -> Result<Resources, String> {
     Ok(all)
 }
 
+/// A list of hard requests without those elements, each once, and how many of them it has.
+fn without(list: &str, elements: &[String]) -> (String, usize) {
+    let mut left = elements.to_vec();
+    let mut words: Vec<&str> = list.split(',').collect();
+    words.retain(|word| match left.iter().position(|own| own == word) {
+        Some(at) => {
+            left.remove(at);
+            false
+        }
+        None => true,
+    });
+    (words.join(","), elements.len() - left.len())
+}
+
 /// A new list of hard requests: what it has otherwise than the one before is the job's.
 fn requests(spec: &mut JobSpec, list: &str, site: &Site) -> Result<(), String> {
-    let before = resources(&hard(spec, site), site).unwrap_or_default();
-    let now = resources(list, site)?;
+    let unnamed = requests::unnamed(spec, site);
+    let before = without(&hard(spec, site), &unnamed).0;
+    let before = resources(&before, site).unwrap_or_default();
+    let (list, kept) = without(list, &unnamed);
+    if kept < unnamed.len() {
+        return Err(format!(
+            "a verifier cannot change {} here, for which sge.conf has no complex",
+            unnamed.join(",")
+        ));
+    }
+    let now = resources(&list, site)?;
     if now.limit_s != before.limit_s {
         let minutes = |s: u64| u32::try_from(s.div_ceil(60).max(1)).unwrap_or(u32::MAX);
         spec.time_limit = now.limit_s.map(|s| TimeLimit::Minutes(minutes(s)));
@@ -548,17 +575,35 @@ fn requests(spec: &mut JobSpec, list: &str, site: &Site) -> Result<(), String> {
             }
             list
         };
-        spec.ask.gres = of(Per::Host);
+        // What a list names by a name of its own stays.
+        let with_unnamed = |old: &[GresAsk], per: Per| {
+            let unnamed = |gres: &&GresAsk| complex_of(gres, per, site).is_none();
+            let mut all = of(per);
+            all.extend(old.iter().filter(unnamed).cloned());
+            all
+        };
+        spec.ask.gres = with_unnamed(&spec.ask.gres, Per::Host);
         let mut devices = spec.ask.devices.take().unwrap_or_default();
-        (devices.per_task, devices.per_job) = (of(Per::Slot), of(Per::Job));
+        devices.per_task = with_unnamed(&devices.per_task, Per::Slot);
+        devices.per_job = with_unnamed(&devices.per_job, Per::Job);
         spec.ask.devices = Some(devices).filter(|own| **own != Default::default());
     }
     if now.licenses != before.licenses {
-        let all = now
-            .licenses
-            .iter()
-            .map(|(name, count)| format!("{name}:{count}"));
-        spec.licenses = Some(all.collect::<Vec<_>>().join(",")).filter(|all| !all.is_empty());
+        let old = spec.licenses.take().unwrap_or_default();
+        if old.contains('|') {
+            return Err("a verifier cannot add to alternatives of licenses".to_owned());
+        }
+        let is_named = |license: &&str| {
+            let name = license.trim().split([':', '=']).next();
+            let is_it = |target: &Target| matches!(target, Target::License(own) if Some(own.as_str()) == name);
+            complex_for(site, is_it).is_some()
+        };
+        let unnamed = old.split([',', ';']).filter(|own| !is_named(own));
+        let unnamed = unnamed.map(|own| own.trim().to_owned());
+        let all = now.licenses.iter();
+        let all = all.map(|(name, count)| format!("{name}:{count}"));
+        let all: Vec<String> = all.chain(unnamed.filter(|own| !own.is_empty())).collect();
+        spec.licenses = Some(all.join(",")).filter(|all| !all.is_empty());
     }
     if now.features != before.features {
         spec.ask.constraint = Some(now.features.join("&")).filter(|all| !all.is_empty());

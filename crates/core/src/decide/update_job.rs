@@ -22,7 +22,7 @@ use muster_model::limits::{
     DEPENDENCY_TERMS_MAX, JOB_PARTITIONS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX,
 };
 use muster_model::refusal::{Refusal, RefusalCode};
-use muster_model::rights::AccessRequest;
+use muster_model::rights::{AccessRequest, Role};
 use muster_model::site_option::is_site_option;
 use muster_model::spec::{JobKind, JobSpec};
 use muster_model::time::TimeLimit;
@@ -172,7 +172,8 @@ fn update_item(
         let changed = job_limits::changed(job, spec, limit, draft.now);
         let (moved, tasks) = (&mut progress.moved, item.tasks(job));
         // As in Slurm, limits hold for users: an operator may give a job more.
-        if !access::may(draft.state, identity, AccessRequest::RaiseTimeLimit) {
+        // What a verifier has granted is the time limit alone.
+        if access::role_of(draft.state, identity) < Role::Operator {
             moved.require_room(draft, job, &changed, tasks)?;
         }
         moved.change(draft.state, job, &changed, tasks);

@@ -2,13 +2,14 @@
 //! partition.
 
 use crate::accounts::{account, edit, users};
-use crate::world::{SCRIPT, World, allocation, array, config, spec, target, task};
+use crate::world::{SCRIPT, World, allocation, array, config, spec, target, task, user};
 use muster_core::policy::limits::amounts;
 use muster_model::account_limits::{LimitAsk, Scope};
-use muster_model::command::PlannedStart;
 use muster_model::command::{
     AccountsAsk, CrontabAsk, JobTarget, JobUpdate, ListEdit, QosAsk, Reply, TermsAsk, UserCommand,
 };
+use muster_model::command::{Command, PlannedStart};
+use muster_model::granted::GrantedRight;
 use muster_model::ids::JobId;
 use muster_model::job::Phase;
 use muster_model::refusal::RefusalCode;
@@ -161,6 +162,30 @@ fn change(target: JobTarget, change: Change<'_>) -> UserCommand {
         target,
         update: Box::new(update),
     }
+}
+
+/// Where a verifier had set the time limit of a change, the rest of it was not compared with limits either.
+#[test]
+fn a_granted_time_limit_is_no_way_past_the_limits_of_jobs() {
+    let mut w = limited("maxsubmit=2", "maxsubmitpu=2");
+    let jobs: Vec<JobId> = (0..3).map(|_| w.submit(spec("x"))).collect();
+    let moved = |u: &mut JobUpdate| {
+        u.account = Some("narrow".into());
+        u.time_limit = Some(TimeLimit::Minutes(100));
+    };
+    let mut move_to_narrow = |id| {
+        let mut identity = user(1000);
+        identity.granted.insert(0, GrantedRight::RaisedTimeLimit);
+        let reply = w.run(Command::User(identity, change(target(id), &moved)));
+        match reply.reply {
+            Some(Reply::Done { changed, .. }) => changed,
+            Some(Reply::Refused(_)) => 0,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(move_to_narrow(jobs[0]), 1);
+    assert_eq!(move_to_narrow(jobs[1]), 1);
+    assert_eq!(move_to_narrow(jobs[2]), 0);
 }
 
 /// Who may submit two jobs in an account, with a QOS or in a partition submitted them elsewhere, and moved them there.

@@ -2,6 +2,7 @@
 //! the user sent, but for what is the controller's to say (whose job it is, from where it comes), and goes through the
 //! same checks; parts that only a site sets are allowed for this one request.
 
+use crate::change_turns::ChangeTurn;
 use crate::keys::blob_id;
 use crate::reply::Remarks;
 use crate::shared::Shared;
@@ -23,6 +24,21 @@ use std::rc::Rc;
 
 /// The text that administrators alone set.
 const ADMIN_COMMENT: &str = "admin-comment";
+
+/// Waits for the turn of a command, if it is a change that a script sees.
+pub(super) async fn turn_of(
+    shared: &Shared,
+    identity: &Identity,
+    command: &UserCommand,
+) -> Option<ChangeTurn> {
+    let verifiers = shared.verifiers();
+    let is_seen = matches!(command, UserCommand::UpdateJob { .. })
+        && verifiers.iter().any(|pool| pool.settings().sees_changes());
+    match is_seen {
+        true => Some(shared.change_turns.take(identity.uid).await),
+        false => None,
+    }
+}
 
 /// Has a command verified, if the site has verifiers and it is one of those that they see. Changes it to what they say;
 /// lines for the user otherwise.
@@ -159,15 +175,66 @@ fn keep_named(specs: &[JobSpec], blobs: &mut Blobs) {
 
 /// What is set of the job of this number that users may not, by the site and not by them.
 fn grant(identity: &mut Identity, number: usize, old: &JobSpec, new: &JobSpec) {
+    for part in set_by_site(old, new) {
+        identity.granted.insert(number, part);
+    }
+}
+
+/// Parts of a submission that the site has set. Where the user has asked for what users may not have, what comes of it is not the
+/// site's alone: a script that adds to a nice value, or to a comment, keeps what was sent.
+fn set_by_site(old: &JobSpec, new: &JobSpec) -> Vec<GrantedRight> {
     let comment = |spec: &JobSpec| admin_comment(&spec.shown);
+    let is_usual = |priority: Option<u32>| priority.unwrap_or(0) == 0;
     let set = [
-        (GrantedRight::Priority, new.priority != old.priority),
-        (GrantedRight::NegativeNice, new.nice != old.nice),
-        (GrantedRight::SiteFactor, new.site_factor != old.site_factor),
-        (GrantedRight::AdminComment, comment(new) != comment(old)),
+        (
+            GrantedRight::Priority,
+            is_usual(old.priority) && new.priority != old.priority,
+        ),
+        (
+            GrantedRight::NegativeNice,
+            old.nice >= 0 && new.nice != old.nice,
+        ),
+        (
+            GrantedRight::SiteFactor,
+            old.site_factor == 0 && new.site_factor != 0,
+        ),
+        (
+            GrantedRight::AdminComment,
+            comment(old).is_none() && comment(new).is_some(),
+        ),
     ];
-    let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
-    set.for_each(|part| identity.granted.insert(number, part));
+    let set = set.into_iter().filter(|(_, set)| *set);
+    set.map(|(part, _)| part).collect()
+}
+
+/// The same of a change of jobs. Whether a value is one that users may ask for depends on each job.
+fn changed_by_site(old: &JobUpdate, new: &JobUpdate) -> Vec<GrantedRight> {
+    let comment = |update: &JobUpdate| admin_comment(&update.shown);
+    let limit = |update: &JobUpdate| (update.time_limit, update.time_delta_min);
+    let set = [
+        (
+            GrantedRight::RaisedPriority,
+            old.priority.is_none() && new.priority.is_some(),
+        ),
+        (
+            GrantedRight::LoweredNice,
+            old.nice.is_none() && new.nice.is_some(),
+        ),
+        (
+            GrantedRight::SiteFactor,
+            old.site_factor.is_none() && new.site_factor.is_some(),
+        ),
+        (
+            GrantedRight::AdminComment,
+            comment(old).is_none() && comment(new).is_some(),
+        ),
+        (
+            GrantedRight::RaisedTimeLimit,
+            limit(old) == (None, None) && limit(new) != (None, None),
+        ),
+    ];
+    let set = set.into_iter().filter(|(_, set)| *set);
+    set.map(|(part, _)| part).collect()
 }
 
 /// A request before one verifier.
@@ -342,7 +409,9 @@ impl Verification<'_> {
             }
         }
         if let Some(changed) = changed {
-            self.grant_update(update, &changed);
+            for part in changed_by_site(update, &changed) {
+                self.identity.granted.insert(0, part);
+            }
             *update = changed;
         }
         Ok(())
@@ -429,20 +498,6 @@ impl Verification<'_> {
             ..Refusal::new(code, detail)
         }
     }
-
-    fn grant_update(&mut self, old: &JobUpdate, new: &JobUpdate) {
-        let comment = |update: &JobUpdate| admin_comment(&update.shown);
-        let limit = (new.time_limit, new.time_delta_min) != (old.time_limit, old.time_delta_min);
-        let set = [
-            (GrantedRight::RaisedPriority, new.priority != old.priority),
-            (GrantedRight::LoweredNice, new.nice != old.nice),
-            (GrantedRight::SiteFactor, new.site_factor != old.site_factor),
-            (GrantedRight::AdminComment, comment(new) != comment(old)),
-            (GrantedRight::RaisedTimeLimit, limit),
-        ];
-        let set = set.iter().filter(|(_, set)| *set).map(|(part, _)| *part);
-        set.for_each(|part| self.identity.granted.insert(0, part));
-    }
 }
 
 fn admin_comment(shown: &[(String, String)]) -> Option<String> {
@@ -504,5 +559,90 @@ fn code_of(number: i64) -> RefusalCode {
         2081 => Code::InvalidArray,
         8000 => Code::MissingTimeLimit,
         _ => Code::Unspecified,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::time::TimeLimit;
+
+    fn comment(text: &str) -> Vec<(String, String)> {
+        vec![(ADMIN_COMMENT.to_owned(), text.to_owned())]
+    }
+
+    /// A script that counts on with what was sent (a limit that is cut, a nice value that is raised, a comment with words before it)
+    /// made a user's own value the site's, which all users may have.
+    #[test]
+    fn what_a_site_makes_of_a_users_value_is_not_the_sites() {
+        let usual = JobSpec::default();
+        let set = JobSpec {
+            priority: Some(9),
+            nice: -5,
+            site_factor: 3,
+            shown: comment("of the site"),
+            ..JobSpec::default()
+        };
+        let all = [
+            GrantedRight::Priority,
+            GrantedRight::NegativeNice,
+            GrantedRight::SiteFactor,
+            GrantedRight::AdminComment,
+        ];
+        assert_eq!(set_by_site(&usual, &set), all);
+        let asked = JobSpec {
+            priority: Some(4_000_000_000),
+            nice: -10_000,
+            site_factor: 1_000,
+            shown: comment("of the user"),
+            ..JobSpec::default()
+        };
+        assert_eq!(set_by_site(&asked, &set), []);
+        assert_eq!(set_by_site(&usual, &usual), []);
+        let nicer = JobSpec {
+            nice: 5,
+            ..JobSpec::default()
+        };
+        assert_eq!(set_by_site(&nicer, &set), all);
+    }
+
+    #[test]
+    fn what_a_site_makes_of_a_users_change_is_not_the_sites() {
+        let minutes = |n| Some(TimeLimit::Minutes(n));
+        let cut = JobUpdate {
+            time_limit: minutes(10_080),
+            ..JobUpdate::default()
+        };
+        let asked = JobUpdate {
+            time_limit: minutes(43_200),
+            ..JobUpdate::default()
+        };
+        let longer = JobUpdate {
+            time_delta_min: Some(43_200),
+            ..JobUpdate::default()
+        };
+        let none = JobUpdate::default();
+        assert_eq!(
+            changed_by_site(&none, &cut),
+            [GrantedRight::RaisedTimeLimit]
+        );
+        assert_eq!(changed_by_site(&asked, &cut), []);
+        assert_eq!(changed_by_site(&longer, &cut), []);
+        let set = JobUpdate {
+            priority: Some(9),
+            nice: Some(-5),
+            site_factor: Some(3),
+            shown: comment("of the site"),
+            ..JobUpdate::default()
+        };
+        let asked = JobUpdate {
+            priority: Some(10),
+            nice: Some(-6),
+            site_factor: Some(4),
+            shown: comment("of the user"),
+            ..JobUpdate::default()
+        };
+        assert_eq!(changed_by_site(&asked, &set), []);
+        assert_eq!(changed_by_site(&none, &set).len(), 4);
     }
 }

@@ -130,6 +130,23 @@ impl PartCpus {
         )
     }
 
+    /// Number of these free CPUs that jobs of the partition may take once its jobs have returned some.
+    pub(crate) fn left_without(
+        &self,
+        class: &NodeClass,
+        pos: usize,
+        returned: &CpuSet,
+        free: &CpuSet,
+    ) -> u32 {
+        let mut held = self.held(pos).unwrap_or_default();
+        held.subtract(returned);
+        let open = self.rule.open(class, &held, free).len();
+        match self.rule.per_node {
+            Some(most) => open.min(most.saturating_sub(held.len())),
+            None => open,
+        }
+    }
+
     /// Of the free CPUs, those that a job of the partition may use.
     pub(crate) fn open(&self, class: &NodeClass, pos: usize, free: &CpuSet) -> CpuSet {
         match self.held.get(pos) {

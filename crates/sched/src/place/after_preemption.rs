@@ -20,6 +20,14 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
+/// CPUs of a node that jobs return.
+#[derive(Default)]
+struct ReturnedCpus {
+    all: CpuSet,
+    /// Those of jobs of the partition.
+    own: CpuSet,
+}
+
 /// The nodes without the shares of released jobs.
 pub(crate) struct AfterPreemption<'a> {
     fleet: &'a Fleet,
@@ -32,6 +40,8 @@ pub(crate) struct AfterPreemption<'a> {
     layers: NodeMap<Vec<CpuSet>>,
     /// Resources that preempted jobs return on a node, and their previously expected times.
     back: NodeMap<Vec<(Timestamp, Room)>>,
+    /// CPUs that jobs return, if the partition limits which or how many its jobs may have on a node.
+    returned: NodeMap<ReturnedCpus>,
     start: Timestamp,
     length_ms: Option<u64>,
     /// Set when a reservation has reduced the room of a node.
@@ -54,6 +64,7 @@ impl<'a> AfterPreemption<'a> {
             lent: NodeMap::default(),
             layers: NodeMap::default(),
             back: NodeMap::default(),
+            returned: NodeMap::default(),
             start,
             length_ms,
             narrowed: Cell::new(false),
@@ -83,7 +94,28 @@ impl<'a> AfterPreemption<'a> {
             end: self.end(),
         };
         let blocks = &self.fleet.blocks;
-        blocks.narrow(self.part.own.as_ref(), node, window, room).0
+        let mut room = blocks.narrow(self.part.own.as_ref(), node, window, room).0;
+        if let Some(most) = self.most_of_partition(node)
+            && most < room.cpus
+        {
+            room.to_mut().cpus = most;
+        }
+        room
+    }
+
+    /// CPUs of a node that jobs of the partition may take then, if it limits them (`MaxCPUsPerNode`, `MaxCPUsPerSocket`, whole
+    /// sockets). All for which room is being made count as its own.
+    fn most_of_partition(&self, node: u32) -> Option<u32> {
+        let cpus = Some(&self.part.cpus).filter(|cpus| cpus.rule.bounds())?;
+        let pos = self.part.pos_of[node as usize] as usize;
+        let class = &self.fleet.classes[self.fleet.nodes[node as usize].class as usize];
+        let none = ReturnedCpus::default();
+        let returned = self.returned.get(&node).unwrap_or(&none);
+        let mut free = self.fleet.free_cpus(node).clone();
+        free.union_with(&returned.all);
+        let most = cpus.left_without(class, pos, &returned.own, &free);
+        let claims = self.holds.of(node).iter().filter(|h| h.lane == CLAIM);
+        Some(claims.fold(most, |left, claim| left.saturating_sub(claim.needs.cpus)))
     }
 
     /// The part of a room that reservations leave. If a reservation depends on other jobs that end before it, it may
@@ -131,10 +163,18 @@ impl<'a> AfterPreemption<'a> {
     /// Returns a job's share: all of it if the job ends, or its CPUs if it is stopped. A stopped
     /// job has already lent its CPUs and is not counted among the node's jobs.
     pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
+        let node = share.node.0;
+        if self.part.cpus.rule.bounds() {
+            let returned = self.returned.entry(node).or_default();
+            returned.all.union_with(&share.cpus);
+            let is_own = |partition: &str| partition == self.part.config.name;
+            if whole && (job.alloc.as_ref()).is_some_and(|alloc| is_own(&alloc.partition)) {
+                returned.own.union_with(&share.cpus);
+            }
+        }
         if job.cpus_released_by_preemption && !whole {
             return self.show_stopped(share);
         }
-        let node = share.node.0;
         let alone = whole && !job.cpus_released_by_preemption && self.fleet.layers(node).is_empty();
         let held = !self.holds.of(node).is_empty() && alone;
         let expected = self.fleet.expected_end(node, job.id).filter(|_| held);

@@ -105,6 +105,48 @@ fn a_higher_tier_ends_the_fewest_of_a_lower_one() {
     assert_eq!(world.state_of(other).0, JobState::Pending);
 }
 
+/// Jobs of a partition that had all that they may have of a node still made others leave it, and kept the nodes idle.
+#[test]
+fn nobody_makes_room_that_its_partition_may_not_have() {
+    for by_socket in [false, true] {
+        let mut config = config(1, 8, PreemptMode::Cancel);
+        config.nodes[0].sockets = 2;
+        config.nodes[0].cores_per_socket = 4;
+        let hi = config.partitions.iter_mut().find(|p| p.name == "hi");
+        let hi = hi.expect("it is there");
+        match by_socket {
+            true => hi.max_cpus_per_socket = Some(2),
+            false => hi.max_cpus_per_node = Some(4),
+        }
+        let mut world = World::new(config);
+        let low: Vec<JobId> = (0..2).map(|_| world.submit(job(4, 60))).collect();
+        world.pass_by_core();
+        let urgent: Vec<JobId> = (0..2)
+            .map(|_| world.submit(within("hi", job(4, 60))))
+            .collect();
+        // For one of both there is room.
+        let (victims, _) = world.preempting_pass();
+        let all: Vec<u64> = low.iter().map(|id| id.0).collect();
+        match by_socket {
+            // On two CPUs of each socket, which both have to leave.
+            true => assert_eq!(victims.len(), 2),
+            false => assert_eq!(victims.len(), 1),
+        }
+        assert!(victims.iter().all(|id| all.contains(id)));
+        for id in &victims {
+            world.clean(JobId(*id));
+        }
+        assert_eq!(world.preempting_pass(), (vec![], vec![urgent[0].0]));
+        if by_socket {
+            let back = world.submit(job(4, 60));
+            assert_eq!(world.preempting_pass(), (vec![], vec![back.0]));
+        }
+        assert_eq!(world.preempting_pass(), (vec![], vec![]));
+        world.end(urgent[0]);
+        assert_eq!(world.preempting_pass().1, [urgent[1].0]);
+    }
+}
+
 #[test]
 fn who_is_first_waits_for_nodes_that_a_higher_tier_waits_for_too() {
     let mut world = tiers(1, 4, PreemptMode::Off);

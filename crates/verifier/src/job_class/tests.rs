@@ -91,6 +91,82 @@ fn a_job_gets_what_its_class_says() {
     assert!(kept.given.is_empty() && kept.cleared.is_empty());
 }
 
+/// Licenses and devices that are named twice are added up: the second time was another element, or none at all in a change.
+/// Other ways to write a license were other licenses, and of alternatives a job may get the one that the class does not say.
+#[test]
+fn what_a_class_fixes_is_asked_for_once() {
+    let lines = "l_hard {...}lic=1,gpu=1\n";
+    for licenses in [
+        "matlab:1,matlab:50",
+        "matlab:1;matlab:1",
+        "matlab=50",
+        "matlab:1|free:1",
+        "free:1|matlab:1",
+    ] {
+        let asked = with(|spec| spec.licenses = Some(licenses.to_owned()));
+        match applied(lines, asked) {
+            Err(why) => assert!(why.contains("lic"), "{why}"),
+            // No controller takes alternatives and more.
+            Ok(spec) => assert_eq!(
+                muster_model::licenses::parse_ask(spec.licenses.as_deref().unwrap()),
+                None
+            ),
+        }
+    }
+    let twice = with(|spec| spec.ask.gres = [gpus(1), gpus(7)].concat());
+    assert!(applied(lines, twice).is_err());
+    let more = with(|spec| spec.licenses = Some("matlab=1,free:3".to_owned()));
+    assert!(applied(lines, more).is_ok());
+
+    let spec = applied(lines, job()).unwrap();
+    let check = |change: &dyn Fn(&mut JobUpdate)| {
+        let mut update = JobUpdate::default();
+        change(&mut update);
+        check_update(&spec, &update, &site())
+    };
+    for licenses in [
+        "matlab:1,matlab:1",
+        "matlab:1,matlab:9",
+        "matlab=2",
+        "matlab:1|free:1",
+    ] {
+        let got = check(&|update| update.licenses = Some(licenses.to_owned()));
+        assert!(got.is_err(), "{licenses}");
+    }
+    let mut ask = spec.ask.clone();
+    ask.gres = [gpus(1), gpus(1)].concat();
+    assert!(check(&|update| update.ask = Some(ask.clone())).is_err());
+    for licenses in ["matlab:1", "matlab=1", "matlab:1,free:2"] {
+        let got = check(&|update| update.licenses = Some(licenses.to_owned()));
+        assert_eq!(got, Ok(()), "{licenses}");
+    }
+}
+
+/// A class that fixes an environment of one host let the number of hosts be changed with that of slots.
+#[test]
+fn an_environment_of_one_host_stays_on_one() {
+    let check = |lines: &str, change: &dyn Fn(&mut muster_model::spec::ResourceAsk)| {
+        let spec = applied(lines, job()).unwrap();
+        let mut ask = spec.ask.clone();
+        change(&mut ask);
+        let update = JobUpdate {
+            ask: Some(ask),
+            ..JobUpdate::default()
+        };
+        check_update(&spec, &update, &site())
+    };
+    let smp = "pe_name smp\npe_range {~}4\n";
+    assert_eq!(check(smp, &|ask| ask.ntasks = Some(3)), Ok(()));
+    let hosts = |ask: &mut muster_model::spec::ResourceAsk| {
+        (ask.min_nodes, ask.max_nodes) = (2, Some(2));
+    };
+    let why = check(smp, &hosts).unwrap_err();
+    assert!(why.contains("to change pe_name"), "{why}");
+    assert!(check(smp, &|ask| ask.max_nodes = None).is_err());
+    let of_four = "pe_name mpi4\npe_range {~}4\n";
+    assert_eq!(check(of_four, &hosts), Ok(()));
+}
+
 /// A job that asks for one thing more.
 fn with(change: impl FnOnce(&mut JobSpec)) -> JobSpec {
     let mut spec = job();

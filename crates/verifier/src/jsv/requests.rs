@@ -8,7 +8,7 @@ use muster_conf::job_classes::rule::{Access, Element};
 use muster_conf::options::values;
 use muster_model::grid_engine as marks;
 use muster_model::spec::{
-    DeviceAsk, DeviceBinding, JobSpec, MemoryAsk, ResourceAsk, Segments, Sharing,
+    DeviceAsk, DeviceBinding, GresAsk, JobSpec, MemoryAsk, ResourceAsk, Segments, Sharing,
 };
 use muster_model::time::TimeLimit;
 
@@ -185,13 +185,14 @@ pub(crate) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
     requests.maybe("h_rt", spec.time_limit.map(limit));
     requests.maybe("time-min", spec.time_min.map(limit));
     requests.ask(&spec.ask);
-    for license in spec
-        .licenses
-        .as_deref()
-        .unwrap_or_default()
-        .split([',', ';', '|'])
-    {
-        let (name, count) = license.rsplit_once(':').unwrap_or((license, "1"));
+    let licenses = spec.licenses.as_deref().unwrap_or_default();
+    if licenses.contains('|') {
+        // Which of them the job gets is not known.
+        requests.add("licenses", licenses);
+        return requests.all;
+    }
+    for license in licenses.split([',', ';']) {
+        let (name, count) = license.split_once([':', '=']).unwrap_or((license, "1"));
         if !name.trim().is_empty() {
             let own = name.trim().to_owned();
             let key = requests.name(&Target::License(own.clone()), format!("license:{own}"));
@@ -264,8 +265,39 @@ pub(crate) fn put(spec: &mut JobSpec, element: &Element, site: &Site) -> Result<
     Ok(())
 }
 
-/// Whether a list of requests, as a client says that it was given, is what a job really asks for. Hosts, queues and soft limits of
-/// time are not compared.
+/// Devices and licenses that a job asks for and for which the site has no name of Grid Engine's, as elements of a list: by names of
+/// their own.
+pub(super) fn unnamed(spec: &JobSpec, site: &Site) -> Vec<String> {
+    let of_devices = |list: &[GresAsk], per: Per| -> Vec<GresAsk> {
+        let unnamed = |gres: &&GresAsk| complex_of(gres, per, site).is_none();
+        list.iter().filter(unnamed).cloned().collect()
+    };
+    let devices = spec.ask.devices();
+    let own = JobSpec {
+        licenses: spec.licenses.clone(),
+        ask: ResourceAsk {
+            gres: of_devices(&spec.ask.gres, Per::Host),
+            devices: Some(Box::new(DeviceAsk {
+                per_job: of_devices(&devices.per_job, Per::Job),
+                per_socket: devices.per_socket.clone(),
+                per_task: of_devices(&devices.per_task, Per::Slot),
+                ..DeviceAsk::default()
+            })),
+            ..ResourceAsk::default()
+        },
+        ..JobSpec::default()
+    };
+    let mut all = of(&own, site);
+    all.retain(|request| site.mapping.complex(&request.key).is_none());
+    // These separate elements.
+    let plain = |text: &str| text.replace([',', '='], "|");
+    all.iter()
+        .map(|own| format!("{}={}", plain(&own.key), plain(&own.value)))
+        .collect()
+}
+
+/// Whether a list of requests, as a client says that it was given, is what a job really asks for. Hosts and queues are not
+/// compared.
 pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
     let Ok(words) = split(list) else {
         return false;
@@ -285,13 +317,23 @@ pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
             return false;
         }
     }
-    let has_soft_limit = words.iter().any(|(key, _)| key == "s_rt");
+    for (key, value) in words.iter().filter(|(key, _)| key == "s_rt") {
+        let mut soft = Resources::default();
+        let added = soft.add((key, value.as_deref()), &site.mapping, &site.gres);
+        if added.is_err() {
+            return false;
+        }
+        // Of a soft limit alone qsub makes a limit of a minute more.
+        if let (Some(s), None) = (soft.warn_after_s, blank.time_limit) {
+            let minutes = u32::try_from(s.div_ceil(60).max(1)).unwrap_or(u32::MAX);
+            blank.time_limit = Some(TimeLimit::Minutes(minutes.saturating_add(1)));
+        }
+    }
     let compared = |spec: &JobSpec| {
         let mut all = of(spec, site);
         all.retain(|own| {
             let is_apart = ["nodelist", "exclude"].contains(&own.key.as_str());
-            let by_soft_limit = has_soft_limit && own.key == "h_rt";
-            !is_apart && !by_soft_limit && own.value != "0"
+            !is_apart && own.value != "0"
         });
         all.sort_by(|a, b| a.key.cmp(&b.key));
         all

@@ -207,6 +207,68 @@ fn what_a_client_says_counts_where_the_job_asks_for_it() {
     );
 }
 
+/// A soft limit beside it had the hard one taken for what the client said.
+#[test]
+fn a_soft_limit_hides_no_hard_one() {
+    let hard = |minutes: u32, given: &str| {
+        let mut spec = job();
+        let mark = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        spec.shown = vec![mark(marks::COMMAND, "qsub"), mark(marks::HARD, given)];
+        spec.time_limit = Some(TimeLimit::Minutes(minutes));
+        let asked = asked(&subject(spec), &site());
+        let found = asked.parameters.iter().find(|(own, _)| own == "l_hard");
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    for honest in ["h_rt=120,s_rt=60,gpu=2", "s_rt=60,gpu=2"] {
+        assert_eq!(hard(2, honest), honest);
+        assert_eq!(hard(43_200, honest), "h_rt=2592000,gpu=2");
+    }
+    assert_eq!(hard(2, "s_rt=x,gpu=2"), "h_rt=120,gpu=2");
+}
+
+/// A verifier that bounds devices did not see those of a type or of the whole job, which sbatch can ask for, nor licenses without
+/// a complex; and where it changed others, they were gone.
+#[test]
+fn devices_and_licenses_without_a_complex_are_seen() {
+    let of = |name: &str, kind: Option<&str>, count: u64| GresAsk {
+        name: name.to_owned(),
+        kind: kind.map(str::to_owned),
+        count,
+    };
+    let mut spec = job();
+    spec.ask.gres.push(of("gpu", Some("h100"), 8));
+    let devices = spec.ask.devices.get_or_insert_default();
+    devices.per_job = vec![of("gpu", None, 16)];
+    devices.per_task = vec![of("gpu", Some("h100"), 1)];
+    spec.licenses = Some("secret:3,matlab:1".to_owned());
+    let seen = asked(&subject(spec.clone()), &site());
+    let (_, list) = seen
+        .parameters
+        .iter()
+        .find(|(own, _)| own == "l_hard")
+        .unwrap();
+    let own = "gpu:h100=8,gpu-per-task=1,gpu-per-job=16,license:secret=3";
+    let hard = format!("h_rt=120,lic=1,gpu=2,{own}");
+    assert_eq!(*list, hard);
+    // What was not changed stays as it was, and cannot be left out.
+    let same = corrected_of(spec.clone(), &[("l_hard", &hard)]).unwrap();
+    assert_eq!(same, spec);
+    let list = format!("{own},h_rt=120,lic=2,gpu=1");
+    let less = corrected_of(spec.clone(), &[("l_hard", &list)]).unwrap();
+    assert_eq!(less.licenses.as_deref(), Some("matlab:2,secret:3"));
+    assert_eq!(
+        less.ask
+            .gres
+            .iter()
+            .map(|own| own.count)
+            .collect::<Vec<_>>(),
+        [1, 8]
+    );
+    assert_eq!(less.ask.devices, spec.ask.devices);
+    let why = corrected_of(spec, &[("l_hard", "h_rt=120,lic=1,gpu=2")]).unwrap_err();
+    assert!(why.contains("gpu-per-job=16"), "{why}");
+}
+
 /// Each changed variable copied the whole environment: one submission kept the controller for minutes.
 #[test]
 fn variables_are_changed_in_one_go() {
