@@ -249,6 +249,11 @@ pub enum UserCommand {
         #[n(1)]
         #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         pairs: Vec<(String, String)>,
+        /// What some of these keys were when the change was made of them: it is refused where one has another value by now.
+        #[n(2)]
+        #[cbor(default)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
+        read: Vec<(String, String)>,
     },
     /// The holder of an interactive allocation says it is done: `salloc`'s command or `srun` ended.
     #[n(11)]
