@@ -5,7 +5,7 @@ use crate::connect::{Client, ConnectError, unexpected};
 use crate::listing::context::Ctx;
 use crate::listing::{Failure, failed_call, print};
 use crate::options::{HelpForm, Spec, flag};
-use muster_model::explain::{Ahead, ExpectedStart, Explanation};
+use muster_model::explain::{Ahead, ExpectedStart, Explanation, TasksStart};
 use muster_model::ids::JobId;
 use muster_model::refusal::RefusalCode;
 use muster_model::time::Timestamp;
@@ -125,6 +125,7 @@ fn text(explanation: &Explanation, ctx: &Ctx) -> String {
         );
     }
     write_start(&mut out, explanation, ctx);
+    write_by_tasks(&mut out, explanation, ctx);
     write_jobs_ahead(&mut out, explanation, ctx);
     write_sooner(&mut out, explanation, ctx);
     out
@@ -144,6 +145,26 @@ fn write_start(out: &mut String, explanation: &Explanation, ctx: &Ctx) {
     let _ = writeln!(out, "  {assumed}");
     if start.at.since_ms(explanation.now) / 1000 > ENDLESS_FROM_S {
         out.push_str("  (jobs without a time limit are taken to end after a year)\n");
+    }
+}
+
+/// Starts with single numbers of a range of tasks.
+fn write_by_tasks(out: &mut String, explanation: &Explanation, ctx: &Ctx) {
+    if explanation.by_tasks.is_empty() {
+        return;
+    }
+    let range = &explanation.task_range;
+    let _ = writeln!(
+        out,
+        "It asks for {range} tasks, waits for the least number, and takes the greatest that fits then. With one number alone:"
+    );
+    for TasksStart { tasks, start } in &explanation.by_tasks {
+        let s = if *tasks == 1 { "" } else { "s" };
+        let start = start.as_ref();
+        let when = start.map_or("nothing that is foreseen makes room".to_owned(), |start| {
+            when(start, explanation.now, ctx)
+        });
+        let _ = writeln!(out, "  {tasks} task{s}: {when}");
     }
 }
 
@@ -206,6 +227,10 @@ fn when(start: &ExpectedStart, now: Timestamp, ctx: &Ctx) -> String {
         let _ = write!(out, " on {}", start.nodes);
     }
     let _ = write!(out, " in partition {}", start.partition);
+    if let Some(tasks) = start.tasks {
+        let s = if tasks == 1 { "" } else { "s" };
+        let _ = write!(out, ", with {tasks} task{s}");
+    }
     out
 }
 
@@ -254,6 +279,7 @@ pub(crate) fn document(explanation: &Explanation) -> Value {
             "cpus": start.cpus,
             "partition": start.partition,
             "estimate": start.estimate,
+            "tasks": start.tasks,
         })
     };
     let ahead = |a: &Ahead| {
@@ -285,6 +311,10 @@ pub(crate) fn document(explanation: &Explanation) -> Value {
         "assumption": if explanation.predicted { "predictions" } else { "time_limits" },
         "sooner": sooner,
         "tried": explanation.tried,
+        "task_range": explanation.task_range,
+        "by_tasks": explanation.by_tasks.iter()
+            .map(|own| json!({"tasks": own.tasks, "start": own.start.as_ref().map(start)}))
+            .collect::<Vec<Value>>(),
         "now": explanation.now.unix_s(),
     })
 }
@@ -304,6 +334,7 @@ mod tests {
             cpus: 2,
             partition: "batch".into(),
             estimate: false,
+            tasks: None,
         };
         Explanation {
             job: JobId(17),
@@ -345,6 +376,7 @@ mod tests {
                 what: "Not before".into(),
                 at: now.plus_s(3600),
             }],
+            ..Explanation::default()
         }
     }
 
@@ -368,6 +400,35 @@ It would start sooner:
       with a limit of 10 instead of 60 minutes
 "
         );
+    }
+
+    #[test]
+    fn numbers_of_a_range_have_starts_of_their_own() {
+        let ctx = Ctx::bare("cluster", TimeZone::UTC);
+        let mut explanation = explanation();
+        explanation.task_range = "1,4-8".into();
+        let start = explanation.start.clone().unwrap();
+        for (tasks, start) in [(1, Some(start)), (8, None)] {
+            explanation.by_tasks.push(TasksStart { tasks, start });
+        }
+        explanation.start.as_mut().unwrap().tasks = Some(4);
+        let text = text(&explanation, &ctx);
+        assert!(
+            text.contains(
+                "\
+Expected start: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch, with 4 tasks
+  if jobs run as long as predicted, and no job is submitted that comes first
+It asks for 1,4-8 tasks, waits for the least number, and takes the greatest that fits then. With one number alone:
+  1 task: 2026-11-23T23:23:46 (in 1 h 30 min) on n[1-2] in partition batch
+  8 tasks: nothing that is foreseen makes room
+Ahead of it on those nodes (3):
+"
+            ),
+            "{text}"
+        );
+        let document = document(&explanation);
+        assert_eq!(document["by_tasks"][0]["start"]["nodes"], "n[1-2]");
+        assert_eq!(document["by_tasks"][1]["start"], Value::Null);
     }
 
     #[test]

@@ -250,7 +250,9 @@ fn user(
         UserCommand::UpdateNodes { nodes, update } => {
             update_nodes::update(draft, identity, nodes, update)
         }
-        UserCommand::UpdatePartition { name, pairs } => partition::update(draft, name, pairs),
+        UserCommand::UpdatePartition { name, pairs, read } => {
+            partition::update(draft, name, pairs, read)
+        }
         UserCommand::CreatePartition { name, pairs } => partition::create(draft, name, pairs),
         UserCommand::DeletePartition { name } => partition::delete(draft, name),
         UserCommand::CreateNodes { nodes } => dynamic_nodes::create(draft, nodes),

@@ -382,6 +382,7 @@ fn commands_of_administrator(ids: &Ids) -> Vec<UserCommand> {
         UserCommand::UpdatePartition {
             name: "batch".to_owned(),
             pairs: vec![("State".to_owned(), "DOWN".to_owned())],
+            read: Vec::new(),
         },
         UserCommand::Reconfigure,
         UserCommand::CreatePartition {

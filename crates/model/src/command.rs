@@ -88,8 +88,7 @@ pub enum Command {
         /// With exit status 0.
         well: bool,
     },
-    /// A job is over and its nodes are clean: what forecasts assume, and how jobs of a replayed workload end. No cluster
-    /// ever decides on it.
+    /// A job is over and its nodes are clean: what forecasts assume, and how jobs of a replayed workload end. No cluster decides on it.
     AssumeEnded {
         /// The job.
         job: JobId,
@@ -125,8 +124,7 @@ pub enum UserCommand {
         /// The job; its owner is overwritten by the core (root may submit for another with `--uid`).
         #[n(0)]
         spec: Box<JobSpec>,
-        /// Script and context that the spec names. In a client's request any two ids that differ will do: the
-        /// controller replaces them by those of the content.
+        /// Script and context that the spec names. In a request any two ids that differ will do; the controller makes them of the content.
         #[n(1)]
         #[valid(max_bytes = SCRIPT_BYTES_MAX, max_items = 2)]
         blobs: Vec<(BlobId, ByteVec)>,
@@ -249,6 +247,11 @@ pub enum UserCommand {
         #[n(1)]
         #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
         pairs: Vec<(String, String)>,
+        /// What some of these keys were when the change was made of them: it is refused where one has another value by now.
+        #[n(2)]
+        #[cbor(default)]
+        #[valid(max_bytes = HOSTLIST_BYTES_MAX)]
+        read: Vec<(String, String)>,
     },
     /// The holder of an interactive allocation says it is done: `salloc`'s command or `srun` ended.
     #[n(11)]
@@ -368,8 +371,7 @@ pub enum UserCommand {
         #[n(1)]
         text: String,
     },
-    /// scrontab: a user's whole crontab with the jobs of its entries; all are accepted or none, and those of the one before
-    /// go. Without a text it is removed.
+    /// scrontab: a user's crontab with the jobs of its entries, all or none, in place of the one before. Without a text that goes.
     #[n(400)]
     SetCrontab(#[n(0)] Box<CrontabAsk>),
 }
@@ -510,8 +512,7 @@ pub struct JobUpdate {
     /// `Deadline=`.
     #[n(11)]
     pub deadline: Option<Timestamp>,
-    /// `NumNodes=`, `NumTasks=`, `NumCPUs=`, `ReqNodeList=`, `Features=`, `MinMemoryNode=`, ...: the whole new ask,
-    /// made by the client from the job's own.
+    /// `NumNodes=`, `NumTasks=`, `NumCPUs=`, `ReqNodeList=`, `Features=`, ...: the whole new ask, made of the job's own by the client.
     #[n(12)]
     pub ask: Option<ResourceAsk>,
     /// `ArrayTaskThrottle=`; 0 removes it.
@@ -632,8 +633,7 @@ pub enum NodeCommand {
         node_fault: bool,
         /// The site's prolog failed: the node is drained at once and the job held.
         prolog: bool,
-        /// It lacked processes, descriptors or room, which users can use up: the job is tried again, and the node is not
-        /// at fault.
+        /// It lacked processes, descriptors or room, which users can use up: the job is tried again; the node is not at fault.
         lack: bool,
     },
     /// Something of a job's end went wrong in a way that makes the node unfit for others: it is drained.

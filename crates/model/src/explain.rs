@@ -24,6 +24,21 @@ pub struct ExpectedStart {
     /// Not played through to there: an estimate from the work that is ahead of it.
     #[n(4)]
     pub estimate: bool,
+    /// Tasks that it gets, of a range of them.
+    #[n(5)]
+    #[cbor(default)]
+    pub tasks: Option<u32>,
+}
+
+/// When a job with a range of tasks would start if it waited for one of the numbers.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct TasksStart {
+    /// The number.
+    #[n(0)]
+    pub tasks: u32,
+    /// When and where; absent when nothing that is foreseen makes room for it.
+    #[n(1)]
+    pub start: Option<ExpectedStart>,
 }
 
 /// A job that another one waits for.
@@ -120,4 +135,13 @@ pub struct Explanation {
     #[n(11)]
     #[cbor(default)]
     pub times: Vec<Moment>,
+    /// Numbers of tasks of which it takes the greatest that it can have when there is room for the least: `2,4-8`. Empty: it has one
+    /// number.
+    #[n(12)]
+    #[cbor(default)]
+    pub task_range: String,
+    /// When it would start with some of them, the least first.
+    #[n(13)]
+    #[cbor(default)]
+    pub by_tasks: Vec<TasksStart>,
 }

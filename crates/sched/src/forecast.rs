@@ -303,6 +303,8 @@ impl Play {
                     let Some(job) = self.engine.state().jobs.get(id) else {
                         continue;
                     };
+                    let range = job.spec.ask.task_range.as_ref();
+                    let tasks = range.map(|_| alloc.ntasks);
                     self.ends.insert((run_until(job, self.now), *id));
                     let base = match job.array {
                         ArrayRole::Task { base, .. } => base,
@@ -316,6 +318,7 @@ impl Play {
                                 cpus: alloc.cpus(),
                                 partition: alloc.partition.clone(),
                                 estimate: false,
+                                tasks,
                             };
                             self.forecast.starts.entry(record).or_insert(start);
                             self.waiting.remove(&record);

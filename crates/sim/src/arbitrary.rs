@@ -447,6 +447,7 @@ fn administration(random: &mut Random, known: &Known) -> UserCommand {
         3 => UserCommand::UpdatePartition {
             name: "all".to_owned(),
             pairs,
+            read: Vec::new(),
         },
         4 => UserCommand::CreatePartition {
             name: text(random),

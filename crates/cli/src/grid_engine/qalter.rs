@@ -1,22 +1,27 @@
 //! qalter: changes jobs. What the controller cannot change is refused by name.
 
 use super::arguments::{Given, Parsed};
-use super::request::{Request, WorkDir};
-use super::{fail, output, qhold, qsub, run_command, site, unreachable};
+use super::qstat::lines::is_pending;
+use super::request::{Request, ResourceRequest, WorkDir};
+use super::{fail, output, qhold, qsub, run_command, selection, site, unreachable};
 use crate::connect::Client;
 use crate::options::{HelpForm, Opt, Spec, flag, opt};
-use crate::say;
-use crate::submit::line;
+use crate::say::{self, Say};
+use crate::submit::line::{self, Line};
 use crate::zone::{self, LocalZone};
 use muster_conf::grid_engine::Mapping;
-use muster_conf::grid_engine::resources::Resources;
+use muster_conf::grid_engine::resources::{Resources, split};
 use muster_conf::options::values::{self, time};
+use muster_conf::options::{Chosen, Command};
 use muster_model::command::{JobUpdate, UserCommand};
 use muster_model::grid_engine as marks;
 use muster_model::job::Job;
-use muster_model::spec::{MemoryAsk, StdioSpec};
+use muster_model::spec::{
+    Dependency, DependencyKind, DependencyTerm, JobSpec, MemoryAsk, ResourceAsk, StdioSpec,
+};
 use muster_model::time::TimeLimit;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// qalter.
 pub(crate) static SPEC: Spec = Spec {
@@ -63,8 +68,8 @@ static OPTIONS: &[Opt] = &[
     flag("hard", "requests after this must be met").stored("all requests must be"),
     opt("he", "y|n", "what exit status 100 does").refused(LATER),
     opt("hold_jid", "jobs", "wait until these jobs have ended"),
-    opt("hold_jid_ad", "jobs", "tasks wait for tasks").refused(LATER),
-    opt("i", "path", "file for standard input").refused(LATER),
+    opt("hold_jid_ad", "jobs", "tasks wait for tasks"),
+    opt("i", "path", "file for standard input"),
     opt("j", "y|n", "standard error goes where standard output goes"),
     opt("jc", "class", "job class").refused("a job keeps the class that it was submitted with"),
     opt("js", "share", "share of the job").refused("shares are those of users and accounts"),
@@ -73,9 +78,9 @@ static OPTIONS: &[Opt] = &[
         "resources",
         "request resources in place of those before",
     )
-    .partly("h_rt and memory; what else a job asks for stays"),
-    opt("m", "events", "send mail").refused(LATER),
-    opt("M", "addresses", "who gets the mail").refused(LATER),
+    .partly("all but s_rt and qname; of jobs of other commands than qsub, h_rt and memory alone"),
+    opt("m", "events", "send mail").partly("s, mail when a job is suspended, is not sent"),
+    opt("M", "addresses", "who gets the mail").partly("the first address only"),
     opt("masterq", "queues", "queues for the first task").refused("a job runs in one partition"),
     opt("masterl", "resources", "requests of the first task").refused(LATER),
     opt("mbind", "policy", "how memory is bound").refused(LATER),
@@ -111,7 +116,11 @@ static OPTIONS: &[Opt] = &[
     opt("o", "path", "file or directory for standard output"),
     opt("ot", "tickets", "override tickets").refused("there are no tickets; use -p"),
     opt("p", "priority", "from -1023 to 1024"),
-    opt("pe", "pe_name slot_range", "parallel environment and slots").refused(LATER),
+    opt(
+        "pe",
+        "pe_name slot_range",
+        "parallel environment and slots of a job that waits",
+    ),
     opt("P", "project", "project"),
     opt("q", "queues", "queues to run in"),
     opt("R", "y|n", "reserve resources")
@@ -160,23 +169,49 @@ fn run(parsed: &Parsed) -> Result<ExitCode, ExitCode> {
     }
     let mapping = site::mapping()?;
     let mut client = Client::connect_patiently(line::PATIENCE).map_err(|e| unreachable(&e))?;
-    let mut names: Vec<&str> = asked.iter().map(|given| given.name).collect();
-    names.dedup();
+    let mut names: Vec<&str> = Vec::new();
+    for given in &asked {
+        // Both kinds of predecessors are one list.
+        let name = match given.name {
+            "hold_jid_ad" => "hold_jid",
+            name => name,
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     qhold::each(parsed, "qalter", &mut client, 1, |client, job, target| {
         if let Some(change) = hold {
             qhold::change_one(client, job, change.command(target.clone()), "hold")?;
         }
+        // As the changes before have left it.
+        let mut job = job.clone();
         for name in &names {
-            let (update, what) = update(name, &request, job, &mapping, client)?;
-            let target = target.clone();
+            let (update, what) = update(name, &request, &job, &mapping, client)?;
             let command = UserCommand::UpdateJob {
-                target,
-                update: Box::new(update),
+                target: target.clone(),
+                update: Box::new(update.clone()),
             };
-            qhold::change_one(client, job, command, what)?;
+            qhold::change_one(client, &job, command, what)?;
+            follow(&mut job, update);
         }
         Ok(())
     })
+}
+
+/// Keeps of a change what further changes begin with.
+fn follow(job: &mut Job, update: JobUpdate) {
+    let spec = Arc::make_mut(&mut job.spec);
+    if let Some(ask) = update.ask {
+        spec.ask = ask;
+    }
+    if let Some(stdio) = update.stdio {
+        spec.stdio = stdio;
+    }
+    for (key, value) in update.shown {
+        spec.shown.retain(|(own, _)| *own != key);
+        spec.shown.push((key, value));
+    }
 }
 
 /// What an option changes, and what it is called.
@@ -188,10 +223,6 @@ fn update(
     client: &mut Client,
 ) -> Result<(JobUpdate, &'static str), u8> {
     let mut update = JobUpdate::default();
-    let complain = |why: String| {
-        say::stderr(&format!("qalter: {why}\n"));
-        1
-    };
     let what = match name {
         "N" => {
             update.name.clone_from(&request.name);
@@ -234,10 +265,17 @@ fn update(
             let ctx = site::cluster(client).map_err(|e| complain(e.to_string()))?;
             let found =
                 site::resolve(mapping, &ctx.partitions, &request.queues).map_err(complain)?;
-            if found.nodes.is_some() {
+            if found.nodes.is_some() && !marks::is_marked(&job.spec) {
                 return Err(complain(
-                    "hosts of -q cannot be changed; name queues alone".to_owned(),
+                    "hosts of -q cannot be changed of a job of another command than qsub; name queues alone".to_owned(),
                 ));
+            }
+            if marks::is_marked(&job.spec) {
+                let known = known_resources(job, mapping, client).map_err(complain)?;
+                let built = built(&request.queues, &known, job, mapping, client)?;
+                let mut ask = job.spec.ask.clone();
+                (ask.nodelist, ask.exclude) = (built.ask.nodelist, built.ask.exclude);
+                update.ask = Some(ask).filter(|ask| *ask != job.spec.ask);
             }
             update.partitions = Some(found.partitions);
             let asked = (marks::HARD_QUEUES.to_owned(), request.queues.join(","));
@@ -245,20 +283,29 @@ fn update(
             "hard queue list"
         }
         "hold_jid" => {
-            let ids = super::submission::predecessors(client, &request.hold_jid).map_err(|_| 1)?;
-            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            let text = format!("afterany:{}", ids.join(":"));
-            update.dependency = Some(match ids.is_empty() {
-                true => muster_model::spec::Dependency::default(),
-                false => values::dependency(&text).map_err(|refusal| complain(refusal.detail))?,
-            });
+            update.dependency = Some(dependency(request, job, client)?);
+            if !request.hold_jid.is_empty() {
+                let asked = (marks::HOLD_JID.to_owned(), request.hold_jid.join(","));
+                update.shown.push(asked);
+            }
             "job id predecessor list"
         }
-        "o" | "e" | "j" => {
+        "m" => {
+            let events = super::submission::mail(request).unwrap_or_else(|| "NONE".to_owned());
+            update.shown.push(("mail-type".to_owned(), events));
+            "mail options"
+        }
+        "M" => {
+            let to = request.mail_to.clone().unwrap_or_default();
+            update.shown.push(("mail-user".to_owned(), to));
+            "mail list"
+        }
+        "o" | "e" | "i" | "j" => {
             update.stdio = Some(stdio(name, request, job));
             match name {
                 "o" => "stdout path list",
                 "e" => "stderr path list",
+                "i" => "stdin path list",
                 _ => "merge stdout and stderr",
             }
         }
@@ -270,8 +317,17 @@ fn update(
             update.work_dir = Some(dir);
             "working directory"
         }
+        "pe" => {
+            if !is_pending(job) {
+                let number = selection::number(job);
+                say::stderr(&format!("job {number} can't modify running jobs\n"));
+                return Err(1);
+            }
+            slots(&mut update, request, job, mapping).map_err(complain)?;
+            "parallel environment"
+        }
         "l" => {
-            resources(&mut update, request, job, mapping, client).map_err(complain)?;
+            resources(&mut update, request, job, mapping, client)?;
             "hard resource list"
         }
         other => return Err(complain(format!("option \"-{other}\" cannot be changed"))),
@@ -293,48 +349,218 @@ fn stdio(name: &str, request: &Request, job: &Job) -> StdioSpec {
     match name {
         "o" => stdio.stdout = Some(output::path(&like, request.stdout.as_deref(), 'o')),
         "e" => stdio.stderr = Some(output::path(&like, request.stderr.as_deref(), 'e')),
+        "i" => stdio.stdin = Some(output::path(&like, request.stdin.as_deref(), 'i')),
         _ if request.merge => stdio.stderr.clone_from(&stdio.stdout),
         _ => stdio.stderr = Some(output::path(&like, None, 'e')),
     }
     stdio
 }
 
+/// `-pe`: another layout, with all else that the job asks for.
+fn slots(
+    update: &mut JobUpdate,
+    request: &Request,
+    job: &Job,
+    mapping: &Mapping,
+) -> Result<(), String> {
+    let Some((pe, slots)) = &request.pe else {
+        return Ok(());
+    };
+    let mut ask = job.spec.ask.clone();
+    if ask.cpus_per_task.is_some() && !marks::is_marked(&job.spec) {
+        return Err(format!(
+            "job {} asks for CPUs of each task; use scontrol update job {} NumTasks=N",
+            job.id, job.id
+        ));
+    }
+    let Some(rule) = mapping.rule(pe) else {
+        return Err(format!(
+            "job rejected: the requested parallel environment \"{pe}\" does not exist"
+        ));
+    };
+    let Some(least) = rule.lay_out(&mut ask, &slots.all) else {
+        let (each, asked) = (rule.text(), &slots.text);
+        return Err(format!(
+            "job rejected: parallel environment \"{pe}\" has {each} slots on each host, so {asked} slots are not a whole number of \
+             hosts"
+        ));
+    };
+    update.ask = Some(ask);
+    let mut mark = |key: &str, value: String| update.shown.push((key.to_owned(), value));
+    mark(marks::PE, format!("{pe} {least}"));
+    // One number takes the place of a range, too.
+    if slots.all.len() > 1 || marks::value(&job.spec, marks::PE_RANGE).is_some() {
+        mark(marks::PE_RANGE, slots.text.clone());
+    }
+    Ok(())
+}
+
+/// What the job waits for: of kinds of predecessors that are not named, those that it waits for already.
+fn dependency(request: &Request, job: &Job, client: &mut Client) -> Result<Dependency, u8> {
+    let kinds = [
+        (DependencyKind::AfterAny, "afterany", &request.hold_jid),
+        (DependencyKind::AfterCorr, "aftercorr", &request.hold_jid_ad),
+    ];
+    let mut terms = Vec::new();
+    for (kind, word, list) in kinds {
+        if list.is_empty() {
+            let own = |term: &&DependencyTerm| matches!(term, DependencyTerm::Job { kind: own, .. } if *own == kind);
+            terms.extend(job.waiting_on.iter().filter(own).cloned());
+            continue;
+        }
+        let ids = super::submission::predecessors(client, list).map_err(|_| 1)?;
+        if ids.is_empty() {
+            continue;
+        }
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let text = format!("{word}:{}", ids.join(":"));
+        let named = values::dependency(&text).map_err(|refusal| complain(refusal.detail))?;
+        terms.extend(named.terms);
+    }
+    Ok(Dependency {
+        terms,
+        ..Dependency::default()
+    })
+}
+
+/// Says what is wrong.
+fn complain(why: String) -> u8 {
+    say::stderr(&format!("qalter: {why}\n"));
+    1
+}
+
+/// Requests as they come to amounts.
+fn amounts_of(
+    requests: &[ResourceRequest],
+    mapping: &Mapping,
+    client: &Client,
+) -> Result<Resources, String> {
+    let mut all = Resources::default();
+    for (name, value) in requests {
+        let request = (name.as_str(), value.as_deref());
+        all.add(request, mapping, &client.endpoint.gres_types)?;
+    }
+    Ok(all)
+}
+
+/// The hard requests that a job of qsub has.
+fn known_resources(job: &Job, mapping: &Mapping, client: &Client) -> Result<Resources, String> {
+    let known = marks::value(&job.spec, marks::HARD).unwrap_or_default();
+    let known = match known {
+        "" => Vec::new(),
+        known => split(known)?,
+    };
+    amounts_of(&known, mapping, client)
+}
+
+/// A specification with these queues and requests, as qsub makes it.
+fn built(
+    queues: &[String],
+    resources: &Resources,
+    job: &Job,
+    mapping: &Mapping,
+    client: &mut Client,
+) -> Result<JobSpec, u8> {
+    let mut chosen = Chosen::new(Command::Sbatch);
+    let tasks = job.spec.ask.ntasks.unwrap_or(1);
+    chosen.set("ntasks", Some(tasks.to_string()));
+    super::submission::amounts(resources, &mut chosen);
+    let request = Request {
+        queues: queues.to_vec(),
+        ..Request::default()
+    };
+    super::submission::places(&request, resources, mapping, client, &mut chosen).map_err(|_| 1)?;
+    let mut line = Line {
+        chosen,
+        words: Vec::new(),
+        say: Say::new("qalter"),
+    };
+    let built = line::build(&mut line, "qalter").map_err(|_| 1)?;
+    Ok(built.spec)
+}
+
+/// `-l`: the list takes the place of the one before.
 fn resources(
     update: &mut JobUpdate,
     request: &Request,
     job: &Job,
     mapping: &Mapping,
-    client: &Client,
-) -> Result<(), String> {
-    let mut all = Resources::default();
-    for (name, value) in &request.hard {
-        all.add(
-            (name, value.as_deref()),
-            mapping,
-            &client.endpoint.gres_types,
-        )?;
+    client: &mut Client,
+) -> Result<(), u8> {
+    let all = amounts_of(&request.hard, mapping, client).map_err(complain)?;
+    if let Some(limit_s) = all.limit_s {
+        let minutes = u32::try_from(limit_s.div_ceil(60).max(1)).unwrap_or(u32::MAX);
+        update.time_limit = Some(TimeLimit::Minutes(minutes));
     }
+    match marks::is_marked(&job.spec) {
+        true => requests_of_qsub(update, &all, job, mapping, client)?,
+        false => requests_of_others(update, &all, job).map_err(complain)?,
+    }
+    let list = super::submission::joined(&request.hard);
+    update.shown.push((marks::HARD.to_owned(), list));
+    Ok(())
+}
+
+/// Of a job of qsub all requests are known, and each can be another.
+fn requests_of_qsub(
+    update: &mut JobUpdate,
+    all: &Resources,
+    job: &Job,
+    mapping: &Mapping,
+    client: &mut Client,
+) -> Result<(), u8> {
+    let known = known_resources(job, mapping, client).map_err(complain)?;
+    if (all.warn_after_s, &all.queue) != (known.warn_after_s, &known.queue) {
+        let why = "s_rt and qname of -l cannot be changed after submission; delete the job and submit it anew";
+        return Err(complain(why.to_owned()));
+    }
+    let without_limit = |of: &Resources| Resources {
+        limit_s: None,
+        ..of.clone()
+    };
+    if without_limit(all) == without_limit(&known) {
+        return Ok(());
+    }
+    let queues = marks::value(&job.spec, marks::HARD_QUEUES).unwrap_or_default();
+    let queues = queues.split(',').filter(|queue| !queue.is_empty());
+    let queues: Vec<String> = queues.map(str::to_owned).collect();
+    let built = built(&queues, all, job, mapping, client)?;
+    update.ask = Some(ResourceAsk {
+        memory: built.ask.memory,
+        gres: built.ask.gres,
+        devices: built.ask.devices,
+        constraint: built.ask.constraint,
+        sharing: built.ask.sharing,
+        min_cpus_per_node: built.ask.min_cpus_per_node,
+        nodelist: built.ask.nodelist,
+        exclude: built.ask.exclude,
+        // What the controller has made of the memory before.
+        cpus_per_task: None,
+        ..job.spec.ask.clone()
+    });
+    if built.licenses != job.spec.licenses {
+        update.licenses = Some(built.licenses.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Of other jobs it is not known which of their requests `-l` would take the place of.
+fn requests_of_others(update: &mut JobUpdate, all: &Resources, job: &Job) -> Result<(), String> {
     let known = Resources {
         limit_s: all.limit_s,
         slot_bytes: all.slot_bytes,
         ..Resources::default()
     };
-    if all != known {
+    if *all != known {
         return Err(
-            "-l changes h_rt and memory only; delete the job and submit it anew".to_owned(),
+            "-l changes h_rt and memory only of a job of another command than qsub; use scontrol update".to_owned(),
         );
-    }
-    if let Some(limit_s) = all.limit_s {
-        let minutes = u32::try_from(limit_s.div_ceil(60).max(1)).map_err(|e| e.to_string())?;
-        update.time_limit = Some(TimeLimit::Minutes(minutes));
     }
     if all.slot_bytes > 0 {
         let mut ask = job.spec.ask.clone();
         ask.memory = MemoryAsk::PerCpu(all.slot_bytes.div_ceil(1 << 20));
         update.ask = Some(ask);
     }
-    let list = super::submission::joined(&request.hard);
-    update.shown.push((marks::HARD.to_owned(), list));
     Ok(())
 }
 

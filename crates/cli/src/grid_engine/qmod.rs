@@ -218,6 +218,7 @@ fn partition(client: &mut Client, instances: &[&Instance], disable: bool) -> boo
         let answer = client.command(UserCommand::UpdatePartition {
             name: name.to_owned(),
             pairs,
+            read: Vec::new(),
         });
         let of_partition = instances.iter().filter(|own| own.partition == name);
         let lines: Vec<String> = of_partition.map(|own| changed(own, disable)).collect();

@@ -194,7 +194,7 @@ pub(super) fn options(
     Ok(chosen)
 }
 
-fn mail(request: &Request) -> Option<String> {
+pub(super) fn mail(request: &Request) -> Option<String> {
     let events = &request.mail_events;
     if events.is_empty() || events.contains('n') {
         return None;
@@ -281,7 +281,7 @@ fn limits(request: &Request, resources: &Resources, chosen: &mut Chosen) {
     }
 }
 
-fn amounts(resources: &Resources, chosen: &mut Chosen) {
+pub(super) fn amounts(resources: &Resources, chosen: &mut Chosen) {
     if resources.slot_bytes > 0 {
         let mib = resources.slot_bytes.div_ceil(1 << 20);
         chosen.set("mem-per-cpu", Some(format!("{mib}M")));

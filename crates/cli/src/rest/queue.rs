@@ -448,6 +448,7 @@ mod tests {
             cpus: 2,
             partition: "batch".into(),
             estimate: false,
+            tasks: None,
         };
         waits.expected_start = Some(start.at);
         waits.predicted_s = Some(60);

@@ -75,10 +75,23 @@ fn field(key: &str) -> Option<&'static (&'static str, Status)> {
     })
 }
 
+/// What a specification says of a partition.
+struct PartitionFields {
+    name: String,
+    changes: Vec<(String, String)>,
+    /// Lists that changes were made of, as they were.
+    read: Vec<(String, String)>,
+}
+
 impl Session {
     /// Sends the changes of a partition.
     pub(super) fn update_partition(&mut self, pairs: &[Pair]) {
-        let Some((name, changes)) = self.partition_fields(pairs) else {
+        let Some(PartitionFields {
+            name,
+            changes,
+            read,
+        }) = self.partition_fields(pairs)
+        else {
             return;
         };
         if changes.is_empty() {
@@ -87,6 +100,7 @@ impl Session {
         self.send_update(UserCommand::UpdatePartition {
             name,
             pairs: changes,
+            read,
         });
     }
 
@@ -98,9 +112,10 @@ impl Session {
                 "Key=Value: there is nothing to add to or take from yet",
             );
         }
-        let Some((name, fields)) = self.partition_fields(pairs) else {
+        let Some(fields) = self.partition_fields(pairs) else {
             return;
         };
+        let name = fields.name;
         if name.is_empty() {
             return self.complain("PartitionName must be given.");
         }
@@ -109,15 +124,15 @@ impl Session {
         }
         let command = UserCommand::CreatePartition {
             name,
-            pairs: fields,
+            pairs: fields.changes,
         };
         self.send_change(command, "Error creating the partition");
     }
 
     /// Name and fields of a specification; what is wrong with it was said if there is no answer.
-    fn partition_fields(&mut self, pairs: &[Pair]) -> Option<(String, Vec<(String, String)>)> {
+    fn partition_fields(&mut self, pairs: &[Pair]) -> Option<PartitionFields> {
         let mut name = String::new();
-        let mut changes = Vec::new();
+        let (mut changes, mut read) = (Vec::new(), Vec::new());
         for pair in pairs {
             if pair.is("partitionname", 3) && !pair.key.starts_with("prio") {
                 name.clone_from(&pair.value);
@@ -137,7 +152,10 @@ impl Session {
             let value = match pair.sign {
                 None => pair.value.clone(),
                 Some(sign) => match self.combined(&name, key, sign, &pair.value) {
-                    Ok(value) => value,
+                    Ok((before, value)) => {
+                        read.push(((*key).to_owned(), before));
+                        value
+                    }
                     Err(error) => {
                         self.request_failed("slurm_update error", &error);
                         return None;
@@ -152,7 +170,11 @@ impl Session {
             };
             changes.push((key.to_owned(), value));
         }
-        Some((name, changes))
+        Some(PartitionFields {
+            name,
+            changes,
+            read,
+        })
     }
 
     fn partition_state(&mut self, pair: &Pair) -> bool {
@@ -166,14 +188,14 @@ impl Session {
         known
     }
 
-    /// A list with something added or taken away.
+    /// A list as it is, and with something added or taken away.
     fn combined(
         &mut self,
         partition: &str,
         key: &str,
         sign: char,
         value: &str,
-    ) -> Result<String, ConnectError> {
+    ) -> Result<(String, String), ConnectError> {
         let known = self.partition(partition)?;
         let list = match key {
             "Nodes" => known.nodes,
@@ -190,6 +212,11 @@ impl Session {
         };
         let named = hostlist::parse(value)
             .map_err(|e| Refusal::new(RefusalCode::InvalidValue, e.to_string()))?;
+        let text = |list: &[String]| match key.ends_with("odes") {
+            true => hostlist::compress(list),
+            false => list.join(","),
+        };
+        let before = text(&list);
         let mut list = list;
         if sign == '+' {
             let new: Vec<String> = named.into_iter().filter(|n| !list.contains(n)).collect();
@@ -197,11 +224,7 @@ impl Session {
         } else {
             list.retain(|n| !named.contains(n));
         }
-        Ok(if key.ends_with("odes") {
-            hostlist::compress(&list)
-        } else {
-            list.join(",")
-        })
+        Ok((before, text(&list)))
     }
 
     fn partition(&mut self, name: &str) -> Result<PartitionConfig, ConnectError> {

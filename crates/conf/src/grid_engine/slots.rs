@@ -3,6 +3,7 @@
 use super::AllocationRule;
 use muster_model::index_set::IndexSet;
 use muster_model::limits::TASKS_MAX;
+use muster_model::spec::ResourceAsk;
 use muster_model::task_range::TaskRange;
 
 impl AllocationRule {
@@ -25,7 +26,37 @@ impl AllocationRule {
         });
         Some((first.checked_mul(unit)?, range))
     }
+
+    /// Lays a request out with one of several numbers of slots, in place of the layout that it has. Gives the least of them that hosts
+    /// can have; `None`, and nothing changed, if there is none.
+    pub fn lay_out(self, ask: &mut ResourceAsk, slots: &IndexSet) -> Option<u32> {
+        let (count, range) = self.tasks_of(slots)?;
+        let was_round_robin = ask.spread && ask.distribution.as_deref() == Some(CYCLIC);
+        if was_round_robin {
+            (ask.distribution, ask.spread) = (None, false);
+        }
+        ask.ntasks = Some(count);
+        (ask.min_nodes, ask.max_nodes) = (1, None);
+        (ask.nodes_set, ask.ntasks_per_node) = (false, None);
+        match self {
+            AllocationRule::FillUp => {}
+            AllocationRule::PeSlots => (ask.max_nodes, ask.nodes_set) = (Some(1), true),
+            AllocationRule::RoundRobin => {
+                (ask.distribution, ask.spread) = (Some(CYCLIC.to_owned()), true);
+            }
+            AllocationRule::Fixed(each) => {
+                let nodes = count / each.max(1);
+                (ask.min_nodes, ask.max_nodes) = (nodes, Some(nodes));
+                (ask.nodes_set, ask.ntasks_per_node) = (true, Some(each));
+            }
+        }
+        ask.task_range = range.map(Box::new);
+        Some(count)
+    }
 }
+
+/// The distribution of tasks to hosts in turn.
+const CYCLIC: &str = "cyclic";
 
 /// Least and most slots where a verifier sets one of them or both, and what they were before.
 ///
@@ -84,5 +115,30 @@ mod tests {
         let slots = (vec![(2, 2), (4, TASKS_MAX)], None);
         let open = [(2, 2), (4, u32::MAX)];
         assert_eq!(of(AllocationRule::FillUp, &open), Some((2, Some(slots))));
+    }
+
+    #[test]
+    fn a_layout_takes_the_place_of_another() {
+        let mut slots = IndexSet::default();
+        slots.insert_range(4, 9);
+        let all = [
+            AllocationRule::PeSlots,
+            AllocationRule::FillUp,
+            AllocationRule::RoundRobin,
+            AllocationRule::Fixed(2),
+        ];
+        for before in all {
+            for rule in all {
+                let (mut ask, mut new) = (ResourceAsk::default(), ResourceAsk::default());
+                before.lay_out(&mut ask, &IndexSet::single(2));
+                assert_eq!(rule.lay_out(&mut ask, &slots), Some(4));
+                rule.lay_out(&mut new, &slots);
+                assert_eq!(ask, new, "{before:?} {rule:?}");
+                let kept = ask.clone();
+                let three = AllocationRule::Fixed(3);
+                assert_eq!(three.lay_out(&mut ask, &IndexSet::single(4)), None);
+                assert_eq!(ask, kept);
+            }
+        }
     }
 }

@@ -20,11 +20,13 @@ const SHARES: u32 = 4;
 /// Highest priority tier and job factor.
 const PRIORITY_MAX: u32 = 65_533;
 
-/// Changes a partition by `Key=Value` pairs, all or none.
+/// Changes a partition by `Key=Value` pairs, all or none. `read` has values that the change was made of: where one is another by now,
+/// somebody else has changed it, and that change would be lost.
 pub(super) fn update(
     draft: &mut Draft<'_>,
     name: &str,
     pairs: &[(String, String)],
+    read: &[(String, String)],
 ) -> Result<Option<Reply>, Refusal> {
     let state = draft.state;
     let known = state.partition(name).ok_or_else(|| {
@@ -33,7 +35,43 @@ pub(super) fn update(
             format!("there is no partition {name}; scontrol create makes one"),
         )
     })?;
+    for (key, value) in read {
+        texts::too_long(key, value, TEXT_BYTES_MAX)?;
+        if !has_value(state, known, key, value) {
+            return Err(Refusal::new(
+                RefusalCode::Busy,
+                format!(
+                    "{key} of partition {name} was changed meanwhile; look at it again, and repeat what is still to be changed"
+                ),
+            ));
+        }
+    }
     change(draft, known.clone(), pairs)
+}
+
+/// Whether a key has a value: setting it would change nothing but how it was written.
+fn has_value(state: &State, partition: &PartitionConfig, key: &str, value: &str) -> bool {
+    if key.eq_ignore_ascii_case("Nodes") && value.is_empty() {
+        return partition.nodes.is_empty();
+    }
+    let mut same = partition.clone();
+    // What names a node that is there no more, for example.
+    if set(state, &mut same, key, value).is_err() {
+        return false;
+    }
+    let sorted = |nodes: &[String]| {
+        let mut nodes: Vec<String> = nodes.to_vec();
+        nodes.sort_unstable();
+        nodes
+    };
+    if sorted(&same.nodes) != sorted(&partition.nodes) {
+        return false;
+    }
+    same.nodes.clone_from(&partition.nodes);
+    same.nodes_text.clone_from(&partition.nodes_text);
+    same.takes_all = partition.takes_all;
+    same.takes_features.clone_from(&partition.takes_features);
+    same == *partition
 }
 
 /// Makes a partition; what `pairs` does not say is as on a `PartitionName` line that does not say it.

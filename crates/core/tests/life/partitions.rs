@@ -17,6 +17,7 @@ fn partitions_are_changed_by_administrators() {
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
             .collect(),
+        read: Vec::new(),
     };
     assert_eq!(
         world.refused(1000, update(&[("State", "DOWN")])),
@@ -57,6 +58,7 @@ fn partitions_are_changed_by_administrators() {
         UserCommand::UpdatePartition {
             name: "short".into(),
             pairs: vec![("Default".into(), "YES".into())],
+            read: Vec::new(),
         },
     );
     let next = world.submit(spec("j"));
@@ -137,6 +139,45 @@ fn partitions_are_made_and_removed() {
     world.check_replay();
 }
 
+/// Two administrators who add a node each at the same time have both added one, or one of them is refused.
+#[test]
+fn a_change_of_what_has_changed_meanwhile_is_refused() {
+    let mut world = World::new();
+    let update = |pair: (&str, &str), read: (&str, &str)| UserCommand::UpdatePartition {
+        name: "batch".into(),
+        pairs: vec![(pair.0.into(), pair.1.into())],
+        read: vec![(read.0.into(), read.1.into())],
+    };
+    world.must(0, update(("Nodes", "n1"), ("Nodes", "n[2,3,1]")));
+    world.must(0, update(("Nodes", "n[1-2]"), ("Nodes", "n1")));
+    for read in ["n1", "nosuch", ""] {
+        assert_eq!(
+            world.refused(0, update(("Nodes", "n[1,3]"), ("Nodes", read))),
+            RefusalCode::Busy,
+            "{read}"
+        );
+    }
+    let nodes = &world.state.partition("batch").unwrap().nodes;
+    assert_eq!(nodes, &["n1", "n2"]);
+    for (key, read, value) in [
+        ("AllowGroups", "", "a,b"),
+        ("AllowGroups", "a,b", "b"),
+        ("DenyAccounts", "", "x"),
+        ("MaxCPUsPerNode", "UNLIMITED", "3"),
+        ("MaxCPUsPerNode", "3", "UNLIMITED"),
+        ("Nodes", "n[1-2]", ""),
+        ("Nodes", "", "ALL"),
+        ("Nodes", "n[1-3]", "n1"),
+    ] {
+        world.must(0, update((key, value), (key, read)));
+        assert_eq!(
+            world.refused(0, update((key, value), (key, "n3"))),
+            RefusalCode::Busy,
+            "{key}"
+        );
+    }
+}
+
 #[test]
 fn a_new_configuration_and_partitions_of_run_time() {
     let mut world = World::new();
@@ -150,6 +191,7 @@ fn a_new_configuration_and_partitions_of_run_time() {
             ("State".into(), "DOWN".into()),
             ("MaxNodes".into(), "1".into()),
         ],
+        read: Vec::new(),
     };
     let short = UserCommand::DeletePartition {
         name: "short".into(),

@@ -416,6 +416,7 @@ fn whole_partitions_are_followed() {
         UserCommand::UpdatePartition {
             name: partition,
             pairs: vec![("Nodes".into(), "n1".into())],
+            read: Vec::new(),
         },
     );
     assert!(before > 1);

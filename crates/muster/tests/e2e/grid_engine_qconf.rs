@@ -121,6 +121,27 @@ fn queues_are_added_changed_and_deleted() {
     assert_eq!(shown("long.q"), changed);
     c.ok("qconf -dattr queue hostlist n2 long.q");
     assert!(shown("long.q").starts_with("hostlist n1;"));
+    // Of changes at the same time none is lost.
+    let groups = ["mail", "news", "games", "tty", "disk", "lp"];
+    let add = groups.map(|group| format!("qconf -aattr queue user_lists {group} long.q & "));
+    c.ok(&(add.concat() + "wait"));
+    let rows = shown("long.q");
+    for group in groups {
+        assert!(rows.contains(&format!(" {group}")), "{group}: {rows}");
+    }
+    // One that was made of an older list is refused.
+    c.write(
+        "slow",
+        "qconf -aattr queue user_lists sys long.q >/dev/null; sed -i 's/^user_lists .*/user_lists root/' \"$1\"\n",
+    );
+    let late = c.run("VISUAL='sh slow' qconf -mq long.q");
+    assert!(
+        late.code == 1
+            && late
+                .err
+                .contains("AllowGroups of partition long.q was changed meanwhile"),
+        "{late:?}"
+    );
     for (command, why) in [
         (
             "qconf -Aq long",

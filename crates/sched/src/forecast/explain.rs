@@ -3,6 +3,7 @@
 //! own forecast.
 
 mod changes;
+mod task_numbers;
 
 use crate::demand::licenses::asked;
 use crate::forecast::{Bounds, Forecast, forecast, with_change};
@@ -57,6 +58,10 @@ pub fn explain(state: &State, id: JobId, now: Timestamp, view: &View<'_>) -> Opt
     explanation.start = found.starts.get(&id).cloned();
     explanation.waits_for = waits_for(state, job, now, view);
     explanation.times = times(state, job, now, view);
+    if let Some(range) = &job.spec.ask.task_range {
+        explanation.task_range = range.text();
+        explanation.by_tasks = task_numbers::starts(state, job, range, now);
+    }
     (explanation.ahead, explanation.ahead_count) = ahead(state, job, &found);
     // Other jobs are counted, not listed.
     explanation.ahead.retain(|ahead| view.sees_job(ahead.job));

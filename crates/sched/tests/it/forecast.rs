@@ -11,6 +11,7 @@ use muster_model::licenses::LicenseCount;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{DependencyKind, DependencyTerm, JobKind, JobSpec};
+use muster_model::task_range::TaskRange;
 use muster_model::time::{TimeLimit, Timestamp};
 use muster_model::topology::SwitchAsk;
 use muster_sched::explain;
@@ -216,6 +217,35 @@ fn who_waits_for_the_same_time_is_listed_in_the_order_of_the_queue() {
     assert_eq!(ahead[..1], [runs]);
     assert_eq!(ahead[1..], waiting[..10]);
     assert_eq!(answer.ahead_count, 12);
+}
+
+#[test]
+fn each_number_of_a_range_has_a_start_of_its_own() {
+    let mut world = World::simple(1, 4);
+    world.submit(wide(1, 2, 10));
+    world.submit(wide(1, 1, 30));
+    world.submit(wide(1, 1, 60));
+    let mut spec = job(1, 5);
+    let mut range = TaskRange::default();
+    range.counts.insert_range(2, 4);
+    spec.ask.ntasks = Some(2);
+    spec.ask.task_range = Some(Box::new(range));
+    let id = world.submit(spec);
+    assert_eq!(world.pass().len(), 3);
+    let found = why(&world, id);
+    assert_eq!(found.task_range, "2-4");
+    let starts: Vec<(u32, Option<u64>)> = (found.by_tasks.iter())
+        .map(|own| {
+            let start = own.start.as_ref();
+            (own.tasks, start.map(|start| minutes(&world, start.at)))
+        })
+        .collect();
+    assert_eq!(starts, [(2, Some(10)), (3, Some(30)), (4, Some(60))]);
+    let start = found.start.unwrap();
+    assert_eq!((minutes(&world, start.at), start.tasks), (10, Some(2)));
+    let other = world.submit(job(1, 5));
+    let other = why(&world, other);
+    assert_eq!((other.task_range, other.by_tasks), (String::new(), vec![]));
 }
 
 #[test]

@@ -291,6 +291,7 @@ impl Users<'_> {
                     UserCommand::UpdatePartition {
                         name: "few".to_owned(),
                         pairs,
+                        read: Vec::new(),
                     },
                     None,
                 );
@@ -566,6 +567,7 @@ impl Users<'_> {
             commands.push(UserCommand::UpdatePartition {
                 name: partition.name.clone(),
                 pairs,
+                read: Vec::new(),
             });
         }
         for job in state.jobs.values().filter(|job| !job.completing) {

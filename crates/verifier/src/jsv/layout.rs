@@ -1,7 +1,6 @@
 //! `pe_name` and `pe_range`: how the tasks of a job are laid out on nodes.
 
 use super::{Site, set_mark};
-use muster_conf::grid_engine::AllocationRule;
 use muster_model::grid_engine as marks;
 use muster_model::index_set::IndexSet;
 use muster_model::spec::{JobSpec, ResourceAsk};
@@ -108,7 +107,7 @@ pub(crate) fn put(
     let rule = site.mapping.rule(name);
     let rule =
         rule.ok_or_else(|| format!("the JSV sets pe_name to '{name:.80}', which there is not"))?;
-    let Some((count, range)) = rule.tasks_of(slots) else {
+    let Some(count) = rule.lay_out(&mut spec.ask, slots) else {
         let each = rule.text();
         let (first, last) = (slots.first().unwrap_or(0), slots.last().unwrap_or(0));
         let asked = match first == last {
@@ -119,28 +118,8 @@ pub(crate) fn put(
             "the JSV asks {name} for {asked} slots, which has {each} on each host"
         ));
     };
-    let ask = &mut spec.ask;
-    (ask.ntasks, ask.cpus_per_task) = (Some(count), None);
-    (
-        ask.min_nodes,
-        ask.max_nodes,
-        ask.nodes_set,
-        ask.ntasks_per_node,
-    ) = (1, None, false, None);
-    match rule {
-        AllocationRule::FillUp => {}
-        AllocationRule::PeSlots => (ask.max_nodes, ask.nodes_set) = (Some(1), true),
-        AllocationRule::RoundRobin => {
-            ask.distribution = Some("cyclic".to_owned());
-            ask.spread = true;
-        }
-        AllocationRule::Fixed(each) => {
-            (ask.min_nodes, ask.max_nodes) = (count / each, Some(count / each));
-            (ask.nodes_set, ask.ntasks_per_node) = (true, Some(each));
-        }
-    }
-    let text = range.as_ref().map(|range| range.text());
-    ask.task_range = range.map(Box::new);
+    spec.ask.cpus_per_task = None;
+    let text = spec.ask.task_range.as_ref().map(|range| range.text());
     set_mark(spec, marks::PE, &format!("{name} {count}"), is_grid_engine);
     let text = text.unwrap_or_default();
     set_mark(spec, marks::PE_RANGE, &text, is_grid_engine);

@@ -13,6 +13,7 @@ use muster_model::command::{Reply, UserCommand};
 use muster_model::config::PartitionConfig;
 use muster_model::hostlist::compress;
 use muster_model::refusal::RefusalCode;
+use muster_model::time::TimeLimit;
 use muster_trust::host::short_name;
 use std::io::Read as _;
 use std::path::Path;
@@ -57,6 +58,15 @@ pub(super) fn run(option: &str, values: &[String]) -> Option<Result<ExitCode, Ex
         return Some(Err(fail(&why, 1)));
     }
     let value = |at: usize| values.get(at).map_or("", String::as_str);
+    if of_object {
+        let pairs = match words {
+            4 => Ok(vec![(value(1).to_owned(), value(2).to_owned())]),
+            _ => read(value(1)).and_then(|text| parse(&text)),
+        };
+        let queues = value(words - 1);
+        let changed = pairs.map_err(|why| fail(&why, 1));
+        return Some(changed.and_then(|pairs| change_each(&name[..1], &pairs, queues)));
+    }
     Some(Shown::load().and_then(|shown| {
         let mut changes = QueueChanges::new(&shown)?;
         let done = match name {
@@ -64,20 +74,43 @@ pub(super) fn run(option: &str, values: &[String]) -> Option<Result<ExitCode, Ex
             "Aq" => read(value(0)).and_then(|text| changes.add(&text)),
             "mq" => changes.edit(value(0)),
             "Mq" => read(value(0)).and_then(|text| changes.modify(&text, None)),
-            "dq" => changes.delete(value(0)),
-            _ if words == 4 => {
-                let pair = (value(1).to_owned(), value(2).to_owned());
-                changes.change_attributes(&name[..1], &[pair], value(3))
-            }
-            _ => read(value(1))
-                .and_then(|text| parse(&text))
-                .and_then(|pairs| changes.change_attributes(&name[..1], &pairs, value(2))),
+            _ => changes.delete(value(0)),
         };
         match done {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(why) => Err(fail(&why, 1)),
         }
     }))
+}
+
+/// How often a change of a list is made anew, because somebody else has changed the list since it was read.
+const CHANGES_MAX: u32 = 20;
+
+/// Changes attributes of several queues. What is added to a list or taken from it is that of the list as it is then: the controller
+/// refuses a change of a list that has changed since it was read, and the change is made of the new one. No other is.
+fn change_each(
+    operation: &str,
+    pairs: &[(String, String)],
+    queues: &str,
+) -> Result<ExitCode, ExitCode> {
+    for queue in queues.split(',') {
+        let mut left = CHANGES_MAX;
+        loop {
+            left -= 1;
+            let shown = Shown::load()?;
+            let mut changes = QueueChanges::new(&shown)?;
+            let done = changes.change_attributes(operation, pairs, queue);
+            let is_list = |(name, _): &(String, String)| LISTS.contains(&name.as_str());
+            let is_repeated =
+                matches!(operation, "a" | "A" | "d" | "D") && pairs.iter().all(is_list);
+            match done {
+                Ok(()) => break,
+                Err(_) if is_repeated && changes.is_outdated && left > 0 => {}
+                Err(why) => return Err(fail(&why, 1)),
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The text of a file.
@@ -202,6 +235,28 @@ pub(super) fn fields(
     }
 }
 
+/// A field of a partition as it is, which the controller compares with what it has when the change arrives.
+fn as_read(partition: &PartitionConfig, key: &str) -> (String, String) {
+    let value = match key {
+        "Nodes" => compress(&partition.nodes),
+        "AllowGroups" => partition.allow_groups.join(","),
+        "AllowAccounts" => partition.allow_accounts.join(","),
+        "DenyAccounts" => partition.deny_accounts.join(","),
+        "MaxTime" => match partition.max_time {
+            TimeLimit::Minutes(minutes) => minutes.to_string(),
+            TimeLimit::Unlimited => UNLIMITED.to_owned(),
+        },
+        _ => {
+            let most = partition.max_cpus_per_node;
+            most.map_or_else(|| UNLIMITED.to_owned(), |most| most.to_string())
+        }
+    };
+    (key.to_owned(), value)
+}
+
+/// No limit, in fields of partitions.
+const UNLIMITED: &str = "UNLIMITED";
+
 /// An attribute as a field of a partition.
 fn field(name: &str, value: &str, mapping: &Mapping) -> Result<(&'static str, String), String> {
     let is_plain_list = matches!(name, "hostlist" | "user_lists" | "projects" | "xprojects");
@@ -225,7 +280,7 @@ fn field(name: &str, value: &str, mapping: &Mapping) -> Result<(&'static str, St
         "h_rt" => {
             let limit = resources::time(name, Some(value))?;
             let minutes = limit.map(|seconds| seconds.div_ceil(60).max(1).to_string());
-            Ok(("MaxTime", minutes.unwrap_or_else(|| "UNLIMITED".to_owned())))
+            Ok(("MaxTime", minutes.unwrap_or_else(|| UNLIMITED.to_owned())))
         }
         "slots" => {
             let slots: u32 = value
@@ -299,6 +354,8 @@ struct QueueChanges<'a> {
     shown: &'a Shown,
     client: Client,
     who: String,
+    /// A change was refused because what it was made of has changed.
+    is_outdated: bool,
 }
 
 impl<'a> QueueChanges<'a> {
@@ -308,6 +365,7 @@ impl<'a> QueueChanges<'a> {
             shown,
             client: Client::connect().map_err(|e| unreachable(&e))?,
             who: user.map(|user| user.name).unwrap_or_default(),
+            is_outdated: false,
         })
     }
 
@@ -400,8 +458,10 @@ impl<'a> QueueChanges<'a> {
         let (name, partition) = self.existing(queue)?;
         let known = self.attributes(&name, partition)?;
         let pairs = fields(&name, &known, wanted, &self.shown.mapping)?;
+        let read = pairs.iter().map(|(key, _)| as_read(partition, key));
         let command = UserCommand::UpdatePartition {
             name: partition.name.clone(),
+            read: read.collect(),
             pairs,
         };
         let who = self.who_and_where();
@@ -415,37 +475,34 @@ impl<'a> QueueChanges<'a> {
         &mut self,
         operation: &str,
         pairs: &[(String, String)],
-        queues: &str,
+        queue: &str,
     ) -> Result<(), String> {
-        for queue in queues.split(',') {
-            let (name, partition) = self.existing(queue)?;
-            let known = self.attributes(&name, partition)?;
-            let mut wanted = Attributes::new();
-            for (attribute, value) in pairs {
-                let before = known.iter().find(|(own, _)| own == attribute);
-                let Some((_, before)) = before else {
-                    return Err(format!("unknown attribute name \"{attribute:.80}\""));
-                };
-                let is_list = LISTS.contains(&attribute.as_str());
-                // Of all hosts single ones can be taken.
-                let hosts = partition.nodes.join(" ");
-                let before = match attribute == "hostlist" {
-                    true => &hosts,
-                    false => before,
-                };
-                let value = match operation {
-                    "r" | "R" => value.clone(),
-                    "d" | "D" if !is_list => {
-                        return Err(format!("denied: {attribute} of \"{name}\" is no list"));
-                    }
-                    _ if is_list => combined(operation, attribute, &name, before, value)?,
-                    _ => value.clone(),
-                };
-                wanted.push((attribute.clone(), value));
-            }
-            self.change(queue, &wanted)?;
+        let (name, partition) = self.existing(queue)?;
+        let known = self.attributes(&name, partition)?;
+        let mut wanted = Attributes::new();
+        for (attribute, value) in pairs {
+            let before = known.iter().find(|(own, _)| own == attribute);
+            let Some((_, before)) = before else {
+                return Err(format!("unknown attribute name \"{attribute:.80}\""));
+            };
+            let is_list = LISTS.contains(&attribute.as_str());
+            // Of all hosts single ones can be taken.
+            let hosts = partition.nodes.join(" ");
+            let before = match attribute == "hostlist" {
+                true => &hosts,
+                false => before,
+            };
+            let value = match operation {
+                "r" | "R" => value.clone(),
+                "d" | "D" if !is_list => {
+                    return Err(format!("denied: {attribute} of \"{name}\" is no list"));
+                }
+                _ if is_list => combined(operation, attribute, &name, before, value)?,
+                _ => value.clone(),
+            };
+            wanted.push((attribute.clone(), value));
         }
-        Ok(())
+        self.change(queue, &wanted)
     }
 
     fn delete(&mut self, queues: &str) -> Result<(), String> {
@@ -485,7 +542,10 @@ impl<'a> QueueChanges<'a> {
                     "denied: \"{who}\" must be manager for this operation"
                 ))
             }
-            Some(refusal) => Err(format!("denied: {refusal}")),
+            Some(refusal) => {
+                self.is_outdated |= refusal.code == RefusalCode::Busy;
+                Err(format!("denied: {refusal}"))
+            }
         }
     }
 }

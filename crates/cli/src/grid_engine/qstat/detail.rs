@@ -11,8 +11,10 @@ use crate::listing::context::Ctx;
 use crate::listing::job::{JobRow, Stdio};
 use crate::listing::query;
 use crate::people;
+use crate::why;
 use muster_conf::grid_engine::Mapping;
 use muster_model::environment::{self, Environment};
+use muster_model::explain::Explanation;
 use muster_model::grid_engine as marks;
 use muster_model::ids::JobId;
 use muster_model::job::Job;
@@ -38,6 +40,31 @@ struct DetailSource<'s> {
     environments: HashMap<JobId, Environment>,
     /// What is said of queues.
     messages: Vec<String>,
+    /// Explanations of jobs that wait with a range of slots, by record.
+    ranges: HashMap<JobId, Explanation>,
+}
+
+/// Jobs of which one command asks why they wait: each answer takes forecasts.
+const EXPLAINED_MAX: usize = 4;
+
+/// Why jobs with ranges of slots wait; of others, and of those that the caller may not see, it is not asked.
+fn ranges<'j>(
+    client: &mut Client,
+    jobs: impl Iterator<Item = &'j Job>,
+) -> HashMap<JobId, Explanation> {
+    let waiting = jobs.filter(|job| is_pending(job) && Waits::of(job) == Waits::Other);
+    let ranged = waiting.filter(|job| job.spec.ask.task_range.is_some());
+    let mut found = HashMap::new();
+    for job in ranged.take(EXPLAINED_MAX) {
+        match why::ask(client, job.id) {
+            Ok(explanation) => {
+                found.insert(job.id, *explanation);
+            }
+            Err(ConnectError::Refused(_)) => {}
+            Err(_) => break,
+        }
+    }
+    found
 }
 
 /// Shows the jobs that `-j` names, or what all jobs wait for.
@@ -101,6 +128,7 @@ pub(super) fn show(
         jobs: &jobs,
         measured,
         messages: messages::of_queues(&queues),
+        ranges: ranges(client, found.iter().copied()),
     };
     let mut text = String::new();
     for number in numbers {
@@ -442,8 +470,35 @@ fn reasons(text: &mut String, records: &[&Job], source: &DetailSource<'_>) {
         let _ = writeln!(text, "error reason{number:>11}:      {why}");
     }
     let own = records.iter().filter(|job| is_pending(job));
-    let own = own.map(|job| Waits::of(job).text(job));
+    let own = own.flat_map(|job| {
+        let mut lines = vec![Waits::of(job).text(job)];
+        if let Some(explanation) = source.ranges.get(&job.id) {
+            lines.extend(by_slots(job, explanation, source));
+        }
+        lines
+    });
     scheduling(text, source.messages.iter().cloned().chain(own));
+}
+
+/// What a job with a range of slots waits for, and when it would start with single numbers of them.
+fn by_slots(job: &Job, explanation: &Explanation, source: &DetailSource<'_>) -> Vec<String> {
+    let of_task = u64::from(job.spec.ask.cpus_of_task());
+    let slots = |tasks: u32| u64::from(tasks) * of_task;
+    let (least, reasons) = (lines::slots(job), explanation.waits_for.join(" "));
+    let mut all = vec![format!("Job waits for {least} slots at least: {reasons}")];
+    for own in &explanation.by_tasks {
+        let when = match &own.start {
+            None => "start is not foreseen".to_owned(),
+            Some(start) => {
+                let queue =
+                    site::queue_of(source.mapping, &source.ctx.partitions, &start.partition);
+                let at = lines::date(source.ctx, start.at);
+                format!("start is expected at {at} in queue \"{queue}\"")
+            }
+        };
+        all.push(format!("With {} slots its {when}", slots(own.tasks)));
+    }
+    all
 }
 
 /// The lines of `scheduling info`.

@@ -163,7 +163,7 @@ fn subject_of(state: &State, command: &UserCommand) -> Subject {
             let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
             Subject::new(text(&hostlist::compress(&names)))
         }
-        UserCommand::UpdatePartition { name, pairs }
+        UserCommand::UpdatePartition { name, pairs, .. }
         | UserCommand::CreatePartition { name, pairs } => Subject::new(text(name)).pairs(pairs),
         UserCommand::DeletePartition { name } | UserCommand::DeleteReservation { name } => {
             Subject::new(text(name))

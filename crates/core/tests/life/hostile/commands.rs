@@ -299,6 +299,7 @@ pub(super) fn commands(base: JobId, job: JobId) -> Vec<UserCommand> {
         UserCommand::UpdatePartition {
             name: "short".to_owned(),
             pairs: pairs(),
+            read: Vec::new(),
         },
         UserCommand::CreatePartition {
             name: "new".to_owned(),

@@ -180,6 +180,7 @@ pub(super) fn commands(waits: JobId, runs: JobId) -> Vec<(AccessRequest, UserCom
         UserCommand::UpdatePartition {
             name: name(),
             pairs: pairs(),
+            read: Vec::new(),
         },
         UserCommand::CreatePartition {
             name: "p".into(),

@@ -40,6 +40,7 @@ fn smaller(job: &Job, all: &mut Vec<Change>) {
     for k in halves(nodes).take(3) {
         let mut spec = spec.clone();
         (spec.ask.min_nodes, spec.ask.max_nodes) = (k, Some(k));
+        spec.ask.task_range = None;
         let mut option = format!("--nodes={k}");
         if let Some(tasks) = spec.ask.ntasks {
             let tasks = (u64::from(tasks) * u64::from(k)).div_ceil(u64::from(nodes));
@@ -58,6 +59,7 @@ fn smaller(job: &Job, all: &mut Vec<Change>) {
     if nodes > 1 && spec.ask.ntasks.is_some() && spec.ask.nodelist.is_none() {
         let mut spec = spec.clone();
         (spec.ask.min_nodes, spec.ask.max_nodes) = (1, None);
+        spec.ask.task_range = None;
         spec.ask.nodes_set = false;
         all.push(Change {
             kind: 1,
@@ -70,7 +72,7 @@ fn smaller(job: &Job, all: &mut Vec<Change>) {
     if let Some(tasks) = spec.ask.ntasks.filter(|tasks| nodes <= 1 && *tasks > 1) {
         for k in halves(tasks).take(3) {
             let mut spec = spec.clone();
-            spec.ask.ntasks = Some(k);
+            (spec.ask.ntasks, spec.ask.task_range) = (Some(k), None);
             all.push(Change {
                 kind: 2,
                 option: format!("--ntasks={k}"),

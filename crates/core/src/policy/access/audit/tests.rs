@@ -39,6 +39,7 @@ fn a_subject_has_the_changed_keys_with_their_values() {
     let partition = UserCommand::UpdatePartition {
         name: "debug".into(),
         pairs: pairs(&[("MaxTime", "1-0"), ("State", "DOWN")]),
+        read: Vec::new(),
     };
     assert_eq!(said(&partition), "debug MaxTime=1-0 State=DOWN");
     let update = NodeUpdate {
@@ -134,6 +135,7 @@ fn subjects_end_whatever_users_write() {
     let many = UserCommand::UpdatePartition {
         name: long.clone(),
         pairs: vec![(long.clone(), long.clone()); 1000],
+        read: Vec::new(),
     };
     let said_of_pairs = said(&many);
     assert!(said_of_pairs.len() < 800, "{}", said_of_pairs.len());
