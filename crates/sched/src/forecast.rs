@@ -141,6 +141,7 @@ pub fn would_start_together(
         nodes: nodes.join(","),
         partition: first.unwrap_or_default(),
         estimate: false,
+        tasks: None,
     };
     Ok((jobs.first().map(|job| job.id).unwrap_or_default(), start))
 }
