@@ -56,7 +56,7 @@ fn limit_in(spec: &JobSpec, part: &PartView) -> TimeLimit {
 }
 
 /// Whether components ask for the same in the same partitions.
-fn is_alike(a: &JobSpec, b: &JobSpec) -> bool {
+fn is_equal_request(a: &JobSpec, b: &JobSpec) -> bool {
     a.time_limit == b.time_limit
         && a.owner.uid == b.owner.uid
         && a.partitions == b.partitions
@@ -83,7 +83,7 @@ pub(crate) fn would_start_together(
     let mut looked_at = 0;
     for (number, spec) in specs.iter().enumerate() {
         let before = number.checked_sub(1).map(|before| &specs[before]);
-        if before.is_some_and(|before| is_alike(before, spec))
+        if before.is_some_and(|before| is_equal_request(before, spec))
             && let Some(known) = demands.last()
         {
             let known = known.clone();
