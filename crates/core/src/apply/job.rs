@@ -100,7 +100,11 @@ pub(crate) fn apply_event(job: &mut Job, event: &Event) {
             requeue,
             ..
         } => {
-            end(job, *at, *state, *reason, *exit);
+            let state = match requeue {
+                Some(_) => *state,
+                None => ended_for_good(*state),
+            };
+            end(job, *at, state, *reason, *exit);
             job.cancelled_by = *cancelled_by;
             job.after_completing = match requeue {
                 Some(hold) => AfterCompleting::Requeue { hold: *hold },
@@ -111,6 +115,7 @@ pub(crate) fn apply_event(job: &mut Job, event: &Event) {
             job.nodes_held.remove(*position);
             if job.nodes_held.is_empty() && job.after_completing == AfterCompleting::End {
                 job.completing = false;
+                job.state = ended_for_good(job.state);
             }
         }
         Event::JobRequeued {
@@ -416,6 +421,15 @@ fn end(job: &mut Job, at: Timestamp, state: JobState, reason: Reason, exit: Exit
     job.power_up = None;
 }
 
+/// The state of a job that does not come back. Journals and snapshots may have another one, of entries of crontabs that were
+/// replaced while such an entry was on its way back to the queue: these are cancelled.
+fn ended_for_good(state: JobState) -> JobState {
+    match state.is_ended() {
+        true => state,
+        false => JobState::Cancelled,
+    }
+}
+
 /// Whether something else than its own end ended it.
 fn was_stopped(job: &Job) -> bool {
     matches!(
@@ -505,5 +519,27 @@ fn end_step(job: &mut Job, step: StepNo, end: &StepEnd) {
     } else if step < StepNo::INTERACTIVE && !was_stopped(job) {
         // What ended with the job says nothing of how its steps fared.
         job.derived_exit = job.derived_exit.max(end.exit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::job::Phase;
+    use muster_model::spec::JobSpec;
+    use muster_model::time::TimeLimit;
+
+    /// As a snapshot of before may have it.
+    #[test]
+    fn a_job_that_completes_in_no_state_of_an_end_is_cancelled() {
+        let (spec, at) = (Arc::new(JobSpec::default()), Timestamp(1));
+        let mut job = Job::single(JobId(1), spec, TimeLimit::Unlimited, at);
+        (job.state, job.completing) = (JobState::Pending, true);
+        job.nodes_held.insert(0);
+        assert_eq!(job.phase(), Phase::Completing);
+        let (id, position) = (job.id, 0);
+        apply_event(&mut job, &Event::NodeReleased { id, position, at });
+        assert_eq!(job.phase(), Phase::Ended);
+        assert_eq!(job.state, JobState::Cancelled);
     }
 }

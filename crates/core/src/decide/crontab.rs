@@ -215,8 +215,11 @@ fn retire(draft: &mut Draft<'_>, uid: u32, by: u32, moved: &mut Moved) {
             continue;
         };
         let how = match job.phase() {
-            Phase::Pending => Some(End::cancelled(by)),
-            Phase::Requeueing => Some(End::new(job.state, job.reason).with_exit(job.exit)),
+            Phase::Requeueing if job.state.is_ended() => {
+                Some(End::new(job.state, job.reason).with_exit(job.exit))
+            }
+            // A run that was put back, or lost, ended in no state of its own.
+            Phase::Pending | Phase::Requeueing => Some(End::cancelled(by)),
             Phase::Running | Phase::Suspended => None,
             Phase::Completing | Phase::Ended | Phase::Gone => continue,
         };

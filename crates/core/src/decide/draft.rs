@@ -380,8 +380,16 @@ impl<'a> Draft<'a> {
                 change: JobChange::Spec(spec),
                 at,
             } => self.change_spec(*id, Arc::clone(spec), *at),
+            Event::JobEnding {
+                id, state, requeue, ..
+            } => {
+                assert!(
+                    requeue.is_some() || state.is_ended(),
+                    "job {id} ends for good in state {state:?}"
+                );
+                self.apply_to_job(*id, &event);
+            }
             Event::JobChanged { id, .. }
-            | Event::JobEnding { id, .. }
             | Event::JobRequeued { id, .. }
             | Event::StepStarted { id, .. }
             | Event::StepEnded { id, .. } => self.apply_to_job(*id, &event),

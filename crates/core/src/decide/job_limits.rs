@@ -5,7 +5,7 @@ use super::draft::Draft;
 use crate::policy::limits::{ExceededLimit, submit_limit_beside};
 use crate::state::State;
 use muster_model::account_limits::Scope;
-use muster_model::job::{Job, JobState};
+use muster_model::job::{Job, JobState, Phase};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::JobSpec;
 use muster_model::time::{TimeLimit, Timestamp};
@@ -29,6 +29,26 @@ impl Moved {
                 add(&mut self.come, scope, 1);
             }
         }
+        Ok(())
+    }
+
+    /// Counts a job that goes back to the queue, and the components of a heterogeneous one, if there is room for all of them. Those
+    /// that have not ended count already.
+    pub(super) fn submit_again(&mut self, draft: &Draft<'_>, job: &Job) -> Result<(), Refusal> {
+        let state = draft.state;
+        let has_ended = |job: &Job| matches!(job.phase(), Phase::Completing | Phase::Ended);
+        let Some(part) = job.het else {
+            return match has_ended(job) {
+                true => self.submit(state, job),
+                false => Ok(()),
+            };
+        };
+        let components = part.ids().filter_map(|id| draft.job(id));
+        let mut with = self.clone();
+        for ended in components.filter(|component| has_ended(component)) {
+            with.submit(state, ended)?;
+        }
+        *self = with;
         Ok(())
     }
 

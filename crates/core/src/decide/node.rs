@@ -3,6 +3,7 @@
 
 use super::draft::Draft;
 use super::ending::{self, End};
+use super::job_limits::Moved;
 use super::node_loss;
 use super::{power, reboot, turns};
 use crate::event::{Event, JobChange, NodeChange};
@@ -247,7 +248,8 @@ fn batch_ended(
         let how = super::preempt::end_of(job).with_exit(exit);
         return ending::end(draft, id, how);
     }
-    match requeue_after(draft, id, exit, oom) {
+    let back = requeue_after(draft, id, exit, oom).filter(|_| has_room(draft, id));
+    match back {
         None => ending::end(draft, id, End::exited(exit, oom)),
         Some(hold) => {
             ending::end(draft, id, End::requeue(Reason::NonZeroExitCode, hold));
@@ -283,6 +285,13 @@ fn requeue_after(draft: &Draft<'_>, id: JobId, exit: ExitStatus, oom: bool) -> O
         ERROR_STATE_EXIT => is_of_grid_engine().then_some(true),
         _ => None,
     }
+}
+
+/// Whether limits on jobs that are submitted leave room for the components of a heterogeneous job that come back to the queue with
+/// it: those that ended alone do not count, and others may have been submitted in their place.
+fn has_room(draft: &Draft<'_>, id: JobId) -> bool {
+    let job = draft.job(id);
+    job.is_none_or(|job| Moved::default().submit_again(draft, job).is_ok())
 }
 
 fn released(draft: &mut Draft<'_>, idx: NodeIdx, launch: JobAttempt) {

@@ -89,7 +89,10 @@ fn requeue_item(
             ));
         }
         // What was stopped does not start again unasked.
-        Phase::Suspended => ending::end(draft, id, End::requeue(Reason::None, true)),
+        Phase::Suspended => {
+            submit_again(draft, identity, job, moved)?;
+            ending::end(draft, id, End::requeue(Reason::None, true));
+        }
         // Why it comes back, and that it is held then, is not forgotten before it is back.
         Phase::Requeueing if job.reason == Reason::JobLaunchFailure => {
             let held = AfterCompleting::Requeue { hold: true };
@@ -164,17 +167,8 @@ fn submit_again(
     job: &Job,
     moved: &mut Moved,
 ) -> Result<(), Refusal> {
-    let state = draft.state;
-    if access::may(state, identity, AccessRequest::RaiseTimeLimit) {
-        return Ok(());
+    match access::may(draft.state, identity, AccessRequest::RaiseTimeLimit) {
+        true => Ok(()),
+        false => moved.submit_again(draft, job),
     }
-    let is_ended = |job: &&Job| matches!(job.phase(), Phase::Completing | Phase::Ended);
-    let others = job.het.into_iter().flat_map(|part| part.ids().skip(1));
-    let others = others.filter_map(|id| draft.job(id));
-    let mut with = moved.clone();
-    for ended in std::iter::once(job).chain(others).filter(is_ended) {
-        with.submit(state, ended)?;
-    }
-    *moved = with;
-    Ok(())
 }

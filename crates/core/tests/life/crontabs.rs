@@ -1,8 +1,9 @@
 //! Crontabs: jobs that come back to the queue, and the text that says so.
 
-use crate::world::{SCRIPT, World, config, spec, target, user};
+use crate::world::{SCRIPT, World, config, exit, spec, target, user};
+use muster_core::event::Event;
 use muster_core::state::State;
-use muster_model::command::{CrontabAsk, JobSelection, JobUpdate, Reply, UserCommand};
+use muster_model::command::{CrontabAsk, JobSelection, JobUpdate, NodeCommand, Reply, UserCommand};
 use muster_model::config::ClusterConfig;
 use muster_model::cron::CrontabConfig;
 use muster_model::ids::JobId;
@@ -117,6 +118,86 @@ fn a_new_crontab_replaces_what_waits_and_lets_run_what_runs() {
     world.must(1000, remove());
     assert!(world.state.crontabs.is_empty());
     assert_eq!(world.state_of(new[0]).0, JobState::Cancelled);
+}
+
+/// What `scontrol requeue` and lost nodes put back is in the state PENDING while its nodes are cleaned: the job ended in that state,
+/// and the release of its last node made the controller panic, each time that the node said it.
+#[test]
+fn an_entry_that_is_put_back_is_cancelled_with_its_crontab() {
+    let lose = |world: &mut World, job: JobId| {
+        let attempt = world.job(job).attempt;
+        world.node(0, NodeCommand::Vanished { job, attempt });
+    };
+    let requeue = |world: &mut World, job: JobId| {
+        let command = UserCommand::Requeue {
+            target: target(job),
+            hold: false,
+            special_exit: false,
+            incomplete: false,
+        };
+        world.must(1000, command);
+    };
+    let fail = |world: &mut World, job: JobId| {
+        let failed = NodeCommand::LaunchFailed {
+            job,
+            attempt: world.job(job).attempt,
+            error: "no space".to_owned(),
+            node_fault: true,
+            prolog: false,
+            lack: false,
+        };
+        world.node(1, failed);
+    };
+    for put_back in [&lose as &dyn Fn(&mut World, JobId), &requeue, &fail] {
+        for command in [remove(), ask("@daily b\n", vec![spec("b")])] {
+            let mut world = world();
+            let id = set(&mut world, 1000, "*/5 * * * * a\n", 1)[0];
+            world.now = Timestamp::from_unix_s(1200);
+            world.tick();
+            assert!(world.start(id, &[0, 1]));
+            put_back(&mut world, id);
+            let job = world.job(id);
+            assert_eq!(
+                (job.phase(), job.state),
+                (Phase::Requeueing, JobState::Pending)
+            );
+            world.must(1000, command);
+            assert_eq!(world.job(id).phase(), Phase::Completing);
+            world.release(id);
+            assert_eq!(world.job(id).phase(), Phase::Ended);
+            assert_eq!(world.state_of(id).0, JobState::Cancelled);
+            assert_eq!(world.job(id).cancelled_by, Some(1000));
+            world.check_replay();
+        }
+    }
+}
+
+/// A journal of before has an end in that state.
+#[test]
+fn an_end_without_a_state_of_its_own_is_a_cancellation() {
+    let mut world = world();
+    let id = set(&mut world, 1000, "*/5 * * * * a\n", 1)[0];
+    world.now = Timestamp::from_unix_s(1200);
+    world.tick();
+    assert!(world.start(id, &[0]));
+    let at = world.now;
+    let ending = |requeue| Event::JobEnding {
+        id,
+        at,
+        state: JobState::Pending,
+        reason: Reason::None,
+        exit: exit(0),
+        cancelled_by: None,
+        requeue,
+    };
+    for event in [ending(Some(false)), ending(None)] {
+        world.state.apply(&event);
+        world.history.push(event);
+    }
+    world.release(id);
+    assert_eq!(world.job(id).phase(), Phase::Ended);
+    assert_eq!(world.state_of(id).0, JobState::Cancelled);
+    world.check_replay();
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn a_user_with_jobs_that_wait_keeps_its_name() {
 }
 
 /// Users `u1000` in accounts `wide` and `narrow`, of which the latter has a limit, and QOS `few`.
-fn limited(narrow: &str, few: &str) -> World {
+pub(crate) fn limited(narrow: &str, few: &str) -> World {
     let mut config = config();
     config.order.enforce_limits = true;
     config.crontabs = muster_model::cron::CrontabConfig {

@@ -31,6 +31,7 @@ mod rights;
 mod running;
 mod stored;
 mod submission;
+mod submitted_again;
 mod table;
 mod turns;
 mod verbs;

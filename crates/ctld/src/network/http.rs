@@ -87,7 +87,8 @@ impl KeptPages {
         (kept.made.elapsed() < KEPT).then(|| Rc::clone(&kept.page))
     }
 
-    /// The page as it was, where older ones take too much to make another beside them.
+    /// The page as it was, where older ones take too much to make another beside them. Whether the controller answers is a short page,
+    /// and says nothing once it is old.
     fn instead_of_new(&mut self, path: &str) -> Option<Rc<HttpAnswer>> {
         self.being_sent.retain(|page| page.strong_count() > 0);
         let pages = self.being_sent.iter().filter_map(Weak::upgrade);
@@ -97,7 +98,8 @@ impl KeptPages {
         };
         let older = pages.filter(|page| !is_last(page));
         let bytes: usize = older.map(|page| page.body.len()).sum();
-        let kept = self.last.get(path).filter(|_| bytes > OLDER_BYTES_MAX)?;
+        let is_reused = path != READY && bytes > OLDER_BYTES_MAX;
+        let kept = self.last.get(path).filter(|_| is_reused)?;
         Some(Rc::clone(&kept.page))
     }
 
@@ -318,6 +320,8 @@ mod tests {
         for _ in 0..256 {
             readers.push(ask(&mut kept));
         }
+        kept.keep(READY, Rc::new(HttpAnswer::text(200, "ok")));
+        assert_eq!(kept.instead_of_new(READY), None, "readiness is asked for");
         readers.dedup_by(|a, b| Rc::ptr_eq(a, b));
         assert_eq!(readers.len(), 2 + OLDER_BYTES_MAX / (5 << 20));
         let stale = Rc::clone(&readers[7]);

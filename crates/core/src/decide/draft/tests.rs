@@ -7,7 +7,7 @@ use crate::state::State;
 use muster_model::effect::Effect;
 use muster_model::ids::JobId;
 use muster_model::index_set::IndexSet;
-use muster_model::job::{Hold, Reason};
+use muster_model::job::{ExitStatus, Hold, JobState, Reason};
 use muster_model::refusal::RefusalCode;
 use muster_model::spec::{ArraySpec, JobSpec};
 use muster_model::time::{TimeLimit, Timestamp};
@@ -161,4 +161,21 @@ fn tasks_that_left_are_passed_over_once() {
         draft.split_task(BASE, index);
     }
     assert_eq!(draft.first_in_record(BASE), None);
+}
+
+/// An end that leaves no phase of its own is found where the command can still be refused.
+#[test]
+#[should_panic(expected = "job 1 ends for good in state Pending")]
+fn a_job_ends_for_good_only_in_a_state_of_its_end() {
+    let state = array(2, 0);
+    let mut draft = Draft::new(&state, Timestamp(2));
+    draft.emit(Event::JobEnding {
+        id: BASE,
+        at: Timestamp(2),
+        state: JobState::Pending,
+        reason: Reason::None,
+        exit: ExitStatus::default(),
+        cancelled_by: None,
+        requeue: None,
+    });
 }
