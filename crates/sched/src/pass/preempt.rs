@@ -9,7 +9,7 @@ use crate::nodes::class::NOWHERE;
 use crate::nodes::fleet::Fleet;
 use crate::order::LaneHead;
 use crate::pass::Pass;
-use crate::place::after_preemption::AfterPreemption;
+use crate::place::after_preemption::{AfterPreemption, StoppedCpus};
 use crate::place::holds::Holds;
 use crate::place::{Placement, Shortfall, choose};
 use muster_core::state::{Priorities, State};
@@ -174,6 +174,8 @@ struct AlreadyLeaving<'s> {
     /// Jobs that are leaving: in their grace time, chosen earlier in this pass, or being cleaned
     /// up.
     leaving: Vec<FreedShares<'s>>,
+    /// Jobs that are stopped and that the waiting job may not preempt. They go on when what they had is free.
+    others: Vec<&'s Job>,
 }
 
 /// A way to make room.
@@ -226,7 +228,7 @@ pub(super) fn preempt<'a>(
     };
     let victims = preemptable.by_key.iter().filter(may_be_chosen);
     let candidates: Vec<VictimCandidate<'a>> = victims.filter_map(candidate).collect();
-    let Some(search) = VictimSearch::new(pass, lane) else {
+    let Some(search) = VictimSearch::new(pass, lane, &going.others) else {
         return PreemptOutcome::Short(Shortfall::NO_NODES, false);
     };
     let found = search.find_room(&going, &candidates, state);
@@ -249,7 +251,7 @@ pub(super) fn preempt<'a>(
     if room.now {
         start_in_place_of(pass, lane, id, &room);
     } else {
-        claim(pass, lane, id, &room);
+        claim(pass, lane, id, (&room, &going.others));
     }
     if !room.victims.is_empty() {
         look_again_behind(pass, lane);
@@ -288,13 +290,15 @@ fn look_again_behind(pass: &mut Pass<'_>, lane: u32) {
 /// Jobs that make room without being chosen for this one.
 fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&'a Job) -> bool) -> AlreadyLeaving<'a> {
     let state = pass.state;
-    let (mut stopped, mut leaving) = (Vec::new(), Vec::new());
+    let (mut stopped, mut leaving, mut others) = (Vec::new(), Vec::new(), Vec::new());
     let known = |id: &JobId| state.jobs.get(id);
     for job in pass.s.preemptable.aside.iter().filter_map(known) {
         if !job.is_stopped_for_another() {
             leaving.push(FreedShares { job, whole: true });
         } else if outranked(job) {
             stopped.push(FreedShares { job, whole: false });
+        } else {
+            others.push(job);
         }
     }
     let chosen = pass.chosen.iter().filter(|(_, stops)| !**stops);
@@ -302,7 +306,11 @@ fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&'a Job) -> bool) -> AlreadyLea
     for job in chosen.chain(&pass.s.completing).filter_map(known) {
         leaving.push(FreedShares { job, whole: true });
     }
-    AlreadyLeaving { stopped, leaving }
+    AlreadyLeaving {
+        stopped,
+        leaving,
+        others,
+    }
 }
 
 /// Starts a job on the CPUs of stopped jobs.
@@ -335,12 +343,13 @@ fn start_in_place_of(pass: &mut Pass<'_>, lane: u32, id: JobId, room: &RoomPlan<
 }
 
 /// Holds the resources that become free for the job.
-fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, room: &RoomPlan<'_>) {
+fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, made: (&RoomPlan<'_>, &[&Job])) {
+    let (room, others) = made;
     let (made, licenses) = {
-        let Some(search) = VictimSearch::new(pass, lane) else {
+        let Some(search) = VictimSearch::new(pass, lane, others) else {
             return;
         };
-        let after_preemption = search.without(&room.freed);
+        let after_preemption = search.without(&room.freed, Leave::Later);
         let made = after_preemption.pledge(search.demand, &room.picks);
         (made, search.licenses(&room.freed).unwrap_or_default())
     };
@@ -355,6 +364,15 @@ fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, room: &RoomPlan<'_>) {
     starts::took_its_turn(pass, id);
 }
 
+/// When jobs leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    /// They are stopped in the moment in which the waiting job starts.
+    AtOnce,
+    /// Some of them end first. Meanwhile stopped jobs may go on.
+    Later,
+}
+
 /// A job's search for room.
 struct VictimSearch<'a> {
     fleet: &'a Fleet,
@@ -362,6 +380,7 @@ struct VictimSearch<'a> {
     demand: &'a crate::demand::Demand,
     holds: &'a Holds,
     closed: &'a [bool],
+    others: StoppedCpus,
     now: Timestamp,
     licensing: Licensing<'a>,
     /// Licenses are missing: other jobs may have to leave because of the licenses that they use.
@@ -382,16 +401,20 @@ struct Licensing<'a> {
 }
 
 impl<'a> VictimSearch<'a> {
-    fn new(pass: &'a Pass<'_>, lane: u32) -> Option<VictimSearch<'a>> {
+    /// `others`: stopped jobs that the waiting job may not preempt.
+    fn new(pass: &'a Pass<'_>, lane: u32, others: &[&Job]) -> Option<VictimSearch<'a>> {
         let view = pass.s.queue.lane(lane);
         let demand = view.demand.as_ref().ok()?;
         let span = pass.span(view, demand);
+        let fleet = &pass.s.fleet;
+        let part = &fleet.parts[view.part as usize];
         Some(VictimSearch {
-            fleet: &pass.s.fleet,
-            part: &pass.s.fleet.parts[view.part as usize],
+            fleet,
+            part,
             demand,
             holds: &pass.reservations.holds,
             closed: &pass.reservations.closed,
+            others: StoppedCpus::new(fleet, part, others.iter().copied()),
             now: pass.now,
             licensing: Licensing {
                 available: &pass.budget.licenses,
@@ -409,9 +432,12 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// The nodes after these jobs have left.
-    fn without(&self, freed: &[FreedShares<'_>]) -> AfterPreemption<'a> {
+    fn without(&self, freed: &[FreedShares<'_>], leave: Leave) -> AfterPreemption<'_> {
         let times = (self.now, self.demand.length_ms);
         let mut after_preemption = AfterPreemption::new(self.fleet, self.part, self.holds, times);
+        if leave == Leave::Later {
+            after_preemption.leave_to(&self.others);
+        }
         for FreedShares { job, whole } in freed {
             for (share, _) in job.held() {
                 after_preemption.release_of(job, share, *whole);
@@ -427,14 +453,19 @@ impl<'a> VictimSearch<'a> {
         candidates: &[VictimCandidate<'s>],
         state: &State,
     ) -> Option<RoomPlan<'s>> {
-        let AlreadyLeaving { stopped, leaving } = going;
+        let AlreadyLeaving {
+            stopped, leaving, ..
+        } = going;
         let of = |picks, victims: Vec<FreedShares<'s>>, freed, now| RoomPlan {
             picks,
             victims,
             freed,
             now,
         };
-        let at_once = |freed: &[FreedShares<'s>]| self.place(freed).filter(|p| self.can_take(p));
+        let at_once = |freed: &[FreedShares<'s>]| {
+            let picks = self.place(freed, Leave::AtOnce);
+            picks.filter(|picks| self.can_take(picks))
+        };
         if !stopped.is_empty()
             && let Some(picks) = at_once(stopped)
         {
@@ -442,13 +473,19 @@ impl<'a> VictimSearch<'a> {
         }
         let mut base = stopped.clone();
         base.extend(leaving);
-        if let Some(picks) = self.place(&base) {
+        if let Some(picks) = self.place(&base, Leave::Later) {
             return Some(of(picks, Vec::new(), base, false));
         }
-        let VictimChoice {
+        let Some(VictimChoice {
             picks,
             jobs: victims,
-        } = self.victims(&base, candidates, state)?;
+        }) = self.victims((&base, Leave::Later), candidates, state)
+        else {
+            let VictimChoice { picks, jobs } = self.victims_at_once(stopped, candidates, state)?;
+            let mut freed = stopped.clone();
+            freed.extend(&jobs);
+            return Some(of(picks, jobs, freed, true));
+        };
         // If jobs only have to stop, the job starts in their place.
         if victims.iter().all(|victim| !victim.whole) {
             let mut freed = stopped.clone();
@@ -461,11 +498,30 @@ impl<'a> VictimSearch<'a> {
         Some(of(picks, victims, base, false))
     }
 
+    /// Jobs to stop in the moment in which the waiting job starts, if these have CPUs of stopped jobs that it may not
+    /// preempt.
+    fn victims_at_once<'s>(
+        &self,
+        stopped: &[FreedShares<'s>],
+        candidates: &[VictimCandidate<'s>],
+        state: &State,
+    ) -> Option<VictimChoice<'s>> {
+        if self.others.is_empty() {
+            return None;
+        }
+        let stops = candidates.iter().filter(|c| !c.release.whole).copied();
+        let stops: Vec<VictimCandidate<'s>> = stops.collect();
+        let short = self.short.get();
+        let found = self.victims((stopped, Leave::AtOnce), &stops, state);
+        self.short.set(short.or(self.short.get()));
+        found.filter(|found| self.can_take(&found.picks))
+    }
+
     /// The best result of two searches: one looks at small or young jobs first, the other at large
     /// ones.
     fn victims<'s>(
         &self,
-        base: &[FreedShares<'s>],
+        base: (&[FreedShares<'s>], Leave),
         candidates: &[VictimCandidate<'s>],
         state: &State,
     ) -> Option<VictimChoice<'s>> {
@@ -527,9 +583,9 @@ impl<'a> VictimSearch<'a> {
         self.lacks_licenses && held.any(|name| asked().any(|n| n == name))
     }
 
-    fn place(&self, freed: &[FreedShares<'_>]) -> Option<Vec<Pick>> {
+    fn place(&self, freed: &[FreedShares<'_>], leave: Leave) -> Option<Vec<Pick>> {
         self.licenses(freed)?;
-        let after_preemption = self.without(freed);
+        let after_preemption = self.without(freed, leave);
         let switches = self.demand.switches.map(|limit| limit.most);
         let placement = choose(
             self.demand,
@@ -567,7 +623,7 @@ impl<'a> VictimSearch<'a> {
     /// highest rank first.
     fn greedy<'s>(
         &self,
-        base: &[FreedShares<'s>],
+        (base, leave): (&[FreedShares<'s>], Leave),
         candidates: &[VictimCandidate<'s>],
     ) -> Option<VictimChoice<'s>> {
         let here = |job: &Job| {
@@ -584,7 +640,7 @@ impl<'a> VictimSearch<'a> {
         let with = |victims: &[FreedShares<'s>]| {
             let mut freed = base.to_vec();
             freed.extend(victims.iter().copied());
-            self.place(&freed)
+            self.place(&freed, leave)
         };
         // Binary search for the shortest sufficient prefix of victims; a longer prefix is always
         // sufficient too.

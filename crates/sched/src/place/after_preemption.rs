@@ -20,12 +20,54 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
-/// CPUs of a node that jobs return.
+/// CPUs of jobs on a node.
 #[derive(Default)]
-struct ReturnedCpus {
+struct JobCpus {
     all: CpuSet,
     /// Those of jobs of the partition.
     own: CpuSet,
+}
+
+/// CPUs of stopped jobs that the waiting job may not preempt, by node. These jobs get them before it when the jobs that
+/// use them leave.
+#[derive(Default)]
+pub(crate) struct StoppedCpus {
+    by_node: NodeMap<JobCpus>,
+}
+
+impl StoppedCpus {
+    /// The CPUs of these jobs on nodes of a partition.
+    pub(crate) fn new<'j>(
+        fleet: &Fleet,
+        part: &PartView,
+        jobs: impl IntoIterator<Item = &'j Job>,
+    ) -> StoppedCpus {
+        let mut by_node: NodeMap<JobCpus> = NodeMap::default();
+        for job in jobs {
+            let is_own = is_in(job, part);
+            for (share, _) in job.held().filter(|(share, _)| part.has(share.node.0)) {
+                let node = share.node.0;
+                let class = &fleet.classes[fleet.nodes[node as usize].class as usize];
+                let cpus = class.kept_with(&share.cpus);
+                let of_node = by_node.entry(node).or_default();
+                of_node.all.union_with(&cpus);
+                if is_own {
+                    of_node.own.union_with(&cpus);
+                }
+            }
+        }
+        StoppedCpus { by_node }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_node.is_empty()
+    }
+}
+
+/// Whether a job runs in the partition.
+fn is_in(job: &Job, part: &PartView) -> bool {
+    let alloc = job.alloc.as_ref();
+    alloc.is_some_and(|alloc| alloc.partition == part.config.name)
 }
 
 /// The nodes without the shares of released jobs.
@@ -41,7 +83,9 @@ pub(crate) struct AfterPreemption<'a> {
     /// Resources that preempted jobs return on a node, and their previously expected times.
     back: NodeMap<Vec<(Timestamp, Room)>>,
     /// CPUs that jobs return, if the partition limits which or how many its jobs may have on a node.
-    returned: NodeMap<ReturnedCpus>,
+    returned: NodeMap<JobCpus>,
+    /// CPUs that the waiting job does not get although jobs return them.
+    stopped: Option<&'a StoppedCpus>,
     start: Timestamp,
     length_ms: Option<u64>,
     /// Set when a reservation has reduced the room of a node.
@@ -65,10 +109,21 @@ impl<'a> AfterPreemption<'a> {
             layers: NodeMap::default(),
             back: NodeMap::default(),
             returned: NodeMap::default(),
+            stopped: None,
             start,
             length_ms,
             narrowed: Cell::new(false),
         }
+    }
+
+    /// Leaves the CPUs of stopped jobs to them. A job that starts in the moment in which others are stopped takes the CPUs
+    /// of these before a stopped job can go on.
+    pub(crate) fn leave_to(&mut self, stopped: &'a StoppedCpus) {
+        self.stopped = Some(stopped);
+    }
+
+    fn of_stopped(&self, node: u32) -> Option<&'a JobCpus> {
+        self.stopped?.by_node.get(&node)
     }
 
     fn bare(&self, node: u32) -> &Room {
@@ -109,7 +164,7 @@ impl<'a> AfterPreemption<'a> {
         let cpus = Some(&self.part.cpus).filter(|cpus| cpus.rule.bounds())?;
         let pos = self.part.pos_of[node as usize] as usize;
         let class = &self.fleet.classes[self.fleet.nodes[node as usize].class as usize];
-        let none = ReturnedCpus::default();
+        let none = JobCpus::default();
         let returned = self.returned.get(&node).unwrap_or(&none);
         let mut free = self.fleet.free_cpus(node).clone();
         free.union_with(&returned.all);
@@ -165,11 +220,15 @@ impl<'a> AfterPreemption<'a> {
     pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
         let node = share.node.0;
         if self.part.cpus.rule.bounds() {
+            let (mut all, mut own) = (share.cpus.clone(), share.cpus.clone());
+            if let Some(stopped) = self.of_stopped(node) {
+                all.subtract(&stopped.all);
+                own.subtract(&stopped.own);
+            }
             let returned = self.returned.entry(node).or_default();
-            returned.all.union_with(&share.cpus);
-            let is_own = |partition: &str| partition == self.part.config.name;
-            if whole && (job.alloc.as_ref()).is_some_and(|alloc| is_own(&alloc.partition)) {
-                returned.own.union_with(&share.cpus);
+            returned.all.union_with(&all);
+            if whole && is_in(job, self.part) {
+                returned.own.union_with(&own);
             }
         }
         if job.cpus_released_by_preemption && !whole {
@@ -207,19 +266,23 @@ impl<'a> AfterPreemption<'a> {
             return;
         }
         let fleet = self.fleet;
+        let stopped = self.of_stopped(node);
         let view = &fleet.nodes[node as usize];
         let class = &fleet.classes[view.class as usize];
         let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
         if runs {
-            let freed = match fleet.layers(node) {
-                [] => class.kept_with(&share.cpus).len(),
+            let cpus = class.kept_with(&share.cpus);
+            let mut freed = match fleet.layers(node) {
+                [] => cpus,
                 layers => {
                     let left = self.layers.entry(node);
-                    let cpus = class.kept_with(&share.cpus);
-                    lend(left.or_insert_with(|| layers.to_vec()), &cpus).len()
+                    lend(left.or_insert_with(|| layers.to_vec()), &cpus)
                 }
             };
-            room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());
+            if let Some(stopped) = stopped {
+                freed.subtract(&stopped.all);
+            }
+            room.cpus = (room.cpus.saturating_add(freed.len())).min(class.job_cpus());
         }
         room.jobs = room.jobs.saturating_sub(u32::from(runs));
         if room.jobs == 0 {

@@ -234,6 +234,82 @@ fn who_is_stopped_goes_on_when_the_other_ends() {
     assert_eq!(world.preempting_pass(), (vec![], vec![same.0]));
 }
 
+/// CPUs that a stopped job gets back when another has left counted as room for jobs of its tier: these stopped others for
+/// it, and had nothing of it.
+#[test]
+fn what_the_stopped_go_on_with_is_no_room_for_others() {
+    let mut world = tiers(1, 4, PreemptMode::Suspend);
+    let middle = world.submit(within("mid", job(2, 60)));
+    let beside = world.submit(within("hi", job(2, 60)));
+    world.pass_by_core();
+    let high = world.submit(within("hi", job(2, 60)));
+    assert_eq!(world.preempting_pass(), (vec![middle.0], vec![high.0]));
+    world.end_by_core(beside);
+    let low = world.submit(job(2, 60));
+    assert_eq!(world.preempting_pass(), (vec![], vec![low.0]));
+    world.ending(high);
+    let other = world.submit(within("mid", job(4, 60)));
+    assert_eq!(world.preempting_pass(), (vec![], vec![]));
+    world.clean(high);
+    assert_eq!(world.state_of(middle).0, JobState::Running);
+    assert_eq!(world.preempting_pass(), (vec![], vec![]));
+    world.end_by_core(middle);
+    assert_eq!(world.preempting_pass(), (vec![low.0], vec![other.0]));
+}
+
+/// A job of a QOS that may preempt the one in the middle only: if that is stopped, it starts on the CPUs of the lowest, which
+/// stays stopped; if that ends, the lowest goes on before it.
+#[test]
+fn who_runs_in_place_of_another_is_stopped_but_not_ended_for_a_third() {
+    for mode in ["suspend", "cancel"] {
+        let mut config = cluster(nodes(1, 4));
+        config.order.preemption.kind = PreemptType::Qos;
+        config.order.preemption.mode = PreemptMode::Suspend;
+        let mut world = World::new(config);
+        let qos = |name: &str, preempt: &[&str], mode: Option<&str>| {
+            AccountsChange::Qos(Qos {
+                name: name.into(),
+                preempt: preempt.iter().map(|n| (*n).to_owned()).collect(),
+                preempt_mode: mode.map(str::to_owned),
+                ..Qos::default()
+            })
+        };
+        let changes = vec![
+            qos("low", &[], None),
+            qos("mid", &["low"], Some(mode)),
+            qos("high", &["mid"], None),
+        ];
+        let at = world.now;
+        world.apply(&Event::AccountsChanged {
+            changes,
+            at,
+            log: Vec::new(),
+        });
+        let of = |name: &str| JobSpec {
+            qos: Some(name.into()),
+            ..job(4, 60)
+        };
+        let low = world.submit(of("low"));
+        world.pass_by_core();
+        let middle = world.submit(of("mid"));
+        assert_eq!(world.preempting_pass(), (vec![low.0], vec![middle.0]));
+        let high = world.submit(of("high"));
+        let stops = mode == "suspend";
+        let expected = match stops {
+            true => (vec![middle.0], vec![high.0]),
+            false => (vec![], vec![]),
+        };
+        assert_eq!(world.preempting_pass(), expected);
+        world.end_by_core(if stops { high } else { middle });
+        assert_eq!(world.state_of(low).0, JobState::Running);
+        world.preempting_pass();
+        world.end_by_core(low);
+        let next = if stops { middle } else { high };
+        world.preempting_pass();
+        assert_eq!(world.state_of(next).0, JobState::Running);
+    }
+}
+
 #[test]
 fn what_is_left_of_the_stopped_is_kept_in_the_same_pass() {
     let mut world = tiers(1, 4, PreemptMode::Suspend);
