@@ -446,6 +446,10 @@ impl JointSearch<'_> {
         let outlooks = &self.outlooks[self.kinds[number]];
         let lanes = member.lanes.iter().zip(outlooks).enumerate();
         for (at, (MemberLane { part, demand, .. }, outlook)) in lanes {
+            // Only an earlier start would be taken.
+            if best.as_ref().is_some_and(|known| known.start <= from) {
+                break;
+            }
             let left = self.nodes_max.saturating_sub(self.cost.get().nodes);
             let times = StartTimes {
                 now: self.now,

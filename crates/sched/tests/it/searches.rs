@@ -534,3 +534,29 @@ fn what_is_to_start_at_once_is_not_searched_for_later_times() {
         Err(RefusalCode::NotImmediate)
     );
 }
+
+/// Each partition of each component was searched, also where an earlier one had room.
+#[test]
+fn no_partition_is_searched_after_one_with_room() {
+    let all = nodes(150, 1);
+    let mut config = cluster(all.clone());
+    config.partitions = vec![partition("p", &all[..130])];
+    let others = || (0..19).map(|i| format!("busy{i}"));
+    for name in others() {
+        config.partitions.push(partition(&name, &all[130..]));
+    }
+    let mut world = World::new(config);
+    let first = world.submit(wide(130, 130, 100));
+    let mut other = wide(20, 20, 1000);
+    other.partitions = vec!["busy0".into()];
+    let other = world.submit(other);
+    assert_eq!(world.pass(), [first, other]);
+    let mut spec = job(1, 10);
+    spec.partitions.extend(others());
+    let het = world.submit_het(vec![spec; 128]);
+    let (started, cost) = plan(&mut world);
+    assert!(started.is_empty());
+    let expected = world.now.plus_s(100 * 60);
+    assert_eq!(world.state.jobs[&het[0]].expected_start, Some(expected));
+    assert!(cost.het_placements < 300, "{cost:?}");
+}
