@@ -151,6 +151,16 @@ struct Scratch {
     steps: Vec<Step>,
 }
 
+/// The number of allocations with a known end on each node of a partition, by place.
+pub(crate) fn ends_on_nodes(fleet: &Fleet, part: &PartView, assumed: EndAssumption) -> Vec<u64> {
+    let ends = |node: &u32| {
+        let view = &fleet.nodes[*node as usize];
+        let known = view.allocations.iter().filter(|_| view.room.usable);
+        known.filter(|a| a.end(assumed) < NEVER).count() as u64
+    };
+    part.order.iter().map(ends).collect()
+}
+
 /// The smallest number of tasks that makes a node useful, if nodes can run at most `best` tasks;
 /// and the number of such nodes that the job needs.
 fn needed(demand: &Demand, best: u32) -> (u32, u64) {
@@ -203,6 +213,16 @@ impl Outlook {
         outlook.steps = scratch.steps;
         outlook.steps.sort_unstable();
         outlook
+    }
+
+    /// Cost of [`Outlook::new`]; `ends` are the numbers of known ends by place, from [`ends_on_nodes`].
+    pub(crate) fn cost_of(demand: &Demand, fleet: &Fleet, part: &PartView, ends: &[u64]) -> u64 {
+        let cost = |(node, ends): (&u32, &u64)| {
+            let class = fleet.nodes[*node as usize].class;
+            let admitted = (0..demand.alternatives.len()).any(|a| demand.admits(a, class, *node));
+            1 + ALLOCATION_AS_NODES * if admitted { *ends } else { 0 }
+        };
+        part.order.iter().zip(ends).map(cost).sum()
     }
 
     /// Reuses the outlook for another demand, if that demand asks for the same resources of each
@@ -471,7 +491,9 @@ impl Outlook {
         self.count_looked_at(moment + PLACE_LEAST + on.part.order.len() as u64 / PREPARED_AS_ONE);
         let begun = self.looked_at.get();
         let mut moments: BTreeSet<Timestamp> = kept.ends.range(..NEVER).copied().collect();
-        moments.extend(on.part.ends_of_reservations(on.fleet, now));
+        if self.assumed.ends != Ends::Ignored {
+            moments.extend(on.part.ends_of_reservations(on.fleet, now));
+        }
         moments.extend(from);
         // From then on the job accepts more switches.
         let mut relents = waited.and_then(|since| demand.relents_at(since));

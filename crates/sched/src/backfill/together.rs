@@ -2,11 +2,11 @@
 //! earliest time at which all of them fit at once.
 
 use crate::backfill::outlook::{
-    FoundStart, KeptNodes, Outlook, PlannedPlacement, StartTimes, reserve,
+    FoundStart, KeptNodes, Outlook, PlannedPlacement, StartTimes, ends_on_nodes, reserve,
 };
 use crate::demand::Demand;
 use crate::demand::pick::Pick;
-use crate::nodes::allocations::{EndAssumption, NEVER};
+use crate::nodes::allocations::{EndAssumption, Ends, NEVER};
 use crate::nodes::fleet::{Fleet, PartFleet};
 use crate::nodes::node_map::NodeMap;
 use crate::nodes::room::Room;
@@ -17,7 +17,7 @@ use crate::place::{NodeSource, choose};
 use muster_model::time::Timestamp;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range};
 
 /// Maximum number of times tried for all components, so that a job of many components cannot hold
@@ -30,6 +30,8 @@ pub(crate) const JOINT_NODES_MAX: u64 = 4_000_000;
 const TIMES_BEYOND: usize = 2;
 /// Divisor of the node budget of a job: each component gets at least this fraction of it.
 const MEMBER_SHARE: u64 = 256;
+/// Number of nodes or allocations that are counted in the time of looking at one node.
+const COUNTED_AS_ONE: u64 = 4;
 /// Number of orders of components that are tried regardless of cost.
 pub(crate) const ORDERS_LEAST: usize = 3;
 
@@ -77,6 +79,9 @@ struct JointSearch<'a> {
     outlooks: Vec<Vec<Outlook>>,
     fleet: &'a Fleet,
     now: Timestamp,
+    /// Only the present is tried.
+    is_now_only: bool,
+    /// Number of nodes looked at after which the search is shortened, without those looked at before it.
     nodes_max: u64,
     cost: Cell<JointCost>,
 }
@@ -88,7 +93,7 @@ pub(crate) struct JointTerms {
     pub(crate) now: Timestamp,
     /// Number of nodes looked at after which the search is shortened.
     pub(crate) nodes_max: u64,
-    /// Number of nodes looked at to compute outlooks after which no time is searched for.
+    /// Number of nodes looked at to compute outlooks; where it would be more, no time is searched for.
     pub(crate) prepared_max: u64,
 }
 
@@ -181,36 +186,91 @@ pub(crate) fn earliest_together(
         placements: 0,
         nodes: pairs(members.len()),
     };
+    // First partitions count as well, whatever other jobs have cost: there may be 128, and many jobs on each node.
+    let mut costs = OutlookCosts::new(fleet, assumed);
+    let mut firsts = 0;
+    for (number, member) in members.iter().enumerate() {
+        if let Some(lane) = member.lanes.first().filter(|_| kinds[number] == number) {
+            firsts += costs.of(lane);
+        }
+        // Known before any of it is looked at: a job for which it is too much must not cost it.
+        if firsts > prepared_max {
+            cost.nodes += costs.counted / COUNTED_AS_ONE;
+            return (None, cost);
+        }
+    }
+    let mut prepared = 0;
     let mut outlooks = Vec::with_capacity(members.len());
     for (number, (member, kind)) in members.iter().zip(&kinds).enumerate() {
         let mut of_member = Vec::new();
         for lane in member.lanes.iter().filter(|_| number == *kind) {
             // If all partitions of a component are too many, its later partitions are left out.
-            if !of_member.is_empty() && cost.nodes >= nodes_max / 2 {
+            let is_first = of_member.is_empty();
+            if !is_first && prepared >= nodes_max / 2 {
                 break;
             }
-            // First partitions count as well, whatever other jobs have cost: there may be 128, and many jobs on each node.
-            if cost.nodes >= prepared_max {
-                return (None, cost);
+            let own = costs.of(lane);
+            if is_first {
+                firsts -= own;
+            } else if prepared + own + firsts > prepared_max {
+                break;
             }
             let part = &fleet.parts[lane.part as usize];
             let outlook = Outlook::new(lane.demand, fleet, part, assumed);
-            cost.nodes += outlook.take_looked_at();
+            prepared += outlook.take_looked_at();
             of_member.push(outlook);
         }
         outlooks.push(of_member);
     }
+    cost.nodes += prepared + costs.counted / COUNTED_AS_ONE;
     let search = JointSearch {
         members,
         outlooks,
         kinds,
         fleet,
         now,
-        nodes_max,
-        cost: Cell::new(cost),
+        is_now_only: assumed.ends == Ends::Ignored,
+        // However much was looked at before, some times are tried.
+        nodes_max: nodes_max
+            .saturating_sub(cost.nodes)
+            .max(JOINT_NODES_MAX / 64),
+        cost: Cell::default(),
     };
     let found = search.earliest(holds);
-    (found, search.cost.get())
+    cost += search.cost.get();
+    (found, cost)
+}
+
+/// What outlooks would cost, without computing them.
+struct OutlookCosts<'a> {
+    fleet: &'a Fleet,
+    assumed: EndAssumption,
+    /// Known ends on the nodes of a partition, by its number.
+    ends: BTreeMap<u32, Vec<u64>>,
+    /// Number of nodes and allocations counted.
+    counted: u64,
+}
+
+impl<'a> OutlookCosts<'a> {
+    fn new(fleet: &'a Fleet, assumed: EndAssumption) -> OutlookCosts<'a> {
+        OutlookCosts {
+            fleet,
+            assumed,
+            ends: BTreeMap::new(),
+            counted: 0,
+        }
+    }
+
+    fn of(&mut self, lane: &MemberLane<'_>) -> u64 {
+        let part = &self.fleet.parts[lane.part as usize];
+        let ends = self.ends.entry(lane.part).or_insert_with(|| {
+            let ends = ends_on_nodes(self.fleet, part, self.assumed);
+            self.counted += ends.iter().sum::<u64>();
+            ends
+        });
+        self.counted += ends.len() as u64;
+        Outlook::cost_of(lane.demand, self.fleet, part, ends)
+    }
 }
 
 /// Whether all components fit at once on empty nodes.
@@ -338,6 +398,9 @@ impl JointSearch<'_> {
 
     /// After the last job end and the last reservation nothing changes any more.
     fn last_change(&self, holds: &Holds) -> Timestamp {
+        if self.is_now_only {
+            return self.now;
+        }
         let held = holds.iter().flat_map(|(_, list)| list);
         let held = held.map(|hold| hold.end);
         let ends = self.outlooks.iter().flatten().filter_map(Outlook::last_end);
@@ -446,7 +509,15 @@ impl JointSearch<'_> {
         let outlooks = &self.outlooks[self.kinds[number]];
         let lanes = member.lanes.iter().zip(outlooks).enumerate();
         for (at, (MemberLane { part, demand, .. }, outlook)) in lanes {
+            // Only an earlier start would be taken.
+            if best.as_ref().is_some_and(|known| known.start <= from) {
+                break;
+            }
             let left = self.nodes_max.saturating_sub(self.cost.get().nodes);
+            // There is no later time that could be tried instead.
+            if self.is_now_only && left == 0 {
+                break;
+            }
             let times = StartTimes {
                 now: self.now,
                 from: Some(from),

@@ -54,6 +54,8 @@ pub(crate) enum Ends {
     Planned,
     /// Ends at the time limit.
     Limits,
+    /// No ends: the nodes stay as they are.
+    Ignored,
 }
 
 /// Assumptions about job ends.
@@ -118,6 +120,7 @@ impl NodeAllocation {
         let end = match assumed.ends {
             Ends::Planned => self.planned,
             Ends::Limits => self.limit,
+            Ends::Ignored => return NEVER,
         };
         if end == NEVER {
             return assumed.endless.unwrap_or(NEVER);

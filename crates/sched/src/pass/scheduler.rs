@@ -21,7 +21,7 @@ use muster_model::account_limits::Scope;
 use muster_model::command::Plan;
 use muster_model::ids::JobId;
 use muster_model::job::{ArrayRole, Job, Reason};
-use muster_model::refusal::{Refusal, RefusalCode};
+use muster_model::refusal::Refusal;
 use muster_model::spec::{JobSpec, Sharing};
 use muster_model::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Number of node changes that are stored; a reader that missed more starts again from all nodes.
 const CHANGES_KEPT: usize = 10_000;
 
-/// Maximum number of nodes looked at to find out whether a heterogeneous job starts now. The
+/// Maximum number of nodes looked at to find out whether a job starts now. The
 /// controller waits for the answer, as for a pass.
 const IMMEDIATE_NODES_MAX: u64 = JOINT_NODES_MAX / 4;
 
@@ -378,7 +378,7 @@ impl Scheduler {
     /// # Errors
     /// The reason why it would not.
     pub fn starts_now(&self, state: &State, spec: &JobSpec, now: Timestamp) -> Result<(), Refusal> {
-        trial::starts_now(state, spec, now)
+        trial::starts_now(state, spec, now, IMMEDIATE_NODES_MAX)
     }
 
     /// The same for all components of a heterogeneous job.
@@ -391,10 +391,8 @@ impl Scheduler {
         specs: &[JobSpec],
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        match trial::would_start_together(state, specs, now, IMMEDIATE_NODES_MAX)? {
-            (at, _) if at > now => Err(RefusalCode::NotImmediate.into()),
-            _ => Ok(()),
-        }
+        let question = trial::Question::Now;
+        trial::would_start_together(state, specs, now, question, IMMEDIATE_NODES_MAX).map(|_| ())
     }
 
     fn job(&mut self, state: &State, id: JobId) {

@@ -63,6 +63,15 @@ fn is_equal_request(a: &JobSpec, b: &JobSpec) -> bool {
         && a.ask == b.ask
 }
 
+/// What is to be found out about the components of a heterogeneous job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// The earliest time.
+    When,
+    /// Whether it is now: later times do not matter.
+    Now,
+}
+
 fn too_costly() -> Refusal {
     let text = "the components ask for too many different things to find out when they fit";
     Refusal::new(RefusalCode::TooLong, text)
@@ -73,6 +82,7 @@ pub(crate) fn would_start_together(
     state: &State,
     specs: &[JobSpec],
     now: Timestamp,
+    question: Question,
     nodes_max: u64,
 ) -> Result<(Timestamp, Vec<Allocation>), Refusal> {
     let mut fleet = Fleet::new(state);
@@ -132,15 +142,26 @@ pub(crate) fn would_start_together(
         .collect();
     let mut holds = Holds::default();
     let terms = JointTerms {
-        assumed: by_limits(now),
+        assumed: match question {
+            Question::When => by_limits(now),
+            Question::Now => Ends::Ignored.into(),
+        },
         now,
         nodes_max,
         prepared_max: nodes_max,
     };
     let (found, cost) = earliest_together(&members, &fleet, &mut holds, terms);
     let Some((at, places)) = found else {
-        if cost.nodes >= nodes_max {
+        // Nothing was searched, or partitions may have been left out.
+        let enough = match question {
+            Question::When => nodes_max,
+            Question::Now => nodes_max / 2,
+        };
+        if cost.placements == 0 || looked_at.max(cost.nodes) >= enough {
             return Err(too_costly());
+        }
+        if question == Question::Now {
+            return Err(RefusalCode::NotImmediate.into());
         }
         let text = "the components never fit beside each other";
         return Err(Refusal::new(RefusalCode::NodeConfigUnavailable, text));
@@ -167,7 +188,12 @@ pub(crate) fn would_start_together(
 ///
 /// # Errors
 /// The reason why it would not.
-pub(crate) fn starts_now(state: &State, spec: &JobSpec, now: Timestamp) -> Result<(), Refusal> {
+pub(crate) fn starts_now(
+    state: &State,
+    spec: &JobSpec,
+    now: Timestamp,
+    nodes_max: u64,
+) -> Result<(), Refusal> {
     // Nodes are read again, because this is requested rarely, and answers must not depend on an
     // uncommitted plan.
     let mut fleet = Fleet::new(state);
@@ -187,9 +213,14 @@ pub(crate) fn starts_now(state: &State, spec: &JobSpec, now: Timestamp) -> Resul
         spec,
         completing,
         now,
+        looked_at: Cell::new(0),
     };
     let mut refusal = Refusal::from(RefusalCode::InvalidPartition);
     for name in partitions_of(spec, &default) {
+        if trial.looked_at.get() >= nodes_max {
+            let text = "the job names too many partitions to find out whether it starts now";
+            return Err(Refusal::new(RefusalCode::TooLong, text));
+        }
         match trial.start_in(name) {
             Ok(()) => return Ok(()),
             // It could start later in a partition.
@@ -207,6 +238,8 @@ struct Trial<'a> {
     spec: &'a JobSpec,
     completing: BTreeSet<JobId>,
     now: Timestamp,
+    /// Number of nodes looked at, and of tries to place devices at sockets.
+    looked_at: Cell<u64>,
 }
 
 impl Trial<'_> {
@@ -217,6 +250,7 @@ impl Trial<'_> {
             return Err(Refusal::new(RefusalCode::InvalidPartition, name));
         };
         let part = &fleet.parts[number as usize];
+        self.count(LEAST_AS_NODES + part.order.len() as u64);
         let limit = limit_in(spec, part);
         let demand = feasible(&spec.ask, limit, fleet, part, Some(spec.owner.uid))
             .map_err(|reason| refusal_for(reason, name, limit))?;
@@ -264,7 +298,13 @@ impl Trial<'_> {
             shared: false,
         };
         let switches = demand.switches.map(|limit| limit.most);
-        choose_now(demand, &mut source, switches)
+        let placement = choose_now(demand, &mut source, switches);
+        self.count(source.visited.get() + source.tries.get());
+        placement
+    }
+
+    fn count(&self, nodes: u64) {
+        self.looked_at.set(self.looked_at.get() + nodes);
     }
 }
 
