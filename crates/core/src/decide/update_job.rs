@@ -536,7 +536,8 @@ fn new_spec(
         reservation::check_account(state, &spec)?;
     }
     if let Some(nice) = update.nice {
-        spec.nice = nice;
+        // What it says is the job's own.
+        (spec.nice, spec.nice_of_top) = (nice, 0);
     }
     if let Some(factor) = update.site_factor {
         access::require(state, identity, AccessRequest::SiteFactor)?;
