@@ -6,7 +6,7 @@ use super::target::{self, Item};
 use super::update_job::{priority_unheld, waits};
 use crate::event::JobChange;
 use crate::policy::access;
-use crate::state::{Priorities, Scale};
+use crate::state::{AmountsThere, Priorities, Scale};
 use muster_model::command::{Identity, JobTarget, Reply};
 use muster_model::ids::JobId;
 use muster_model::job::{Hold, Job, Phase};
@@ -59,6 +59,7 @@ pub(super) fn release(
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
     let admin = access::may(draft.state, identity, AccessRequest::HoldAsAdmin);
+    let mut there = AmountsThere::default();
     let tally = target::for_each(
         draft,
         (identity, AccessRequest::Release),
@@ -81,7 +82,7 @@ pub(super) fn release(
             }
             let priority = match waits(job) {
                 true => job.default_priority(),
-                false => priority_unheld(draft, job),
+                false => priority_unheld(draft, job, &mut there),
             };
             let special = job.special_exit;
             let id = item.own_record(draft);

@@ -506,3 +506,71 @@ fn what_top_gives_back_is_what_it_took() {
     assert_eq!(w.job(usual).spec.nice, 700);
     assert_eq!(worked_out(&w, usual), most - 700);
 }
+
+/// What the nice value of a job hides at the lowest priority was had again after a move: both sides came out as 1.
+#[test]
+fn a_priority_that_was_set_falls_whatever_the_nice_value_is() {
+    let mut w = with_express();
+    let usual = w.submit(spec("x"));
+    let usual = worked_out(&w, usual);
+    let id = w.submit(JobSpec {
+        qos: Some("express".into()),
+        ..spec("x")
+    });
+    let high = worked_out(&w, id);
+    w.must(1000, priority(id, high));
+    let nice = JobUpdate {
+        nice: Some(i32::MAX - 2),
+        ..JobUpdate::default()
+    };
+    // With a priority that is set in the same update, as one without another moves no priority that was set.
+    w.must(
+        1000,
+        moved(
+            id,
+            JobUpdate {
+                priority: Some(high),
+                ..nice
+            },
+        ),
+    );
+    assert_eq!(worked_out(&w, id), high);
+    let to_normal = JobUpdate {
+        qos: Some("normal".into()),
+        ..JobUpdate::default()
+    };
+    w.must(1000, moved(id, to_normal));
+    assert_eq!(worked_out(&w, id), usual);
+}
+
+/// Where the size counts in relation to the time limit, a job kept the priority of the limit that it no longer had.
+#[test]
+fn a_priority_that_was_set_falls_with_the_time_limit() {
+    let mut config = config();
+    config.order.multifactor = Some(Multifactor {
+        weight_job_size: 100_000,
+        small_relative_to_time: true,
+        favor_small: true,
+        ..Multifactor::default()
+    });
+    let mut w = World::with(config);
+    let low = w.submit(limited(1));
+    let low = worked_out(&w, low);
+    let shorter = |priority| JobUpdate {
+        time_limit: Some(TimeLimit::Minutes(1)),
+        priority,
+        ..JobUpdate::default()
+    };
+    for in_one in [false, true] {
+        let id = w.submit(limited(1000));
+        let high = worked_out(&w, id);
+        assert!(high > low + 1000, "{high} {low}");
+        if in_one {
+            w.must(1000, moved(id, shorter(Some(high))));
+        } else {
+            w.must(1000, priority(id, high));
+            w.must(1000, moved(id, shorter(None)));
+        }
+        assert_eq!(worked_out(&w, id), low, "{in_one}");
+    }
+}
