@@ -98,11 +98,15 @@ pub(super) fn check(
                     asker.require(AccessRequest::ModifyUserTerms)
                 };
             }
+            // Who may change nothing of it gets no other refusal, which would say what others have.
             edit.names.iter().try_for_each(|name| {
                 let changed: Vec<&String> = accounts_of(records, name, accounts).collect();
-                let mut each = changed.iter();
-                each.try_for_each(|account| asker.check_qos_left(name, account, terms))?;
                 asker.require_terms(AccessRequest::ModifyUserTerms, changed.into_iter(), terms)
+            })?;
+            super::check_terms(records.accounts, terms)?;
+            edit.names.iter().try_for_each(|name| {
+                let mut changed = accounts_of(records, name, accounts);
+                changed.try_for_each(|account| asker.check_qos_left(name, account, terms))
             })
         }
         AccountsAsk::DeleteUsers { accounts, .. } => edit.names.iter().try_for_each(|name| {
