@@ -29,6 +29,14 @@ fn modify(user: &str, partition: &[&str], terms: TermsAsk) -> UserCommand {
     edit(&[user], ask)
 }
 
+fn in_partition(name: &str, terms: TermsAsk) -> AccountsAsk {
+    let mut ask = users("a", terms);
+    if let AccountsAsk::AddUsers { partitions, .. } = &mut ask {
+        partitions.push(name.to_owned());
+    }
+    ask
+}
+
 fn list(names: &[&str]) -> AccountsAsk {
     AccountsAsk::ModifyAccounts {
         parent: String::new(),
@@ -47,6 +55,83 @@ fn with_qos() -> World {
     w.must(0, edit(&["p"], account("")));
     w.must(0, edit(&["a"], account("p")));
     w
+}
+
+fn make_coordinator(w: &mut World) {
+    let coordinator = AccountsAsk::AddCoordinators {
+        accounts: vec!["a".into()],
+    };
+    w.must(0, edit(&["u1000"], coordinator));
+}
+
+/// The association for one partition has fewer QOS than the one for all, with which a change of it was compared.
+#[test]
+fn a_coordinator_keeps_its_list_of_a_partition() {
+    let mut w = with_qos();
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    w.must(
+        0,
+        edit(&["u1000"], in_partition("short", qos(None, &["low"]))),
+    );
+    make_coordinator(&mut w);
+    let leave = AccountsAsk::DeleteUsers {
+        accounts: vec!["a".into()],
+        partitions: vec!["short".into()],
+    };
+    w.must(1000, edit(&["below"], account("a")));
+    for change in [
+        modify("u1000", &["short"], qos(None, &[])),
+        modify("u1000", &["short"], qos(Some('+'), &["high"])),
+        modify("u1000", &["short"], qos(Some('-'), &["low"])),
+        edit(&["u1000"], leave),
+        edit(&["u1000"], users("below", TermsAsk::default())),
+    ] {
+        assert_eq!(w.refused(1000, change), RefusalCode::AccessDenied);
+    }
+    w.must(1000, edit(&["u1000"], users("below", qos(None, &["low"]))));
+}
+
+/// Where there are associations for partitions only, what any of them had was given to all.
+#[test]
+fn what_a_coordinator_has_in_one_partition_it_has_not_in_all() {
+    let mut w = with_qos();
+    w.must(
+        0,
+        edit(
+            &["u1000"],
+            in_partition("short", qos(None, &["low", "high"])),
+        ),
+    );
+    w.must(
+        0,
+        edit(&["u1000"], in_partition("long", qos(None, &["low"]))),
+    );
+    make_coordinator(&mut w);
+    for change in [
+        modify("u1000", &["long"], qos(Some('+'), &["high"])),
+        edit(&["u1000"], users("a", TermsAsk::default())),
+        edit(&["u1000"], users("a", qos(None, &["high"]))),
+        edit(&["u1000"], in_partition("batch", qos(None, &["high"]))),
+    ] {
+        assert_eq!(w.refused(1000, change), RefusalCode::AccessDenied);
+    }
+    w.must(1000, edit(&["u1000"], users("a", qos(None, &["low"]))));
+}
+
+/// A coordinator that is in the account above only could give new users of the account what it has, and not those that were there.
+#[test]
+fn a_coordinator_gives_others_what_the_account_has() {
+    let mut w = with_qos();
+    w.must(0, edit(&["p"], list(&["low"])));
+    w.must(0, edit(&["a"], list(&["low", "high"])));
+    w.must(0, edit(&["u1000"], users("p", TermsAsk::default())));
+    w.must(0, edit(&["u2000"], users("a", qos(None, &["low"]))));
+    make_coordinator(&mut w);
+    w.must(1000, modify("u2000", &[], qos(Some('+'), &["high"])));
+    w.must(1000, edit(&["u3000"], users("a", TermsAsk::default())));
+    // Of its own it has what the account above has.
+    let own = edit(&["u1000"], users("a", TermsAsk::default()));
+    assert_eq!(w.refused(1000, own), RefusalCode::AccessDenied);
 }
 
 /// The lists of others were worked out before rights were looked at, and named in the refusal.
