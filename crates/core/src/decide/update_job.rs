@@ -160,8 +160,8 @@ fn update_item(
         progress.growth = growth.saturating_add(conditions);
         room::check_bytes(draft.state, identity, spec.owner.uid, progress.growth)?;
     }
-    let changed = (spec.as_ref().unwrap_or(&job.spec), limit);
-    let rank = lowered_rank(draft, identity, job, changed, shared, rank)?;
+    let new = spec.as_ref().unwrap_or(&job.spec);
+    let rank = lowered_rank(draft, identity, job, new, limit, shared, rank)?;
     let changes = spec.is_some() || limit.is_some();
     if draft.state.keeps_limits() && shared.changes_limits() && changes {
         shared.charge_limits()?;
@@ -423,7 +423,8 @@ fn lowered_rank(
     draft: &Draft<'_>,
     identity: &Identity,
     job: &Job,
-    changed: (&Arc<JobSpec>, Option<TimeLimit>),
+    new: &Arc<JobSpec>,
+    limit: Option<TimeLimit>,
     shared: &SharedUpdate<'_>,
     rank: Option<JobChange>,
 ) -> Result<Option<JobChange>, Refusal> {
@@ -436,8 +437,8 @@ fn lowered_rank(
         Some(_) | None if job.priority_fixed => job.priority,
         Some(_) | None => 0,
     };
-    let (old, new) = (&job.spec, changed.0);
-    let limit = changed.1.unwrap_or(job.time_limit);
+    let old = &job.spec;
+    let limit = limit.unwrap_or(job.time_limit);
     let are_same = (&new.qos, &new.account, &new.partitions, &new.ask, limit)
         == (
             &old.qos,

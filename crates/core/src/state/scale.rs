@@ -42,9 +42,16 @@ pub(super) struct PartitionFactors<'a> {
 /// partitions nor nodes change.
 #[derive(Default)]
 pub(crate) struct AmountsThere {
-    /// By name, with the position; none where there is no such partition.
-    known: BTreeMap<String, Option<(usize, Vec<f64>)>>,
+    /// By name; none where there is no such partition.
+    known: BTreeMap<String, Option<PartitionAmounts>>,
     looked_at: u64,
+}
+
+/// The same of one partition.
+struct PartitionAmounts {
+    /// Among the partitions of the state.
+    position: usize,
+    there: Vec<f64>,
 }
 
 impl AmountsThere {
@@ -179,18 +186,21 @@ impl Scale {
             if !there.known.contains_key(name) {
                 let all = &mut state.partitions.iter();
                 let position = all.position(|partition| partition.name == *name);
-                let found = position.map(|at| (at, self.there(state, &state.partitions[at])));
+                let found = position.map(|position| PartitionAmounts {
+                    position,
+                    there: self.there(state, &state.partitions[position]),
+                });
                 there.known.insert(name.clone(), found);
                 there.looked_at += 1;
             }
-            let Some((at, amounts)) = there.known.get(name).and_then(Option::as_ref) else {
+            let Some(amounts) = there.known.get(name).and_then(Option::as_ref) else {
                 continue;
             };
-            let partition = &state.partitions[*at];
+            let partition = &state.partitions[amounts.position];
             let place = PartitionFactors {
                 assoc: (state.accounts).association_priority(account, user, &partition.name),
                 partition,
-                there: amounts,
+                there: &amounts.there,
             };
             self.complete(&mut common, &place);
             take(&common.factors);

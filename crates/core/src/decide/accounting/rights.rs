@@ -164,7 +164,7 @@ pub(super) fn check(
 
 /// What the user who asks for an edit gives QOS by.
 #[derive(Clone, Copy)]
-enum Giver {
+enum QosSource {
     /// An association of its own gets none from itself: a list of one partition may be shorter than that of all.
     Nobody,
     /// The account's list, as others who are added to the account have it.
@@ -263,14 +263,14 @@ impl<'a> Asker<'a> {
         };
         let of_partitions = known.partitions.get(account);
         let of_partitions = of_partitions.into_iter().flat_map(|parts| parts.values());
-        let giver = match self.is_about_asker(std::slice::from_ref(&known.name)) {
-            true => Giver::Nobody,
-            false => Giver::Coordinator,
+        let source = match self.is_about_asker(std::slice::from_ref(&known.name)) {
+            true => QosSource::Nobody,
+            false => QosSource::Coordinator,
         };
         for before in known.accounts.get(account).into_iter().chain(of_partitions) {
             let mut after = before.clone();
             super::set_terms(&mut after, ask);
-            self.check_gain(user, (account, giver), before, &after)?;
+            self.check_gain(user, account, source, before, &after)?;
         }
         Ok(())
     }
@@ -301,7 +301,8 @@ impl<'a> Asker<'a> {
     fn check_gain(
         &self,
         who: &str,
-        (account, giver): (&str, Giver),
+        account: &str,
+        source: QosSource,
         before: &Terms,
         after: &Terms,
     ) -> Result<(), Refusal> {
@@ -317,10 +318,10 @@ impl<'a> Asker<'a> {
         };
         let is_gained = |qos: &&String| allows(after, qos) && !allows(before, qos);
         let own = self.identity.user.as_str();
-        let gives = |qos: &str| match giver {
-            Giver::Nobody => false,
-            Giver::Coordinator => all.allows_qos(account, own, "", qos),
-            Giver::Associations => self.has(account, qos),
+        let gives = |qos: &str| match source {
+            QosSource::Nobody => false,
+            QosSource::Coordinator => all.allows_qos(account, own, "", qos),
+            QosSource::Associations => self.has(account, qos),
         };
         let beyond = |qos: &&String| is_gained(qos) && !gives(qos);
         match all.qos.keys().find(beyond) {
@@ -356,7 +357,7 @@ impl<'a> Asker<'a> {
         };
         let mut after = Terms::default();
         super::set_terms(&mut after, ask);
-        self.check_gain(own, (account, Giver::Associations), &none, &after)
+        self.check_gain(own, account, QosSource::Associations, &none, &after)
     }
 
     /// A coordinator keeps associations of its own that have fewer QOS than their account, to which it could come back with all.
@@ -371,7 +372,7 @@ impl<'a> Asker<'a> {
         let of_partitions = of_partitions.into_iter().flat_map(|parts| parts.values());
         let mut each = known.accounts.get(account).into_iter().chain(of_partitions);
         each.try_for_each(|before| {
-            self.check_gain(user, (account, Giver::Nobody), before, &Terms::default())
+            self.check_gain(user, account, QosSource::Nobody, before, &Terms::default())
         })
     }
 
@@ -390,7 +391,13 @@ impl<'a> Asker<'a> {
         };
         let mut after = known.terms.clone();
         super::set_terms(&mut after, ask);
-        self.check_gain(account, (above, Giver::Associations), &known.terms, &after)
+        self.check_gain(
+            account,
+            above,
+            QosSource::Associations,
+            &known.terms,
+            &after,
+        )
     }
 
     /// What a coordinator sets for an association of this account, or of an account under it, is within what the account
