@@ -9,6 +9,7 @@ mod scale;
 pub mod stored_bytes;
 
 pub use self::priorities::Priorities;
+pub(crate) use self::scale::AmountsThere;
 pub use self::scale::Scale;
 
 use self::job_table::JobTable;

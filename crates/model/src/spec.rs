@@ -148,6 +148,10 @@ pub struct JobSpec {
     /// `--class`.
     #[n(41)]
     pub class: Option<Box<JobClass>>,
+    /// How much of the nice value `scontrol top` of other jobs has added. Set by the controller, never trusted from the client.
+    #[n(42)]
+    #[cbor(default)]
+    pub nice_of_top: u32,
 }
 
 impl JobSpec {

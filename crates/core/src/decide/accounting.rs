@@ -47,8 +47,9 @@ pub(super) fn edit(
     let changes = match clusters::other(draft.state, identity, edit)? {
         None => {
             let edit = &names::folded(&draft.state.accounts, edit);
-            rights::check(draft.state, identity, edit)?;
+            // Rights are looked at for each association that it is about.
             check(edit)?;
+            rights::check(draft.state, identity, edit)?;
             match &edit.ask {
                 AccountsAsk::NoteJobs(note) => {
                     jobs::note(draft.state, identity, &edit.names, note)?

@@ -6,7 +6,7 @@ use super::target::{self, Item};
 use super::update_job::{priority_unheld, waits};
 use crate::event::JobChange;
 use crate::policy::access;
-use crate::state::{Priorities, Scale};
+use crate::state::{AmountsThere, Priorities, Scale};
 use muster_model::command::{Identity, JobTarget, Reply};
 use muster_model::ids::JobId;
 use muster_model::job::{Hold, Job, Phase};
@@ -59,6 +59,7 @@ pub(super) fn release(
     target: &JobTarget,
 ) -> Result<Option<Reply>, Refusal> {
     let admin = access::may(draft.state, identity, AccessRequest::HoldAsAdmin);
+    let mut there = AmountsThere::default();
     let tally = target::for_each(
         draft,
         (identity, AccessRequest::Release),
@@ -81,7 +82,7 @@ pub(super) fn release(
             }
             let priority = match waits(job) {
                 true => job.default_priority(),
-                false => priority_unheld(draft, job),
+                false => priority_unheld(draft, job, &mut there),
             };
             let special = job.special_exit;
             let id = item.own_record(draft);
@@ -102,7 +103,8 @@ pub(super) fn release(
 }
 
 /// `scontrol top`: the job comes first among the pending jobs of its owner in its partition, account and QOS. The
-/// priorities that these jobs have are dealt out anew, so that nobody else's place changes.
+/// priorities that these jobs have are dealt out anew, so that nobody else's place changes; where they are worked out, the others fall
+/// behind it.
 pub(super) fn top(
     draft: &mut Draft<'_>,
     identity: &Identity,
@@ -144,6 +146,15 @@ pub(super) fn top(
                     format!("job {} is held or in several partitions", job.id),
                 ));
             }
+            if job.priority_fixed && draft.scale().is_some() {
+                return Err(Refusal::new(
+                    RefusalCode::NotSupported,
+                    format!(
+                        "the priority of job {} was set, its nice value does not change it",
+                        job.id
+                    ),
+                ));
+            }
             raised.push(item.own_record(draft));
             Ok(())
         },
@@ -155,6 +166,9 @@ pub(super) fn top(
 /// Puts jobs before the others of their owners, in one round: however many they are, each of the others changes once.
 fn raise_all(draft: &mut Draft<'_>, raised: &[JobId]) {
     let scale = Scale::new(draft.state);
+    if scale.is_some() {
+        restore_nice(draft, raised);
+    }
     for mut group in rivals(draft, raised, scale.as_ref()) {
         if draft.is_full() {
             return;
@@ -162,12 +176,14 @@ fn raise_all(draft: &mut Draft<'_>, raised: &[JobId]) {
         // Who has the same keeps the order of the numbers.
         let by_rank = |a: &Ranked, b: &Ranked| (b.priority, a.id).cmp(&(a.priority, b.id));
         group.raised.sort_unstable_by(by_rank);
-        let lowest = group.raised.last().map_or(i64::MAX, |job| job.priority);
-        group.others.retain(|other| other.priority >= lowest);
         group.others.sort_unstable_by(by_rank);
         match &scale {
-            Some(_) => raise_by_nice(draft, &group),
-            None => raise(draft, &group),
+            Some(_) => lower_others(draft, &group),
+            None => {
+                let lowest = group.raised.last().map_or(i64::MAX, |job| job.priority);
+                group.others.retain(|other| other.priority >= lowest);
+                raise(draft, &group);
+            }
         }
     }
 }
@@ -223,7 +239,9 @@ fn rivals(draft: &Draft<'_>, raised: &[JobId], scale: Option<&Scale>) -> Vec<Riv
         .flat_map(|names| names.values().flatten())
         .filter(|(_, id)| !named.contains(id))
         .filter_map(|(_, id)| draft.job(*id))
-        .filter(|job| job.phase() == Phase::Pending && job.hold == Hold::None);
+        .filter(|job| job.phase() == Phase::Pending && job.hold == Hold::None)
+        // No nice value moves these.
+        .filter(|job| scale.is_none() || !job.priority_fixed);
     for job in jobs {
         if let Some(group) = groups.get_mut(&RivalKey::of(job)) {
             group.others.push(ranked(&mut priorities, job));
@@ -256,35 +274,41 @@ fn raise(draft: &mut Draft<'_>, group: &Rivals) {
     }
 }
 
-/// The same where priorities are worked out: nice values of the jobs fall as far as it takes, and those of the jobs that
-/// they pass rise by as much in all. None gets more than the first of all had, so that nobody comes before jobs of others by
-/// putting one job on top after another.
-fn raise_by_nice(draft: &mut Draft<'_>, group: &Rivals) {
-    let raised = group.raised.first().map(|job| job.priority);
-    let (Some(raised), Some(passed)) = (raised, group.others.first().map(|job| job.priority))
-    else {
+/// Jobs that are put on top get the nice values back that others' being on top has taken from them, and no better ones. What has been
+/// added to the nice values of some is nothing that others get: their owner could change what either is made of afterwards.
+fn restore_nice(draft: &mut Draft<'_>, raised: &[JobId]) {
+    let added = |id: &JobId| draft.job(*id).map_or(0, |job| job.spec.nice_of_top);
+    let changes: Vec<(JobId, i64)> = (raised.iter())
+        .map(|id| (*id, -i64::from(added(id))))
+        .filter(|(_, more)| *more != 0)
+        .collect();
+    change_nice(draft, changes);
+}
+
+/// The same where priorities are worked out: nice values of the others rise until they come after the last of those that are put
+/// before them, in the order that they have.
+fn lower_others(draft: &mut Draft<'_>, group: &Rivals) {
+    let Some(lowest) = group.raised.last().map(|job| job.priority) else {
         return;
     };
-    let mut rise = 0;
     let mut changes: Vec<(JobId, i64)> = Vec::new();
-    // From the highest on: each keeps its place among those that are raised.
-    let (mut next, mut above) = (raised.max(passed), raised);
-    for job in &group.raised {
-        if job.priority < above {
-            next = job.priority.max(next - 1);
+    let (mut next, mut above) = (lowest - 1, i64::MAX);
+    for other in &group.others {
+        if other.priority < above && above < i64::MAX {
+            next -= 1;
         }
-        above = job.priority;
-        if next > job.priority {
-            rise += next - job.priority;
-            changes.push((job.id, job.priority - next));
+        above = other.priority;
+        // No priority is lower than 1.
+        next = next.min(other.priority).max(1);
+        if other.priority > next {
+            changes.push((other.id, other.priority - next));
         }
     }
-    let count = i64::try_from(group.others.len()).unwrap_or(i64::MAX);
-    // They come after the last of those.
-    let share = ((rise + count - 1) / count).max(passed - next + 1);
-    if share > 0 {
-        changes.extend(group.others.iter().map(|other| (other.id, share)));
-    }
+    change_nice(draft, changes);
+}
+
+/// Adds to nice values, or takes away what was added.
+fn change_nice(draft: &mut Draft<'_>, changes: Vec<(JobId, i64)>) {
     let mut last: Option<(Arc<JobSpec>, i64, JobId)> = None;
     for (id, more) in changes {
         if draft.is_full() {
@@ -306,9 +330,12 @@ fn raise_by_nice(draft: &mut Draft<'_>, group: &Rivals) {
 }
 
 fn with_nice(spec: &JobSpec, more: i64) -> JobSpec {
-    let nice = i64::from(spec.nice).saturating_add(more);
+    let before = i64::from(spec.nice);
+    let least = before - i64::from(spec.nice_of_top);
+    let nice = (before + more).clamp(least, i64::from(i32::MAX));
     JobSpec {
-        nice: i32::try_from(nice).unwrap_or(if more < 0 { i32::MIN } else { i32::MAX }),
+        nice: i32::try_from(nice).unwrap_or(i32::MIN),
+        nice_of_top: u32::try_from(nice - least).unwrap_or(u32::MAX),
         ..spec.clone()
     }
 }

@@ -379,6 +379,7 @@ fn check_texts(config: &ClusterConfig, spec: &mut JobSpec) -> Result<(), Refusal
         hold: _,
         priority: _,
         nice: _,
+        nice_of_top: _,
         requeue: _,
         dependency: _,
         array: _,
@@ -627,6 +628,7 @@ pub(super) fn check_times(spec: &JobSpec, limit: TimeLimit, now: Timestamp) -> R
 
 /// Only administrators put a job before others.
 fn check_rank(draft: &Draft<'_>, identity: &Identity, spec: &mut JobSpec) -> Result<(), Refusal> {
+    spec.nice_of_top = 0;
     if spec.nice < 0 {
         access::require(draft.state, identity, AccessRequest::NegativeNice)?;
     }

@@ -13,7 +13,7 @@ use super::texts::{one_line, too_long};
 use super::{ask, crontab, dependency, partition_access, places, reservation, resize, room};
 use crate::event::{JobChange, dependency_bytes, spec_bytes};
 use crate::policy::access;
-use crate::state::Scale;
+use crate::state::AmountsThere;
 use muster_model::command::{Identity, JobTarget, JobUpdate, Reply};
 use muster_model::config::PartitionConfig;
 use muster_model::ids::JobId;
@@ -143,7 +143,7 @@ fn update_item(
         ));
     }
     let limit = new_limit(draft, identity, job, update)?;
-    let rank = new_rank(draft, identity, job, update)?;
+    let rank = new_rank(draft, identity, job, shared)?;
     let spec = changed_spec(draft, identity, job, shared, limit, progress)?;
     if let Some(spec) = &spec {
         if !pending && update.qos.is_some() {
@@ -160,10 +160,8 @@ fn update_item(
         progress.growth = growth.saturating_add(conditions);
         room::check_bytes(draft.state, identity, spec.owner.uid, progress.growth)?;
     }
-    let rank = match &spec {
-        Some(spec) => lowered_rank(draft, identity, job, spec, rank),
-        None => rank,
-    };
+    let new = spec.as_ref().unwrap_or(&job.spec);
+    let rank = lowered_rank(draft, identity, job, new, limit, shared, rank)?;
     let changes = spec.is_some() || limit.is_some();
     if draft.state.keeps_limits() && shared.changes_limits() && changes {
         shared.charge_limits()?;
@@ -319,8 +317,9 @@ fn new_rank(
     draft: &Draft<'_>,
     identity: &Identity,
     job: &Job,
-    update: &JobUpdate,
+    shared: &SharedUpdate<'_>,
 ) -> Result<Option<JobChange>, Refusal> {
+    let update = shared.about(job);
     let may = |request| access::may(draft.state, identity, request);
     let admin = may(AccessRequest::HoldAsAdmin);
     let denied = |why: &str| Err(Refusal::new(RefusalCode::AccessDenied, why));
@@ -342,7 +341,7 @@ fn new_rank(
             if job.hold == Hold::Admin && !admin {
                 return denied("the job is held by an administrator");
             }
-            if priority > most_settable(draft, job) && !may(AccessRequest::RaisePriority) {
+            if !may(AccessRequest::RaisePriority) && priority > most_settable(draft, job, shared)? {
                 return denied("only an administrator raises a priority");
             }
             return Ok(Some(match job.hold {
@@ -381,7 +380,7 @@ pub(super) fn waits(job: &Job) -> bool {
 
 /// The priority that a job has, or would have if nobody held it: the lowest of those in its partitions, as one that is set
 /// is had in all of them.
-pub(super) fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
+pub(super) fn priority_unheld(draft: &Draft<'_>, job: &Job, there: &mut AmountsThere) -> u32 {
     let Some(scale) = draft.scale() else {
         return match job.priority {
             0 => job.default_priority(),
@@ -389,20 +388,24 @@ pub(super) fn priority_unheld(draft: &Draft<'_>, job: &Job) -> u32 {
         };
     };
     if job.priority > 0 {
-        return lowest(draft, scale, job);
+        return scale.lowest(draft.state, job, there);
     }
     // As of one that waits: what a held job had is not known any more.
-    lowest(draft, scale, &as_new(job))
+    scale.lowest(draft.state, &as_new(job), there)
 }
 
 /// The highest priority to which a user sets a job's. Of one that has started it is no more than the job would have in the queue,
 /// in each of its partitions: it keeps a priority that is set when it is requeued.
-fn most_settable(draft: &Draft<'_>, job: &Job) -> u32 {
-    let own = priority_unheld(draft, job);
-    match draft.scale().filter(|_| !waits(job)) {
-        None => own,
-        Some(scale) => own.min(lowest(draft, scale, &as_new(job))),
+fn most_settable(draft: &Draft<'_>, job: &Job, shared: &SharedUpdate<'_>) -> Result<u32, Refusal> {
+    let Some(scale) = draft.scale() else {
+        return Ok(priority_unheld(draft, job, &mut AmountsThere::default()));
+    };
+    let there = &mut *shared.amounts_there(&[&job.spec])?;
+    let own = priority_unheld(draft, job, there);
+    if waits(job) {
+        return Ok(own);
     }
+    Ok(own.min(scale.lowest(draft.state, &as_new(job), there)))
 }
 
 /// A job as if it had just been submitted, at the time when it was.
@@ -413,24 +416,20 @@ fn as_new(job: &Job) -> Job {
     new
 }
 
-fn lowest(draft: &Draft<'_>, scale: &Scale, job: &Job) -> u32 {
-    let names = job.spec.partitions.iter();
-    let all = names.map(|name| scale.priority_in(draft.state, job, name));
-    all.min().unwrap_or(job.priority)
-}
-
-/// What an update does to a priority that was set, where it changes what priorities are made of: it falls by as much as the
-/// one that would be worked out. Else who sets it to what a job has would keep that of a QOS or partition that the job
-/// leaves, or of the size that it asked for.
+/// What an update says of a job's priority, where it changes what priorities are made of: one that was set falls by as much as the
+/// one that would be worked out, even where that is at its bounds. Else who sets it to what a job has would keep that of a QOS or
+/// partition that the job leaves, or of the size or time that it asked for.
 fn lowered_rank(
     draft: &Draft<'_>,
     identity: &Identity,
     job: &Job,
-    spec: &Arc<JobSpec>,
+    new: &Arc<JobSpec>,
+    limit: Option<TimeLimit>,
+    shared: &SharedUpdate<'_>,
     rank: Option<JobChange>,
-) -> Option<JobChange> {
+) -> Result<Option<JobChange>, Refusal> {
     let Some(scale) = draft.scale().filter(|_| waits(job)) else {
-        return rank;
+        return Ok(rank);
     };
     let set = match &rank {
         Some(JobChange::Priority(set)) => *set,
@@ -438,27 +437,41 @@ fn lowered_rank(
         Some(_) | None if job.priority_fixed => job.priority,
         Some(_) | None => 0,
     };
-    let (old, new) = (&job.spec, spec);
-    let are_same = (&new.qos, &new.account, &new.partitions, &new.ask)
-        == (&old.qos, &old.account, &old.partitions, &old.ask);
+    let old = &job.spec;
+    let limit = limit.unwrap_or(job.time_limit);
+    let are_same = (&new.qos, &new.account, &new.partitions, &new.ask, limit)
+        == (
+            &old.qos,
+            &old.account,
+            &old.partitions,
+            &old.ask,
+            job.time_limit,
+        );
     if set == 0 || are_same || access::may(draft.state, identity, AccessRequest::RaisePriority) {
-        return rank;
+        return Ok(rank);
     }
     let mut worked_out = job.clone();
     (worked_out.hold, worked_out.priority) = (Hold::None, 1);
     (worked_out.priority_fixed, worked_out.priority_least) = (false, 0);
-    let before = lowest(draft, scale, &worked_out);
-    if !spec.partitions.contains(&worked_out.partition) {
-        worked_out.partition = spec.partitions.first().cloned().unwrap_or_default();
+    let there = &mut *shared.amounts_there(&[old, new])?;
+    let before = scale.least_sum(draft.state, &worked_out, there);
+    if !new.partitions.contains(&worked_out.partition) {
+        worked_out.partition = new.partitions.first().cloned().unwrap_or_default();
     }
-    worked_out.spec = Arc::clone(spec);
-    let less = before.saturating_sub(lowest(draft, scale, &worked_out));
+    worked_out.spec = Arc::clone(new);
+    worked_out.time_limit = limit;
+    let after = scale.least_sum(draft.state, &worked_out, there);
+    let less = match (before, after) {
+        (Some(before), Some(after)) => before.floor() - after.floor(),
+        (..) => 0.0,
+    };
+    let less = less.clamp(0.0, f64::from(u32::MAX)) as u32;
     let priority = set.saturating_sub(less).max(1);
-    Some(match rank {
-        Some(JobChange::Hold { hold, .. }) => JobChange::Hold { hold, priority },
-        Some(_) => JobChange::Priority(priority),
-        None if less == 0 => return None,
-        None => JobChange::Priority(priority),
+    Ok(match rank {
+        Some(JobChange::Hold { hold, .. }) => Some(JobChange::Hold { hold, priority }),
+        Some(_) => Some(JobChange::Priority(priority)),
+        None if less == 0 => None,
+        None => Some(JobChange::Priority(priority)),
     })
 }
 
@@ -536,7 +549,8 @@ fn new_spec(
         reservation::check_account(state, &spec)?;
     }
     if let Some(nice) = update.nice {
-        spec.nice = nice;
+        // What it says is the job's own.
+        (spec.nice, spec.nice_of_top) = (nice, 0);
     }
     if let Some(factor) = update.site_factor {
         access::require(state, identity, AccessRequest::SiteFactor)?;

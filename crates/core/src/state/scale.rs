@@ -7,6 +7,7 @@ use muster_model::job::Job;
 use muster_model::order_config::Multifactor;
 use muster_model::spec::MemoryAsk;
 use muster_model::time::Timestamp;
+use std::collections::BTreeMap;
 
 /// What factors are divided by, and what else is the same for all jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +36,30 @@ pub(super) struct PartitionFactors<'a> {
     pub(super) partition: &'a PartitionConfig,
     /// What it has of each resource that has a weight.
     pub(super) there: &'a [f64],
+}
+
+/// What partitions have of resources that have a weight, each worked out once for the jobs of a command. It holds while neither
+/// partitions nor nodes change.
+#[derive(Default)]
+pub(crate) struct AmountsThere {
+    /// By name; none where there is no such partition.
+    known: BTreeMap<String, Option<PartitionAmounts>>,
+    looked_at: u64,
+}
+
+/// The same of one partition.
+struct PartitionAmounts {
+    /// Among the partitions of the state.
+    position: usize,
+    there: Vec<f64>,
+}
+
+impl AmountsThere {
+    /// How many times the nodes of a partition were looked at.
+    #[cfg(test)]
+    pub(crate) fn looked_at(&self) -> u64 {
+        self.looked_at
+    }
 }
 
 impl Scale {
@@ -114,6 +139,72 @@ impl Scale {
         };
         let here = self.factors(state, job, partition).priority();
         self.kept_in(job, here, || self.best(state, job).unwrap_or(here))
+    }
+
+    /// What a job has in that of its partitions where it is lowest; one that was set is had in all.
+    pub(crate) fn lowest(&self, state: &State, job: &Job, there: &mut AmountsThere) -> u32 {
+        if !self.works_out(job) {
+            return job.priority;
+        }
+        let (mut lowest, mut most) = (None::<u32>, 0);
+        self.in_each(state, job, there, |factors| {
+            let here = factors.priority();
+            lowest = Some(lowest.map_or(here, |lowest| lowest.min(here)));
+            most = most.max(here);
+        });
+        lowest.map_or(job.priority, |here| self.kept_in(job, here, || most))
+    }
+
+    /// What the factors of a job but its nice value add up to where that is least; none in no partition. Where a priority is at its
+    /// bounds this still says how far it would go.
+    pub(crate) fn least_sum(
+        &self,
+        state: &State,
+        job: &Job,
+        there: &mut AmountsThere,
+    ) -> Option<f64> {
+        let mut least: Option<f64> = None;
+        self.in_each(state, job, there, |factors| {
+            let sum = factors.age + factors.without_age() + f64::from(factors.nice);
+            least = Some(least.map_or(sum, |least| least.min(sum)));
+        });
+        least
+    }
+
+    /// The factors of a job in each of its partitions that there are.
+    fn in_each(
+        &self,
+        state: &State,
+        job: &Job,
+        there: &mut AmountsThere,
+        mut take: impl FnMut(&Factors),
+    ) {
+        let mut common = self.common(state, job);
+        let (account, user) = (job.spec.account_name(), &job.spec.owner.user);
+        let named = job.spec.partitions.iter();
+        for name in named {
+            if !there.known.contains_key(name) {
+                let all = &mut state.partitions.iter();
+                let position = all.position(|partition| partition.name == *name);
+                let found = position.map(|position| PartitionAmounts {
+                    position,
+                    there: self.there(state, &state.partitions[position]),
+                });
+                there.known.insert(name.clone(), found);
+                there.looked_at += 1;
+            }
+            let Some(amounts) = there.known.get(name).and_then(Option::as_ref) else {
+                continue;
+            };
+            let partition = &state.partitions[amounts.position];
+            let place = PartitionFactors {
+                assoc: (state.accounts).association_priority(account, user, &partition.name),
+                partition,
+                there: &amounts.there,
+            };
+            self.complete(&mut common, &place);
+            take(&common.factors);
+        }
     }
 
     /// What is worked out for a job in that of its partitions where it is highest.

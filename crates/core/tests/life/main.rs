@@ -3,6 +3,7 @@
 mod accounts;
 mod accrual;
 mod arrays;
+mod coordinators;
 mod crontabs;
 mod dependencies;
 mod dynamic_nodes;

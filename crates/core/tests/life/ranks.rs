@@ -395,3 +395,182 @@ fn jobs_on_top_come_before_nobody_elses() {
     assert_eq!(worked_out(&w, other), most);
     w.check_replay();
 }
+
+fn with_top(multifactor: Multifactor) -> World {
+    let mut config = config();
+    config.scheduler_parameters = vec!["enable_user_top".into()];
+    config.order.multifactor = Some(multifactor);
+    World::with(config)
+}
+
+fn top(id: JobId) -> UserCommand {
+    UserCommand::Top { target: target(id) }
+}
+
+fn with_nice(nice: i32) -> JobSpec {
+    JobSpec { nice, ..spec("x") }
+}
+
+/// Nice values of jobs fell by what rose elsewhere: of jobs that were of no use any more, whose priority was set, or that grew
+/// afterwards. A job without a nice value of its own got one below zero.
+#[test]
+fn no_job_on_top_has_more_than_its_own_priority() {
+    let by_size = Multifactor {
+        weight_partition: 1000,
+        weight_job_size: 10_000,
+        ..Multifactor::default()
+    };
+    let mut w = with_top(by_size.clone());
+    // Throwaways pay for nobody.
+    let usual = w.submit(spec("x"));
+    let most = worked_out(&w, usual);
+    let slow: Vec<JobId> = (0..4).map(|_| w.submit(with_nice(90))).collect();
+    for id in &slow {
+        w.must(1000, top(*id));
+        assert_eq!(worked_out(&w, *id), most - 90);
+        assert!(worked_out(&w, usual) < most - 90);
+    }
+    // What was taken from it comes back, and no more.
+    w.must(1000, top(usual));
+    assert_eq!(worked_out(&w, usual), most);
+    assert_eq!(w.job(usual).spec.nice, 0);
+
+    // A job that is small on top of a large one, and grows.
+    let mut w = with_top(by_size);
+    let mut wide = spec("x");
+    wide.ask.min_nodes = 2;
+    wide.ask.ntasks = Some(4);
+    let large = w.submit(wide.clone());
+    let most = worked_out(&w, large);
+    let small = w.submit(spec("x"));
+    assert!(worked_out(&w, small) < most);
+    w.must(1000, top(small));
+    let grown = JobUpdate {
+        ask: Some(wide.ask.clone()),
+        ..JobUpdate::default()
+    };
+    w.must(1000, moved(small, grown));
+    assert_eq!(worked_out(&w, small), most);
+    w.check_replay();
+}
+
+/// Each time that a job was passed while its priority was set, in which its nice value does not count, the other gained for nothing.
+#[test]
+fn a_priority_that_was_set_has_no_part_in_an_order_by_nice_values() {
+    let mut w = with_top(Multifactor {
+        weight_partition: 1000,
+        ..Multifactor::default()
+    });
+    let ids: Vec<JobId> = (0..2).map(|_| w.submit(spec("x"))).collect();
+    let most = worked_out(&w, ids[0]);
+    for _ in 0..3 {
+        w.must(1000, priority(ids[0], most));
+        w.must(1000, priority(ids[1], 1));
+        assert_eq!(w.refused(1000, top(ids[1])), RefusalCode::NotSupported);
+        for held in [
+            hold(ids[1]),
+            UserCommand::Release {
+                target: target(ids[1]),
+            },
+        ] {
+            w.must(1000, held);
+        }
+        w.must(1000, top(ids[1]));
+        assert_eq!(w.job(ids[0]).spec.nice, 0);
+        assert_eq!(worked_out(&w, ids[1]), most);
+    }
+}
+
+/// What `top` is to have added is nothing that a submission says, and a nice value that is set is the job's own.
+#[test]
+fn what_top_gives_back_is_what_it_took() {
+    let mut w = with_top(Multifactor {
+        weight_partition: 1000,
+        ..Multifactor::default()
+    });
+    let usual = w.submit(spec("x"));
+    let most = worked_out(&w, usual);
+    let forged = w.submit(JobSpec {
+        nice_of_top: 500,
+        ..with_nice(90)
+    });
+    w.must(1000, top(forged));
+    assert_eq!(worked_out(&w, forged), most - 90);
+    let nice = |nice| JobUpdate {
+        nice: Some(nice),
+        ..JobUpdate::default()
+    };
+    assert!(w.job(usual).spec.nice_of_top > 0);
+    w.must(0, moved(usual, nice(700)));
+    w.must(1000, top(usual));
+    assert_eq!(w.job(usual).spec.nice, 700);
+    assert_eq!(worked_out(&w, usual), most - 700);
+}
+
+/// What the nice value of a job hides at the lowest priority was had again after a move: both sides came out as 1.
+#[test]
+fn a_priority_that_was_set_falls_whatever_the_nice_value_is() {
+    let mut w = with_express();
+    let usual = w.submit(spec("x"));
+    let usual = worked_out(&w, usual);
+    let id = w.submit(JobSpec {
+        qos: Some("express".into()),
+        ..spec("x")
+    });
+    let high = worked_out(&w, id);
+    w.must(1000, priority(id, high));
+    let nice = JobUpdate {
+        nice: Some(i32::MAX - 2),
+        ..JobUpdate::default()
+    };
+    // With a priority that is set in the same update, as one without another moves no priority that was set.
+    w.must(
+        1000,
+        moved(
+            id,
+            JobUpdate {
+                priority: Some(high),
+                ..nice
+            },
+        ),
+    );
+    assert_eq!(worked_out(&w, id), high);
+    let to_normal = JobUpdate {
+        qos: Some("normal".into()),
+        ..JobUpdate::default()
+    };
+    w.must(1000, moved(id, to_normal));
+    assert_eq!(worked_out(&w, id), usual);
+}
+
+/// Where the size counts in relation to the time limit, a job kept the priority of the limit that it no longer had.
+#[test]
+fn a_priority_that_was_set_falls_with_the_time_limit() {
+    let mut config = config();
+    config.order.multifactor = Some(Multifactor {
+        weight_job_size: 100_000,
+        small_relative_to_time: true,
+        favor_small: true,
+        ..Multifactor::default()
+    });
+    let mut w = World::with(config);
+    let low = w.submit(limited(1));
+    let low = worked_out(&w, low);
+    let shorter = |priority| JobUpdate {
+        time_limit: Some(TimeLimit::Minutes(1)),
+        priority,
+        ..JobUpdate::default()
+    };
+    for in_one in [false, true] {
+        let id = w.submit(limited(1000));
+        let high = worked_out(&w, id);
+        assert!(high > low + 1000, "{high} {low}");
+        if in_one {
+            w.must(1000, moved(id, shorter(Some(high))));
+        } else {
+            w.must(1000, priority(id, high));
+            w.must(1000, moved(id, shorter(None)));
+        }
+        assert_eq!(worked_out(&w, id), low, "{in_one}");
+    }
+}

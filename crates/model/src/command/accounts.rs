@@ -145,7 +145,11 @@ pub enum AccountsAsk {
     },
     /// `delete user wckeys=`: these keys of the users named, of all if none is.
     #[n(10)]
-    DeleteWckeys(#[n(0)] Vec<String>),
+    DeleteWckeys(
+        #[n(0)]
+        #[valid(max_items = EDIT_ITEMS_MAX)]
+        Vec<String>,
+    ),
     /// `add coordinator`: the users named, of these accounts.
     #[n(11)]
     AddCoordinators {
@@ -232,6 +236,7 @@ pub struct ListEdit {
     pub sign: Option<char>,
     /// The names.
     #[n(1)]
+    #[valid(max_items = EDIT_ITEMS_MAX)]
     pub names: Vec<String>,
 }
 

@@ -80,6 +80,7 @@ impl Kind {
             // Covered by `QueueOrder::line`.
             priority: _,
             nice: _,
+            nice_of_top: _,
             site_factor: _,
             // A job is queued only when nothing but missing room delays it.
             begin: _,

@@ -12,8 +12,11 @@ pub(super) fn folded(all: &Accounts, edit: &AccountsEdit) -> AccountsEdit {
     let account = |name: &mut String| *name = all.account_key(name);
     let user = |name: &mut String| *name = all.user_key(name);
     let qos = |name: &mut String| *name = all.qos_key(name);
+    // What is named again is done once.
     let each = |list: &mut Vec<String>, fold: &dyn Fn(&mut String)| {
         list.iter_mut().for_each(fold);
+        let mut named = HashSet::new();
+        list.retain(|name| named.insert(name.clone()));
     };
     let of_terms = |terms: &mut TermsAsk| {
         terms.default_qos.iter_mut().for_each(qos);

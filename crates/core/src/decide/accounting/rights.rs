@@ -98,11 +98,15 @@ pub(super) fn check(
                     asker.require(AccessRequest::ModifyUserTerms)
                 };
             }
+            // Who may change nothing of it gets no other refusal, which would say what others have.
             edit.names.iter().try_for_each(|name| {
                 let changed: Vec<&String> = accounts_of(records, name, accounts).collect();
-                let mut each = changed.iter();
-                each.try_for_each(|account| asker.check_qos_left(name, account, terms))?;
                 asker.require_terms(AccessRequest::ModifyUserTerms, changed.into_iter(), terms)
+            })?;
+            super::check_terms(records.accounts, terms)?;
+            edit.names.iter().try_for_each(|name| {
+                let mut changed = accounts_of(records, name, accounts);
+                changed.try_for_each(|account| asker.check_qos_left(name, account, terms))
             })
         }
         AccountsAsk::DeleteUsers { accounts, .. } => edit.names.iter().try_for_each(|name| {
@@ -156,6 +160,17 @@ pub(super) fn check(
         | AccountsAsk::SetUsage(_)
         | AccountsAsk::DeleteWckeys(_) => asker.require(request),
     }
+}
+
+/// What the user who asks for an edit gives QOS by.
+#[derive(Clone, Copy)]
+enum QosSource {
+    /// An association of its own gets none from itself: a list of one partition may be shorter than that of all.
+    Nobody,
+    /// The account's list, as others who are added to the account have it.
+    Coordinator,
+    /// What its own associations have.
+    Associations,
 }
 
 /// The user who asks for the edit.
@@ -248,10 +263,14 @@ impl<'a> Asker<'a> {
         };
         let of_partitions = known.partitions.get(account);
         let of_partitions = of_partitions.into_iter().flat_map(|parts| parts.values());
+        let source = match self.is_about_asker(std::slice::from_ref(&known.name)) {
+            true => QosSource::Nobody,
+            false => QosSource::Coordinator,
+        };
         for before in known.accounts.get(account).into_iter().chain(of_partitions) {
             let mut after = before.clone();
             super::set_terms(&mut after, ask);
-            self.check_gain(user, account, before, &after)?;
+            self.check_gain(user, account, source, before, &after)?;
         }
         Ok(())
     }
@@ -262,30 +281,28 @@ impl<'a> Asker<'a> {
         names.iter().any(|name| name.to_lowercase() == own)
     }
 
-    /// Whether the user who asks may have a QOS in an account: as the nearest account upwards says that the user is in.
+    /// Whether the user who asks may have a QOS in an account: as each of its associations with the nearest account upwards says
+    /// that the user is in. One for a partition may have fewer, or more, than the one for all.
     fn has(&self, account: &str, qos: &str) -> bool {
         let (all, own) = (&self.state.accounts, self.identity.user.as_str());
         let known = all.user(own);
         let is_in = |name: &&str| known.is_some_and(|user| user.is_in(name));
         let nearest = all.upwards(account).find(is_in).unwrap_or(account);
-        let of_partitions = known
-            .filter(|user| !user.accounts.contains_key(nearest))
-            .and_then(|user| user.partitions.get(nearest));
-        match of_partitions {
-            None => all.allows_qos(nearest, own, "", qos),
-            Some(parts) => {
-                let mut names = parts.keys();
-                names.any(|partition| all.allows_qos(nearest, own, partition, qos))
-            }
-        }
+        let allows = |partition: &str| all.allows_qos(nearest, own, partition, qos);
+        let parts = known.and_then(|user| user.partitions.get(nearest));
+        let mut names = parts.into_iter().flat_map(|parts| parts.keys());
+        let is_in_all = known.is_none_or(|user| user.accounts.contains_key(nearest));
+        let is_only_in_parts = !is_in_all && parts.is_some_and(|parts| !parts.is_empty());
+        (is_only_in_parts || allows("")) && names.all(|partition| allows(partition))
     }
 
     /// Refuses a change of what an association or an account under `account` says of QOS, if it adds one that the user who asks does not
-    /// have.
+    /// have to give.
     fn check_gain(
         &self,
         who: &str,
         account: &str,
+        source: QosSource,
         before: &Terms,
         after: &Terms,
     ) -> Result<(), Refusal> {
@@ -300,18 +317,21 @@ impl<'a> Asker<'a> {
             (None, None) => terms.qos_delta == QosDelta::default() || qos == NORMAL,
         };
         let is_gained = |qos: &&String| allows(after, qos) && !allows(before, qos);
-        let beyond = |qos: &&String| is_gained(qos) && !self.has(account, qos);
+        let own = self.identity.user.as_str();
+        let gives = |qos: &str| match source {
+            QosSource::Nobody => false,
+            QosSource::Coordinator => all.allows_qos(account, own, "", qos),
+            QosSource::Associations => self.has(account, qos),
+        };
+        let beyond = |qos: &&String| is_gained(qos) && !gives(qos);
         match all.qos.keys().find(beyond) {
             None => Ok(()),
-            Some(qos) => {
-                let own = &self.identity.user;
-                Err(Refusal::new(
-                    RefusalCode::AccessDenied,
-                    format!(
-                        "{who} would get QOS {qos} of account {account}, which {own} does not have to give"
-                    ),
-                ))
-            }
+            Some(qos) => Err(Refusal::new(
+                RefusalCode::AccessDenied,
+                format!(
+                    "{who} would get QOS {qos} of account {account}, which {own} does not have to give"
+                ),
+            )),
         }
     }
 
@@ -337,7 +357,7 @@ impl<'a> Asker<'a> {
         };
         let mut after = Terms::default();
         super::set_terms(&mut after, ask);
-        self.check_gain(own, account, &none, &after)
+        self.check_gain(own, account, QosSource::Associations, &none, &after)
     }
 
     /// A coordinator keeps associations of its own that have fewer QOS than their account, to which it could come back with all.
@@ -351,7 +371,9 @@ impl<'a> Asker<'a> {
         let of_partitions = known.partitions.get(account);
         let of_partitions = of_partitions.into_iter().flat_map(|parts| parts.values());
         let mut each = known.accounts.get(account).into_iter().chain(of_partitions);
-        each.try_for_each(|before| self.check_gain(user, account, before, &Terms::default()))
+        each.try_for_each(|before| {
+            self.check_gain(user, account, QosSource::Nobody, before, &Terms::default())
+        })
     }
 
     /// The list of an account that a change empties is that of the one above.
@@ -369,7 +391,13 @@ impl<'a> Asker<'a> {
         };
         let mut after = known.terms.clone();
         super::set_terms(&mut after, ask);
-        self.check_gain(account, above, &known.terms, &after)
+        self.check_gain(
+            account,
+            above,
+            QosSource::Associations,
+            &known.terms,
+            &after,
+        )
     }
 
     /// What a coordinator sets for an association of this account, or of an account under it, is within what the account

@@ -4,14 +4,14 @@
 use crate::decide::draft::Draft;
 use crate::decide::{ask, dependency, resize, submit, target};
 use crate::event::{encoded_bytes, spec_bytes};
-use crate::state::State;
+use crate::state::{AmountsThere, State};
 use muster_model::command::JobUpdate;
 use muster_model::config::PartitionConfig;
 use muster_model::ids::{JobId, NodeIdx};
 use muster_model::job::{Job, Phase};
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::spec::{JobSpec, ResourceAsk};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -45,6 +45,7 @@ pub(super) struct SharedUpdate<'a> {
     asks: RefCell<VecDeque<CheckedAsk>>,
     /// What it counts for each specification that is made by it.
     pieces: OnceCell<u64>,
+    there: RefCell<AmountsThere>,
     compared: Cell<u64>,
 }
 
@@ -59,6 +60,7 @@ impl<'a> SharedUpdate<'a> {
             compared_ask: RefCell::new(update.ask.clone()),
             asks: RefCell::default(),
             pieces: OnceCell::new(),
+            there: RefCell::default(),
             compared: Cell::new(0),
         }
     }
@@ -141,6 +143,17 @@ impl<'a> SharedUpdate<'a> {
         self.charge(COMPARED_LIMITS)
     }
 
+    /// What partitions have, to work out priorities of jobs of these specifications. Counts what is worked out in each partition that they
+    /// name; what those have is worked out once for a command.
+    pub(super) fn amounts_there(
+        &self,
+        specs: &[&JobSpec],
+    ) -> Result<RefMut<'_, AmountsThere>, Refusal> {
+        let named = specs.iter().map(|spec| 1 + spec.partitions.len() as u64);
+        self.charge(named.sum())?;
+        Ok(self.there.borrow_mut())
+    }
+
     /// Counts a specification that is made of the one of a job, whether or not it is refused then.
     pub(super) fn charge_spec(&self, old: &JobSpec) -> Result<(), Refusal> {
         let update = self.update;
@@ -214,6 +227,7 @@ mod tests {
     use muster_model::ids::Attempt;
     use muster_model::job::{Allocation, Hold, Reason};
     use muster_model::node::NodeConfig;
+    use muster_model::order_config::Multifactor;
     use muster_model::spec::{Dependency, DependencyKind, DependencyTerm};
     use muster_model::time::{TimeLimit, Timestamp};
     use std::ops::RangeInclusive;
@@ -455,5 +469,66 @@ mod tests {
         let mut codes = refusals.map(|checked| checked.err().map(|refusal| refusal.code));
         assert!(codes.any(|code| code == Some(RefusalCode::TooLong)));
         assert!(shared.compared.get() <= COMPARED_MAX + once);
+    }
+
+    /// Priorities of jobs were worked out for each job of a command with all nodes of all of its partitions, uncounted.
+    #[test]
+    fn what_partitions_have_is_worked_out_once_for_priorities() {
+        let mut state = State::default();
+        let names: Vec<String> = (0..50).map(|n| format!("p{n}")).collect();
+        let node = |n| NodeConfig {
+            name: format!("n{n}"),
+            ..NodeConfig::default()
+        };
+        let partition = |name: &String| PartitionConfig {
+            nodes: (0..100).map(|n| format!("n{n}")).collect(),
+            ..PartitionConfig::named(name)
+        };
+        let mut config = ClusterConfig {
+            nodes: (0..100).map(node).collect(),
+            partitions: names.iter().map(partition).collect(),
+            ..ClusterConfig::default()
+        };
+        config.order.multifactor = Some(Multifactor {
+            weight_tres: vec![("CPU".to_owned(), 1000.0)],
+            incr_only: true,
+            ..Multifactor::default()
+        });
+        state.apply(&Event::Configured {
+            config: Arc::new(config),
+            at: Timestamp(1),
+            partitions: None,
+        });
+        let mut spec = JobSpec {
+            partitions: names.clone(),
+            ..JobSpec::default()
+        };
+        spec.owner.uid = 1000;
+        let spec = Arc::new(spec);
+        submit(&mut state, 1..=10, &spec);
+        let owner = Identity {
+            uid: 1000,
+            user: "u".to_owned(),
+            ..Identity::default()
+        };
+        let update = JobUpdate {
+            priority: Some(1),
+            time_limit: Some(TimeLimit::Minutes(5)),
+            ..JobUpdate::default()
+        };
+        let mut draft = Draft::new(&state, Timestamp(2));
+        let (shared, mut progress) = (SharedUpdate::new(&update), Progress::default());
+        let mut counts = (1..=10).map(|id| {
+            let before = shared.compared.get();
+            let item = Item::Record(JobId(id));
+            let done = update_item(&mut draft, &owner, item, &shared, &mut progress);
+            assert_eq!(done, Ok(()));
+            shared.compared.get() - before
+        });
+        // Once for what may be set, twice for what is to be taken off.
+        assert!(counts.all(|count| count >= 3 * 50));
+        assert_eq!(shared.there.borrow().looked_at(), 50);
+        let refused = (0..COMPARED_MAX).any(|_| shared.amounts_there(&[&spec]).is_err());
+        assert!(refused);
     }
 }
