@@ -104,7 +104,7 @@ impl<'a> AfterPreemption<'a> {
     }
 
     /// CPUs of a node that jobs of the partition may take then, if it limits them (`MaxCPUsPerNode`, `MaxCPUsPerSocket`, whole
-    /// sockets). All for which room is being made count as its own.
+    /// sockets). Its jobs for which room is being made have theirs.
     fn most_of_partition(&self, node: u32) -> Option<u32> {
         let cpus = Some(&self.part.cpus).filter(|cpus| cpus.rule.bounds())?;
         let pos = self.part.pos_of[node as usize] as usize;
@@ -114,7 +114,8 @@ impl<'a> AfterPreemption<'a> {
         let mut free = self.fleet.free_cpus(node).clone();
         free.union_with(&returned.all);
         let most = cpus.left_without(class, pos, &returned.own, &free);
-        let claims = self.holds.of(node).iter().filter(|h| h.lane == CLAIM);
+        let is_own = |hold: &&NodeHold| hold.claimed_by == Some(self.part.base);
+        let claims = self.holds.of(node).iter().filter(is_own);
         Some(claims.fold(most, |left, claim| left.saturating_sub(claim.needs.cpus)))
     }
 
@@ -250,6 +251,7 @@ impl<'a> AfterPreemption<'a> {
             NodeHold {
                 node: pick.node,
                 lane: CLAIM,
+                claimed_by: Some(self.part.base),
                 start,
                 end,
                 needs,

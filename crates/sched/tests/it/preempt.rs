@@ -147,6 +147,27 @@ fn nobody_makes_room_that_its_partition_may_not_have() {
     }
 }
 
+/// What another partition's job waits for was taken off what a partition may have of a node.
+#[test]
+fn room_that_another_partition_makes_takes_nothing_from_a_limit() {
+    let mut config = config(1, 8, PreemptMode::Cancel);
+    let mid = config.partitions.iter_mut().find(|p| p.name == "mid");
+    mid.expect("it is there").max_cpus_per_node = Some(4);
+    let mut world = World::new(config);
+    let low: Vec<JobId> = (0..2).map(|_| world.submit(job(4, 60))).collect();
+    world.pass_by_core();
+    let urgent = ["hi", "mid"].map(|part| world.submit(within(part, job(4, 60))));
+    let (mut victims, _) = world.preempting_pass();
+    victims.sort_unstable();
+    assert_eq!(victims, [low[0].0, low[1].0]);
+    for id in low {
+        world.clean(id);
+    }
+    let (_, mut started) = world.preempting_pass();
+    started.sort_unstable();
+    assert_eq!(started, urgent.map(|id| id.0));
+}
+
 #[test]
 fn who_is_first_waits_for_nodes_that_a_higher_tier_waits_for_too() {
     let mut world = tiers(1, 4, PreemptMode::Off);
