@@ -23,6 +23,7 @@ use std::ops::Range;
 /// CPUs of a node that jobs return.
 #[derive(Default)]
 struct ReturnedCpus {
+    /// Those that no job uses any more.
     all: CpuSet,
     /// Those of jobs of the partition.
     own: CpuSet,
@@ -40,7 +41,7 @@ pub(crate) struct AfterPreemption<'a> {
     layers: NodeMap<Vec<CpuSet>>,
     /// Resources that preempted jobs return on a node, and their previously expected times.
     back: NodeMap<Vec<(Timestamp, Room)>>,
-    /// CPUs that jobs return, if the partition limits which or how many its jobs may have on a node.
+    /// CPUs that jobs return, for partitions that limit which or how many their jobs may have on a node.
     returned: NodeMap<ReturnedCpus>,
     start: Timestamp,
     length_ms: Option<u64>,
@@ -166,10 +167,9 @@ impl<'a> AfterPreemption<'a> {
     pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
         let node = share.node.0;
         if self.part.cpus.rule.bounds() {
-            let returned = self.returned.entry(node).or_default();
-            returned.all.union_with(&share.cpus);
             let is_own = |partition: &str| partition == self.part.config.name;
             if whole && (job.alloc.as_ref()).is_some_and(|alloc| is_own(&alloc.partition)) {
+                let returned = self.returned.entry(node).or_default();
                 returned.own.union_with(&share.cpus);
             }
         }
@@ -199,6 +199,10 @@ impl<'a> AfterPreemption<'a> {
         let room =
             (self.grown.entry(node)).or_insert_with(|| fleet.nodes[node as usize].room.clone());
         room.cpus = room.cpus.saturating_add(more.len());
+        if self.part.cpus.rule.bounds() {
+            let returned = self.returned.entry(node).or_default();
+            returned.all.union_with(&more);
+        }
     }
 
     /// `rest`: the job returns everything apart from CPUs. `runs`: the job returns its CPUs.
@@ -213,14 +217,19 @@ impl<'a> AfterPreemption<'a> {
         let room = self.grown.entry(node).or_insert_with(|| view.room.clone());
         if runs {
             let freed = match fleet.layers(node) {
-                [] => class.kept_with(&share.cpus).len(),
+                [] => class.kept_with(&share.cpus),
                 layers => {
                     let left = self.layers.entry(node);
                     let cpus = class.kept_with(&share.cpus);
-                    lend(left.or_insert_with(|| layers.to_vec()), &cpus).len()
+                    lend(left.or_insert_with(|| layers.to_vec()), &cpus)
                 }
             };
-            room.cpus = room.cpus.saturating_add(freed).min(class.job_cpus());
+            let more = room.cpus.saturating_add(freed.len());
+            room.cpus = more.min(class.job_cpus());
+            if self.part.cpus.rule.bounds() {
+                let returned = self.returned.entry(node).or_default();
+                returned.all.union_with(&freed);
+            }
         }
         room.jobs = room.jobs.saturating_sub(u32::from(runs));
         if room.jobs == 0 {
