@@ -139,6 +139,7 @@ impl Application<'_> {
             AttributeRule::Value(..) => return Ok(()),
         };
         let mut left = asked;
+        let mut fixed = Vec::new();
         for element in elements {
             let own = requests::of_element(element, self.site)?;
             let at = left.iter().position(|asked| asked.key == own.key);
@@ -156,6 +157,21 @@ impl Application<'_> {
             // Asked for once more it would come to more than the class says.
             if left.iter().any(|more| more.key == own.key) && !element.access.change {
                 let what = format!("to ask for l_hard {} again", element.text());
+                return Err(self.refused(&what));
+            }
+            if !element.access.change {
+                fixed.push((own, element));
+            }
+        }
+        // In another way of counting, or as one of alternatives, it would be more, too.
+        for more in &left {
+            if let Some((_, element)) = fixed.iter().find(|(own, _)| own.shares_with(more)) {
+                let what = format!(
+                    "{}={:.100} beside l_hard {}",
+                    more.key,
+                    more.value,
+                    element.text()
+                );
                 return Err(self.refused(&what));
             }
         }
@@ -361,6 +377,10 @@ fn check_requests(
         .filter_map(|element| Some((requests::of_element(element, site).ok()?, element)))
         .collect();
     let element = |key: &str| own.iter().find(|(own, _)| own.key == key);
+    let is_fixed = |request: &Request| {
+        let mut fixed = own.iter().filter(|(_, element)| !element.access.change);
+        fixed.any(|(own, _)| own.shares_with(request))
+    };
     let times = |all: &[Request], one: &Request| all.iter().filter(|own| *own == one).count();
     // What is asked for once more than before comes to more.
     let is_more = |request: &&Request| times(&new, request) > times(&old, request);
@@ -370,7 +390,7 @@ fn check_requests(
                 let is_alone = new.iter().filter(|own| own.key == request.key).count() == 1;
                 element.access.change || class.value == request.value && is_alone
             }
-            None => add,
+            None => add && !is_fixed(request),
         };
         if !is_allowed {
             let what = format!("to change l_hard {} to {:.100}", request.key, request.value);

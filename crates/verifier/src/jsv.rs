@@ -17,6 +17,7 @@ use muster_conf::options::values;
 use muster_model::environment::{Environment, split as split_variable};
 use muster_model::grid_engine as marks;
 use muster_model::index_set::IndexSet;
+use muster_model::licenses;
 use muster_model::spec::{
     ArraySpec, DependencyKind, DependencyTerm, ExecContext, GresAsk, JobKind, JobSpec, MemoryAsk,
     Sharing,
@@ -216,13 +217,11 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
     }
     let licenses = spec.licenses.as_deref().unwrap_or_default();
     // Alternatives are seen as they are.
-    let licenses = Some(licenses).filter(|all| !all.contains('|'));
-    for license in licenses.unwrap_or_default().split([',', ';']) {
-        let license = license.trim();
-        let (name, count) = license.split_once([':', '=']).unwrap_or((license, "1"));
-        let is_it = |target: &Target| matches!(target, Target::License(own) if own == name);
+    for license in licenses::parse(licenses).unwrap_or_default() {
+        let is_it =
+            |target: &Target| matches!(target, Target::License(own) if *own == license.name);
         if let Some(complex) = complex_for(site, is_it) {
-            all.push(format!("{complex}={count}"));
+            all.push(format!("{complex}={}", license.count));
         }
     }
     let features = ask.constraint.as_deref().unwrap_or_default().split('&');
@@ -238,13 +237,21 @@ fn asked_for(spec: &JobSpec, site: &Site) -> String {
         (&devices.per_task, Per::Slot),
         (&devices.per_job, Per::Job),
     ];
+    // What is named again is added up.
+    let mut counts: Vec<(String, u64)> = Vec::new();
     for (list, per) in lists {
         for gres in list {
-            if let Some(name) = complex_of(gres, per, site) {
-                all.push(format!("{name}={}", gres.count));
+            let Some(name) = complex_of(gres, per, site) else {
+                continue;
+            };
+            match counts.iter_mut().find(|(own, _)| *own == name) {
+                Some((_, count)) => *count = count.saturating_add(gres.count),
+                None => counts.push((name, gres.count)),
             }
         }
     }
+    let counts = counts.iter();
+    all.extend(counts.map(|(name, count)| format!("{name}={count}")));
     all.extend(requests::unnamed(spec, site));
     all.join(",")
 }
@@ -258,10 +265,7 @@ fn complex_for(site: &Site, is_it: impl Fn(&Target) -> bool) -> Option<&str> {
 
 /// The name of a complex that stands for a device.
 pub(crate) fn complex_of(gres: &GresAsk, per: Per, site: &Site) -> Option<String> {
-    let full = match &gres.kind {
-        Some(kind) => format!("{}:{kind}", gres.name),
-        None => gres.name.clone(),
-    };
+    let full = requests::full_name(gres);
     let mapped = site.mapping.complexes.iter().find(|(_, target)| {
         matches!(target, Target::Gres(own, counted) if *own == full && *counted == per)
     });

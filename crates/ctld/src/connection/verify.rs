@@ -2,7 +2,6 @@
 //! the user sent, but for what is the controller's to say (whose job it is, from where it comes), and goes through the
 //! same checks; parts that only a site sets are allowed for this one request.
 
-use crate::change_turns::ChangeTurn;
 use crate::keys::blob_id;
 use crate::reply::Remarks;
 use crate::shared::Shared;
@@ -13,31 +12,36 @@ use muster_core::policy::access;
 use muster_core::state::State;
 use muster_model::command::{Identity, JobTarget, JobUpdate, UserCommand};
 use muster_model::granted::GrantedRight;
-use muster_model::ids::BlobId;
+use muster_model::ids::{BlobId, JobId};
+use muster_model::job::Job;
 use muster_model::refusal::{Refusal, RefusalCode};
 use muster_model::rights::Role;
 use muster_model::spec::{JobSpec, Owner};
 use muster_proto::frame;
 use muster_verifier::jsv::check_change;
 use muster_verifier::message::{Change, Order, Subject, Verdict};
+use std::io;
 use std::rc::Rc;
 
 /// The text that administrators alone set.
 const ADMIN_COMMENT: &str = "admin-comment";
 
-/// Waits for the turn of a command, if it is a change that a script sees.
-pub(super) async fn turn_of(
-    shared: &Shared,
-    identity: &Identity,
-    command: &UserCommand,
-) -> Option<ChangeTurn> {
+/// What a change is of, if a script sees it.
+pub(super) fn seen_change(shared: &Shared, command: &UserCommand) -> Option<JobId> {
     let verifiers = shared.verifiers();
-    let is_seen = matches!(command, UserCommand::UpdateJob { .. })
-        && verifiers.iter().any(|pool| pool.settings().sees_changes());
-    match is_seen {
-        true => Some(shared.change_turns.take(identity.uid).await),
-        false => None,
+    match command {
+        UserCommand::UpdateJob { target, .. } => {
+            let is_seen = verifiers.iter().any(|pool| pool.settings().sees_changes());
+            is_seen.then_some(target.job)
+        }
+        _ => None,
     }
+}
+
+/// The number that a job was submitted as, with its array or heterogeneous job.
+pub(super) async fn submitted_as(shared: &Shared, job: JobId) -> io::Result<JobId> {
+    let look = move |state: &State| state.jobs.get(&job).map(Job::submitted_as);
+    Ok(shared.look(look).await?.unwrap_or(job))
 }
 
 /// Has a command verified, if the site has verifiers and it is one of those that they see. Changes it to what they say;

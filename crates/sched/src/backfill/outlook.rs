@@ -688,6 +688,7 @@ fn holds_for<'a>(
         made.push(NodeHold {
             node: pick.node,
             lane,
+            claimed_by: None,
             start,
             end,
             needs: needs.clone(),

@@ -90,7 +90,7 @@ pub(crate) struct PartView {
     /// Set if the partition represents a reservation.
     pub(crate) own: Option<ReservationPartition>,
     /// Number of the configured partition: its own number unless it represents a reservation.
-    base: u32,
+    pub(crate) base: u32,
     /// Set if jobs may share CPUs.
     sharing: Option<PartSharing>,
     tree: Tree,

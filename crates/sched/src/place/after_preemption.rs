@@ -82,7 +82,7 @@ pub(crate) struct AfterPreemption<'a> {
     layers: NodeMap<Vec<CpuSet>>,
     /// Resources that preempted jobs return on a node, and their previously expected times.
     back: NodeMap<Vec<(Timestamp, Room)>>,
-    /// CPUs that jobs return, if the partition limits which or how many its jobs may have on a node.
+    /// CPUs that jobs return and no other uses, for partitions that limit which or how many their jobs may have on a node.
     returned: NodeMap<JobCpus>,
     /// CPUs that the waiting job does not get although jobs return them.
     stopped: Option<&'a StoppedCpus>,
@@ -159,7 +159,7 @@ impl<'a> AfterPreemption<'a> {
     }
 
     /// CPUs of a node that jobs of the partition may take then, if it limits them (`MaxCPUsPerNode`, `MaxCPUsPerSocket`, whole
-    /// sockets). All for which room is being made count as its own.
+    /// sockets). Its jobs for which room is being made have theirs.
     fn most_of_partition(&self, node: u32) -> Option<u32> {
         let cpus = Some(&self.part.cpus).filter(|cpus| cpus.rule.bounds())?;
         let pos = self.part.pos_of[node as usize] as usize;
@@ -169,7 +169,8 @@ impl<'a> AfterPreemption<'a> {
         let mut free = self.fleet.free_cpus(node).clone();
         free.union_with(&returned.all);
         let most = cpus.left_without(class, pos, &returned.own, &free);
-        let claims = self.holds.of(node).iter().filter(|h| h.lane == CLAIM);
+        let is_own = |hold: &&NodeHold| hold.claimed_by == Some(self.part.base);
+        let claims = self.holds.of(node).iter().filter(is_own);
         Some(claims.fold(most, |left, claim| left.saturating_sub(claim.needs.cpus)))
     }
 
@@ -219,17 +220,13 @@ impl<'a> AfterPreemption<'a> {
     /// job has already lent its CPUs and is not counted among the node's jobs.
     pub(crate) fn release_of(&mut self, job: &Job, share: &NodeShare, whole: bool) {
         let node = share.node.0;
-        if self.part.cpus.rule.bounds() {
-            let (mut all, mut own) = (share.cpus.clone(), share.cpus.clone());
+        if self.part.cpus.rule.bounds() && whole && is_in(job, self.part) {
+            let mut own = share.cpus.clone();
             if let Some(stopped) = self.of_stopped(node) {
-                all.subtract(&stopped.all);
                 own.subtract(&stopped.own);
             }
             let returned = self.returned.entry(node).or_default();
-            returned.all.union_with(&all);
-            if whole && is_in(job, self.part) {
-                returned.own.union_with(&own);
-            }
+            returned.own.union_with(&own);
         }
         if job.cpus_released_by_preemption && !whole {
             return self.show_stopped(share);
@@ -257,6 +254,10 @@ impl<'a> AfterPreemption<'a> {
         let room =
             (self.grown.entry(node)).or_insert_with(|| fleet.nodes[node as usize].room.clone());
         room.cpus = room.cpus.saturating_add(more.len());
+        if self.part.cpus.rule.bounds() {
+            let returned = self.returned.entry(node).or_default();
+            returned.all.union_with(&more);
+        }
     }
 
     /// `rest`: the job returns everything apart from CPUs. `runs`: the job returns its CPUs.
@@ -283,6 +284,10 @@ impl<'a> AfterPreemption<'a> {
                 freed.subtract(&stopped.all);
             }
             room.cpus = (room.cpus.saturating_add(freed.len())).min(class.job_cpus());
+            if self.part.cpus.rule.bounds() {
+                let returned = self.returned.entry(node).or_default();
+                returned.all.union_with(&freed);
+            }
         }
         room.jobs = room.jobs.saturating_sub(u32::from(runs));
         if room.jobs == 0 {
@@ -313,6 +318,7 @@ impl<'a> AfterPreemption<'a> {
             NodeHold {
                 node: pick.node,
                 lane: CLAIM,
+                claimed_by: Some(self.part.base),
                 start,
                 end,
                 needs,

@@ -13,6 +13,8 @@ pub(crate) struct NodeHold {
     pub(crate) node: u32,
     /// The lane whose first job the hold is for; [`CLAIM`] if preemption makes room for a job.
     pub(crate) lane: u32,
+    /// The number of the configured partition for whose job preemption makes room.
+    pub(crate) claimed_by: Option<u32>,
     pub(crate) start: Timestamp,
     pub(crate) end: Timestamp,
     /// Resources that the waiting job needs.

@@ -8,7 +8,7 @@ use muster_core::event::{AccountsChange, Event};
 use muster_core::policy::access::privacy::View;
 use muster_model::accounts::Qos;
 use muster_model::command::{Command, NodeCommand, Plan};
-use muster_model::config::{ClusterConfig, PartitionState};
+use muster_model::config::{ClusterConfig, OverSubscribe, PartitionState};
 use muster_model::ids::JobId;
 use muster_model::job::{JobState, Reason};
 use muster_model::order_config::Multifactor;
@@ -145,6 +145,51 @@ fn nobody_makes_room_that_its_partition_may_not_have() {
         world.end(urgent[0]);
         assert_eq!(world.preempting_pass().1, [urgent[1].0]);
     }
+}
+
+/// What another partition's job waits for was taken off what a partition may have of a node.
+#[test]
+fn room_that_another_partition_makes_takes_nothing_from_a_limit() {
+    let mut config = config(1, 8, PreemptMode::Cancel);
+    let mid = config.partitions.iter_mut().find(|p| p.name == "mid");
+    mid.expect("it is there").max_cpus_per_node = Some(4);
+    let mut world = World::new(config);
+    let low: Vec<JobId> = (0..2).map(|_| world.submit(job(4, 60))).collect();
+    world.pass_by_core();
+    let urgent = ["hi", "mid"].map(|part| world.submit(within(part, job(4, 60))));
+    let (mut victims, _) = world.preempting_pass();
+    victims.sort_unstable();
+    assert_eq!(victims, [low[0].0, low[1].0]);
+    for id in low {
+        world.clean(id);
+    }
+    let (_, mut started) = world.preempting_pass();
+    started.sort_unstable();
+    assert_eq!(started, urgent.map(|id| id.0));
+}
+
+/// CPUs that another job shares counted as free once one of both was to leave.
+#[test]
+fn cpus_that_another_job_still_shares_are_not_free() {
+    let mut config = config(1, 8, PreemptMode::Cancel);
+    config.nodes[0].sockets = 2;
+    config.nodes[0].cores_per_socket = 4;
+    config.partitions[0].over_subscribe = OverSubscribe::Force(2);
+    let hi = config.partitions.iter_mut().find(|p| p.name == "hi");
+    hi.expect("it is there").max_cpus_per_socket = Some(2);
+    let mut world = World::new(config);
+    let low: Vec<JobId> = (0..3).map(|_| world.submit(job(4, 60))).collect();
+    world.pass_by_core();
+    let is_running = |id: &JobId| world.state_of(*id).0 == JobState::Running;
+    assert!(low.iter().all(is_running));
+    let urgent = world.submit(within("hi", job(4, 60)));
+    // It needs two CPUs of each socket, and one socket's have two jobs.
+    let (victims, _) = world.preempting_pass();
+    assert_eq!(victims.len(), 3);
+    for id in low {
+        world.clean(id);
+    }
+    assert_eq!(world.preempting_pass(), (vec![], vec![urgent.0]));
 }
 
 #[test]

@@ -142,6 +142,81 @@ fn what_a_class_fixes_is_asked_for_once() {
     }
 }
 
+/// Devices have several ways of being counted, of which the greatest counts; and of alternatives that are all the same a job got what
+/// they say, where the class's own was cleared.
+#[test]
+fn what_a_class_fixes_is_asked_for_in_no_other_way() {
+    let typed = |kind: Option<&str>, count: u64| {
+        let kind = kind.map(str::to_owned);
+        vec![GresAsk {
+            kind,
+            ..gpus(count).remove(0)
+        }]
+    };
+    let fixed = "l_hard {...}gpu=1\n";
+    let free = "l_hard {...}{~}gpu=1\n";
+    for kind in [Some("a100"), None, Some("h100")] {
+        let eight = || typed(kind, 8);
+        let devices = |change: &dyn Fn(&mut muster_model::spec::DeviceAsk)| {
+            with(|spec| change(spec.ask.devices.get_or_insert_default()))
+        };
+        let others = [
+            devices(&|own| own.per_task = eight()),
+            devices(&|own| own.per_job = eight()),
+            devices(&|own| own.per_socket = eight()),
+        ];
+        for other in others {
+            let why = applied(fixed, other.clone()).unwrap_err();
+            assert!(why.contains("beside l_hard gpu=1"), "{why}");
+            assert!(applied(free, other.clone()).is_ok());
+            let check = |lines: &str| {
+                let spec = applied(lines, job()).unwrap();
+                let devices = other.ask.devices.clone();
+                let ask = muster_model::spec::ResourceAsk {
+                    devices,
+                    ..spec.ask.clone()
+                };
+                let update = JobUpdate {
+                    ask: Some(ask),
+                    ..JobUpdate::default()
+                };
+                check_update(&spec, &update, &site())
+            };
+            assert!(check(fixed).is_err());
+            assert_eq!(check(free), Ok(()));
+        }
+    }
+    // Other devices are other things.
+    let fpga = || {
+        vec![GresAsk {
+            name: "fpga".to_owned(),
+            kind: None,
+            count: 3,
+        }]
+    };
+    let other = with(|spec| spec.ask.devices.get_or_insert_default().per_job = fpga());
+    assert!(applied(fixed, other).is_ok());
+
+    let lines = "l_hard {...}{-}lic=1\n";
+    let cleared = |licenses: &str| {
+        with(|spec| {
+            spec.class = class(&[], &["l_hard lic"]);
+            spec.licenses = Some(licenses.to_owned());
+        })
+    };
+    for licenses in ["matlab:50|matlab:50", "free:1|matlab:50"] {
+        let why = applied(lines, cleared(licenses)).unwrap_err();
+        assert!(why.contains("beside l_hard lic=1"), "{why}");
+        let spec = applied(lines, job()).unwrap();
+        let update = JobUpdate {
+            licenses: Some(licenses.to_owned()),
+            ..JobUpdate::default()
+        };
+        assert!(check_update(&spec, &update, &site()).is_err(), "{licenses}");
+    }
+    assert!(applied(lines, cleared("free:1|other:2")).is_ok());
+}
+
 /// A class that fixes an environment of one host let the number of hosts be changed with that of slots.
 #[test]
 fn an_environment_of_one_host_stays_on_one() {
@@ -187,7 +262,6 @@ fn what_a_class_does_not_allow_is_refused_by_name() {
         with(|spec| spec.licenses = Some("matlab:3".to_owned())),
         with(|spec| spec.time_min = Some(TimeLimit::Minutes(1))),
         with(|spec| spec.ask.devices.get_or_insert_default().per_job = gpus(4)),
-        with(|spec| spec.ask.gres = [gpus(1), gpus(1)].concat()),
     ];
     for spec in more {
         let why = applied(fixed, spec.clone()).unwrap_err();

@@ -7,10 +7,12 @@ use muster_conf::grid_engine::{Per, Target};
 use muster_conf::job_classes::rule::{Access, Element};
 use muster_conf::options::values;
 use muster_model::grid_engine as marks;
+use muster_model::licenses::{self, LicenseCount};
 use muster_model::spec::{
     DeviceAsk, DeviceBinding, GresAsk, JobSpec, MemoryAsk, ResourceAsk, Segments, Sharing,
 };
 use muster_model::time::TimeLimit;
+use std::collections::HashSet;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,22 @@ pub(crate) struct Request {
     pub(crate) key: String,
     /// Its value.
     pub(crate) value: String,
+    /// The devices and licenses that it is for, of whatever type and however they are counted.
+    pub(crate) things: Vec<Thing>,
+}
+
+/// What requests with different keys may be for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    Device(String),
+    License(String),
+}
+
+impl Request {
+    /// Whether it is for something that another is for.
+    pub(crate) fn shares_with(&self, other: &Request) -> bool {
+        self.things.iter().any(|own| other.things.contains(own))
+    }
 }
 
 /// Requests while they are gathered.
@@ -32,7 +50,27 @@ impl Requests<'_> {
         self.all.push(Request {
             key: key.to_owned(),
             value: value.to_string(),
+            things: Vec::new(),
         });
+    }
+
+    /// Adds a number of things; they are added up where they are named again.
+    fn count(&mut self, key: String, count: u64, thing: Thing) {
+        let known = self.all.iter_mut().find(|own| own.key == key);
+        let before = known.and_then(|own| Some((own.value.parse::<u64>().ok()?, own)));
+        match before {
+            Some((before, own)) => {
+                own.value = before.saturating_add(count).to_string();
+                if !own.things.contains(&thing) {
+                    own.things.push(thing);
+                }
+            }
+            None => self.all.push(Request {
+                key,
+                value: count.to_string(),
+                things: vec![thing],
+            }),
+        }
     }
 
     fn maybe<T: ToString>(&mut self, key: &str, value: Option<T>) {
@@ -62,12 +100,13 @@ impl Requests<'_> {
             for gres in list {
                 let own = complex_of(gres, per, self.site);
                 let kind = if per == Per::Slot { "task" } else { "job" };
-                let key = own.unwrap_or_else(|| format!("{}-per-{kind}", gres.name));
-                self.add(&key, gres.count);
+                let key = own.unwrap_or_else(|| format!("{}-per-{kind}", full_name(gres)));
+                self.count(key, gres.count, Thing::Device(gres.name.clone()));
             }
         }
         for gres in per_socket {
-            self.add(&format!("{}-per-socket", gres.name), gres.count);
+            let key = format!("{}-per-socket", full_name(gres));
+            self.count(key, gres.count, Thing::Device(gres.name.clone()));
         }
         self.maybe("cpus-per-gpu", *cpus_per_gpu);
         self.maybe("mem-per-gpu", *mib_per_gpu);
@@ -121,11 +160,8 @@ impl Requests<'_> {
         }
         for own in gres {
             let key = complex_of(own, Per::Host, self.site);
-            let kind = own.kind.as_deref().unwrap_or_default();
-            self.add(
-                &key.unwrap_or_else(|| format!("{}:{kind}", own.name)),
-                own.count,
-            );
+            let key = key.unwrap_or_else(|| full_name(own));
+            self.count(key, own.count, Thing::Device(own.name.clone()));
         }
         if let Some(devices) = devices {
             self.devices(devices);
@@ -186,18 +222,22 @@ pub(crate) fn of(spec: &JobSpec, site: &Site) -> Vec<Request> {
     requests.maybe("time-min", spec.time_min.map(limit));
     requests.ask(&spec.ask);
     let licenses = spec.licenses.as_deref().unwrap_or_default();
-    if licenses.contains('|') {
+    let Some(counts) = licenses::parse(licenses).filter(|_| !licenses.contains('|')) else {
         // Which of them the job gets is not known.
-        requests.add("licenses", licenses);
+        let named = licenses.split(['|', ',', ';']).map(|license| {
+            let name = license.split([':', '=']).next().unwrap_or_default();
+            Thing::License(name.trim().to_owned())
+        });
+        requests.all.push(Request {
+            key: "licenses".to_owned(),
+            value: licenses.to_owned(),
+            things: named.collect(),
+        });
         return requests.all;
-    }
-    for license in licenses.split([',', ';']) {
-        let (name, count) = license.split_once([':', '=']).unwrap_or((license, "1"));
-        if !name.trim().is_empty() {
-            let own = name.trim().to_owned();
-            let key = requests.name(&Target::License(own.clone()), format!("license:{own}"));
-            requests.add(&key, count.trim());
-        }
+    };
+    for LicenseCount { name, count } in counts {
+        let key = requests.name(&Target::License(name.clone()), format!("license:{name}"));
+        requests.count(key, u64::from(count), Thing::License(name));
     }
     requests.all
 }
@@ -296,6 +336,14 @@ pub(super) fn unnamed(spec: &JobSpec, site: &Site) -> Vec<String> {
         .collect()
 }
 
+/// A device's name and type.
+pub(super) fn full_name(gres: &GresAsk) -> String {
+    match &gres.kind {
+        Some(kind) => format!("{}:{kind}", gres.name),
+        None => gres.name.clone(),
+    }
+}
+
 /// Whether a list of requests, as a client says that it was given, is what a job really asks for. Hosts and queues are not
 /// compared.
 pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
@@ -304,6 +352,11 @@ pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
     };
     let apart = ["h", "host", "hostname", "q", "qname", "s_rt", "a", "arch"];
     let mut blank = JobSpec::default();
+    // One that is there twice, be it by another name, means one of its values, and a verifier may read the other.
+    let mut seen = HashSet::new();
+    if !(words.iter().filter(|(key, _)| key == "s_rt")).all(|(key, _)| seen.insert(key.clone())) {
+        return false;
+    }
     for (key, value) in words
         .iter()
         .filter(|(key, _)| !apart.contains(&key.as_str()))
@@ -314,6 +367,11 @@ pub(super) fn are_requests_of(list: &str, spec: &JobSpec, site: &Site) -> bool {
             value: value.clone(),
         };
         if put(&mut blank, &element, site).is_err() {
+            return false;
+        }
+        // What asks for nothing has no other name.
+        let own = of_element(&element, site).map_or_else(|_| key.clone(), |own| own.key);
+        if !seen.insert(own) {
             return false;
         }
     }

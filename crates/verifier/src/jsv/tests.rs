@@ -2,7 +2,7 @@
 
 use super::*;
 use muster_conf::grid_engine::AllocationRule;
-use muster_model::spec::Owner;
+use muster_model::spec::{DeviceAsk, Owner};
 use muster_proto::jsv::State;
 
 fn site() -> Site {
@@ -226,6 +226,89 @@ fn a_soft_limit_hides_no_hard_one() {
     assert_eq!(hard(2, "s_rt=x,gpu=2"), "h_rt=120,gpu=2");
 }
 
+/// Of an element that a list had twice, or by two of its names, the last was compared, and verifiers read the first.
+#[test]
+fn a_request_that_is_given_twice_hides_nothing() {
+    let hard = |given: &str, change: &dyn Fn(&mut JobSpec)| {
+        let mut spec = job();
+        let mark = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        spec.shown = vec![mark(marks::COMMAND, "qsub"), mark(marks::HARD, given)];
+        change(&mut spec);
+        let asked = asked(&subject(spec), &site());
+        let found = asked.parameters.iter().find(|(own, _)| own == "l_hard");
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let long = |spec: &mut JobSpec| spec.time_limit = Some(TimeLimit::Minutes(43_200));
+    for given in [
+        "h_rt=60,h_rt=2592000,gpu=2",
+        "h_rt=60,rt=2592000,gpu=2",
+        "h_rt=60,gpu=2,rt=2592000",
+    ] {
+        assert_eq!(hard(given, &long), "h_rt=2592000,gpu=2", "{given}");
+    }
+    let soft = "s_rt=60,s_rt=120,h_rt=120,gpu=2";
+    assert_eq!(hard(soft, &|_| {}), "h_rt=120,gpu=2");
+    let large = |spec: &mut JobSpec| spec.ask.memory = MemoryAsk::PerCpu(102_400);
+    for given in [
+        "h_rt=120,h_vmem=1G,mem=100G,gpu=2",
+        "h_rt=120,h_vmem=1G,h_vmem=100G,gpu=2",
+    ] {
+        assert_eq!(
+            hard(given, &large),
+            "h_rt=120,h_vmem=102400M,gpu=2",
+            "{given}"
+        );
+    }
+    let eight = |spec: &mut JobSpec| spec.ask.gres[0].count = 8;
+    for given in [
+        "h_rt=120,gpu=1,gpu=7",
+        "h_rt=120,gpu=1,gpus=7",
+        "h_rt=120,gpu=1,gpu=8",
+    ] {
+        assert_eq!(hard(given, &eight), "h_rt=120,gpu=8", "{given}");
+    }
+}
+
+/// What the controller adds up a verifier was given in parts, with the first as the whole; and of two types of a device the first.
+#[test]
+fn a_verifier_sees_what_requests_come_to() {
+    let of = |kind: Option<&str>, count: u64| GresAsk {
+        name: "gpu".to_owned(),
+        kind: kind.map(str::to_owned),
+        count,
+    };
+    let list = |change: &dyn Fn(&mut JobSpec)| {
+        let mut spec = job();
+        spec.ask.gres.clear();
+        spec.time_limit = None;
+        change(&mut spec);
+        let asked = asked(&subject(spec), &site());
+        let found = asked.parameters.iter().find(|(own, _)| own == "l_hard");
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let licenses = |text: &str| list(&|spec| spec.licenses = Some(text.to_owned()));
+    assert_eq!(licenses("matlab:1,matlab:50"), "lic=51");
+    assert_eq!(licenses("matlab;matlab=50"), "lic=51");
+    assert_eq!(licenses("free:1,free:50"), "license:free=51");
+    let (a100, h100) = (Some("a100"), Some("h100"));
+    let gres = |all: &[GresAsk]| list(&|spec| spec.ask.gres = all.to_vec());
+    assert_eq!(gres(&[of(None, 1), of(None, 7)]), "gpu=8");
+    assert_eq!(gres(&[of(a100, 1), of(a100, 7)]), "gpu=8");
+    assert_eq!(gres(&[of(h100, 1), of(h100, 7)]), "gpu:h100=8");
+    let two = vec![of(h100, 1), of(a100, 8), of(h100, 1)];
+    for (own, change) in [
+        (
+            "task",
+            (|d, l| d.per_task = l) as fn(&mut DeviceAsk, Vec<GresAsk>),
+        ),
+        ("job", |d, l| d.per_job = l),
+        ("socket", |d, l| d.per_socket = l),
+    ] {
+        let list = list(&|spec| change(spec.ask.devices.get_or_insert_default(), two.clone()));
+        assert_eq!(list, format!("gpu:h100-per-{own}=2,gpu:a100-per-{own}=8"));
+    }
+}
+
 /// A verifier that bounds devices did not see those of a type or of the whole job, which sbatch can ask for, nor licenses without
 /// a complex; and where it changed others, they were gone.
 #[test]
@@ -247,7 +330,7 @@ fn devices_and_licenses_without_a_complex_are_seen() {
         .iter()
         .find(|(own, _)| own == "l_hard")
         .unwrap();
-    let own = "gpu:h100=8,gpu-per-task=1,gpu-per-job=16,license:secret=3";
+    let own = "gpu:h100=8,gpu:h100-per-task=1,gpu-per-job=16,license:secret=3";
     let hard = format!("h_rt=120,lic=1,gpu=2,{own}");
     assert_eq!(*list, hard);
     // What was not changed stays as it was, and cannot be left out.
