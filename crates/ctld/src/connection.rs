@@ -12,7 +12,6 @@ mod verify;
 mod waits;
 
 use crate::accounting::AccountingQuery;
-use crate::change_turns::ChangeTurn;
 use crate::executor::pause;
 use crate::frames::{Frame, FrameReader};
 use crate::identity::check_ordinary;
@@ -39,9 +38,7 @@ use muster_proto::client::{Query, Request, RequestBody, Response};
 use muster_proto::frame;
 use muster_proto::node::NodeHello;
 use muster_proto::version::{self, Versions};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
 use subject::Asked;
@@ -209,19 +206,9 @@ impl Connection {
     async fn wait_for_token(&self) -> io::Result<()> {
         while !self.share.has_token() {
             tokio::time::sleep(self.share.retry_after()).await;
-            self.check_client()?;
+            waits::check_client(self)?;
         }
         Ok(())
-    }
-
-    /// # Errors
-    /// Nobody waits for the answer any more: the request is not carried out.
-    fn check_client(&self) -> io::Result<()> {
-        let mut ends = [PollFd::new(self.write.as_ref().as_fd(), PollFlags::POLLHUP)];
-        match poll(&mut ends, PollTimeout::ZERO).is_ok_and(|count| count > 0) {
-            true => Err(io::ErrorKind::ConnectionAborted.into()),
-            false => Ok(()),
-        }
     }
 
     /// Why the connection is closed, if it has been of no use for too long.
@@ -462,19 +449,6 @@ impl Connection {
         Ok((identity, remarks))
     }
 
-    /// Waits until a command may be looked at: for its turn, if it is a change that a script sees, and for a leave of its user's.
-    async fn turn(&self, command: &UserCommand) -> io::Result<(Option<ChangeTurn>, Option<Leave>)> {
-        let leave = self.share.command();
-        let Some(job) = verify::seen_change(&self.shared, command) else {
-            return Ok((None, leave.await));
-        };
-        let (turns, uid) = (&self.shared.change_turns, self.identity.uid);
-        let job = verify::submitted_as(&self.shared, job);
-        let taken = turns.take(uid, || self.check_client(), leave, job);
-        let (turn, leave) = taken.await?;
-        Ok((Some(turn), leave))
-    }
-
     async fn command(&mut self, mut command: UserCommand) -> io::Result<Served> {
         // Before what is looked at for the job that is named: the answer depends on nothing else. And after, since a verifier may
         // set an address.
@@ -482,7 +456,7 @@ impl Connection {
             return self.refuse(refusal.code, refusal.detail).await;
         }
         // Until it is done: the next change is looked at with it.
-        let (_turn, _leave) = self.turn(&command).await?;
+        let (_turn, _leave) = waits::change_turn(self, &command).await?;
         let (identity, remarks) = match self.verified(&mut command).await {
             Ok(verified) => verified,
             Err(refusal) => return self.refuse_command(command, refusal).await,

@@ -1,15 +1,20 @@
 //! Requests that are answered when their time comes: waits for jobs and nodes, and the hold of an allocation.
 
-use super::{Connection, Served};
+use super::{Connection, Served, verify};
 use crate::answer;
+use crate::change_turns::ChangeTurn;
 use crate::mail::ToReplica;
+use crate::quota::Leave;
 use muster_core::state::State;
+use muster_model::command::UserCommand;
 use muster_model::ids::JobId;
 use muster_model::private_data::PrivateData;
 use muster_model::refusal::RefusalCode;
 use muster_proto::client::{RequestBody, Response};
 use muster_proto::frame;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
+use std::os::fd::AsFd;
 
 /// Whether the request counts among what its connection waits for.
 pub(super) fn is_wait(body: &RequestBody) -> bool {
@@ -20,6 +25,35 @@ pub(super) fn is_wait(body: &RequestBody) -> bool {
             | RequestBody::WaitNodes(_)
             | RequestBody::Hold(_)
     )
+}
+
+/// # Errors
+/// Nobody waits for the answer any more: the request is not carried out.
+pub(super) fn check_client(client: &Connection) -> io::Result<()> {
+    let mut ends = [PollFd::new(
+        client.write.as_ref().as_fd(),
+        PollFlags::POLLHUP,
+    )];
+    match poll(&mut ends, PollTimeout::ZERO).is_ok_and(|count| count > 0) {
+        true => Err(io::ErrorKind::ConnectionAborted.into()),
+        false => Ok(()),
+    }
+}
+
+/// Waits until a command may be looked at: for its turn, if it is a change that a script sees, and for a leave of its user's.
+pub(super) async fn change_turn(
+    client: &Connection,
+    command: &UserCommand,
+) -> io::Result<(Option<ChangeTurn>, Option<Leave>)> {
+    let leave = client.share.command();
+    let Some(job) = verify::seen_change(&client.shared, command) else {
+        return Ok((None, leave.await));
+    };
+    let (turns, uid) = (&client.shared.change_turns, client.identity.uid);
+    let job = verify::submitted_as(&client.shared, job);
+    let taken = turns.take(uid, || check_client(client), leave, job);
+    let (turn, leave) = taken.await?;
+    Ok((Some(turn), leave))
 }
 
 /// The client wants to know when a job starts.
