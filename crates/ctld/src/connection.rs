@@ -39,6 +39,7 @@ use muster_proto::frame;
 use muster_proto::node::NodeHello;
 use muster_proto::version::{self, Versions};
 use std::io;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
 use subject::Asked;
