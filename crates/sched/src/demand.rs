@@ -398,7 +398,9 @@ impl Demand {
         let tasks = self.tasks.filter(|_| self.devices.of_job());
         // Tasks that share a GPU stay together.
         let together = self.devices.tasks_per_gpu().unwrap_or(1).max(1);
-        tasks.map_or(u32::MAX, |tasks| tasks.div_ceil(together).max(self.min_nodes))
+        tasks.map_or(u32::MAX, |tasks| {
+            tasks.div_ceil(together).max(self.min_nodes)
+        })
     }
 
     /// The devices of a node that count towards the devices of the whole job.

@@ -523,7 +523,10 @@ fn nodes_with_gpus_of_a_job_have_tasks() {
     world.end(one);
     let two = world.submit(in_all(job(2, 10), 5));
     world.pass_by_core();
-    assert_eq!(world.state.jobs[&two].alloc.as_ref().unwrap().nodes.len(), 2);
+    assert_eq!(
+        world.state.jobs[&two].alloc.as_ref().unwrap().nodes.len(),
+        2
+    );
 }
 
 /// How a drawn job counts its GPUs.
