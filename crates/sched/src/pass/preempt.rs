@@ -5,7 +5,6 @@
 use super::starts;
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
-use crate::nodes::class::NOWHERE;
 use crate::nodes::fleet::Fleet;
 use crate::order::LaneHead;
 use crate::pass::Pass;
@@ -152,6 +151,19 @@ struct FreedShares<'s> {
     /// True if the job ends and returns all of its resources; false if it is stopped and returns
     /// only CPUs.
     whole: bool,
+    /// The time at which the job leaves: the end of its grace time, if it has any.
+    at: Timestamp,
+}
+
+impl<'s> FreedShares<'s> {
+    fn of(pass: &Pass<'_>, job: &'s Job, whole: bool) -> FreedShares<'s> {
+        let at = match job.grace_end() {
+            _ if job.completing || !whole => pass.now,
+            Some(end) => end.max(pass.now),
+            None => pass.now.plus_s(u64::from(pass.state.grace_s(job))),
+        };
+        FreedShares { job, whole, at }
+    }
 }
 
 /// A possible victim, in the order of victims.
@@ -219,7 +231,7 @@ pub(super) fn preempt<'a>(
     let candidate = |key: &VictimKey| {
         let job = state.jobs.get(&key.job).filter(|job| outranked(job))?;
         let whole = state.preempt_mode(job) != PreemptMode::Suspend;
-        let release = FreedShares { job, whole };
+        let release = FreedShares::of(pass, job, whole);
         Some(VictimCandidate { key: *key, release })
     };
     let may_be_chosen = |key: &&VictimKey| {
@@ -294,9 +306,9 @@ fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&'a Job) -> bool) -> AlreadyLea
     let known = |id: &JobId| state.jobs.get(id);
     for job in pass.s.preemptable.aside.iter().filter_map(known) {
         if !job.is_stopped_for_another() {
-            leaving.push(FreedShares { job, whole: true });
+            leaving.push(FreedShares::of(pass, job, true));
         } else if outranked(job) {
-            stopped.push(FreedShares { job, whole: false });
+            stopped.push(FreedShares::of(pass, job, false));
         } else {
             others.push(job);
         }
@@ -304,7 +316,7 @@ fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&'a Job) -> bool) -> AlreadyLea
     let chosen = pass.chosen.iter().filter(|(_, stops)| !**stops);
     let chosen = chosen.map(|(id, _)| id);
     for job in chosen.chain(&pass.s.completing).filter_map(known) {
-        leaving.push(FreedShares { job, whole: true });
+        leaving.push(FreedShares::of(pass, job, true));
     }
     AlreadyLeaving {
         stopped,
@@ -437,13 +449,21 @@ impl<'a> VictimSearch<'a> {
         let mut after_preemption = AfterPreemption::new(self.fleet, self.part, self.holds, times);
         if leave == Leave::Later {
             after_preemption.leave_to(&self.others);
+            let here = |freed: &&FreedShares<'_>| self.has_nodes_of(freed.job);
+            let last = freed.iter().filter(here).map(|freed| freed.at).max();
+            after_preemption.start_after(last.unwrap_or(self.now));
         }
-        for FreedShares { job, whole } in freed {
+        for FreedShares { job, whole, .. } in freed {
             for (share, _) in job.held() {
                 after_preemption.release_of(job, share, *whole);
             }
         }
         after_preemption
+    }
+
+    /// Whether a job has nodes of the partition.
+    fn has_nodes_of(&self, job: &Job) -> bool {
+        job.held().any(|(share, _)| self.part.has(share.node.0))
     }
 
     /// Finds nodes, and the jobs that leave them.
@@ -626,25 +646,26 @@ impl<'a> VictimSearch<'a> {
         (base, leave): (&[FreedShares<'s>], Leave),
         candidates: &[VictimCandidate<'s>],
     ) -> Option<VictimChoice<'s>> {
-        let here = |job: &Job| {
-            job.held().any(|(share, _)| {
-                let pos = self.part.pos_of.get(share.node.0 as usize);
-                pos.is_some_and(|p| *p != NOWHERE)
-            })
-        };
-        let all: Vec<FreedShares<'s>> = candidates
+        let mut all: Vec<FreedShares<'s>> = candidates
             .iter()
             .map(|candidate| candidate.release)
-            .filter(|release| here(release.job) || self.has_licenses(release.job))
+            .filter(|release| self.has_nodes_of(release.job) || self.has_licenses(release.job))
             .collect();
         let with = |victims: &[FreedShares<'s>]| {
             let mut freed = base.to_vec();
             freed.extend(victims.iter().copied());
             self.place(&freed, leave)
         };
-        // Binary search for the shortest sufficient prefix of victims; a longer prefix is always
-        // sufficient too.
-        let mut picks = with(&all)?;
+        // Binary search for the shortest sufficient prefix of victims; a longer prefix is sufficient
+        // too, unless the job would run into a reservation after a longer grace time.
+        let mut found = with(&all);
+        if found.is_none() && all.iter().any(|victim| victim.at > self.now) {
+            let short = self.short.get();
+            all.retain(|victim| victim.at <= self.now);
+            found = with(&all);
+            self.short.set(short.or(self.short.get()));
+        }
+        let mut picks = found?;
         let (mut low, mut high) = (0, all.len());
         while low < high {
             let middle = low.midpoint(high);

@@ -73,9 +73,15 @@ fn left_without(world: &World, id: JobId, gone: &[JobId]) -> Vec<(u32, u64)> {
     let state = &world.state;
     let waiting = &state.jobs[&id];
     let stops = state.preemption().unwrap().mode == PreemptMode::Suspend;
-    let end = world
-        .now
-        .plus_s(waiting.time_limit.seconds().expect("all have limits"));
+    // The job starts when the last of them has used up its grace time.
+    let grace_s = match stops {
+        true => None,
+        false => { gone.iter() }
+            .map(|id| state.grace_s(&state.jobs[id]))
+            .max(),
+    };
+    let limit_s = waiting.time_limit.seconds().expect("all have limits");
+    let end = world.now.plus_s(limit_s + u64::from(grace_s.unwrap_or(0)));
     // At a time, those gone whose limit passes by then included.
     let free_at = |node: usize, at: Timestamp| {
         let record = &state.nodes[node];
@@ -257,6 +263,42 @@ fn what_ends_helps_who_waits_although_another_is_stopped_there() {
         Op::Pass,
     ];
     soundly(2, &ops).expect("every plan is sound");
+}
+
+/// A job for which others have a grace time starts after it, and then does not end before a reservation that it would
+/// have ended before.
+#[test]
+fn grace_times_of_others_come_before_the_time_of_a_job() {
+    let submit = |part, tasks, nodes| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib: 0,
+    };
+    let ops = [
+        submit(0, 1, 2),
+        submit(0, 1, 1),
+        Op::Pass,
+        submit(0, 3, 1),
+        submit(0, 1, 2),
+        submit(1, 5, 2),
+        Op::Pass,
+        submit(1, 3, 1),
+        submit(1, 1, 2),
+        submit(0, 1, 1),
+        submit(1, 6, 2),
+        Op::End(281_836_483_314_873_372),
+        Op::End(15_085_626_726_540_151_258),
+        Op::End(15_955_085_303_216_479_573),
+        submit(2, 2, 1),
+        Op::Clean(8_870_018_863_173_625_277),
+        submit(1, 3, 2),
+        Op::Pass,
+        submit(2, 1, 2),
+        Op::Clean(7_908_573_833_888_937_671),
+        Op::Pass,
+    ];
+    soundly(16, &ops).expect("every plan is sound");
 }
 
 /// Plays operations and checks every plan against one made anew.
