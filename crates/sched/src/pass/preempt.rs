@@ -2,9 +2,10 @@
 //! the lowest rank. Jobs that are already ending count before others are chosen. Resources that
 //! become free are held for the waiting job: nodes, and licenses if these are reclaimed.
 
-use super::starts;
+use super::{reservations, starts};
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
+use crate::nodes::allocations::JobEnds;
 use crate::nodes::fleet::Fleet;
 use crate::order::LaneHead;
 use crate::pass::Pass;
@@ -252,6 +253,9 @@ pub(super) fn preempt<'a>(
     if starts::limit_on(pass, lane, id, &room.picks).is_some() {
         return PreemptOutcome::Short(Shortfall::ANYTHING, held);
     }
+    if !room.now && !keeps_room(pass, lane, &room, &going.others) {
+        return PreemptOutcome::Short(Shortfall::ANYTHING, true);
+    }
     for victim in &room.victims {
         pass.chosen.insert(victim.job.id, !victim.whole);
         pass.plan.preemptions.push(PlannedPreemption {
@@ -269,6 +273,42 @@ pub(super) fn preempt<'a>(
         look_again_behind(pass, lane);
     }
     PreemptOutcome::Settled
+}
+
+/// Whether the job still has the room when those who make it have left. Reservations of jobs before it in line are made
+/// again then; one that is brought forward by the same room may take it, so that victims would have ended for nobody.
+fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Job]) -> bool {
+    let ends = room.victims.iter().filter(|victim| victim.whole);
+    let leave = |victim: &FreedShares<'_>| {
+        let (job, at) = (victim.job.id, victim.at);
+        let held = victim.job.held();
+        let nodes = held.map(|(share, _)| share.node.0).collect::<Vec<u32>>();
+        nodes.into_iter().map(move |node| {
+            let (planned, limit) = (at, at);
+            let ends = JobEnds {
+                job,
+                planned,
+                limit,
+            };
+            (node, ends)
+        })
+    };
+    let mut ends: Vec<(u32, JobEnds)> = ends.flat_map(leave).collect();
+    if ends.is_empty() {
+        return true;
+    }
+    pass.s.fleet.swap_ends(&mut ends);
+    let nodes = ends.iter().map(|(node, _)| *node).collect();
+    let holds = reservations::made_anew(pass, &nodes);
+    let keeps = holds.is_none_or(|holds| {
+        let search = VictimSearch::new(pass, lane, others);
+        search.is_none_or(|mut search| {
+            search.holds = &holds;
+            search.place(&room.freed, Leave::Later).is_some()
+        })
+    });
+    pass.s.fleet.swap_ends(&mut ends);
+    keeps
 }
 
 /// A job's priority in a partition. Factors are worked out once a pass for all jobs that have the same.

@@ -155,6 +155,18 @@ impl Fleet {
         Some(allocations.find(|allocation| allocation.job == id)?.planned)
     }
 
+    /// Sets other ends of jobs on nodes, for a search that changes nothing; `ends` becomes the ends before, with which a
+    /// second call restores them.
+    pub(crate) fn swap_ends(&mut self, ends: &mut [(u32, JobEnds)]) {
+        for (node, ends) in ends {
+            let mut allocations = self.nodes[*node as usize].allocations.iter_mut();
+            if let Some(known) = allocations.find(|known| known.job == ends.job) {
+                std::mem::swap(&mut known.planned, &mut ends.planned);
+                std::mem::swap(&mut known.limit, &mut ends.limit);
+            }
+        }
+    }
+
     /// Forgets proposed allocations, so that only committed ones count. Returns whether some plan
     /// was not carried out.
     pub(crate) fn forget_proposed(&mut self, node: u32) -> bool {

@@ -265,6 +265,38 @@ fn what_ends_helps_who_waits_although_another_is_stopped_there() {
     soundly(2, &ops).expect("every plan is sound");
 }
 
+/// A job of two nodes that fits beside the reservation of one before it in line makes no room: where room is made, the
+/// other's reservation would be brought forward to it, and the job would not start.
+#[test]
+fn nobody_ends_for_room_that_goes_to_a_reservation() {
+    let submit = |part, tasks, nodes| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib: 0,
+    };
+    let ops = [
+        submit(2, 1, 2),
+        submit(0, 1, 1),
+        submit(0, 1, 1),
+        Op::Pass,
+        Op::End(1),
+        Op::Clean(0),
+        submit(0, 3, 1),
+        Op::Later(1),
+        submit(0, 1, 1),
+        submit(2, 1, 1),
+        Op::Pass,
+        Op::End(2),
+        submit(2, 5, 2),
+        submit(1, 1, 2),
+        submit(2, 3, 1),
+        Op::Clean(0),
+        Op::Pass,
+    ];
+    soundly(0, &ops).expect("every plan is sound");
+}
+
 /// A job for which others have a grace time starts after it, and then does not end before a reservation that it would
 /// have ended before.
 #[test]
