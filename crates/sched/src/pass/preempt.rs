@@ -425,6 +425,12 @@ enum Leave {
     Later,
 }
 
+/// Whether a job has one of these nodes.
+fn is_near(job: &Job, picks: &[Pick]) -> bool {
+    let mut held = job.held();
+    held.any(|(share, _)| picks.iter().any(|pick| pick.node == share.node.0))
+}
+
 /// A job's search for room.
 struct VictimSearch<'a> {
     fleet: &'a Fleet,
@@ -554,8 +560,15 @@ impl<'a> VictimSearch<'a> {
                 return Some(of(picks, victims, freed, true));
             }
         }
+        let mut chosen = victims.clone();
+        let ends_there = |freed: &FreedShares<'_>| freed.whole && is_near(freed.job, &picks);
+        if leaving.iter().chain(&victims).any(ends_there) {
+            // Nobody stops before the others have left: the job stops them in the moment in which it starts. Meanwhile
+            // stopped jobs may go on, and then reservations for other jobs are brought forward.
+            chosen.retain(|victim| victim.whole);
+        }
         base.extend(&victims);
-        Some(of(picks, victims, base, false))
+        Some(of(picks, chosen, base, false))
     }
 
     /// Jobs to stop in the moment in which the waiting job starts, if these have CPUs of stopped jobs that it may not
@@ -715,14 +728,10 @@ impl<'a> VictimSearch<'a> {
             }
         }
         let mut victims = all[..high].to_vec();
-        let near = |job: &Job, picks: &[Pick]| {
-            job.held()
-                .any(|(share, _)| picks.iter().any(|p| p.node == share.node.0))
-        };
         let kept: Vec<FreedShares<'s>> = victims
             .iter()
             .copied()
-            .filter(|victim| near(victim.job, &picks) || self.has_licenses(victim.job))
+            .filter(|victim| is_near(victim.job, &picks) || self.has_licenses(victim.job))
             .collect();
         if kept.len() < victims.len()
             && let Some(found) = with(&kept)

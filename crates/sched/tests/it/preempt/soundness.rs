@@ -333,6 +333,39 @@ fn grace_times_of_others_come_before_the_time_of_a_job() {
     soundly(16, &ops).expect("every plan is sound");
 }
 
+/// A job that stops another on a node from which a third has yet to leave stops it when that one has left: jobs that had
+/// stopped go on first, which may bring forward the reservation of one before it in line.
+#[test]
+fn nobody_stops_before_others_have_left() {
+    let submit = |part, tasks, nodes, mib| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib,
+    };
+    let ops = [
+        submit(0, 1, 2, 0),
+        submit(1, 6, 2, 0),
+        submit(0, 1, 2, 341),
+        Op::Pass,
+        submit(0, 2, 1, 178),
+        submit(1, 5, 2, 181),
+        Op::Later(1),
+        submit(2, 5, 2, 14),
+        Op::Pass,
+        Op::End(1_582_708_860_073_443_152),
+        Op::Clean(0),
+        Op::Pass,
+        submit(1, 1, 2, 475),
+        submit(1, 4, 1, 164),
+        submit(2, 1, 1, 463),
+        Op::Pass,
+        Op::End(9_497_944_570_500_631_372),
+        Op::Pass,
+    ];
+    soundly(53, &ops).expect("every plan is sound");
+}
+
 /// Plays operations and checks every plan against one made anew.
 fn soundly(flags: u32, ops: &[Op]) -> Result<(), TestCaseError> {
     let mode = [
