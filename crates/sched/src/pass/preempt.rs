@@ -5,7 +5,7 @@
 use super::{reservations, starts};
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
-use crate::nodes::allocations::JobEnds;
+use crate::nodes::allocations::{EndOnNode, JobEnds};
 use crate::nodes::fleet::Fleet;
 use crate::order::LaneHead;
 use crate::pass::Pass;
@@ -290,15 +290,15 @@ fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Jo
                 planned,
                 limit,
             };
-            (node, ends)
+            EndOnNode { node, ends }
         })
     };
-    let mut ends: Vec<(u32, JobEnds)> = ends.flat_map(leave).collect();
+    let mut ends: Vec<EndOnNode> = ends.flat_map(leave).collect();
     if ends.is_empty() {
         return true;
     }
     pass.s.fleet.swap_ends(&mut ends);
-    let nodes = ends.iter().map(|(node, _)| *node).collect();
+    let nodes = ends.iter().map(|end| end.node).collect();
     let holds = reservations::made_anew(pass, &nodes);
     let keeps = holds.is_none_or(|holds| {
         let search = VictimSearch::new(pass, lane, others);

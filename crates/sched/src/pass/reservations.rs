@@ -217,8 +217,7 @@ pub(super) fn made_anew(pass: &mut Pass<'_>, nodes: &BTreeSet<u32>) -> Option<Ho
     let mut looked_at = 0;
     for (near, part, made) in made {
         let again = if near {
-            let kept = (&mut holds, &ends);
-            reserve_again(pass, part, made, kept, &mut looked_at)
+            reserve_again(pass, part, made, &mut holds, &ends, &mut looked_at)
         } else {
             holds.add(&made.holds);
             Some(Arc::clone(&made.holds))
@@ -234,7 +233,8 @@ fn reserve_again(
     pass: &Pass<'_>,
     part: u32,
     made: &BackfillReservation,
-    (holds, ends): (&mut Holds, &BTreeSet<Timestamp>),
+    holds: &mut Holds,
+    ends: &BTreeSet<Timestamp>,
     looked_at: &mut u64,
 ) -> Option<SharedHolds> {
     let lane = made.lane;

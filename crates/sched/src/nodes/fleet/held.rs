@@ -3,7 +3,7 @@
 
 use super::Fleet;
 use crate::nodes::allocations::{
-    ANY_MOMENT, EndAssumption, JobEnds, NEVER, NodeAllocation, layers_of,
+    ANY_MOMENT, EndAssumption, EndOnNode, JobEnds, NEVER, NodeAllocation, layers_of,
 };
 use crate::nodes::class::{NOWHERE, unavailable};
 use crate::nodes::planned::PlannedEnds;
@@ -157,8 +157,8 @@ impl Fleet {
 
     /// Sets other ends of jobs on nodes, for a search that changes nothing; `ends` becomes the ends before, with which a
     /// second call restores them.
-    pub(crate) fn swap_ends(&mut self, ends: &mut [(u32, JobEnds)]) {
-        for (node, ends) in ends {
+    pub(crate) fn swap_ends(&mut self, ends: &mut [EndOnNode]) {
+        for EndOnNode { node, ends } in ends {
             let mut allocations = self.nodes[*node as usize].allocations.iter_mut();
             if let Some(known) = allocations.find(|known| known.job == ends.job) {
                 std::mem::swap(&mut known.planned, &mut ends.planned);
