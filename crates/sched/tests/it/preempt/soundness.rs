@@ -170,7 +170,23 @@ fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> 
     Ok(())
 }
 
-/// Once those who made room have left, those for whom they did start, or one that comes before them in line.
+/// The jobs that start once those who are leaving have left.
+fn starts_when_gone(world: &mut World) -> Vec<JobId> {
+    let gone = world.state.jobs.values().filter(|job| job.completing);
+    let gone: Vec<JobId> = gone.map(|job| job.id).collect();
+    gone.iter().for_each(|id| world.clean(*id));
+    let mut started = Vec::new();
+    loop {
+        let new = world.preempting_pass().1;
+        if new.is_empty() {
+            return started;
+        }
+        started.extend(new.into_iter().map(JobId));
+    }
+}
+
+/// Once those who made room have left, at once or at the end of their grace time, those for whom they did start, or one
+/// that comes before them in line.
 fn is_used(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
     let state = world.state.clone();
     let mut world = World {
@@ -178,28 +194,13 @@ fn is_used(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
         state,
         now: world.now,
     };
-    let ends = |job: &Job| job.grace_end();
-    let grace_end = world.state.jobs.values().filter_map(ends).max();
-    if let Some(end) = grace_end {
+    let mut started = starts_when_gone(&mut world);
+    let in_grace = |job: &&Job| job.state == JobState::Running;
+    let jobs = world.state.jobs.values().filter(in_grace);
+    if let Some(end) = jobs.filter_map(Job::grace_end).max() {
         world.now = world.now.max(end);
         world.tick();
-    }
-    let gone = |job: &&Job| job.completing;
-    let gone: Vec<JobId> = world
-        .state
-        .jobs
-        .values()
-        .filter(gone)
-        .map(|j| j.id)
-        .collect();
-    gone.iter().for_each(|id| world.clean(*id));
-    let mut started = Vec::new();
-    loop {
-        let new = world.preempting_pass().1;
-        if new.is_empty() {
-            break;
-        }
-        started.extend(new.into_iter().map(JobId));
+        started.extend(starts_when_gone(&mut world));
     }
     let place = |id: &JobId| standing(&world, &world.state.jobs[id]);
     for preemption in &plan.preemptions {
