@@ -393,6 +393,16 @@ impl Demand {
         if tasks < self.tasks_least() { 0 } else { tasks }
     }
 
+    /// Maximum number of nodes if each must have a task: devices of a node without one are of no use to the job.
+    pub(crate) fn most_nodes_of_tasks(&self) -> u32 {
+        let tasks = self.tasks.filter(|_| self.devices.of_job());
+        // Tasks that share a GPU stay together.
+        let together = self.devices.tasks_per_gpu().unwrap_or(1).max(1);
+        tasks.map_or(u32::MAX, |tasks| {
+            tasks.div_ceil(together).max(self.min_nodes)
+        })
+    }
+
     /// The devices of a node that count towards the devices of the whole job.
     pub(crate) fn share_in(&self, class: &NodeClass, room: &Room) -> JobShare {
         let usable = self.usable_cpus(class, room);

@@ -26,6 +26,13 @@ pub(crate) struct JobEnds {
     pub(crate) limit: Timestamp,
 }
 
+/// The end of a job on a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndOnNode {
+    pub(crate) node: u32,
+    pub(crate) ends: JobEnds,
+}
+
 /// A job's part of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeAllocation {

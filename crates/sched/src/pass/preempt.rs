@@ -2,10 +2,10 @@
 //! the lowest rank. Jobs that are already ending count before others are chosen. Resources that
 //! become free are held for the waiting job: nodes, and licenses if these are reclaimed.
 
-use super::starts;
+use super::{reservations, starts};
 use crate::demand::licenses::{LicenseDue, Licenses, Span};
 use crate::demand::pick::Pick;
-use crate::nodes::class::NOWHERE;
+use crate::nodes::allocations::{EndOnNode, JobEnds};
 use crate::nodes::fleet::Fleet;
 use crate::order::LaneHead;
 use crate::pass::Pass;
@@ -152,6 +152,19 @@ struct FreedShares<'s> {
     /// True if the job ends and returns all of its resources; false if it is stopped and returns
     /// only CPUs.
     whole: bool,
+    /// The time at which the job leaves: the end of its grace time, if it has any.
+    at: Timestamp,
+}
+
+impl<'s> FreedShares<'s> {
+    fn of(pass: &Pass<'_>, job: &'s Job, whole: bool) -> FreedShares<'s> {
+        let at = match job.grace_end() {
+            _ if job.completing || !whole => pass.now,
+            Some(end) => end.max(pass.now),
+            None => pass.now.plus_s(u64::from(pass.state.grace_s(job))),
+        };
+        FreedShares { job, whole, at }
+    }
 }
 
 /// A possible victim, in the order of victims.
@@ -219,7 +232,7 @@ pub(super) fn preempt<'a>(
     let candidate = |key: &VictimKey| {
         let job = state.jobs.get(&key.job).filter(|job| outranked(job))?;
         let whole = state.preempt_mode(job) != PreemptMode::Suspend;
-        let release = FreedShares { job, whole };
+        let release = FreedShares::of(pass, job, whole);
         Some(VictimCandidate { key: *key, release })
     };
     let may_be_chosen = |key: &&VictimKey| {
@@ -240,6 +253,9 @@ pub(super) fn preempt<'a>(
     if starts::limit_on(pass, lane, id, &room.picks).is_some() {
         return PreemptOutcome::Short(Shortfall::ANYTHING, held);
     }
+    if !room.now && !keeps_room(pass, lane, &room, &going.others) {
+        return PreemptOutcome::Short(Shortfall::ANYTHING, true);
+    }
     for victim in &room.victims {
         pass.chosen.insert(victim.job.id, !victim.whole);
         pass.plan.preemptions.push(PlannedPreemption {
@@ -257,6 +273,42 @@ pub(super) fn preempt<'a>(
         look_again_behind(pass, lane);
     }
     PreemptOutcome::Settled
+}
+
+/// Whether the job still has the room when those who make it have left. Reservations of jobs before it in line are made
+/// again then; one that is brought forward by the same room may take it, so that victims would have ended for nobody.
+fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Job]) -> bool {
+    let ends = room.victims.iter().filter(|victim| victim.whole);
+    let leave = |victim: &FreedShares<'_>| {
+        let (job, at) = (victim.job.id, victim.at);
+        let held = victim.job.held();
+        let nodes = held.map(|(share, _)| share.node.0).collect::<Vec<u32>>();
+        nodes.into_iter().map(move |node| {
+            let (planned, limit) = (at, at);
+            let ends = JobEnds {
+                job,
+                planned,
+                limit,
+            };
+            EndOnNode { node, ends }
+        })
+    };
+    let mut ends: Vec<EndOnNode> = ends.flat_map(leave).collect();
+    if ends.is_empty() {
+        return true;
+    }
+    pass.s.fleet.swap_ends(&mut ends);
+    let nodes = ends.iter().map(|end| end.node).collect();
+    let holds = reservations::made_anew(pass, &nodes);
+    let keeps = holds.is_none_or(|holds| {
+        let search = VictimSearch::new(pass, lane, others);
+        search.is_none_or(|mut search| {
+            search.holds = &holds;
+            search.place(&room.freed, Leave::Later).is_some()
+        })
+    });
+    pass.s.fleet.swap_ends(&mut ends);
+    keeps
 }
 
 /// A job's priority in a partition. Factors are worked out once a pass for all jobs that have the same.
@@ -294,9 +346,9 @@ fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&'a Job) -> bool) -> AlreadyLea
     let known = |id: &JobId| state.jobs.get(id);
     for job in pass.s.preemptable.aside.iter().filter_map(known) {
         if !job.is_stopped_for_another() {
-            leaving.push(FreedShares { job, whole: true });
+            leaving.push(FreedShares::of(pass, job, true));
         } else if outranked(job) {
-            stopped.push(FreedShares { job, whole: false });
+            stopped.push(FreedShares::of(pass, job, false));
         } else {
             others.push(job);
         }
@@ -304,7 +356,7 @@ fn going<'a>(pass: &Pass<'a>, outranked: impl Fn(&'a Job) -> bool) -> AlreadyLea
     let chosen = pass.chosen.iter().filter(|(_, stops)| !**stops);
     let chosen = chosen.map(|(id, _)| id);
     for job in chosen.chain(&pass.s.completing).filter_map(known) {
-        leaving.push(FreedShares { job, whole: true });
+        leaving.push(FreedShares::of(pass, job, true));
     }
     AlreadyLeaving {
         stopped,
@@ -373,6 +425,12 @@ enum Leave {
     Later,
 }
 
+/// Whether a job has one of these nodes.
+fn is_near(job: &Job, picks: &[Pick]) -> bool {
+    let mut held = job.held();
+    held.any(|(share, _)| picks.iter().any(|pick| pick.node == share.node.0))
+}
+
 /// A job's search for room.
 struct VictimSearch<'a> {
     fleet: &'a Fleet,
@@ -437,13 +495,21 @@ impl<'a> VictimSearch<'a> {
         let mut after_preemption = AfterPreemption::new(self.fleet, self.part, self.holds, times);
         if leave == Leave::Later {
             after_preemption.leave_to(&self.others);
+            let here = |freed: &&FreedShares<'_>| self.has_nodes_of(freed.job);
+            let last = freed.iter().filter(here).map(|freed| freed.at).max();
+            after_preemption.start_after(last.unwrap_or(self.now));
         }
-        for FreedShares { job, whole } in freed {
+        for FreedShares { job, whole, .. } in freed {
             for (share, _) in job.held() {
                 after_preemption.release_of(job, share, *whole);
             }
         }
         after_preemption
+    }
+
+    /// Whether a job has nodes of the partition.
+    fn has_nodes_of(&self, job: &Job) -> bool {
+        job.held().any(|(share, _)| self.part.has(share.node.0))
     }
 
     /// Finds nodes, and the jobs that leave them.
@@ -494,8 +560,15 @@ impl<'a> VictimSearch<'a> {
                 return Some(of(picks, victims, freed, true));
             }
         }
+        let mut chosen = victims.clone();
+        let ends_there = |freed: &FreedShares<'_>| freed.whole && is_near(freed.job, &picks);
+        if leaving.iter().chain(&victims).any(ends_there) {
+            // Nobody stops before the others have left: the job stops them in the moment in which it starts. Meanwhile
+            // stopped jobs may go on, and then reservations for other jobs are brought forward.
+            chosen.retain(|victim| victim.whole);
+        }
         base.extend(&victims);
-        Some(of(picks, victims, base, false))
+        Some(of(picks, chosen, base, false))
     }
 
     /// Jobs to stop in the moment in which the waiting job starts, if these have CPUs of stopped jobs that it may not
@@ -626,25 +699,26 @@ impl<'a> VictimSearch<'a> {
         (base, leave): (&[FreedShares<'s>], Leave),
         candidates: &[VictimCandidate<'s>],
     ) -> Option<VictimChoice<'s>> {
-        let here = |job: &Job| {
-            job.held().any(|(share, _)| {
-                let pos = self.part.pos_of.get(share.node.0 as usize);
-                pos.is_some_and(|p| *p != NOWHERE)
-            })
-        };
-        let all: Vec<FreedShares<'s>> = candidates
+        let mut all: Vec<FreedShares<'s>> = candidates
             .iter()
             .map(|candidate| candidate.release)
-            .filter(|release| here(release.job) || self.has_licenses(release.job))
+            .filter(|release| self.has_nodes_of(release.job) || self.has_licenses(release.job))
             .collect();
         let with = |victims: &[FreedShares<'s>]| {
             let mut freed = base.to_vec();
             freed.extend(victims.iter().copied());
             self.place(&freed, leave)
         };
-        // Binary search for the shortest sufficient prefix of victims; a longer prefix is always
-        // sufficient too.
-        let mut picks = with(&all)?;
+        // Binary search for the shortest sufficient prefix of victims; a longer prefix is sufficient
+        // too, unless the job would run into a reservation after a longer grace time.
+        let mut found = with(&all);
+        if found.is_none() && all.iter().any(|victim| victim.at > self.now) {
+            let short = self.short.get();
+            all.retain(|victim| victim.at <= self.now);
+            found = with(&all);
+            self.short.set(short.or(self.short.get()));
+        }
+        let mut picks = found?;
         let (mut low, mut high) = (0, all.len());
         while low < high {
             let middle = low.midpoint(high);
@@ -654,14 +728,10 @@ impl<'a> VictimSearch<'a> {
             }
         }
         let mut victims = all[..high].to_vec();
-        let near = |job: &Job, picks: &[Pick]| {
-            job.held()
-                .any(|(share, _)| picks.iter().any(|p| p.node == share.node.0))
-        };
         let kept: Vec<FreedShares<'s>> = victims
             .iter()
             .copied()
-            .filter(|victim| near(victim.job, &picks) || self.has_licenses(victim.job))
+            .filter(|victim| is_near(victim.job, &picks) || self.has_licenses(victim.job))
             .collect();
         if kept.len() < victims.len()
             && let Some(found) = with(&kept)

@@ -13,12 +13,13 @@ use crate::demand::pick::Pick;
 use crate::nodes::allocations::Ends;
 use crate::nodes::node_map::{NumberMap, NumberSet};
 use crate::order::HeadKey;
-use crate::place::holds::{Holds, NodeHold, SharedHolds};
+use crate::place::holds::{CLAIM, Holds, NodeHold, SharedHolds};
 use muster_core::state::Scale;
 use muster_model::command::PlannedExpectation;
 use muster_model::ids::JobId;
 use muster_model::time::Timestamp;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Number of nodes that one pass looks at for earliest times of waiting jobs before it shortens
 /// such searches.
@@ -185,6 +186,76 @@ pub(super) fn settle_reservation(pass: &mut Pass<'_>, part: u32, new: Option<Bac
     if let Some(new) = new {
         pass.reservations.made.insert(part, new);
     }
+}
+
+/// The holds of this pass's reservations as they would be with the present ends of jobs on these nodes. `None` if they are
+/// as they were made, or if that is not known: a reservation includes licenses or belongs to a heterogeneous job, or
+/// searches have become too costly. Of a partition only the reservation of its first waiting job counts.
+pub(super) fn made_anew(pass: &mut Pass<'_>, nodes: &BTreeSet<u32>) -> Option<Holds> {
+    if pass.s.cost.later_nodes >= 2 * LATER_NODES_MAX {
+        return None;
+    }
+    let parts = &pass.s.fleet.parts;
+    let is_near = |part: u32| nodes.iter().any(|node| parts[part as usize].has(*node));
+    let is_plain =
+        |made: &BackfillReservation| !made.licensed && pass.s.queue.het_of(made.lane).is_none();
+    let made = pass.reservations.made.iter();
+    let mut made: Vec<(bool, u32, &BackfillReservation)> = made
+        .map(|(part, made)| (is_near(*part), *part, made))
+        .collect();
+    made.sort_unstable_by_key(|(.., made)| made.key);
+    let near = || made.iter().filter(|(near, ..)| *near);
+    if near().next().is_none() || !near().all(|(.., made)| is_plain(made)) {
+        return None;
+    }
+    // Room that is being made for other jobs is theirs.
+    let (mut holds, mut ends) = (Holds::default(), BTreeSet::new());
+    let held = pass.reservations.holds.iter().flat_map(|(_, held)| held);
+    let claims: Vec<NodeHold> = held.filter(|hold| hold.lane == CLAIM).cloned().collect();
+    ends.extend(claims.iter().map(|hold| hold.end));
+    holds.add(&Arc::new(claims));
+    let mut looked_at = 0;
+    for (near, part, made) in made {
+        let again = if near {
+            reserve_again(pass, part, made, &mut holds, &ends, &mut looked_at)
+        } else {
+            holds.add(&made.holds);
+            Some(Arc::clone(&made.holds))
+        };
+        ends.extend(again.and_then(|holds| Some(holds.first()?.end)));
+    }
+    pass.s.cost.later_nodes += looked_at;
+    Some(holds)
+}
+
+/// Searches anew for nodes for a job that has a reservation, beside other holds, and adds them to these.
+fn reserve_again(
+    pass: &Pass<'_>,
+    part: u32,
+    made: &BackfillReservation,
+    holds: &mut Holds,
+    ends: &BTreeSet<Timestamp>,
+    looked_at: &mut u64,
+) -> Option<SharedHolds> {
+    let lane = made.lane;
+    let demand = pass.s.queue.lane(lane).demand.as_ref().ok()?;
+    let outlook = outlook_of(pass, None, lane, demand, made.cautious);
+    let on = pass.s.fleet.of_part(part);
+    let times = StartTimes {
+        now: pass.now,
+        from: None,
+        waited: waited_for_switches(pass, made.key.job),
+        nodes_max: nodes_left(pass, part),
+    };
+    let found = outlook.earliest(demand, on, KeptNodes { holds, ends }, times);
+    *looked_at += outlook.take_looked_at();
+    let FoundStart { start, picks } = found?;
+    let planned = PlannedPlacement {
+        lane,
+        start,
+        picks: &picks,
+    };
+    Some(reserve(holds, demand, on, planned, &outlook))
 }
 
 /// Whether nodes are held for a job that will start at this time.

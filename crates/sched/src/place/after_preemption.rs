@@ -87,6 +87,9 @@ pub(crate) struct AfterPreemption<'a> {
     /// CPUs that the waiting job does not get although jobs return them.
     stopped: Option<&'a StoppedCpus>,
     start: Timestamp,
+    /// The time at which the last of them leaves. The job starts then at the earliest, and ends later by as much; what is
+    /// free before is held for it meanwhile.
+    all_gone: Timestamp,
     length_ms: Option<u64>,
     /// Set when a reservation has reduced the room of a node.
     pub(crate) narrowed: Cell<bool>,
@@ -111,9 +114,15 @@ impl<'a> AfterPreemption<'a> {
             returned: NodeMap::default(),
             stopped: None,
             start,
+            all_gone: start,
             length_ms,
             narrowed: Cell::new(false),
         }
+    }
+
+    /// The jobs leave by this time.
+    pub(crate) fn start_after(&mut self, all_gone: Timestamp) {
+        self.all_gone = self.start.max(all_gone);
     }
 
     /// Leaves the CPUs of stopped jobs to them. A job that starts in the moment in which others are stopped takes the CPUs
@@ -133,7 +142,7 @@ impl<'a> AfterPreemption<'a> {
     }
 
     fn end(&self) -> Timestamp {
-        end_after(self.start, self.length_ms)
+        end_after(self.all_gone, self.length_ms)
     }
 
     /// The room without resources reserved for other jobs while the job would run.

@@ -5,7 +5,7 @@ use muster_core::event::JobChange;
 use muster_model::config::ClusterConfig;
 use muster_model::cpuset::CpuSet;
 use muster_model::ids::JobId;
-use muster_model::job::{Hold, NodeShare};
+use muster_model::job::{Hold, NodeShare, Reason};
 use muster_model::node::{GresConfig, NodeConfig};
 use muster_model::spec::{DeviceAsk, DeviceBinding, GresAsk, JobSpec, Sharing};
 use proptest::prelude::*;
@@ -510,6 +510,25 @@ fn tasks_of_each_socket() {
     assert_eq!(cpus(&world, waits), None);
 }
 
+/// A node without a task would give GPUs that no task can use.
+#[test]
+fn nodes_with_gpus_of_a_job_have_tasks() {
+    let mut world = world(&[3, 4]);
+    let never = world.submit(in_all(job(1, 10), 5));
+    let one = world.submit(in_all(job(1, 10), 4));
+    world.pass_by_core();
+    assert!(world.state.jobs[&never].alloc.is_none());
+    assert_eq!(world.state.jobs[&never].reason, Reason::BadConstraints);
+    assert_eq!(got(&world, one), "n1:1/1/4");
+    world.end(one);
+    let two = world.submit(in_all(job(2, 10), 5));
+    world.pass_by_core();
+    assert_eq!(
+        world.state.jobs[&two].alloc.as_ref().unwrap().nodes.len(),
+        2
+    );
+}
+
 /// How a drawn job counts its GPUs.
 #[derive(Clone, Copy, Debug)]
 struct Drawn {
@@ -564,6 +583,7 @@ impl Drawn {
                 && tasks >= self.tasks.unwrap_or(1)
                 && self.nodes.is_none_or(|n| n == count)
                 && u64::from(count) <= self.in_all
+                && self.tasks.is_none_or(|most| count <= most)
         };
         let sets = 1..1u32 << free.len();
         sets.filter(holds).map(u32::count_ones).min()

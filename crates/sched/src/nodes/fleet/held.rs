@@ -3,7 +3,7 @@
 
 use super::Fleet;
 use crate::nodes::allocations::{
-    ANY_MOMENT, EndAssumption, JobEnds, NEVER, NodeAllocation, layers_of,
+    ANY_MOMENT, EndAssumption, EndOnNode, JobEnds, NEVER, NodeAllocation, layers_of,
 };
 use crate::nodes::class::{NOWHERE, unavailable};
 use crate::nodes::planned::PlannedEnds;
@@ -153,6 +153,18 @@ impl Fleet {
     pub(crate) fn expected_end(&self, node: u32, id: JobId) -> Option<Timestamp> {
         let mut allocations = self.nodes[node as usize].allocations.iter();
         Some(allocations.find(|allocation| allocation.job == id)?.planned)
+    }
+
+    /// Sets other ends of jobs on nodes, for a search that changes nothing; `ends` becomes the ends before, with which a
+    /// second call restores them.
+    pub(crate) fn swap_ends(&mut self, ends: &mut [EndOnNode]) {
+        for EndOnNode { node, ends } in ends {
+            let mut allocations = self.nodes[*node as usize].allocations.iter_mut();
+            if let Some(known) = allocations.find(|known| known.job == ends.job) {
+                std::mem::swap(&mut known.planned, &mut ends.planned);
+                std::mem::swap(&mut known.limit, &mut ends.limit);
+            }
+        }
     }
 
     /// Forgets proposed allocations, so that only committed ones count. Returns whether some plan

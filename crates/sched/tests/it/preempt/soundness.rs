@@ -73,9 +73,15 @@ fn left_without(world: &World, id: JobId, gone: &[JobId]) -> Vec<(u32, u64)> {
     let state = &world.state;
     let waiting = &state.jobs[&id];
     let stops = state.preemption().unwrap().mode == PreemptMode::Suspend;
-    let end = world
-        .now
-        .plus_s(waiting.time_limit.seconds().expect("all have limits"));
+    // The job starts when the last of them has used up its grace time.
+    let grace_s = match stops {
+        true => None,
+        false => { gone.iter() }
+            .map(|id| state.grace_s(&state.jobs[id]))
+            .max(),
+    };
+    let limit_s = waiting.time_limit.seconds().expect("all have limits");
+    let end = world.now.plus_s(limit_s + u64::from(grace_s.unwrap_or(0)));
     // At a time, those gone whose limit passes by then included.
     let free_at = |node: usize, at: Timestamp| {
         let record = &state.nodes[node];
@@ -164,7 +170,23 @@ fn no_more_than_needed(world: &World, plan: &Plan) -> Result<(), TestCaseError> 
     Ok(())
 }
 
-/// Once those who made room have left, those for whom they did start, or one that comes before them in line.
+/// The jobs that start once those who are leaving have left.
+fn starts_when_gone(world: &mut World) -> Vec<JobId> {
+    let gone = world.state.jobs.values().filter(|job| job.completing);
+    let gone: Vec<JobId> = gone.map(|job| job.id).collect();
+    gone.iter().for_each(|id| world.clean(*id));
+    let mut started = Vec::new();
+    loop {
+        let new = world.preempting_pass().1;
+        if new.is_empty() {
+            return started;
+        }
+        started.extend(new.into_iter().map(JobId));
+    }
+}
+
+/// Once those who made room have left, at once or at the end of their grace time, those for whom they did start, or one
+/// that comes before them in line.
 fn is_used(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
     let state = world.state.clone();
     let mut world = World {
@@ -172,28 +194,13 @@ fn is_used(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
         state,
         now: world.now,
     };
-    let ends = |job: &Job| job.grace_end();
-    let grace_end = world.state.jobs.values().filter_map(ends).max();
-    if let Some(end) = grace_end {
+    let mut started = starts_when_gone(&mut world);
+    let in_grace = |job: &&Job| job.state == JobState::Running;
+    let jobs = world.state.jobs.values().filter(in_grace);
+    if let Some(end) = jobs.filter_map(Job::grace_end).max() {
         world.now = world.now.max(end);
         world.tick();
-    }
-    let gone = |job: &&Job| job.completing;
-    let gone: Vec<JobId> = world
-        .state
-        .jobs
-        .values()
-        .filter(gone)
-        .map(|j| j.id)
-        .collect();
-    gone.iter().for_each(|id| world.clean(*id));
-    let mut started = Vec::new();
-    loop {
-        let new = world.preempting_pass().1;
-        if new.is_empty() {
-            break;
-        }
-        started.extend(new.into_iter().map(JobId));
+        started.extend(starts_when_gone(&mut world));
     }
     let place = |id: &JobId| standing(&world, &world.state.jobs[id]);
     for preemption in &plan.preemptions {
@@ -257,6 +264,107 @@ fn what_ends_helps_who_waits_although_another_is_stopped_there() {
         Op::Pass,
     ];
     soundly(2, &ops).expect("every plan is sound");
+}
+
+/// A job of two nodes that fits beside the reservation of one before it in line makes no room: where room is made, the
+/// other's reservation would be brought forward to it, and the job would not start.
+#[test]
+fn nobody_ends_for_room_that_goes_to_a_reservation() {
+    let submit = |part, tasks, nodes| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib: 0,
+    };
+    let ops = [
+        submit(2, 1, 2),
+        submit(0, 1, 1),
+        submit(0, 1, 1),
+        Op::Pass,
+        Op::End(1),
+        Op::Clean(0),
+        submit(0, 3, 1),
+        Op::Later(1),
+        submit(0, 1, 1),
+        submit(2, 1, 1),
+        Op::Pass,
+        Op::End(2),
+        submit(2, 5, 2),
+        submit(1, 1, 2),
+        submit(2, 3, 1),
+        Op::Clean(0),
+        Op::Pass,
+    ];
+    soundly(0, &ops).expect("every plan is sound");
+}
+
+/// A job for which others have a grace time starts after it, and then does not end before a reservation that it would
+/// have ended before.
+#[test]
+fn grace_times_of_others_come_before_the_time_of_a_job() {
+    let submit = |part, tasks, nodes| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib: 0,
+    };
+    let ops = [
+        submit(0, 1, 2),
+        submit(0, 1, 1),
+        Op::Pass,
+        submit(0, 3, 1),
+        submit(0, 1, 2),
+        submit(1, 5, 2),
+        Op::Pass,
+        submit(1, 3, 1),
+        submit(1, 1, 2),
+        submit(0, 1, 1),
+        submit(1, 6, 2),
+        Op::End(281_836_483_314_873_372),
+        Op::End(15_085_626_726_540_151_258),
+        Op::End(15_955_085_303_216_479_573),
+        submit(2, 2, 1),
+        Op::Clean(8_870_018_863_173_625_277),
+        submit(1, 3, 2),
+        Op::Pass,
+        submit(2, 1, 2),
+        Op::Clean(7_908_573_833_888_937_671),
+        Op::Pass,
+    ];
+    soundly(16, &ops).expect("every plan is sound");
+}
+
+/// A job that stops another on a node from which a third has yet to leave stops it when that one has left: jobs that had
+/// stopped go on first, which may bring forward the reservation of one before it in line.
+#[test]
+fn nobody_stops_before_others_have_left() {
+    let submit = |part, tasks, nodes, mib| Op::Submit {
+        part,
+        tasks,
+        nodes,
+        mib,
+    };
+    let ops = [
+        submit(0, 1, 2, 0),
+        submit(1, 6, 2, 0),
+        submit(0, 1, 2, 341),
+        Op::Pass,
+        submit(0, 2, 1, 178),
+        submit(1, 5, 2, 181),
+        Op::Later(1),
+        submit(2, 5, 2, 14),
+        Op::Pass,
+        Op::End(1_582_708_860_073_443_152),
+        Op::Clean(0),
+        Op::Pass,
+        submit(1, 1, 2, 475),
+        submit(1, 4, 1, 164),
+        submit(2, 1, 1, 463),
+        Op::Pass,
+        Op::End(9_497_944_570_500_631_372),
+        Op::Pass,
+    ];
+    soundly(53, &ops).expect("every plan is sound");
 }
 
 /// Plays operations and checks every plan against one made anew.
