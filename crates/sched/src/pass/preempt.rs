@@ -304,7 +304,7 @@ fn keeps_room(pass: &mut Pass<'_>, lane: u32, room: &RoomPlan<'_>, others: &[&Jo
         let search = VictimSearch::new(pass, lane, others);
         search.is_none_or(|mut search| {
             search.holds = &holds;
-            search.place(&room.freed, Leave::Later).is_some()
+            search.place(&room.freed, Departure::Later).is_some()
         })
     });
     pass.s.fleet.swap_ends(&mut ends);
@@ -401,7 +401,7 @@ fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, made: (&RoomPlan<'_>, &[&Job
         let Some(search) = VictimSearch::new(pass, lane, others) else {
             return;
         };
-        let after_preemption = search.without(&room.freed, Leave::Later);
+        let after_preemption = search.without(&room.freed, Departure::Later);
         let made = after_preemption.pledge(search.demand, &room.picks);
         (made, search.licenses(&room.freed).unwrap_or_default())
     };
@@ -418,11 +418,18 @@ fn claim(pass: &mut Pass<'_>, lane: u32, id: JobId, made: (&RoomPlan<'_>, &[&Job
 
 /// When jobs leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leave {
+enum Departure {
     /// They are stopped in the moment in which the waiting job starts.
     AtOnce,
     /// Some of them end first. Meanwhile stopped jobs may go on.
     Later,
+}
+
+/// What jobs that leave in any case give back, and when.
+#[derive(Clone, Copy)]
+struct FreedRoom<'a, 's> {
+    freed: &'a [FreedShares<'s>],
+    departure: Departure,
 }
 
 /// Whether a job has one of these nodes.
@@ -490,10 +497,10 @@ impl<'a> VictimSearch<'a> {
     }
 
     /// The nodes after these jobs have left.
-    fn without(&self, freed: &[FreedShares<'_>], leave: Leave) -> AfterPreemption<'_> {
+    fn without(&self, freed: &[FreedShares<'_>], departure: Departure) -> AfterPreemption<'_> {
         let times = (self.now, self.demand.length_ms);
         let mut after_preemption = AfterPreemption::new(self.fleet, self.part, self.holds, times);
-        if leave == Leave::Later {
+        if departure == Departure::Later {
             after_preemption.leave_to(&self.others);
             let here = |freed: &&FreedShares<'_>| self.has_nodes_of(freed.job);
             let last = freed.iter().filter(here).map(|freed| freed.at).max();
@@ -529,7 +536,7 @@ impl<'a> VictimSearch<'a> {
             now,
         };
         let at_once = |freed: &[FreedShares<'s>]| {
-            let picks = self.place(freed, Leave::AtOnce);
+            let picks = self.place(freed, Departure::AtOnce);
             picks.filter(|picks| self.can_take(picks))
         };
         if !stopped.is_empty()
@@ -539,13 +546,20 @@ impl<'a> VictimSearch<'a> {
         }
         let mut base = stopped.clone();
         base.extend(leaving);
-        if let Some(picks) = self.place(&base, Leave::Later) {
+        if let Some(picks) = self.place(&base, Departure::Later) {
             return Some(of(picks, Vec::new(), base, false));
         }
         let Some(VictimChoice {
             picks,
             jobs: victims,
-        }) = self.victims((&base, Leave::Later), candidates, state)
+        }) = self.victims(
+            FreedRoom {
+                freed: &base,
+                departure: Departure::Later,
+            },
+            candidates,
+            state,
+        )
         else {
             let VictimChoice { picks, jobs } = self.victims_at_once(stopped, candidates, state)?;
             let mut freed = stopped.clone();
@@ -585,7 +599,14 @@ impl<'a> VictimSearch<'a> {
         let stops = candidates.iter().filter(|c| !c.release.whole).copied();
         let stops: Vec<VictimCandidate<'s>> = stops.collect();
         let short = self.short.get();
-        let found = self.victims((stopped, Leave::AtOnce), &stops, state);
+        let found = self.victims(
+            FreedRoom {
+                freed: stopped,
+                departure: Departure::AtOnce,
+            },
+            &stops,
+            state,
+        );
         self.short.set(short.or(self.short.get()));
         found.filter(|found| self.can_take(&found.picks))
     }
@@ -594,7 +615,7 @@ impl<'a> VictimSearch<'a> {
     /// ones.
     fn victims<'s>(
         &self,
-        base: (&[FreedShares<'s>], Leave),
+        base: FreedRoom<'_, 's>,
         candidates: &[VictimCandidate<'s>],
         state: &State,
     ) -> Option<VictimChoice<'s>> {
@@ -656,9 +677,9 @@ impl<'a> VictimSearch<'a> {
         self.lacks_licenses && held.any(|name| asked().any(|n| n == name))
     }
 
-    fn place(&self, freed: &[FreedShares<'_>], leave: Leave) -> Option<Vec<Pick>> {
+    fn place(&self, freed: &[FreedShares<'_>], departure: Departure) -> Option<Vec<Pick>> {
         self.licenses(freed)?;
-        let after_preemption = self.without(freed, leave);
+        let after_preemption = self.without(freed, departure);
         let switches = self.demand.switches.map(|limit| limit.most);
         let placement = choose(
             self.demand,
@@ -696,7 +717,7 @@ impl<'a> VictimSearch<'a> {
     /// highest rank first.
     fn greedy<'s>(
         &self,
-        (base, leave): (&[FreedShares<'s>], Leave),
+        base: FreedRoom<'_, 's>,
         candidates: &[VictimCandidate<'s>],
     ) -> Option<VictimChoice<'s>> {
         let mut all: Vec<FreedShares<'s>> = candidates
@@ -705,9 +726,9 @@ impl<'a> VictimSearch<'a> {
             .filter(|release| self.has_nodes_of(release.job) || self.has_licenses(release.job))
             .collect();
         let with = |victims: &[FreedShares<'s>]| {
-            let mut freed = base.to_vec();
+            let mut freed = base.freed.to_vec();
             freed.extend(victims.iter().copied());
-            self.place(&freed, leave)
+            self.place(&freed, base.departure)
         };
         // Binary search for the shortest sufficient prefix of victims; a longer prefix is sufficient
         // too, unless the job would run into a reservation after a longer grace time.
