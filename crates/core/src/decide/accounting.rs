@@ -82,7 +82,71 @@ pub(super) fn edit(
 /// Refuses names that are none, and an edit of too much.
 fn check(edit: &AccountsEdit) -> Result<(), Refusal> {
     edit.names.iter().try_for_each(|name| check_name(name))?;
-    check_size(edit)
+    check_size(edit)?;
+    check_limits(edit)
+}
+
+/// Amounts that the limits of one edit name.
+const LIMIT_AMOUNTS_MAX: usize = 1 << 12;
+
+/// The same, for each association or QOS that they are set for.
+const LIMITS_SET_MAX: usize = 1 << 18;
+
+/// Refuses limits that it would take long to set. All that they say is read again for each association. How many those have that are
+/// named is not for all to know ([`check_limits_of_users`]).
+fn check_limits(edit: &AccountsEdit) -> Result<(), Refusal> {
+    let names = &edit.names;
+    let (limits, set) = match &edit.ask {
+        AccountsAsk::AddAccounts { terms, .. }
+        | AccountsAsk::ModifyAccounts { terms, .. }
+        | AccountsAsk::ModifyUsers { terms, .. } => (&terms.limits, names.len()),
+        AccountsAsk::AddUsers {
+            accounts: added,
+            default_account,
+            partitions,
+            terms,
+            ..
+        } => {
+            let of_each = users::added_to(added, default_account).count();
+            (
+                &terms.limits,
+                names.len() * of_each * partitions.len().max(1),
+            )
+        }
+        AccountsAsk::AddQos(ask) | AccountsAsk::ModifyQos(ask) => (&ask.limits, names.len()),
+        AccountsAsk::AddClusters(ask) | AccountsAsk::ModifyClusters(ask) => {
+            (&ask.terms.limits, names.len())
+        }
+        _ => return Ok(()),
+    };
+    check_amounts(limits, set)
+}
+
+/// The same of all associations of these users.
+fn check_limits_of_users(
+    accounts: &Accounts,
+    names: &[String],
+    ask: &TermsAsk,
+) -> Result<(), Refusal> {
+    let users = names.iter().filter_map(|name| accounts.users.get(name));
+    check_amounts(
+        &ask.limits,
+        users.map(|user| user.associations().count()).sum(),
+    )
+}
+
+fn check_amounts(limits: &[LimitAsk], set: usize) -> Result<(), Refusal> {
+    let of_one = |limit: &LimitAsk| limit.value.split(',').count();
+    let amounts: usize = limits.iter().map(of_one).sum();
+    if amounts <= LIMIT_AMOUNTS_MAX && amounts.saturating_mul(set) <= LIMITS_SET_MAX {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        RefusalCode::InvalidValue,
+        format!(
+            "the edit sets limits of {amounts} amounts for {set}; {LIMIT_AMOUNTS_MAX} may be set, and {LIMITS_SET_MAX} for all together: make several of it"
+        ),
+    ))
 }
 
 /// Associations that one edit is about.
@@ -262,7 +326,7 @@ fn set_limits(limits: &mut Limits, asked: &[LimitAsk], qos: bool) -> Result<(), 
     Ok(())
 }
 
-fn set_terms(terms: &mut Terms, ask: &TermsAsk) {
+fn set_terms(terms: &mut Terms, ask: &TermsAsk) -> Result<(), Refusal> {
     if let Some(shares) = ask.shares {
         terms.shares = shares;
     }
@@ -272,16 +336,15 @@ fn set_terms(terms: &mut Terms, ask: &TermsAsk) {
     if let Some(qos) = &ask.default_qos {
         terms.default_qos = Some(qos.clone()).filter(|q| !q.is_empty());
     }
-    for limit in &ask.limits {
-        // They were looked at before.
-        let _ = terms.limits.set(limit, false);
-    }
+    // They were looked at before, but not with those that there are.
+    set_limits(&mut terms.limits, &ask.limits, false)?;
     if let Some(ListEdit { sign, names }) = &ask.qos {
         set_qos(terms, *sign, names);
     }
     if !ask.qos_less.is_empty() {
         set_qos(terms, Some('-'), &ask.qos_less);
     }
+    Ok(())
 }
 
 /// A list replaces what there was, an empty one clears it; with a sign it changes the list that is set, or what the

@@ -188,9 +188,10 @@ fn raise_all(draft: &mut Draft<'_>, raised: &[JobId]) {
     }
 }
 
-/// A job with its priority.
+/// A job with what it is ordered by.
 struct Ranked {
     id: JobId,
+    /// Where priorities are worked out, the sum that they are made of, in thousandths.
     priority: i64,
 }
 
@@ -252,12 +253,12 @@ fn rivals(draft: &Draft<'_>, raised: &[JobId], scale: Option<&Scale>) -> Vec<Riv
 
 fn ranked<'s>(priorities: &mut Option<Priorities<'s>>, job: &'s Job) -> Ranked {
     let priority = match priorities {
-        Some(priorities) => priorities.of(job),
-        None => job.priority,
+        Some(priorities) => priorities.thousandths_of(job),
+        None => i64::from(job.priority),
     };
     Ranked {
         id: job.id,
-        priority: i64::from(priority),
+        priority,
     }
 }
 
@@ -286,22 +287,24 @@ fn restore_nice(draft: &mut Draft<'_>, raised: &[JobId]) {
 }
 
 /// The same where priorities are worked out: nice values of the others rise until they come after the last of those that are put
-/// before them, in the order that they have.
+/// before them, in the order that they have. Sums count and not priorities, of which none is lower than 1: jobs whose sums are
+/// lower still have an order.
 fn lower_others(draft: &mut Draft<'_>, group: &Rivals) {
     let Some(lowest) = group.raised.last().map(|job| job.priority) else {
         return;
     };
     let mut changes: Vec<(JobId, i64)> = Vec::new();
-    let (mut next, mut above) = (lowest - 1, i64::MAX);
+    let (mut most, mut above) = (lowest - 1000, i64::MAX);
     for other in &group.others {
         if other.priority < above && above < i64::MAX {
-            next -= 1;
+            most -= 1;
         }
         above = other.priority;
-        // No priority is lower than 1.
-        next = next.min(other.priority).max(1);
-        if other.priority > next {
-            changes.push((other.id, other.priority - next));
+        // A nice value takes away whole numbers.
+        let more = ((other.priority - most).max(0) + 999) / 1000;
+        most = most.min(other.priority - more * 1000);
+        if more > 0 {
+            changes.push((other.id, more));
         }
     }
     change_nice(draft, changes);

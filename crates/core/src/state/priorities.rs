@@ -138,18 +138,36 @@ impl<'s> Priorities<'s> {
 
     /// What is worked out for a job in the partition where that is highest.
     fn best_of(&mut self, job: &'s Job) -> Option<u32> {
+        // A higher sum is the higher priority, whatever age adds.
+        let sum = self.best_without_age_of(job);
+        sum.map(|sum| Factors::total(self.age_of(job), sum))
+    }
+
+    /// What jobs are ordered by, in thousandths: what the factors add up to, which may be far below the lowest priority.
+    pub(crate) fn thousandths_of(&mut self, job: &'s Job) -> i64 {
+        let sum = match self.scale.works_out(job) {
+            true => self.best_without_age_of(job),
+            false => None,
+        };
+        let Some(sum) = sum else {
+            return i64::from(job.priority) * 1000;
+        };
+        let least = i64::from(self.scale.kept(job, 0)) * 1000;
+        let sum = ((self.age_of(job) + sum) * 1000.0).floor() as i64;
+        if least > 0 { sum.max(least) } else { sum }
+    }
+
+    /// The highest sum of all factors but age.
+    fn best_without_age_of(&mut self, job: &'s Job) -> Option<f64> {
         let key = SpecFactorsKey::of(job);
-        let best = match self.best.get(&key) {
+        match self.best.get(&key) {
             Some(known) => *known,
             None => {
                 let best = self.best_without_age(job);
                 self.best.insert(key, best);
                 best
             }
-        };
-        // A higher sum is the higher priority, whatever age adds.
-        let age = self.age_of(job);
-        best.map(|sum| Factors::total(age, sum))
+        }
     }
 
     /// The factors of a job in each of these partitions that there are.

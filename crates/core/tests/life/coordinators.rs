@@ -2,6 +2,7 @@
 
 use crate::accounts::{account, edit, users};
 use crate::world::World;
+use muster_model::account_limits::LimitAsk;
 use muster_model::command::{AccountsAsk, ListEdit, QosAsk, Reply, TermsAsk, UserCommand};
 use muster_model::limits::EDIT_ITEMS_MAX;
 use muster_model::refusal::RefusalCode;
@@ -170,5 +171,103 @@ fn strangers_cause_no_lists_of_qos_to_be_worked_out() {
     let names: Vec<String> = (0..100).map(|n| format!("u{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let refused = w.refused(7, edit(&names, ask));
+    assert_eq!(refused, RefusalCode::InvalidValue);
+}
+
+fn limited(limits: Vec<LimitAsk>) -> TermsAsk {
+    TermsAsk {
+        limits,
+        ..TermsAsk::default()
+    }
+}
+
+/// Rights were looked at for each that is named, so that a stranger who named none had limits worked out that nobody would have.
+#[test]
+fn an_edit_of_nobody_is_made_by_those_whose_role_suffices() {
+    let mut w = with_qos();
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    make_coordinator(&mut w);
+    // What is wrong about it is not looked at.
+    let wrong = || limited(vec![LimitAsk::new("maxtres", "nonsense")]);
+    let mut of_users = modify("u1000", &[], wrong());
+    if let UserCommand::EditAccounts(edit) = &mut of_users {
+        edit.names.clear();
+    }
+    let of_accounts = AccountsAsk::ModifyAccounts {
+        parent: String::new(),
+        description: String::new(),
+        organization: String::new(),
+        terms: wrong(),
+    };
+    let delete_users = AccountsAsk::DeleteUsers {
+        accounts: vec!["a".into()],
+        partitions: Vec::new(),
+    };
+    let delete_coordinators = |accounts: &[&str]| AccountsAsk::DeleteCoordinators {
+        accounts: accounts.iter().map(|n| (*n).to_owned()).collect(),
+    };
+    for change in [
+        of_users,
+        edit(&[], of_accounts),
+        edit(&[], users("p", wrong())),
+        edit(&[], delete_users),
+        edit(&[], delete_coordinators(&[])),
+        edit(&[], delete_coordinators(&["a"])),
+    ] {
+        assert_eq!(w.refused(7, change), RefusalCode::AccessDenied);
+    }
+    // All of an account.
+    w.must(1000, edit(&[], delete_coordinators(&["a"])));
+    let user = w.state.accounts.user("u1000").expect("it is there");
+    assert!(user.coordinates.is_empty());
+}
+
+/// Each name of a limit was looked for among all before it, for each association once more.
+#[test]
+fn limits_of_too_many_resources_are_refused() {
+    let mut w = with_qos();
+    w.must(0, edit(&["u2000"], users("a", TermsAsk::default())));
+    let value = |from: usize, count: usize| {
+        let words = (from..from + count).map(|n| format!("gres/x{n}=1"));
+        words.collect::<Vec<_>>().join(",")
+    };
+    let of = |from, count| limited(vec![LimitAsk::new("maxtres", value(from, count))]);
+    let count = |w: &World| {
+        let user = w.state.accounts.user("u2000").expect("it is there");
+        user.accounts["a"].limits.max_tres.len()
+    };
+    let refused = w.refused(0, modify("u2000", &[], of(0, 257)));
+    assert_eq!(refused, RefusalCode::InvalidValue);
+    w.must(0, modify("u2000", &[], of(0, 256)));
+    // With those that are there.
+    let refused = w.refused(0, modify("u2000", &[], of(256, 1)));
+    assert_eq!(refused, RefusalCode::InvalidValue);
+    assert_eq!(count(&w), 256);
+    w.must(0, modify("u2000", &[], of(0, 256)));
+    let long = format!("gres/{}=1", "x".repeat(300));
+    let long = limited(vec![LimitAsk::new("maxtres", long)]);
+    let refused = w.refused(0, modify("u2000", &[], long));
+    assert_eq!(refused, RefusalCode::InvalidValue);
+    // How much it is comes before who asks.
+    let many = |limits| limited(vec![LimitAsk::new("maxtres", value(0, 256)); limits]);
+    let refused = w.refused(7, modify("u2000", &[], many(17)));
+    assert_eq!(refused, RefusalCode::InvalidValue);
+    let refused = w.refused(7, modify("u2000", &[], many(16)));
+    assert_eq!(refused, RefusalCode::AccessDenied);
+    let names: Vec<String> = (0..65).map(|n| format!("u{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let refused = w.refused(7, edit(&names, users("a", many(16))));
+    assert_eq!(refused, RefusalCode::InvalidValue);
+    // For each association, of which a stranger gets to know nothing.
+    let mut ask = users("a", TermsAsk::default());
+    if let AccountsAsk::AddUsers { partitions, .. } = &mut ask {
+        *partitions = names.iter().map(|n| (*n).to_owned()).collect();
+    }
+    w.must(0, edit(&["u3000"], ask));
+    let change = || modify("u3000", &[], many(16));
+    assert_eq!(w.refused(7, change()), RefusalCode::AccessDenied);
+    w.must(0, edit(&["u1000"], users("a", TermsAsk::default())));
+    make_coordinator(&mut w);
+    let refused = w.refused(1000, change());
     assert_eq!(refused, RefusalCode::InvalidValue);
 }

@@ -574,3 +574,67 @@ fn a_priority_that_was_set_falls_with_the_time_limit() {
         assert_eq!(worked_out(&w, id), low, "{in_one}");
     }
 }
+
+/// What the factors of a job add up to, which the scheduler orders jobs by.
+fn sum(w: &World, id: JobId) -> f64 {
+    let scale = muster_core::state::Scale::new(&w.state).expect("priorities are worked out");
+    let partition = w.state.partition("batch").expect("it is there");
+    let factors = scale.factors(&w.state, w.job(id), partition);
+    factors.age + factors.without_age()
+}
+
+/// Nice values took jobs no lower than to the lowest priority, at which they kept their order: `top` was done without effect.
+#[test]
+fn jobs_on_top_come_first_where_all_have_the_lowest_priority() {
+    let mut w = with_top(Multifactor::default());
+    let ids: Vec<JobId> = (0..3).map(|_| w.submit(spec("x"))).collect();
+    for round in 0..4 {
+        let first = ids[2 - round % 3];
+        let before = sum(&w, first);
+        w.must(1000, top(first));
+        assert!(sum(&w, first) >= before);
+        for other in ids.iter().filter(|id| **id != first) {
+            assert!(sum(&w, *other) <= sum(&w, first) - 1.0, "{round}");
+        }
+        let before: Vec<i32> = ids.iter().map(|id| w.job(*id).spec.nice).collect();
+        w.must(1000, top(first));
+        let after: Vec<i32> = ids.iter().map(|id| w.job(*id).spec.nice).collect();
+        assert_eq!(before, after);
+    }
+    // A nice value that is more than all else.
+    let slow = w.submit(with_nice(500));
+    w.must(1000, top(slow));
+    assert_eq!(sum(&w, slow), -500.0);
+    assert!(ids.iter().all(|id| sum(&w, *id) <= -501.0));
+    w.check_replay();
+}
+
+/// A job that has waited was taken as far as the lowest priority, which is more than one has that has not waited.
+#[test]
+fn a_fresh_job_on_top_comes_before_those_that_have_waited() {
+    let mut w = with_top(Multifactor {
+        weight_age: 1000,
+        max_age_s: 1000,
+        calc_period_s: 60,
+        ..Multifactor::default()
+    });
+    w.tick();
+    let old: Vec<JobId> = (0..3)
+        .map(|_| {
+            w.pass(100);
+            w.submit(spec("x"))
+        })
+        .collect();
+    w.pass(120);
+    let fresh = w.submit(spec("x"));
+    assert!(sum(&w, old[0]) > sum(&w, old[1]) + 50.0);
+    assert!(sum(&w, old[2]) > sum(&w, fresh) + 50.0);
+    w.must(1000, top(fresh));
+    for _ in 0..3 {
+        let sums: Vec<f64> = old.iter().map(|id| sum(&w, *id)).collect();
+        assert!(sums[0] <= sum(&w, fresh) - 1.0, "{sums:?}");
+        assert!(sums.is_sorted_by(|a, b| a > b), "{sums:?}");
+        w.pass(60);
+    }
+    w.check_replay();
+}

@@ -1,6 +1,7 @@
 //! Amounts of counted resources (TRES) under the names that limits have.
 
 use minicbor::{Decode, Encode};
+use std::collections::BTreeMap;
 
 /// An amount of one counted resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -44,21 +45,40 @@ impl TresAmounts {
         self.0.push(TresAmount::new(name, amount));
     }
 
-    /// Sets the amount of a resource, and sorts all by name.
-    pub fn set(&mut self, name: String, amount: u64) {
-        self.remove(&name);
-        self.0.push(TresAmount { name, amount });
-        self.sort();
+    /// Sets amounts, or removes those of which there is none any more, one after another, and sorts all by name.
+    pub fn set_each(&mut self, changes: impl IntoIterator<Item = (String, Option<u64>)>) {
+        let before = std::mem::take(&mut self.0).into_iter();
+        let mut all: BTreeMap<String, u64> = before.map(|tres| (tres.name, tres.amount)).collect();
+        for (name, amount) in changes {
+            match amount {
+                Some(amount) => all.insert(name, amount),
+                None => all.remove(&name),
+            };
+        }
+        *self = all.into_iter().collect();
+    }
+
+    /// Takes over amounts of resources that have none here.
+    pub fn inherit(&mut self, above: &TresAmounts) {
+        if above.is_empty() {
+            return;
+        }
+        let own = std::mem::take(&mut self.0).into_iter();
+        let above = above.iter().map(|tres| (tres.name.clone(), tres.amount));
+        let all: BTreeMap<String, u64> = (above)
+            .chain(own.map(|tres| (tres.name, tres.amount)))
+            .collect();
+        *self = all.into_iter().collect();
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Sorts them by name.
     pub fn sort(&mut self) {
         self.0.sort();
-    }
-
-    /// Removes the amount of a resource, if there is one.
-    pub fn remove(&mut self, name: &str) {
-        self.0.retain(|tres| tres.name != name);
     }
 
     /// Whether there are none.
@@ -96,13 +116,19 @@ mod tests {
     #[test]
     fn amounts_are_encoded_as_pairs() {
         let mut amounts = TresAmounts::new();
-        amounts.set("node".to_owned(), 4);
-        amounts.set("cpu".to_owned(), 1);
-        amounts.set("cpu".to_owned(), 2);
+        let changes = [("node", Some(4)), ("cpu", Some(1)), ("mem", Some(3))];
+        let changes = changes.into_iter().chain([("cpu", Some(2)), ("mem", None)]);
+        amounts.set_each(changes.map(|(name, amount)| (name.to_owned(), amount)));
         let pairs = vec![("cpu".to_owned(), 2_u64), ("node".to_owned(), 4)];
         let bytes = minicbor::to_vec(&pairs).unwrap();
         assert_eq!(minicbor::to_vec(&amounts).unwrap(), bytes);
         assert_eq!(minicbor::decode::<TresAmounts>(&bytes).unwrap(), amounts);
         assert_eq!((amounts.get("cpu"), amounts.get("mem")), (Some(2), None));
+        let mut own: TresAmounts = [("mem", 5), ("cpu", 3)].into_iter().collect();
+        own.inherit(&amounts);
+        assert_eq!(
+            own,
+            [("cpu", 3), ("mem", 5), ("node", 4)].into_iter().collect()
+        );
     }
 }

@@ -169,11 +169,7 @@ impl Limits {
             (&mut self.max_tres_mins, &above.max_tres_mins),
             (&mut self.max_tres_node, &above.max_tres_node),
         ] {
-            for most in above {
-                if own.get(&most.name).is_none() {
-                    own.set(most.name.clone(), most.amount);
-                }
-            }
+            own.inherit(above);
         }
     }
 
@@ -191,13 +187,26 @@ fn minutes(key: &str, value: &str) -> Result<Option<u32>, String> {
     }
 }
 
+/// Resources that one limit names.
+const LIMIT_TRES_MAX: usize = 256;
+
+/// Bytes of the name of a resource.
+const TRES_BYTES_MAX: usize = 255;
+
 fn set_amounts(amounts: &mut TresAmounts, key: &str, value: &str) -> Result<(), String> {
+    let mut changes = Vec::new();
     for word in value.split(',').filter(|w| !w.is_empty()) {
         let wrong = |why: &str| format!("{key}={word}: {why}");
         let (name, count) = word
             .split_once('=')
             .ok_or_else(|| wrong("expected name=number, as in cpu=4"))?;
         let name = name.to_ascii_lowercase();
+        if name.len() > TRES_BYTES_MAX {
+            let bytes = name.len();
+            return Err(format!(
+                "{key}: the name of a TRES has {bytes} bytes, the limit is {TRES_BYTES_MAX}"
+            ));
+        }
         if !is_tres(&name) {
             return Err(wrong(
                 "there is no such TRES; see sacctmgr show tres, gres/NAME and license/NAME",
@@ -207,13 +216,19 @@ fn set_amounts(amounts: &mut TresAmounts, key: &str, value: &str) -> Result<(), 
             return Err(wrong(NOT_COUNTED));
         }
         if count == "-1" {
-            amounts.remove(&name);
+            changes.push((name, None));
             continue;
         }
         let number = amount(&name, count).ok_or_else(|| wrong("expected a number"))?;
-        amounts.set(name, number);
+        changes.push((name, Some(number)));
     }
-    Ok(())
+    // Older records may have more, of which some can be taken away.
+    let most = amounts.len().max(LIMIT_TRES_MAX);
+    amounts.set_each(changes);
+    match amounts.len() <= most {
+        true => Ok(()),
+        false => Err(format!("{key}: more than {LIMIT_TRES_MAX} TRES")),
+    }
 }
 
 /// Whether a limit can be set for a TRES of that name.
@@ -273,8 +288,7 @@ mod tests {
             (Some(2048), Some(1024), Some(2))
         );
         // Older records have limits of what no job is counted by.
-        limits.grp_tres.set("energy".to_owned(), 5);
-        limits.grp_tres.set("vmem".to_owned(), 4);
+        limits.grp_tres = [("energy", 5), ("vmem", 4)].into_iter().collect();
         set(&mut limits, "grptres", "energy=-1,ENERGY=-1,billing=-1").unwrap();
         let named = |limits: &Limits, name: &str| limits.grp_tres.get(name).is_some();
         assert!(!named(&limits, "energy") && !named(&limits, "billing") && named(&limits, "vmem"));

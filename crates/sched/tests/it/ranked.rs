@@ -4,7 +4,7 @@
 use crate::world::{World, cluster, job, nodes, partition};
 use muster_core::event::{AccountsChange, Event, JobChange};
 use muster_core::state::Scale;
-use muster_model::command::{AccountsAsk, AccountsEdit, QosAsk, TermsAsk, UserCommand};
+use muster_model::command::{AccountsAsk, AccountsEdit, JobTarget, QosAsk, TermsAsk, UserCommand};
 use muster_model::config::PartitionState;
 use muster_model::ids::JobId;
 use muster_model::order_config::Multifactor;
@@ -88,6 +88,42 @@ fn age_counts_until_it_is_full() {
     assert_eq!(priorities(&w), [1000, 1050]);
     w.end(running);
     assert_eq!(order(&mut w), [b, a]);
+}
+
+/// Priorities are at least 1, which is what all of these have, or had before they waited.
+#[test]
+fn a_job_on_top_starts_first_where_priorities_are_low() {
+    for weight_age in [0, 1000] {
+        let weights = Multifactor {
+            weight_age,
+            ..settings()
+        };
+        let mut w = world(1, weights);
+        let running = w.submit(job(1, 100));
+        assert_eq!(w.pass_by_core(), [running]);
+        let older = w.submit(job(1, 10));
+        w.now = w.now.plus_s(60);
+        w.tick();
+        let old = w.submit(job(1, 10));
+        w.now = w.now.plus_s(300);
+        w.tick();
+        let fresh = w.submit(job(1, 10));
+        let mut hurried = job(1, 10);
+        hurried.nice = 500;
+        let hurried = w.submit(hurried);
+        for id in [fresh, hurried] {
+            let target = JobTarget {
+                job: id,
+                tasks: None,
+                component: None,
+            };
+            w.admin(UserCommand::Top { target });
+        }
+        w.now = w.now.plus_s(120);
+        w.tick();
+        w.end(running);
+        assert_eq!(order(&mut w), [hurried, fresh, older, old]);
+    }
 }
 
 /// `CALCULATE_RUNNING`: a job that runs has the priority that it would have if it waited.

@@ -32,10 +32,10 @@ pub(super) fn add(
             organization,
             terms: Terms::default(),
         };
-        set_terms(&mut account.terms, terms);
-        AccountsChange::Account(account)
+        set_terms(&mut account.terms, terms)?;
+        Ok(AccountsChange::Account(account))
     });
-    Ok(changes.collect())
+    changes.collect()
 }
 
 /// Changes accounts; an empty parent or text stays as it is.
@@ -53,7 +53,7 @@ pub(super) fn modify(
     for name in names {
         if name == ROOT && parent.is_empty() {
             let mut root = records.accounts.root.clone();
-            set_terms(&mut root, terms);
+            set_terms(&mut root, terms)?;
             changes.push(AccountsChange::Root(root));
             continue;
         }
@@ -75,7 +75,7 @@ pub(super) fn modify(
                 *to = visible(from).into_owned();
             }
         }
-        set_terms(&mut account.terms, terms);
+        set_terms(&mut account.terms, terms)?;
         moved.insert(name.clone(), account.clone());
         changes.push(AccountsChange::Account(account));
     }

@@ -130,10 +130,10 @@ pub(super) fn add(
             name: name.clone(),
             ..Cluster::default()
         };
-        set(&mut cluster, ask);
-        AccountsChange::Cluster(cluster)
+        set(&mut cluster, ask)?;
+        Ok(AccountsChange::Cluster(cluster))
     });
-    Ok(changes.collect())
+    changes.collect()
 }
 
 /// Changes clusters: of the controller's own one what is set for `root`.
@@ -147,7 +147,7 @@ pub(super) fn modify(
     for name in names {
         if is_own(state, name) {
             let mut root = state.accounts.root.clone();
-            set_terms(&mut root, &ask.terms);
+            set_terms(&mut root, &ask.terms)?;
             changes.push(AccountsChange::Root(root));
             let classification = ask.classification.iter().cloned();
             changes.extend(classification.map(AccountsChange::Classified));
@@ -162,7 +162,7 @@ pub(super) fn modify(
             terms: known.terms.clone(),
             ..Cluster::default()
         };
-        set(&mut cluster, ask);
+        set(&mut cluster, ask)?;
         changes.push(AccountsChange::Cluster(cluster));
     }
     Ok(changes)
@@ -185,11 +185,12 @@ pub(super) fn delete(state: &State, names: &[String]) -> Result<Vec<AccountsChan
     changes.collect()
 }
 
-fn set(cluster: &mut Cluster, ask: &ClusterAsk) {
-    set_terms(&mut cluster.terms, &ask.terms);
+fn set(cluster: &mut Cluster, ask: &ClusterAsk) -> Result<(), Refusal> {
+    set_terms(&mut cluster.terms, &ask.terms)?;
     if let Some(text) = &ask.classification {
         cluster.classification.clone_from(text);
     }
+    Ok(())
 }
 
 fn is_own(state: &State, name: &str) -> bool {

@@ -21,6 +21,12 @@ pub(super) fn check(
     let asker = Asker { state, identity };
     let records = &Records::own(state);
     let request = AccessRequest::from(&edit.ask);
+    // Below, rights are looked at for each that is named. Coordinators of accounts that are named are all of these.
+    let is_of_accounts =
+        matches!(&edit.ask, AccountsAsk::DeleteCoordinators { accounts } if !accounts.is_empty());
+    if edit.names.is_empty() && !is_of_accounts {
+        asker.require(request)?;
+    }
     match &edit.ask {
         AccountsAsk::AddAccounts { parent, terms, .. } => {
             let parent = parent_or_root(parent);
@@ -101,7 +107,12 @@ pub(super) fn check(
             // Who may change nothing of it gets no other refusal, which would say what others have.
             edit.names.iter().try_for_each(|name| {
                 let changed: Vec<&String> = accounts_of(records, name, accounts).collect();
-                asker.require_terms(AccessRequest::ModifyUserTerms, changed.into_iter(), terms)
+                asker.require_accounts(AccessRequest::ModifyUserTerms, changed.into_iter())
+            })?;
+            super::check_limits_of_users(records.accounts, &edit.names, terms)?;
+            edit.names.iter().try_for_each(|name| {
+                let mut changed = accounts_of(records, name, accounts);
+                changed.try_for_each(|account| asker.check_terms(account, terms))
             })?;
             super::check_terms(records.accounts, terms)?;
             edit.names.iter().try_for_each(|name| {
@@ -269,7 +280,7 @@ impl<'a> Asker<'a> {
         };
         for before in known.accounts.get(account).into_iter().chain(of_partitions) {
             let mut after = before.clone();
-            super::set_terms(&mut after, ask);
+            super::set_terms(&mut after, ask)?;
             self.check_gain(user, account, source, before, &after)?;
         }
         Ok(())
@@ -356,7 +367,7 @@ impl<'a> Asker<'a> {
             ..Terms::default()
         };
         let mut after = Terms::default();
-        super::set_terms(&mut after, ask);
+        super::set_terms(&mut after, ask)?;
         self.check_gain(own, account, QosSource::Associations, &none, &after)
     }
 
@@ -390,7 +401,7 @@ impl<'a> Asker<'a> {
             return Ok(());
         };
         let mut after = known.terms.clone();
-        super::set_terms(&mut after, ask);
+        super::set_terms(&mut after, ask)?;
         self.check_gain(
             account,
             above,

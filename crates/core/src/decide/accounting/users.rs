@@ -1,7 +1,9 @@
 //! Users: their associations, levels, workload characterization keys, and the accounts that they coordinate.
 
 use super::accounts::check_exists;
-use super::{Records, check_name, check_terms, edit_list, selects, set_terms};
+use super::{
+    Records, check_limits_of_users, check_name, check_terms, edit_list, selects, set_terms,
+};
 use crate::event::AccountsChange;
 use muster_model::account_limits::Scope;
 use muster_model::accounts::{ROOT, Terms, User};
@@ -66,6 +68,7 @@ pub(super) fn modify(
     names: &[String],
     asked: &Asked<'_>,
 ) -> Result<Vec<AccountsChange>, Refusal> {
+    check_limits_of_users(records.accounts, names, asked.terms)?;
     check_terms(records.accounts, asked.terms)?;
     let mut changes = Vec::new();
     for name in names {
@@ -88,7 +91,7 @@ pub(super) fn modify(
             let named = asked.accounts.is_empty() || asked.accounts.iter().any(|a| a == account);
             let parts = asked.partitions;
             if named && (parts.is_empty() || parts.iter().any(|part| part == partition)) {
-                set_terms(own, asked.terms);
+                set_terms(own, asked.terms)?;
             }
         }
         changes.push(AccountsChange::User(user));
@@ -332,7 +335,7 @@ fn add_user(
     for account in added_to(asked.accounts, asked.default_account) {
         check_exists(records, account)?;
         let mut own = Terms::default();
-        set_terms(&mut own, asked.terms);
+        set_terms(&mut own, asked.terms)?;
         for partition in asked.partitions {
             let parts = user.partitions.entry(account.clone()).or_default();
             if !parts.contains_key(partition) {
